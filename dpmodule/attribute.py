@@ -1,0 +1,63 @@
+"""Attributes given to every symbol made inside a ``with`` block: `AttrScope`."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import ClassVar
+
+from .base import ArgumentError
+
+__all__ = ["BARE_KEYS", "AttrScope", "current", "stored_key"]
+
+BARE_KEYS = frozenset({"ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage"})
+"""Attributes that users write without the double underscores they are stored with."""
+
+
+def stored_key(key: str) -> str:
+    """Return the form under which an attribute is stored (``lr_mult`` becomes ``__lr_mult__``)."""
+    return f"__{key}__" if key in BARE_KEYS else key
+
+
+class AttrScope:
+    """Attach string attributes to all symbols made inside the block; inner blocks add to outer ones.
+
+    Args:
+        kwargs: attribute names and string values, such as ``ctx_group="dev1"``.
+
+    Raises:
+        ArgumentError: a value is not a string.
+    """
+
+    _scope: ClassVar[threading.local] = threading.local()
+
+    def __init__(self, **kwargs: str) -> None:
+        for key, value in kwargs.items():
+            if not isinstance(value, str):
+                raise ArgumentError(f"AttrScope: {key} is {value!r}, expected a string")
+        self._attr = {stored_key(key): value for key, value in kwargs.items()}
+        self._outer: list[tuple[AttrScope, dict[str, str]]] = []
+
+    def get(self, attr: dict[str, str] | None) -> dict[str, str]:
+        """Return the scope's attributes overridden by `attr`."""
+        return {**self._attr, **attr} if attr else dict(self._attr)
+
+    def __enter__(self) -> AttrScope:
+        outer = current()
+        self._outer.append((outer, self._attr))
+        self._attr = outer.get(self._attr)
+        AttrScope._scope.current = self
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        AttrScope._scope.current, self._attr = self._outer.pop()
+
+
+def current() -> AttrScope:
+    """Return the attribute scope of this thread."""
+    if not hasattr(AttrScope._scope, "current"):
+        AttrScope._scope.current = AttrScope()
+    scope: AttrScope = AttrScope._scope.current
+    return scope

@@ -1,0 +1,207 @@
+"""Errors and number types that every other file uses.
+
+The error family; what stands in brackets is the built-in type that MXNet 1.9.1 raised in the same place, so that
+handlers written for it keep working::
+
+    MXNetError [RuntimeError]
+    ├── ArgumentError [ValueError]        a value, name or combination that a call does not take
+    │   ├── OpError                       an operator's attribute or input
+    │   └── BoundsError [IndexError]      an index outside an array
+    ├── ShapeError [ValueError]           shapes that contradict each other or cannot be inferred
+    ├── DTypeError [TypeError]            an unknown or unfitting element type
+    ├── StateError [AssertionError]       a call that comes before the one it needs
+    ├── DeviceError                       a device that does not exist here
+    ├── FileError [OSError]               a file that cannot be opened, read or written
+    ├── FileFormatError [ValueError]      a damaged, truncated or foreign file
+    ├── NodeError                         an operator failed inside a graph; names the node
+    ├── NonFiniteError [ArithmeticError]  NaN or infinity where a number is needed
+    └── NotImplementedForSymbol           an NDArray call on a Symbol
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "ArgumentError",
+    "BoundsError",
+    "DTypeError",
+    "DeviceError",
+    "FileError",
+    "FileFormatError",
+    "MXNetError",
+    "NodeError",
+    "NonFiniteError",
+    "NotImplementedForSymbol",
+    "OpError",
+    "Shape",
+    "ShapeError",
+    "StateError",
+    "dtype_code",
+    "dtype_from_code",
+    "dtype_name",
+    "integer_types",
+    "mx_real_t",
+    "np_dtype",
+    "numeric_types",
+    "plain",
+    "py_str",
+    "string_types",
+]
+
+
+class MXNetError(RuntimeError):
+    """Base of every error raised by this package."""
+
+
+class ArgumentError(MXNetError, ValueError):
+    """A value, name or combination of arguments that the call does not take."""
+
+
+class OpError(ArgumentError):
+    """An operator's attribute or input that does not fit its declaration."""
+
+
+class BoundsError(ArgumentError, IndexError):
+    """An index outside an array, or more indices than it has axes."""
+
+
+class ShapeError(MXNetError, ValueError):
+    """Shapes that contradict each other or cannot be inferred."""
+
+
+class DTypeError(MXNetError, TypeError):
+    """An unknown element type, or one that does not fit."""
+
+
+class StateError(MXNetError, AssertionError):
+    """A call that comes before the call it depends on, such as `forward` before `bind`."""
+
+
+class DeviceError(MXNetError):
+    """A device that does not exist on this machine."""
+
+
+class FileError(OSError, MXNetError):
+    """A file that cannot be opened, read or written; `errno` and `filename` are set as in any OSError."""
+
+
+class FileFormatError(MXNetError, ValueError):
+    """A damaged, truncated or foreign file; the text names the file and the byte offset."""
+
+
+class NodeError(MXNetError):
+    """An operator failed inside a graph; the text names the node, its inputs and the line that made it."""
+
+
+class NonFiniteError(MXNetError, ArithmeticError):
+    """NaN or infinity where a finite number is needed."""
+
+
+class NotImplementedForSymbol(MXNetError):
+    """A call that needs values, made on a Symbol, which has none before it is bound."""
+
+    def __init__(self, function: Any, alias: str | None = None, *args: Any) -> None:
+        name = function if isinstance(function, str) else function.__name__
+        text = f"Symbol.{name} is not available: a Symbol has no values until it is bound"
+        super().__init__(f"{text}; use {alias} instead" if alias else text)
+
+
+Shape = tuple[int, ...] | None
+"""A shape during inference: None = unknown rank, 0 = unknown dimension."""
+
+mx_real_t = np.float32
+string_types = (str,)
+integer_types = (int, np.int32, np.int64)
+numeric_types = (float, int, np.generic)
+
+# position = MXNet's type number in .params files and in `__dtype__`
+_DTYPES = (
+    "float32",
+    "float64",
+    "float16",
+    "uint8",
+    "int32",
+    "int8",
+    "int64",
+    "bool",
+    "int16",
+    "uint16",
+    "uint32",
+    "uint64",
+    "bfloat16",
+)
+_CODES = {name: code for code, name in enumerate(_DTYPES)}
+
+
+def dtype_name(dtype: Any) -> str:
+    """Return the plain name ("float32") of a dtype given as NumPy type, torch dtype, name or None.
+
+    Raises:
+        DTypeError: `dtype` is none of these.
+    """
+    if dtype is None:
+        return "float32"
+    text = dtype if isinstance(dtype, str) else str(dtype)
+    text = text.removeprefix("torch.")
+    if text in _CODES:
+        return text
+    try:
+        name = np.dtype(dtype).name
+    except TypeError:
+        name = text
+    if name not in _CODES:
+        raise DTypeError(f"unknown dtype {dtype!r}; expected one of {', '.join(_DTYPES)}")
+    return name
+
+
+def np_dtype(name: str) -> Any:
+    """Return the NumPy scalar type of a dtype name; "bfloat16", which NumPy lacks, stays a name."""
+    return name if name == "bfloat16" else np.dtype(name).type
+
+
+def dtype_code(name: str) -> int:
+    """Return MXNet's type number of a dtype name."""
+    return _CODES[name]
+
+
+def dtype_from_code(code: int) -> str:
+    """Return the dtype name of MXNet's type number.
+
+    Raises:
+        DTypeError: the number stands for no type.
+    """
+    if not 0 <= code < len(_DTYPES):
+        raise DTypeError(f"unknown type number {code}; expected 0 to {len(_DTYPES) - 1}")
+    return _DTYPES[code]
+
+
+def plain(value: Any) -> Any:
+    """Return `value` with NumPy numbers, types and arrays turned into plain Python ones, recursively.
+
+    NumPy 2 prints ``np.int64(4)`` where attribute text needs ``4``.
+    """
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, tuple):
+        return tuple(plain(v) for v in value)
+    if isinstance(value, list):
+        return [plain(v) for v in value]
+    if isinstance(value, type) and issubclass(value, np.generic) or isinstance(value, np.dtype):
+        return dtype_name(value)
+    return value
+
+
+def py_str(value: bytes | str) -> str:
+    """Decode bytes as UTF-8 (kept for code that imports it from MXNet)."""
+    return value.decode("utf-8") if isinstance(value, bytes) else value
+
+
+def _as_list(obj: Any) -> list[Any]:
+    """Wrap anything that is neither list nor tuple in a list (MXNet's helper of this name)."""
+    return list(obj) if isinstance(obj, Sequence) and not isinstance(obj, (str, bytes)) else [obj]

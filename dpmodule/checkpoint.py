@@ -1,0 +1,246 @@
+"""Save and load a network: symbol, parameters and optimizer states under one prefix, as MXNet names them.
+
+``<prefix>-symbol.json`` holds the graph, ``<prefix>-<epoch>.params`` the parameters under keys such as
+"arg:fc1_weight" and "aux:bn_moving_mean", ``<prefix>-<epoch>.states`` the optimizer's states. The files of
+one save switch together: whenever a save is killed, loading finds the old set or the new one (see `commit`).
+"""
+
+from __future__ import annotations
+
+import logging
+import operator
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import SupportsIndex
+
+from . import commit
+from .base import ArgumentError, FileError, FileFormatError
+from .ndarray import NDArray, serial
+from .symbol import Symbol
+from .symbol import load as load_symbol
+
+__all__ = [
+    "epochs",
+    "load_checkpoint",
+    "load_params",
+    "load_states",
+    "params_file",
+    "save_checkpoint",
+    "states_file",
+    "symbol_file",
+]
+
+Params = dict[str, NDArray]
+
+
+def symbol_file(prefix: str) -> str:
+    """Return the name of the file that holds the graph."""
+    return f"{os.fspath(prefix)}-symbol.json"
+
+
+def params_file(prefix: str, epoch: int) -> str:
+    """Return the name of the file that holds an epoch's parameters."""
+    return f"{os.fspath(prefix)}-{_number(epoch):04d}.params"
+
+
+def states_file(prefix: str, epoch: int) -> str:
+    """Return the name of the file that holds an epoch's optimizer states."""
+    return f"{os.fspath(prefix)}-{_number(epoch):04d}.states"
+
+
+def save_checkpoint(
+    prefix: str,
+    epoch: int,
+    symbol: Symbol | None,
+    arg_params: Mapping[str, NDArray],
+    aux_params: Mapping[str, NDArray],
+    remove_amp_cast: bool = True,
+    states: bytes | None = None,
+) -> None:
+    """Save a network's graph, parameters and, if given, optimizer states.
+
+    The files replace older ones of the same name together, so that a kill at any moment leaves either the old
+    set or the new one. Files of other epochs stay, and so does an older states file if `states` is None.
+    MXNet 1.9.1 reads all of them.
+
+    Args:
+        prefix: path up to the first "-" of the file names; its folder must exist.
+        epoch: number of the epoch, from 0.
+        symbol: the graph; None leaves the graph's file alone.
+        arg_params: parameters by name.
+        aux_params: auxiliary states by name.
+        remove_amp_cast: leave automatic casts out of the saved graph.
+        states: the optimizer's states, as `optimizer.Updater.get_states` returns them.
+
+    Raises:
+        ArgumentError: `epoch` is no number from 0, or a parameter is no NDArray.
+        FileError: a file cannot be written; the old ones are untouched then.
+
+    Example:
+        >>> data = mx.sym.Variable("data")
+        >>> net = mx.sym.FullyConnected(data, num_hidden=2, name="fc")
+        >>> params = {"fc_weight": mx.nd.ones((2, 3)), "fc_bias": mx.nd.zeros((2,))}
+        >>> mx.checkpoint.save_checkpoint("net", 1, net, params, {})
+        >>> sorted(os.listdir("."))
+        ['net-0001.params', 'net-symbol.json']
+
+    Source: MXNet 1.9.1 `model.save_checkpoint`, file for file; that one writes them in place, one by one.
+    """
+    arrays = {**_keyed("arg", arg_params), **_keyed("aux", aux_params)}
+    params = params_file(prefix, epoch)
+    files: dict[str, bytes | commit.Writer] = {}
+    if symbol is not None:
+        text = symbol.tojson(remove_amp_cast=remove_amp_cast).encode("utf-8")
+        if not _holds(symbol_file(prefix), text):
+            files[symbol_file(prefix)] = text
+    files[params] = lambda file: serial.write(file, arrays)
+    if states is not None:
+        files[states_file(prefix, epoch)] = states
+    commit.write_set(files, os.path.basename(params).removesuffix(".params"), _family(prefix))
+    logging.info('Saved checkpoint to "%s"', params)
+
+
+def load_checkpoint(prefix: str, epoch: int) -> tuple[Symbol, Params, Params]:
+    """Load a network that `save_checkpoint` or any MXNet saved.
+
+    Args:
+        prefix: as in `save_checkpoint`.
+        epoch: number of the epoch.
+
+    Returns:
+        (symbol, arg_params, aux_params)
+
+    Raises:
+        FileError: a file is missing; the text tells which epochs there are.
+        FileFormatError: a file is damaged or no checkpoint.
+    """
+    path = symbol_file(prefix)
+    commit.settle(path)
+    if not os.path.exists(path):
+        raise _missing(path, prefix)
+    symbol = load_symbol(path)
+    return (symbol, *load_params(prefix, epoch))
+
+
+def load_params(prefix: str, epoch: int) -> tuple[Params, Params]:
+    """Load the parameters of an epoch.
+
+    Args:
+        prefix: as in `save_checkpoint`.
+        epoch: number of the epoch.
+
+    Returns:
+        (arg_params, aux_params)
+
+    Raises:
+        FileError: the file is missing; the text tells which epochs there are.
+        FileFormatError: the file is damaged or holds no named parameters.
+    """
+    path = params_file(prefix, epoch)
+    commit.settle(path)
+    if not os.path.exists(path):
+        raise _missing(path, prefix)
+    found = serial.load(path)
+    if not found:
+        logging.warning("Params file '%s' is empty", path)
+        return {}, {}
+    if not isinstance(found, dict):
+        raise FileFormatError(
+            f"{path}: its arrays have no names, so this is no checkpoint; read it with nd.load"
+        )
+    return _sorted_out(path, found)
+
+
+def load_states(prefix: str, epoch: int) -> bytes:
+    """Return the optimizer states saved with an epoch, for `optimizer.Updater.set_states`.
+
+    Args:
+        prefix: as in `save_checkpoint`.
+        epoch: number of the epoch.
+
+    Raises:
+        FileError: the file is missing; the text tells which epochs there are.
+    """
+    path = states_file(prefix, epoch)
+    commit.settle(path)
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        raise _missing(path, prefix) from None
+
+
+def epochs(prefix: str) -> list[int]:
+    """Return the epochs whose parameters are saved under `prefix`, in ascending order."""
+    folder, name = os.path.split(os.fspath(prefix))
+    pattern = re.compile(re.escape(name) + r"-(\d{4,})\.params", re.DOTALL)
+    try:
+        matches = map(pattern.fullmatch, os.listdir(folder or "."))
+    except OSError:
+        return []
+    return sorted(int(match[1]) for match in matches if match)
+
+
+def _number(epoch: SupportsIndex) -> int:
+    try:
+        number = operator.index(epoch)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise ArgumentError(f"epoch is {epoch!r}, expected a whole number from 0")
+    return number
+
+
+def _keyed(kind: str, params: Mapping[str, NDArray]) -> Params:
+    for name, array in params.items():
+        if not isinstance(array, NDArray):
+            raise ArgumentError(
+                f"{kind}_params[{name!r}] is a {type(array).__name__}, expected an NDArray; use mx.nd.array"
+            )
+    return {f"{kind}:{name}": array for name, array in params.items()}
+
+
+def _sorted_out(path: str, found: Params) -> tuple[Params, Params]:
+    arg_params: Params = {}
+    aux_params: Params = {}
+    for key, array in found.items():
+        kind, _, name = key.partition(":")
+        if kind == "arg" and name:
+            arg_params[name] = array
+        elif kind == "aux" and name:
+            aux_params[name] = array
+        elif name:
+            logging.warning("%s: '%s' is neither arg: nor aux: and is left out", path, key)
+        else:
+            raise FileFormatError(
+                f"{path}: holds an array {key!r}, expected names such as 'arg:fc1_weight' and "
+                "'aux:bn_moving_mean'; arrays with other names are read with nd.load"
+            )
+    return arg_params, aux_params
+
+
+def _holds(path: str, content: bytes) -> bool:
+    """Say whether a file has this content already: every epoch has the same graph, written once is enough."""
+    commit.settle(path)
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(content) + 1) == content
+    except OSError:
+        return False
+
+
+def _family(prefix: str) -> Callable[[str], bool]:
+    """Tell the files of `prefix` from those of others, such as another prefix that begins like it."""
+    name = re.escape(os.path.basename(os.fspath(prefix)))
+    pattern = re.compile(name + r"-(symbol\.json|\d{4,}(\.params|\.states)?)", re.DOTALL)
+    return lambda target: pattern.fullmatch(target) is not None
+
+
+def _missing(path: str, prefix: str) -> FileError:
+    saved = epochs(prefix)
+    if saved:
+        hint = f"saved under this prefix are the epochs {', '.join(map(str, saved))}"
+    else:
+        hint = f"nothing is saved under the prefix {os.fspath(prefix)!r}"
+    return FileError(2, f"no such file; {hint}", path)

@@ -1,0 +1,1 @@
+"""The command line: ``dpmodule fit | predict | summary | info``. Parsing and printing only."""

@@ -1,0 +1,54 @@
+"""The ``dpmodule`` command: picks the subcommand and turns errors into one line and an exit code.
+
+Exit codes: 0 done, 1 the accuracy asked for by ``--target`` was missed, 2 an error, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from ..base import MXNetError
+from . import inspect, predict, train
+
+__all__ = ["main", "make_parser"]
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="dpmodule", description="Train and use symbolic networks on PyTorch, as with MXNet's Module."
+    )
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in (train, predict, inspect):
+        command.add_commands(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    Args:
+        argv: the arguments after the program's name; None takes them from `sys.argv`.
+    """
+    try:
+        args = make_parser().parse_args(argv)
+    except SystemExit as stop:  # argparse has printed what there is to say
+        return int(stop.code or 0)
+    try:
+        return int(args.run(args))
+    except KeyboardInterrupt:
+        print("dpmodule: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output, such as `head`, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (MXNetError, OSError) as error:
+        print(f"dpmodule: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,135 @@
+"""Devices: `Context`, `cpu()`, `gpu()` and the current context."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Any, ClassVar
+
+import torch
+
+from .base import ArgumentError, DeviceError
+
+__all__ = ["Context", "cpu", "cpu_pinned", "current_context", "gpu", "gpu_memory_info", "num_gpus"]
+
+
+class Context:
+    """A device: a type and a number.
+
+    Two CPU contexts share the memory of the machine, but are two places: parameters bound to ``cpu(0)`` and
+    ``cpu(1)`` are two copies, as on two GPUs. Used in a ``with`` statement, a Context becomes the default for
+    arrays made inside.
+
+    Args:
+        device_type: "cpu", "gpu", "cpu_pinned" or "cpu_shared", or another Context to copy.
+        device_id: number of the device, from 0.
+
+    Raises:
+        ArgumentError: unknown device type or negative number.
+    """
+
+    __slots__ = ("_outer", "device_id", "device_typeid", "torch_device")
+
+    devtype2str: ClassVar[dict[int, str]] = {1: "cpu", 2: "gpu", 3: "cpu_pinned", 5: "cpu_shared"}
+    devstr2type: ClassVar[dict[str, int]] = {"cpu": 1, "gpu": 2, "cpu_pinned": 3, "cpu_shared": 5}
+    _scope: ClassVar[threading.local] = threading.local()
+
+    def __init__(self, device_type: str | Context, device_id: int = 0) -> None:
+        if isinstance(device_type, Context):
+            device_type, device_id = device_type.device_type, device_type.device_id
+        if device_type not in self.devstr2type:
+            raise ArgumentError(
+                f"unknown device type {device_type!r}; expected one of {', '.join(self.devstr2type)}"
+            )
+        if int(device_id) < 0:
+            raise ArgumentError(f"device_id is {device_id}, expected a number from 0")
+        self.device_typeid = self.devstr2type[device_type]
+        self.device_id = int(device_id)
+        self.torch_device = torch.device("cuda", self.device_id) if device_type == "gpu" else torch.device("cpu")
+        self._outer: list[Context] = []
+
+    @property
+    def device_type(self) -> str:
+        """Name of the device type, such as "cpu"."""
+        return self.devtype2str[self.device_typeid]
+
+    def check(self) -> Context:
+        """Return this context if the device exists here.
+
+        Raises:
+            DeviceError: it is a GPU that torch does not see.
+        """
+        if self.device_type == "gpu" and self.device_id >= num_gpus():
+            raise DeviceError(
+                f"{self} does not exist: torch sees {num_gpus()} GPUs here; use cpu() or a smaller device_id"
+            )
+        return self
+
+    def empty_cache(self) -> None:
+        """Give cached but unused GPU memory back to the driver."""
+        if self.device_type == "gpu":
+            torch.cuda.empty_cache()
+
+    def __hash__(self) -> int:
+        return hash((self.device_typeid, self.device_id))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Context)
+            and self.device_typeid == other.device_typeid
+            and self.device_id == other.device_id
+        )
+
+    def __repr__(self) -> str:
+        return f"{self.device_type}({self.device_id})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Context, (self.device_type, self.device_id)
+
+    def __enter__(self) -> Context:
+        self._outer.append(current_context())
+        self._scope.current = self
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._scope.current = self._outer.pop()
+
+
+def cpu(device_id: int = 0) -> Context:
+    """Return the CPU context `device_id`."""
+    return Context("cpu", device_id)
+
+
+def gpu(device_id: int = 0) -> Context:
+    """Return the context of GPU `device_id`."""
+    return Context("gpu", device_id)
+
+
+def cpu_pinned(device_id: int = 0) -> Context:
+    """Return a CPU context whose memory is page-locked, for faster copies to a GPU."""
+    return Context("cpu_pinned", device_id)
+
+
+def num_gpus() -> int:
+    """Return how many GPUs torch sees."""
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
+    """Return (free, total) memory of a GPU in bytes.
+
+    Raises:
+        DeviceError: there is no such GPU.
+    """
+    gpu(device_id).check()
+    return torch.cuda.mem_get_info(device_id)
+
+
+_DEFAULT = Context("cpu", 0)
+
+
+def current_context() -> Context:
+    """Return the context of the innermost ``with`` block of this thread, cpu(0) outside any."""
+    return getattr(Context._scope, "current", _DEFAULT)

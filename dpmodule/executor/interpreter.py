@@ -1,0 +1,114 @@
+"""Running a Program's steps one by one: for monitors, and to find the node in which backward failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..graph import Node
+from ..ops.spec import Env
+from .lowering import Step
+from .program import Program
+
+__all__ = ["failing_node", "interpret"]
+
+Watcher = Callable[[str, torch.Tensor], None]
+
+
+def _call(program: Program, step: Step, values: dict[int, torch.Tensor], env: Env, shaped: Sequence[Env]) -> tuple[Any, ...]:
+    inputs = [values[n] for n in step.inputs]
+    if step.detach_first:
+        inputs[0] = inputs[0].detach()
+    if step.takes_env:
+        own = shaped[program.shaped.index(step)] if step.needs_shapes else env
+        result = step.function(step.fixed, own, *inputs)
+    else:
+        result = step.function(*inputs)
+    return tuple(result) if isinstance(result, (tuple, list)) else (result,)
+
+
+def interpret(
+    program: Program,
+    values: Sequence[torch.Tensor],
+    env: Env,
+    shaped: Sequence[Env],
+    watch: Watcher,
+    inputs_too: bool = False,
+) -> tuple[Any, ...]:
+    """Run a program step by step; the results equal those of `Program.forward`.
+
+    Args:
+        program: what to run.
+        values: tensors of the variables.
+        env: device, generator and mode.
+        shaped: environments of the operators that need their output shapes.
+        watch: called with the name and value of every operator's output.
+        inputs_too: also call it for every variable.
+
+    Returns:
+        The same four parts as `Program.forward`.
+    """
+    low = program.low
+    known: dict[int, torch.Tensor] = dict(enumerate(values))
+    if inputs_too:
+        for number in range(low.num_variables):
+            watch(low.names[number], known[number])
+    for step in low.steps:
+        results = _call(program, step, known, env, shaped)
+        known.update(zip(step.outputs, results))
+        if step.node >= 0:
+            for name, result in zip(low.graph.nodes[step.node].output_names, results):
+                watch(name, result)
+    cut = {loss.output: loss.root for loss in low.losses}
+    return (
+        tuple(known[n] for n in low.heads),
+        tuple(known[cut.get(i, n)] for i, n in enumerate(low.heads)) if low.is_train else (),
+        tuple(tuple(known[n] if n >= low.num_variables else None for n in loss.rest) for loss in low.losses)
+        if low.is_train
+        else (),
+        tuple(known[new] for _, new, _ in low.mutated),
+    )
+
+
+def failing_node(
+    program: Program, values: Sequence[torch.Tensor], env: Env, shaped: Sequence[Env], heads: dict[int, torch.Tensor]
+) -> Node | None:
+    """Find the node whose gradient cannot be computed, by running backward node by node.
+
+    Args:
+        program: a training program.
+        values: tensors of the variables.
+        env: device, generator and mode.
+        shaped: environments of the operators that need their output shapes.
+        heads: gradient of the values at which backward starts.
+
+    Returns:
+        The node, None if every node works by itself.
+    """
+    low = program.low
+    known: dict[int, torch.Tensor] = dict(enumerate(values))
+    tape: list[tuple[Step, dict[int, torch.Tensor], dict[int, torch.Tensor]]] = []
+    with torch.enable_grad():
+        for step in low.steps:
+            own = {n: known[n].detach() for n in step.inputs}
+            for tensor in own.values():
+                tensor.requires_grad_(tensor.is_floating_point())
+            results = dict(zip(step.outputs, _call(program, step, {**known, **own}, env, shaped)))
+            known.update({n: r.detach() for n, r in results.items() if r is not None})
+            tape.append((step, own, results))
+    grads = dict(heads)
+    for step, own, results in reversed(tape):
+        outs = [(r, grads[n]) for n, r in results.items() if n in grads and r is not None and r.requires_grad]
+        ins = [(n, t) for n, t in own.items() if t.requires_grad]
+        if not outs or not ins:
+            continue
+        try:
+            found = torch.autograd.grad([o for o, _ in outs], [t for _, t in ins], [g for _, g in outs], allow_unused=True)
+        except Exception:
+            return low.graph.nodes[step.node] if step.node >= 0 else None
+        for (number, _), grad in zip(ins, found):
+            if grad is not None:
+                grads[number] = grads[number] + grad if number in grads else grad
+    return None

@@ -1,0 +1,155 @@
+"""From a graph to steps: the list of torch calls that passes rework and that becomes a Program.
+
+Values are numbered. The first ones are the graph's variables, arguments before auxiliary states; every step gives
+numbers to what it makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..graph import Graph, Node
+from ..ops.spec import Op
+
+__all__ = ["LossHead", "Lowered", "Step", "lower"]
+
+
+@dataclass(slots=True)
+class Step:
+    """One call.
+
+    Attributes:
+        function: what is called.
+        name: readable name of the function in generated source.
+        fixed: attribute record passed first, or None for plain torch functions.
+        inputs: numbers of the values passed.
+        outputs: numbers of the values returned.
+        node: index of the graph's node, -1 for a step that a pass added.
+        detach_first: the first input is passed without its history (a loss head that was cut).
+        needs_shapes: the operator wants its inferred output shapes.
+        takes_env: the operator wants `Env` (all but plain torch functions).
+    """
+
+    function: Callable[..., Any]
+    name: str
+    fixed: Any
+    inputs: list[int]
+    outputs: list[int]
+    node: int
+    detach_first: bool = False
+    needs_shapes: bool = False
+    takes_env: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LossHead:
+    """A head cut below its loss: where backward starts, and the rule that gives the gradient there.
+
+    Attributes:
+        output: position among the heads.
+        root: value at which the engine starts.
+        rest: values of the loss operator's other inputs.
+        op: the loss operator.
+        a: its attributes.
+    """
+
+    output: int
+    root: int
+    rest: tuple[int, ...]
+    op: Op
+    a: Any
+
+
+@dataclass(slots=True)
+class Lowered:
+    """Steps and what they return.
+
+    Attributes:
+        num_arguments: how many values are arguments; auxiliary states follow.
+        num_variables: how many values are given from outside.
+        steps: the calls, in order.
+        heads: value of each output.
+        losses: the heads that were cut.
+        mutated: (variable value, new value, at once): states to write back, in forward or in backward.
+        values: node index and output number of each value, for names.
+    """
+
+    graph: Graph
+    is_train: bool
+    num_arguments: int
+    num_variables: int
+    steps: list[Step]
+    heads: list[int]
+    losses: list[LossHead] = field(default_factory=list)
+    mutated: list[tuple[int, int, bool]] = field(default_factory=list)
+    names: dict[int, str] = field(default_factory=dict)
+    num_values: int = 0
+
+    def new_value(self, name: str) -> int:
+        """Number a new value."""
+        self.names[self.num_values] = name
+        self.num_values += 1
+        return self.num_values - 1
+
+
+def lower(graph: Graph, is_train: bool) -> Lowered:
+    """Turn a graph into steps.
+
+    In training, terminal loss heads are cut: the loss operator runs on a detached input, and backward starts at
+    that input with the gradient the operator declares. Losses whose output others read keep their
+    `autograd.Function`.
+
+    Args:
+        graph: the graph.
+        is_train: training mode.
+    """
+    variables = (*graph.arguments, *graph.auxiliary)
+    low = Lowered(graph, is_train, len(graph.arguments), len(variables), [], [])
+    values: dict[tuple[Node, int], int] = {(n, 0): low.new_value(n.name) for n in variables}
+    readers: dict[Node, int] = {}
+    for node in graph.nodes:
+        for child, _ in node.inputs:
+            readers[child] = readers.get(child, 0) + 1
+    head_nodes = [node for node, _ in graph.heads]
+    for number, node in enumerate(graph.nodes):
+        if node.op is not None:
+            cut = is_train and node.op.is_loss(node.a) and not readers.get(node) and head_nodes.count(node) == 1
+            _lower_node(low, values, number, node, cut)
+    low.heads = [values[entry] for entry in graph.heads]
+    return low
+
+
+def _lower_node(low: Lowered, values: dict[tuple[Node, int], int], number: int, node: Node, cut: bool) -> None:
+    """Append the step of one operator node."""
+    op, a = node.op, node.a
+    if op is None:
+        return
+    inputs = [values[entry] for entry in node.inputs]
+    outputs = []
+    for i, name in enumerate(node.output_names):
+        values[node, i] = low.new_value(name.removesuffix("_output"))
+        outputs.append(values[node, i])
+    if op.mutates:
+        names = [one.name for one in op.wanted(a, len(inputs))]
+        for state in op.mutates:
+            new = low.new_value(f"{node.name}_{state}_new")
+            outputs.append(new)
+            target = inputs[names.index(state)]
+            if target < low.num_variables:
+                low.mutated.append((target, new, state in op.commit_now))
+    if cut and op.loss is not None:
+        position = [n for n, _ in low.graph.heads].index(node)
+        low.losses.append(LossHead(position, inputs[0], tuple(inputs[1:]), op, a))
+        low.steps.append(Step(op.loss.forward, op.name, a, inputs, outputs, number, detach_first=True))
+        return
+    if op.loss is not None and not low.is_train:
+        low.steps.append(Step(op.loss.forward, op.name, a, inputs, outputs, number))
+        return
+    function = op.bind(a) if op.bind is not None else None
+    if function is not None:
+        name = getattr(function, "__name__", op.name)
+        low.steps.append(Step(function, name, None, inputs, outputs, number, takes_env=False))
+        return
+    low.steps.append(Step(op.run, op.name, a, inputs, outputs, number, needs_shapes=op.needs_shapes))

@@ -1,0 +1,65 @@
+"""Arrays for an executor: allocated, borrowed from another executor, or cut from a shared pool."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import torch
+
+from ..base import DTypeError, dtype_name
+from ..context import Context
+from ..ndarray import NDArray
+from ..ops.dtypes import torch_dtype
+from ..ops.shapes import prod
+
+__all__ = ["allocate", "from_pool"]
+
+
+def allocate(shape: tuple[int, ...], ctx: Context, dtype: str) -> NDArray:
+    """Return a new array of zeros.
+
+    Args:
+        shape: its shape.
+        ctx: its context.
+        dtype: dtype name.
+    """
+    return NDArray(torch.zeros(shape, dtype=torch_dtype(dtype), device=ctx.torch_device), ctx)
+
+
+def from_pool(
+    pool: dict[str, NDArray], name: str, shape: tuple[int, ...], ctx: Context, dtype: str, logger: Any = logging
+) -> NDArray:
+    """Return an array that shares the memory kept under `name`, growing that memory if it is too small.
+
+    Args:
+        pool: arrays by name; gets the new array when one has to be made.
+        name: key in the pool.
+        shape: wanted shape; a smaller one is a view of the head of the pooled array.
+        ctx: context of a new array.
+        dtype: dtype name.
+        logger: gets a warning when memory that exists is too small and is replaced.
+
+    Raises:
+        DTypeError: the pooled array has another dtype.
+
+    Source: MXNet 1.9.1 `DataParallelExecutorGroup._bind_ith_exec`.
+    """
+    pooled = pool.get(name)
+    if pooled is not None:
+        if dtype_name(pooled.dtype) != dtype:
+            raise DTypeError(f"{name}: the shared array is {dtype_name(pooled.dtype)}, this executor needs {dtype}")
+        if pooled.shape == shape:
+            return pooled
+        if pooled.size >= prod(shape):
+            return pooled.head_view(shape)
+        logger.warning(
+            'bucketing: data "%s" has a shape %s, which is larger than already allocated shape %s. Need to '
+            "re-allocate. Consider putting default_bucket_key to be the bucket taking the largest input for "
+            "better memory sharing.",
+            name,
+            shape,
+            pooled.shape,
+        )
+    pool[name] = allocate(shape, ctx, dtype)
+    return pool[name]

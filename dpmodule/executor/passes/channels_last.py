@@ -1,0 +1,47 @@
+"""Run two-dimensional convolutions in the channels_last layout.
+
+Data that enters a convolution, and its weight, are restrided once; torch keeps the layout through normalisation,
+activation and pooling. Shapes stay NCHW, so nothing outside a Program sees it. On the CPU, max pooling of a
+channels_last tensor is some ten times faster, and convolutions gain a third.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from ..lowering import Lowered, Step
+
+__all__ = ["channels_last"]
+
+
+def restride(x: torch.Tensor) -> torch.Tensor:
+    """Return a 4-D tensor with channels innermost in memory.
+
+    With one channel, both layouts describe the same memory; torch then goes by the strides, which are set so
+    that they say channels_last.
+    """
+    x = x.contiguous(memory_format=torch.channels_last)
+    if x.shape[1] == 1:
+        x = x.as_strided(x.shape, (x.stride(0), 1, x.shape[3], 1))
+    return x
+
+
+def channels_last(low: Lowered) -> None:
+    """Insert a restride before every 2-D convolution's weight, and before data that comes from a variable."""
+    changed: dict[int, int] = {}
+    steps: list[Step] = []
+    for step in low.steps:
+        node = low.graph.nodes[step.node]
+        op, a = node.op, node.a
+        if op is not None and op.name == "Convolution" and len(a.kernel) == 2 and a.layout in (None, "NCHW"):
+            for position in (0, 1):
+                value = step.inputs[position]
+                if value < low.num_variables:
+                    if value not in changed:
+                        changed[value] = low.new_value(f"{low.names[value]}_nhwc")
+                        steps.append(
+                            Step(restride, "channels_last", None, [value], [changed[value]], -1, takes_env=False)
+                        )
+                    step.inputs[position] = changed[value]
+        steps.append(step)
+    low.steps = steps

@@ -1,0 +1,34 @@
+"""Copy heads that would otherwise share memory with an argument, a state or each other.
+
+MXNet's outputs are memory of their own; torch's reshapes, slices and transposes are views.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from ..lowering import Lowered, Step
+
+__all__ = ["fresh_heads"]
+
+
+def _root(low: Lowered, made_by: dict[int, Step], value: int) -> int:
+    """Follow a value back through steps that may return a view of their first input."""
+    while value in made_by:
+        step = made_by[value]
+        op = low.graph.nodes[step.node].op if step.node >= 0 else None
+        if not step.inputs or not (op is None or op.view):
+            break
+        value = step.inputs[0]
+    return value
+
+
+def fresh_heads(low: Lowered) -> None:
+    """Insert a copy before each head that is a view of a variable or of another head."""
+    made_by = {n: step for step in low.steps for n in step.outputs}
+    roots = [_root(low, made_by, head) for head in low.heads]
+    for i, head in enumerate(low.heads):
+        if roots[i] < low.num_variables or roots[i] in roots[:i]:
+            copy = low.new_value(f"{low.names[head]}_copy")
+            low.steps.append(Step(torch.clone, "clone", None, [head], [copy], -1, takes_env=False))
+            low.heads[i] = copy

@@ -1,0 +1,171 @@
+"""A Program: the steps of a graph written out as one Python function.
+
+The function reads like hand-written torch code, frees every value after its last use, costs no dictionary per node,
+and gives readable tracebacks: its source is registered with `linecache`, and a map leads from its lines to the
+graph's nodes. This file holds the only `exec` of the package.
+"""
+
+from __future__ import annotations
+
+import itertools
+import keyword
+import linecache
+import re
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from ..graph import Graph
+from . import passes
+from .lowering import Lowered, Step, lower
+
+__all__ = ["Program", "program_of"]
+
+_numbers = itertools.count()
+
+
+class _Names:
+    """Unique Python identifiers made from node and function names."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = {"values", "env", "shaped", "forward"}
+
+    def make(self, text: str) -> str:
+        base = re.sub(r"\W", "_", text) or "v"
+        if base[0].isdigit() or keyword.iskeyword(base):
+            base = f"v_{base}"
+        name, number = base, 1
+        while name in self._taken:
+            number += 1
+            name = f"{base}_{number}"
+        self._taken.add(name)
+        return name
+
+
+class Program:
+    """The generated function of a graph in one mode.
+
+    Args:
+        low: the steps, after passes.
+
+    Attributes:
+        forward: ``(values, env, shaped) -> (outputs, roots, rests, mutated)``: the heads; where backward starts for
+            each head (None for one that is not differentiated); the other inputs of cut losses that are made inside
+            the graph; new values of states.
+        source: its source text.
+        low: the steps.
+    """
+
+    def __init__(self, low: Lowered) -> None:
+        self.low = low
+        self.shaped = [s for s in low.steps if s.needs_shapes]
+        self.random = any(n.op is not None and n.op.random for n in low.graph.nodes)
+        self._shaped_at = {id(s): i for i, s in enumerate(self.shaped)}
+        self._globals: dict[str, Any] = {}
+        self._line_nodes: dict[int, int] = {}
+        self.source = self._write()
+        self.filename = f"<dpmodule program {next(_numbers)}>"
+        exec(compile(self.source, self.filename, "exec"), self._globals)
+        self.forward: Callable[..., Any] = self._globals["forward"]
+        linecache.cache[self.filename] = (len(self.source), None, self.source.splitlines(True), self.filename)
+        weakref.finalize(self, linecache.cache.pop, self.filename, None)
+
+    def node_at(self, line: int) -> int:
+        """Return the index of the node whose call stands on a line of the source, -1 for none."""
+        return self._line_nodes.get(line, -1)
+
+    def _write(self) -> str:
+        low, names = self.low, _Names()
+        value_name = {number: names.make(text) for number, text in low.names.items()}
+        lines = ["def forward(values, env, shaped):"]
+        if low.num_variables:
+            given = ", ".join(value_name[i] for i in range(low.num_variables))
+            lines.append(f"    [{given}] = values")
+        keep = self._kept()
+        last = {number: at for at, step in enumerate(low.steps) for number in (*step.inputs, *step.outputs)}
+        function_names: dict[Any, str] = {}
+        fixed_names: dict[Any, str] = {}
+        for at, step in enumerate(low.steps):
+            lines.append("    " + self._call(step, value_name, names, function_names, fixed_names, keep))
+            self._line_nodes[len(lines)] = step.node
+            dead = [
+                value_name[n]
+                for n in dict.fromkeys((*step.inputs, *step.outputs))
+                if last[n] == at and n not in keep and n >= low.num_variables
+            ]
+            if dead:
+                lines.append(f"    del {', '.join(dead)}")
+        lines.append(f"    return {self._results(value_name)}")
+        return "\n".join(lines) + "\n"
+
+    def _kept(self) -> set[int]:
+        low = self.low
+        kept = {*low.heads, *(new for _, new, _ in low.mutated)}
+        for loss in low.losses:
+            kept.update((loss.root, *loss.rest))
+        return kept
+
+    def _call(
+        self,
+        step: Step,
+        value_name: dict[int, str],
+        names: _Names,
+        function_names: dict[Any, str],
+        fixed_names: dict[Any, str],
+        keep: set[int],
+    ) -> str:
+        if step.function not in function_names:
+            function_names[step.function] = names.make(step.name)
+            self._globals[function_names[step.function]] = step.function
+        arguments = []
+        if step.takes_env:
+            key = (step.function, step.fixed)
+            if key not in fixed_names:
+                fixed_names[key] = names.make(f"a_{step.name}")
+                self._globals[fixed_names[key]] = step.fixed
+            position = self._shaped_at.get(id(step))
+            arguments = [fixed_names[key], "env" if position is None else f"shaped[{position}]"]
+        for i, number in enumerate(step.inputs):
+            arguments.append(value_name[number] + (".detach()" if step.detach_first and i == 0 else ""))
+        left = ", ".join(value_name[n] for n in step.outputs)
+        return f"{left} = {function_names[step.function]}({', '.join(arguments)})"
+
+    def _results(self, value_name: dict[int, str]) -> str:
+        low = self.low
+        cut = {loss.output: loss for loss in low.losses}
+
+        def text(items: list[str]) -> str:
+            return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+        outputs = [value_name[n] for n in low.heads]
+        roots = [value_name[cut[i].root if i in cut else n] for i, n in enumerate(low.heads)]
+        rests = [
+            text([value_name[n] if n >= low.num_variables else "None" for n in loss.rest]) for loss in low.losses
+        ]
+        mutated = [value_name[new] for _, new, _ in low.mutated]
+        return ", ".join(text(part) for part in (outputs, roots if low.is_train else [], rests if low.is_train else [], mutated))
+
+
+_CACHE_SIZE = 256
+_cache: OrderedDict[Any, Program] = OrderedDict()
+
+
+def program_of(graph: Graph, is_train: bool) -> Program:
+    """Return the Program of a graph, shared by all graphs of equal structure, attributes and names.
+
+    Args:
+        graph: the graph.
+        is_train: training mode.
+    """
+    key = graph.key, is_train, passes.settings()
+    found = _cache.get(key)
+    if found is None:
+        low = lower(graph, is_train)
+        passes.apply(low)
+        found = _cache[key] = Program(low)
+        if len(_cache) > _CACHE_SIZE:
+            _cache.popitem(last=False)
+    else:
+        _cache.move_to_end(key)
+    return found

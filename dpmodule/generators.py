@@ -1,0 +1,89 @@
+"""Random number generators: one `torch.Generator` per Context and one NumPy generator for the host.
+
+Nothing in the package draws from torch's global generator, so seeding here repeats a run and leaves the
+user's own torch code alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from .base import ArgumentError
+from .context import Context
+
+__all__ = ["generator", "get_state", "host", "seed", "set_state"]
+
+_generators: dict[Context, torch.Generator] = {}
+_base_seed: int | None = None
+_host: np.random.RandomState | None = None
+
+
+def _seed_of(ctx: Context) -> int:
+    """Give every context a stream of its own under one seed; without a seed, take fresh entropy."""
+    if _base_seed is None:
+        return int.from_bytes(np.random.SeedSequence().generate_state(2).tobytes(), "little") >> 1
+    return _base_seed + (ctx.device_id << 32)
+
+
+def generator(ctx: Context) -> torch.Generator:
+    """Return the generator of a context, making it on first use."""
+    found = _generators.get(ctx)
+    if found is None:
+        found = _generators[ctx] = torch.Generator(device=ctx.torch_device)
+        found.manual_seed(_seed_of(ctx))
+    return found
+
+
+def host() -> Any:
+    """Return the NumPy generator for shuffling on the host.
+
+    Until `seed` is called this is NumPy's global generator, as in MXNet, so that ``numpy.random.seed`` repeats
+    a shuffle; afterwards it is one that `seed` governs.
+    """
+    return np.random if _host is None else _host
+
+
+def seed(seed_state: int, ctx: Context | str = "all") -> None:
+    """Seed the generator of one context, or of every context and the host.
+
+    Args:
+        seed_state: an integer; negative ones are taken modulo 2^32.
+        ctx: a Context, or "all".
+
+    Raises:
+        ArgumentError: `seed_state` is no integer.
+    """
+    global _base_seed, _host
+    if isinstance(seed_state, bool) or not isinstance(seed_state, (int, np.integer)):
+        raise ArgumentError(f"seed_state is {seed_state!r}, expected an integer")
+    number = int(seed_state) % 2**32
+    if ctx == "all":
+        _base_seed = number
+        _host = np.random.RandomState(number)
+        for each, gen in _generators.items():
+            gen.manual_seed(_seed_of(each))
+    elif isinstance(ctx, Context):
+        generator(ctx).manual_seed(number)
+    else:
+        raise ArgumentError(f'ctx is {ctx!r}, expected a Context or "all"')
+
+
+def get_state() -> dict[str, Any]:
+    """Return the state of every generator, to hand to `set_state`."""
+    return {
+        "contexts": {ctx: gen.get_state() for ctx, gen in _generators.items()},
+        "host": host().get_state(),
+        "seeded": _host is not None,
+    }
+
+
+def set_state(state: dict[str, Any]) -> None:
+    """Put every generator back into a state that `get_state` returned."""
+    global _host
+    for ctx, saved in state["contexts"].items():
+        generator(ctx).set_state(saved)
+    _host = np.random.RandomState() if state["seeded"] else None
+    host().set_state(state["host"])

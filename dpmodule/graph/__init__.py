@@ -1,0 +1,11 @@
+"""Graphs as plain data: nodes, order, inference and the JSON file format. No torch here."""
+
+from .infer import infer_shapes as infer_shapes
+from .infer import infer_types as infer_types
+from .infer import variable_dtype as variable_dtype
+from .infer import variable_shape as variable_shape
+from .node import Entry as Entry
+from .node import Graph as Graph
+from .node import Node as Node
+from .serial import from_json as from_json
+from .serial import to_json as to_json

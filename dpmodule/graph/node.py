@@ -1,0 +1,182 @@
+"""The records of a graph: `Node` and `Graph`. Plain data; running, drawing and saving are functions elsewhere."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from ..base import ArgumentError
+from ..ops.spec import AUX, LABEL, Op
+
+__all__ = ["Entry", "Graph", "Node"]
+
+
+class Node:
+    """A variable, or one application of an operator.
+
+    Attributes:
+        op: the operator, None for a variable.
+        name: unique name in a graph that is to be bound.
+        params: the operator's attributes as text, only those that were given.
+        attrs: further attributes (``__lr_mult__`` and the like; for a variable all it has).
+        inputs: (node, output number) of each input.
+        source: "file:line" of the user's code that made the node, "" if unknown.
+    """
+
+    __slots__ = ("_parsed", "attrs", "inputs", "name", "op", "params", "source")
+
+    def __init__(
+        self,
+        op: Op | None,
+        name: str,
+        params: dict[str, str] | None = None,
+        attrs: dict[str, str] | None = None,
+        inputs: tuple[Entry, ...] = (),
+        source: str = "",
+    ) -> None:
+        self.op = op
+        self.name = name
+        self.params = params or {}
+        self.attrs = attrs or {}
+        self.inputs = inputs
+        self.source = source
+        self._parsed: Any = None
+
+    @property
+    def a(self) -> Any:
+        """The operator's attributes, parsed."""
+        if self._parsed is None and self.op is not None:
+            self._parsed = self.op.parse(self.params)
+        return self._parsed
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Names of the visible outputs, as in `Symbol.list_outputs`."""
+        if self.op is None:
+            return (self.name,)
+        return tuple(f"{self.name}_{suffix}" for suffix in self.op.output_names(self.a))
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of visible outputs."""
+        return 1 if self.op is None else len(self.op.output_names(self.a))
+
+    def describe(self) -> str:
+        """Return the node's operator, name and origin for messages."""
+        kind = "variable" if self.op is None else self.op.name
+        return f"{kind} {self.name!r}" + (f" made at {self.source}" if self.source else "")
+
+    def __repr__(self) -> str:
+        return f"<Node {self.describe()}>"
+
+
+Entry = tuple[Node, int]
+
+
+def topological_order(heads: tuple[Entry, ...]) -> tuple[Node, ...]:
+    """Return all nodes below `heads`, inputs first, in depth-first order; a loop, so deep graphs are fine."""
+    seen: set[Node] = set()
+    order: list[Node] = []
+    for head, _ in heads:
+        stack: list[tuple[Node, int]] = [(head, 0)]
+        while stack:
+            node, position = stack.pop()
+            if node in seen:
+                continue
+            if position < len(node.inputs):
+                stack.append((node, position + 1))
+                child = node.inputs[position][0]
+                if child not in seen:
+                    stack.append((child, 0))
+            else:
+                seen.add(node)
+                order.append(node)
+    return tuple(order)
+
+
+class Graph:
+    """All nodes below some heads, in topological order.
+
+    Args:
+        heads: the outputs.
+    """
+
+    def __init__(self, heads: tuple[Entry, ...]) -> None:
+        self.heads = heads
+        self.nodes = topological_order(heads)
+        self.index = {node: i for i, node in enumerate(self.nodes)}
+
+    @cached_property
+    def _fed(self) -> tuple[set[Node], set[Node]]:
+        """Variables that are auxiliary states of some operator, and those that are labels of one."""
+        states: set[Node] = set()
+        labels: set[Node] = set()
+        for node in self.nodes:
+            if node.op is None or node.op.variadic is not None:
+                continue
+            for (child, _), declared in zip(node.inputs, node.op.wanted(node.a)):
+                if child.op is None and declared.kind == AUX:
+                    states.add(child)
+                elif child.op is None and declared.kind == LABEL:
+                    labels.add(child)
+        return states, labels
+
+    @cached_property
+    def arguments(self) -> tuple[Node, ...]:
+        """Variables that are arguments, in order."""
+        return tuple(n for n in self.nodes if n.op is None and n not in self._fed[0])
+
+    @cached_property
+    def auxiliary(self) -> tuple[Node, ...]:
+        """Variables that are auxiliary states, in order."""
+        return tuple(n for n in self.nodes if n.op is None and n in self._fed[0])
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the variables that feed a label input."""
+        return tuple(n.name for n in self.arguments if n in self._fed[1])
+
+    @cached_property
+    def argument_names(self) -> list[str]:
+        """Names of the arguments, in order."""
+        return [n.name for n in self.arguments]
+
+    @cached_property
+    def auxiliary_names(self) -> list[str]:
+        """Names of the auxiliary states, in order."""
+        return [n.name for n in self.auxiliary]
+
+    @cached_property
+    def output_names(self) -> list[str]:
+        """Names of the heads."""
+        return [node.output_names[i] for node, i in self.heads]
+
+    @cached_property
+    def key(self) -> tuple[Any, ...]:
+        """What two graphs have in common when they run the same program: structure, attributes and names."""
+        rows = tuple(
+            (
+                node.op and node.op.name,
+                node.name,
+                node.a if node.op else None,
+                tuple((self.index[child], i) for child, i in node.inputs),
+            )
+            for node in self.nodes
+        )
+        return rows, tuple((self.index[node], i) for node, i in self.heads), tuple(self.auxiliary_names)
+
+    def check_names(self) -> None:
+        """Refuse a graph in which two variables have one name.
+
+        Raises:
+            ArgumentError: names the variable and where both were made.
+        """
+        seen: dict[str, Node] = {}
+        for node in self.nodes:
+            if node.op is None:
+                other = seen.setdefault(node.name, node)
+                if other is not node:
+                    raise ArgumentError(
+                        f"two variables are named {node.name!r} ({other.describe()}; {node.describe()}); "
+                        "give one another name, or use one Variable object for both"
+                    )

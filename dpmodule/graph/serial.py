@@ -1,0 +1,176 @@
+"""Graphs as MXNet's ``symbol.json``: write the 1.9 dialect, read every dialect since 0.8."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ..attribute import BARE_KEYS, stored_key
+from ..base import FileFormatError, MXNetError
+from ..ops import find as find_op
+from ..ops.spec import AUX
+from .node import Entry, Graph, Node
+
+__all__ = ["from_json", "to_json"]
+
+_VERSION = 10901
+
+
+def to_json(graph: Graph) -> str:
+    """Return the graph as JSON text that MXNet 1.9 reads."""
+    auxiliary = set(graph.auxiliary)
+    nodes, row_ptr = [], [0]
+    for node in graph.nodes:
+        row: dict[str, Any] = {"op": node.op.name if node.op else "null", "name": node.name}
+        attributes = {**node.attrs, **node.params}
+        if attributes:
+            row["attrs"] = dict(sorted(attributes.items()))
+        row["inputs"] = [[graph.index[child], i, int(child in auxiliary)] for child, i in node.inputs]
+        nodes.append(row)
+        hidden = node.op.num_hidden(node.a) if node.op else 0
+        row_ptr.append(row_ptr[-1] + node.num_outputs + hidden)
+    return json.dumps(
+        {
+            "nodes": nodes,
+            "arg_nodes": [i for i, node in enumerate(graph.nodes) if node.op is None],
+            "node_row_ptr": row_ptr,
+            "heads": [[graph.index[node], i, 0] for node, i in graph.heads],
+            "attrs": {"mxnet_version": ["int", _VERSION]},
+        },
+        indent=2,
+    )
+
+
+def _bad(what: str) -> FileFormatError:
+    return FileFormatError(f"not a symbol file: {what}")
+
+
+def _field(row: Any, key: str, kind: type, where: str) -> Any:
+    """Return a field of a JSON object, checked.
+
+    Raises:
+        FileFormatError: it is missing or of another type.
+    """
+    if not isinstance(row, dict) or not isinstance(row.get(key), kind):
+        raise _bad(f"{where} has no {key!r} of type {kind.__name__}")
+    return row[key]
+
+
+def _version(text: dict[str, Any]) -> int:
+    found = text.get("attrs", {})
+    if isinstance(found, dict) and isinstance(found.get("mxnet_version"), list):
+        number = found["mxnet_version"][-1]
+        if isinstance(number, int):
+            return number
+    return 800
+
+
+def _attributes(row: dict[str, Any], where: str) -> dict[str, str]:
+    """Merge the places in which attributes have stood over the years."""
+    merged: dict[str, str] = {}
+    for key in ("param", "attr", "attrs"):
+        part = row.get(key) or {}
+        if not isinstance(part, dict):
+            raise _bad(f"{key!r} of {where} is not an object")
+        merged.update({str(k): str(v) for k, v in part.items()})
+    return merged
+
+
+def _references(rows: Any, before: list[Node], where: str) -> list[Entry]:
+    """Resolve ``[node, output, ...]`` entries against the nodes read so far."""
+    entries = []
+    for ref in rows:
+        if not isinstance(ref, list) or len(ref) < 2 or not all(isinstance(x, int) for x in ref):
+            raise _bad(f"{where} has an entry {ref!r}, expected [node, output, version]")
+        number, output = ref[0], ref[1]
+        if not 0 <= number < len(before):
+            raise _bad(f"{where} refers to node {number}, but only {len(before)} nodes come before it")
+        if not 0 <= output < before[number].num_outputs:
+            raise _bad(f"{where} refers to output {output} of {before[number].name!r}, which has none")
+        entries.append((before[number], output))
+    return entries
+
+
+def _upgrade_keys(attributes: dict[str, str], inputs: list[Entry], names: tuple[str, ...]) -> dict[str, str]:
+    """Store the five bare keys with underscores and move ``weight_lr_mult`` to the weight it speaks of."""
+    kept: dict[str, str] = {}
+    for key, value in attributes.items():
+        owner, bare = next(((key[: -len(b) - 1], b) for b in BARE_KEYS if key.endswith("_" + b)), ("", ""))
+        if owner and owner in names:
+            child = inputs[names.index(owner)][0] if names.index(owner) < len(inputs) else None
+            if child is not None and child.op is None:
+                child.attrs[stored_key(bare)] = value
+        else:
+            kept[stored_key(key)] = value
+    return kept
+
+
+def _split_attributes(op: Any, attributes: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Divide attributes into the operator's own and all others."""
+    params = {k: v for k, v in attributes.items() if k in op.attrs}
+    rest = {k: v for k, v in attributes.items() if k not in op.attrs}
+    return params, rest
+
+
+def _operator_node(row: dict[str, Any], before: list[Node], version: int, where: str) -> Node:
+    """Read an operator node; versions before 0.9 leave trailing inputs out, which become variables."""
+    name = row["op"]
+    op = find_op(name)
+    if op is None:
+        raise MXNetError(f"{where} uses the operator {name!r}, which this package does not have")
+    attributes = _attributes(row, where)
+    inputs = _references(_field(row, "inputs", list, where), before, where)
+    if version < 905 and op.name in ("argmax", "argmin") and attributes.get("axis") == "-1":
+        del attributes["axis"]
+    params, rest = _split_attributes(op, attributes)
+    if op.variadic is not None and op.variadic.count and op.variadic.count not in params:
+        params[op.variadic.count] = str(len(inputs))
+    declared = op.wanted(op.parse(params), len(inputs))
+    rest = _upgrade_keys(rest, inputs, tuple(i.name for i in declared))
+    if version < 900:
+        for missing in declared[len(inputs) :]:
+            inherited = {**params, **rest} if missing.kind == AUX else dict(rest)
+            inputs.append((Node(None, f"{row['name']}_{missing.name}", attrs=inherited), 0))
+    if len(inputs) != len(declared):
+        raise _bad(f"{where} has {len(inputs)} inputs, {op.name} takes {len(declared)}")
+    if version < 904:
+        for (child, _), one in zip(inputs, declared):
+            if child.op is None and one.init and "__init__" not in child.attrs:
+                child.attrs["__init__"] = one.init
+    return Node(op, str(row["name"]), params, rest, tuple(inputs))
+
+
+def _stored(attributes: dict[str, str]) -> dict[str, str]:
+    return {stored_key(k): v for k, v in attributes.items()}
+
+
+def from_json(text: str) -> tuple[Entry, ...]:
+    """Read a graph from JSON text of any MXNet version since 0.8.
+
+    Returns:
+        The heads.
+
+    Raises:
+        FileFormatError: the text is not a symbol file.
+        MXNetError: the graph uses an operator that does not exist here.
+    """
+    try:
+        root = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        hint = "; it looks like an HTML page" if text.lstrip()[:1] == "<" else ""
+        raise _bad(f"{error}{hint}") from None
+    rows = _field(root, "nodes", list, "the file")
+    version = _version(root)
+    numbered: list[Node] = []
+    for number, row in enumerate(rows):
+        where = f"node {number}"
+        op = _field(row, "op", str, where)
+        name = _field(row, "name", str, where)
+        where = f"node {number} ({name!r})"
+        if op == "null":
+            numbered.append(Node(None, name, attrs=_stored(_attributes(row, where))))
+        else:
+            numbered.append(_operator_node(row, numbered, version, where))
+    if "heads" not in root and numbered:
+        return tuple((numbered[-1], i) for i in range(numbered[-1].num_outputs))
+    return tuple(_references(_field(root, "heads", list, "the file"), numbered, "heads"))

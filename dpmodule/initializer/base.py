@@ -1,0 +1,263 @@
+"""`InitDesc`, the `Initializer` interface and its rules by name, and the registry of initializers."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from .. import generators
+from ..base import ArgumentError, plain
+from ..ndarray import NDArray
+from ..registry import Registry
+
+__all__ = ["InitDesc", "Initializer", "alias", "create", "register"]
+
+
+class InitDesc(str):
+    """Name a parameter and carry what its initialization may depend on.
+
+    Args:
+        name: name of the parameter.
+        attrs: attributes of its variable; ``__init__`` chooses an initializer.
+        global_init: the initializer of the whole network, for initializers that hand parts on to it.
+    """
+
+    attrs: dict[str, str]
+    global_init: Any
+
+    def __new__(cls, name: str, attrs: Mapping[str, str] | None = None, global_init: Any = None) -> InitDesc:
+        """Make the name; it is an ordinary string otherwise."""
+        desc = super().__new__(cls, name)
+        desc.attrs = dict(attrs or {})
+        desc.global_init = global_init
+        return desc
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return str(self), self.attrs, self.global_init
+
+
+# ending of the name -> the method that fills it; the first that fits counts
+_RULES = (
+    ("weight", "_init_weight"),
+    ("bias", "_init_bias"),
+    ("gamma", "_init_gamma"),
+    ("beta", "_init_beta"),
+    ("min", "_init_zero"),
+    ("max", "_init_one"),
+    ("weight_quantize", "_init_quantized_weight"),
+    ("bias_quantize", "_init_quantized_bias"),
+)
+
+# start and ending of a plain string, for callers from before InitDesc
+_LEGACY_RULES = (
+    ("upsampling", "", "_init_bilinear"),
+    ("stn_loc", "weight", "_init_zero"),
+    ("stn_loc", "bias", "_init_loc_bias"),
+    ("", "bias", "_init_bias"),
+    ("", "gamma", "_init_gamma"),
+    ("", "beta", "_init_beta"),
+    ("", "weight", "_init_weight"),
+    ("", "moving_mean", "_init_zero"),
+    ("", "moving_var", "_init_one"),
+    ("", "moving_inv_var", "_init_zero"),
+    ("", "moving_avg", "_init_zero"),
+    ("", "min", "_init_zero"),
+    ("", "max", "_init_one"),
+)
+
+
+class Initializer:
+    """Fill parameters, each as its name or its variable's ``__init__`` attribute says.
+
+    A subclass defines ``_init_weight(name, arr)`` and hands its constructor's arguments to this one, so that
+    `dumps` can write them. Names that end in "weight" are its; "bias", "beta" and "min" become 0, "gamma" and
+    "max" 1; any other name is refused. A variable's ``__init__`` attribute wins over its name, and always
+    uses the weight rule of the initializer that it names. Each rule is a method that may be overridden:
+    ``_init_bias``, ``_init_gamma``, ``_init_beta``, ``_init_zero``, ``_init_one``, ``_init_default``.
+
+    Args:
+        kwargs: arguments of the subclass's constructor.
+
+    Example:
+        >>> @mx.init.register
+        ... class Half(mx.init.Initializer):
+        ...     def _init_weight(self, name, arr):
+        ...         arr[:] = 0.5
+        >>> weight = mx.nd.zeros((2,))
+        >>> Half()(mx.init.InitDesc("fc_weight"), weight)
+        >>> weight.asnumpy()
+        array([0.5, 0.5], dtype=float32)
+    """
+
+    # also there when a subclass does not call this constructor
+    _kwargs: Mapping[str, Any] = MappingProxyType({})
+    _verbose = False
+    _print_func: Callable[[NDArray], Any] | None = None
+
+    def __init__(self, **kwargs: Any) -> None:
+        self._kwargs = kwargs
+
+    def set_verbosity(
+        self, verbose: bool = False, print_func: Callable[[NDArray], Any] | None = None
+    ) -> Initializer:
+        """Switch on a log line for every parameter that is filled.
+
+        Args:
+            verbose: whether to write it.
+            print_func: makes the text from the array; by default its norm divided by the root of its size.
+
+        Returns:
+            this initializer.
+        """
+        self._verbose = verbose
+        self._print_func = print_func
+        return self
+
+    def dumps(self) -> str:
+        """Return name and arguments as JSON, from which `create` makes an equal initializer."""
+        return json.dumps([type(self).__name__.lower(), _plain_arguments(self._kwargs)])
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other) or not isinstance(other, Initializer):
+            return NotImplemented
+        return _plain_arguments(self._kwargs) == _plain_arguments(other._kwargs)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self._kwargs.items())
+        return f"{type(self).__name__}({arguments})"
+
+    def __call__(self, desc: str, arr: NDArray) -> None:
+        """Fill `arr`.
+
+        Args:
+            desc: the parameter; a plain string follows rules from before `InitDesc` and is deprecated.
+            arr: the array to write into, of any shape.
+
+        Raises:
+            ArgumentError: no rule covers the name, or the arguments are of other types.
+        """
+        if not isinstance(arr, NDArray):
+            raise ArgumentError(f"{type(self).__name__}: arr is {type(arr).__name__}, expected an NDArray")
+        if not isinstance(desc, InitDesc):
+            self._legacy_init(desc, arr)
+            return
+        if desc.global_init is None:
+            desc.global_init = self
+        chosen = desc.attrs.get("__init__")
+        if chosen:
+            create(chosen)._init_weight(desc, arr)
+            self._log(desc, chosen, arr)
+            return
+        for ending, method in _RULES:
+            if desc.endswith(ending):
+                getattr(self, method)(desc, arr)
+                self._log(desc, ending, arr)
+                return
+        self._init_default(desc, arr)
+
+    def _legacy_init(self, name: str, arr: NDArray) -> None:
+        if not isinstance(name, str):
+            raise ArgumentError(f"{type(self).__name__}: desc is {name!r}, expected an InitDesc")
+        warnings.warn(
+            f"initializing {name!r} by a plain string is deprecated; call init(InitDesc(name), arr)",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        for start, ending, method in _LEGACY_RULES:
+            if name.startswith(start) and name.endswith(ending):
+                getattr(self, method)(name, arr)
+                return
+        self._init_default(name, arr)
+
+    def _log(self, desc: InitDesc, rule: str, arr: NDArray) -> None:
+        if self._verbose:
+            text = self._print_func(arr) if self._print_func else str(_magnitude(arr))
+            logging.info("Initialized %s as %s: %s", desc, rule, text)
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        raise NotImplementedError(f"{type(self).__name__} does not define _init_weight")
+
+    def _init_bias(self, name: str, arr: NDArray) -> None:
+        arr.tensor.zero_()
+
+    def _init_gamma(self, name: str, arr: NDArray) -> None:
+        arr.tensor.fill_(1.0)
+
+    def _init_beta(self, name: str, arr: NDArray) -> None:
+        arr.tensor.zero_()
+
+    def _init_zero(self, name: str, arr: NDArray) -> None:
+        arr.tensor.zero_()
+
+    def _init_one(self, name: str, arr: NDArray) -> None:
+        arr.tensor.fill_(1.0)
+
+    def _init_bilinear(self, name: str, arr: NDArray) -> None:
+        create("bilinear")._init_weight(name, arr)
+
+    def _init_loc_bias(self, name: str, arr: NDArray) -> None:
+        """Write the affine map that changes nothing, for the last layer of a spatial transformer."""
+        if arr.shape != (6,):
+            raise ArgumentError(f"{name} has shape {arr.shape}, expected (6,): the bias of an affine map")
+        arr[:] = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]
+
+    def _init_quantized_weight(self, name: str, arr: NDArray) -> None:
+        arr.tensor.random_(-127, 128, generator=generators.generator(arr.context))
+
+    def _init_quantized_bias(self, name: str, arr: NDArray) -> None:
+        arr.tensor.zero_()
+
+    def _init_default(self, name: str, arr: NDArray) -> None:
+        raise ArgumentError(
+            f"no initialization rule for the name {name!r}: expected an ending weight, bias (0), gamma (1), "
+            "beta (0), min (0) or max (1); choose an initializer with mx.sym.Variable(name, init=...), or "
+            "give the array in arg_params"
+        )
+
+
+_REGISTRY: Registry[Initializer] = Registry(Initializer, "initializer")
+
+
+def register(klass: type[Initializer]) -> type[Initializer]:
+    """Register an initializer under its lower-case name; usable as a decorator.
+
+    Raises:
+        ArgumentError: `klass` is no subclass of Initializer.
+    """
+    return _REGISTRY.register(klass)
+
+
+def alias(*names: str) -> Callable[[type[Initializer]], type[Initializer]]:
+    """Return a class decorator that registers under further names as well."""
+    return _REGISTRY.alias(*names)
+
+
+def create(spec: Any, *args: Any, **kwargs: Any) -> Initializer:
+    """Make an initializer from its name or from what `Initializer.dumps` wrote; pass instances through.
+
+    Args:
+        spec: a name such as "xavier", the JSON text ``["xavier", {"magnitude": 2}]``, or an Initializer.
+        args: arguments of the constructor.
+        kwargs: arguments of the constructor; they override those in the JSON text.
+
+    Raises:
+        ArgumentError: there is no initializer of this name, or `spec` is of another type.
+    """
+    return _REGISTRY.create(spec, *args, **kwargs)
+
+
+def _plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return constructor arguments as JSON can hold them."""
+    return {name: plain(getattr(value, "asnumpy", lambda v=value: v)()) for name, value in arguments.items()}
+
+
+def _magnitude(arr: NDArray) -> float:
+    return float(arr.tensor.float().norm()) / math.sqrt(max(arr.size, 1))

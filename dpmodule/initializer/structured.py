@@ -1,0 +1,192 @@
+"""Initializers that leave nothing to chance, and those that choose among others."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from .. import ndarray
+from ..base import ArgumentError, ShapeError
+from ..ndarray import NDArray
+from .base import Initializer, alias, register
+
+__all__ = ["Bilinear", "Constant", "LSTMBias", "Load", "Mixed", "One", "Zero"]
+
+
+@alias("zeros")
+class Zero(Initializer):
+    """Fill weights with 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        arr.tensor.zero_()
+
+
+@alias("ones")
+class One(Initializer):
+    """Fill weights with 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        arr.tensor.fill_(1.0)
+
+
+@register
+class Constant(Initializer):
+    """Fill weights with given values.
+
+    Args:
+        value: a number, or an array or nested list that broadcasts to the weight's shape.
+    """
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(value=value)
+        self.value = value
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        arr[:] = self.value
+
+
+@register
+class Bilinear(Initializer):
+    """Fill the kernel of a transposed convolution with bilinear interpolation.
+
+    Shape:
+        arr: (C_in, C_out, H, W); every (H, W) slice gets the same pyramid.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        if arr.ndim != 4:
+            raise ShapeError(
+                f"Bilinear: {name} has shape {arr.shape}, expected 4 axes (in, out, height, width)"
+            )
+        height, width = arr.shape[2:]
+        factor = math.ceil(width / 2.0)  # of the width for both axes, as in MXNet
+        centre = (2 * factor - 1 - factor % 2) / (2.0 * factor)
+        rows = 1 - (torch.arange(height, dtype=torch.float64) / factor - centre).abs()
+        columns = 1 - (torch.arange(width, dtype=torch.float64) / factor - centre).abs()
+        arr.tensor.copy_(torch.outer(rows, columns).expand(arr.shape))
+
+
+@register
+class LSTMBias(Initializer):
+    """Fill an LSTM's bias with 0, and the part of the forget gate with a value of its own.
+
+    Shape:
+        arr: (4 * num_hidden, ...), gates in the order input, forget, cell, output.
+
+    Args:
+        forget_bias: value for the forget gate; 1 keeps memory at the start of training.
+    """
+
+    def __init__(self, forget_bias: float = 1.0) -> None:
+        super().__init__(forget_bias=forget_bias)
+        self.forget_bias = forget_bias
+
+    def _init_weight(self, name: str, arr: NDArray) -> None:
+        if arr.ndim == 0 or arr.shape[0] % 4:
+            raise ShapeError(
+                f"LSTMBias: {name} has shape {arr.shape}, expected a first axis of 4 * num_hidden"
+            )
+        hidden = arr.shape[0] // 4
+        arr.tensor.zero_()
+        arr.tensor[hidden : 2 * hidden] = self.forget_bias
+
+
+class Mixed:
+    """Choose the initializer of a parameter by patterns on its name.
+
+    Args:
+        patterns: regular expressions, matched from the start of the name; the first that fits counts.
+        initializers: one initializer per pattern.
+
+    Raises:
+        ArgumentError: patterns and initializers differ in number.
+
+    Example:
+        >>> init = mx.init.Mixed([".*bias", ".*"], [mx.init.Zero(), mx.init.Uniform(0.1)])
+    """
+
+    def __init__(
+        self, patterns: Sequence[str], initializers: Sequence[Callable[[str, NDArray], None]]
+    ) -> None:
+        if len(patterns) != len(initializers):
+            raise ArgumentError(
+                f"Mixed: {len(patterns)} patterns for {len(initializers)} initializers, expected equally many"
+            )
+        self.map = [(re.compile(pattern), init) for pattern, init in zip(patterns, initializers, strict=True)]
+
+    def __call__(self, name: str, arr: NDArray) -> None:
+        """Fill `arr` with the first initializer whose pattern fits `name`.
+
+        Raises:
+            ArgumentError: no pattern fits.
+        """
+        for pattern, init in self.map:
+            if pattern.match(name):
+                init(name, arr)
+                return
+        tried = ", ".join(repr(pattern.pattern) for pattern, _ in self.map)
+        raise ArgumentError(
+            f'Mixed: no pattern fits {name!r} (tried {tried}); add ".*" with a default at the end'
+        )
+
+
+class Load:
+    """Fill parameters with saved values, and the others with a default initializer.
+
+    Args:
+        param: arrays by name, or the file that `nd.save` wrote them to; prefixes ``arg:`` and ``aux:`` are
+            dropped.
+        default_init: initializer for names that `param` lacks; None refuses them.
+        verbose: whether to log where each parameter came from.
+
+    Raises:
+        ArgumentError: the file holds a list of arrays without names.
+    """
+
+    def __init__(
+        self,
+        param: str | Mapping[str, NDArray],
+        default_init: Callable[[str, NDArray], None] | None = None,
+        verbose: bool = False,
+    ) -> None:
+        loaded = ndarray.load(param) if isinstance(param, str) else param
+        if not isinstance(loaded, Mapping):
+            raise ArgumentError(f"Load: param is {type(loaded).__name__}, expected arrays by name")
+        self.param = {name.removeprefix("arg:").removeprefix("aux:"): array for name, array in loaded.items()}
+        self.default_init = default_init
+        self.verbose = verbose
+
+    def __call__(self, name: str, arr: NDArray) -> None:
+        """Fill `arr`.
+
+        Raises:
+            ShapeError: the saved array has another shape.
+            ArgumentError: there is no saved array of this name, and no default initializer.
+        """
+        saved = self.param.get(name)
+        if saved is not None:
+            if tuple(saved.shape) != arr.shape:
+                raise ShapeError(
+                    f"Load: {name} has shape {arr.shape}, but {tuple(saved.shape)} in what was loaded"
+                )
+            arr[:] = saved
+        elif self.default_init is not None:
+            self.default_init(name, arr)
+        else:
+            raise ArgumentError(f"Load: {name} is not among the loaded arrays, and there is no default_init")
+        if self.verbose:
+            logging.info("Initialized %s by %s", name, "default" if saved is None else "loading")

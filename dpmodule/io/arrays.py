@@ -1,0 +1,304 @@
+"""`NDArrayIter`: batches from arrays in memory."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import generators
+from ..base import ArgumentError, ShapeError, StateError
+from ..ndarray import NDArray
+from .desc import DataBatch, DataDesc
+from .iterator import DataIter
+from .wrap import named_arrays, shares_read_only, wrap
+
+__all__ = ["NDArrayIter"]
+
+_HANDLES = ("pad", "discard", "roll_over")
+
+
+@dataclass(slots=True)
+class _Source:
+    """One array that batches are cut from, along `axis`; `read_only` memory is never handed out."""
+
+    name: str
+    array: NDArray
+    axis: int
+    read_only: bool
+
+    @property
+    def size(self) -> int:
+        return self.array.shape[self.axis]
+
+    def describe(self, batch_size: int, layout: str) -> DataDesc:
+        shape = list(self.array.shape)
+        shape[self.axis] = batch_size
+        return DataDesc(self.name, shape, self.array.dtype, layout)
+
+    def cut(self, start: int, length: int) -> NDArray:
+        part = self.array.tensor.narrow(self.axis, start, length)
+        return NDArray(part.clone() if self.read_only else part, self.array.context)
+
+    def gather(self, rows: torch.Tensor) -> NDArray:
+        tensor = self.array.tensor
+        return NDArray(tensor.index_select(self.axis, rows.to(tensor.device)), self.array.context)
+
+
+class NDArrayIter(DataIter):
+    """Cut arrays in memory into batches.
+
+    Arrays that have the right type already (float32 NumPy arrays, tensors, NDArrays) are not copied, and
+    without shuffling a batch is a view into them: copy a batch before writing into it. Shuffling leaves the
+    arrays as they are and gathers each batch.
+
+    Args:
+        data: an array, a list of arrays, or a dict of arrays by name. NumPy arrays are read as float32;
+            tensors and NDArrays keep their type.
+        label: the labels, in the same forms, or None.
+        batch_size: number of examples in a batch.
+        shuffle: whether each epoch takes the examples in a new random order.
+        last_batch_handle: what happens to examples too few for a batch: "pad" fills the batch up from the
+            start of the epoch, "discard" leaves them out, "roll_over" puts them at the start of the next
+            epoch.
+        data_name: name of the data; several arrays in a list are called ``_0_data``, ``_1_data``.
+        label_name: name of the labels, used likewise.
+        layout: meaning of the axes; batches are cut along the one called "N". Arrays with too few axes for it
+            (labels under "TN") are cut along the first.
+
+    Raises:
+        ArgumentError: no data, an unknown `last_batch_handle`, a `batch_size` below 1, a layout without "N".
+        ShapeError: an array without examples, or arrays with different numbers of them.
+        DTypeError: an array that does not hold numbers.
+
+    Example:
+        >>> it = mx.io.NDArrayIter(np.arange(10).reshape(5, 2), np.arange(5), batch_size=2)
+        >>> [(batch.label[0].asnumpy().tolist(), batch.pad) for batch in it]
+        [([0.0, 1.0], 0), ([2.0, 3.0], 0), ([4.0, 0.0], 1)]
+
+    Source: MXNet 1.9.1 `NDArrayIter`; the order of a shuffled epoch is MXNet's after the same
+    ``numpy.random.seed``. Differs in that batches are views, and that `iter_next` too stops before a batch
+    that `next` leaves out.
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        label: Any = None,
+        batch_size: int = 1,
+        shuffle: bool = False,
+        last_batch_handle: str = "pad",
+        data_name: str = "data",
+        label_name: str = "softmax_label",
+        layout: str = "NCHW",
+    ) -> None:
+        _check_options(batch_size, last_batch_handle, layout)
+        super().__init__(int(batch_size))
+        self.shuffle = shuffle
+        self.last_batch_handle = last_batch_handle
+        self.layout = layout
+        data_pairs, label_pairs = named_arrays(data, data_name), named_arrays(label, label_name)
+        if not data_pairs:
+            raise ArgumentError(f"NDArrayIter: data is {data!r}, expected at least one array")
+        self._data = _sources(data_pairs, "data", layout)
+        self._label = _sources(label_pairs, "label", layout)
+        self.num_data = _common_size(self._data + self._label)
+        self.num_source = len(self._data) + len(self._label)
+        self._provide_data = [each.describe(self.batch_size, layout) for each in self._data]
+        self._provide_label = [each.describe(self.batch_size, layout) for each in self._label]
+        self._last_start = self.num_data - self.batch_size
+        self._order: torch.Tensor | None = None  # None: the arrays' own order
+        self._idx: Any = None
+        self._watched = _watched(self._data + self._label)
+        self._warned = False
+        self._begin(self._span(0, 0))
+        if last_batch_handle == "discard" and self._last_start < 0:
+            warnings.warn(
+                f"NDArrayIter: every epoch is empty, since batch_size is {batch_size}, there are only "
+                f"{self.num_data} examples and last_batch_handle is 'discard'",
+                stacklevel=2,
+            )
+
+    @property
+    def data(self) -> list[tuple[str, NDArray]]:
+        """Names and arrays of the data, in their own order even under `shuffle`."""
+        return [(each.name, each.array) for each in self._data]
+
+    @property
+    def label(self) -> list[tuple[str, NDArray]]:
+        """Names and arrays of the labels, in their own order even under `shuffle`."""
+        return [(each.name, each.array) for each in self._label]
+
+    @property
+    def data_list(self) -> list[NDArray]:
+        """All arrays, data first."""
+        return [each.array for each in self._data + self._label]
+
+    @property
+    def provide_data(self) -> list[DataDesc]:
+        """Descriptions of a batch's data."""
+        return self._provide_data
+
+    @property
+    def provide_label(self) -> list[DataDesc]:
+        """Descriptions of a batch's labels."""
+        return self._provide_label
+
+    @property
+    def idx(self) -> Any:
+        """Numbers of the rows as `shuffle` last left them, a NumPy array."""
+        return np.arange(self.num_data) if self._idx is None else self._idx
+
+    def reset(self) -> None:
+        """Begin a new epoch, shuffled anew under `shuffle`."""
+        rest = self._span(0, 0)
+        if self.last_batch_handle == "roll_over" and self._last_start < self.cursor < self.num_data:
+            rest = self._rows(self.cursor, self.num_data - self.cursor)
+        self._begin(rest)
+
+    def hard_reset(self) -> None:
+        """Begin a new epoch and leave out what would have rolled over."""
+        self._begin(self._span(0, 0))
+
+    def _begin(self, carried: torch.Tensor) -> None:
+        """Begin an epoch that starts with the rows `carried`."""
+        self._carried = carried
+        self.cursor = -self.batch_size - len(carried)
+        if self.shuffle:
+            self._reshuffle()
+        self._seen_writes = self._writes()
+
+    def _reshuffle(self) -> None:
+        # MXNet shuffles `idx` further each time and applies it to the rows as they stand; done the same way
+        # here, one numpy seed gives the same epochs
+        self._idx = self.idx
+        generators.host().shuffle(self._idx)
+        step = torch.from_numpy(self._idx)
+        self._order = step.clone() if self._order is None else self._order[step]
+
+    def iter_next(self) -> bool:
+        """Move on to the next batch, and say whether there was one."""
+        if self.cursor > self._last_start:
+            return False
+        self.cursor += self.batch_size
+        if self.cursor <= self._last_start:
+            return True
+        return self.last_batch_handle == "pad" and self.cursor < self.num_data
+
+    def next(self) -> DataBatch:
+        """Return the next batch.
+
+        Raises:
+            StopIteration: the epoch is over.
+        """
+        if not self.iter_next():
+            raise StopIteration
+        if self._order is None and self._writes() != self._seen_writes:
+            self._warn_written()
+        batch = DataBatch(self._parts(self._data), self._parts(self._label), self.getpad())
+        batch.rolled_over = self.last_batch_handle == "roll_over"
+        return batch
+
+    def getdata(self) -> list[NDArray]:
+        """Return the arrays of the current batch."""
+        return self._parts(self._data)
+
+    def getlabel(self) -> list[NDArray]:
+        """Return the labels of the current batch."""
+        return self._parts(self._label)
+
+    def getpad(self) -> int:
+        """Return how many rows of the current batch were repeated, or rolled over from the epoch before."""
+        if self.last_batch_handle == "pad":
+            return max(0, self.cursor - self._last_start)
+        return max(0, -self.cursor)
+
+    def _parts(self, sources: list[_Source]) -> list[NDArray]:
+        start, size = self.cursor, self.batch_size
+        if self._order is None and 0 <= start <= self._last_start:
+            return [each.cut(start, size) for each in sources]
+        rows = self._batch_rows()
+        return [each.gather(rows) for each in sources]
+
+    def _batch_rows(self) -> torch.Tensor:
+        """Return which rows of the arrays make up the current batch."""
+        start, size = self.cursor, self.batch_size
+        if -len(self._carried) <= start <= self._last_start:
+            return self._rows(start, size)
+        if not 0 <= start < self.num_data or self.last_batch_handle != "pad":
+            raise StateError(
+                "NDArrayIter has no current batch; call next() first, or reset() after the last one"
+            )
+        wrapped = torch.arange(start, start + size) % self.num_data
+        return wrapped if self._order is None else self._order[wrapped]
+
+    def _rows(self, start: int, length: int) -> torch.Tensor:
+        """Return rows of the epoch from position `start`; negative positions are those carried over."""
+        if start >= 0:
+            return self._span(start, length)
+        return torch.cat([self._carried[start:], self._span(0, start + length)])
+
+    def _span(self, start: int, length: int) -> torch.Tensor:
+        if self._order is None:
+            return torch.arange(start, start + length)
+        return self._order.narrow(0, start, length)
+
+    def _writes(self) -> int:
+        """Count the writes into the arrays that torch has seen; a view and its base share the counter."""
+        return sum([tensor._version for tensor in self._watched])
+
+    def _warn_written(self) -> None:
+        self._seen_writes = self._writes()
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                "NDArrayIter: a batch was written into, and with it the array it is a view of; "
+                "copy a batch before changing it (batch.data[0].copy())",
+                stacklevel=4,
+            )
+
+
+def _check_options(batch_size: int, last_batch_handle: str, layout: str) -> None:
+    if batch_size < 1:
+        raise ArgumentError(f"NDArrayIter: batch_size is {batch_size}, expected at least 1")
+    if last_batch_handle not in _HANDLES:
+        raise ArgumentError(
+            f"NDArrayIter: last_batch_handle is {last_batch_handle!r}, expected one of {', '.join(_HANDLES)}"
+        )
+    if DataDesc.get_batch_axis(layout) < 0:
+        raise ArgumentError(f"NDArrayIter: layout is {layout!r}, expected one with an axis 'N'")
+
+
+def _sources(pairs: list[tuple[str, Any]], what: str, layout: str) -> list[_Source]:
+    batch_axis = DataDesc.get_batch_axis(layout)
+    sources = []
+    for name, value in pairs:
+        array = wrap(value, f"NDArrayIter: {what} {name!r}")
+        if array.ndim == 0:
+            raise ShapeError(f"NDArrayIter: {what} {name!r} is a single number, expected an axis of examples")
+        array.pinned = True
+        axis = batch_axis if batch_axis < array.ndim else 0
+        sources.append(_Source(name, array, axis, shares_read_only(value)))
+    return sources
+
+
+def _watched(sources: list[_Source]) -> list[torch.Tensor]:
+    """Return the tensors whose batches are views that can be written into."""
+    return [each.array.tensor for each in sources if not (each.read_only or each.array.tensor.is_inference())]
+
+
+def _common_size(sources: list[_Source]) -> int:
+    """Return how many examples there are, after checking that all arrays agree."""
+    sizes = {each.name: each.size for each in sources}
+    if len(set(sizes.values())) > 1:
+        listed = ", ".join(f"{each.name!r} {each.array.shape}" for each in sources)
+        raise ShapeError(f"NDArrayIter: arrays differ in their number of examples: {listed}")
+    number = sources[0].size
+    if number == 0:
+        raise ShapeError(
+            f"NDArrayIter: {sources[0].name!r} has no examples, its shape is {sources[0].array.shape}"
+        )
+    return number

@@ -1,0 +1,243 @@
+"""`as_data_iter`: read torch DataLoaders and other iterables as `DataIter`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base import ArgumentError, StateError
+from ..ndarray import NDArray
+from .desc import DataBatch, DataDesc
+from .iterator import CurrentBatch, DataIter
+from .wrap import is_array, numbered_names, shares_read_only, wrap
+
+__all__ = ["IterableIter", "as_data_iter"]
+
+_DATA_NAME = "data"
+_LABEL_NAME = "softmax_label"
+
+
+def as_data_iter(
+    data: Any, data_names: Sequence[str] | None = None, label_names: Sequence[str] | None = None
+) -> DataIter:
+    """Return `data` as an iterator of DataBatch.
+
+    Args:
+        data: a DataIter, which is returned as it is; or a torch DataLoader, a list or any other iterable of
+            batches. A batch is a DataBatch, a pair ``(x, y)``, a flat tuple of as many arrays as there are
+            names, a dict of arrays by name, or a single array; ``x`` and ``y`` may be tuples of several
+            arrays.
+        data_names: names of the data; by default "data", or ``_0_data``, ``_1_data`` for several arrays.
+        label_names: names of the labels; by default "softmax_label" likewise. Empty: labels are left out.
+
+    Returns:
+        the iterator. Its first batch has been read already, for `provide_data`, and comes first.
+
+    Raises:
+        ArgumentError: `data` is no iterable of batches, or yields nothing.
+
+    Example:
+        >>> batches = [(np.ones((4, 2)), np.zeros(4)), (np.ones((3, 2)), np.zeros(3))]
+        >>> it = mx.io.as_data_iter(batches)
+        >>> it.provide_data, [batch.data[0].shape for batch in it]
+        ([DataDesc[data,(4, 2),<class 'numpy.float32'>,NCHW]], [(4, 2), (3, 2)])
+    """
+    if isinstance(data, DataIter) or (hasattr(data, "provide_data") and hasattr(data, "reset")):
+        return data
+    return IterableIter(data, data_names, label_names)
+
+
+class IterableIter(CurrentBatch):
+    """Read an iterable of batches; `reset` iterates over it anew.
+
+    Tensors are wrapped without copying and keep their type; NumPy arrays become float32. A last batch that is
+    smaller has its own shape and no padding. An iterable that can be read only once, such as a generator,
+    gives one epoch.
+
+    Args:
+        data: the iterable; see `as_data_iter` for what it may yield.
+        data_names: names of the data, None for the default names.
+        label_names: names of the labels, None for the default names, empty to leave labels out.
+
+    Raises:
+        ArgumentError: `data` is no iterable of batches, or yields nothing.
+    """
+
+    def __init__(
+        self, data: Any, data_names: Sequence[str] | None = None, label_names: Sequence[str] | None = None
+    ) -> None:
+        _check_iterable(data)
+        self._iterable: Iterable[Any] = data
+        self._layout = _Layout(data_names, label_names)
+        self._items: Iterator[Any] | None = iter(data)
+        self._one_shot = self._items is data
+        self._resets = 0
+        first = self._read()
+        if first is None:
+            raise ArgumentError(f"{type(data).__name__} yields no batches")
+        self._peeked: DataBatch | None = first
+        self._provide_data, self._provide_label = self._layout.describe(first)
+        if not self._provide_data:
+            raise ArgumentError(f"{type(data).__name__} yields batches without data")
+        super().__init__(next(iter(self._provide_data[0].shape), 0))
+
+    @property
+    def provide_data(self) -> list[DataDesc]:
+        """Descriptions of the first batch's data."""
+        return self._provide_data
+
+    @property
+    def provide_label(self) -> list[DataDesc]:
+        """Descriptions of the first batch's labels."""
+        return self._provide_label
+
+    def reset(self) -> None:
+        """Begin a new epoch; does nothing while no batch has been taken.
+
+        Raises:
+            StateError: the iterable can be read only once, and has been.
+        """
+        if self._peeked is not None:
+            return
+        self._resets += 1
+        if self._one_shot and self._resets > 1:
+            raise self._spent()
+        self._items = None
+        self.current_batch = None
+
+    def iter_next(self) -> bool:
+        """Move on to the next batch, and say whether there was one.
+
+        Raises:
+            StateError: the iterable can be read only once, and this is the next epoch.
+        """
+        batch, self._peeked = self._peeked, None
+        if batch is None:
+            batch = self._read()
+        self.current_batch = batch
+        return batch is not None
+
+    def _read(self) -> DataBatch | None:
+        begins = self._items is None
+        if self._items is None:
+            if self._one_shot:
+                raise self._spent()
+            self._items = iter(self._iterable)
+        for item in self._items:
+            return self._layout.batch(item)
+        if begins:  # it gave batches before, so it hides a generator
+            raise self._spent()
+        return None
+
+    def _spent(self) -> StateError:
+        return StateError(
+            f"{type(self._iterable).__name__} can be read only once and its one epoch is over; for more "
+            "epochs give a list, a DataLoader or another object that can be iterated over again"
+        )
+
+
+class _Layout:
+    """Knows which parts of an item are data and which are labels, and what they are called."""
+
+    def __init__(self, data_names: Sequence[str] | None, label_names: Sequence[str] | None) -> None:
+        self._data_names = None if data_names is None else list(data_names)
+        self._label_names = None if label_names is None else list(label_names)
+        self._warned = False
+
+    def batch(self, item: Any) -> DataBatch:
+        if isinstance(item, DataBatch):
+            return item
+        data, label = self._split_dict(item) if isinstance(item, Mapping) else self._split(item)
+        return DataBatch(_wrap_all(data, "data"), _wrap_all(label, "label"), pad=0)
+
+    def describe(self, batch: DataBatch) -> tuple[list[DataDesc], list[DataDesc]]:
+        data = batch.provide_data or _describe(batch.data, self._data_names, _DATA_NAME)
+        label = batch.provide_label or _describe(batch.label, self._label_names, _LABEL_NAME)
+        return data, label
+
+    def _split(self, item: Any) -> tuple[list[Any], list[Any]]:
+        """Split an array or a tuple of arrays into data and labels."""
+        if not isinstance(item, (tuple, list)):
+            return [item], []
+        num_data = 1 if self._data_names is None else len(self._data_names)
+        num_label = 1 if self._label_names is None else len(self._label_names)
+        nested = any(_is_group(part) for part in item)
+        if len(item) == num_data + num_label and not nested:
+            return list(item[:num_data]), list(item[num_data:])
+        if len(item) == 2 and (nested or num_data == 1):
+            return _group(item[0]), [] if num_label == 0 else _group(item[1])
+        if len(item) == num_data or len(item) == 1:
+            return (list(item) if not nested else _group(item[0])), []
+        raise ArgumentError(
+            f"a batch is a {type(item).__name__} of {len(item)} parts, expected (data, label), or {num_data} "
+            f"data and {num_label} label arrays for {self._data_names} and {self._label_names}"
+        )
+
+    def _split_dict(self, item: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
+        """Pick data and labels out of a dict by name."""
+        if self._label_names is None:
+            self._label_names = [name for name in item if name.endswith("label")]
+        if self._data_names is None:
+            self._data_names = [name for name in item if name not in self._label_names]
+        missing = [name for name in self._data_names if name not in item]
+        if missing or not self._data_names:
+            raise ArgumentError(
+                f"a batch is a dict with {sorted(item)}, expected the data {missing or 'of the network'}"
+            )
+        labels = [name for name in self._label_names if name in item]
+        self._warn_unused(set(item) - set(self._data_names) - set(labels))
+        return [item[name] for name in self._data_names], [item[name] for name in labels]
+
+    def _warn_unused(self, names: set[str]) -> None:
+        if names and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"batches hold {sorted(names)}, which are neither data {self._data_names} nor labels "
+                f"{self._label_names} and are left out",
+                stacklevel=2,
+            )
+
+
+def _check_iterable(data: Any) -> None:
+    hint = "wrap arrays in NDArrayIter(data, label, batch_size)"
+    if is_array(data):
+        raise ArgumentError(f"data is one {type(data).__name__}, expected an iterable of batches; {hint}")
+    if isinstance(data, (Mapping, str, bytes)) or not isinstance(data, Iterable):
+        raise ArgumentError(
+            f"data is {type(data).__name__}, expected a DataIter or an iterable of batches; {hint}"
+        )
+    if isinstance(data, tuple) and data and all(is_array(part) for part in data):
+        raise ArgumentError(f"data is a tuple of {len(data)} arrays, expected an iterable of batches; {hint}")
+
+
+def _is_group(value: Any) -> bool:
+    """Say whether `value` is several arrays rather than one, or a list of plain numbers."""
+    return isinstance(value, (tuple, list)) and any(is_array(part) for part in value)
+
+
+def _group(value: Any) -> list[Any]:
+    return list(value) if _is_group(value) else [value]
+
+
+def _wrap_all(values: list[Any], what: str) -> list[NDArray]:
+    return [_wrap(value, f"a batch's {what}") for value in values]
+
+
+def _wrap(value: Any, what: str) -> NDArray:
+    if isinstance(value, (list, tuple, int, float)):
+        value = np.asarray(value)
+    return wrap(value.copy() if shares_read_only(value) else value, what)
+
+
+def _describe(arrays: Sequence[Any] | None, names: list[str] | None, default: str) -> list[DataDesc]:
+    arrays = arrays or []
+    if not arrays and default == _LABEL_NAME:
+        return []  # batches to predict from
+    if names is None:
+        names = numbered_names(default, len(arrays))
+    if len(names) != len(arrays):
+        raise ArgumentError(f"a batch holds {len(arrays)} arrays, expected {len(names)}, for {names}")
+    return [DataDesc(name, each.shape, each.dtype) for name, each in zip(names, arrays, strict=True)]

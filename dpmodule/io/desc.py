@@ -1,0 +1,150 @@
+"""Records that describe a batch: `DataDesc` and `DataBatch`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..base import ArgumentError, dtype_name, np_dtype
+
+__all__ = ["DataBatch", "DataDesc"]
+
+
+class _NameShape(NamedTuple):
+    name: str
+    shape: tuple[int, ...]
+
+
+class DataDesc(_NameShape):
+    """Describe one input: its name, its shape, its element type and the meaning of its axes.
+
+    It is the 2-tuple ``(name, shape)``: it unpacks and compares as that pair, and carries `dtype` and
+    `layout` beside it.
+
+    Args:
+        name: name of the input, such as "data".
+        shape: its shape, the batch axis included.
+        dtype: element type: a NumPy type, a torch dtype or a name.
+        layout: one letter per axis; "N" marks the batch axis.
+
+    Raises:
+        DTypeError: `dtype` names no type.
+
+    Example:
+        >>> mx.io.DataDesc("data", (32, 784))
+        DataDesc[data,(32, 784),<class 'numpy.float32'>,NCHW]
+    """
+
+    dtype: Any = np.float32
+    layout: str | None = "NCHW"
+
+    def __new__(
+        cls, name: str, shape: Iterable[int], dtype: Any = np.float32, layout: str | None = "NCHW"
+    ) -> DataDesc:
+        """Make the pair; `shape` may be any sequence of numbers."""
+        desc = super().__new__(cls, name, tuple(shape))
+        desc.dtype = dtype if dtype is np.float32 else np_dtype(dtype_name(dtype))
+        desc.layout = layout
+        return desc
+
+    def __repr__(self) -> str:
+        return f"DataDesc[{self.name},{self.shape},{self.dtype},{self.layout}]"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.name, self.shape, self.dtype, self.layout)
+
+    def _replace(self, **changes: Any) -> DataDesc:
+        """Return a copy with some fields changed; `dtype` and `layout` count as fields too."""
+        fields = {"name": self.name, "shape": self.shape, "dtype": self.dtype, "layout": self.layout}
+        return type(self)(**{**fields, **changes})
+
+    @staticmethod
+    def get_batch_axis(layout: str | None) -> int:
+        """Return the position of the batch axis: 0 without a layout, -1 for a layout without "N"."""
+        return 0 if layout is None else layout.find("N")
+
+    @staticmethod
+    def get_list(
+        shapes: Iterable[tuple[str, Sequence[int]]], types: Iterable[tuple[str, Any]] | None = None
+    ) -> list[DataDesc]:
+        """Make descriptions from (name, shape) pairs and (name, dtype) pairs.
+
+        Args:
+            shapes: pairs of name and shape.
+            types: pairs of name and element type; None makes everything float32.
+
+        Raises:
+            ArgumentError: `types` lacks a name of `shapes`.
+        """
+        if types is None:
+            return [DataDesc(name, shape) for name, shape in shapes]
+        shapes, by_name = list(shapes), dict(types)
+        missing = [name for name, _ in shapes if name not in by_name]
+        if missing:
+            raise ArgumentError(f"get_list: types has no entry for {missing}, only for {sorted(by_name)}")
+        return [DataDesc(name, shape, by_name[name]) for name, shape in shapes]
+
+
+class DataBatch:
+    """Hold one batch: its arrays, its labels and what an iterator knows about them.
+
+    Args:
+        data: arrays in the order of `provide_data`.
+        label: arrays in the order of `provide_label`, or None.
+        pad: number of rows that are not new in this batch: rows at the end that fill it up or, from an
+            iterator that rolls over, rows at the start that the epoch before left. See `num_padding`.
+        index: numbers of the examples, if the iterator knows them.
+        bucket_key: which bucket the batch belongs to.
+        provide_data: descriptions of `data`; only where they change from batch to batch.
+        provide_label: descriptions of `label`; only where they change from batch to batch.
+
+    Raises:
+        ArgumentError: `data` or `label` is neither a list, a tuple nor None.
+    """
+
+    rolled_over = False
+    """Whether `pad` counts rows that the epoch before left, none of which may be cut off."""
+
+    def __init__(
+        self,
+        data: Sequence[Any] | None,
+        label: Sequence[Any] | None = None,
+        pad: int | None = None,
+        index: Any = None,
+        bucket_key: Any = None,
+        provide_data: list[DataDesc] | None = None,
+        provide_label: list[DataDesc] | None = None,
+    ) -> None:
+        if data is not None and not isinstance(data, (list, tuple)):
+            raise ArgumentError(f"DataBatch: data is {_kind(data)}, expected a list of arrays; write [data]")
+        if label is not None and not isinstance(label, (list, tuple)):
+            raise ArgumentError(
+                f"DataBatch: label is {_kind(label)}, expected a list of arrays; write [label]"
+            )
+        self.data = data
+        self.label = label
+        self.pad = pad
+        self.index = index
+        self.bucket_key = bucket_key
+        self.provide_data = provide_data
+        self.provide_label = provide_label
+
+    @property
+    def num_padding(self) -> int:
+        """Number of rows at the end that only fill the batch up and should not be counted."""
+        return 0 if self.rolled_over else self.pad or 0
+
+    def __str__(self) -> str:
+        data = None if self.data is None else [each.shape for each in self.data]
+        label = None if self.label is None else [each.shape for each in self.label]
+        return f"DataBatch: data shapes: {data} label shapes: {label}"
+
+    __repr__ = __str__
+
+
+def _kind(value: Any) -> str:
+    """Name the type of a value, with its shape if it has one."""
+    shape = getattr(value, "shape", None)
+    return type(value).__name__ + ("" if shape is None else f" of shape {tuple(shape)}")

@@ -1,0 +1,186 @@
+"""`PrefetchingIter`: read iterators in the background."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from ..base import ArgumentError, StateError
+from .desc import DataBatch, DataDesc
+from .iterator import CurrentBatch, DataIter
+from .reader import Reader
+
+__all__ = ["PrefetchingIter"]
+
+
+class PrefetchingIter(CurrentBatch):
+    """Read one or several iterators in background threads and join their batches.
+
+    Reading starts at once and again after each `reset`. An error in an iterator is raised by the next `next`,
+    with its type and the traceback it had in the thread, and again until `reset`. Dropping the object or
+    leaving its ``with`` block ends the threads.
+
+    Args:
+        iters: an iterator, or a list of them that have equally many batches.
+        rename_data: one dict per iterator from its data names to new ones; names not in it stay.
+        rename_label: the same for label names.
+        depth: how many batches of each iterator are held ready.
+
+    Raises:
+        ArgumentError: no iterators, renamings that are not one per iterator, or `depth` below 1.
+
+    Example:
+        >>> first, second = mx.io.NDArrayIter(np.ones(4)), mx.io.NDArrayIter(np.zeros(4))
+        >>> with mx.io.PrefetchingIter([first, second], rename_data=[{"data": "a"}, {"data": "b"}]) as both:
+        ...     [desc.name for desc in both.provide_data]
+        ['a', 'b']
+
+    Source: MXNet 1.9.1 `PrefetchingIter`, which hangs when an iterator fails.
+    """
+
+    def __init__(
+        self,
+        iters: DataIter | Sequence[DataIter],
+        rename_data: Sequence[Mapping[str, str]] | None = None,
+        rename_label: Sequence[Mapping[str, str]] | None = None,
+        depth: int = 1,
+    ) -> None:
+        self.iters = list(iters) if isinstance(iters, (list, tuple)) else [iters]
+        if not self.iters:
+            raise ArgumentError("PrefetchingIter: iters is empty, expected at least one iterator")
+        if depth < 1:
+            raise ArgumentError(f"PrefetchingIter: depth is {depth}, expected at least 1 batch")
+        self.n_iter = len(self.iters)
+        self.rename_data = _one_each(rename_data, self.n_iter, "rename_data")
+        self.rename_label = _one_each(rename_label, self.n_iter, "rename_label")
+        super().__init__(self.iters[0].batch_size)
+        self._describe()
+        self._readers = [Reader(each, depth, f"PrefetchingIter-{i}") for i, each in enumerate(self.iters)]
+        self._finalizer = weakref.finalize(self, _stop_all, self._readers)
+
+    @property
+    def provide_data(self) -> list[DataDesc]:
+        """Descriptions of a batch's data, all iterators' after one another."""
+        return self._provide_data
+
+    @property
+    def provide_label(self) -> list[DataDesc]:
+        """Descriptions of a batch's labels, all iterators' after one another."""
+        return self._provide_label
+
+    def _describe(self) -> None:
+        # read while no thread runs: an iterator may compute these
+        data = [getattr(each, "provide_data", None) for each in self.iters]
+        label = [getattr(each, "provide_label", None) for each in self.iters]
+        self._provide_data = _renamed(data, self.rename_data)
+        self._provide_label = _renamed(label, self.rename_label)
+
+    def reset(self) -> None:
+        """Reset all iterators and begin to read the new epoch.
+
+        Raises:
+            StateError: the iterator is closed, or this is a forked child.
+        """
+        if not self._finalizer.alive:
+            raise StateError("PrefetchingIter is closed; make a new one")
+        try:
+            for reader in self._readers:
+                reader.hold()
+            for each in self.iters:
+                each.reset()
+            self._describe()
+        finally:
+            for reader in self._readers:
+                reader.release()
+        self.current_batch = None
+
+    def iter_next(self) -> bool:
+        """Move on to the next batch, and say whether there was one.
+
+        Raises:
+            StateError: some iterators ended before others, their batches disagree in `pad`, or this one is
+            closed.
+            BaseException: whatever one of the iterators raised.
+        """
+        # nothing is taken before all have a batch: Ctrl-C while waiting leaves them in step
+        batches = [reader.peek() for reader in self._readers]
+        if all(batch is None for batch in batches):
+            return False
+        ready = [batch for batch in batches if batch is not None]
+        if len(ready) < len(batches):
+            ended = [i for i, batch in enumerate(batches) if batch is None]
+            raise StateError(
+                f"PrefetchingIter: iterators {ended} ended before the others; give all equally many batches"
+            )
+        for reader in self._readers:
+            reader.advance()
+        self.current_batch = self._join(ready)
+        return True
+
+    def _join(self, batches: list[DataBatch]) -> DataBatch:
+        first = batches[0]
+        pads = [batch.pad or 0 for batch in batches]
+        if len(set(pads)) > 1:
+            raise StateError(f"PrefetchingIter: the iterators' batches have different padding: {pads} rows")
+        joined = DataBatch(
+            data=[array for batch in batches for array in batch.data or ()],
+            label=[array for batch in batches for array in batch.label or ()],
+            pad=first.pad,
+            index=first.index,
+            bucket_key=first.bucket_key,
+            provide_data=self._provide_data,
+            provide_label=self._provide_label,
+        )
+        if any(batch.provide_data for batch in batches):  # shapes that change, as with buckets
+            joined.provide_data = _renamed([batch.provide_data for batch in batches], self.rename_data)
+            joined.provide_label = _renamed([batch.provide_label for batch in batches], self.rename_label)
+        joined.rolled_over = getattr(first, "rolled_over", False)
+        return joined
+
+    def close(self) -> None:
+        """End the threads; further calls do nothing.
+
+        A thread whose iterator does not return from a read within 5 seconds is left behind, with a warning;
+        it does not keep the process alive.
+        """
+        if self._finalizer.detach() is not None:
+            _stop_all(self._readers)
+            for reader in self._readers:
+                reader.join()
+
+    def __enter__(self) -> PrefetchingIter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _stop_all(readers: list[Reader]) -> None:
+    for reader in readers:
+        reader.stop()
+
+
+def _one_each(names: Sequence[Mapping[str, str]] | None, count: int, what: str) -> list[Mapping[str, str]]:
+    if names is None:
+        return [{}] * count
+    if isinstance(names, Mapping) or len(names) != count:
+        raise ArgumentError(
+            f"PrefetchingIter: {what} is {names!r}, expected a list of {count} dicts, one per iterator"
+        )
+    return list(names)
+
+
+def _renamed(
+    descriptions: Sequence[Sequence[Any] | None], renames: Sequence[Mapping[str, str]]
+) -> list[DataDesc]:
+    """Join lists of descriptions, with each list's own new names; (name, shape) pairs become descriptions."""
+    renamed = []
+    for descs, names in zip(descriptions, renames, strict=True):
+        for desc in descs or ():
+            full = desc if isinstance(desc, DataDesc) else DataDesc(*desc)
+            renamed.append(full._replace(name=names.get(full.name, full.name)))
+    return renamed

@@ -1,0 +1,89 @@
+"""Turn what users hold their examples in into named NDArrays, without copying where that is possible."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..base import ArgumentError, DTypeError
+from ..context import Context, cpu, current_context, gpu
+from ..ndarray import NDArray
+
+__all__ = ["is_array", "named_arrays", "numbered_names", "shares_read_only", "wrap"]
+
+
+def is_array(value: Any) -> bool:
+    """Say whether `value` is one array: an NDArray, a tensor, or something NumPy takes for one."""
+    return isinstance(value, (NDArray, torch.Tensor, np.ndarray)) or hasattr(value, "__array__")
+
+
+def shares_read_only(value: Any) -> bool:
+    """Say whether `wrap` would share memory that must not be written, such as a file mapped for reading."""
+    return isinstance(value, np.ndarray) and value.dtype == np.float32 and not value.flags.writeable
+
+
+def wrap(value: Any, what: str) -> NDArray:
+    """Return `value` as an NDArray, sharing its memory where possible.
+
+    NDArrays are returned as they are; tensors keep their type and device. NumPy arrays and the like become
+    float32 in the current context, as `nd.array` makes them; those that are float32 already are not copied.
+
+    Args:
+        value: the array.
+        what: what it is called in messages.
+
+    Raises:
+        ArgumentError: `value` is no array.
+        DTypeError: it does not hold numbers.
+    """
+    if isinstance(value, NDArray):
+        return value
+    if isinstance(value, torch.Tensor):
+        return NDArray(value.detach(), _context_of(value))
+    if not is_array(value):
+        raise ArgumentError(
+            f"{what} is {type(value).__name__}, expected an NDArray, a torch tensor, a NumPy array, "
+            "or a list or dict of them"
+        )
+    array = np.asarray(value)
+    if array.dtype.kind in "OSUMm":
+        raise DTypeError(f"{what} has NumPy type {array.dtype}, expected numbers")
+    context = current_context()
+    tensor = _from_numpy(array.astype(np.float32, order="C", copy=False))
+    return NDArray(tensor.to(context.torch_device), context)
+
+
+def _from_numpy(array: np.ndarray[Any, np.dtype[np.float32]]) -> torch.Tensor:
+    if array.flags.writeable:
+        return torch.from_numpy(array)
+    with warnings.catch_warnings():  # torch warns here; shares_read_only tells who has to take care
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.from_numpy(array)
+
+
+def _context_of(tensor: torch.Tensor) -> Context:
+    return gpu(tensor.device.index) if tensor.device.type == "cuda" else cpu()
+
+
+def numbered_names(name: str, count: int) -> list[str]:
+    """Return the default names of `count` arrays: ``data``, or ``_0_data``, ``_1_data`` for several."""
+    return [name] if count == 1 else [f"_{i}_{name}" for i in range(count)]
+
+
+def named_arrays(value: Any, name: str) -> list[tuple[str, Any]]:
+    """Return pairs of name and array from an array, a list of arrays, a dict of arrays or None.
+
+    Args:
+        value: the arrays; dicts are sorted by name.
+        name: name of a single array, and the ending of the names of several.
+    """
+    if value is None:
+        return []
+    if isinstance(value, Mapping):
+        return sorted(value.items())
+    values = list(value) if isinstance(value, (list, tuple)) else [value]
+    return list(zip(numbered_names(name, len(values)), values, strict=True))

@@ -1,0 +1,32 @@
+"""Loggers with MXNet's `get_logger` face."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+__all__ = ["getLogger", "get_logger"]
+
+
+def get_logger(
+    name: str | None = None, filename: str | None = None, filemode: str | None = None, level: int = logging.WARNING
+) -> logging.Logger:
+    """Return a logger that writes to a file, or to standard error.
+
+    Args:
+        name: the logger's name; None gives the root logger, which is left as it is.
+        filename: file to append to; None for standard error.
+        filemode: mode of that file, "a" by default.
+        level: lowest level that is written, a number of `logging`.
+    """
+    logger = logging.getLogger(name)
+    if name is not None and not logger.handlers:
+        handler: logging.Handler
+        handler = logging.FileHandler(filename, filemode or "a") if filename else logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        logger.addHandler(handler)
+        logger.setLevel(level)
+    return logger
+
+
+getLogger = get_logger  # noqa: N816 (MXNet's older name)

@@ -1,0 +1,282 @@
+"""Learning-rate schedules: functions from the number of updates done to a learning rate.
+
+Source: MXNet 1.9.1 `mx.lr_scheduler`; the values are compared with recorded ones.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from numbers import Integral
+
+from .base import ArgumentError
+
+__all__ = ["CosineScheduler", "FactorScheduler", "LRScheduler", "MultiFactorScheduler", "PolyScheduler"]
+
+_WARMUP_MODES = ("linear", "constant")
+
+
+def _check_count(kind: str, name: str, value: int, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise ArgumentError(f"{kind}: {name} is {value!r}, expected an integer number of updates")
+    if value < least:
+        raise ArgumentError(f"{kind}: {name} is {value}, expected at least {least}")
+
+
+def _check_factor(kind: str, factor: float) -> None:
+    if factor > 1.0:
+        raise ArgumentError(f"{kind}: factor is {factor}, expected at most 1 (the rate would grow)")
+
+
+class LRScheduler:
+    """Base of all schedules: keeps the base rate and the warm-up.
+
+    Args:
+        base_lr: learning rate that the schedule starts from.
+        warmup_steps: number of updates before the schedule proper begins.
+        warmup_begin_lr: rate of the first update of the warm-up, at most `base_lr`.
+        warmup_mode: "linear" climbs from `warmup_begin_lr` to `base_lr`, "constant" stays at `warmup_begin_lr`.
+
+    Raises:
+        ArgumentError: a negative or fractional count, an unknown mode, or a warm-up that starts above `base_lr`.
+    """
+
+    def __init__(
+        self,
+        base_lr: float = 0.01,
+        warmup_steps: int = 0,
+        warmup_begin_lr: float = 0,
+        warmup_mode: str = "linear",
+    ) -> None:
+        kind = type(self).__name__
+        _check_count(kind, "warmup_steps", warmup_steps, 0)
+        if warmup_begin_lr > base_lr:
+            raise ArgumentError(f"{kind}: warmup_begin_lr is {warmup_begin_lr}, expected at most base_lr {base_lr}")
+        if warmup_mode not in _WARMUP_MODES:
+            raise ArgumentError(f'{kind}: warmup_mode is {warmup_mode!r}, expected "linear" or "constant"')
+        self.base_lr = base_lr
+        self.warmup_steps = warmup_steps
+        self.warmup_begin_lr = warmup_begin_lr
+        self.warmup_final_lr = base_lr
+        self.warmup_mode = warmup_mode
+
+    def get_warmup_lr(self, num_update: int) -> float:
+        """Return the rate inside the warm-up.
+
+        Raises:
+            ArgumentError: the warm-up is over at `num_update`.
+        """
+        if num_update >= self.warmup_steps:
+            raise ArgumentError(f"get_warmup_lr: num_update is {num_update}, the warm-up ends at {self.warmup_steps}")
+        if self.warmup_mode == "constant":
+            return self.warmup_begin_lr
+        climb = (self.warmup_final_lr - self.warmup_begin_lr) * float(num_update) / float(self.warmup_steps)
+        return self.warmup_begin_lr + climb
+
+    def __call__(self, num_update: int) -> float:
+        """Return the rate for an update.
+
+        Args:
+            num_update: largest number of updates that any parameter has received.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say which rate follows")
+
+
+class FactorScheduler(LRScheduler):
+    """Multiply the rate by a factor every `step` updates.
+
+    Args:
+        step: number of updates between two changes.
+        factor: what the rate is multiplied by, at most 1.
+        stop_factor_lr: the rate never falls below this.
+        base_lr: see `LRScheduler`, as are the warm-up arguments.
+        warmup_steps: number of updates of the warm-up.
+        warmup_begin_lr: first rate of the warm-up.
+        warmup_mode: "linear" or "constant".
+
+    Raises:
+        ArgumentError: `step` is below 1, or `factor` above 1.
+
+    Example:
+        >>> schedule = FactorScheduler(step=10, factor=0.5, base_lr=0.4)
+        >>> schedule(10), schedule(11)
+        (0.4, 0.2)
+    """
+
+    def __init__(
+        self,
+        step: int,
+        factor: float = 1,
+        stop_factor_lr: float = 1e-8,
+        base_lr: float = 0.01,
+        warmup_steps: int = 0,
+        warmup_begin_lr: float = 0,
+        warmup_mode: str = "linear",
+    ) -> None:
+        super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
+        if step < 1:
+            raise ArgumentError(f"FactorScheduler: step is {step}, expected at least 1")
+        _check_factor("FactorScheduler", factor)
+        self.step = step
+        self.factor = factor
+        self.stop_factor_lr = stop_factor_lr
+        self.count: float = 0
+
+    def __call__(self, num_update: int) -> float:
+        """Return the rate for an update; a later call never goes back to an earlier rate."""
+        if num_update < self.warmup_steps:
+            return self.get_warmup_lr(num_update)
+        while num_update > self.count + self.step:
+            self.count += self.step
+            self.base_lr = max(self.base_lr * self.factor, self.stop_factor_lr)
+            logging.debug("update %d: learning rate is now %.5e", num_update, self.base_lr)
+        return self.base_lr
+
+
+class MultiFactorScheduler(LRScheduler):
+    """Multiply the rate by a factor at given updates.
+
+    Args:
+        step: increasing numbers of updates after which the rate changes.
+        factor: what the rate is multiplied by, at most 1.
+        base_lr: see `LRScheduler`, as are the warm-up arguments.
+        warmup_steps: number of updates of the warm-up.
+        warmup_begin_lr: first rate of the warm-up.
+        warmup_mode: "linear" or "constant".
+
+    Raises:
+        ArgumentError: `step` is empty, not increasing or holds a number below 1, or `factor` is above 1.
+    """
+
+    def __init__(
+        self,
+        step: Sequence[int],
+        factor: float = 1,
+        base_lr: float = 0.01,
+        warmup_steps: int = 0,
+        warmup_begin_lr: float = 0,
+        warmup_mode: str = "linear",
+    ) -> None:
+        super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
+        if not isinstance(step, (list, tuple)) or not step:
+            raise ArgumentError(f"MultiFactorScheduler: step is {step!r}, expected a list of numbers of updates")
+        if step[0] < 1 or any(a >= b for a, b in zip(step[:-1], step[1:], strict=True)):
+            raise ArgumentError(f"MultiFactorScheduler: step is {step!r}, expected increasing numbers from 1")
+        _check_factor("MultiFactorScheduler", factor)
+        self.step = list(step)
+        self.cur_step_ind = 0
+        self.factor = factor
+        self.count = 0
+
+    def __call__(self, num_update: int) -> float:
+        """Return the rate for an update; a later call never goes back to an earlier rate."""
+        if num_update < self.warmup_steps:
+            return self.get_warmup_lr(num_update)
+        while self.cur_step_ind < len(self.step) and num_update > self.step[self.cur_step_ind]:
+            self.count = self.step[self.cur_step_ind]
+            self.cur_step_ind += 1
+            self.base_lr *= self.factor
+            logging.debug("update %d: learning rate is now %.5e", num_update, self.base_lr)
+        return self.base_lr
+
+
+class _Decay(LRScheduler):
+    """A curve from the base rate at the end of the warm-up to `final_lr` at `max_update`, where it stays."""
+
+    def __init__(
+        self,
+        max_update: int,
+        base_lr: float,
+        final_lr: float,
+        warmup_steps: int,
+        warmup_begin_lr: float,
+        warmup_mode: str,
+    ) -> None:
+        super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
+        kind = type(self).__name__
+        _check_count(kind, "max_update", max_update, 1)
+        if warmup_steps >= max_update:
+            raise ArgumentError(f"{kind}: warmup_steps is {warmup_steps}, expected less than max_update {max_update}")
+        self.base_lr_orig = base_lr
+        self.max_update = max_update
+        self.final_lr = final_lr
+        self.max_steps = max_update - warmup_steps
+
+    def _share(self, done: float) -> float:
+        """Return what is left of the way to the final rate, from 1 to 0, once the share `done` of it is done."""
+        raise NotImplementedError
+
+    def __call__(self, num_update: int) -> float:
+        """Return the rate for an update."""
+        if num_update < self.warmup_steps:
+            return self.get_warmup_lr(num_update)
+        if num_update <= self.max_update:
+            done = float(num_update - self.warmup_steps) / float(self.max_steps)
+            self.base_lr = self.final_lr + (self.base_lr_orig - self.final_lr) * self._share(done)
+        return self.base_lr
+
+
+class PolyScheduler(_Decay):
+    """Fall from the base rate to a final rate along a power of the remaining updates.
+
+    Args:
+        max_update: number of updates at which the final rate is reached.
+        base_lr: see `LRScheduler`, as are the warm-up arguments.
+        pwr: the power.
+        final_lr: rate at the end.
+        warmup_steps: number of updates of the warm-up, fewer than `max_update`.
+        warmup_begin_lr: first rate of the warm-up.
+        warmup_mode: "linear" or "constant".
+
+    Raises:
+        ArgumentError: `max_update` is below 1, or inside the warm-up.
+    """
+
+    def __init__(
+        self,
+        max_update: int,
+        base_lr: float = 0.01,
+        pwr: float = 2,
+        final_lr: float = 0,
+        warmup_steps: int = 0,
+        warmup_begin_lr: float = 0,
+        warmup_mode: str = "linear",
+    ) -> None:
+        super().__init__(max_update, base_lr, final_lr, warmup_steps, warmup_begin_lr, warmup_mode)
+        self.power = pwr
+
+    def _share(self, done: float) -> float:
+        return math.pow(1.0 - done, self.power)
+
+
+class CosineScheduler(_Decay):
+    """Fall from the base rate to a final rate along half a cosine wave.
+
+    Args:
+        max_update: number of updates at which the final rate is reached.
+        base_lr: see `LRScheduler`, as are the warm-up arguments.
+        final_lr: rate at the end.
+        warmup_steps: number of updates of the warm-up, fewer than `max_update`.
+        warmup_begin_lr: first rate of the warm-up.
+        warmup_mode: "linear" or "constant".
+
+    Raises:
+        ArgumentError: `max_update` is below 1, or inside the warm-up.
+
+    Source: Loshchilov and Hutter, "SGDR: Stochastic Gradient Descent with Warm Restarts", 2016, without restarts.
+    """
+
+    def __init__(
+        self,
+        max_update: int,
+        base_lr: float = 0.01,
+        final_lr: float = 0,
+        warmup_steps: int = 0,
+        warmup_begin_lr: float = 0,
+        warmup_mode: str = "linear",
+    ) -> None:
+        super().__init__(max_update, base_lr, final_lr, warmup_steps, warmup_begin_lr, warmup_mode)
+
+    def _share(self, done: float) -> float:
+        return (1.0 + math.cos(math.pi * done)) / 2.0

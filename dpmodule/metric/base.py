@@ -1,0 +1,264 @@
+"""The base of all metrics: a name, a sum and a count, for a stretch of batches and for all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+
+from ..base import ShapeError
+from ..registry import Registry
+from .tally import Tally
+
+__all__ = ["EvalMetric", "alias", "check_label_shapes", "plain_number", "register", "registry"]
+
+
+def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool = False) -> tuple[Any, Any]:
+    """Compare the number of labels and predictions, or their shapes.
+
+    Args:
+        labels: labels, or a list of them.
+        preds: predictions, or a list of them.
+        wrap: return both in lists if they are not.
+        shape: compare shapes instead of lengths.
+
+    Returns:
+        Labels and predictions.
+
+    Raises:
+        ShapeError: they differ.
+    """
+    here, there = (labels.shape, preds.shape) if shape else (len(labels), len(preds))
+    if here != there:
+        raise ShapeError(f"Shape of labels {here} does not match shape of predictions {there}")
+    if wrap:
+        labels = labels if isinstance(labels, (list, tuple)) else [labels]
+        preds = preds if isinstance(preds, (list, tuple)) else [preds]
+    return labels, preds
+
+
+def plain_number(value: Any) -> Any:
+    """Return a Python number for a NumPy number or an array of one element; leave anything else."""
+    if isinstance(value, (float, int)) and not isinstance(value, np.generic):
+        return value
+    item = getattr(value, "item", None)
+    return item() if callable(item) and getattr(value, "size", 1) in (1, torch.Size([1]), torch.Size([])) else value
+
+
+class EvalMetric:
+    """A running average over batches.
+
+    Two averages are kept: one since the last `reset_local` (what is logged now and then), one since `reset` (the
+    epoch). A subclass gives `update`, which adds to `sum_metric` and `num_inst`, and to `global_sum_metric` and
+    `global_num_inst`; the metrics of this package call `record` instead, which leaves results on their device until
+    `get` asks for them.
+
+    Args:
+        name: what the value is called.
+        output_names: names of the outputs that `update_dict` picks, in this order; None takes all.
+        label_names: names of the labels likewise.
+        **kwargs: kept for `get_config`; `has_global_stats=True` says that `update` feeds the global sums too.
+    """
+
+    # on the class, so that a subclass whose `reset` sets only what it knows reads as empty
+    _sum: Any = 0.0
+    _num: Any = 0
+    _global_sum: Any = 0.0
+    _global_num: Any = 0
+
+    def __init__(
+        self,
+        name: str,
+        output_names: Sequence[str] | None = None,
+        label_names: Sequence[str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.name = str(name)
+        self.output_names = output_names
+        self.label_names = label_names
+        self._has_global_stats = bool(kwargs.pop("has_global_stats", False))
+        self._kwargs = kwargs
+        self._tally = Tally()
+        self.reset()
+
+    def __str__(self) -> str:
+        return f"EvalMetric: {dict(self.get_name_value())}"
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments that make this metric again, with its class under "metric"."""
+        return {
+            **self._kwargs,
+            "metric": type(self).__name__,
+            "name": self.name,
+            "output_names": self.output_names,
+            "label_names": self.label_names,
+        }
+
+    def update_dict(self, label: Mapping[str, Any], pred: Mapping[str, Any]) -> None:
+        """Add a batch given by names.
+
+        Args:
+            label: labels by name.
+            pred: outputs by name.
+
+        Raises:
+            KeyError: a name of `label_names` or `output_names` is not there.
+        """
+        preds = list(pred.values()) if self.output_names is None else [pred[n] for n in self.output_names]
+        labels = list(label.values()) if self.label_names is None else [label[n] for n in self.label_names]
+        self.update(labels, preds)
+
+    def update(self, labels: Any, preds: Any) -> None:
+        """Add a batch.
+
+        Args:
+            labels: a list of arrays, each NDArray, NumPy array or torch tensor.
+            preds: a list of as many outputs.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say how a batch counts")
+
+    # sums and counts
+
+    def record(self, result: torch.Tensor, count: int = 0) -> None:
+        """Add a result to both sums without waiting for the device it is on.
+
+        Args:
+            result: a tensor of one number, or of the numbers that `absorb` understands.
+            count: how many instances it stands for.
+        """
+        self._tally.add(result)
+        self._num += count
+        self._global_num += count
+
+    def absorb(self, rows: np.ndarray[Any, Any]) -> None:
+        """Add recorded results to the sums, now that somebody wants to know.
+
+        Args:
+            rows: one row per `record`; here one number each, or a second one that adds to the count.
+        """
+        total = float(rows[:, 0].sum())
+        self._sum += total
+        self._global_sum += total
+        if rows.shape[1] > 1:
+            count = int(rows[:, 1].sum())
+            self._num += count
+            self._global_num += count
+
+    def _settle(self) -> None:
+        rows = self._tally.drain()
+        if rows is not None:
+            self.absorb(rows)
+
+    @property
+    def sum_metric(self) -> Any:
+        """Sum since the last `reset_local`; reading it waits for the devices."""
+        self._settle()
+        return self._sum
+
+    @sum_metric.setter
+    def sum_metric(self, value: Any) -> None:
+        self._settle()
+        self._sum = value
+
+    @property
+    def num_inst(self) -> Any:
+        """Number of instances since the last `reset_local`."""
+        self._settle()
+        return self._num
+
+    @num_inst.setter
+    def num_inst(self, value: Any) -> None:
+        self._settle()
+        self._num = value
+
+    @property
+    def global_sum_metric(self) -> Any:
+        """Sum since the last `reset`; reading it waits for the devices."""
+        self._settle()
+        return self._global_sum
+
+    @global_sum_metric.setter
+    def global_sum_metric(self, value: Any) -> None:
+        self._settle()
+        self._global_sum = value
+
+    @property
+    def global_num_inst(self) -> Any:
+        """Number of instances since the last `reset`."""
+        self._settle()
+        return self._global_num
+
+    @global_num_inst.setter
+    def global_num_inst(self, value: Any) -> None:
+        self._settle()
+        self._global_num = value
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._tally.clear()
+        self._sum, self._num, self._global_sum, self._global_num = 0.0, 0, 0.0, 0
+
+    def reset_local(self) -> None:
+        """Forget what `get` shows, and keep what `get_global` shows."""
+        self._settle()
+        self._sum, self._num = 0.0, 0
+
+    # reading
+
+    def value_of(self, total: Any, count: Any) -> Any:
+        """Return the metric of a sum and a count that is not 0."""
+        return total / count
+
+    def get(self) -> tuple[Any, Any]:
+        """Return (name, value) since the last `reset_local`; NaN before any batch."""
+        count = self.num_inst
+        return self.name, math.nan if count == 0 else plain_number(self.value_of(self.sum_metric, count))
+
+    def get_global(self) -> tuple[Any, Any]:
+        """Return (name, value) since the last `reset`; NaN before any batch."""
+        if not self._has_global_stats:
+            return self.get()
+        count = self.global_num_inst
+        return self.name, math.nan if count == 0 else plain_number(self.value_of(self.global_sum_metric, count))
+
+    def get_name_value(self) -> list[tuple[str, Any]]:
+        """Return `get` as a list of (name, value) pairs."""
+        return _as_pairs(*self.get())
+
+    def get_global_name_value(self) -> list[tuple[str, Any]]:
+        """Return `get_global` as a list of (name, value) pairs."""
+        return _as_pairs(*self.get_global())
+
+
+def _as_pairs(name: Any, value: Any) -> list[tuple[str, Any]]:
+    names = name if isinstance(name, list) else [name]
+    values = value if isinstance(value, list) else [value]
+    return list(zip(names, values))
+
+
+MetricT = TypeVar("MetricT", bound=EvalMetric)
+
+registry = Registry(EvalMetric, "metric")
+
+
+def register(klass: type[MetricT]) -> type[MetricT]:
+    """Register a metric under its lower-case class name; usable as a decorator.
+
+    Raises:
+        ArgumentError: `klass` does not derive from `EvalMetric`.
+    """
+    registry.register(klass)
+    return klass
+
+
+def alias(*names: str) -> Callable[[type[MetricT]], type[MetricT]]:
+    """Return a class decorator that registers a metric under its own and further names."""
+
+    def decorate(klass: type[MetricT]) -> type[MetricT]:
+        registry.register(klass, *names)
+        return klass
+
+    return decorate

@@ -1,0 +1,174 @@
+"""Metrics of classifiers that predict a score or probability for each class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..base import ArgumentError, ShapeError
+from .base import EvalMetric, alias
+from .tally import aligned, pairs
+
+__all__ = ["Accuracy", "CrossEntropy", "NegativeLogLikelihood", "TopKAccuracy"]
+
+Names = Sequence[str] | None
+
+
+def _classes(values: torch.Tensor) -> torch.Tensor:
+    """Return class numbers as integers in one axis; 1.7 counts as 1, as in MXNet."""
+    return (values if values.dtype is torch.int64 else values.long()).reshape(-1)
+
+
+@alias("acc")
+class Accuracy(EvalMetric):
+    """Share of predictions whose highest score is at the label.
+
+    Shape:
+        labels[i]: (N, ...), class numbers.
+        preds[i]: scores with one more axis, of length K, at `axis`; or class numbers of the label's shape.
+
+    Args:
+        axis: the axis of the classes.
+        name: what the value is called.
+        output_names: see `EvalMetric`.
+        label_names: see `EvalMetric`.
+
+    Example:
+        >>> metric = Accuracy()
+        >>> metric.update([mx.nd.array([0, 1])], [mx.nd.array([[0.9, 0.1], [0.8, 0.2]])])
+        >>> metric.get()
+        ('accuracy', 0.5)
+    """
+
+    def __init__(
+        self, axis: int = 1, name: str = "accuracy", output_names: Names = None, label_names: Names = None
+    ) -> None:
+        super().__init__(name, output_names, label_names, axis=axis, has_global_stats=True)
+        self.axis = axis
+
+    def update(self, labels: Any, preds: Any) -> None:
+        """Add a batch.
+
+        Raises:
+            ShapeError: there are not as many labels as predictions.
+        """
+        for label, pred in pairs(labels, preds):
+            guess = pred if pred.shape == label.shape else pred.argmax(self.axis)
+            aligned(self.name, label, guess)
+            self.record((_classes(guess) == _classes(label)).sum(), label.numel())
+
+
+@alias("top_k_accuracy", "top_k_acc")
+class TopKAccuracy(EvalMetric):
+    """Share of predictions that have the label among their k highest scores.
+
+    Shape:
+        labels[i]: (N,), class numbers.
+        preds[i]: (N, K), scores.
+
+    Args:
+        top_k: how many scores count, from 2; at most the number of classes is used.
+        name: what the value is called; ``_<top_k>`` is appended.
+        output_names: see `EvalMetric`.
+        label_names: see `EvalMetric`.
+
+    Raises:
+        ArgumentError: `top_k` is below 2.
+    """
+
+    def __init__(
+        self, top_k: int = 1, name: str = "top_k_accuracy", output_names: Names = None, label_names: Names = None
+    ) -> None:
+        if top_k < 2:
+            raise ArgumentError(f"top_k is {top_k}, expected at least 2; use Accuracy for the highest score alone")
+        super().__init__(name, output_names, label_names, top_k=top_k, has_global_stats=True)
+        self.top_k = top_k
+        self.name += f"_{top_k}"
+
+    def update(self, labels: Any, preds: Any) -> None:
+        """Add a batch.
+
+        Raises:
+            ShapeError: scores of more than 2 axes, or not as many labels as rows of scores.
+        """
+        for label, pred in pairs(labels, preds):
+            if pred.dim() > 2:
+                raise ShapeError(f"{self.name}: predictions have shape {tuple(pred.shape)}, expected at most 2 axes")
+            target = _classes(label)
+            if pred.dim() < 2:
+                guess = pred.argsort()  # what MXNet makes of a vector
+                aligned(self.name, target, guess)
+                hits = guess == target
+            else:
+                aligned(self.name, target, pred[:, 0])
+                hits = pred.topk(min(self.top_k, pred.shape[1]), 1).indices == target.unsqueeze(1)
+            self.record(hits.sum(), target.numel())
+
+
+class _LogLoss(EvalMetric):
+    """Mean of -log of the probability given to the label."""
+
+    def __init__(self, eps: float, name: str, output_names: Names, label_names: Names) -> None:
+        super().__init__(name, output_names, label_names, eps=eps, has_global_stats=True)
+        self.eps = eps
+
+    def update(self, labels: Any, preds: Any) -> None:
+        """Add a batch.
+
+        Raises:
+            ShapeError: there are not as many labels as rows of probabilities.
+            ArgumentError: a label is no class.
+        """
+        for label, pred in pairs(labels, preds):
+            target = _classes(label)
+            if pred.dim() != 2 or pred.shape[0] != target.numel():
+                raise ShapeError(
+                    f"{self.name}: label of shape {tuple(label.shape)} does not match predictions of shape "
+                    f"{tuple(pred.shape)}; expected one row of class probabilities for each label"
+                )
+            rows = torch.arange(target.numel(), device=pred.device)
+            try:
+                chosen = pred[rows, target]
+            except IndexError as error:
+                raise ArgumentError(f"{self.name}: a label is outside the {pred.shape[1]} classes: {error}") from error
+            self.record(-(chosen + self.eps).log().sum(dtype=torch.float64), target.numel())
+
+
+@alias("ce")
+class CrossEntropy(_LogLoss):
+    """Mean of -log(p + eps), p being the probability given to the label.
+
+    Shape:
+        labels[i]: (N,), class numbers.
+        preds[i]: (N, K), probabilities.
+
+    Args:
+        eps: added to the probabilities, so that 0 gives a finite loss.
+        name: what the value is called.
+        output_names: see `EvalMetric`.
+        label_names: see `EvalMetric`.
+    """
+
+    def __init__(
+        self, eps: float = 1e-12, name: str = "cross-entropy", output_names: Names = None, label_names: Names = None
+    ) -> None:
+        super().__init__(eps, name, output_names, label_names)
+
+
+@alias("nll_loss")
+class NegativeLogLikelihood(_LogLoss):
+    """Mean of -log(p + eps), p being the probability given to the label; `CrossEntropy` under its other name.
+
+    Args:
+        eps: added to the probabilities, so that 0 gives a finite loss.
+        name: what the value is called.
+        output_names: see `EvalMetric`.
+        label_names: see `EvalMetric`.
+    """
+
+    def __init__(
+        self, eps: float = 1e-12, name: str = "nll-loss", output_names: Names = None, label_names: Names = None
+    ) -> None:
+        super().__init__(eps, name, output_names, label_names)

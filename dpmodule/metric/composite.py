@@ -1,0 +1,123 @@
+"""Several metrics as one, and metrics made by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ..base import ArgumentError
+from .base import EvalMetric, alias, registry
+from .custom import CustomMetric
+
+__all__ = ["CompositeEvalMetric", "create"]
+
+Names = Sequence[str] | None
+
+
+def create(metric: Any, *args: Any, **kwargs: Any) -> EvalMetric:
+    """Make a metric.
+
+    Args:
+        metric: a registered name ("acc"), a function of label and prediction, a metric class, a metric (returned as
+            it is), or a list of these for a composite.
+        *args: further arguments of the metric.
+        **kwargs: further arguments of the metric.
+
+    Raises:
+        ArgumentError: nothing has this name.
+
+    Example:
+        >>> create(["acc", "ce"]).get()
+        (['accuracy', 'cross-entropy'], [nan, nan])
+    """
+    if isinstance(metric, type) and issubclass(metric, EvalMetric):
+        return metric(*args, **kwargs)
+    if callable(metric) and not isinstance(metric, EvalMetric):
+        return CustomMetric(metric, *args, **kwargs)
+    if isinstance(metric, (list, tuple)):
+        composite = CompositeEvalMetric()
+        for part in metric:
+            composite.add(create(part, *args, **kwargs))
+        return composite
+    return registry.create(metric, *args, **kwargs)
+
+
+@alias("composite")
+class CompositeEvalMetric(EvalMetric):
+    """Several metrics that see the same batches.
+
+    Args:
+        metrics: metrics, or what `create` makes them of.
+        name: what the whole is called.
+        output_names: if set, only these outputs are passed on by `update_dict`.
+        label_names: if set, only these labels are passed on.
+    """
+
+    def __init__(
+        self,
+        metrics: Sequence[Any] | None = None,
+        name: str = "composite",
+        output_names: Names = None,
+        label_names: Names = None,
+    ) -> None:
+        self.metrics: list[EvalMetric] = [create(metric) for metric in metrics or ()]
+        super().__init__(name, output_names, label_names, has_global_stats=True)
+
+    def add(self, metric: Any) -> None:
+        """Add a metric, or what `create` makes one of."""
+        self.metrics.append(create(metric))
+
+    def get_metric(self, index: int) -> EvalMetric:
+        """Return a metric by position.
+
+        Raises:
+            ArgumentError: there is no such position.
+        """
+        if not -len(self.metrics) <= index < len(self.metrics):
+            raise ArgumentError(f"get_metric: index is {index}, expected less than {len(self.metrics)}")
+        return self.metrics[index]
+
+    def update_dict(self, labels: Mapping[str, Any], preds: Mapping[str, Any]) -> None:
+        """Add a batch given by names; each metric takes what its own names say.
+
+        Raises:
+            KeyError: a metric wants a name that is not there.
+        """
+        if self.label_names is not None:
+            labels = {name: value for name, value in labels.items() if name in self.label_names}
+        if self.output_names is not None:
+            preds = {name: value for name, value in preds.items() if name in self.output_names}
+        for metric in self.metrics:
+            metric.update_dict(labels, preds)
+
+    def update(self, labels: Any, preds: Any) -> None:
+        """Add a batch to every metric."""
+        for metric in self.metrics:
+            metric.update(labels, preds)
+
+    def reset(self) -> None:
+        """Reset every metric."""
+        for metric in self.metrics:
+            metric.reset()
+
+    def reset_local(self) -> None:
+        """Reset the local sums of every metric."""
+        for metric in self.metrics:
+            metric.reset_local()
+
+    def get(self) -> tuple[list[str], list[Any]]:
+        """Return the names and the values of all metrics."""
+        return _columns(metric.get_name_value() for metric in self.metrics)
+
+    def get_global(self) -> tuple[list[str], list[Any]]:
+        """Return the names and the global values of all metrics."""
+        return _columns(metric.get_global_name_value() for metric in self.metrics)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments that make this metric again."""
+        return {**super().get_config(), "metrics": [metric.get_config() for metric in self.metrics]}
+
+
+def _columns(parts: Iterable[list[tuple[str, Any]]]) -> tuple[list[str], list[Any]]:
+    rows = [row for part in parts for row in part]
+    return [name for name, _ in rows], [value for _, value in rows]

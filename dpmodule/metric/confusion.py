@@ -1,0 +1,238 @@
+"""Metrics computed from a table of labels against predictions: F1, MCC and PCC."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from ..base import ArgumentError, ShapeError
+from .base import EvalMetric, alias, register
+from .tally import aligned, pairs
+
+__all__ = ["F1", "MCC", "PCC", "check_average", "f1_score", "matthews"]
+
+Names = Sequence[str] | None
+
+
+def check_average(kind: str, average: str) -> str:
+    """Return `average` if it is "macro" or "micro".
+
+    Raises:
+        ArgumentError: it is neither.
+    """
+    if average not in ("macro", "micro"):
+        raise ArgumentError(f'{kind}: average is {average!r}, expected "macro" (of batches) or "micro" (of examples)')
+    return average
+
+
+def f1_score(hits: float, false_alarms: float, misses: float, rejections: float) -> float:
+    """Return the harmonic mean of precision and recall; 0 where there are no hits."""
+    precision = hits / (hits + false_alarms) if hits + false_alarms > 0 else 0.0
+    recall = hits / (hits + misses) if hits + misses > 0 else 0.0
+    return 2.0 * precision * recall / (precision + recall) if precision + recall > 0 else 0.0
+
+
+def matthews(hits: float, false_alarms: float, misses: float, rejections: float) -> float:
+    """Return Matthews' correlation coefficient; a sum of 0 under the root counts as 1."""
+    sums = (hits + false_alarms, hits + misses, rejections + false_alarms, rejections + misses)
+    root = math.sqrt(math.prod(s if s else 1.0 for s in sums))
+    return (hits * rejections - false_alarms * misses) / root
+
+
+class _Binary(EvalMetric):
+    """A score of the four counts of a classifier with two classes, 1 being the positive one."""
+
+    _local: np.ndarray[Any, Any]
+    _global: np.ndarray[Any, Any]
+
+    def __init__(self, name: str, output_names: Names, label_names: Names, average: str) -> None:
+        self.average = check_average(type(self).__name__, average)
+        super().__init__(name, output_names, label_names, average=average, has_global_stats=True)
+
+    def score(self, counts: np.ndarray[Any, Any]) -> float:
+        """Return the score of (hits, false alarms, misses, rejections)."""
+        raise NotImplementedError
+
+    def update(self, labels: Any, preds: Any) -> None:
+        """Add a batch.
+
+        Shape:
+            labels[i]: (N,), 0 or 1.
+            preds[i]: (N, 2), scores.
+
+        Raises:
+            ShapeError: predictions without a class axis, or not as many labels.
+            ArgumentError: labels of more than two classes (found when read if they are on a GPU).
+        """
+        for label, pred in pairs(labels, preds):
+            if pred.dim() < 2:
+                raise ShapeError(f"{self.name}: predictions have shape {tuple(pred.shape)}, expected (N, 2)")
+            guess = pred.argmax(1)
+            aligned(self.name, label, guess)
+            target = label.long().reshape(-1)
+            said, true = guess.reshape(-1) == 1, target == 1
+            odd = ((target != target.amin()) & (target != target.amax())).sum()
+            if not odd.is_cuda:
+                self._check_two(int(odd))
+            self.record(torch.stack([(said & true).sum(), said.sum(), true.sum(), (~true).sum(), odd]))
+
+    def _check_two(self, odd: int) -> None:
+        if odd:
+            raise ArgumentError(f"{self.name} supports binary classification only, got labels of more than two classes")
+
+    def absorb(self, rows: np.ndarray[Any, Any]) -> None:
+        """Add recorded counts: the scores of batches for "macro", the counts themselves for "micro"."""
+        self._check_two(int(rows[:, 4].sum()))
+        hits, said, true, false = rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3]
+        counts = np.stack([hits, said - hits, true - hits, false - (said - hits)], axis=1)
+        if self.average == "macro":
+            total = sum(self.score(row) for row in counts)
+            self._sum += total
+            self._num += len(rows)
+            self._global_sum += total
+            self._global_num += len(rows)
+            return
+        self._local = self._local + counts.sum(0)
+        self._global = self._global + counts.sum(0)
+        self._num, self._global_num = int(self._local.sum()), int(self._global.sum())
+        self._sum, self._global_sum = self.score(self._local) * self._num, self.score(self._global) * self._global_num
+
+    def reset(self) -> None:
+        """Forget everything."""
+        super().reset()
+        self._local, self._global = np.zeros(4), np.zeros(4)
+
+    def reset_local(self) -> None:
+        """Forget what `get` shows, and keep what `get_global` shows."""
+        super().reset_local()
+        self._local = np.zeros(4)
+
+
+@register
+class F1(_Binary):
+    """F1 score of a classifier with two classes.
+
+    Args:
+        name: what the value is called.
+        output_names: see `EvalMetric`.
+        label_names: see `EvalMetric`.
+        average: "macro" averages the scores of batches, "micro" scores all examples together.
+
+    Raises:
+        ArgumentError: unknown `average`.
+    """
+
+    def __init__(
+        self, name: str = "f1", output_names: Names = None, label_names: Names = None, average: str = "macro"
+    ) -> None:
+        super().__init__(name, output_names, label_names, average)
+
+    def score(self, counts: np.ndarray[Any, Any]) -> float:
+        """Return the F1 score of four counts."""
+        return f1_score(*map(float, counts))
+
+
+@register
+class MCC(_Binary):
+    """Matthews' correlation coefficient of a classifier with two classes.
+
+    Args:
+        name: what the value is called.
+        output_names: see `EvalMetric`.
+        label_names: see `EvalMetric`.
+        average: "macro" averages the coefficients of batches, "micro" takes all examples together.
+
+    Raises:
+        ArgumentError: unknown `average`.
+    """
+
+    def __init__(
+        self, name: str = "mcc", output_names: Names = None, label_names: Names = None, average: str = "macro"
+    ) -> None:
+        super().__init__(name, output_names, label_names, average)
+
+    def score(self, counts: np.ndarray[Any, Any]) -> float:
+        """Return the coefficient of four counts."""
+        return matthews(*map(float, counts))
+
+
+@register
+class PCC(EvalMetric):
+    """Pearson's correlation of labels and predictions over any number of classes; `MCC` in micro form for two.
+
+    The number of classes is found from the values, so every update waits for the device.
+
+    Args:
+        name: what the value is called.
+        output_names: see `EvalMetric`.
+        label_names: see `EvalMetric`.
+        has_global_stats: whether `get_global` has a value of its own.
+
+    Source: Gorodkin, "Comparing two K-category assignments by a K-category correlation coefficient", 2004.
+    """
+
+    start_classes: ClassVar[int] = 2
+
+    def __init__(
+        self,
+        name: str = "pcc",
+        output_names: Names = None,
+        label_names: Names = None,
+        has_global_stats: bool = True,
+    ) -> None:
+        super().__init__(name, output_names, label_names, has_global_stats=has_global_stats)
+
+    def update(self, labels: Any, preds: Any) -> None:
+        """Add a batch.
+
+        Shape:
+            labels[i]: (N,), class numbers.
+            preds[i]: (N, K), scores; or class numbers of the label's shape.
+
+        Raises:
+            ShapeError: there are not as many labels as predictions.
+            ArgumentError: a label is negative.
+        """
+        for label, pred in pairs(labels, preds):
+            guess = pred if pred.shape == label.shape else pred.argmax(1)
+            aligned(self.name, label, guess)
+            said, true = guess.long().reshape(-1).cpu().numpy(), label.long().reshape(-1).cpu().numpy()
+            least, most = min(said.min(), true.min()), int(max(said.max(), true.max()))
+            if least < 0:
+                raise ArgumentError(f"{self.name}: got class number {least}, expected numbers from 0")
+            size = max(most + 1, len(self._global))
+            table = np.bincount(said * size + true, minlength=size * size).reshape(size, size)
+            self._local = _grown(self._local, size) + table
+            self._global = _grown(self._global, size) + table
+            self._num += 1
+            self._global_num += 1
+        self._sum = _correlation(self._local) * self._num
+        self._global_sum = _correlation(self._global) * self._global_num
+
+    def reset(self) -> None:
+        """Forget everything."""
+        super().reset()
+        self._local = self._global = np.zeros((self.start_classes, self.start_classes), np.int64)
+
+    def reset_local(self) -> None:
+        """Forget what `get` shows, and keep what `get_global` shows."""
+        super().reset_local()
+        self._local = np.zeros_like(self._global)
+
+
+def _grown(table: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:
+    return np.pad(table, (0, size - len(table)))
+
+
+def _correlation(table: np.ndarray[Any, Any]) -> float:
+    """Return the correlation of a table of predictions (rows) against labels (columns); NaN if either is constant."""
+    count, said, true = float(table.sum()), table.sum(1).astype(np.float64), table.sum(0).astype(np.float64)
+    spread_said, spread_true = float((said * (count - said)).sum()), float((true * (count - true)).sum())
+    if spread_said == 0.0 or spread_true == 0.0:
+        return math.nan
+    shared = float((np.diagonal(table) * count - said * true).sum())
+    return shared / math.sqrt(spread_said * spread_true)

@@ -1,0 +1,150 @@
+"""Metrics of the user's own: functions of NumPy arrays, and outputs that are losses already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy
+import torch
+
+from ..base import StateError
+from .base import EvalMetric, check_label_shapes, register
+from .tally import tensor_of
+
+__all__ = ["Caffe", "CustomMetric", "Loss", "Torch", "np"]
+
+Names = Sequence[str] | None
+Feval = Callable[[Any, Any], Any]
+
+
+@register
+class Loss(EvalMetric):
+    """Mean of the outputs themselves, for networks that end in a loss.
+
+    Args:
+        name: what the value is called.
+        output_names: see `EvalMetric`.
+        label_names: see `EvalMetric`.
+    """
+
+    def __init__(self, name: str = "loss", output_names: Names = None, label_names: Names = None) -> None:
+        super().__init__(name, output_names, label_names, has_global_stats=True)
+
+    def update(self, labels: Any, preds: Any) -> None:
+        """Add a batch; labels are not looked at."""
+        for pred in preds if isinstance(preds, (list, tuple)) else [preds]:
+            losses = tensor_of(pred)
+            self.record(losses.sum(dtype=torch.float64), losses.numel())
+
+
+@register
+class Torch(Loss):
+    """`Loss` under the name that it had for criteria of Torch.
+
+    Args:
+        name: what the value is called.
+        output_names: see `EvalMetric`.
+        label_names: see `EvalMetric`.
+    """
+
+    def __init__(self, name: str = "torch", output_names: Names = None, label_names: Names = None) -> None:
+        super().__init__(name, output_names, label_names)
+
+
+@register
+class Caffe(Loss):
+    """`Loss` under the name that it had for losses of Caffe.
+
+    Args:
+        name: what the value is called.
+        output_names: see `EvalMetric`.
+        label_names: see `EvalMetric`.
+    """
+
+    def __init__(self, name: str = "caffe", output_names: Names = None, label_names: Names = None) -> None:
+        super().__init__(name, output_names, label_names)
+
+
+@register
+class CustomMetric(EvalMetric):
+    """A function of label and prediction, averaged over batches.
+
+    Args:
+        feval: called with label and prediction as NumPy arrays; returns a number, or (sum, count).
+        name: what the value is called; by default the function's name.
+        allow_extra_outputs: there may be more outputs than labels; those behind the last label are not looked at.
+        output_names: see `EvalMetric`.
+        label_names: see `EvalMetric`.
+
+    Example:
+        >>> metric = CustomMetric(lambda label, pred: abs(label - pred).max(), name="worst")
+    """
+
+    def __init__(
+        self,
+        feval: Feval,
+        name: str | None = None,
+        allow_extra_outputs: bool = False,
+        output_names: Names = None,
+        label_names: Names = None,
+    ) -> None:
+        if name is None:
+            name = getattr(feval, "__name__", type(feval).__name__)
+            name = f"custom({name})" if "<" in name else name
+        super().__init__(
+            name,
+            output_names,
+            label_names,
+            feval=feval,
+            allow_extra_outputs=allow_extra_outputs,
+            has_global_stats=True,
+        )
+        self._feval = feval
+        self._allow_extra_outputs = allow_extra_outputs
+
+    def update(self, labels: Any, preds: Any) -> None:
+        """Add a batch.
+
+        Raises:
+            ShapeError: there are not as many labels as outputs, and extra ones are not allowed.
+        """
+        labels = labels if isinstance(labels, (list, tuple)) else [labels]
+        preds = preds if isinstance(preds, (list, tuple)) else [preds]
+        if not self._allow_extra_outputs:
+            check_label_shapes(labels, preds)
+        for label, pred in zip(labels, preds):
+            found = self._feval(_host(label), _host(pred))
+            total, count = found if isinstance(found, tuple) else (found, 1)
+            self._sum += total
+            self._num += count
+            self._global_sum += total
+            self._global_num += count
+
+    def get_config(self) -> dict[str, Any]:
+        """Refuse: a function has no description.
+
+        Raises:
+            StateError: always.
+        """
+        raise _NoConfig(f"{self.name} is a function and cannot be written as a configuration")
+
+
+class _NoConfig(StateError, NotImplementedError):
+    """A metric that cannot be described; also what MXNet raises there."""
+
+
+def _host(value: Any) -> numpy.ndarray[Any, Any]:
+    found: numpy.ndarray[Any, Any] = tensor_of(value).cpu().numpy()
+    return found
+
+
+def np(numpy_feval: Feval, name: str | None = None, allow_extra_outputs: bool = False) -> CustomMetric:
+    """Make a metric of a function of NumPy arrays.
+
+    Args:
+        numpy_feval: called with label and prediction; returns a number, or (sum, count).
+        name: what the value is called; by default the function's name.
+        allow_extra_outputs: there may be more outputs than labels.
+    """
+    return CustomMetric(numpy_feval, name, allow_extra_outputs)

@@ -1,0 +1,5 @@
+"""Modules: `mx.mod`."""
+
+from .base_module import BaseModule as BaseModule
+from .executor_group import DataParallelExecutorGroup as DataParallelExecutorGroup
+from .module import Module as Module

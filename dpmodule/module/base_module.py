@@ -1,0 +1,368 @@
+"""`BaseModule`: the interface of everything that can be trained; loops in `fit` work on it alone."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ..base import ArgumentError
+from ..context import Context
+from ..initializer import Uniform
+from ..ndarray import NDArray
+from ..ndarray import load as load_arrays
+from ..ndarray import save as save_arrays
+from . import fit as loops
+from .stage import Stage
+
+__all__ = ["BaseModule"]
+
+
+class BaseModule(ABC):
+    """What modules have in common: the life cycle bind → init_params → init_optimizer → fit.
+
+    Args:
+        logger: where progress is logged.
+
+    Source: MXNet 1.9.1 `BaseModule`.
+    """
+
+    def __init__(self, logger: Any = logging) -> None:
+        self.logger = logger
+        self.for_training = False
+        self.inputs_need_grad = False
+        self._symbol: Any = None
+
+    # life cycle
+
+    @property
+    @abstractmethod
+    def stage(self) -> Stage:
+        """How far the module has come."""
+
+    @property
+    def binded(self) -> bool:
+        """Whether `bind` has been called."""
+        return self.stage >= Stage.BOUND
+
+    @property
+    def params_initialized(self) -> bool:
+        """Whether parameters have values."""
+        return self.stage >= Stage.INITIALIZED
+
+    @property
+    def optimizer_initialized(self) -> bool:
+        """Whether an optimizer is installed."""
+        return self.stage >= Stage.READY
+
+    @property
+    def symbol(self) -> Any:
+        """The symbol that is run."""
+        return self._symbol
+
+    @property
+    @abstractmethod
+    def data_names(self) -> list[str]:
+        """Names of the inputs."""
+
+    @property
+    @abstractmethod
+    def output_names(self) -> list[str]:
+        """Names of the outputs."""
+
+    @property
+    @abstractmethod
+    def data_shapes(self) -> Any:
+        """Descriptions of the inputs."""
+
+    @property
+    @abstractmethod
+    def label_shapes(self) -> Any:
+        """Descriptions of the labels."""
+
+    @property
+    @abstractmethod
+    def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
+        """(name, shape) of the outputs."""
+
+    @abstractmethod
+    def bind(
+        self,
+        data_shapes: Sequence[Any],
+        label_shapes: Sequence[Any] | None = None,
+        for_training: bool = True,
+        inputs_need_grad: bool = False,
+        force_rebind: bool = False,
+        shared_module: Any = None,
+        grad_req: Any = "write",
+    ) -> None:
+        """Allocate everything for some input shapes."""
+
+    @abstractmethod
+    def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+        """Return parameters and auxiliary states as CPU arrays."""
+
+    @abstractmethod
+    def init_params(
+        self,
+        initializer: Any = Uniform(0.01),
+        arg_params: Mapping[str, NDArray] | None = None,
+        aux_params: Mapping[str, NDArray] | None = None,
+        allow_missing: bool = False,
+        force_init: bool = False,
+        allow_extra: bool = False,
+    ) -> None:
+        """Give parameters and auxiliary states their first values."""
+
+    def set_params(
+        self,
+        arg_params: Mapping[str, NDArray],
+        aux_params: Mapping[str, NDArray],
+        allow_missing: bool = False,
+        force_init: bool = True,
+        allow_extra: bool = False,
+    ) -> None:
+        """Set parameters and auxiliary states.
+
+        Args:
+            arg_params: parameters by name.
+            aux_params: auxiliary states by name.
+            allow_missing: leave those not given as they are.
+            force_init: replace values that exist.
+            allow_extra: pass over names the module does not have.
+        """
+        self.init_params(None, arg_params, aux_params, allow_missing, force_init, allow_extra)
+
+    def save_params(self, fname: str) -> None:
+        """Write parameters and states to a file, atomically, with the keys ``arg:name`` and ``aux:name``."""
+        arg_params, aux_params = self.get_params()
+        named = {f"arg:{k}": v for k, v in arg_params.items()}
+        named.update({f"aux:{k}": v for k, v in aux_params.items()})
+        save_arrays(fname, named)
+
+    def load_params(self, fname: str) -> None:
+        """Read parameters and states from a file that `save_params` or MXNet wrote.
+
+        Raises:
+            ArgumentError: the file holds an array that is neither.
+        """
+        arg_params: dict[str, NDArray] = {}
+        aux_params: dict[str, NDArray] = {}
+        named = load_arrays(fname)
+        if not isinstance(named, dict):
+            raise ArgumentError(f"{fname} holds arrays without names, expected keys arg:NAME and aux:NAME")
+        for key, value in named.items():
+            kind, _, name = key.partition(":")
+            if kind not in ("arg", "aux") or not name:
+                raise ArgumentError(f"{fname} holds {key!r}, expected keys arg:NAME and aux:NAME")
+            (arg_params if kind == "arg" else aux_params)[name] = value
+        self.set_params(arg_params, aux_params)
+
+    @abstractmethod
+    def init_optimizer(
+        self,
+        kvstore: Any = "local",
+        optimizer: Any = "sgd",
+        optimizer_params: Any = (("learning_rate", 0.01),),
+        force_init: bool = False,
+    ) -> None:
+        """Install an optimizer."""
+
+    # computing
+
+    @abstractmethod
+    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
+        """Run forward on a batch."""
+
+    @abstractmethod
+    def backward(self, out_grads: Any = None) -> None:
+        """Run backward."""
+
+    def forward_backward(self, data_batch: Any) -> None:
+        """Run forward and backward on a batch."""
+        self.forward(data_batch, is_train=True)
+        self.backward()
+
+    def evaluate(self, data_batch: Any) -> None:
+        """Run forward in prediction mode, reading the batch where it lies; used by `score` and `predict`."""
+        self.forward(data_batch, is_train=False)
+
+    @abstractmethod
+    def update(self) -> None:
+        """Apply the optimizer to the gradients of the last backward."""
+
+    @abstractmethod
+    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
+        """Show a metric the outputs of the last forward."""
+
+    @abstractmethod
+    def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
+        """Return the outputs of the last forward."""
+
+    @abstractmethod
+    def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
+        """Return the gradients of the inputs."""
+
+    def get_states(self, merge_multi_context: bool = True) -> list[Any]:
+        """Return the states; none here."""
+        return []
+
+    def set_states(self, states: Any = None, value: float | None = None) -> None:
+        """Set the states; there are none to set.
+
+        Raises:
+            ArgumentError: states are given.
+        """
+        if states or value is not None:
+            raise ArgumentError(f"set_states: {type(self).__name__} has no states")
+
+    @abstractmethod
+    def install_monitor(self, mon: Any) -> None:
+        """Install a monitor on every executor."""
+
+    def prepare(self, data_batch: Any, sparse_row_id_fn: Any = None) -> None:
+        """Get ready for a batch that comes next; nothing to do here."""
+
+    # loops
+
+    def fit(
+        self,
+        train_data: Any,
+        eval_data: Any = None,
+        eval_metric: Any = "acc",
+        epoch_end_callback: Any = None,
+        batch_end_callback: Any = None,
+        kvstore: Any = "local",
+        optimizer: Any = "sgd",
+        optimizer_params: Any = (("learning_rate", 0.01),),
+        eval_end_callback: Any = None,
+        eval_batch_end_callback: Any = None,
+        initializer: Any = Uniform(0.01),
+        arg_params: Mapping[str, NDArray] | None = None,
+        aux_params: Mapping[str, NDArray] | None = None,
+        allow_missing: bool = False,
+        force_rebind: bool = False,
+        force_init: bool = False,
+        begin_epoch: int = 0,
+        num_epoch: int | None = None,
+        validation_metric: Any = None,
+        monitor: Any = None,
+        sparse_row_id_fn: Any = None,
+        *,
+        contexts: Sequence[Context] | None = None,
+        workload: Sequence[float] | None = None,
+        count_padding: bool = False,
+        on_nonfinite: str = "raise",
+    ) -> None:
+        """Train.
+
+        Args:
+            train_data: a DataIter, a torch DataLoader, or anything that yields (x, y), dicts or DataBatches and
+                can be iterated once per epoch.
+            eval_data: the same, for validation after every epoch; None = no validation.
+            eval_metric: name, list of names, function or `EvalMetric`.
+            epoch_end_callback: ``(epoch, symbol, arg_params, aux_params)``, or a list of such.
+            batch_end_callback: ``(BatchEndParam)``, or a list of such.
+            kvstore: "local", "device", None, or a store.
+            optimizer: name or `Optimizer`.
+            optimizer_params: its arguments, a dict or pairs; rescale_grad is 1 / batch size unless given.
+            eval_end_callback: called after validation.
+            eval_batch_end_callback: called after every batch of validation.
+            initializer: gives parameters their first values.
+            arg_params: values to start from.
+            aux_params: auxiliary states to start from.
+            allow_missing: let the initializer fill in what `arg_params` lacks.
+            force_rebind: bind again although the module is bound.
+            force_init: initialize again although values exist.
+            begin_epoch: number of the first epoch.
+            num_epoch: number of the epoch after the last.
+            validation_metric: metric for validation; None = `eval_metric`.
+            monitor: a `Monitor` to install.
+            sparse_row_id_fn: handed to `prepare`.
+            contexts: devices to train on; binds again over them, keeping parameters.
+            workload: share of each device; None = equal.
+            count_padding: count rows that only fill up the last batch in metrics, as MXNet does.
+            on_nonfinite: what to do about NaN or infinity in an output: "raise", "warn" or "ignore".
+
+        Raises:
+            ArgumentError: an argument does not fit.
+            NonFiniteError: an output is not finite; parameters are those before the batch.
+            KeyboardInterrupt: Ctrl-C, raised after the batch that was running; the module stays usable.
+
+        Source: MXNet 1.9.1 `BaseModule.fit`, including the order of its steps.
+        """
+        options = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
+        loops.fit(self, loops.FitOptions(**options))
+
+    def score(
+        self,
+        eval_data: Any,
+        eval_metric: Any,
+        num_batch: int | None = None,
+        batch_end_callback: Any = None,
+        score_end_callback: Any = None,
+        reset: bool = True,
+        epoch: int = 0,
+        sparse_row_id_fn: Any = None,
+        *,
+        count_padding: bool = False,
+    ) -> list[tuple[str, float]]:
+        """Measure metrics on data.
+
+        Args:
+            eval_data: as `train_data` of `fit`.
+            eval_metric: name, list of names, function or `EvalMetric`.
+            num_batch: how many batches; None = all.
+            batch_end_callback: called after every batch.
+            score_end_callback: called at the end.
+            reset: start `eval_data` from its beginning.
+            epoch: number handed to callbacks.
+            sparse_row_id_fn: handed to `prepare`.
+            count_padding: count rows that only fill up the last batch, as MXNet does.
+
+        Returns:
+            (name, value) pairs.
+        """
+        return loops.score(
+            self,
+            eval_data,
+            eval_metric,
+            num_batch,
+            batch_end_callback,
+            score_end_callback,
+            reset,
+            epoch,
+            sparse_row_id_fn,
+            count_padding,
+        )
+
+    def predict(
+        self,
+        eval_data: Any,
+        num_batch: int | None = None,
+        merge_batches: bool = True,
+        reset: bool = True,
+        always_output_list: bool = False,
+        sparse_row_id_fn: Any = None,
+    ) -> Any:
+        """Return the outputs for data, padding rows cut off.
+
+        Args:
+            eval_data: as `train_data` of `fit`, or one array.
+            num_batch: how many batches; None = all.
+            merge_batches: join the batches' outputs; else a list of lists.
+            reset: start `eval_data` from its beginning.
+            always_output_list: return a list also for a single output.
+            sparse_row_id_fn: handed to `prepare`.
+        """
+        return loops.predict(self, eval_data, num_batch, merge_batches, reset, always_output_list, sparse_row_id_fn)
+
+    def iter_predict(
+        self, eval_data: Any, num_batch: int | None = None, reset: bool = True, sparse_row_id_fn: Any = None
+    ) -> Iterator[tuple[list[NDArray], int, Any]]:
+        """Yield (outputs, number of the batch, batch) for data, padding rows cut off."""
+        return loops.iter_predict(self, eval_data, num_batch, reset, sparse_row_id_fn)
+
+    def _callbacks(self, callbacks: Any) -> list[Callable[..., Any]]:
+        return loops.as_list(callbacks)

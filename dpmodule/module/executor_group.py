@@ -1,0 +1,539 @@
+"""`DataParallelExecutorGroup`: one executor per context, fed with slices of a batch."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..base import ArgumentError, ShapeError, StateError, dtype_name
+from ..context import Context
+from ..executor import Executor, from_pool, requirements
+from ..graph import infer_shapes, infer_types
+from ..io import DataDesc
+from ..ndarray import NDArray, concatenate
+from ..params import ParamStore
+from .feed import Feed, describe, is_per_context
+from .workers import run_parallel
+
+__all__ = ["DataParallelExecutorGroup"]
+
+_MAX_SHAPES = 8
+"""How many sets of input shapes keep their executors; further ones push out the one used longest ago."""
+
+
+class _Silent:
+    """Swallows the warning about growing memory, which only concerns sharing between groups."""
+
+    def warning(self, *args: Any) -> None:
+        """Drop a message."""
+
+
+def _merge(parts: list[list[NDArray]], axes: Sequence[int]) -> list[NDArray]:
+    """Join what the contexts made along each array's batch axis; without one, the first context's array counts."""
+    merged = []
+    for arrays, axis in zip(parts, axes):
+        if len(arrays) == 1 or axis < 0:
+            merged.append(arrays[0])
+        else:
+            merged.append(concatenate(arrays, axis=axis, always_copy=False))
+    return merged
+
+
+class DataParallelExecutorGroup:
+    """Executors of one symbol on several contexts.
+
+    A batch can be fed in two ways. MXNet's: `data_shapes` describes the whole batch, which is cut into slices by
+    `workload`; contexts for which no sample is left are idle. That of Deformable ConvNets: `data_shapes` is a list
+    of such descriptions, one per context, and a batch's `data` holds one list of arrays per context.
+
+    Args:
+        symbol: what to run.
+        contexts: where, all different.
+        workload: a positive number per context; shares of a batch are proportional. None = equal.
+        data_shapes: descriptions of the inputs, (name, shape) or `DataDesc`.
+        label_shapes: descriptions of the labels, or None.
+        param_names: which arguments are parameters.
+        for_training: whether gradients are needed.
+        inputs_need_grad: whether gradients of the inputs are needed.
+        shared_group: group whose parameters and data memory this one uses.
+        logger: where the warning about growing shared memory goes.
+        fixed_param_names: parameters that are not trained.
+        grad_req: "write", "add" or "null" for all parameters, or a list or dict per argument.
+        state_names: arguments that carry state from batch to batch.
+        group2ctxs: refused unless empty.
+
+    Raises:
+        ArgumentError: names, sizes or options do not fit.
+        ShapeError: shapes contradict the symbol or each other.
+
+    Source: MXNet 1.9.1 `DataParallelExecutorGroup`; the per-context form from Deformable ConvNets' group.
+    """
+
+    def __init__(
+        self,
+        symbol: Any,
+        contexts: Sequence[Context],
+        workload: Sequence[float] | None,
+        data_shapes: Sequence[Any],
+        label_shapes: Sequence[Any] | None,
+        param_names: Sequence[str],
+        for_training: bool,
+        inputs_need_grad: bool,
+        shared_group: DataParallelExecutorGroup | None = None,
+        logger: Any = logging,
+        fixed_param_names: Sequence[str] | None = None,
+        grad_req: Any = "write",
+        state_names: Sequence[str] | None = None,
+        group2ctxs: Any = None,
+    ) -> None:
+        if group2ctxs:
+            raise ArgumentError("group2ctxs: model parallelism by context groups is not available yet")
+        self.symbol = symbol
+        self.contexts = list(contexts)
+        self.workload = list(workload) if workload is not None else [1] * len(self.contexts)
+        if len(self.workload) != len(self.contexts):
+            raise ArgumentError(f"workload has {len(self.workload)} entries for {len(self.contexts)} contexts")
+        if len(set(self.contexts)) != len(self.contexts):
+            raise ArgumentError(f"contexts {self.contexts} hold one device twice")
+        for ctx in self.contexts:
+            ctx.check()
+        self.param_names = list(param_names)
+        self.fixed_param_names = list(fixed_param_names or ())
+        self.state_names = list(state_names or ())
+        self.for_training = for_training
+        self.inputs_need_grad = inputs_need_grad
+        self.group2ctxs = group2ctxs
+        self.logger = logger
+        self.arg_names = symbol.list_arguments()
+        self.aux_names = symbol.list_auxiliary_states()
+        self.output_names = symbol.list_outputs()
+        self.num_outputs = len(self.output_names)
+        self.output_layouts = [DataDesc.get_batch_axis(out.attr("__layout__")) for out in symbol]
+        first = data_shapes[0] if is_per_context(data_shapes) else data_shapes
+        self.data_names = [d.name for d in describe(first)]
+        self.grad_req = self._requirements(grad_req)
+        self.store = ParamStore(self.contexts) if shared_group is None else shared_group.store
+        self.shared_data_arrays: list[dict[str, NDArray]] = (
+            [{} for _ in self.contexts] if shared_group is None else shared_group.shared_data_arrays
+        )
+        self._declared = False
+        self._bound: OrderedDict[Any, list[Executor]] = OrderedDict()
+        self.bind_exec(data_shapes, label_shapes, shared_group)
+
+    def _requirements(self, grad_req: Any) -> dict[str, str]:
+        """Return the requirement of every argument: parameters as asked, data only with `inputs_need_grad`."""
+        if not self.for_training:
+            return dict.fromkeys(self.arg_names, "null")
+        usual = grad_req if isinstance(grad_req, str) else "write"
+        found = {}
+        for name in self.arg_names:
+            if name in self.param_names:
+                found[name] = "null" if name in self.fixed_param_names else usual
+            else:
+                found[name] = usual if name in self.data_names and self.inputs_need_grad else "null"
+        if isinstance(grad_req, (list, tuple)):
+            found = requirements(self.arg_names, grad_req)
+        elif not isinstance(grad_req, str):
+            found.update(grad_req)
+        return requirements(self.arg_names, found)
+
+    # binding
+
+    def bind_exec(
+        self,
+        data_shapes: Sequence[Any],
+        label_shapes: Sequence[Any] | None,
+        shared_group: DataParallelExecutorGroup | None = None,
+        reshape: bool = False,
+    ) -> None:
+        """Make the executors for some input shapes, or take those made before for the same shapes.
+
+        Args:
+            data_shapes: as in the constructor.
+            label_shapes: as in the constructor.
+            shared_group: group to share with; None when reshaping.
+            reshape: whether executors exist and only shapes change.
+        """
+        self.feed = Feed(data_shapes, label_shapes, self.workload)
+        execs = self._bound.get(self.feed.key)
+        if execs is None:
+            logger = _Silent() if reshape or shared_group is None else self.logger
+            execs = [self._bind_ith_exec(i, self.feed.shapes[i], logger) for i in self.feed.active]
+            self._bound[self.feed.key] = execs
+            if len(self._bound) > _MAX_SHAPES:
+                self._bound.popitem(last=False)
+        self._bound.move_to_end(self.feed.key)
+        self.execs = execs
+        self._silence_idle()
+
+    def _bind_ith_exec(self, i: int, inputs: Sequence[DataDesc], logger: Any) -> Executor:
+        """Make the executor of one context: parameters from the store, everything else from the data pool."""
+        graph = self.symbol.graph
+        graph.check_names()
+        unknown = [d.name for d in inputs if d.name not in self.arg_names]
+        if unknown:
+            raise ArgumentError(f"{', '.join(unknown)} is no argument of the symbol; it has {', '.join(self.arg_names)}")
+        types = infer_types(graph, {d.name: dtype_name(d.dtype) for d in inputs}, default="float32")
+        shapes = infer_shapes(graph, {d.name: d.shape for d in inputs})
+        unknown = [n.name for n in graph.nodes if n.op is None and not _known(shapes[n][0])]
+        if unknown:
+            raise ShapeError(
+                f"cannot infer the shape of {', '.join(unknown)} from {', '.join(f'{d.name} {d.shape}' for d in inputs)}; "
+                "give more input shapes, or declare them with Variable(shape=...)"
+            )
+        if not self._declared:
+            self._declare(shapes, types)
+        ctx, pool = self.contexts[i], self.shared_data_arrays[i]
+        args, grads = {}, {}
+        for node in graph.arguments:
+            name = node.name
+            if name in self.param_names:
+                args[name], grad = self.store.array(name, i), self.store.grad(name, i)
+                if args[name].shape != shapes[node][0]:
+                    raise ShapeError(f"parameter {name} has shape {args[name].shape}, these inputs need {shapes[node][0]}")
+                if grad is not None:
+                    grads[name] = grad
+            else:
+                shape, dtype = tuple(shapes[node][0] or ()), types[node][0] or "float32"
+                args[name] = from_pool(pool, name, shape, ctx, dtype, logger)
+                if self.grad_req[name] != "null":
+                    grads[name] = from_pool(pool, f"grad of {name}", shape, ctx, dtype, logger)
+        aux = {name: self.store.aux(name, i) for name in self.aux_names}
+        return Executor(graph, ctx, args, grads, self.grad_req, aux, shapes, types)
+
+    def _declare(self, shapes: Mapping[Any, Any], types: Mapping[Any, Any]) -> None:
+        """Allocate parameters and states, or check that shared ones fit."""
+        for node in self.symbol.graph.arguments:
+            if node.name in self.param_names:
+                needs_grad = self.grad_req[node.name] != "null"
+                self.store.declare(node.name, tuple(shapes[node][0]), types[node][0], needs_grad)
+        for node in self.symbol.graph.auxiliary:
+            self.store.declare_aux(node.name, tuple(shapes[node][0]), types[node][0])
+        self._declared = True
+
+    def _silence_idle(self) -> None:
+        """Make sure that contexts without samples add nothing to gradients."""
+        for i in range(len(self.contexts)):
+            if i not in self.feed.active:
+                for name in self.param_names:
+                    grad = self.store.grad(name, i)
+                    if grad is not None and self.grad_req[name] == "write":
+                        grad.tensor.zero_()
+
+    def reshape(self, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None) -> None:
+        """Change the input shapes; parameters stay.
+
+        Args:
+            data_shapes: as in the constructor.
+            label_shapes: as in the constructor.
+        """
+        self.bind_exec(data_shapes, label_shapes, reshape=True)
+
+    # arrays
+
+    @property
+    def per_context(self) -> bool:
+        """Whether batches come cut already, one list of arrays per context."""
+        return self.feed.per_context
+
+    @property
+    def batch_size(self) -> int | None:
+        """Samples in a whole batch; number of contexts if batches come cut."""
+        return self.feed.batch_size
+
+    @property
+    def slices(self) -> list[slice]:
+        """Each context's part of a batch."""
+        return self.feed.slices
+
+    @property
+    def data_shapes(self) -> Any:
+        """Descriptions of the inputs."""
+        return self.feed.data_shapes
+
+    @property
+    def label_shapes(self) -> Any:
+        """Descriptions of the labels; None without labels."""
+        return self.feed.label_shapes
+
+    @property
+    def label_names(self) -> list[str]:
+        """Names of the labels."""
+        return self.feed.label_names
+
+    @property
+    def data_layouts(self) -> list[int]:
+        """Batch axis of each input."""
+        return self.feed.data_layouts
+
+    @property
+    def label_layouts(self) -> list[int]:
+        """Batch axis of each label."""
+        return self.feed.label_layouts
+
+    @property
+    def active_contexts(self) -> list[Context]:
+        """Contexts that have samples under the present shapes."""
+        return [self.contexts[i] for i in self.feed.active]
+
+    @property
+    def param_arrays(self) -> list[list[NDArray]]:
+        """For each parameter its array on every context."""
+        used = [name for name in self.arg_names if name in self.param_names]
+        return [[self.store.array(name, i) for i in range(len(self.contexts))] for name in used]
+
+    @property
+    def grad_arrays(self) -> list[list[NDArray | None]] | None:
+        """For each parameter its gradient on every context; None when not training."""
+        if not self.for_training:
+            return None
+        used = [name for name in self.arg_names if name in self.param_names]
+        return [[self.store.grad(name, i) for i in range(len(self.contexts))] for name in used]
+
+    @property
+    def aux_arrays(self) -> list[list[NDArray]]:
+        """For each auxiliary state its array on every context."""
+        return [[self.store.aux(name, i) for i in range(len(self.contexts))] for name in self.aux_names]
+
+    def _input_arrays(self, names: Sequence[str]) -> list[Any]:
+        if self.per_context:
+            return [[e.arg_dict[name] for name in names] for e in self.execs]
+        return [[(self.slices[i], e.arg_dict[name]) for i, e in zip(self.feed.active, self.execs)] for name in names]
+
+    @property
+    def data_arrays(self) -> list[Any]:
+        """For each input its (slice, array) on every active context; per context a list of arrays if fed so."""
+        return self._input_arrays(self.data_names)
+
+    @property
+    def label_arrays(self) -> list[Any] | None:
+        """Like `data_arrays`, for labels; None without labels."""
+        return self._input_arrays(self.label_names) if self.label_shapes else None
+
+    @property
+    def state_arrays(self) -> list[list[NDArray]]:
+        """For each state its array on every active context."""
+        return [[e.arg_dict[name] for e in self.execs] for name in self.state_names]
+
+    @property
+    def input_grad_arrays(self) -> list[list[NDArray | None]] | None:
+        """For each input its gradient on every active context; None unless `inputs_need_grad`."""
+        if not self.inputs_need_grad:
+            return None
+        return [[e.grad_dict[name] for e in self.execs] for name in self.data_names]
+
+    # parameters
+
+    def set_params(
+        self, arg_params: Mapping[str, NDArray], aux_params: Mapping[str, NDArray] | None, allow_extra: bool = False
+    ) -> None:
+        """Copy parameters and states to every context; see `ParamStore.load`."""
+        self.store.load(arg_params, aux_params or {}, allow_extra)
+
+    def get_params(self, arg_params: dict[str, NDArray], aux_params: dict[str, NDArray]) -> None:
+        """Write parameters and states, averaged over contexts, into given arrays.
+
+        Args:
+            arg_params: arrays by parameter name; those that exist are written in place, others are added.
+            aux_params: the same for states.
+        """
+        for averages, target in zip(self.store.average(), (arg_params, aux_params)):
+            for name, value in averages.items():
+                if name in target:
+                    target[name].tensor.copy_(value.tensor)
+                else:
+                    target[name] = value
+
+    # running
+
+    @staticmethod
+    def _load(executor: Executor, inputs: dict[str, torch.Tensor], borrow: bool) -> dict[str, torch.Tensor]:
+        """Copy inputs into an executor's arrays; return those it may read in place instead."""
+        kept = {}
+        for name, tensor in inputs.items():
+            own = executor.input_array(name).tensor
+            if tensor.shape != own.shape:
+                raise ShapeError(f"{name} has shape {tuple(tensor.shape)}, expected {tuple(own.shape)}")
+            if borrow and tensor.dtype == own.dtype and tensor.device == own.device:
+                kept[name] = tensor
+            elif tensor is not own:
+                own.copy_(tensor)
+        return kept
+
+    def _each(self, jobs: Sequence[Callable[[], None]]) -> None:
+        run_parallel(self.active_contexts if len(jobs) > 1 else self.contexts[:1], jobs)
+
+    def forward(self, data_batch: Any, is_train: bool | None = None, borrow: bool = False) -> None:
+        """Feed a batch and run forward on every context.
+
+        Args:
+            data_batch: `DataBatch`, or anything with `data` and `label`; or a list of one per context.
+            is_train: None = as the group was bound.
+            borrow: read the batch's arrays in place where their type and device fit. They must stay unchanged
+                until the following backward.
+
+        Raises:
+            ArgumentError: arrays are missing.
+            ShapeError: shapes are not those that were bound.
+        """
+        train = self.for_training if is_train is None else bool(is_train)
+        pieces = self.feed.split(data_batch, train)
+        self._each([_forward_job(e, self._load(e, own, borrow), train) for e, own in zip(self.execs, pieces)])
+
+    def forward_backward(self, data_batch: Any) -> None:
+        """Feed a batch, run forward and backward on every context; the outputs must be losses.
+
+        Args:
+            data_batch: as in `forward`; its arrays are read in place and must not change during the call.
+        """
+        self._check_training("forward_backward")
+        pieces = self.feed.split(data_batch, True)
+        self._each([_step_job(e, self._load(e, own, True)) for e, own in zip(self.execs, pieces)])
+
+    def backward(self, out_grads: Any = None) -> None:
+        """Run backward on every context.
+
+        Args:
+            out_grads: gradients of the merged outputs; needed for outputs that are no losses. With inputs given
+                per context, a list of such lists.
+
+        Raises:
+            StateError: the group was bound for prediction.
+        """
+        self._check_training("backward")
+        grads = self._split_out_grads(out_grads)
+        self._each([_backward_job(e, own) for e, own in zip(self.execs, grads)])
+
+    def _check_training(self, what: str) -> None:
+        if not self.for_training:
+            raise StateError(f"{what}: bound with for_training=False; bind again with for_training=True")
+
+    def _split_out_grads(self, out_grads: Any) -> list[Any]:
+        if out_grads is None or (isinstance(out_grads, (list, tuple)) and not out_grads):
+            return [None] * len(self.execs)
+        if self.per_context:
+            return list(out_grads)
+        given = [out_grads] if isinstance(out_grads, NDArray) else list(out_grads)
+        if len(given) != self.num_outputs:
+            raise ArgumentError(f"out_grads has {len(given)} arrays for {self.num_outputs} outputs")
+        if len(self.contexts) == 1:
+            return [given]
+        rows = list(zip(given, self.output_layouts))
+        return [
+            [self.feed.split_head(g, axis, k, e.outputs[n].shape[axis], e.context) for n, (g, axis) in enumerate(rows)]
+            for k, e in enumerate(self.execs)
+        ]
+
+    # results
+
+    def get_outputs(self, merge_multi_context: bool = True, begin: int = 0, end: int | None = None) -> list[Any]:
+        """Return the outputs of the last forward.
+
+        Args:
+            merge_multi_context: join the contexts' outputs along the batch axis; else a list per output.
+            begin: first output.
+            end: output after the last.
+        """
+        outputs = [[e.outputs[k] for e in self.execs] for k in range(self.num_outputs)][begin:end]
+        return _merge(outputs, self.output_layouts[begin:end]) if merge_multi_context else outputs
+
+    def get_output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Return (name, shape) of the merged outputs."""
+        found = []
+        for k, (name, axis) in enumerate(zip(self.output_names, self.output_layouts)):
+            shape = list(self.execs[0].outputs[k].shape)
+            if axis >= 0 and not self.per_context:
+                shape[axis] = sum(e.outputs[k].shape[axis] for e in self.execs)
+            found.append((name, tuple(shape)))
+        return found
+
+    def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
+        """Return the gradients of the inputs, merged like outputs.
+
+        Raises:
+            StateError: the group was bound without `inputs_need_grad`.
+        """
+        arrays = self.input_grad_arrays
+        if arrays is None:
+            raise StateError("get_input_grads: bind with inputs_need_grad=True")
+        return _merge(arrays, self.data_layouts) if merge_multi_context else arrays  # type: ignore[arg-type]
+
+    def get_states(self, merge_multi_context: bool = True) -> list[Any]:
+        """Return the states, a list over contexts for each; merged ones are refused, as in MXNet."""
+        if merge_multi_context:
+            raise ArgumentError("get_states: merge_multi_context=True is not supported; pass False")
+        return self.state_arrays
+
+    def set_states(self, states: Any = None, value: float | None = None) -> None:
+        """Set the states.
+
+        Args:
+            states: a list over contexts of arrays for each state, as `get_states` gives.
+            value: one number for all.
+
+        Raises:
+            ArgumentError: both or neither are given.
+        """
+        if (states is None) == (value is None):
+            raise ArgumentError("set_states: give either states or value")
+        if states is not None:
+            for sources, targets in zip(states, self.state_arrays):
+                for source, target in zip(sources, targets):
+                    if source is not target:
+                        target.tensor.copy_(source.tensor)
+            return
+        for targets in self.state_arrays:
+            for target in targets:
+                target.tensor.fill_(value)
+
+    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
+        """Show a metric each context's outputs and labels.
+
+        Args:
+            eval_metric: the metric.
+            labels: arrays of the whole batch; per context a list of them if `pre_sliced` or fed so.
+            pre_sliced: whether labels are given per context.
+            pad: how many samples at the end of the batch are padding that must not count.
+        """
+        for k, executor in enumerate(self.execs):
+            if pre_sliced or self.per_context:
+                own = labels[k] if isinstance(labels[k], (list, tuple)) else [labels[k]]
+            else:
+                own = self.feed.split_labels(labels, k, executor.context)
+            shown = dict(zip(self.label_names, own))
+            outputs = dict(zip(self.output_names, executor.outputs))
+            if pad and self.feed.slices:
+                if self.feed.valid(k, pad) == 0:
+                    continue
+                shown = self.feed.without_padding(shown, self.label_layouts, k, pad)
+                outputs = self.feed.without_padding(outputs, self.output_layouts, k, pad)
+            eval_metric.update_dict(shown, outputs)
+
+    def install_monitor(self, mon: Any) -> None:
+        """Install a monitor on every executor."""
+        for executor in self.execs:
+            mon.install(executor)
+
+
+def _known(shape: Any) -> bool:
+    return shape is not None and 0 not in shape
+
+
+def _forward_job(executor: Executor, inputs: dict[str, torch.Tensor], train: bool) -> Callable[[], None]:
+    return lambda: executor.run(train, inputs)
+
+
+def _step_job(executor: Executor, inputs: dict[str, torch.Tensor]) -> Callable[[], None]:
+    def job() -> None:
+        executor.run(True, inputs)
+        executor.backward()
+
+    return job
+
+
+def _backward_job(executor: Executor, grads: Any) -> Callable[[], None]:
+    return lambda: executor.backward(grads)

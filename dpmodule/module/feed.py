@@ -1,0 +1,239 @@
+"""`Feed`: how one batch becomes the inputs of several executors, and which rows of it count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from ..base import ArgumentError, ShapeError, dtype_name
+from ..context import Context
+from ..io import DataDesc
+from ..ndarray import NDArray
+from ..slicing import split_batch
+
+__all__ = ["Feed", "describe", "is_per_context"]
+
+
+def describe(shapes: Iterable[Any] | None) -> list[DataDesc]:
+    """Return `DataDesc` records of (name, shape[, dtype[, layout]]) tuples."""
+    return [s if isinstance(s, DataDesc) else DataDesc(*s) for s in shapes or ()]
+
+
+def is_per_context(data_shapes: Sequence[Any]) -> bool:
+    """Say whether shapes are given as one list per context, as Deformable ConvNets does."""
+    first = data_shapes[0] if len(data_shapes) else None
+    if isinstance(first, DataDesc):
+        return False
+    return isinstance(first, list) or isinstance(first, tuple) and bool(first) and isinstance(first[0], (tuple, list))
+
+
+def _tensor(array: Any) -> torch.Tensor:
+    return array.tensor if isinstance(array, NDArray) else torch.as_tensor(array)
+
+
+class Feed:
+    """The input shapes of a group at one moment, and the cut of a batch that follows from them.
+
+    Args:
+        data_shapes: descriptions of the inputs of the whole batch, or a list of such lists, one per context.
+        label_shapes: the same for labels, or None.
+        workload: a positive number per context.
+
+    Attributes:
+        per_context: whether a batch comes cut already.
+        batch_size: samples in a whole batch; number of contexts if it comes cut; None if no input has a batch axis.
+        slices: each context's part of a batch.
+        active: positions of the contexts that get samples.
+
+    Raises:
+        ShapeError: two inputs disagree about the batch size.
+    """
+
+    def __init__(self, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None, workload: Sequence[float]) -> None:
+        self.per_context = is_per_context(data_shapes)
+        self._workload = list(workload)
+        contexts = range(len(self._workload))
+        self.batch_size: int | None = None
+        self.slices: list[slice] = []
+        self.active = list(contexts)
+        self.data_shapes: Any
+        self.label_shapes: Any
+        if self.per_context:
+            if len(data_shapes) != len(self._workload):
+                raise ArgumentError(f"data_shapes has {len(data_shapes)} lists for {len(self._workload)} contexts")
+            self.data_shapes = [describe(part) for part in data_shapes]
+            self.label_shapes = [describe(part) for part in label_shapes] if label_shapes is not None else None
+            data, labels = self.data_shapes[0], (self.label_shapes or [[]])[0]
+        else:
+            data = self.data_shapes = describe(data_shapes)
+            labels = describe(label_shapes)
+            self.label_shapes = labels if label_shapes is not None else None
+        self.data_names = [d.name for d in data]
+        self.label_names = [d.name for d in labels]
+        self.data_layouts = [DataDesc.get_batch_axis(d.layout) for d in data]
+        self.label_layouts = [DataDesc.get_batch_axis(d.layout) for d in labels]
+        if self.per_context:
+            self.batch_size = len(data_shapes)
+        else:
+            self._cut([*data, *labels])
+
+    def _cut(self, descs: Sequence[DataDesc]) -> None:
+        """Find the batch size and each context's share."""
+        for desc, axis in zip(descs, (*self.data_layouts, *self.label_layouts)):
+            if axis < 0:
+                continue
+            if axis >= len(desc.shape):
+                raise ShapeError(f"{desc.name} has shape {desc.shape}; its layout {desc.layout!r} puts N on axis {axis}")
+            if self.batch_size is None:
+                self.batch_size = desc.shape[axis]
+            elif desc.shape[axis] != self.batch_size:
+                raise ShapeError(
+                    f"all data must have the same batch size: it is {self.batch_size}, but {desc.name} has shape "
+                    f"{desc.shape} with the batch on axis {axis}"
+                )
+        if self.batch_size is not None:
+            self.slices = split_batch(self.batch_size, self._workload)
+            self.active = [i for i, part in enumerate(self.slices) if part.stop > part.start]
+
+    @cached_property
+    def shapes(self) -> list[list[DataDesc]]:
+        """Descriptions of every context's inputs and labels."""
+        if self.per_context:
+            labels = self.label_shapes or [[]] * len(self.data_shapes)
+            return [[*data, *own] for data, own in zip(self.data_shapes, labels)]
+        descs = [*self.data_shapes, *(self.label_shapes or ())]
+        return [self._sliced(descs, i) for i in range(len(self._workload))]
+
+    def _sliced(self, descs: Sequence[DataDesc], i: int) -> list[DataDesc]:
+        sliced = []
+        for desc, axis in zip(descs, (*self.data_layouts, *self.label_layouts)):
+            shape = list(desc.shape)
+            if axis >= 0:
+                shape[axis] = self.slices[i].stop - self.slices[i].start
+            sliced.append(DataDesc(desc.name, tuple(shape), desc.dtype, desc.layout))
+        return sliced
+
+    @cached_property
+    def key(self) -> Any:
+        """What two feeds have in common that can use the same executors."""
+        return tuple(tuple((d.name, d.shape, dtype_name(d.dtype)) for d in descs) for descs in self.shapes)
+
+    @cached_property
+    def input_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the arrays of a batch, labels last; only for batches that come whole."""
+        return () if self.per_context else tuple(d.shape for d in (*self.data_shapes, *(self.label_shapes or ())))
+
+    # cutting
+
+    def split(self, batch: Any, needs_label: bool) -> list[dict[str, torch.Tensor]]:
+        """Return the inputs of every active context by name.
+
+        Args:
+            batch: anything with `data` and `label`, or a list of one per context.
+            needs_label: whether a batch without label is an error.
+
+        Raises:
+            ArgumentError: arrays are missing.
+            ShapeError: the batch has another size than was bound.
+        """
+        if isinstance(batch, (list, tuple)):
+            data, label, cut = [b.data for b in batch], [b.label for b in batch], True
+            has_label = bool(batch) and bool(batch[0].label)
+        else:
+            data, label, cut = batch.data, batch.label, self.per_context
+            has_label = label is not None and len(label) > 0
+        if needs_label and self.label_names and not has_label:
+            raise ArgumentError(
+                f"the batch has no label, but {', '.join(self.label_names)} is needed in training; "
+                "give DataBatch(label=[...]) or run forward(is_train=False)"
+            )
+        if not (has_label and self.label_names):
+            return self._parts(data, self.data_names, self.data_layouts, "data", cut)
+        pieces = self._parts(data, self.data_names, self.data_layouts, "data", cut)
+        for own, more in zip(pieces, self._parts(label, self.label_names, self.label_layouts, "label", cut)):
+            own.update(more)
+        return pieces
+
+    def _parts(
+        self, arrays: Sequence[Any], names: Sequence[str], axes: Sequence[int], kind: str, cut: bool
+    ) -> list[dict[str, torch.Tensor]]:
+        if not cut:
+            self._check_count(arrays, names, f"the batch has {len(arrays)} {kind} arrays")
+            if len(self._workload) == 1:
+                return [{name: _tensor(array) for name, array in zip(names, arrays)}]
+            columns = [self._narrow(_tensor(a), axis, name) for a, name, axis in zip(arrays, names, axes)]
+            return [dict(zip(names, row)) for row in zip(*columns)]
+        if len(arrays) != len(self.active):
+            raise ArgumentError(f"the batch has {kind} for {len(arrays)} contexts, bound were {len(self.active)}")
+        parts = []
+        for own in arrays:
+            group = list(own) if isinstance(own, (list, tuple)) else [own]
+            self._check_count(group, names, f"a context's {kind} has {len(group)} arrays")
+            parts.append({name: _tensor(array) for name, array in zip(names, group)})
+        return parts
+
+    @staticmethod
+    def _check_count(arrays: Sequence[Any], names: Sequence[str], what: str) -> None:
+        if len(arrays) != len(names):
+            raise ArgumentError(f"{what}, bound were {len(names)}: {', '.join(names)}")
+
+    def _narrow(self, tensor: torch.Tensor, axis: int, name: str) -> list[torch.Tensor]:
+        """Return each active context's slice of a tensor."""
+        if axis < 0:
+            return [tensor] * len(self.active)
+        if tensor.dim() <= axis or tensor.shape[axis] != self.batch_size:
+            raise ShapeError(f"{name} has shape {tuple(tensor.shape)}, expected {self.batch_size} samples on axis {axis}")
+        parts = [self.slices[i] for i in self.active]
+        return [tensor.narrow(axis, part.start, part.stop - part.start) for part in parts]
+
+    def split_labels(self, labels: Sequence[Any], k: int, ctx: Context) -> list[NDArray]:
+        """Return the `k`-th active context's slice of every label, on that context's device."""
+        if len(self._workload) == 1:
+            return list(labels)
+        own = []
+        for label, axis, name in zip(labels, self.label_layouts, self.label_names):
+            own.append(NDArray(self._narrow(_tensor(label), axis, name)[k].to(ctx.torch_device), ctx))
+        return own
+
+    def split_head(self, grad: NDArray | None, axis: int, k: int, rows: int, ctx: Context) -> NDArray | None:
+        """Return the `k`-th active context's slice of an output's gradient.
+
+        Args:
+            grad: gradient of the merged output.
+            axis: the output's batch axis, negative without one.
+            k: position among the active contexts.
+            rows: size of the context's own output on that axis.
+            ctx: the context.
+        """
+        if grad is None or axis < 0:
+            return grad
+        part = self.slices[self.active[k]]
+        per_sample = rows // (part.stop - part.start)
+        tensor = grad.tensor.narrow(axis, part.start * per_sample, rows)
+        return NDArray(tensor.to(ctx.torch_device), ctx)
+
+    # counting
+
+    def size(self, k: int) -> int:
+        """Return how many samples the `k`-th active context has."""
+        part = self.slices[self.active[k]]
+        return part.stop - part.start
+
+    def valid(self, k: int, pad: int) -> int:
+        """Return how many of the `k`-th active context's samples are no padding."""
+        part = self.slices[self.active[k]]
+        return max(0, min((self.batch_size or 0) - pad, part.stop) - part.start)
+
+    def without_padding(self, arrays: Mapping[str, NDArray], axes: Sequence[int], k: int, pad: int) -> dict[str, NDArray]:
+        """Cut padding off arrays whose batch axis holds one row, or a fixed number of rows, per sample."""
+        size, valid = self.size(k), self.valid(k, pad)
+        cut = {}
+        for (name, array), axis in zip(arrays.items(), axes):
+            rows = array.shape[axis] if 0 <= axis < array.ndim else 0
+            if rows and rows % size == 0 and valid < size:
+                array = NDArray(array.tensor.narrow(axis, 0, rows // size * valid), array.context)
+            cut[name] = array
+        return cut

@@ -1,0 +1,328 @@
+"""Training, scoring and prediction: loops over the `BaseModule` interface."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from .. import metric as metrics
+from ..base import ArgumentError, NonFiniteError
+from ..callback import BatchEndParam
+from ..io import DataBatch, as_data_iter
+from ..ndarray import NDArray, array, concatenate
+
+if TYPE_CHECKING:
+    from .base_module import BaseModule
+
+__all__ = ["FitOptions", "as_list", "fit", "iter_predict", "predict", "score"]
+
+
+@dataclass(frozen=True, slots=True)
+class FitOptions:
+    """The arguments of `BaseModule.fit`; see there."""
+
+    train_data: Any
+    eval_data: Any
+    eval_metric: Any
+    epoch_end_callback: Any
+    batch_end_callback: Any
+    kvstore: Any
+    optimizer: Any
+    optimizer_params: Any
+    eval_end_callback: Any
+    eval_batch_end_callback: Any
+    initializer: Any
+    arg_params: Mapping[str, NDArray] | None
+    aux_params: Mapping[str, NDArray] | None
+    allow_missing: bool
+    force_rebind: bool
+    force_init: bool
+    begin_epoch: int
+    num_epoch: int | None
+    validation_metric: Any
+    monitor: Any
+    sparse_row_id_fn: Any
+    contexts: Sequence[Any] | None
+    workload: Sequence[float] | None
+    count_padding: bool
+    on_nonfinite: str
+
+
+def as_list(callbacks: Any) -> list[Callable[..., Any]]:
+    """Return callbacks as a list: none, one, or several."""
+    if callbacks is None:
+        return []
+    return list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
+
+
+class _BatchBoundary:
+    """Puts Ctrl-C off to the end of a batch, so that no update is left half done; a second one acts at once."""
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._previous: Any = None
+
+    def __enter__(self) -> _BatchBoundary:
+        if threading.current_thread() is threading.main_thread():
+            current = signal.getsignal(signal.SIGINT)
+            if current is signal.default_int_handler:
+                self._previous = current
+                signal.signal(signal.SIGINT, self._ask)
+        return self
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self._asked:
+            raise KeyboardInterrupt
+        self._asked = True
+
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if Ctrl-C came."""
+        if self._asked:
+            raise KeyboardInterrupt
+
+    def __exit__(self, *error: object) -> None:
+        if self._previous is not None:
+            signal.signal(signal.SIGINT, self._previous)
+
+
+def _is_finite(output: NDArray) -> bool:
+    """Say whether every element is finite; the sum tells in one pass unless it overflows."""
+    tensor = output.tensor
+    if not tensor.is_floating_point():
+        return True
+    total = float(tensor.sum())
+    return total - total == 0 or bool(torch.isfinite(tensor).all())
+
+
+def _check_finite(module: BaseModule, options: FitOptions, epoch: int, nbatch: int) -> None:
+    """Look for NaN and infinity in the outputs.
+
+    Raises:
+        NonFiniteError: one was found, and `on_nonfinite` is "raise".
+    """
+    for name, parts in zip(module.output_names, module.get_outputs(merge_multi_context=False)):
+        if all(_is_finite(part) for part in parts):
+            continue
+        text = (
+            f"output {name!r} is not finite in batch {nbatch} of epoch {epoch}; the parameters are those before this "
+            "batch. A smaller learning rate, clip_gradient or a look at the data may help; "
+            'on_nonfinite="warn" or "ignore" goes on'
+        )
+        if options.on_nonfinite == "raise":
+            raise NonFiniteError(text)
+        module.logger.warning(text)
+
+
+def _prepare_module(module: BaseModule, options: FitOptions, data: Any) -> None:
+    """Bind, initialize parameters and install the optimizer, as far as that is still to do."""
+    rebind: Any = getattr(module, "rebind", None)
+    if (options.contexts is not None or options.workload is not None) and rebind is None:
+        raise ArgumentError(f"fit: {type(module).__name__} takes no contexts; give them to its constructor")
+    if options.contexts is not None or options.workload is not None:
+        rebind(options.contexts, options.workload, data.provide_data, data.provide_label)
+    elif module.binded and not module.for_training and rebind is not None:
+        rebind(None, None, data.provide_data, data.provide_label)
+    else:
+        module.bind(
+            data_shapes=data.provide_data,
+            label_shapes=data.provide_label,
+            for_training=True,
+            force_rebind=options.force_rebind,
+        )
+    if options.monitor is not None:
+        module.install_monitor(options.monitor)
+    module.init_params(
+        initializer=options.initializer,
+        arg_params=options.arg_params,
+        aux_params=options.aux_params,
+        allow_missing=options.allow_missing,
+        force_init=options.force_init,
+    )
+    module.init_optimizer(
+        kvstore=options.kvstore, optimizer=options.optimizer, optimizer_params=options.optimizer_params
+    )
+
+
+def fit(module: BaseModule, options: FitOptions) -> None:
+    """Train a module; see `BaseModule.fit`."""
+    if options.num_epoch is None:
+        raise ArgumentError("fit: num_epoch is missing; give the number of epochs")
+    if options.on_nonfinite not in ("raise", "warn", "ignore"):
+        raise ArgumentError(f"fit: on_nonfinite is {options.on_nonfinite!r}, expected raise, warn or ignore")
+    data = _as_iter(module, options.train_data)
+    eval_data = None if options.eval_data is None else _as_iter(module, options.eval_data)
+    _prepare_module(module, options, data)
+    eval_metric = metrics.create(options.eval_metric)
+    validation = eval_metric if options.validation_metric is None else options.validation_metric
+    for epoch in range(options.begin_epoch, options.num_epoch):
+        start = time.monotonic()
+        eval_metric.reset()
+        for name, value in _run_epoch(module, options, data, eval_metric, epoch):
+            module.logger.info("Epoch[%d] Train-%s=%f", epoch, name, value)
+        module.logger.info("Epoch[%d] Time cost=%.3f", epoch, time.monotonic() - start)
+        callbacks = as_list(options.epoch_end_callback)
+        if callbacks:
+            arg_params, aux_params = module.get_params()
+            for callback in callbacks:
+                callback(epoch, module.symbol, arg_params, aux_params)
+        if eval_data is not None:
+            found = module.score(
+                eval_data,
+                validation,
+                score_end_callback=options.eval_end_callback,
+                batch_end_callback=options.eval_batch_end_callback,
+                epoch=epoch,
+                count_padding=options.count_padding,
+            )
+            for name, value in found:
+                module.logger.info("Epoch[%d] Validation-%s=%f", epoch, name, value)
+        data.reset()
+
+
+def _as_iter(module: BaseModule, data: Any) -> Any:
+    label_names = getattr(module, "label_names", None) or ["softmax_label"]
+    return as_data_iter(data, data_names=module.data_names, label_names=label_names)
+
+
+def _run_epoch(
+    module: BaseModule, options: FitOptions, data: Any, eval_metric: Any, epoch: int
+) -> list[tuple[str, float]]:
+    """Train on every batch once and return the epoch's metrics."""
+    callbacks = as_list(options.batch_end_callback)
+    monitor = options.monitor
+    batches = iter(data)
+    batch = next(batches, None)
+    nbatch = 0
+    values: list[tuple[str, float]] = []
+    with _BatchBoundary() as boundary:
+        while batch is not None:
+            if monitor is not None:
+                monitor.tic()
+            module.forward_backward(batch)
+            if options.on_nonfinite != "ignore":
+                _check_finite(module, options, epoch, nbatch)
+            module.update()
+            _update_metric(module, eval_metric, batch, options.count_padding)
+            following = next(batches, None)
+            if following is not None:
+                module.prepare(following, sparse_row_id_fn=options.sparse_row_id_fn)
+            if monitor is not None:
+                monitor.toc_print()
+            if following is None:
+                values = eval_metric.get_global_name_value()
+            if callbacks:
+                param = BatchEndParam(epoch=epoch, nbatch=nbatch, eval_metric=eval_metric, locals=locals())
+                for callback in callbacks:
+                    callback(param)
+            boundary.check()
+            batch = following
+            nbatch += 1
+    return values
+
+
+def _pad(batch: Any) -> int:
+    """Return how many rows at the end of a batch only fill it up."""
+    return int(getattr(batch, "num_padding", None) or getattr(batch, "pad", None) or 0)
+
+
+def _update_metric(module: BaseModule, eval_metric: Any, batch: Any, count_padding: bool) -> None:
+    if isinstance(batch, list):
+        module.update_metric(eval_metric, [b.label for b in batch], pre_sliced=True)
+    elif count_padding or not (pad := _pad(batch)):
+        module.update_metric(eval_metric, batch.label)
+    else:
+        module.update_metric(eval_metric, batch.label, pad=pad)
+
+
+def score(
+    module: BaseModule,
+    eval_data: Any,
+    eval_metric: Any,
+    num_batch: int | None,
+    batch_end_callback: Any,
+    score_end_callback: Any,
+    reset: bool,
+    epoch: int,
+    sparse_row_id_fn: Any,
+    count_padding: bool,
+) -> list[tuple[str, float]]:
+    """Measure metrics on data; see `BaseModule.score`."""
+    eval_metric = metrics.create(eval_metric)
+    eval_metric.reset()
+    nbatch = 0
+    for nbatch, batch in enumerate(_batches(module, eval_data, num_batch, reset, sparse_row_id_fn), 1):
+        module.evaluate(batch)
+        _update_metric(module, eval_metric, batch, count_padding)
+        _call_back(batch_end_callback, epoch, nbatch - 1, eval_metric, locals())
+    _call_back(score_end_callback, epoch, nbatch, eval_metric, locals())
+    found: list[tuple[str, float]] = eval_metric.get_global_name_value()
+    return found
+
+
+def _call_back(callbacks: Any, epoch: int, nbatch: int, eval_metric: Any, local: dict[str, Any]) -> None:
+    for callback in as_list(callbacks):
+        callback(BatchEndParam(epoch=epoch, nbatch=nbatch, eval_metric=eval_metric, locals=local))
+
+
+def _batches(
+    module: BaseModule, data: Any, num_batch: int | None, reset: bool, sparse_row_id_fn: Any
+) -> Iterator[Any]:
+    data = _as_iter(module, data)
+    if reset:
+        data.reset()
+    for number, batch in enumerate(data):
+        if number == num_batch:
+            return
+        module.prepare(batch, sparse_row_id_fn=sparse_row_id_fn)
+        yield batch
+
+
+def _unpadded(output: NDArray, batch: Any, axis: int = 0) -> NDArray:
+    """Return a copy of an output without padding rows."""
+    pad = 0 if isinstance(batch, list) else _pad(batch)
+    rows = output.shape[axis] - pad
+    return NDArray(output.tensor.narrow(axis, 0, rows).clone(), output.context)
+
+
+def iter_predict(
+    module: BaseModule, eval_data: Any, num_batch: int | None, reset: bool, sparse_row_id_fn: Any
+) -> Iterator[tuple[list[NDArray], int, Any]]:
+    """Yield outputs batch by batch; see `BaseModule.iter_predict`."""
+    for nbatch, batch in enumerate(_batches(module, eval_data, num_batch, reset, sparse_row_id_fn)):
+        module.evaluate(batch)
+        yield [_unpadded(out, batch) for out in module.get_outputs()], nbatch, batch
+
+
+def predict(
+    module: BaseModule,
+    eval_data: Any,
+    num_batch: int | None,
+    merge_batches: bool,
+    reset: bool,
+    always_output_list: bool,
+    sparse_row_id_fn: Any,
+) -> Any:
+    """Return the outputs for data; see `BaseModule.predict`."""
+    if isinstance(eval_data, (NDArray, np.ndarray, torch.Tensor)):
+        single = eval_data if isinstance(eval_data, NDArray) else array(eval_data)
+        module.forward(DataBatch([single]), is_train=False)
+        outputs = [out.copy() for out in module.get_outputs()]
+        return outputs if always_output_list or len(outputs) > 1 else outputs[0]
+    rows = [outputs for outputs, _, _ in iter_predict(module, eval_data, num_batch, reset, sparse_row_id_fn)]
+    if not rows or not merge_batches:
+        return rows
+    counts = {len(outputs) for outputs in rows}
+    if len(counts) != 1:
+        raise ArgumentError(
+            f"predict: batches have {sorted(counts)} outputs (bucketing?); call with merge_batches=False"
+        )
+    merged = [concatenate([outputs[k] for outputs in rows]) for k in range(counts.pop())]
+    return merged[0] if len(merged) == 1 and not always_output_list else merged

@@ -1,0 +1,699 @@
+"""`Module`: a symbol, its parameters and an optimizer, on one or several contexts."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .. import kvstore as kv
+from .. import optimizer as opt
+from ..atomic import write_atomically
+from ..base import ArgumentError, StateError
+from ..checkpoint import load_checkpoint, save_checkpoint
+from ..context import Context, cpu
+from ..initializer import InitDesc, Uniform
+from ..io import DataDesc
+from ..ndarray import NDArray
+from .base_module import BaseModule
+from .executor_group import DataParallelExecutorGroup
+from .stage import Stage, needs
+from .summary import summarize
+from .updates import Updates
+
+__all__ = ["Module"]
+
+
+def _contexts(context: Any) -> list[Context]:
+    """Return one context or several as a list.
+
+    Raises:
+        ArgumentError: something else was given.
+    """
+    found = [cpu()] if context is None else [context] if isinstance(context, Context) else list(context)
+    if not found or not all(isinstance(c, Context) for c in found):
+        raise ArgumentError(f"context is {context!r}, expected a Context or a list of them, such as [mx.cpu(0), mx.cpu(1)]")
+    return found
+
+
+def _check_inputs(symbol: Any, names: Sequence[str], kind: str, required: bool) -> None:
+    """Complain about inputs that the symbol does not have.
+
+    Raises:
+        ArgumentError: one is missing and `required` is set.
+    """
+    arguments = symbol.list_arguments()
+    for name in names:
+        if name in arguments:
+            continue
+        ends = ("_weight", "_bias", "_gamma", "_beta")
+        near = ", ".join(a for a in arguments if not a.endswith(ends))
+        text = f"{kind}_names holds {name!r}, which is no argument of the symbol; did you mean one of: {near}?"
+        if required:
+            raise ArgumentError(text)
+        warnings.warn(text, stacklevel=4)
+
+
+class Module(BaseModule):
+    """Trains and runs a symbol.
+
+    Args:
+        symbol: the network, usually ending in a loss such as SoftmaxOutput.
+        data_names: its inputs.
+        label_names: its labels.
+        logger: where progress is logged.
+        context: a device or a list of them.
+        work_load_list: share of the batch for each device; None = equal.
+        fixed_param_names: parameters that are not trained.
+        state_names: arguments that carry state from batch to batch.
+        group2ctxs: refused unless empty.
+        compression_params: refused unless empty.
+
+    Raises:
+        ArgumentError: a name is no argument of the symbol.
+
+    Example:
+        >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
+        >>> mod = mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"))
+        >>> mod.bind([("data", (4, 3))], [("softmax_label", (4,))])
+        >>> mod.output_shapes
+        [('softmax_output', (4, 2))]
+
+    Source: MXNet 1.9.1 `Module`.
+    """
+
+    def __init__(
+        self,
+        symbol: Any,
+        data_names: Sequence[str] = ("data",),
+        label_names: Sequence[str] | None = ("softmax_label",),
+        logger: Any = logging,
+        context: Any = None,
+        work_load_list: Sequence[float] | None = None,
+        fixed_param_names: Sequence[str] | None = None,
+        state_names: Sequence[str] | None = None,
+        group2ctxs: Any = None,
+        compression_params: Any = None,
+    ) -> None:
+        super().__init__(logger)
+        if compression_params:
+            raise ArgumentError("compression_params: gradient compression is not available yet")
+        self._context = _contexts(context)
+        self._workload = list(work_load_list) if work_load_list is not None else None
+        self._group2ctxs = group2ctxs
+        self._symbol = symbol
+        self._data_names = list(data_names or ())
+        self._label_names = list(label_names or ())
+        self._state_names = list(state_names or ())
+        self._fixed_param_names = list(fixed_param_names or ())
+        _check_inputs(symbol, self._data_names, "data", True)
+        _check_inputs(symbol, self._label_names, "label", False)
+        _check_inputs(symbol, self._state_names, "state", True)
+        _check_inputs(symbol, self._fixed_param_names, "fixed_param", True)
+        inputs = {*self._data_names, *self._label_names, *self._state_names}
+        self._param_names = [name for name in symbol.list_arguments() if name not in inputs]
+        self._stage = Stage.CREATED
+        self._group: DataParallelExecutorGroup | None = None
+        self._preloaded: tuple[Mapping[str, NDArray], Mapping[str, NDArray]] | None = None
+        self._preloaded_states: str | None = None
+        self._grad_req: Any = "write"
+        self._optimizer: opt.Optimizer | None = None
+        self._updates: Updates | None = None
+
+    # checkpoints
+
+    @staticmethod
+    def load(prefix: str, epoch: int, load_optimizer_states: bool = False, **kwargs: Any) -> Module:
+        """Make a module from a checkpoint.
+
+        Args:
+            prefix: path and first part of the file names.
+            epoch: number of the epoch.
+            load_optimizer_states: also read ``prefix-NNNN.states`` once the optimizer is installed.
+            kwargs: arguments of the constructor.
+        """
+        symbol, arg_params, aux_params = load_checkpoint(prefix, epoch)
+        module = Module(symbol, **kwargs)
+        module._preloaded = arg_params, aux_params
+        if load_optimizer_states:
+            module._preloaded_states = f"{prefix}-{epoch:04d}.states"
+        return module
+
+    @needs(Stage.INITIALIZED)
+    def save_checkpoint(
+        self, prefix: str, epoch: int, save_optimizer_states: bool = False, remove_amp_cast: bool = True
+    ) -> None:
+        """Write ``prefix-symbol.json``, ``prefix-NNNN.params`` and, if asked, ``prefix-NNNN.states``.
+
+        The files switch together: a process killed at any moment leaves either the old set or the new one.
+
+        Args:
+            prefix: path and first part of the file names.
+            epoch: number of the epoch.
+            save_optimizer_states: whether to write the optimizer's states.
+            remove_amp_cast: leave `amp_cast` operators out of the graph.
+
+        Raises:
+            StateError: states are asked for, but there is no optimizer.
+        """
+        states = self._optimizer_states() if save_optimizer_states else None
+        arg_params, aux_params = self.get_params()
+        save_checkpoint(prefix, epoch, self._symbol, arg_params, aux_params, remove_amp_cast, states=states)
+        self.logger.info('Saved checkpoint to "%s-%04d.params"', prefix, epoch)
+
+    def _active_updater(self) -> opt.Updater:
+        found = self.updates.updater or getattr(self.updates.store, "updater", None)
+        if not isinstance(found, opt.Updater):
+            raise StateError("optimizer states are kept by a foreign kvstore; save and load them there")
+        return found
+
+    def _optimizer_states(self) -> bytes:
+        if self._stage < Stage.READY:
+            raise StateError("Module.save_optimizer_states: call init_optimizer() first")
+        return self._active_updater().get_states(dump_optimizer=False)
+
+    @needs(Stage.READY)
+    def save_optimizer_states(self, fname: str) -> None:
+        """Write the optimizer's states to a file, atomically."""
+        write_atomically(fname, self._optimizer_states())
+
+    @needs(Stage.READY)
+    def load_optimizer_states(self, fname: str) -> None:
+        """Read the optimizer's states from a file of this package or of MXNet; no code in it is run.
+
+        Raises:
+            FileFormatError: the file is damaged or foreign.
+        """
+        with open(fname, "rb") as file:
+            self._active_updater().set_states(file.read())
+
+    # properties
+
+    @property
+    def stage(self) -> Stage:
+        """How far the module has come."""
+        return self._stage
+
+    @property
+    def data_names(self) -> list[str]:
+        """Names of the inputs."""
+        return self._data_names
+
+    @property
+    def label_names(self) -> list[str]:
+        """Names of the labels."""
+        return self._label_names
+
+    @property
+    def output_names(self) -> list[str]:
+        """Names of the outputs."""
+        return list(self._symbol.list_outputs())
+
+    @property
+    def optimizer(self) -> opt.Optimizer | None:
+        """The optimizer, None before `init_optimizer`."""
+        return self._optimizer
+
+    @property
+    def updates(self) -> Updates:
+        """How gradients become new parameters.
+
+        Raises:
+            StateError: `init_optimizer` has not been called.
+        """
+        if self._updates is None:
+            raise StateError("Module: call init_optimizer() first")
+        return self._updates
+
+    @property
+    def group(self) -> DataParallelExecutorGroup:
+        """The executor group.
+
+        Raises:
+            StateError: `bind` has not been called.
+        """
+        if self._group is None:
+            raise StateError("Module: call bind(data_shapes=..., label_shapes=...) first")
+        return self._group
+
+    @property
+    def _exec_group(self) -> DataParallelExecutorGroup:
+        """The executor group under the name MXNet's users know."""
+        return self.group
+
+    @property
+    def data_shapes(self) -> Any:
+        """Descriptions of the inputs."""
+        return self.group.data_shapes
+
+    @property
+    def label_shapes(self) -> Any:
+        """Descriptions of the labels; None without labels."""
+        return self.group.label_shapes
+
+    @property
+    def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
+        """(name, shape) of the outputs."""
+        return self.group.get_output_shapes()
+
+    # binding
+
+    def bind(
+        self,
+        data_shapes: Sequence[Any],
+        label_shapes: Sequence[Any] | None = None,
+        for_training: bool = True,
+        inputs_need_grad: bool = False,
+        force_rebind: bool = False,
+        shared_module: Any = None,
+        grad_req: Any = "write",
+    ) -> None:
+        """Allocate everything for some input shapes.
+
+        Args:
+            data_shapes: (name, shape) or `DataDesc` of every input.
+            label_shapes: the same for labels; None to run without.
+            for_training: whether gradients are needed.
+            inputs_need_grad: whether gradients of the inputs are needed.
+            force_rebind: bind again although the module is bound; parameters keep their values.
+            shared_module: a bound module whose parameters this one uses.
+            grad_req: "write", "add" or "null" for all parameters, or a list or dict per argument.
+
+        Raises:
+            ArgumentError: names do not fit the symbol.
+            ShapeError: shapes contradict the symbol, or some cannot be inferred.
+            StateError: `shared_module` is not bound and initialized.
+        """
+        if self._stage >= Stage.BOUND and not force_rebind:
+            self.logger.warning("Already bound, ignoring bind()")
+            return
+        names = [s[0] for s in data_shapes]
+        if names != self._data_names and sorted(names) != sorted(self._data_names):
+            raise ArgumentError(f"bind: data_shapes names {names}, the module's data_names are {self._data_names}")
+        label_shapes = label_shapes or None
+        if label_shapes is not None:
+            label_shapes = self._known_labels(label_shapes)
+        shared_group = None
+        if shared_module is not None:
+            if shared_module.stage < Stage.INITIALIZED:
+                raise StateError("bind: shared_module must be bound and initialized first")
+            shared_group = shared_module.group
+        saved = self._saved_params()
+        self.for_training, self.inputs_need_grad, self._grad_req = for_training, inputs_need_grad, grad_req
+        self._group = DataParallelExecutorGroup(
+            self._symbol,
+            self._context,
+            self._workload,
+            list(data_shapes),
+            label_shapes,
+            self._param_names,
+            for_training,
+            inputs_need_grad,
+            shared_group,
+            self.logger,
+            self._fixed_param_names,
+            grad_req,
+            self._state_names,
+            self._group2ctxs,
+        )
+        if self._stage < Stage.BOUND:
+            self._stage = Stage.BOUND
+        if shared_module is not None:
+            self._stage = max(self._stage, Stage.INITIALIZED)
+            if shared_module.stage >= Stage.READY:
+                self.borrow_optimizer(shared_module)
+        elif saved is not None:
+            self._group.set_params(*saved)
+            self._stage = max(self._stage, Stage.INITIALIZED)
+
+    def _saved_params(self) -> Any:
+        """Return values that binding must carry over: present ones, or those a checkpoint brought."""
+        if self._stage >= Stage.INITIALIZED:
+            return self.group.store.average()
+        return self._preloaded_if_complete()
+
+    def _preloaded_if_complete(self) -> Any:
+        if self._preloaded is None:
+            return None
+        have = {*self._preloaded[0], *self._preloaded[1]}
+        wanted = {*self._param_names, *self._symbol.list_auxiliary_states()}
+        return self._preloaded if have == wanted else None
+
+    def _known_labels(self, label_shapes: Sequence[Any]) -> list[Any]:
+        """Return the label shapes that the symbol has a use for; an iterator may offer more."""
+        arguments = self._symbol.list_arguments()
+        known = [s for s in label_shapes if s[0] in arguments]
+        unknown = [s[0] for s in label_shapes if s[0] not in arguments]
+        if unknown and set(unknown) - set(self._label_names):
+            raise ArgumentError(f"bind: label_shapes names {unknown}, the module's label_names are {self._label_names}")
+        return known
+
+    def rebind(
+        self,
+        contexts: Sequence[Context] | None,
+        workload: Sequence[float] | None,
+        data_shapes: Sequence[Any],
+        label_shapes: Sequence[Any] | None,
+    ) -> None:
+        """Bind for training over other devices, keeping parameters and the optimizer's states.
+
+        Args:
+            contexts: the devices; None = as before.
+            workload: share of each device; None = equal if devices are given, else as before.
+            data_shapes: as in `bind`.
+            label_shapes: as in `bind`.
+        """
+        wanted = self._context if contexts is None else _contexts(contexts)
+        if contexts is not None and workload is None and len(wanted) != len(self._workload or wanted):
+            self._workload = None
+        same = wanted == self._context and (workload is None or list(workload) == self._workload)
+        if self._stage >= Stage.BOUND and same and self.for_training:
+            return
+        states = self._updater_states() if self._stage >= Stage.READY else None
+        self._context = wanted
+        if workload is not None:
+            self._workload = list(workload)
+        self.bind(data_shapes, label_shapes, True, self.inputs_need_grad, True, None, self._grad_req)
+        if states is not None and self._optimizer is not None:
+            kind = self.updates.store.type if self.updates.store is not None else "local"
+            self._stage = Stage.INITIALIZED
+            self.init_optimizer(kind, self._optimizer)
+            self._restore_states(states)
+
+    def _updater_states(self) -> dict[str, Any]:
+        """Return the optimizer's states by parameter name, those of the first device."""
+        found: dict[str, Any] = {}
+        names = self._optimizer.idx2name if self._optimizer is not None else {}
+        for index, state in self._active_updater().states.items():
+            found.setdefault(names.get(index, index), state)
+        return found
+
+    def _restore_states(self, states: Mapping[str, Any]) -> None:
+        updater = self._active_updater()
+        if self.updates.updater is None:
+            updater.states.update(states)
+        elif self._optimizer is not None:
+            updater.states.update({i: states[n] for i, n in self._optimizer.idx2name.items() if n in states})
+
+    @needs(Stage.BOUND)
+    def reshape(self, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None = None) -> None:
+        """Change the input shapes; parameters stay.
+
+        Args:
+            data_shapes: as in `bind`.
+            label_shapes: as in `bind`.
+        """
+        labels = self._known_labels(label_shapes) if label_shapes else None
+        self.group.reshape(list(data_shapes), labels)
+
+    # parameters
+
+    @needs(Stage.INITIALIZED)
+    def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+        """Return copies of parameters and auxiliary states, averaged over devices, as CPU arrays."""
+        arg_params, aux_params = self.group.store.average()
+        return {k: arg_params[k] for k in self._param_names}, {k: aux_params[k] for k in self.group.aux_names}
+
+    @needs(Stage.BOUND)
+    def init_params(
+        self,
+        initializer: Any = Uniform(0.01),
+        arg_params: Mapping[str, NDArray] | None = None,
+        aux_params: Mapping[str, NDArray] | None = None,
+        allow_missing: bool = False,
+        force_init: bool = False,
+        allow_extra: bool = False,
+    ) -> None:
+        """Give parameters and auxiliary states their first values.
+
+        Args:
+            initializer: called for every array that is not given.
+            arg_params: values by parameter name.
+            aux_params: values by state name.
+            allow_missing: let the initializer fill in what is not given.
+            force_init: initialize again although values exist.
+            allow_extra: pass over names the module does not have.
+
+        Raises:
+            ArgumentError: a value is missing or unknown.
+            ShapeError: a value has another shape than its parameter.
+        """
+        if self._stage >= Stage.INITIALIZED and not force_init:
+            if arg_params is not None or aux_params is not None:
+                warnings.warn(
+                    "init_params: parameters have values already, those given are ignored; pass force_init=True",
+                    stacklevel=2,
+                )
+            return
+        if arg_params is None and aux_params is None and self._preloaded is not None:
+            arg_params, aux_params = self._preloaded
+        self._preloaded = None
+        attributes = self._symbol.attr_dict()
+        store = self.group.store
+        tables = ((self._param_names, arg_params, store.array), (self.group.aux_names, aux_params, store.aux))
+        values: list[dict[str, NDArray]] = []
+        for names, given, array in tables:
+            if given is not None and not allow_extra:
+                extra = [k for k in given if k not in names]
+                if extra:
+                    raise ArgumentError(
+                        f"init_params: {', '.join(extra)} is given, but the symbol has no such parameter "
+                        "(allow_extra=True passes over it)"
+                    )
+            values.append(
+                {
+                    name: self._first_value(name, array(name, 0), given, initializer, allow_missing, attributes)
+                    for name in sorted(names)
+                }
+            )
+        store.load(*values)
+        self._stage = max(self._stage, Stage.INITIALIZED)
+
+    @staticmethod
+    def _first_value(
+        name: str, target: NDArray, given: Mapping[str, NDArray] | None, initializer: Any, allow_missing: bool, attributes: Any
+    ) -> NDArray:
+        """Return the value given for a parameter, or make one in place."""
+        if given is not None and name in given:
+            return given[name]
+        if given is not None and not allow_missing:
+            raise ArgumentError(f"init_params: no value is given for {name} (allow_missing=True initializes it)")
+        if initializer is not None:
+            initializer(InitDesc(name, attributes.get(name)), target)
+        return target
+
+    # optimizer
+
+    @needs(Stage.INITIALIZED)
+    def init_optimizer(
+        self,
+        kvstore: Any = "local",
+        optimizer: Any = "sgd",
+        optimizer_params: Any = (("learning_rate", 0.01),),
+        force_init: bool = False,
+    ) -> None:
+        """Install an optimizer.
+
+        Args:
+            kvstore: "local" or "device" (sum gradients over devices), None (every device for itself), or a store.
+            optimizer: name or `Optimizer`.
+            optimizer_params: its arguments, a dict or pairs; rescale_grad is 1 / batch size unless given.
+            force_init: replace an optimizer that is installed.
+
+        Raises:
+            ArgumentError: the optimizer or store is unknown.
+        """
+        if self._stage >= Stage.READY and not force_init:
+            self.logger.warning("optimizer already initialized, ignoring...")
+            return
+        store, on_store = self._make_store(kvstore)
+        self._optimizer = self._make_optimizer(optimizer, optimizer_params, on_store)
+        self._updates = Updates(self.group, store, None if on_store else opt.get_updater(self._optimizer))
+        self._updates.start()
+        if store is not None and on_store:
+            store.set_optimizer(self._optimizer)
+        self._stage = Stage.READY
+        if self._preloaded_states is not None:
+            self.load_optimizer_states(self._preloaded_states)
+            self._preloaded_states = None
+
+    def _make_store(self, kvstore: Any) -> tuple[kv.KVStoreBase | None, bool]:
+        """Return the store, if one is needed, and whether the optimizer runs inside it."""
+        if kvstore is None:
+            return None, False
+        if isinstance(kvstore, str):
+            found = kv.create(kvstore)
+            if len(self._context) == 1 and isinstance(found, kv.KVStore):
+                return None, False
+        elif isinstance(kvstore, kv.KVStoreBase):
+            found = kvstore
+        else:
+            raise ArgumentError(f"kvstore is {kvstore!r}, expected a name, a store or None")
+        return found, found.is_capable(kv.KVStoreBase.OPTIMIZER)
+
+    def _make_optimizer(self, optimizer: Any, optimizer_params: Any, on_store: bool) -> opt.Optimizer:
+        devices = len(self._context)
+        if on_store:
+            names = dict(enumerate(self._param_names))
+        else:
+            names = {i * devices + k: n for i, n in enumerate(self._param_names) for k in range(devices)}
+        rescale = 1.0 / self._batch_size()
+        if isinstance(optimizer, str):
+            params = dict(optimizer_params)
+            params.setdefault("rescale_grad", rescale)
+            return opt.create(optimizer, sym=self._symbol, param_idx2name=names, **params)
+        if not isinstance(optimizer, opt.Optimizer):
+            raise ArgumentError(f"optimizer is {optimizer!r}, expected a name or an Optimizer")
+        if optimizer.rescale_grad != rescale:
+            warnings.warn(
+                f"the optimizer was made outside Module with rescale_grad={optimizer.rescale_grad}, which is not "
+                f"1 / batch size ({rescale}); is this intended?",
+                stacklevel=3,
+            )
+        optimizer.idx2name = names
+        return optimizer
+
+    def _batch_size(self) -> int:
+        group = self.group
+        if not group.per_context:
+            return group.batch_size or 1
+        return sum(d[0].shape[axis] for d, axis in zip(group.data_shapes, group.data_layouts * len(group.data_shapes)))
+
+    @needs(Stage.INITIALIZED)
+    def borrow_optimizer(self, shared_module: Module) -> None:
+        """Use the optimizer, its states and the store of another module.
+
+        Raises:
+            StateError: the other module has no optimizer.
+        """
+        if shared_module.stage < Stage.READY:
+            raise StateError("borrow_optimizer: call init_optimizer() of the other module first")
+        other = shared_module.updates
+        self._optimizer = shared_module.optimizer
+        self._updates = Updates(self.group, other.store, other.updater)
+        self._stage = Stage.READY
+
+    @needs(Stage.READY)
+    def update(self) -> None:
+        """Apply the optimizer to the gradients of the last backward, summed over devices."""
+        if self._updates is not None:
+            self._updates.apply()
+
+    # computing
+
+    @needs(Stage.INITIALIZED)
+    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
+        """Run forward on a batch.
+
+        Args:
+            data_batch: a `DataBatch`; its arrays may have other shapes than were bound, which binds again.
+            is_train: None = as the module was bound.
+
+        Raises:
+            ArgumentError: arrays are missing.
+            ShapeError: the shapes contradict the symbol.
+        """
+        self._fit_shapes(data_batch)
+        self.group.forward(data_batch, is_train)
+
+    @needs(Stage.INITIALIZED)
+    def forward_backward(self, data_batch: Any) -> None:
+        """Run forward and backward on a batch; the outputs must be losses. See `forward`."""
+        self._fit_shapes(data_batch)
+        self.group.forward_backward(data_batch)
+
+    @needs(Stage.INITIALIZED)
+    def evaluate(self, data_batch: Any) -> None:
+        """Run forward in prediction mode, reading the batch where it lies."""
+        self._fit_shapes(data_batch)
+        self.group.forward(data_batch, False, borrow=True)
+
+    def _fit_shapes(self, batch: Any) -> None:
+        """Bind again if a batch has other shapes than are bound."""
+        group = self.group
+        if isinstance(batch, (list, tuple)) or group.per_context:
+            return
+        labels = batch.label if batch.label and group.label_names else ()
+        shapes = tuple(a.shape for a in (*batch.data, *labels))
+        if shapes == group.feed.input_shapes[: len(shapes)] and (labels or not batch.label):
+            return
+        data = self._redescribe(group.data_shapes, batch.data, getattr(batch, "provide_data", None))
+        label = self._label_descriptions(batch, data)
+        self.reshape(data, label)
+
+    @staticmethod
+    def _redescribe(descs: Sequence[DataDesc], arrays: Sequence[Any], provided: Any) -> list[DataDesc]:
+        if provided:
+            return [d if isinstance(d, DataDesc) else DataDesc(*d) for d in provided]
+        if len(descs) != len(arrays):
+            raise ArgumentError(f"the batch has {len(arrays)} arrays, bound were {', '.join(d.name for d in descs)}")
+        return [DataDesc(d.name, tuple(a.shape), d.dtype, d.layout) for d, a in zip(descs, arrays)]
+
+    def _label_descriptions(self, batch: Any, data: Sequence[DataDesc]) -> list[DataDesc] | None:
+        """Describe the labels of a batch of other shapes; without labels, give the bound ones its batch size."""
+        bound = self.group.label_shapes
+        if not bound:
+            return None
+        if batch.label:
+            return self._redescribe(bound, batch.label, getattr(batch, "provide_label", None))
+        axis = DataDesc.get_batch_axis(data[0].layout)
+        size = data[0].shape[axis] if axis >= 0 else None
+        resized = []
+        for desc in bound:
+            shape, own = list(desc.shape), DataDesc.get_batch_axis(desc.layout)
+            if size is not None and own >= 0:
+                shape[own] = size
+            resized.append(DataDesc(desc.name, tuple(shape), desc.dtype, desc.layout))
+        return resized
+
+    @needs(Stage.INITIALIZED)
+    def backward(self, out_grads: Any = None) -> None:
+        """Run backward.
+
+        Args:
+            out_grads: gradients of the outputs; needed for outputs that are no losses.
+        """
+        self.group.backward(out_grads)
+
+    @needs(Stage.INITIALIZED)
+    def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
+        """Return the outputs of the last forward; per device if `merge_multi_context` is off."""
+        return self.group.get_outputs(merge_multi_context)
+
+    @needs(Stage.INITIALIZED)
+    def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
+        """Return the gradients of the inputs; needs ``bind(inputs_need_grad=True)``."""
+        return self.group.get_input_grads(merge_multi_context)
+
+    @needs(Stage.INITIALIZED)
+    def get_states(self, merge_multi_context: bool = True) -> list[Any]:
+        """Return the states, a list over devices for each."""
+        return self.group.get_states(merge_multi_context)
+
+    @needs(Stage.INITIALIZED)
+    def set_states(self, states: Any = None, value: float | None = None) -> None:
+        """Set the states to arrays, as `get_states` gives them, or to a number."""
+        self.group.set_states(states, value)
+
+    @needs(Stage.BOUND)
+    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
+        """Show a metric the outputs of the last forward.
+
+        Args:
+            eval_metric: the metric.
+            labels: the batch's labels.
+            pre_sliced: whether labels are given per device.
+            pad: how many samples at the end are padding that must not count.
+        """
+        self.group.update_metric(eval_metric, labels, pre_sliced, pad)
+
+    @needs(Stage.BOUND)
+    def install_monitor(self, mon: Any) -> None:
+        """Install a monitor on every executor."""
+        self.group.install_monitor(mon)
+
+    @needs(Stage.BOUND)
+    def summary(self) -> str:
+        """Return a table of operators with output shapes and numbers of parameters."""
+        return summarize(self.group)

@@ -1,0 +1,42 @@
+"""A table of a bound network."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..graph import infer_shapes
+from ..ops.shapes import prod
+
+if TYPE_CHECKING:
+    from .executor_group import DataParallelExecutorGroup
+
+__all__ = ["summarize"]
+
+
+def summarize(group: DataParallelExecutorGroup) -> str:
+    """Return a table: operator, output shape, number of parameters, and whether they are trained.
+
+    Args:
+        group: a bound executor group.
+    """
+    graph = group.symbol.graph
+    descs = [*group.data_shapes, *(group.label_shapes or ())]
+    shapes = infer_shapes(graph, {d.name: d.shape for d in descs})
+    rows = [("name (operator)", "output shape", "parameters", "trained")]
+    counted: set[str] = set()
+    total = trained = 0
+    for node in graph.nodes:
+        if node.op is None:
+            continue
+        own = [c.name for c, _ in node.inputs if c.op is None and c.name in group.param_names and c.name not in counted]
+        counted.update(own)
+        count = sum(prod(group.store.array(name, 0).shape) for name in own)
+        learnt = sum(prod(group.store.array(name, 0).shape) for name in own if group.grad_req[name] != "null")
+        total, trained = total + count, trained + learnt
+        shape = ", ".join(str(s) for s in shapes[node])
+        rows.append((f"{node.name} ({node.op.name})", shape, f"{count:,}" if own else "", "" if not own else "yes" if learnt else "no"))
+    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+    rule = "-" * len(max(lines, key=len))
+    lines = [lines[0], rule, *lines[1:], rule, f"parameters: {total:,} ({trained:,} trained)"]
+    return "\n".join(lines)

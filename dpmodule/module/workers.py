@@ -1,0 +1,75 @@
+"""One persistent thread per CPU context, so that executors of several contexts run at the same time.
+
+torch releases the interpreter lock in its kernels and in the backward engine. Each thread gets its share of the
+machine's cores.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+
+import torch
+
+from ..context import Context
+
+__all__ = ["run_parallel"]
+
+_pools: dict[Context, ThreadPoolExecutor] = {}
+
+
+def _forget_pools() -> None:
+    """Drop pools whose threads did not survive a fork."""
+    _pools.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pools)
+
+
+def _pool(ctx: Context) -> ThreadPoolExecutor:
+    found = _pools.get(ctx)
+    if found is None:
+        found = _pools[ctx] = ThreadPoolExecutor(1, thread_name_prefix=f"dpmodule-{ctx.device_type}{ctx.device_id}")
+    return found
+
+
+def _with_threads(job: Callable[[], None], threads: int) -> None:
+    """Run a job with a number of intra-op threads; the count is per thread, and new threads inherit the last one
+    set anywhere, so it is set before every job.
+    """
+    if torch.get_num_threads() != threads:
+        torch.set_num_threads(threads)
+    job()
+
+
+def run_parallel(contexts: Sequence[Context], jobs: Sequence[Callable[[], None]]) -> None:
+    """Run one job per context and wait for all.
+
+    CPU contexts run in their own threads; GPU work is launched from this thread, since launching does not wait.
+    On an error or Ctrl-C the running jobs are awaited first; the first error keeps its type and traceback.
+
+    Args:
+        contexts: one per job, all different.
+        jobs: what to run.
+    """
+    if len(jobs) == 1 or any(ctx.device_type == "gpu" for ctx in contexts):
+        for job in jobs:
+            job()
+        return
+    before = torch.get_num_threads()
+    share = max(1, before // len(jobs))
+    futures: list[Future[None]] = [
+        _pool(ctx).submit(_with_threads, job, share) for ctx, job in zip(contexts, jobs)
+    ]
+    try:
+        wait(futures)
+    except BaseException:
+        wait(futures)
+        raise
+    finally:
+        if torch.get_num_threads() != before:
+            torch.set_num_threads(before)
+    for future in futures:
+        future.result()

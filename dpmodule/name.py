@@ -1,0 +1,64 @@
+"""Automatic names of symbols: `NameManager` and `Prefix`."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import ClassVar
+
+__all__ = ["NameManager", "Prefix", "current"]
+
+
+class NameManager:
+    """Counts names per operator: the second unnamed FullyConnected becomes ``fullyconnected1``.
+
+    Used in a ``with`` statement, numbering starts afresh inside.
+    """
+
+    _scope: ClassVar[threading.local] = threading.local()
+
+    def __init__(self) -> None:
+        self._counter: dict[str, int] = {}
+        self._outer: list[NameManager] = []
+
+    def get(self, name: str | None, hint: str) -> str:
+        """Return `name`, or the next automatic name made from `hint`."""
+        if name:
+            return name
+        number = self._counter.get(hint, 0)
+        self._counter[hint] = number + 1
+        return f"{hint}{number}"
+
+    def __enter__(self) -> NameManager:
+        self._outer.append(current())
+        NameManager._scope.current = self
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        NameManager._scope.current = self._outer.pop()
+
+
+class Prefix(NameManager):
+    """Puts a prefix before every name, automatic or given.
+
+    Args:
+        prefix: text put in front.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        super().__init__()
+        self._prefix = prefix
+
+    def get(self, name: str | None, hint: str) -> str:
+        """Return the prefixed name."""
+        return self._prefix + super().get(name, hint)
+
+
+def current() -> NameManager:
+    """Return the name manager of this thread."""
+    if not hasattr(NameManager._scope, "current"):
+        NameManager._scope.current = NameManager()
+    manager: NameManager = NameManager._scope.current
+    return manager

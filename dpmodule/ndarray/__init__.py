@@ -1,0 +1,115 @@
+"""Arrays: `NDArray`, how to make them, operators as functions over them, and MXNet's file format.
+
+Every operator is a function here: those without leading underscore by name (`nd.relu`), those of a namespace in a
+submodule (`nd.contrib`, `nd.linalg`, `nd.random`, `nd.sparse`, `nd.image`), those with one in `nd._internal`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _internal as _internal
+from . import contrib as contrib
+from . import image as image
+from . import linalg as linalg
+from . import methods as methods
+from . import op as op
+from . import random as random
+from . import sparse as sparse
+from .creation import (
+    arange,
+    array,
+    concatenate,
+    empty,
+    eye,
+    from_dlpack,
+    from_numpy,
+    from_torch,
+    full,
+    histogram,
+    linspace,
+    moveaxis,
+    onehot_encode,
+    ones,
+    split_v2,
+    to_dlpack_for_read,
+    to_dlpack_for_write,
+    waitall,
+    zeros,
+)
+from .faces import face_of, listed
+from .ndarray import NDArray
+from .operators import (
+    add,
+    divide,
+    equal,
+    greater,
+    greater_equal,
+    lesser,
+    lesser_equal,
+    logical_and,
+    logical_or,
+    logical_xor,
+    maximum,
+    minimum,
+    modulo,
+    multiply,
+    not_equal,
+    power,
+    subtract,
+    true_divide,
+)
+from .serial import load, load_frombuffer, save
+
+__all__ = [
+    "NDArray",
+    "add",
+    "arange",
+    "array",
+    "concatenate",
+    "divide",
+    "empty",
+    "equal",
+    "eye",
+    "from_dlpack",
+    "from_numpy",
+    "from_torch",
+    "full",
+    "greater",
+    "greater_equal",
+    "histogram",
+    "lesser",
+    "lesser_equal",
+    "linspace",
+    "load",
+    "load_frombuffer",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "maximum",
+    "minimum",
+    "modulo",
+    "moveaxis",
+    "multiply",
+    "not_equal",
+    "onehot_encode",
+    "ones",
+    "power",
+    "save",
+    "split_v2",
+    "subtract",
+    "to_dlpack_for_read",
+    "to_dlpack_for_write",
+    "true_divide",
+    "waitall",
+    "zeros",
+]
+
+
+def __getattr__(name: str) -> Any:
+    found = globals()[name] = face_of("", name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return listed("", globals())

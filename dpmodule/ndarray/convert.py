@@ -1,0 +1,115 @@
+"""Values of the host (numbers, lists, NumPy arrays) as tensors of a wanted type."""
+
+from __future__ import annotations
+
+from operator import index
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..base import DTypeError, NonFiniteError, ShapeError, dtype_name
+from ..ops.dtypes import torch_dtype
+from .handle import Handle
+
+__all__ = ["dtype_pair", "host_array", "integers", "is_number", "tensor_of", "to_numpy", "wanted_shape"]
+
+
+def is_number(value: Any) -> bool:
+    """Say whether `value` is one number: Python's, or a NumPy scalar."""
+    return isinstance(value, (int, float, np.number, np.bool_))
+
+
+def integers(value: Any) -> tuple[int, ...]:
+    """Return an integer, or several in a tuple, list or array, as a tuple.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if type(value) is tuple or not hasattr(value, "__index__") or getattr(value, "ndim", 0):
+        return tuple(index(v) for v in value)
+    return (index(value),)
+
+
+def wanted_shape(shape: Any) -> tuple[int, ...]:
+    """Return a shape argument as a tuple.
+
+    Args:
+        shape: an integer, or integers in a tuple, list or array.
+
+    Raises:
+        ShapeError: it is none of these, or holds a negative number.
+    """
+    try:
+        dims = integers(shape)
+    except TypeError:
+        raise ShapeError(f"shape is {shape!r}, expected an integer or a tuple of integers") from None
+    if any(d < 0 for d in dims):
+        raise ShapeError(f"shape is {dims}, expected no negative lengths")
+    return dims
+
+
+def host_array(source: Any, dtype: str) -> np.ndarray[Any, Any]:
+    """Return a fresh C-contiguous NumPy array of a number, nested list or array; float32 stands in for bfloat16.
+
+    Integers wrap around and fractions are cut, as in C and in MXNet.
+
+    Raises:
+        DTypeError: `source` holds something else than numbers, or lists of different lengths.
+        NonFiniteError: NaN or infinity where an integer type is wanted.
+    """
+    try:
+        array = np.asarray(source)
+    except (ValueError, TypeError) as error:
+        raise DTypeError(f"cannot make an array of a {type(source).__name__}: {error}") from None
+    if array.dtype.name == "bfloat16":
+        array = array.astype(np.float32)
+    if array.dtype.kind not in "biuf" or source is None:
+        raise DTypeError(
+            f"cannot make a {dtype} array of a {type(source).__name__} that holds {array.dtype}; expected numbers"
+        )
+    target = np.dtype(np.float32 if dtype == "bfloat16" else dtype)
+    if target.kind in "iu" and array.dtype.kind == "f":
+        if not np.isfinite(array).all():
+            raise NonFiniteError(f"NaN or infinity cannot become {dtype}")
+        with np.errstate(invalid="ignore"):
+            array = array.astype(np.int64)  # a direct cast of negative numbers to unsigned ones is undefined
+    with np.errstate(over="ignore"):
+        return array.astype(target, order="C", copy=True)
+
+
+def tensor_of(value: Any, dtype: torch.dtype, name: str, device: torch.device) -> torch.Tensor:
+    """Return a number, list, array or NDArray as a tensor to copy from; it may share memory with `value`.
+
+    Args:
+        value: what a user gave.
+        dtype: type wanted; NDArrays and tensors keep theirs.
+        name: the same type as a name.
+        device: where the tensor should be.
+
+    Raises:
+        DTypeError: `value` holds no numbers.
+    """
+    if isinstance(value, Handle):
+        return value.tensor.to(device)
+    if isinstance(value, torch.Tensor):
+        return value.detach().to(device)
+    return torch.from_numpy(host_array(value, name)).to(device, dtype)
+
+
+def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """Return a tensor as a NumPy array, sharing memory where it lies on the CPU; bfloat16 becomes float32."""
+    tensor = tensor.detach()
+    if tensor.dtype == torch.bfloat16:
+        tensor = tensor.float()
+    return tensor.cpu().numpy()  # type: ignore[no-any-return]
+
+
+def dtype_pair(dtype: Any) -> tuple[str, torch.dtype]:
+    """Return a user's dtype as a name and as torch's type.
+
+    Raises:
+        DTypeError: there is no such type.
+    """
+    name = dtype_name(dtype)
+    return name, torch_dtype(name)

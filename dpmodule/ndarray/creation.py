@@ -1,0 +1,363 @@
+"""Making arrays from values, from nothing, and from the memory of other libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..base import ArgumentError, DTypeError, ShapeError
+from ..context import Context
+from ..ops import get
+from ..ops.dtypes import name_of
+from .convert import dtype_pair, host_array, is_number, wanted_shape
+from .handle import Handle
+from .invoke import as_context, call
+from .ndarray import NDArray
+
+__all__ = [
+    "arange",
+    "array",
+    "concatenate",
+    "empty",
+    "eye",
+    "from_dlpack",
+    "from_numpy",
+    "from_torch",
+    "full",
+    "histogram",
+    "linspace",
+    "moveaxis",
+    "onehot_encode",
+    "ones",
+    "split_v2",
+    "to_dlpack_for_read",
+    "to_dlpack_for_write",
+    "waitall",
+    "zeros",
+]
+
+
+def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
+    """Return a new array with the values of a number, nested list, NumPy array, tensor or NDArray.
+
+    Args:
+        source_array: the values; always copied.
+        ctx: where to put it; None = the current context.
+        dtype: element type; None = that of an NDArray, float32 for anything else.
+
+    Raises:
+        DTypeError: the source holds no numbers, or lists of different lengths.
+        NonFiniteError: NaN or infinity for an integer type.
+
+    Example:
+        >>> mx.nd.array([[1, 2], [3, 4]]).shape
+        (2, 2)
+    """
+    where = as_context(ctx)
+    device = where.torch_device
+    if isinstance(source_array, (Handle, torch.Tensor)):
+        given = source_array.tensor if isinstance(source_array, Handle) else source_array.detach()
+        if dtype is None:
+            dtype = given.dtype if isinstance(source_array, Handle) else "float32"
+        wanted = dtype_pair(dtype)[1]
+        return NDArray(given.to(device, wanted, copy=True, memory_format=torch.contiguous_format), where)
+    name, wanted = dtype_pair(dtype)
+    return NDArray(torch.from_numpy(host_array(source_array, name)).to(device, wanted), where)
+
+
+def _filled(
+    shape: Any, value: float | None, ctx: Any, dtype: Any, out: Any, extra: dict[str, Any]
+) -> NDArray:
+    """Make an array of one number (None: leave the memory as it is), or fill `out` with it."""
+    unknown = set(extra) - {"name", "stype"}
+    if unknown:
+        raise ArgumentError(
+            f"unknown arguments: {', '.join(sorted(unknown))}; expected shape, ctx, dtype, out"
+        )
+    if extra.get("stype") not in (None, "default"):
+        raise ArgumentError(
+            f"stype is {extra['stype']!r}, expected 'default': sparse arrays are not available yet"
+        )
+    dims = wanted_shape(shape)
+    if out is not None:
+        if out.shape != dims:
+            raise ShapeError(f"out has shape {out.shape}, expected {dims}")
+        out[:] = value
+        return out  # type: ignore[no-any-return]
+    where = as_context(ctx)
+    wanted = dtype_pair(dtype)[1]
+    if value is None:
+        return NDArray(torch.empty(dims, dtype=wanted, device=where.torch_device), where)
+    return NDArray(torch.full(dims, value, dtype=wanted, device=where.torch_device), where)
+
+
+def zeros(
+    shape: Any, ctx: Context | None = None, dtype: Any = None, out: Any = None, **kwargs: Any
+) -> NDArray:
+    """Return an array of zeros.
+
+    Args:
+        shape: lengths of the axes.
+        ctx: where to put it; None = the current context.
+        dtype: element type; None = float32.
+        out: array to fill instead of making one.
+        kwargs: `stype`, only "default" so far; `name`, ignored.
+    """
+    return _filled(shape, 0, ctx, dtype, out, kwargs)
+
+
+def ones(
+    shape: Any, ctx: Context | None = None, dtype: Any = None, out: Any = None, **kwargs: Any
+) -> NDArray:
+    """Return an array of ones; arguments as in `zeros`."""
+    return _filled(shape, 1, ctx, dtype, out, kwargs)
+
+
+def empty(shape: Any, ctx: Context | None = None, dtype: Any = None, stype: str | None = None) -> NDArray:
+    """Return an array with whatever values its memory holds; arguments as in `zeros`."""
+    return _filled(shape, None, ctx, dtype, None, {"stype": stype})
+
+
+def full(
+    shape: Any, val: Any, ctx: Context | None = None, dtype: Any = np.float32, out: Any = None
+) -> NDArray:
+    """Return an array of one number, or of values that broadcast to `shape`; arguments as in `zeros`."""
+    result = out if out is not None else empty(shape, ctx, dtype)
+    if is_number(val) and result.shape != wanted_shape(shape):
+        raise ShapeError(f"out has shape {result.shape}, expected {wanted_shape(shape)}")
+    result[:] = val
+    return result  # type: ignore[no-any-return]
+
+
+def arange(
+    start: float,
+    stop: float | None = None,
+    step: float = 1.0,
+    repeat: int = 1,
+    infer_range: bool | None = None,
+    ctx: Context | None = None,
+    dtype: Any = np.float32,
+) -> NDArray:
+    """Return evenly spaced numbers by their distance.
+
+    Args:
+        start: first number; the end, counted from 0, if `stop` is None.
+        stop: end, not included.
+        step: distance.
+        repeat: how often each number comes.
+        infer_range: has no meaning for arrays; accepted.
+        ctx: where to put it; None = the current context.
+        dtype: element type.
+
+    Raises:
+        OpError: the step does not lead from start to stop.
+    """
+    given = {"start": start, "stop": stop, "step": step, "repeat": repeat, "dtype": dtype, "ctx": ctx}
+    return call(get("_arange"), (), given)  # type: ignore[no-any-return]
+
+
+def linspace(
+    start: float,
+    stop: float,
+    num: int,
+    endpoint: bool = True,
+    ctx: Context | None = None,
+    dtype: Any = np.float32,
+) -> NDArray:
+    """Return `num` evenly spaced numbers from `start` to `stop`, which is left out if `endpoint` is False."""
+    if num == 0:
+        return empty((0,), ctx, dtype)
+    given = {"start": start, "stop": stop, "num": num, "endpoint": endpoint, "dtype": dtype, "ctx": ctx}
+    return call(get("_linspace"), (), given)  # type: ignore[no-any-return]
+
+
+def eye(
+    N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: Any = None, **kwargs: Any
+) -> NDArray:  # noqa: N803
+    """Return an N x M matrix (M = 0: square) with ones on diagonal `k`, zeros elsewhere."""
+    if N == 0:
+        return zeros((0, M), ctx, dtype)
+    given = {"N": N, "M": M, "k": k, "ctx": ctx, "dtype": dtype or "float32", **kwargs}
+    return call(get("_eye"), (), given)  # type: ignore[no-any-return]
+
+
+# --- memory of other libraries
+
+
+def from_torch(tensor: torch.Tensor, ctx: Context | None = None) -> NDArray:
+    """Return an array over a tensor's memory, without a copy; a gradient history is left behind.
+
+    Args:
+        tensor: a dense tensor on a CPU or GPU.
+        ctx: context to count it to, which must be on the tensor's device; None = the first one on it (the current
+            one for the CPU).
+
+    Raises:
+        DTypeError: the tensor's type has no counterpart (complex, quantized), or it is no tensor.
+        ArgumentError: the tensor is sparse, or lies on another device than `ctx`.
+    """
+    if not isinstance(tensor, torch.Tensor):
+        raise DTypeError(f"from_torch takes a torch.Tensor, got {type(tensor).__name__}")
+    name_of(tensor.dtype)
+    if tensor.layout != torch.strided or tensor.device.type not in ("cpu", "cuda"):
+        raise ArgumentError(
+            f"from_torch takes a dense tensor on a CPU or GPU, got {tensor.layout} on {tensor.device}"
+        )
+    if ctx is None and tensor.device.type == "cuda":
+        where = Context("gpu", tensor.device.index or 0)
+    else:
+        where = as_context(ctx)
+        if ctx is None and where.torch_device != tensor.device:
+            where = Context("cpu", 0)
+    if where.torch_device != tensor.device:
+        raise ArgumentError(
+            f"the tensor lies on {tensor.device}, which is not the device of {where}; move it first"
+        )
+    return NDArray(tensor.detach(), where, True)
+
+
+def from_numpy(ndarray: Any, zero_copy: bool = True, array_cls: type[NDArray] = NDArray) -> NDArray:
+    """Return an array over a NumPy array's memory, or over a copy of it.
+
+    Args:
+        ndarray: the values; their type is kept.
+        zero_copy: share memory, so that writing to either changes both.
+        array_cls: class of the result.
+
+    Raises:
+        ArgumentError: memory is to be shared but is read-only or not C-contiguous.
+        DTypeError: `ndarray` is no NumPy array, or of a type without counterpart.
+    """
+    if not isinstance(ndarray, np.ndarray):
+        raise DTypeError(f"from_numpy takes a numpy.ndarray, got {type(ndarray).__name__}")
+    if zero_copy and not (ndarray.flags.c_contiguous and ndarray.flags.writeable):
+        raise ArgumentError("only writeable C-contiguous arrays can be shared; pass zero_copy=False")
+    if not zero_copy:
+        ndarray = np.array(ndarray, order="C", copy=True)
+    try:
+        tensor = torch.from_numpy(ndarray)
+        name_of(tensor.dtype)
+    except TypeError as error:
+        raise DTypeError(f"cannot use a NumPy array of {ndarray.dtype}: {error}") from None
+    return array_cls(tensor, as_context(None), zero_copy)
+
+
+def from_dlpack(dlpack: Any) -> NDArray:
+    """Return an array over the memory of a DLPack capsule, or of an object that offers one."""
+    return from_torch(torch.from_dlpack(dlpack))
+
+
+def to_dlpack_for_read(data: NDArray) -> Any:
+    """Return a DLPack capsule over an array's memory, for reading."""
+    return data.to_dlpack_for_read()
+
+
+def to_dlpack_for_write(data: NDArray) -> Any:
+    """Return a DLPack capsule over an array's memory, for writing."""
+    return data.to_dlpack_for_write()
+
+
+# --- arrays from arrays
+
+
+def concatenate(arrays: Sequence[NDArray], axis: int = 0, always_copy: bool = True) -> NDArray:
+    """Join arrays along an axis.
+
+    Args:
+        arrays: arrays of one type whose shapes agree but for `axis`.
+        axis: the axis that grows.
+        always_copy: if False, a single array is returned as it is.
+
+    Raises:
+        ShapeError: there is no array, or the shapes do not agree.
+        DTypeError: the types differ.
+    """
+    if not arrays:
+        raise ShapeError("concatenate needs at least one array")
+    if len(arrays) == 1 and not always_copy:
+        return arrays[0]
+    if len({a.tensor.dtype for a in arrays}) > 1:
+        raise DTypeError(
+            f"concatenate takes arrays of one type, got {', '.join(a.describe() for a in arrays)}"
+        )
+    first = arrays[0]
+    try:
+        joined = torch.cat([a.tensor.to(first.tensor.device) for a in arrays], axis)
+    except (RuntimeError, IndexError):
+        shapes = ", ".join(str(a.shape) for a in arrays)
+        raise ShapeError(f"cannot join arrays of shapes {shapes} along axis {axis}") from None
+    return NDArray(joined.contiguous(), first.context)
+
+
+def moveaxis(tensor: NDArray, source: int | Sequence[int], destination: int | Sequence[int]) -> NDArray:
+    """Return a copy with axes moved to other places; the others keep their order.
+
+    Raises:
+        ShapeError: an axis does not exist or is named twice, or the counts differ.
+    """
+    try:
+        moved = torch.movedim(tensor.tensor, _axes(source), _axes(destination))
+    except (RuntimeError, IndexError) as error:
+        raise ShapeError(
+            f"cannot move axes {source} of shape {tensor.shape} to {destination}: {error}"
+        ) from None
+    return NDArray(moved.clone(memory_format=torch.contiguous_format), tensor.context)
+
+
+def _axes(given: int | Sequence[int]) -> tuple[int, ...]:
+    return (given,) if isinstance(given, int) else tuple(given)
+
+
+def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:
+    """Write one-hot rows into `out`: 1 in the column that `indices` names, 0 elsewhere.
+
+    Shape:
+        indices: (N,).
+        out: (N, K).
+
+    Raises:
+        ShapeError: the shapes do not fit.
+    """
+    if out.ndim != 2 or indices.shape != out.shape[:1]:
+        raise ShapeError(
+            f"onehot_encode: indices have shape {indices.shape}, out {out.shape}, expected (N,) and (N, K)"
+        )
+    columns = torch.arange(out.shape[1], device=out.tensor.device)
+    with torch.no_grad():
+        out.tensor.copy_(indices.tensor.to(columns).unsqueeze(1) == columns)
+    return out
+
+
+def split_v2(
+    ary: NDArray, indices_or_sections: int | tuple[int, ...], axis: int = 0, squeeze_axis: bool = False
+) -> NDArray | list[NDArray]:
+    """Cut an array into equal parts, or before the given indices (see `NDArray.split_v2`)."""
+    return ary.split_v2(indices_or_sections, axis, squeeze_axis)
+
+
+def histogram(
+    a: NDArray, bins: Any = 10, range: tuple[float, float] | None = None
+) -> tuple[NDArray, NDArray]:
+    """Count values in bins, as `numpy.histogram` does.
+
+    Args:
+        a: the values.
+        bins: number of equal bins, or an NDArray of their edges.
+        range: smallest and greatest edge; None = those of the values.
+
+    Returns:
+        Counts as int64, and edges in the values' type.
+    """
+    edges_given = bins.asnumpy() if isinstance(bins, NDArray) else bins
+    counts, edges = np.histogram(a.asnumpy(), edges_given, range)
+    kind = a.dtype if np.issubdtype(a.dtype, np.floating) else np.float32
+    return array(counts, a.context, "int64"), array(edges, a.context, kind)
+
+
+def waitall() -> None:
+    """Wait until all queued work is done."""
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.synchronize()

@@ -1,0 +1,87 @@
+"""What every array is below its methods: a tensor, the context it lives in, and whether it may be rebound."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from ..base import np_dtype
+from ..context import Context
+from ..ops.dtypes import name_of
+
+__all__ = ["Handle"]
+
+_NUMPY_TYPES: dict[torch.dtype, Any] = {}
+
+
+def _numpy_type(dtype: torch.dtype) -> Any:
+    """Return the NumPy scalar type of a torch dtype (the name for "bfloat16", which NumPy lacks)."""
+    found = _NUMPY_TYPES.get(dtype)
+    if found is None:
+        found = _NUMPY_TYPES[dtype] = np_dtype(name_of(dtype))
+    return found
+
+
+class Handle:
+    """A tensor and its context; the part of NDArray that running operators needs.
+
+    Args:
+        tensor: the values; shared, not copied, and never one that requires grad.
+        ctx: the context the array belongs to.
+        pinned: the memory is shared with a view, a user or another library.
+
+    Attributes:
+        tensor: the values. Library code may *rebind* it to another tensor as long as `pinned` is False.
+        context: the context; two CPU contexts are two places although torch knows one CPU device.
+        pinned: if True, nobody rebinds `tensor`: new values are written into its memory.
+    """
+
+    __slots__ = ("__weakref__", "context", "pinned", "tensor")
+
+    result_type: ClassVar[type[Handle]]
+    """Class of the arrays that operators return; set by the module that defines it, which stands above this one."""
+
+    def __init__(self, tensor: torch.Tensor, ctx: Context, pinned: bool = False) -> None:
+        self.tensor = tensor
+        self.context = ctx
+        self.pinned = pinned
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes."""
+        return tuple(self.tensor.shape)
+
+    @property
+    def dtype(self) -> Any:
+        """Element type as a NumPy scalar type, such as ``numpy.float32``; the name "bfloat16" for that one."""
+        return _numpy_type(self.tensor.dtype)
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return self.tensor.dim()
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.tensor.numel()
+
+    @property
+    def ctx(self) -> Context:
+        """The context (MXNet's second name for it)."""
+        return self.context
+
+    @property
+    def stype(self) -> str:
+        """Storage type: "default" for dense arrays."""
+        return "default"
+
+    def describe(self) -> str:
+        """Return shape, type and context in a few words, for messages."""
+        dtype = self.dtype if isinstance(self.dtype, str) else np.dtype(self.dtype).name
+        return f"{dtype} array of shape {self.shape} on {self.context}"
+
+
+Handle.result_type = Handle

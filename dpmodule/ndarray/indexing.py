@@ -1,0 +1,300 @@
+"""Reading and writing parts of an array with NumPy's keys and MXNet's rules about memory.
+
+Basic keys (integers, slices, ``...``, None) that select one unbroken run of memory give a view; other basic keys
+and advanced ones (lists, arrays, masks) give a copy, as in MXNet, so that every array stays C-contiguous. Integers
+alone give shape (1,), not ().
+
+Departures: a key of type bool is a mask, as in NumPy (MXNet 1.9.1 takes its entries for the row numbers 0 and 1);
+overlapping source and target are copied through a temporary.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..base import ArgumentError, BoundsError, ShapeError
+from .handle import Handle
+
+__all__ = ["read", "write"]
+
+Item = int | slice | None | torch.Tensor
+_FULL = slice(None)
+
+
+def read(source: torch.Tensor, key: Any) -> tuple[torch.Tensor, bool]:
+    """Return the part of `source` that `key` selects, and whether it shares memory with `source`.
+
+    Raises:
+        BoundsError: an index outside an axis, or too many indices.
+        ArgumentError: a key of a kind that arrays do not take.
+    """
+    if type(key) is int and source.dim() > 0:
+        position = _position(key, 0, source.shape[0])
+        part = source[position] if source.dim() > 1 else source[position : position + 1]
+        return (part, True) if part.is_contiguous() else (part.contiguous(), False)
+    items = _expand(_items(key, source.device), source.shape)
+    if any(isinstance(i, torch.Tensor) for i in items):
+        return _read_advanced(source, items), False
+    part, flips = _basic_view(source, items)
+    if part.dim() == 0 and any(isinstance(i, int) for i in items):
+        part = part.reshape(1)
+    if flips:
+        return part.flip(flips).contiguous(), False
+    return (part, True) if part.is_contiguous() else (part.contiguous(), False)
+
+
+def write(target: torch.Tensor, key: Any, value: torch.Tensor) -> None:
+    """Write `value`, broadcast and converted, to the part of `target` that `key` selects.
+
+    Raises:
+        BoundsError: an index outside an axis, or too many indices.
+        ShapeError: `value` does not broadcast to the selected shape.
+        ArgumentError: a key of a kind that arrays do not take.
+    """
+    items = _expand(_items(key, target.device), target.shape)
+    if value.untyped_storage().data_ptr() == target.untyped_storage().data_ptr():
+        value = value.clone()
+    if any(isinstance(i, torch.Tensor) for i in items):
+        _write_advanced(target, items, value)
+        return
+    part, flips = _basic_view(target, items)
+    fitted = _fit(value, part.shape)
+    part.copy_(fitted.expand(part.shape).flip(flips) if flips else fitted)
+
+
+def _items(key: Any, device: torch.device) -> list[Any]:
+    """Turn a key into a list of integers, slices, None, Ellipsis and index tensors."""
+    items: list[Any] = []
+    for each in key if isinstance(key, tuple) else (key,):
+        if each is None or each is Ellipsis:
+            items.append(each)
+        elif isinstance(each, slice):
+            items.append(_plain_slice(each))
+        elif isinstance(each, (int, np.integer)):
+            items.append(int(each))
+        elif isinstance(each, (Handle, np.ndarray, torch.Tensor, Sequence)) and not isinstance(
+            each, (str, bytes)
+        ):
+            items += _index_tensors(each, device)
+        else:
+            raise ArgumentError(
+                f"NDArray takes no key {each!r} of type {type(each).__name__}; expected integers, slices, None, ..., "
+                "lists, arrays or masks"
+            )
+    return items
+
+
+def _plain_slice(given: slice) -> slice:
+    """Return a slice with plain Python integers."""
+    try:
+        return slice(*(None if v is None else _whole(v) for v in (given.start, given.stop, given.step)))
+    except (TypeError, ValueError):
+        raise ArgumentError(f"slice {given!r} has bounds that are no integers") from None
+
+
+def _whole(value: Any) -> int:
+    return operator.index(value.tensor.item() if isinstance(value, Handle) else value)
+
+
+def _index_tensors(key: Any, device: torch.device) -> list[Any]:
+    """Return an index array as an integer tensor; a mask becomes one tensor per axis it covers."""
+    if isinstance(key, Handle):
+        tensor = key.tensor
+    elif isinstance(key, torch.Tensor):
+        tensor = key
+    else:
+        try:
+            array = np.asarray(key)
+        except ValueError:
+            raise ArgumentError(f"index {key!r} is no rectangular array") from None
+        if array.size == 0:
+            array = array.astype(np.int64)
+        if array.dtype.kind not in "biuf":
+            raise ArgumentError(f"index {key!r} holds {array.dtype}, expected integers or booleans")
+        tensor = torch.from_numpy(
+            np.array(array, dtype=bool) if array.dtype.kind == "b" else _as_int64(array)
+        )
+    if tensor.dtype == torch.bool:
+        return [_Mask(tensor.to(device))]
+    if tensor.is_floating_point() and bool((tensor != tensor.trunc()).any()):
+        raise ArgumentError("an index array holds fractions; expected whole numbers")
+    if tensor.dim() == 0:
+        return [int(tensor)]
+    return [tensor.to(device, torch.int64)]
+
+
+def _as_int64(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    if array.dtype.kind == "f":
+        if not np.all(array == np.trunc(array)):
+            raise ArgumentError("an index array holds fractions; expected whole numbers")
+    return np.array(array, dtype=np.int64, order="C")
+
+
+class _Mask:
+    """A boolean index before the axes it covers are known."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+    def resolve(self, shape: Sequence[int]) -> list[torch.Tensor]:
+        """Return the positions of True, one tensor per axis."""
+        if tuple(self.tensor.shape) != tuple(shape):
+            raise BoundsError(
+                f"a mask of shape {tuple(self.tensor.shape)} does not fit axes of lengths {tuple(shape)}"
+            )
+        return list(self.tensor.nonzero(as_tuple=True))
+
+
+def _covered(item: Any) -> int:
+    """Return how many axes an item uses up."""
+    if item is None or item is Ellipsis:
+        return 0
+    return item.tensor.dim() if isinstance(item, _Mask) else 1
+
+
+def _expand(items: list[Any], shape: Sequence[int]) -> list[Item]:
+    """Fill in the axes a key leaves out, resolve masks and check bounds."""
+    used = sum(map(_covered, items))
+    if used > len(shape):
+        raise BoundsError(f"too many indices ({used}) for an array of {len(shape)} axes")
+    dots = [i for i, item in enumerate(items) if item is Ellipsis]
+    if len(dots) > 1:
+        raise BoundsError("an index holds more than one ellipsis ('...')")
+    at = dots[0] if dots else len(items)
+    items = [*items[:at], *[_FULL] * (len(shape) - used), *items[at + len(dots) :]]
+    found: list[Item] = []
+    axis = 0
+    for item in items:
+        covered = _covered(item)
+        if isinstance(item, _Mask):
+            found += item.resolve(shape[axis : axis + covered])
+        elif isinstance(item, int):
+            found.append(_position(item, axis, shape[axis]))
+        elif isinstance(item, torch.Tensor):
+            found.append(_positions(item, axis, shape[axis]))
+        else:
+            found.append(item)
+        axis += covered
+    return found
+
+
+def _position(index: int, axis: int, length: int) -> int:
+    """Return an index counted from the start."""
+    if not -length <= index < length:
+        raise BoundsError(f"index {index} is out of bounds for axis {axis} with size {length}")
+    return index % length
+
+
+def _positions(index: torch.Tensor, axis: int, length: int) -> torch.Tensor:
+    """Check an index tensor here: on a GPU torch would abort, on a CPU a write would stop half way."""
+    if index.numel():
+        low, high = (int(v) for v in index.aminmax())
+        if low < -length or high >= length:
+            bad = low if low < -length else high
+            raise BoundsError(f"index {bad} is out of bounds for axis {axis} with size {length}")
+        if low < 0:
+            index = torch.where(index < 0, index + length, index)
+    return index
+
+
+def _basic_view(tensor: torch.Tensor, items: list[Item]) -> tuple[torch.Tensor, list[int]]:
+    """Apply integers, slices and None; also return the axes of the result that still have to be reversed.
+
+    torch has no negative steps: such a slice becomes the ascending one over the same elements.
+    """
+    keys: list[Any] = []
+    flips: list[int] = []
+    axis = out_axis = 0
+    for item in items:
+        if item is None:
+            keys.append(None)
+            out_axis += 1
+            continue
+        if isinstance(item, slice):
+            chosen = range(*item.indices(tensor.shape[axis]))
+            if chosen.step < 0:
+                if len(chosen) > 1:
+                    flips.append(out_axis)
+                chosen = chosen[::-1]
+            # an empty range may start past the end, which torch refuses
+            keys.append(slice(chosen.start, chosen.stop, chosen.step) if len(chosen) else slice(0, 0))
+            out_axis += 1
+        else:
+            keys.append(item)
+        axis += 1
+    return tensor[tuple(keys)], flips
+
+
+def _block(items: list[Item]) -> tuple[list[Item], tuple[int, ...]]:
+    """Give all index tensors, and integers beside them, one common shape.
+
+    NumPy counts an integer beside an index array as an index array; torch does not.
+    """
+    tensors = [i for i in items if isinstance(i, torch.Tensor)]
+    try:
+        shape = torch.broadcast_shapes(*(t.shape for t in tensors))
+    except RuntimeError:
+        raise BoundsError(
+            f"index arrays of shapes {[tuple(t.shape) for t in tensors]} do not broadcast"
+        ) from None
+    device = tensors[0].device
+    block: list[Item] = []
+    for item in items:
+        if isinstance(item, int):
+            block.append(torch.full(shape, item, dtype=torch.int64, device=device))
+        else:
+            block.append(item.expand(shape) if isinstance(item, torch.Tensor) else item)
+    return block, tuple(shape)
+
+
+def _split(items: list[Item]) -> tuple[list[Item], list[Any]]:
+    """Separate a key into its slices and its index arrays, each with full slices in place of the other."""
+    basic = [_FULL if isinstance(i, torch.Tensor) else i for i in items]
+    advanced = [i if isinstance(i, torch.Tensor) else _FULL for i in items]
+    return basic, advanced
+
+
+def _read_advanced(source: torch.Tensor, items: list[Item]) -> torch.Tensor:
+    basic, advanced = _split(_block(items)[0])
+    part, flips = _basic_view(source, basic)
+    if flips:
+        part = part.flip(flips)
+    return part[tuple(advanced)].contiguous()
+
+
+def _write_advanced(target: torch.Tensor, items: list[Item], value: torch.Tensor) -> None:
+    block, block_shape = _block(items)
+    basic, advanced = _split(block)
+    part, flips = _basic_view(target, basic)
+    value = _fit(value, _selected_shape(part.shape, advanced, block_shape)).to(part.dtype)
+    if flips:  # rare: reverse a copy, write to it and write it back
+        turned = part.flip(flips)
+        turned[tuple(advanced)] = value
+        part.copy_(turned.flip(flips))
+    else:
+        part[tuple(advanced)] = value
+
+
+def _selected_shape(shape: Sequence[int], advanced: list[Any], block: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape that index arrays select: their block stands where they stood, or first if they lie apart."""
+    places = [i for i, item in enumerate(advanced) if isinstance(item, torch.Tensor)]
+    rest = tuple(s for i, s in enumerate(shape) if i not in places)
+    together = places[-1] - places[0] + 1 == len(places)
+    at = places[0] if together else 0
+    return rest[:at] + block + rest[at:]
+
+
+def _fit(value: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """Drop leading axes of length 1 that `shape` lacks, and check that the rest broadcasts."""
+    given = tuple(value.shape)
+    while value.dim() > len(shape) and value.shape[0] == 1:
+        value = value[0]
+    tail = tuple(shape)[len(shape) - value.dim() :] if value.dim() <= len(shape) else None
+    if tail is None or any(v not in (1, s) for v, s in zip(value.shape, tail)):
+        raise ShapeError(f"cannot write an array of shape {given} to a part of shape {tuple(shape)}")
+    return value

@@ -1,0 +1,269 @@
+"""The array: values in a torch tensor, placed in a context."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..base import ArgumentError, DTypeError, ShapeError
+from ..context import Context
+from ..ops.dtypes import name_of
+from . import indexing
+from .convert import dtype_pair, host_array, is_number, tensor_of, to_numpy
+from .handle import Handle
+from .invoke import as_context
+from .shaping import Shaping
+
+__all__ = ["NDArray"]
+
+
+class NDArray(Shaping):
+    """An array on a device, with MXNet's methods, whose memory is a torch tensor.
+
+    Reading basic slices and reshaping give views, as in MXNet: writing to ``a[0]`` or ``a.reshape((-1,))`` changes
+    `a`. Sharing with torch, NumPy and DLPack costs no copy. Work on a GPU is queued as torch queues it; methods that
+    return values to Python wait for it.
+
+    Args:
+        tensor: the values; shared, not copied. `nd.from_torch` checks what it is given, this does not.
+        ctx: the context the array belongs to.
+        pinned: the memory is already shared with somebody (see `Handle`).
+
+    Example:
+        >>> a = mx.nd.array([[1, 2, 3], [4, 5, 6]])
+        >>> (a + 1).sum(axis=1).asnumpy()
+        array([ 9., 18.], dtype=float32)
+    """
+
+    __slots__ = ()
+
+    # --- values for Python, NumPy and torch
+
+    def asnumpy(self) -> np.ndarray[Any, Any]:
+        """Return a copy of the values as a NumPy array, after waiting for them; bfloat16 becomes float32."""
+        array = to_numpy(self.tensor)
+        if self.tensor.device.type == "cpu" and self.tensor.dtype != torch.bfloat16:
+            return array.copy(order="C")
+        return array
+
+    def asscalar(self) -> Any:
+        """Return the only element as a NumPy scalar.
+
+        Raises:
+            ShapeError: there is more than one element, or none.
+        """
+        if self.size != 1:
+            raise ShapeError(f"the current array is not a scalar: it has shape {self.shape}")
+        return self.asnumpy().reshape(-1)[0]
+
+    def item(self) -> Any:
+        """Return the only element as a Python number.
+
+        Raises:
+            ShapeError: there is more than one element, or none.
+        """
+        return self.asscalar().item()
+
+    def tolist(self) -> Any:
+        """Return the values as nested lists of Python numbers."""
+        return to_numpy(self.tensor).tolist()
+
+    def torch(self) -> torch.Tensor:
+        """Return the tensor that holds the values; writing to it writes to this array."""
+        self.pinned = True
+        return self.tensor
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """Return the values as a NumPy array that shares memory on the CPU, unless a copy is needed or asked for."""
+        array = to_numpy(self.tensor)
+        shares = self.tensor.device.type == "cpu" and self.tensor.dtype != torch.bfloat16
+        if copy is False and not (shares and (dtype is None or array.dtype == np.dtype(dtype))):
+            raise ValueError(f"a {self.describe()} cannot be given to NumPy as {dtype} without a copy")
+        if copy and shares:
+            array = array.copy()
+        elif shares:
+            self.pinned = True
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        self.pinned = True
+        return self.tensor.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[Any, int]:
+        return self.tensor.__dlpack_device__()  # type: ignore[no-any-return, no-untyped-call]
+
+    def to_dlpack_for_read(self) -> Any:
+        """Return a DLPack capsule over this array's memory, for reading."""
+        return self.__dlpack__()
+
+    def to_dlpack_for_write(self) -> Any:
+        """Return a DLPack capsule over this array's memory, for writing."""
+        return self.__dlpack__()
+
+    def __float__(self) -> float:
+        return float(self.asscalar())
+
+    def __int__(self) -> int:
+        return int(self.asscalar())
+
+    def __bool__(self) -> bool:
+        if self.size > 1:
+            raise ShapeError("the truth value of an NDArray with multiple elements is ambiguous")
+        return self.size == 1 and bool(self.tensor.reshape(-1)[0])
+
+    def __repr__(self) -> str:
+        dims = "x".join(map(str, self.shape))
+        return f"\n{to_numpy(self.tensor)}\n<{type(self).__name__} {dims} @{self.context}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        bits = self.tensor.view(torch.int16) if self.tensor.dtype == torch.bfloat16 else self.tensor
+        return _unpickle, (to_numpy(bits), name_of(self.tensor.dtype), self.context)
+
+    # --- parts
+
+    def __len__(self) -> int:
+        if not self.tensor.dim():
+            raise DTypeError("len() of an array without axes")
+        return self.tensor.shape[0]
+
+    def __iter__(self) -> Iterator[NDArray]:
+        for i in range(len(self)):
+            yield self[i]
+
+    def __getitem__(self, key: Any) -> NDArray:
+        """Return a part: a view where `key` selects one run of memory, else a copy (see `indexing`)."""
+        if type(key) is slice and key == slice(None):
+            return self
+        part, shared = indexing.read(self.tensor, key)
+        return self._view(part) if shared else NDArray(part, self.context)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Write numbers or an array, broadcast and converted to this array's type, to the part `key` selects."""
+        tensor = self.tensor
+        if is_number(value):
+            array = host_array(value, name_of(tensor.dtype))
+            source = torch.from_numpy(array).to(tensor.device, tensor.dtype)
+        elif isinstance(value, (Handle, np.ndarray, torch.Tensor, Sequence)) and not isinstance(
+            value, (str, bytes)
+        ):
+            source = tensor_of(value, tensor.dtype, name_of(tensor.dtype), tensor.device)
+        else:
+            raise DTypeError(
+                f"cannot write a {type(value).__name__} into an array; expected numbers or an array"
+            )
+        with torch.no_grad():
+            indexing.write(tensor, key, source)
+
+    def slice_assign(self, rhs: Handle, begin: Any, end: Any, step: Any) -> NDArray:
+        """Write an array to ``self[begin:end:step]``, given axis by axis, and return self."""
+        self[_slices(begin, end, step)] = rhs
+        return self
+
+    def slice_assign_scalar(self, value: float, begin: Any, end: Any, step: Any) -> NDArray:
+        """Write a number to ``self[begin:end:step]``, given axis by axis, and return self."""
+        self[_slices(begin, end, step)] = value
+        return self
+
+    # --- copies and places
+
+    def copy(self) -> NDArray:
+        """Return a copy in the same context."""
+        return NDArray(self.tensor.clone(memory_format=torch.contiguous_format), self.context)
+
+    def __copy__(self) -> NDArray:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> NDArray:
+        return self.copy()
+
+    def copyto(self, other: Any) -> Any:
+        """Copy into another array, converting to its type, or into a new one in another context.
+
+        Args:
+            other: an NDArray of the same shape, or a Context.
+
+        Returns:
+            The array copied to; False, with a warning, when it is this array itself.
+
+        Raises:
+            ShapeError: the other array has another shape.
+            DTypeError: `other` is neither.
+        """
+        if isinstance(other, Handle):
+            if other is self:
+                warnings.warn(
+                    "copyto: an array is copied to itself; nothing is done", RuntimeWarning, stacklevel=2
+                )
+                return False
+            if other.tensor.shape != self.tensor.shape:
+                raise ShapeError(f"copyto: the target has shape {other.shape}, expected {self.shape}")
+            with torch.no_grad():
+                other.tensor.copy_(self.tensor)
+            return other
+        if isinstance(other, Context):
+            device = other.check().torch_device
+            return NDArray(self.tensor.to(device, copy=True, memory_format=torch.contiguous_format), other)
+        raise DTypeError(f"copyto takes an NDArray or a Context, got {type(other).__name__}")
+
+    def as_in_context(self, context: Context) -> NDArray:
+        """Return this array if it is in `context`, else a copy there (``cpu(0)`` and ``cpu(1)`` are two places)."""
+        where = as_context(context)
+        return self if where == self.context else self.copyto(where)  # type: ignore[no-any-return]
+
+    as_in_ctx = as_in_context
+
+    def astype(self, dtype: Any, copy: bool = True) -> NDArray:
+        """Return a copy of another type; this array itself if `copy` is False and the type is the same."""
+        _, wanted = dtype_pair(dtype)
+        if not copy and wanted == self.tensor.dtype:
+            return self
+        converted = self.tensor.to(wanted, copy=True, memory_format=torch.contiguous_format)
+        return NDArray(converted, self.context)
+
+    def tostype(self, stype: str) -> NDArray:
+        """Return this array in another storage type; only "default" exists so far.
+
+        Raises:
+            ArgumentError: any other storage type.
+        """
+        if stype != "default":
+            raise ArgumentError(
+                f"stype is {stype!r}, expected 'default': sparse arrays are not available yet"
+            )
+        return self
+
+    def as_nd_ndarray(self) -> NDArray:
+        """Return this array (MXNet has a second class to convert from)."""
+        return self
+
+    def detach(self) -> NDArray:
+        """Return an array over the same memory."""
+        return self._view(self.tensor)
+
+    def wait_to_read(self) -> None:
+        """Wait until the values are there."""
+        if self.tensor.device.type == "cuda":
+            torch.cuda.synchronize(self.tensor.device)
+
+    wait_to_write = wait_to_read
+
+
+def _slices(begin: Any, end: Any, step: Any) -> tuple[slice, ...]:
+    steps = tuple(step) if step else (None,) * len(begin)
+    return tuple(slice(*bounds) for bounds in zip(begin, end, steps))
+
+
+def _unpickle(values: np.ndarray[Any, Any], dtype: str, ctx: Context) -> NDArray:
+    """Make the array that was pickled; called by pickle."""
+    _, wanted = dtype_pair(dtype)
+    tensor = torch.from_numpy(values if values.flags.writeable else values.copy())
+    if wanted == torch.bfloat16:
+        tensor = tensor.view(torch.bfloat16)
+    return NDArray(tensor.to(ctx.check().torch_device), ctx)
+
+
+Handle.result_type = NDArray

@@ -1,0 +1,223 @@
+"""Random arrays: ``nd.random.uniform`` and its kin.
+
+Parameters are numbers, or arrays with one set of parameters per element; then `shape` is what each set draws. The
+generator of the context is used, which `mx.random.seed` seeds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base import ArgumentError
+from ..context import Context
+from .convert import is_number
+from .faces import face, face_of, listed
+from .handle import Handle
+
+__all__ = [
+    "exponential",
+    "gamma",
+    "generalized_negative_binomial",
+    "multinomial",
+    "negative_binomial",
+    "normal",
+    "poisson",
+    "randint",
+    "randn",
+    "shuffle",
+    "uniform",
+]
+
+
+def _draw(name: str, params: dict[str, Any], samples: tuple[str, ...], options: dict[str, Any]) -> Any:
+    """Call ``_random_<name>`` on numbers or ``_sample_<name>`` on arrays.
+
+    Args:
+        name: the distribution.
+        params: parameters by the name they have as attributes.
+        samples: the names they have as inputs, in the same order.
+        options: shape, dtype, ctx, out and whatever else was given.
+
+    Raises:
+        ArgumentError: the parameters are neither all numbers nor all arrays.
+    """
+    given = {k: v for k, v in options.items() if v is not None}
+    if all(is_number(p) for p in params.values()):
+        if "out" not in given:
+            given.setdefault("shape", (1,))
+        return face(f"_random_{name}")(**params, **given)
+    if all(isinstance(p, Handle) for p in params.values()):
+        given.pop("ctx", None)
+        return face(f"_sample_{name}")(**dict(zip(samples, params.values())), **given)
+    kinds = ", ".join(f"{k} is {type(p).__name__}" for k, p in params.items())
+    raise ArgumentError(f"random.{name} takes numbers or NDArrays, all of one kind; {kinds}")
+
+
+def _options(shape: Any, dtype: Any, ctx: Any, out: Any, extra: dict[str, Any]) -> dict[str, Any]:
+    return {"shape": shape, "dtype": dtype, "ctx": ctx, "out": out, **extra}
+
+
+def uniform(
+    low: Any = 0,
+    high: Any = 1,
+    shape: Any = None,
+    dtype: Any = None,
+    ctx: Context | None = None,
+    out: Any = None,
+    **kwargs: Any,
+) -> Any:
+    """Draw from the uniform distribution over [low, high).
+
+    Args:
+        low: lower bound, a number or an array.
+        high: upper bound, of the same kind.
+        shape: shape of the result, (1,) if None; with array parameters what each element draws.
+        dtype: element type, float32 if None.
+        ctx: where to put the result; with array parameters it goes where they are.
+        out: array to write the result into.
+        kwargs: `name`, ignored.
+    """
+    return _draw(
+        "uniform", {"low": low, "high": high}, ("low", "high"), _options(shape, dtype, ctx, out, kwargs)
+    )
+
+
+def normal(
+    loc: Any = 0,
+    scale: Any = 1,
+    shape: Any = None,
+    dtype: Any = None,
+    ctx: Context | None = None,
+    out: Any = None,
+    **kwargs: Any,
+) -> Any:
+    """Draw from the normal distribution of mean `loc` and standard deviation `scale`; the rest as in `uniform`."""
+    return _draw(
+        "normal", {"loc": loc, "scale": scale}, ("mu", "sigma"), _options(shape, dtype, ctx, out, kwargs)
+    )
+
+
+def randn(
+    *shape: int,
+    loc: Any = 0,
+    scale: Any = 1,
+    dtype: Any = None,
+    ctx: Context | None = None,
+    out: Any = None,
+    **kwargs: Any,
+) -> Any:
+    """Draw from the normal distribution, the shape given length by length; the rest as in `normal`."""
+    return normal(loc, scale, shape or None, dtype, ctx, out, **kwargs)
+
+
+def poisson(
+    lam: Any = 1,
+    shape: Any = None,
+    dtype: Any = None,
+    ctx: Context | None = None,
+    out: Any = None,
+    **kwargs: Any,
+) -> Any:
+    """Draw from the Poisson distribution of mean `lam`; the rest as in `uniform`."""
+    return _draw("poisson", {"lam": lam}, ("lam",), _options(shape, dtype, ctx, out, kwargs))
+
+
+def exponential(
+    scale: Any = 1,
+    shape: Any = None,
+    dtype: Any = None,
+    ctx: Context | None = None,
+    out: Any = None,
+    **kwargs: Any,
+) -> Any:
+    """Draw from the exponential distribution of mean `scale`; the rest as in `uniform`."""
+    if is_number(scale) and scale <= 0:
+        raise ArgumentError(f"random.exponential: scale is {scale}, expected more than 0")
+    return _draw("exponential", {"lam": 1.0 / scale}, ("lam",), _options(shape, dtype, ctx, out, kwargs))
+
+
+def gamma(
+    alpha: Any = 1,
+    beta: Any = 1,
+    shape: Any = None,
+    dtype: Any = None,
+    ctx: Context | None = None,
+    out: Any = None,
+    **kwargs: Any,
+) -> Any:
+    """Draw from the gamma distribution of shape `alpha` and scale `beta`; the rest as in `uniform`."""
+    return _draw(
+        "gamma", {"alpha": alpha, "beta": beta}, ("alpha", "beta"), _options(shape, dtype, ctx, out, kwargs)
+    )
+
+
+def negative_binomial(
+    k: Any = 1,
+    p: Any = 1,
+    shape: Any = None,
+    dtype: Any = None,
+    ctx: Context | None = None,
+    out: Any = None,
+    **kwargs: Any,
+) -> Any:
+    """Draw how many successes come before the `k`-th failure of chance `p`; the rest as in `uniform`."""
+    return _draw("negative_binomial", {"k": k, "p": p}, ("k", "p"), _options(shape, dtype, ctx, out, kwargs))
+
+
+def generalized_negative_binomial(
+    mu: Any = 1,
+    alpha: Any = 1,
+    shape: Any = None,
+    dtype: Any = None,
+    ctx: Context | None = None,
+    out: Any = None,
+    **kwargs: Any,
+) -> Any:
+    """Draw from the negative binomial distribution of mean `mu` and dispersion `alpha`; the rest as in `uniform`."""
+    options = _options(shape, dtype, ctx, out, kwargs)
+    return _draw("generalized_negative_binomial", {"mu": mu, "alpha": alpha}, ("mu", "alpha"), options)
+
+
+def randint(
+    low: int,
+    high: int,
+    shape: Any = None,
+    dtype: Any = None,
+    ctx: Context | None = None,
+    out: Any = None,
+    **kwargs: Any,
+) -> Any:
+    """Draw integers from [low, high); int32 unless `dtype` is "int64"; the rest as in `uniform`."""
+    return _draw("randint", {"low": low, "high": high}, (), _options(shape, dtype, ctx, out, kwargs))
+
+
+def multinomial(
+    data: Any, shape: Any = None, get_prob: bool = False, out: Any = None, dtype: Any = "int32", **kwargs: Any
+) -> Any:
+    """Draw class numbers by their probabilities.
+
+    Args:
+        data: (K,) or (N, K) probabilities that sum to 1 along the last axis.
+        shape: how many to draw for each row.
+        get_prob: also return the logarithm of the probability of what was drawn.
+        out: array to write the result into.
+        dtype: element type of the class numbers.
+        kwargs: `name`, ignored.
+    """
+    given = {"shape": shape, "out": out, **kwargs}
+    given = {k: v for k, v in given.items() if v is not None}
+    return face("_sample_multinomial")(data, get_prob=get_prob, dtype=dtype, **given)
+
+
+def shuffle(data: Any, **kwargs: Any) -> Any:
+    """Return a copy with the rows in random order."""
+    return face("_shuffle")(data, **kwargs)
+
+
+def __getattr__(name: str) -> Any:
+    found = globals()[name] = face_of("random", name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return listed("random", globals())

@@ -1,0 +1,256 @@
+"""Reading MXNet's binary file of arrays: every layout, and nothing believed before it is checked.
+
+The layouts are described in `serial`. No count is used before it is compared with the bytes that are left, so a
+damaged or hostile file costs no memory; what is wrong is reported with the byte it stands at.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import IO, Any
+
+import numpy as np
+import torch
+
+from ..base import DTypeError, FileFormatError, dtype_from_code
+from ..context import cpu
+from ..ops.dtypes import torch_dtype
+from ..ops.shapes import prod
+from .ndarray import NDArray
+
+__all__ = ["LIST_MAGIC", "V2", "V3", "read"]
+
+LIST_MAGIC = 0x112
+V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
+_STORAGE = {1: ("row_sparse", 1), 2: ("csr", 2)}
+_MAX_AXES = 64
+
+_FOREIGN = (
+    (b"version https://git-lfs", "this is a git-LFS pointer; fetch the file itself with 'git lfs pull'"),
+    (b"<!doctype", "this is an HTML page, perhaps a failed download"),
+    (b"<html", "this is an HTML page, perhaps a failed download"),
+    (b"<?xml", "this is an XML page, perhaps a failed download"),
+    (b"{", "this looks like JSON, perhaps the symbol file"),
+    (b"pk\x03\x04", "this is a zip archive, perhaps of NumPy or torch; use numpy.load or torch.load"),
+    (b"\x1f\x8b", "this is gzip-compressed; decompress it first"),
+    (b"\x93numpy", "this is a NumPy file; use numpy.load"),
+    (b"\x80", "this is a Python pickle, which is not read here"),
+)
+
+
+class _Reader:
+    """A file read from front to back, whose every count is checked against what is left."""
+
+    def __init__(self, file: IO[bytes], size: int, name: str) -> None:
+        self.file, self.size, self.name = file, size, name
+        self.at = 0
+        self.where = ""
+
+    def error(self, problem: str, at: int | None = None) -> FileFormatError:
+        place = f" ({self.where})" if self.where else ""
+        return FileFormatError(f"{self.name}: byte {self.at if at is None else at}{place}: {problem}")
+
+    def need(self, count: int, what: str) -> None:
+        """Refuse if fewer than `count` bytes are left."""
+        left = self.size - self.at
+        if count > left:
+            raise self.error(
+                f"{what} needs {count} bytes, but {left} are left; the file is truncated or damaged"
+            )
+
+    def take(self, count: int, what: str) -> bytes:
+        self.need(count, what)
+        data = self.file.read(count)
+        if len(data) != count:
+            raise self.error(f"{what} ends early; the file shrank while it was read")
+        self.at += count
+        return data
+
+    def fill(self, target: np.ndarray[Any, Any], what: str) -> None:
+        """Read straight into an array's memory."""
+        view = memoryview(target).cast("B")
+        done = 0
+        while done < len(view):
+            got = self.file.readinto(view[done:])  # type: ignore[attr-defined]
+            if not got:
+                raise self.error(f"{what} ends early; the file shrank while it was read")
+            done += got
+        self.at += done
+
+    def numbers(self, form: str, what: str) -> tuple[int, ...]:
+        return struct.unpack(f"<{form}", self.take(struct.calcsize(f"<{form}"), what))
+
+    def number(self, form: str, what: str) -> int:
+        return self.numbers(form, what)[0]
+
+
+class _Sparse(str):
+    """Stands for a sparse array that was skipped: its storage type."""
+
+
+def read(file: IO[bytes], size: int, name: str) -> list[NDArray] | dict[str, NDArray]:
+    """Read arrays from an open file.
+
+    Args:
+        file: positioned at the start of the format.
+        size: bytes from there to the end.
+        name: what messages call the file.
+
+    Raises:
+        FileFormatError: as in `load`.
+    """
+    reader = _Reader(file, size, name)
+    _check_start(reader)
+    count = reader.number("Q", "the number of arrays")
+    if count > (reader.size - reader.at) // 4:
+        raise reader.error(
+            f"{count} arrays do not fit into the {reader.size - reader.at} bytes that are left"
+        )
+    arrays: list[NDArray | _Sparse] = []
+    for i in range(count):
+        reader.where = f"array {i} of {count}"
+        arrays.append(_read_array(reader))
+    reader.where = "names"
+    names = _read_names(reader, count)
+    if reader.at != size:
+        raise reader.error(f"{size - reader.at} bytes follow the end of the data")
+    return _collect(reader, names, arrays)
+
+
+def _check_start(reader: _Reader) -> None:
+    """Check the first bytes, and say what the file is instead where that can be told."""
+    start = reader.take(min(reader.size, 16), "the header")
+    if len(start) == 16 and int.from_bytes(start[:8], "little") == LIST_MAGIC:
+        return
+    hint = "the file is empty" if not start else "this is no MXNet array file"
+    if start[:8] == LIST_MAGIC.to_bytes(8, "little")[: len(start)] and start:
+        hint = "the file is truncated"
+    opening = start.lstrip(b"\xef\xbb\xbf \r\n\t").lower()
+    for mark, what in _FOREIGN:
+        if opening.startswith(mark[:16]):
+            hint = what
+    raise reader.error(hint, 0)
+
+
+def _collect(
+    reader: _Reader, names: list[str], arrays: list[NDArray | _Sparse]
+) -> list[NDArray] | dict[str, NDArray]:
+    """Return what was read as list or dict; complain about what could not be."""
+    found: list[NDArray] = []
+    for i, array in enumerate(arrays):
+        if isinstance(array, _Sparse):
+            label = f"array {names[i]!r}" if names else f"array {i}"
+            raise FileFormatError(
+                f"{reader.name}: {label} is stored as {array}; sparse arrays cannot be read yet. "
+                "Save it with tostype('default') where it was made"
+            )
+        found.append(array)
+    if not names:
+        return found
+    if len(set(names)) != len(names):
+        twice = next(n for n in names if names.count(n) > 1)
+        raise FileFormatError(f"{reader.name}: the name {twice!r} stands for two arrays; the file is damaged")
+    return dict(zip(names, found))
+
+
+def _read_names(reader: _Reader, count: int) -> list[str]:
+    given = reader.number("Q", "the number of names")
+    if given not in (0, count):
+        raise reader.error(f"{given} names for {count} arrays; the file is damaged", reader.at - 8)
+    names = []
+    for i in range(given):
+        reader.where = f"name {i} of {given}"
+        length = reader.number("Q", "the length of a name")
+        text = reader.take(length, "a name")
+        try:
+            names.append(text.decode())
+        except UnicodeDecodeError:
+            raise reader.error("a name is not UTF-8 text; the file is damaged", reader.at - length) from None
+    return names
+
+
+def _read_array(reader: _Reader) -> NDArray | _Sparse:
+    """Read one record of any layout; sparse ones are skipped."""
+    magic = reader.number("I", "an array's first number")
+    if magic in (V2, V3):
+        return _read_current(reader, magic)
+    if magic == V1:
+        shape = _read_shape(reader)
+    else:
+        if magic > _MAX_AXES:
+            raise reader.error(f"{magic:#x} starts no array; the file is damaged", reader.at - 4)
+        shape = reader.numbers(f"{magic}I", "a shape")
+    return _read_dense(reader, shape) if shape else _nothing()
+
+
+def _read_current(reader: _Reader, magic: int) -> NDArray | _Sparse:
+    """Read the rest of a V2 or V3 record."""
+    storage = reader.number("i", "the storage type")
+    if storage in _STORAGE and magic == V2:
+        return _skip_sparse(reader, *_STORAGE[storage])
+    if storage not in (0, -1):
+        raise reader.error(f"there is no storage type {storage}; the file is damaged", reader.at - 4)
+    shape = _read_shape(reader)
+    if shape is None or (magic == V2 and not shape):
+        return _nothing()
+    return _read_dense(reader, shape)
+
+
+def _nothing() -> NDArray:
+    """Return what stands for an array that was never given a shape."""
+    return NDArray(torch.empty(0), cpu(0))
+
+
+def _read_shape(reader: _Reader) -> tuple[int, ...] | None:
+    """Read a shape; None if even the number of axes is unknown (-1)."""
+    axes = reader.number("i", "the number of axes")
+    if axes == -1:
+        return None
+    if not 0 <= axes <= _MAX_AXES:
+        raise reader.error(f"{axes} axes; expected 0 to {_MAX_AXES}; the file is damaged", reader.at - 4)
+    start = reader.at
+    shape = reader.numbers(f"{axes}q", "a shape")
+    if any(d < 0 for d in shape) or prod([d for d in shape if d]) >= 2**63:
+        raise reader.error(f"shape {shape} is impossible; the file is damaged", start)
+    return shape
+
+
+def _read_type(reader: _Reader) -> str:
+    code = reader.number("i", "the type number")
+    try:
+        return dtype_from_code(code)
+    except DTypeError as error:
+        raise reader.error(f"{error}; the file is damaged", reader.at - 4) from None
+
+
+def _read_dense(reader: _Reader, shape: tuple[int, ...]) -> NDArray:
+    """Read device, type and data of a dense array."""
+    reader.numbers("ii", "the device")
+    name = _read_type(reader)
+    dtype = torch_dtype(name)
+    size = prod(shape)
+    reader.need(size * dtype.itemsize, f"{name} data of shape {shape}")
+    tensor = torch.empty(shape, dtype=torch.uint8 if name == "bool" else dtype)
+    if size:
+        bits = tensor.view(torch.int16) if name == "bfloat16" else tensor
+        reader.fill(bits.numpy(), "the data")
+    # bytes other than 0 and 1 must not get into a bool tensor
+    return NDArray(tensor.ne(0) if name == "bool" else tensor, cpu(0))
+
+
+def _skip_sparse(reader: _Reader, kind: str, indices: int) -> _Sparse:
+    """Step over a sparse record, so that the names that follow can be read for the message."""
+    stored, shape = _read_shape(reader), _read_shape(reader)
+    if not shape:
+        return _Sparse(kind)
+    reader.numbers("ii", "the device")
+    parts = [(_read_type(reader), stored)]
+    for _ in range(indices):
+        parts.append((_read_type(reader), _read_shape(reader)))  # noqa: PERF401 (the order of reading matters)
+    for name, dims in parts:
+        size = prod(dims or (0,)) * torch_dtype(name).itemsize
+        reader.need(size, f"{name} data of shape {dims}")
+        reader.file.seek(size, os.SEEK_CUR)
+        reader.at += size
+    return _Sparse(kind)

@@ -1,0 +1,139 @@
+"""MXNet's binary file of arrays (``.params``, ``.nd``): reading every layout, writing the current one.
+
+All numbers are little-endian, nothing is padded::
+
+    file    u64 0x112, u64 0, u64 n, n arrays, u64 k, k x (u64 length, UTF-8 name)    k = n, or 0 for a list
+    shape   i32 axes, axes x i64
+    V2      u32 0xF993FAC9, i32 storage type, shape, i32 device type, i32 device, i32 type number, data
+            (without axes the array is empty and the record ends after the shape)
+    V3      u32 0xF993FACA, as V2; without axes it is a scalar, with -1 axes the record ends after the shape
+    V1      u32 0xF993FAC8, as V2 without storage type
+    V0      u32 axes, axes x u32, i32 device type, i32 device, i32 type number, data
+    sparse  V2 with storage type 1 or 2: the shape of the stored part before the shape, and after the type number
+            the type number and shape of each index array (1 or 2); the data are followed by the index arrays
+
+Source: the layouts of MXNet 0.8 to 1.9.1, checked against files it wrote.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+from collections.abc import Mapping, Sequence
+from typing import IO, Any
+
+import numpy as np
+import torch
+
+from .. import mode
+from ..atomic import write_atomically
+from ..base import ArgumentError, DTypeError, FileError, dtype_code
+from ..ops.dtypes import name_of
+from .convert import to_numpy
+from .handle import Handle
+from .ndarray import NDArray
+from .records import LIST_MAGIC, V2, V3, read
+
+__all__ = ["load", "load_frombuffer", "save", "write"]
+
+Arrays = list[NDArray] | dict[str, NDArray]
+
+
+def save(fname: str | os.PathLike[str], data: Any) -> None:
+    """Save arrays in MXNet's format, replacing the file in one step.
+
+    Args:
+        fname: the file.
+        data: an NDArray, a list of them, or a dict of them by name. Sparse arrays cannot be saved yet.
+
+    Raises:
+        ArgumentError: `data` is none of these.
+        DTypeError: an entry is not an NDArray, or a name not a string.
+        FileError: the file system refused; a former file is unchanged.
+
+    Example:
+        >>> mx.nd.save("net.params", {"arg:weight": mx.nd.ones((2, 3))})
+    """
+    names, arrays = _entries(data)
+    write_atomically(fname, lambda file: _write(file, names, arrays))
+
+
+def write(file: IO[bytes], data: Any) -> None:
+    """Write arrays in MXNet's format to an open file; arguments as in `save`."""
+    names, arrays = _entries(data)
+    _write(file, names, arrays)
+
+
+def _entries(data: Any) -> tuple[list[str], list[Handle]]:
+    """Return names (none for a list) and arrays."""
+    if isinstance(data, Handle):
+        data = [data]
+    if isinstance(data, Mapping):
+        names, arrays = list(data), list(data.values())
+    elif isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
+        names, arrays = [], list(data)
+    else:
+        raise ArgumentError(f"save takes an NDArray, a list or a dict of NDArrays, got {type(data).__name__}")
+    for name in names:
+        if not isinstance(name, str):
+            raise DTypeError(f"save: the name {name!r} is {type(name).__name__}, expected str")
+    for key, array in zip(names or range(len(arrays)), arrays):
+        if not isinstance(array, Handle):
+            raise DTypeError(f"save: entry {key!r} is {type(array).__name__}, expected NDArray")
+    return names, arrays
+
+
+def _write(file: IO[bytes], names: list[str], arrays: list[Handle]) -> None:
+    file.write(struct.pack("<QQQ", LIST_MAGIC, 0, len(arrays)))
+    for array in arrays:
+        _write_array(file, array.tensor)
+    file.write(struct.pack("<Q", len(names)))
+    for name in names:
+        text = name.encode()
+        file.write(struct.pack("<Q", len(text)) + text)
+
+
+def _write_array(file: IO[bytes], tensor: torch.Tensor) -> None:
+    """Write one record: V2, or V3 where the shape needs it or `np_shape` asks for it."""
+    shape = tuple(tensor.shape)
+    magic = V3 if mode.is_np_shape() or not shape else V2
+    # the device is always cpu(0): files do not depend on the machine that wrote them
+    head = struct.pack(f"<Iii{len(shape)}q", magic, 0, len(shape), *shape)
+    file.write(head + struct.pack("<iii", 1, 0, dtype_code(name_of(tensor.dtype))))
+    bits = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor
+    if tensor.numel():
+        file.write(memoryview(np.ascontiguousarray(to_numpy(bits)).reshape(-1)).cast("B"))
+
+
+def load(fname: str | os.PathLike[str]) -> Arrays:
+    """Load the arrays of a file that MXNet, of any version, or `save` wrote.
+
+    They come on cpu(0), wherever they were saved. Nothing in the file is executed.
+
+    Returns:
+        A dict if the file holds names, else a list.
+
+    Raises:
+        FileError: the file cannot be opened or read.
+        FileFormatError: it is damaged, truncated or of another kind, or holds sparse arrays, which cannot be read
+            yet; the text names file and byte.
+        DTypeError: `fname` is not a path.
+    """
+    if not isinstance(fname, (str, os.PathLike)):
+        raise DTypeError(f"load takes a file name, got {type(fname).__name__}")
+    path = os.fspath(fname)
+    try:
+        with open(path, "rb") as file:
+            return read(file, os.fstat(file.fileno()).st_size, path)
+    except FileError:
+        raise
+    except OSError as error:
+        raise FileError(error.errno or 0, f"cannot load: {error.strerror or error}", path) from error
+
+
+def load_frombuffer(buf: bytes | bytearray | memoryview) -> Arrays:
+    """Load arrays from the bytes of a file; otherwise like `load`."""
+    if not isinstance(buf, (bytes, bytearray, memoryview)):
+        raise DTypeError(f"load_frombuffer takes bytes, got {type(buf).__name__}")
+    return read(io.BytesIO(buf), memoryview(buf).nbytes, "<buffer>")

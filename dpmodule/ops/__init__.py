@@ -1,0 +1,13 @@
+"""Operators: one declaration each, read by arrays, symbols, executors and (later) automatic batching and ONNX.
+
+Importing this package declares every operator.
+"""
+
+from . import array as array
+from . import math as math
+from . import nn as nn
+from . import random as random
+from .registry import find as find
+from .registry import get as get
+from .registry import names as names
+from .registry import namespace_of as namespace_of

@@ -1,0 +1,193 @@
+"""Order, insertion and removal of axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from ...base import OpError, Shape
+from ..attrs import integer, ints, optional, shape
+from ..axes import normal_axes, normal_axis
+from ..bound import bound
+from ..shapes import unify
+from ..spec import Attr, Onnx, arg
+
+__all__: list[str] = []
+
+Unary = Callable[[torch.Tensor], torch.Tensor]
+
+_AGREE = "inferred and required output shape"
+
+
+@lru_cache(maxsize=1024)
+def _order(axes: tuple[int, ...], ndim: int) -> tuple[int, ...]:
+    if not axes:
+        return tuple(range(ndim - 1, -1, -1))
+    if len(axes) != ndim or normal_axes(axes, ndim, "axes") != tuple(range(ndim)):
+        raise OpError(f"transpose: axes is {axes}, expected an order of all {ndim} axes of data")
+    return tuple(axis % ndim for axis in axes)
+
+
+def _infer_transpose(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    data, out = ins[0], outs[0]
+    if data is None and out is None:
+        return ins, outs
+    order = _order(a.axes, len(data or out or ()))
+    if out is not None:
+        back = [0] * len(out)
+        for i, axis in enumerate(order):
+            back[axis] = out[i]
+        data = unify(data, tuple(back), "data of transpose")
+    if data is not None:
+        out = unify(out, tuple(data[axis] for axis in order), _AGREE)
+    return [data], [out]
+
+
+@bound(
+    "transpose",
+    [arg("data")],
+    {"axes": Attr(shape, "order of the axes; () reverses them", ())},
+    infer=_infer_transpose,
+    view=True,
+    onnx=Onnx(builder="transpose"),
+)
+def transpose(a: Any) -> Unary:
+    """Put the axes into another order.
+
+    Shape:
+        data: any shape (d0, d1, ...).
+        returns: the dimension of axis axes[i] at place i.
+
+    Raises:
+        OpError: `axes` is not an order of all axes.
+
+    Source: MXNet 1.9.1 `transpose`.
+    """
+    axes = a.axes
+    return lambda x: x.permute(_order(axes, x.dim()))
+
+
+def _swapped(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
+    one, other = normal_axis(a.dim1, len(dims), "dim1"), normal_axis(a.dim2, len(dims), "dim2")
+    out = list(dims)
+    out[one], out[other] = out[other], out[one]
+    return tuple(out)
+
+
+def _infer_swap(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    data, out = ins[0], outs[0]
+    if out is not None:
+        data = unify(data, _swapped(a, out), "data of SwapAxis")
+    if data is not None:
+        out = unify(out, _swapped(a, data), _AGREE)
+    return [data], [out]
+
+
+@bound(
+    "SwapAxis",
+    [arg("data")],
+    {"dim1": Attr(integer(), "one axis", 0), "dim2": Attr(integer(), "the other axis", 0)},
+    aliases=("swapaxes",),
+    infer=_infer_swap,
+    view=True,
+    onnx=Onnx(builder="swap_axis"),
+)
+def swap_axis(a: Any) -> Unary:
+    """Exchange two axes.
+
+    Shape:
+        data: any shape.
+        returns: the shape with dimensions dim1 and dim2 exchanged.
+
+    Source: MXNet 1.9.1 `SwapAxis`.
+    """
+    one, other = a.dim1, a.dim2
+    return lambda x: x.transpose(one, other)
+
+
+def _infer_expand(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    data, out = ins[0], outs[0]
+    if data is None and out is None:
+        return ins, outs
+    axis = normal_axis(a.axis, len(data) + 1 if data is not None else len(out or ()))
+    if out is not None:
+        data = unify(data, out[:axis] + out[axis + 1 :], "data of expand_dims")
+    if data is not None:
+        out = unify(out, (*data[:axis], 1, *data[axis:]), _AGREE)
+    return [data], [out]
+
+
+@bound(
+    "expand_dims",
+    [arg("data")],
+    {"axis": Attr(integer(), "where the new axis comes, counted in the result")},
+    infer=_infer_expand,
+    view=True,
+    onnx=Onnx(builder="unsqueeze"),
+)
+def expand_dims(a: Any) -> Unary:
+    """Insert an axis of size 1.
+
+    Shape:
+        data: r dimensions.
+        returns: r + 1 dimensions, that at `axis` being 1.
+
+    Source: MXNet 1.9.1 `expand_dims`.
+    """
+    axis = a.axis
+    return lambda x: x.unsqueeze(axis)
+
+
+def _squeezed(a: Any, dims: tuple[int, ...]) -> Shape:
+    if a.axis is None:
+        return None if 0 in dims else tuple(d for d in dims if d != 1) or (1,)
+    axes = normal_axes(a.axis, len(dims))
+    for axis in axes:
+        if dims[axis] > 1:
+            raise OpError(
+                f"squeeze: axis {axis} of data has {dims[axis]} elements, expected 1; data is {dims}"
+            )
+    return tuple(d for i, d in enumerate(dims) if i not in axes) or (1,)
+
+
+def _infer_squeeze(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    if ins[0] is None:
+        return ins, outs
+    return ins, [unify(outs[0], _squeezed(a, ins[0]), _AGREE)]
+
+
+@bound(
+    "squeeze",
+    [arg("data")],
+    {"axis": Attr(optional(ints), "axes of size 1 to remove; None means all of them", None)},
+    infer=_infer_squeeze,
+    view=True,
+    onnx=Onnx(builder="squeeze"),
+)
+def squeeze(a: Any) -> Unary:
+    """Remove axes of size 1.
+
+    Shape:
+        data: any shape.
+        returns: the shape without the axes; (1,) when none is left.
+
+    Raises:
+        OpError: an axis named has another size.
+
+    Source: MXNet 1.9.1 `squeeze`.
+    """
+    wanted = a.axis
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        if wanted is None:
+            found = x.squeeze()
+        else:
+            _squeezed(a, tuple(x.shape))
+            found = x.squeeze(wanted) if wanted else x
+        return found if found.dim() else found.reshape(1)
+
+    run.__name__ = "squeeze"
+    return run

@@ -1,0 +1,219 @@
+"""Arrays made from attributes alone."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ...base import OpError, Shape
+from ..attrs import boolean, dtype, integer, optional, real, shape, string
+from ..dtypes import torch_dtype
+from ..registry import op
+from ..shapes import typed, unify
+from ..spec import NEVER, Attr, Env, Onnx
+
+__all__: list[str] = []
+
+_CTX = Attr(string, "device of the result, such as 'cpu(0)'; only for calls on arrays", "")
+_DTYPE = Attr(dtype, "dtype of the result", "float32")
+_SHAPE = Attr(shape, "shape of the result; 0 stands for a dimension that follows from elsewhere", ())
+
+
+def _infer_filled(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    return [], [unify(outs[0], a.shape or None, "given and required shape")]
+
+
+def _full(a: Any, env: Env, value: float) -> torch.Tensor:
+    size = env.out_shapes[0] if env.out_shapes else a.shape
+    return torch.full(size, value, dtype=torch_dtype(a.dtype), device=env.device)
+
+
+_TYPE = typed(lambda a: a.dtype)
+
+
+@op(
+    "_zeros",
+    (),
+    {"shape": _SHAPE, "ctx": _CTX, "dtype": _DTYPE},
+    infer=_infer_filled,
+    infer_type=_TYPE,
+    needs_shapes=True,
+    batch=NEVER,
+    onnx=Onnx(builder="filled"),
+)
+def zeros(a: Any, env: Env) -> torch.Tensor:
+    """Make an array of zeros.
+
+    Shape:
+        returns: `shape`, its zeros filled in from where the array is used.
+
+    Source: MXNet 1.9.1 `_zeros`.
+    """
+    return _full(a, env, 0)
+
+
+@op(
+    "_ones",
+    (),
+    {"shape": _SHAPE, "ctx": _CTX, "dtype": _DTYPE},
+    infer=_infer_filled,
+    infer_type=_TYPE,
+    needs_shapes=True,
+    batch=NEVER,
+    onnx=Onnx(builder="filled"),
+)
+def ones(a: Any, env: Env) -> torch.Tensor:
+    """Make an array of ones.
+
+    Shape:
+        returns: `shape`, its zeros filled in from where the array is used.
+
+    Source: MXNet 1.9.1 `_ones`.
+    """
+    return _full(a, env, 1)
+
+
+@op(
+    "_full",
+    (),
+    {"shape": _SHAPE, "ctx": _CTX, "dtype": _DTYPE, "value": Attr(real, "the number")},
+    infer=_infer_filled,
+    infer_type=_TYPE,
+    needs_shapes=True,
+    batch=NEVER,
+    onnx=Onnx(builder="filled"),
+)
+def full(a: Any, env: Env) -> torch.Tensor:
+    """Make an array of one number.
+
+    Shape:
+        returns: `shape`, its zeros filled in from where the array is used.
+
+    Source: MXNet 1.9.1 `_full`.
+    """
+    floating = torch_dtype(a.dtype).is_floating_point
+    return _full(a, env, a.value if floating or a.dtype == "bool" else int(a.value))
+
+
+def _span(a: Any) -> tuple[float, float]:
+    """Return start and stop; a single number is the stop."""
+    return (0.0, a.start) if a.stop is None else (a.start, a.stop)
+
+
+def _arange_length(a: Any) -> int:
+    start, stop = _span(a)
+    if a.step == 0 or (stop - start) * a.step <= 0:
+        raise OpError(
+            f"_arange: step {a.step} does not lead from {start} to {stop}; expected at least one element"
+        )
+    count: int = math.ceil((stop - start) / a.step) * a.repeat
+    return count
+
+
+def _infer_arange(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    if a.infer_range:
+        return [], [unify(outs[0], (0,), "an arange and the required shape")]
+    return [], [unify(outs[0], (_arange_length(a),), "an arange and the required shape")]
+
+
+@op(
+    "_arange",
+    (),
+    {
+        "start": Attr(real, "first value, or the end when `stop` is None"),
+        "stop": Attr(optional(real), "end, itself left out", None),
+        "step": Attr(real, "distance between values", 1.0),
+        "repeat": Attr(integer(low=1), "how often each value comes", 1),
+        "infer_range": Attr(
+            boolean, "begin at `start` and take the length from where the array is used", False
+        ),
+        "ctx": _CTX,
+        "dtype": _DTYPE,
+    },
+    infer=_infer_arange,
+    infer_type=_TYPE,
+    needs_shapes=True,
+    batch=NEVER,
+    onnx=Onnx(builder="constant"),
+)
+def arange(a: Any, env: Env) -> torch.Tensor:
+    """Make evenly spaced numbers by their distance.
+
+    Shape:
+        returns: (ceil((stop - start) / step) * repeat,).
+
+    Raises:
+        OpError: there is no element between start and stop.
+
+    Source: MXNet 1.9.1 `_arange`.
+    """
+    if a.infer_range:
+        start, length = a.start, env.out_shapes[0][0] if env.out_shapes else 0
+        if not length:
+            raise OpError("_arange: infer_range needs an array that tells the length; give stop")
+    else:
+        start, length = _span(a)[0], _arange_length(a)
+    # computed as start + i * step in float64, so that errors do not add up
+    steps = torch.arange(-(-length // a.repeat), dtype=torch.float64, device=env.device)
+    values: torch.Tensor = (steps * a.step + start).to(torch_dtype(a.dtype))
+    return values if a.repeat == 1 else values.repeat_interleave(a.repeat)[:length]
+
+
+@op(
+    "_linspace",
+    (),
+    {
+        "start": Attr(real, "first value"),
+        "stop": Attr(real, "last value"),
+        "num": Attr(integer(low=1), "how many values"),
+        "endpoint": Attr(boolean, "let `stop` be the last value; if not, it would be the next one", True),
+        "ctx": _CTX,
+        "dtype": _DTYPE,
+    },
+    infer=lambda a, ins, outs: ([], [unify(outs[0], (a.num,), "a linspace and the required shape")]),
+    infer_type=_TYPE,
+    batch=NEVER,
+    onnx=Onnx(builder="constant"),
+)
+def linspace(a: Any, env: Env) -> torch.Tensor:
+    """Make evenly spaced numbers by their count.
+
+    Shape:
+        returns: (num,).
+
+    Source: MXNet 1.9.1 `_linspace`.
+    """
+    parts = a.num - 1 if a.endpoint else a.num
+    step = (a.stop - a.start) / parts if parts else 0.0
+    places = torch.arange(a.num, dtype=torch.float64, device=env.device)
+    return (places * float(step) + float(a.start)).to(torch_dtype(a.dtype))
+
+
+@op(
+    "_eye",
+    (),
+    {
+        "N": Attr(integer(low=1), "number of rows"),
+        "M": Attr(integer(low=0), "number of columns; 0 means N", 0),
+        "k": Attr(integer(), "which diagonal: above the main one if positive", 0),
+        "ctx": _CTX,
+        "dtype": _DTYPE,
+    },
+    infer=lambda a, ins, outs: ([], [unify(outs[0], (a.N, a.M or a.N), "an eye and the required shape")]),
+    infer_type=_TYPE,
+    batch=NEVER,
+    onnx=Onnx(builder="constant"),
+)
+def eye(a: Any, env: Env) -> torch.Tensor:
+    """Make a matrix with ones on a diagonal and zeros elsewhere.
+
+    Shape:
+        returns: (N, M).
+
+    Source: MXNet 1.9.1 `_eye`.
+    """
+    rows = torch.arange(a.N, device=env.device).unsqueeze(1)
+    columns = torch.arange(a.M or a.N, device=env.device)
+    return torch.eq(columns - rows, int(a.k)).to(torch_dtype(a.dtype))

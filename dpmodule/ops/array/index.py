@@ -1,0 +1,390 @@
+"""Elements picked by position, and written by position."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...base import OpError, Shape, ShapeError
+from ..attrs import boolean, choice, dtype, integer, optional, real, shape
+from ..axes import normal_axis
+from ..bound import bound
+from ..dtypes import torch_dtype
+from ..shapes import known, prod, typed, unify
+from ..spec import NEVER, ROWS, Attr, Onnx, arg
+
+__all__: list[str] = []
+
+Unary = Callable[[torch.Tensor], torch.Tensor]
+Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+Types = tuple[list[str | None], list[str | None]]
+
+_AGREE = "inferred and required output shape"
+
+
+def _first_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    """The result has the type of the first input; positions have their own, float32 when nothing is known."""
+    found = ins[0] or outs[0]
+    return [found, *(t or "float32" for t in ins[1:])], [found]
+
+
+def _limited(index: torch.Tensor, length: int, mode: str) -> torch.Tensor:
+    """Return positions as integers within [0, length)."""
+    index = index.long()
+    if mode == "wrap":
+        return index.remainder(length)
+    if mode == "clip":
+        return index.clamp(0, length - 1)
+    if index.numel() and (int(index.min()) < 0 or int(index.max()) >= length):
+        raise OpError(
+            f"take: indices run from {int(index.min())} to {int(index.max())}, expected 0 to {length - 1}"
+        )
+    return index
+
+
+def _infer_take(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    if ins[0] is None or ins[1] is None:
+        return ins, outs
+    axis = normal_axis(a.axis, len(ins[0]))
+    return ins, [unify(outs[0], ins[0][:axis] + ins[1] + ins[0][axis + 1 :], _AGREE)]
+
+
+@bound(
+    "take",
+    [arg("a"), arg("indices")],
+    {
+        "axis": Attr(integer(), "axis to pick from", 0),
+        "mode": Attr(
+            choice("clip", "wrap", "raise"),
+            "outside positions: pulled to the ends, counted around, or refused",
+            "clip",
+        ),
+    },
+    infer=_infer_take,
+    infer_type=_first_types,
+    onnx=Onnx(builder="take"),
+)
+def take(a: Any) -> Binary:
+    """Pick slices of an array along an axis by position.
+
+    Shape:
+        a: (d0, ..., d_axis, ...), any dtype.
+        indices: any shape (i0, ...), whole values; no gradient.
+        returns: (d0, ..., i0, ..., ...) with the dtype of `a`.
+
+    Raises:
+        OpError: mode is "raise" and a position lies outside [0, d_axis).
+
+    Example:
+        >>> mx.nd.take(mx.nd.array([[1, 2], [3, 4]]), mx.nd.array([1])).asnumpy()
+        array([[3., 4.]], dtype=float32)
+
+    Source: MXNet 1.9.1 `take`.
+    """
+    given, mode = a.axis, a.mode
+
+    def take(x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+        axis = normal_axis(given, x.dim())
+        places = _limited(indices, x.shape[axis], mode)
+        found = x.index_select(axis, places.reshape(-1))
+        return found.reshape(x.shape[:axis] + indices.shape + x.shape[axis + 1 :])
+
+    return take
+
+
+def _pick_axis(a: Any, ndim: int) -> int:
+    if a.axis is None:
+        raise OpError("pick: axis is None, expected the number of an axis")
+    return normal_axis(a.axis, ndim)
+
+
+def _infer_pick(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    if ins[0] is None:
+        return ins, outs
+    data = ins[0]
+    axis = _pick_axis(a, len(data))
+    short, kept = data[:axis] + data[axis + 1 :] or (1,), (*data[:axis], 1, *data[axis + 1 :])
+    index = ins[1]
+    if index is not None:
+        index = unify(index, kept if len(index) == len(data) and len(data) > 1 else short, "index of pick")
+    return [data, index], [unify(outs[0], kept if a.keepdims else short, _AGREE)]
+
+
+@bound(
+    "pick",
+    [arg("data"), arg("index")],
+    {
+        "axis": Attr(optional(integer()), "axis to pick from", -1),
+        "keepdims": Attr(boolean, "leave the axis in with size 1", False),
+        "mode": Attr(
+            choice("clip", "wrap"), "outside positions: pulled to the ends or counted around", "clip"
+        ),
+    },
+    aliases=("choose_element_0index",),
+    infer=_infer_pick,
+    infer_type=_first_types,
+    onnx=Onnx(builder="pick"),
+)
+def pick(a: Any) -> Binary:
+    """Pick one element along an axis for every place of the other axes.
+
+    Shape:
+        data: any shape.
+        index: that shape without the axis, or with size 1 there; whole values; no gradient.
+        returns: the shape of `data` without the axis, or with size 1 there under `keepdims`.
+
+    Source: MXNet 1.9.1 `pick`.
+    """
+    keep, mode = a.keepdims, a.mode
+
+    def pick(data: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        axis = _pick_axis(a, data.dim())
+        kept = (*data.shape[:axis], 1, *data.shape[axis + 1 :])
+        if index.numel() != prod(kept):
+            raise ShapeError(
+                f"pick: index has shape {tuple(index.shape)}, expected {kept} or without axis {axis}"
+            )
+        found = data.gather(axis, _limited(index, data.shape[axis], mode).reshape(kept))
+        return found if keep or data.dim() == 1 else found.squeeze(axis)
+
+    return pick
+
+
+def _infer_batch_take(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    rows = ins[0][:1] if ins[0] is not None else None
+    common = unify(unify(ins[1], outs[0], "indices and result of batch_take"), rows, "rows of batch_take")
+    return [ins[0], common], [common]
+
+
+def _batch_take_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    found = ins[0] or outs[0]
+    return [found, ins[1] or "int32"], [found]
+
+
+@bound(
+    "batch_take",
+    [arg("a", ROWS), arg("indices", ROWS)],
+    infer=_infer_batch_take,
+    infer_type=_batch_take_types,
+    onnx=Onnx(builder="pick"),
+)
+def batch_take(a: Any) -> Binary:
+    """Pick one element of each row; positions outside are pulled to the ends.
+
+    Shape:
+        a: (N, K).
+        indices: (N,), whole values.
+        returns: (N,).
+
+    Source: MXNet 1.9.1 `batch_take`.
+    """
+
+    def batch_take(x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+        return x.gather(1, _limited(indices, x.shape[1], "clip").unsqueeze(1)).squeeze(1)
+
+    return batch_take
+
+
+def _infer_one_hot(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    data, out = ins[0], outs[0]
+    if out is not None:
+        data = unify(data, out[:-1] or None, "indices of one_hot")
+    if data is not None:
+        out = unify(out, (*data, a.depth), _AGREE)
+    return [data], [out]
+
+
+@bound(
+    "one_hot",
+    [arg("indices", ROWS)],
+    {
+        "depth": Attr(integer(low=1), "number of classes"),
+        "on_value": Attr(real, "value at the position", 1.0),
+        "off_value": Attr(real, "value elsewhere", 0.0),
+        "dtype": Attr(dtype, "dtype of the result", "float32"),
+    },
+    infer=_infer_one_hot,
+    infer_type=typed(lambda a: a.dtype),
+    onnx=Onnx(builder="one_hot"),
+)
+def one_hot(a: Any) -> Unary:
+    """Turn positions into rows with one value on; positions outside [0, depth) give rows without.
+
+    Shape:
+        indices: any shape, whole values; no gradient.
+        returns: that shape with `depth` at the end.
+
+    Source: MXNet 1.9.1 `one_hot`.
+    """
+    kind = torch_dtype(a.dtype)
+    on, off = torch.tensor([a.on_value, a.off_value], dtype=torch.float64).to(kind).tolist()
+
+    def one_hot(indices: torch.Tensor) -> torch.Tensor:
+        hit = indices.long().unsqueeze(-1) == torch.arange(a.depth, device=indices.device)
+        return torch.where(hit, torch.full((), on, dtype=kind, device=hit.device), off)
+
+    return one_hot
+
+
+def _infer_where(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    condition, x, y = ins
+    common = unify(unify(x, y, "x and y of where"), outs[0], "inputs and result of where")
+    if condition is not None and common is not None and len(condition) == len(common):
+        condition = unify(condition, common, "condition and x of where")
+    elif condition is not None and common is not None:
+        unify(condition, common[:1], "one-dimensional condition and first axis of x in where")
+    return [condition, common, common], [common]
+
+
+def _where_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    found = ins[1] or ins[2] or outs[0]
+    return [ins[0] or found, ins[1] or found, ins[2] or found], [found]
+
+
+@bound(
+    "where",
+    [arg("condition", ROWS), arg("x", ROWS), arg("y", ROWS)],
+    aliases=("_sparse_where",),
+    infer=_infer_where,
+    infer_type=_where_types,
+    onnx=Onnx(builder="where"),
+)
+def where(a: Any) -> Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]:
+    """Choose elements, or rows, of `x` where the condition is not 0, else of `y`.
+
+    Shape:
+        condition: the shape of `x`, or (N,) to choose rows; no gradient.
+        x, y: one shape (N, ...).
+        returns: the same shape.
+
+    Source: MXNet 1.9.1 `where`.
+    """
+
+    def where(condition: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        rows = condition.dim() == 1 and condition.shape[0] == x.shape[0]
+        if x.shape != y.shape or condition.shape != x.shape and not rows:
+            raise ShapeError(
+                f"where: condition {tuple(condition.shape)}, x {tuple(x.shape)}, y {tuple(y.shape)}; "
+                "expected one shape, or a condition of one element for each row"
+            )
+        if condition.dim() < x.dim():
+            condition = condition.reshape(-1, *[1] * (x.dim() - 1))
+        return torch.where(condition != 0, x, y)
+
+    return where
+
+
+def _infer_gather_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    if not known(ins[0]) or not known(ins[1]):
+        return ins, outs
+    data, indices = ins[0] or (), ins[1] or ()
+    if indices[0] > len(data):
+        raise ShapeError(f"gather_nd: indices {indices} name {indices[0]} axes, but data is {data}")
+    return ins, [unify(outs[0], indices[1:] + data[indices[0] :] or (1,), _AGREE)]
+
+
+@bound(
+    "gather_nd",
+    [arg("data"), arg("indices")],
+    infer=_infer_gather_nd,
+    infer_type=_first_types,
+    onnx=Onnx(builder="gather_nd"),
+)
+def gather_nd(a: Any) -> Binary:
+    """Pick elements, or slices, by one position for each of the leading axes.
+
+    Shape:
+        data: any shape.
+        indices: (M, Y...): positions along the first M axes of `data`; no gradient.
+        returns: (Y..., the other dimensions of `data`).
+
+    Raises:
+        OpError: a position lies outside.
+
+    Source: MXNet 1.9.1 `gather_nd`.
+    """
+
+    def gather_nd(data: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+        try:
+            return data[tuple(indices.long())]
+        except IndexError as error:
+            raise OpError(f"gather_nd: data has shape {tuple(data.shape)}: {error}") from error
+
+    return gather_nd
+
+
+def _infer_scatter_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    return ins, [unify(outs[0], a.shape, _AGREE)]
+
+
+@bound(
+    "scatter_nd",
+    [arg("data"), arg("indices")],
+    {"shape": Attr(shape, "shape of the result")},
+    infer=_infer_scatter_nd,
+    infer_type=_first_types,
+    batch=NEVER,
+    onnx=Onnx(builder="scatter_nd"),
+)
+def scatter_nd(a: Any) -> Binary:
+    """Write elements, or slices, into zeros by one position for each of the leading axes.
+
+    Shape:
+        data: (Y..., the dimensions of `shape` after the first M).
+        indices: (M, Y...): positions along the first M axes; no gradient. Of several at one place one wins.
+        returns: `shape`.
+
+    Source: MXNet 1.9.1 `scatter_nd`.
+    """
+    size = a.shape
+
+    def scatter_nd(data: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+        return data.new_zeros(size).index_put(tuple(indices.long()), data)
+
+    return scatter_nd
+
+
+def _infer_diag(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    data = ins[0]
+    if data is None or not known(data):
+        return ins, outs
+    if len(data) == 1:
+        side = data[0] + abs(a.k)
+        return ins, [unify(outs[0], (side, side), _AGREE)]
+    rows, columns = normal_axis(a.axis1, len(data), "axis1"), normal_axis(a.axis2, len(data), "axis2")
+    length = min(data[rows], data[columns] - a.k) if a.k >= 0 else min(data[rows] + a.k, data[columns])
+    if length < 1 or rows == columns:
+        raise ShapeError(f"diag: data {data} has no diagonal {a.k} between axes {a.axis1} and {a.axis2}")
+    rest = tuple(d for i, d in enumerate(data) if i not in (rows, columns))
+    return ins, [unify(outs[0], (*rest, length), _AGREE)]
+
+
+@bound(
+    "diag",
+    [arg("data")],
+    {
+        "k": Attr(integer(), "which diagonal: above the main one if positive", 0),
+        "axis1": Attr(integer(), "axis of the rows", 0),
+        "axis2": Attr(integer(), "axis of the columns", 1),
+    },
+    infer=_infer_diag,
+    view=True,
+    onnx=Onnx(builder="diag"),
+)
+def diag(a: Any) -> Unary:
+    """Return a diagonal, or the matrix that has a vector as its diagonal.
+
+    Shape:
+        data: (K,), or two or more dimensions.
+        returns: (K + |k|, K + |k|), or the dimensions other than axis1 and axis2, then the diagonal.
+
+    Source: MXNet 1.9.1 `diag`.
+    """
+    k, rows, columns = a.k, a.axis1, a.axis2
+
+    def diag(x: torch.Tensor) -> torch.Tensor:
+        return torch.diag_embed(x, k) if x.dim() == 1 else torch.diagonal(x, k, rows, columns)
+
+    return diag

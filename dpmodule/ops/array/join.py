@@ -1,0 +1,293 @@
+"""Several arrays into one, and one into several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...base import OpError, Shape, ShapeError
+from ..attrs import boolean, integer, shape
+from ..axes import normal_axis
+from ..bound import bound
+from ..shapes import same, unify
+from ..spec import ROWS, Attr, Onnx, Variadic, arg
+
+__all__: list[str] = []
+
+Many = Callable[..., torch.Tensor]
+Split = Callable[[torch.Tensor], Any]
+
+_AGREE = "inferred and required output shape"
+_COUNT = Attr(integer(low=0), "number of inputs; counted by the call", 0)
+
+
+def _without(dims: tuple[int, ...], axis: int, size: int = 0) -> tuple[int, ...]:
+    """Return a shape with another size at one axis."""
+    return (*dims[:axis], size, *dims[axis + 1 :])
+
+
+def _infer_concat(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    example = next((s for s in (*ins, *outs) if s is not None), None)
+    if example is None:
+        return ins, outs
+    axis = normal_axis(a.dim, len(example), "dim")
+    common: Shape = None
+    for each in (*ins, *outs):
+        if each is not None:
+            if axis >= len(each):
+                raise ShapeError(f"Concat: inputs {ins} differ in their number of dimensions")
+            common = unify(common, _without(each, axis), "inputs of Concat")
+    sizes = [s[axis] if s is not None else 0 for s in ins]
+    total = outs[0][axis] if outs[0] is not None else 0
+    if 0 not in sizes:
+        total = (unify((total,), (sum(sizes),), "size of Concat's result") or (0,))[0]
+    elif total and sizes.count(0) == 1:
+        missing = total - sum(sizes)
+        if missing <= 0:
+            raise ShapeError(
+                f"Concat: inputs {ins} leave nothing for the unknown one of {total} along axis {axis}"
+            )
+        sizes[sizes.index(0)] = missing
+    dims = common or ()
+    return [_without(dims, axis, size) for size in sizes], [_without(dims, axis, total)]
+
+
+@bound(
+    "Concat",
+    attrs={"num_args": _COUNT, "dim": Attr(integer(), "axis along which to join", 1)},
+    variadic=Variadic(),
+    aliases=("concat", "_sparse_concat"),
+    infer=_infer_concat,
+    onnx=Onnx("Concat", {"dim": "axis"}),
+)
+def concat(a: Any) -> Many:
+    """Join arrays along an axis.
+
+    Shape:
+        args: shapes that differ at most at axis `dim`.
+        returns: the sum of their sizes there.
+
+    Source: MXNet 1.9.1 `Concat`.
+    """
+    dim = a.dim
+
+    def concat(*args: torch.Tensor) -> torch.Tensor:
+        return torch.cat(args, dim)
+
+    return concat
+
+
+def _infer_stack(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    common: Shape = None
+    for each in ins:
+        common = unify(common, each, "inputs of stack")
+    rank = len(common) + 1 if common is not None else len(outs[0] or ())
+    if not rank:
+        return ins, outs
+    axis = normal_axis(a.axis, rank)
+    if outs[0] is not None:
+        common = unify(common, outs[0][:axis] + outs[0][axis + 1 :], "inputs of stack")
+    dims = common or ()
+    return [dims] * len(ins), [unify(outs[0], (*dims[:axis], len(ins), *dims[axis:]), _AGREE)]
+
+
+@bound(
+    "stack",
+    attrs={"axis": Attr(integer(), "where the new axis comes, counted in the result", 0), "num_args": _COUNT},
+    variadic=Variadic(),
+    infer=_infer_stack,
+    onnx=Onnx(builder="stack"),
+)
+def stack(a: Any) -> Many:
+    """Join arrays along a new axis.
+
+    Shape:
+        args: one shape.
+        returns: one dimension more, as large as there are arrays.
+
+    Source: MXNet 1.9.1 `stack`.
+    """
+    axis = a.axis
+
+    def stack(*args: torch.Tensor) -> torch.Tensor:
+        return torch.stack(args, axis)
+
+    return stack
+
+
+@bound(
+    "add_n",
+    attrs={"num_args": _COUNT},
+    variadic=Variadic(batch=ROWS),
+    aliases=("ElementWiseSum", "_sparse_add_n", "_sparse_ElementWiseSum"),
+    infer=same,
+    onnx=Onnx("Sum"),
+)
+def add_n(a: Any) -> Many:
+    """Add any number of arrays.
+
+    Shape:
+        args: one shape.
+        returns: the same shape and dtype.
+
+    Source: MXNet 1.9.1 `add_n`.
+    """
+
+    def add_n(first: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+        if not rest:
+            return first.clone()
+        for other in rest:
+            first = first + other
+        return first
+
+    return add_n
+
+
+def _infer_pieces(
+    data: Shape, outs: list[Shape], axis_given: int, sizes: Callable[[int], list[int]], squeeze: bool
+) -> tuple[list[Shape], list[Shape]]:
+    """Infer the shapes of a split whose pieces have `sizes(length of the axis)` elements."""
+    if data is None:
+        return [data], outs
+    axis = normal_axis(axis_given, len(data))
+    found: list[Shape] = []
+    for size, out in zip(sizes(data[axis]), outs, strict=True):
+        if squeeze:
+            if size > 1:
+                raise OpError(
+                    f"squeeze_axis: a piece has {size} elements along axis {axis}, expected 1; data is {data}"
+                )
+            piece = data[:axis] + data[axis + 1 :] or (1,)
+        else:
+            piece = _without(data, axis, size)
+        found.append(unify(out, piece, _AGREE))
+    return [data], found
+
+
+def _back_from_pieces(data: Shape, outs: list[Shape], axis_given: int, squeeze: bool) -> Shape:
+    """Fill the other dimensions of a split's data in from the pieces."""
+    for out in outs:
+        if out is not None:
+            axis = normal_axis(axis_given, len(out) + squeeze)
+            whole = (*out[:axis], 0, *out[axis:]) if squeeze else _without(out, axis)
+            data = unify(data, whole, "data of a split")
+    return data
+
+
+def _equal_sizes(name: str, length: int, count: int) -> list[int]:
+    if length % count:
+        raise OpError(
+            f"{name}: the axis has {length} elements, which cannot be cut into {count} equal pieces"
+        )
+    return [length // count] * count
+
+
+def _infer_split(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    data = _back_from_pieces(ins[0], outs, a.axis, a.squeeze_axis)
+    if data is not None:
+        axis = normal_axis(a.axis, len(data))
+        piece = 1 if a.squeeze_axis else next((out[axis] for out in outs if out is not None), 0)
+        if piece:
+            data = unify(data, _without(data, axis, piece * a.num_outputs), "data of SliceChannel")
+    return _infer_pieces(
+        data, outs, a.axis, lambda n: _equal_sizes("SliceChannel", n, a.num_outputs), a.squeeze_axis
+    )
+
+
+def _numbered(count: int) -> tuple[str, ...]:
+    return ("output",) if count == 1 else tuple(f"output{i}" for i in range(count))
+
+
+@bound(
+    "SliceChannel",
+    [arg("data")],
+    {
+        "num_outputs": Attr(integer(low=1), "number of pieces"),
+        "axis": Attr(integer(), "axis to cut", 1),
+        "squeeze_axis": Attr(boolean, "remove the axis from the pieces, which must be 1 long there", False),
+    },
+    aliases=("split",),
+    outputs=lambda a: _numbered(a.num_outputs),
+    infer=_infer_split,
+    view=True,
+    onnx=Onnx(builder="split"),
+)
+def slice_channel(a: Any) -> Split:
+    """Cut an array into equal pieces along an axis.
+
+    Shape:
+        data: any shape; its size at `axis` is a multiple of `num_outputs`.
+        returns: `num_outputs` arrays.
+
+    Raises:
+        OpError: the axis cannot be cut evenly.
+
+    Source: MXNet 1.9.1 `SliceChannel`.
+    """
+    count, axis, squeeze = a.num_outputs, a.axis, a.squeeze_axis
+
+    def split(x: torch.Tensor) -> Any:
+        size = _equal_sizes("SliceChannel", x.shape[normal_axis(axis, x.dim())], count)[0]
+        if squeeze:
+            _infer_pieces(tuple(x.shape), [None] * count, axis, lambda n: [size] * count, True)
+        pieces = x.unbind(axis) if squeeze and x.dim() > 1 else torch.split(x, size, axis)
+        return pieces[0] if count == 1 else pieces
+
+    return split
+
+
+def _pieces(a: Any, length: int) -> list[int]:
+    """Return the sizes of the pieces of a `_split_v2`; 0 for the last one of an unknown length."""
+    if a.sections:
+        return _equal_sizes("_split_v2", length, a.sections)
+    bounds = [*a.indices, length]
+    sizes = [end - begin for begin, end in zip(bounds, bounds[1:], strict=False)]
+    if length and min(sizes, default=0) < 0 or not length and min(sizes[:-1], default=0) < 0:
+        raise OpError(f"_split_v2: indices {a.indices} do not ascend within an axis of {length} elements")
+    return sizes if length else [*sizes[:-1], 0]
+
+
+def _infer_split_v2(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    return _infer_pieces(ins[0], outs, a.axis, lambda n: _pieces(a, n), a.squeeze_axis)
+
+
+@bound(
+    "_split_v2",
+    [arg("data")],
+    {
+        "indices": Attr(shape, "where each piece begins, the first at 0"),
+        "axis": Attr(integer(), "axis to cut", 1),
+        "squeeze_axis": Attr(boolean, "remove the axis from the pieces, which must be 1 long there", False),
+        "sections": Attr(integer(low=0), "number of equal pieces; 0 means that `indices` tells", 0),
+    },
+    outputs=lambda a: _numbered(a.sections or len(a.indices)),
+    infer=_infer_split_v2,
+    view=True,
+    onnx=Onnx(builder="split"),
+)
+def split_v2(a: Any) -> Split:
+    """Cut an array along an axis, evenly or at given places.
+
+    Shape:
+        data: any shape.
+        returns: `sections` arrays, or one for each of `indices`.
+
+    Raises:
+        OpError: the axis cannot be cut so.
+
+    Source: MXNet 1.9.1 `_split_v2`.
+    """
+    axis, squeeze = a.axis, a.squeeze_axis
+
+    def split(x: torch.Tensor) -> Any:
+        sizes = _pieces(a, x.shape[normal_axis(axis, x.dim())])
+        if squeeze:
+            _infer_pieces(tuple(x.shape), [None] * len(sizes), axis, lambda n: sizes, True)
+        pieces = torch.split(x, sizes, axis)
+        if squeeze and x.dim() > 1:
+            pieces = tuple(p.squeeze(axis) for p in pieces)
+        return pieces[0] if len(pieces) == 1 else pieces
+
+    return split

@@ -1,0 +1,214 @@
+"""Sorting, the greatest few, running sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...base import OpError, Shape
+from ..attrs import boolean, choice, dtype, integer, optional
+from ..axes import normal_axis
+from ..bound import bound
+from ..dtypes import torch_dtype
+from ..shapes import known, prod, same, typed, unify
+from ..spec import Attr, Onnx, arg
+
+__all__: list[str] = []
+
+Unary = Callable[[torch.Tensor], torch.Tensor]
+Types = tuple[list[str | None], list[str | None]]
+
+_AGREE = "inferred and required output shape"
+_AXIS = Attr(optional(integer()), "axis to sort along; None means the flattened array", -1)
+_INDEX_TYPE = Attr(dtype, "dtype of positions", "float32")
+
+
+def _flat(axis: int | None, dims: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
+    """Return the shape that is sorted and the axis."""
+    return ((prod(dims),), 0) if axis is None else (dims, normal_axis(axis, len(dims)))
+
+
+def _sorted(x: torch.Tensor, axis: int | None, ascending: bool) -> tuple[torch.Tensor, torch.Tensor, int]:
+    """Return values and positions in order, equal values as they stood, and the axis."""
+    if axis is None:
+        x, axis = x.reshape(-1), 0
+    values, places = torch.sort(x, dim=axis, descending=not ascending, stable=True)
+    return values, places, axis
+
+
+def _infer_sort(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    if ins[0] is None or a.axis is None and not known(ins[0]):
+        return ins, outs
+    return ins, [unify(outs[0], _flat(a.axis, ins[0])[0], _AGREE)]
+
+
+@bound(
+    "sort",
+    [arg("data")],
+    {"axis": _AXIS, "is_ascend": Attr(boolean, "smallest first", True)},
+    outputs=("output0",),
+    hidden=1,
+    infer=_infer_sort,
+    onnx=Onnx(builder="sort"),
+)
+def sort(a: Any) -> Unary:
+    """Sort along an axis; equal elements keep their order.
+
+    Shape:
+        data: any shape.
+        returns: the same shape; one axis when `axis` is None.
+
+    Source: MXNet 1.9.1 `sort`.
+    """
+    axis, ascending = a.axis, a.is_ascend
+
+    def sort(x: torch.Tensor) -> torch.Tensor:
+        return _sorted(x, axis, ascending)[0]
+
+    return sort
+
+
+@bound(
+    "argsort",
+    [arg("data")],
+    {"axis": _AXIS, "is_ascend": Attr(boolean, "smallest first", True), "dtype": _INDEX_TYPE},
+    infer=_infer_sort,
+    infer_type=typed(lambda a: a.dtype),
+    onnx=Onnx(builder="argsort"),
+)
+def argsort(a: Any) -> Unary:
+    """Return the positions that sort an array along an axis; equal elements keep their order.
+
+    Shape:
+        data: any shape.
+        returns: the same shape; one axis when `axis` is None. No gradient.
+
+    Source: MXNet 1.9.1 `argsort`.
+    """
+    axis, ascending, kind = a.axis, a.is_ascend, torch_dtype(a.dtype)
+
+    def argsort(x: torch.Tensor) -> torch.Tensor:
+        return _sorted(x, axis, ascending)[1].to(kind)
+
+    return argsort
+
+
+def _count(a: Any, length: int) -> int:
+    if a.k > length:
+        raise OpError(f"topk: k is {a.k}, expected at most {length}, the size of the axis")
+    return a.k if a.k > 0 else length
+
+
+def _infer_topk(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    if ins[0] is None or a.axis is None and not known(ins[0]):
+        return ins, outs
+    dims, axis = _flat(a.axis, ins[0])
+    count = _count(a, dims[axis]) if dims[axis] else max(a.k, 0)
+    found = ins[0] if a.ret_typ == "mask" else (*dims[:axis], count, *dims[axis + 1 :])
+    return ins, [unify(o, found, _AGREE) for o in outs]
+
+
+def _topk_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    found = ins[0]
+    if a.ret_typ == "indices":
+        return ins, [a.dtype]
+    return ins, [found, a.dtype] if a.ret_typ == "both" else [found]
+
+
+_TOPK_OUTPUTS = {
+    "value": ("output0",),
+    "indices": ("output",),
+    "mask": ("output",),
+    "both": ("output0", "output1"),
+}
+
+
+@bound(
+    "topk",
+    [arg("data")],
+    {
+        "axis": _AXIS,
+        "k": Attr(integer(), "how many; below 1 means all", 1),
+        "ret_typ": Attr(
+            choice("value", "indices", "mask", "both"),
+            "values, positions, 1 at their places, or the first two",
+            "indices",
+        ),
+        "is_ascend": Attr(boolean, "the smallest instead of the greatest", False),
+        "dtype": _INDEX_TYPE,
+    },
+    outputs=lambda a: _TOPK_OUTPUTS[a.ret_typ],
+    hidden=lambda a: int(a.ret_typ == "value"),
+    infer=_infer_topk,
+    infer_type=_topk_types,
+    onnx=Onnx(builder="topk"),
+)
+def topk(a: Any) -> Callable[[torch.Tensor], Any]:
+    """Return the k greatest elements along an axis, in order; of equal ones the first come first.
+
+    Shape:
+        data: any shape.
+        returns: k at `axis`; (k,) when `axis` is None; the shape of `data` for "mask".
+
+    Raises:
+        OpError: k is greater than the axis.
+
+    Source: MXNet 1.9.1 `topk`.
+    """
+    given, wanted, ascending, kind = a.axis, a.ret_typ, a.is_ascend, torch_dtype(a.dtype)
+
+    def topk(x: torch.Tensor) -> Any:
+        values, places, axis = _sorted(x, given, ascending)
+        count = _count(a, values.shape[axis])
+        places = places.narrow(axis, 0, count)
+        if wanted == "mask":
+            return (
+                torch.zeros(values.shape, dtype=x.dtype, device=x.device)
+                .scatter(axis, places, 1)
+                .reshape(x.shape)
+            )
+        if wanted == "indices":
+            return places.to(kind)
+        values = values.narrow(axis, 0, count)
+        return (values, places.to(kind)) if wanted == "both" else values
+
+    return topk
+
+
+def _infer_cumsum(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    if a.axis is not None:
+        return same(a, ins, outs)
+    return (ins, [unify(outs[0], (prod(ins[0]),), _AGREE)]) if ins[0] is not None else (ins, outs)
+
+
+@bound(
+    "_np_cumsum",
+    [arg("a")],
+    {
+        "axis": Attr(optional(integer()), "axis to add along; None means the flattened array", None),
+        "dtype": Attr(optional(dtype), "dtype of the result; None means that of the input", None),
+    },
+    aliases=("cumsum",),
+    infer=_infer_cumsum,
+    infer_type=typed(lambda a: a.dtype),
+    onnx=Onnx(builder="cumsum"),
+)
+def cumsum(a: Any) -> Unary:
+    """Add up along an axis, keeping every partial sum.
+
+    Shape:
+        a: any shape.
+        returns: the same shape; one axis when `axis` is None.
+
+    Source: MXNet 1.9.1 `cumsum`.
+    """
+    axis = a.axis
+    kind = torch_dtype(a.dtype) if a.dtype is not None else None
+
+    def cumsum(x: torch.Tensor) -> torch.Tensor:
+        flat, along = (x.reshape(-1), 0) if axis is None else (x, axis)
+        return torch.cumsum(flat, along, dtype=kind or x.dtype)
+
+    return cumsum

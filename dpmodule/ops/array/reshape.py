@@ -1,0 +1,186 @@
+"""The same elements under another shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...base import OpError, Shape, ShapeError
+from ..attrs import boolean, integer, optional, shape
+from ..bound import bound
+from ..shapes import known, prod, unify
+from ..spec import ROWS, Attr, Onnx, arg
+from .codes import resolve, resolve_target
+
+__all__: list[str] = []
+
+Unary = Callable[[torch.Tensor], torch.Tensor]
+
+_AGREE = "inferred and required output shape"
+
+
+def _missing_dim(shape: Shape, total: int) -> Shape:
+    """Fill in the one unknown dimension of an array of `total` elements."""
+    if shape is None or shape.count(0) != 1:
+        return shape
+    rest = prod([d for d in shape if d])
+    if total % rest:
+        raise ShapeError(f"shape {shape} cannot hold {total} elements")
+    return tuple(d or total // rest for d in shape)
+
+
+def _infer_reshape(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    data, out = ins[0], outs[0]
+    if data is None:
+        return ins, outs
+    out = unify(out, _target(a, data), _AGREE)
+    if out is not None and known(out):
+        data = _missing_dim(data, prod(out))
+    if data is not None and known(data):
+        out = _missing_dim(out, prod(data))
+    return [data], [out]
+
+
+def _target(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
+    if a.shape:
+        return resolve(dims, a.shape, a.reverse)
+    if a.target_shape:
+        return resolve_target(dims, a.target_shape, a.keep_highest)
+    raise OpError("Reshape: shape is (), expected at least one number or code")
+
+
+@bound(
+    "Reshape",
+    [arg("data")],
+    {
+        "shape": Attr(
+            shape,
+            "new sizes; 0 copies one, -1 is worked out, -2 copies the rest, -3 merges two, -4 splits one",
+            (),
+        ),
+        "reverse": Attr(boolean, "match codes and dimensions from the right", False),
+        "target_shape": Attr(shape, "new sizes in old graphs; 0 is worked out", ()),
+        "keep_highest": Attr(boolean, "with target_shape: keep the first dimension", False),
+    },
+    aliases=("reshape",),
+    infer=_infer_reshape,
+    view=True,
+    onnx=Onnx(builder="reshape"),
+)
+def reshape(a: Any) -> Unary:
+    """Give the elements another shape.
+
+    Shape:
+        data: any shape.
+        returns: `shape` with its codes replaced; as many elements.
+
+    Raises:
+        ShapeError: the codes do not fit.
+
+    Example:
+        >>> mx.nd.Reshape(mx.nd.zeros((2, 3, 4)), shape=(-3, 0)).shape
+        (6, 4)
+
+    Source: MXNet 1.9.1 `Reshape`.
+    """
+    if a.shape and min(a.shape) > 0:
+        fixed = a.shape
+        return lambda x: x.reshape(fixed)
+    return lambda x: x.reshape(_target(a, x.shape))
+
+
+def _infer_flatten(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    data, out = ins[0], outs[0]
+    if data is None:
+        return ins, outs
+    rest = 0 if 0 in data[1:] else prod(data[1:])
+    found = unify(out, (data[0], rest), _AGREE) or (0, 0)
+    data = (found[0], *data[1:])
+    if found[1] and 0 in data[1:]:
+        data = (found[0], *(_missing_dim(data[1:], found[1]) or ()))
+    return [data], [found]
+
+
+@bound(
+    "Flatten",
+    [arg("data", ROWS)],
+    aliases=("flatten",),
+    infer=_infer_flatten,
+    view=True,
+    onnx=Onnx("Flatten", const={"axis": 1}),
+)
+def flatten(a: Any) -> Unary:
+    """Put everything after the first axis into one axis.
+
+    Shape:
+        data: (N, ...).
+        returns: (N, product of the rest).
+
+    Source: MXNet 1.9.1 `Flatten`.
+    """
+
+    def flatten(x: torch.Tensor) -> torch.Tensor:
+        return x.flatten(1) if x.dim() > 1 else x.unsqueeze(1)
+
+    return flatten
+
+
+def _part(begin: int | None, end: int | None, ndim: int, which: str) -> tuple[int, int]:
+    """Return a range of axes as (first, one after the last)."""
+    first, last = slice(begin, end).indices(ndim)[:2]
+    if first >= last:
+        raise OpError(f"reshape_like: {which}_begin {begin} and {which}_end {end} name no axis of {ndim}")
+    return first, last
+
+
+def _liked(a: Any, dims: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    first, last = _part(a.lhs_begin, a.lhs_end, len(dims), "lhs")
+    start, stop = _part(a.rhs_begin, a.rhs_end, len(other), "rhs")
+    return dims[:first] + other[start:stop] + dims[last:]
+
+
+def _infer_like(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    if ins[0] is None or ins[1] is None:
+        return ins, outs
+    found = unify(outs[0], _liked(a, ins[0], ins[1]), _AGREE)
+    if known(ins[0]) and found is not None and known(found) and prod(found) != prod(ins[0]):
+        raise ShapeError(
+            f"reshape_like: lhs {ins[0]} does not fit into {found}, which follows from rhs {ins[1]}"
+        )
+    return ins, [found]
+
+
+def _reshape_like_types(
+    a: Any, ins: list[str | None], outs: list[str | None]
+) -> tuple[list[str | None], list[str | None]]:
+    found = ins[0] or outs[0]
+    return [found, ins[1] or found], [found]
+
+
+@bound(
+    "reshape_like",
+    [arg("lhs"), arg("rhs")],
+    {
+        "lhs_begin": Attr(optional(integer()), "first axis of lhs to replace", None),
+        "lhs_end": Attr(optional(integer()), "one after the last axis of lhs to replace", None),
+        "rhs_begin": Attr(optional(integer()), "first axis of rhs to copy", None),
+        "rhs_end": Attr(optional(integer()), "one after the last axis of rhs to copy", None),
+    },
+    infer=_infer_like,
+    infer_type=_reshape_like_types,
+    view=True,
+    onnx=Onnx(builder="reshape_like"),
+)
+def reshape_like(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """Give `lhs` the shape of `rhs`, or a part of its axes the dimensions of a part of those of `rhs`.
+
+    Shape:
+        lhs: any shape.
+        rhs: a shape of as many elements (in the named parts).
+        returns: lhs[:lhs_begin] + rhs[rhs_begin:rhs_end] + lhs[lhs_end:].
+
+    Source: MXNet 1.9.1 `reshape_like`.
+    """
+    return lambda x, y: x.reshape(_liked(a, tuple(x.shape), tuple(y.shape)))

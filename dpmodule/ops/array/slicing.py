@@ -1,0 +1,282 @@
+"""Parts of an array by ranges along its axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...base import OpError, Shape, ShapeError
+from ..attrs import integer, ints_or_none, optional, real, shape
+from ..axes import normal_axis
+from ..bound import bound
+from ..shapes import unify
+from ..spec import Attr, Onnx, arg
+
+__all__: list[str] = []
+
+Unary = Callable[[torch.Tensor], torch.Tensor]
+Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+_AGREE = "inferred and required output shape"
+_RANGE = {
+    "begin": Attr(
+        ints_or_none, "first position along each of the leading axes; None means the end it starts from"
+    ),
+    "end": Attr(ints_or_none, "one after the last position; None means the end it runs to"),
+    "step": Attr(ints_or_none, "distance between positions, negative to go backwards; () means 1", ()),
+}
+
+
+def _slices(name: str, a: Any, ndim: int) -> tuple[slice, ...]:
+    """Return the ranges as Python slices, one for each leading axis."""
+    begin, end = a.begin, a.end
+    step = (None,) * len(begin) if a.step in ((), (None,)) else a.step
+    if not len(begin) == len(end) == len(step) or len(begin) > ndim:
+        raise OpError(
+            f"{name}: begin {begin}, end {end} and step {a.step} must be equally long, at most {ndim} here"
+        )
+    if 0 in step:
+        raise OpError(f"{name}: step is {a.step}, expected no 0 in it")
+    return tuple(slice(*each) for each in zip(begin, end, step, strict=True))
+
+
+def _sliced(slices: tuple[slice, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of a part; unknown dimensions stay unknown."""
+    sizes = [len(range(*s.indices(d))) if d else 0 for s, d in zip(slices, dims, strict=False)]
+    for size, s, d in zip(sizes, slices, dims, strict=False):
+        if d and not size:
+            raise ShapeError(f"slice {s.start}:{s.stop}:{s.step or 1} of an axis of {d} elements holds none")
+    return (*sizes, *dims[len(sizes) :])
+
+
+def _forwards(slices: tuple[slice, ...], dims: torch.Size) -> tuple[tuple[slice, ...], list[int]]:
+    """Replace backward ranges, which torch does not take, by forward ones and the axes to flip."""
+    found, flipped = [], []
+    for axis, (s, length) in enumerate(zip(slices, dims, strict=False)):
+        if s.step is not None and s.step < 0:
+            places = range(*s.indices(length))
+            flipped.append(axis)
+            s = slice(places[-1], places[0] + 1, -s.step) if places else slice(0, 0)
+        found.append(s)
+    return tuple(found), flipped
+
+
+def _bind_slice(name: str, a: Any) -> Unary:
+    slices = _slices(name, a, len(a.begin))
+    backwards = any(s.step is not None and s.step < 0 for s in slices)
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        if len(slices) > x.dim():
+            _slices(name, a, x.dim())
+        if not backwards:
+            return x[slices]
+        ranges, flipped = _forwards(slices, x.shape)
+        return x[ranges].flip(flipped)
+
+    run.__name__ = name.strip("_")
+    return run
+
+
+def _infer_slice(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    if ins[0] is None:
+        return ins, outs
+    return ins, [unify(outs[0], _sliced(_slices("slice", a, len(ins[0])), ins[0]), _AGREE)]
+
+
+@bound(
+    "slice",
+    [arg("data")],
+    _RANGE,
+    aliases=("crop", "_sparse_slice"),
+    infer=_infer_slice,
+    view=True,
+    onnx=Onnx(builder="slice"),
+)
+def slice_(a: Any) -> Unary:
+    """Cut out a range along each of the leading axes, as data[begin:end:step] does in Python.
+
+    Shape:
+        data: any shape.
+        returns: the sizes of the ranges, then the other dimensions.
+
+    Raises:
+        OpError: begin, end and step differ in length, or a step is 0.
+
+    Source: MXNet 1.9.1 `slice`.
+    """
+    return _bind_slice("slice", a)
+
+
+def _bounds(a: Any, length: int) -> tuple[int, int]:
+    """Return begin and size of a slice_axis."""
+    begin = a.begin + length if a.begin < 0 else a.begin
+    end = length if a.end is None else a.end + length if a.end < 0 else a.end
+    if not 0 <= begin < end <= length:
+        raise OpError(
+            f"slice_axis: begin {a.begin} and end {a.end} hold nothing of an axis of {length} elements, "
+            "or reach beyond it"
+        )
+    return begin, end - begin
+
+
+def _infer_slice_axis(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    data, out = ins[0], outs[0]
+    if data is None and out is None:
+        return ins, outs
+    axis = normal_axis(a.axis, len(data or out or ()))
+    if out is not None:
+        data = unify(data, (*out[:axis], 0, *out[axis + 1 :]), "data of slice_axis")
+    if data is not None:
+        size = _bounds(a, data[axis])[1] if data[axis] else 0
+        out = unify(out, (*data[:axis], size, *data[axis + 1 :]), _AGREE)
+    return [data], [out]
+
+
+@bound(
+    "slice_axis",
+    [arg("data")],
+    {
+        "axis": Attr(integer(), "axis to cut"),
+        "begin": Attr(integer(), "first position; negative counts from the end"),
+        "end": Attr(optional(integer()), "one after the last position; None means the end"),
+    },
+    infer=_infer_slice_axis,
+    view=True,
+    onnx=Onnx(builder="slice_axis"),
+)
+def slice_axis(a: Any) -> Unary:
+    """Cut out a range along one axis.
+
+    Shape:
+        data: any shape.
+        returns: the same shape with `end - begin` at `axis`.
+
+    Raises:
+        OpError: the range is empty or reaches beyond the axis.
+
+    Source: MXNet 1.9.1 `slice_axis`.
+    """
+    given = a.axis
+
+    def slice_axis(x: torch.Tensor) -> torch.Tensor:
+        axis = normal_axis(given, x.dim())
+        begin, size = _bounds(a, x.shape[axis])
+        return x.narrow(axis, begin, size)
+
+    return slice_axis
+
+
+def _like_sizes(a: Any, dims: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    if not a.axes and len(dims) != len(other):
+        raise OpError(
+            f"slice_like: data is {dims} and shape_like {other}, expected equal ranks when axes is ()"
+        )
+    out = list(dims)
+    for given in a.axes or range(len(dims)):
+        axis, source = normal_axis(given, len(dims), "axes"), normal_axis(given, len(other), "axes")
+        if dims[axis] and other[source] > dims[axis]:
+            raise OpError(
+                f"slice_like: axis {axis} of data {dims} is shorter than that of shape_like {other}"
+            )
+        out[axis] = other[source]
+    return tuple(out)
+
+
+def _infer_slice_like(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    if ins[0] is None or ins[1] is None:
+        return ins, outs
+    return ins, [unify(outs[0], _like_sizes(a, ins[0], ins[1]), _AGREE)]
+
+
+@bound(
+    "slice_like",
+    [arg("data"), arg("shape_like")],
+    {"axes": Attr(shape, "axes to cut; () means all", ())},
+    infer=_infer_slice_like,
+    view=True,
+    onnx=Onnx(builder="slice_like"),
+)
+def slice_like(a: Any) -> Binary:
+    """Cut the beginning out of `data` so that it has the size of `shape_like` along axes.
+
+    Shape:
+        data: any shape.
+        shape_like: a shape that is not greater along the axes.
+        returns: that of `shape_like` along the axes, that of `data` elsewhere.
+
+    Source: MXNet 1.9.1 `slice_like`.
+    """
+
+    def slice_like(data: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return data[tuple(slice(0, n) for n in _like_sizes(a, tuple(data.shape), tuple(other.shape)))]
+
+    return slice_like
+
+
+def _infer_assign(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    whole = unify(ins[0], outs[0], "data and result of a slice assignment")
+    if whole is None:
+        return ins, outs
+    part = _sliced(_slices("_slice_assign", a, len(whole)), whole)
+    return [whole, *(unify(s, part, "part to assign") for s in ins[1:])], [whole]
+
+
+def _written(name: str, a: Any, data: torch.Tensor, value: Any) -> torch.Tensor:
+    """Return a copy of `data` with one part replaced."""
+    ranges, flipped = _forwards(_slices(name, a, data.dim()), data.shape)
+    out = data.clone()
+    out[ranges] = value.flip(flipped) if flipped and isinstance(value, torch.Tensor) else value
+    return out
+
+
+@bound(
+    "_slice_assign",
+    [arg("lhs"), arg("rhs")],
+    _RANGE,
+    aliases=("_crop_assign",),
+    infer=_infer_assign,
+)
+def slice_assign(a: Any) -> Binary:
+    """Return `lhs` with the part lhs[begin:end:step] replaced by `rhs`.
+
+    Shape:
+        lhs: any shape.
+        rhs: the shape of the part.
+        returns: the shape of `lhs`.
+
+    Raises:
+        ShapeError: `rhs` has another shape than the part.
+
+    Source: MXNet 1.9.1 `_slice_assign`.
+    """
+
+    def slice_assign(lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
+        part = _sliced(_slices("_slice_assign", a, lhs.dim()), tuple(lhs.shape))
+        if tuple(rhs.shape) != part:
+            raise ShapeError(
+                f"_slice_assign: rhs has shape {tuple(rhs.shape)}, expected that of the part, {part}"
+            )
+        return _written("_slice_assign", a, lhs, rhs)
+
+    return slice_assign
+
+
+@bound(
+    "_slice_assign_scalar",
+    [arg("data")],
+    {"scalar": Attr(real, "the number", 0.0), **_RANGE},
+    aliases=("_crop_assign_scalar",),
+    infer=_infer_assign,
+)
+def slice_assign_scalar(a: Any) -> Unary:
+    """Return `data` with the part data[begin:end:step] replaced by a number.
+
+    Shape:
+        data: any shape.
+        returns: the same shape.
+
+    Source: MXNet 1.9.1 `_slice_assign_scalar`.
+    """
+    return lambda data: _written("_slice_assign_scalar", a, data, a.scalar)

@@ -1,0 +1,251 @@
+"""Elements repeated, mirrored or broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...base import OpError, Shape, ShapeError
+from ..attrs import integer, ints, optional, shape
+from ..axes import normal_axes, normal_axis
+from ..bound import bound
+from ..shapes import known, prod, same, unify
+from ..spec import Attr, Onnx, arg
+
+__all__: list[str] = []
+
+Unary = Callable[[torch.Tensor], torch.Tensor]
+Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+_AGREE = "inferred and required output shape"
+
+
+def _stretched(name: str, dims: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape after broadcasting; 0 in `wanted` keeps a dimension."""
+    if len(dims) != len(wanted):
+        raise ShapeError(f"{name}: data is {dims} and the wanted shape {wanted}, expected equal ranks")
+    for have, want in zip(dims, wanted, strict=True):
+        if have > 1 and want not in (0, have):
+            raise ShapeError(f"{name}: data {dims} cannot be stretched to {wanted}; only dimensions of 1 can")
+    return tuple(want or have for have, want in zip(dims, wanted, strict=True))
+
+
+def _infer_broadcast_to(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    if ins[0] is None:
+        return ins, outs
+    return ins, [unify(outs[0], _stretched("broadcast_to", ins[0], a.shape), _AGREE)]
+
+
+@bound(
+    "broadcast_to",
+    [arg("data")],
+    {"shape": Attr(shape, "wanted shape; 0 keeps a dimension", ())},
+    infer=_infer_broadcast_to,
+    view=True,
+    onnx=Onnx(builder="broadcast_to"),
+)
+def broadcast_to(a: Any) -> Unary:
+    """Repeat dimensions of 1 until the array has a shape.
+
+    Shape:
+        data: as many dimensions as `shape`, each equal or 1.
+        returns: `shape`.
+
+    Raises:
+        ShapeError: a dimension is neither 1 nor as wanted.
+
+    Source: MXNet 1.9.1 `broadcast_to`.
+    """
+    wanted = a.shape
+    return lambda x: x.expand(_stretched("broadcast_to", tuple(x.shape), wanted))
+
+
+def _axis_wanted(a: Any, ndim: int) -> tuple[int, ...]:
+    if len(a.axis) != len(a.size):
+        raise OpError(f"broadcast_axis: axis {a.axis} and size {a.size} differ in length")
+    wanted = [0] * ndim
+    for axis, size in zip(a.axis, a.size, strict=True):
+        wanted[normal_axis(axis, ndim)] = size
+    return tuple(wanted)
+
+
+def _infer_broadcast_axis(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    if ins[0] is None:
+        return ins, outs
+    found = _stretched("broadcast_axis", ins[0], _axis_wanted(a, len(ins[0])))
+    return ins, [unify(outs[0], found, _AGREE)]
+
+
+@bound(
+    "broadcast_axis",
+    [arg("data")],
+    {"axis": Attr(ints, "axes of size 1 to stretch", ()), "size": Attr(ints, "their new sizes", ())},
+    aliases=("broadcast_axes",),
+    infer=_infer_broadcast_axis,
+    view=True,
+    onnx=Onnx(builder="broadcast_to"),
+)
+def broadcast_axis(a: Any) -> Unary:
+    """Repeat the elements along axes of size 1.
+
+    Shape:
+        data: size 1 at the axes.
+        returns: `size` there.
+
+    Source: MXNet 1.9.1 `broadcast_axis`.
+    """
+    return lambda x: x.expand(_stretched("broadcast_axis", tuple(x.shape), _axis_wanted(a, x.dim())))
+
+
+def _like_wanted(a: Any, dims: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    if (a.lhs_axes is None) != (a.rhs_axes is None) or len(a.lhs_axes or ()) != len(a.rhs_axes or ()):
+        raise OpError(f"broadcast_like: lhs_axes {a.lhs_axes} and rhs_axes {a.rhs_axes} must be equally long")
+    if a.lhs_axes is None:
+        return other
+    wanted = list(dims)
+    for axis, source in zip(a.lhs_axes, a.rhs_axes, strict=True):
+        wanted[normal_axis(axis, len(dims), "lhs_axes")] = other[normal_axis(source, len(other), "rhs_axes")]
+    return tuple(wanted)
+
+
+def _infer_broadcast_like(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    if not known(ins[0]) or not known(ins[1]):
+        return ins, outs
+    left, right = ins[0] or (), ins[1] or ()
+    return ins, [unify(outs[0], _stretched("broadcast_like", left, _like_wanted(a, left, right)), _AGREE)]
+
+
+@bound(
+    "broadcast_like",
+    [arg("lhs"), arg("rhs")],
+    {
+        "lhs_axes": Attr(optional(ints), "axes of lhs to stretch; None means all", None),
+        "rhs_axes": Attr(optional(ints), "axes of rhs that give the sizes; None means all", None),
+    },
+    infer=_infer_broadcast_like,
+    view=True,
+    onnx=Onnx(builder="broadcast_like"),
+)
+def broadcast_like(a: Any) -> Binary:
+    """Repeat dimensions of 1 until `lhs` has the shape of `rhs`, or its sizes along axes.
+
+    Shape:
+        lhs: dimensions equal or 1.
+        rhs: any shape.
+        returns: the shape of `rhs`, or that of `lhs` with the sizes of `rhs` at the axes.
+
+    Source: MXNet 1.9.1 `broadcast_like`.
+    """
+
+    def broadcast_like(lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
+        left = tuple(lhs.shape)
+        return lhs.expand(_stretched("broadcast_like", left, _like_wanted(a, left, tuple(rhs.shape))))
+
+    return broadcast_like
+
+
+def _tiled(reps: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
+    rank = max(len(reps), len(dims))
+    dims, reps = (1,) * (rank - len(dims)) + dims, (1,) * (rank - len(reps)) + reps
+    return tuple(d * n for d, n in zip(dims, reps, strict=True))
+
+
+def _infer_tile(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    if min(a.reps, default=1) < 1:
+        raise OpError(f"tile: reps is {a.reps}, expected numbers from 1")
+    return (ins, outs) if ins[0] is None else (ins, [unify(outs[0], _tiled(a.reps, ins[0]), _AGREE)])
+
+
+@bound(
+    "tile",
+    [arg("data")],
+    {"reps": Attr(shape, "how often along each axis, the last number for the last axis")},
+    infer=_infer_tile,
+    onnx=Onnx(builder="tile"),
+)
+def tile(a: Any) -> Unary:
+    """Repeat the whole array along axes.
+
+    Shape:
+        data: any shape; axes of size 1 are put in front when `reps` is longer.
+        returns: each dimension times its number.
+
+    Source: MXNet 1.9.1 `tile`.
+    """
+    reps = a.reps
+
+    def tile(x: torch.Tensor) -> torch.Tensor:
+        return x.repeat((1,) * (x.dim() - len(reps)) + reps)
+
+    return tile
+
+
+def _repeated(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
+    if a.axis is None:
+        return (prod(dims) * a.repeats,)
+    axis = normal_axis(a.axis, len(dims))
+    return (*dims[:axis], dims[axis] * a.repeats, *dims[axis + 1 :])
+
+
+def _infer_repeat(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    return (ins, outs) if ins[0] is None else (ins, [unify(outs[0], _repeated(a, ins[0]), _AGREE)])
+
+
+@bound(
+    "repeat",
+    [arg("data")],
+    {
+        "repeats": Attr(integer(low=1), "how often each element comes"),
+        "axis": Attr(optional(integer()), "axis along which to repeat; None flattens first", None),
+    },
+    infer=_infer_repeat,
+    view=True,
+    onnx=Onnx(builder="repeat"),
+)
+def repeat(a: Any) -> Unary:
+    """Repeat each element along an axis.
+
+    Shape:
+        data: any shape.
+        returns: `repeats` times the size at `axis`; one axis when `axis` is None.
+
+    Source: MXNet 1.9.1 `repeat`.
+    """
+    count, given = a.repeats, a.axis
+
+    def repeat(x: torch.Tensor) -> torch.Tensor:
+        if given is None:
+            return x.reshape(-1, 1).expand(-1, count).reshape(-1)
+        axis = normal_axis(given, x.dim())
+        sizes = [-1] * (x.dim() + 1)
+        sizes[axis + 1] = count
+        return x.unsqueeze(axis + 1).expand(sizes).flatten(axis, axis + 1)
+
+    return repeat
+
+
+@bound(
+    "reverse",
+    [arg("data")],
+    {"axis": Attr(ints, "axes to run backwards")},
+    aliases=("flip",),
+    infer=same,
+    onnx=Onnx(builder="reverse"),
+)
+def reverse(a: Any) -> Unary:
+    """Reverse the order of the elements along axes.
+
+    Shape:
+        data: any shape.
+        returns: the same shape.
+
+    Source: MXNet 1.9.1 `reverse`.
+    """
+    axes = a.axis
+
+    def reverse(x: torch.Tensor) -> torch.Tensor:
+        return torch.flip(x, normal_axes(axes, x.dim()))
+
+    return reverse

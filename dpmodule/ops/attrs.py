@@ -1,0 +1,140 @@
+"""Attribute types: each reads a value given in Python or as the text of a saved graph."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..base import dtype_name, plain
+
+__all__ = [
+    "AttrType",
+    "boolean",
+    "choice",
+    "dtype",
+    "integer",
+    "ints",
+    "ints_or_none",
+    "optional",
+    "real",
+    "reals",
+    "shape",
+    "string",
+    "to_text",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class AttrType:
+    """How to read an attribute: `parse` raises ValueError or TypeError; `expects` ends the message."""
+
+    parse: Callable[[Any], Any]
+    expects: str
+    annotation: str
+
+
+def to_text(value: Any) -> str:
+    """Write a value as attribute text, the way Python prints plain numbers and tuples."""
+    return str(plain(value))
+
+
+def _literal(value: Any) -> Any:
+    """Read text as a Python literal; MXNet also writes lists and the bare words true and false."""
+    if not isinstance(value, str):
+        return plain(value)
+    text = value.strip()
+    return {"true": True, "false": False, "none": None}.get(text.lower()) if text.isalpha() else ast.literal_eval(text)
+
+
+def _to_int(value: Any) -> int:
+    found = _literal(value)
+    if isinstance(found, bool) and isinstance(value, str) or not isinstance(found, int):
+        if isinstance(found, float) and not isinstance(value, str) and found.is_integer():
+            return int(found)
+        raise ValueError(value)
+    return int(found)
+
+
+def _to_real(value: Any) -> float:
+    if isinstance(value, str):
+        return float(value)
+    found = plain(value)
+    if not isinstance(found, (int, float)):
+        raise TypeError(value)
+    return float(found)
+
+
+def _to_bool(value: Any) -> bool:
+    found = _literal(value)
+    if found in (True, False, 0, 1):
+        return bool(found)
+    raise ValueError(value)
+
+
+def _to_tuple(value: Any) -> tuple[Any, ...]:
+    found = _literal(value)
+    if found is None and isinstance(value, str) and value.strip() != "()":
+        raise ValueError(value)
+    if isinstance(found, (tuple, list)):
+        return tuple(found)
+    return (found,)
+
+
+def _to_shape(value: Any) -> tuple[int, ...]:
+    return tuple(_to_int(v) for v in _to_tuple(value))
+
+
+def _to_ints_or_none(value: Any) -> tuple[int | None, ...]:
+    if value is None or isinstance(value, str) and value.strip() == "None":
+        return (None,)
+    return tuple(None if v is None else _to_int(v) for v in _to_tuple(value))
+
+
+def integer(low: int | None = None, high: int | None = None) -> AttrType:
+    """An int, optionally within [low, high]."""
+
+    def parse(value: Any) -> int:
+        number = _to_int(value)
+        if low is not None and number < low or high is not None and number > high:
+            raise ValueError(value)
+        return number
+
+    limits = "" if low is None else f" from {low}"
+    return AttrType(parse, f"an integer{limits}" + ("" if high is None else f" to {high}"), "int")
+
+
+real = AttrType(_to_real, "a number", "float")
+boolean = AttrType(_to_bool, "True or False", "bool")
+string = AttrType(str, "a string", "str")
+shape = AttrType(_to_shape, "a tuple of integers", "tuple[int, ...]")
+ints = AttrType(_to_shape, "an integer or a tuple of integers", "int | tuple[int, ...]")
+ints_or_none = AttrType(
+    _to_ints_or_none, "a tuple of integers or None", "int | tuple[int | None, ...] | None"
+)
+reals = AttrType(
+    lambda value: tuple(_to_real(v) for v in _to_tuple(value)), "a tuple of numbers", "tuple[float, ...]"
+)
+dtype = AttrType(dtype_name, "a dtype such as 'float32'", "Any")
+
+
+def choice(*names: str) -> AttrType:
+    """One of a few words."""
+
+    def parse(value: Any) -> str:
+        if value not in names:
+            raise ValueError(value)
+        return str(value)
+
+    return AttrType(parse, "one of " + ", ".join(names), "str")
+
+
+def optional(inner: AttrType) -> AttrType:
+    """What `inner` reads, or None."""
+
+    def parse(value: Any) -> Any:
+        return None if value is None or value == "None" else inner.parse(value)
+
+    annotation = inner.annotation if inner.annotation == "Any" else f"{inner.annotation} | None"
+    return AttrType(parse, f"{inner.expects}, or None", annotation)

@@ -1,0 +1,43 @@
+"""Element types: our names and torch's."""
+
+from __future__ import annotations
+
+import torch
+
+from ..base import DTypeError
+
+__all__ = ["name_of", "torch_dtype"]
+
+_TORCH = {
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "uint8": torch.uint8,
+    "int8": torch.int8,
+    "int16": torch.int16,
+    "int32": torch.int32,
+    "int64": torch.int64,
+    "bool": torch.bool,
+    "uint16": torch.uint16,
+    "uint32": torch.uint32,
+    "uint64": torch.uint64,
+}
+_NAMES = {value: key for key, value in _TORCH.items()}
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """Return torch's dtype of a name that `base.dtype_name` gave."""
+    return _TORCH[name]
+
+
+def name_of(dtype: torch.dtype) -> str:
+    """Return the name of a torch dtype.
+
+    Raises:
+        DTypeError: MXNet has no such type (complex, quantized).
+    """
+    found = _NAMES.get(dtype)
+    if found is None:
+        raise DTypeError(f"{dtype} has no counterpart in MXNet; convert the tensor to one of {', '.join(_TORCH)}")
+    return found

@@ -1,0 +1,50 @@
+"""Shapes and types of one operator's outputs, by its rule or by running it on torch's meta device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..base import OpError, Shape, ShapeError
+from .shapes import known, same_types, unify
+from .spec import Env, Op
+
+__all__ = ["infer_shape", "infer_type"]
+
+_META = torch.device("meta")
+
+
+def _by_meta(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> list[Shape]:
+    """Run the operator on tensors without memory; only for operators that have no rule."""
+    tensors = [torch.empty(s or (), device=_META) for s in ins]
+    try:
+        with torch.no_grad():
+            result = op.run(a, Env(_META, None, False, tuple(s or () for s in outs)), *tensors)
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        raise ShapeError(f"{op.name} does not take inputs of shape {ins}: {error}") from error
+    results = result if isinstance(result, (tuple, list)) else (result,)
+    return [unify(o, tuple(r.shape), "inferred and required output shape") for o, r in zip(outs, results)]
+
+
+def infer_shape(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    """Fill in the input and output shapes that follow from the known ones.
+
+    Raises:
+        ShapeError: they contradict each other or the operator.
+    """
+    if op.infer is not None:
+        try:
+            return op.infer(a, ins, outs)
+        except (IndexError, TypeError, ZeroDivisionError, OpError) as error:
+            raise ShapeError(f"{op.name} does not take inputs of shape {ins}: {error}") from error
+    if all(known(s) for s in ins):
+        return ins, _by_meta(op, a, ins, outs)
+    return ins, outs
+
+
+def infer_type(
+    op: Op, a: Any, ins: list[str | None], outs: list[str | None]
+) -> tuple[list[str | None], list[str | None]]:
+    """Fill in the input and output types that follow from the known ones."""
+    return (op.infer_type or same_types)(a, ins, outs)

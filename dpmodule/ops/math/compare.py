@@ -1,0 +1,82 @@
+"""Comparison and logic; the answers are 0 and 1 in the type of the operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from ..spec import Onnx
+from .binary import declare_pair
+
+__all__ = ["COMPARISONS", "in_operand_type"]
+
+Test = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def in_operand_type(test: Test) -> Test:
+    """Return a test whose answers come as 0 and 1 in the type of the left operand."""
+
+    def run(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        return test(left, right).to(left.dtype)
+
+    run.__name__ = getattr(test, "__name__", "run")
+    return run
+
+
+COMPARISONS: dict[str, tuple[Test, str, str, Onnx]] = {
+    "equal": (torch.eq, "Equal", "both are equal", Onnx(builder="compare", const={"type": "Equal"})),
+    "not_equal": (
+        torch.ne,
+        "Not_Equal",
+        "they differ",
+        Onnx(builder="compare", const={"type": "Equal", "not": 1}),
+    ),
+    "greater": (
+        torch.gt,
+        "Greater",
+        "the first is greater",
+        Onnx(builder="compare", const={"type": "Greater"}),
+    ),
+    "greater_equal": (
+        torch.ge,
+        "Greater_Equal",
+        "the first is greater or equal",
+        Onnx(builder="compare", const={"type": "GreaterOrEqual"}),
+    ),
+    "lesser": (torch.lt, "Lesser", "the first is smaller", Onnx(builder="compare", const={"type": "Less"})),
+    "lesser_equal": (
+        torch.le,
+        "Lesser_Equal",
+        "the first is smaller or equal",
+        Onnx(builder="compare", const={"type": "LessOrEqual"}),
+    ),
+    "logical_and": (
+        torch.logical_and,
+        "Logical_And",
+        "neither is 0",
+        Onnx(builder="logic", const={"type": "And"}),
+    ),
+    "logical_or": (
+        torch.logical_or,
+        "Logical_Or",
+        "one of them is not 0",
+        Onnx(builder="logic", const={"type": "Or"}),
+    ),
+    "logical_xor": (
+        torch.logical_xor,
+        "Logical_Xor",
+        "exactly one of them is not 0",
+        Onnx(builder="logic", const={"type": "Xor"}),
+    ),
+}
+"""Word: test, spelling of the alias, when it holds, ONNX builder."""
+
+for _word, (_test, _alias, _holds, _onnx) in COMPARISONS.items():
+    declare_pair(
+        in_operand_type(_test),
+        f"Return 1 where {_holds}, else 0, in the dtype of the operands and without a gradient",
+        (f"_{_word}", f"_{_alias}"),
+        (f"broadcast_{_word}",),
+        _onnx,
+    )

@@ -1,0 +1,124 @@
+"""Products that contract axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...base import Shape, ShapeError
+from ..attrs import boolean, choice, optional
+from ..bound import bound
+from ..shapes import unify
+from ..spec import Attr, Onnx, arg
+
+__all__: list[str] = []
+
+Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def _attrs(axis: str) -> dict[str, Attr]:
+    return {
+        "transpose_a": Attr(boolean, f"contract {axis} of lhs", False),
+        "transpose_b": Attr(boolean, "contract the last axis of rhs", False),
+        "forward_stype": Attr(
+            optional(choice("csr", "default", "row_sparse")),
+            "storage type of the result; accepted for old graphs",
+            None,
+        ),
+    }
+
+
+def _infer_dot(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    left, right = ins
+    if left is None or right is None:
+        return ins, outs
+    inner, rest_left = (left[0], left[1:]) if a.transpose_a else (left[-1], left[:-1])
+    other, rest_right = (right[-1], right[:-1]) if a.transpose_b else (right[0], right[1:])
+    if inner != other and inner and other:
+        raise ShapeError(
+            f"dot: lhs {left} and rhs {right}: the contracted axes have {inner} and {other} elements"
+        )
+    found = rest_left + rest_right or (1,)
+    return ins, [unify(outs[0], found, "inferred and required output shape")]
+
+
+@bound(
+    "dot",
+    [arg("lhs"), arg("rhs")],
+    _attrs("the first axis"),
+    aliases=("_sparse_dot",),
+    infer=_infer_dot,
+    onnx=Onnx(builder="dot"),
+)
+def dot(a: Any) -> Binary:
+    """Contract the last axis of `lhs` with the first axis of `rhs`.
+
+    Shape:
+        lhs: (..., K), or (K, ...) under `transpose_a`.
+        rhs: (K, ...), or (..., K) under `transpose_b`.
+        returns: the other axes of `lhs`, then those of `rhs`; (1,) for two vectors.
+
+    Example:
+        >>> mx.nd.dot(mx.nd.array([[1, 2], [3, 4]]), mx.nd.array([1, 1])).asnumpy()
+        array([3., 7.], dtype=float32)
+
+    Source: MXNet 1.9.1 `dot`.
+    """
+    flip_left, flip_right = a.transpose_a, a.transpose_b
+
+    def dot(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        if left.dim() == 2 and right.dim() == 2:
+            return torch.mm(left.t() if flip_left else left, right.t() if flip_right else right)
+        axes = [0 if flip_left else left.dim() - 1], [right.dim() - 1 if flip_right else 0]
+        found: torch.Tensor = torch.tensordot(left, right, dims=axes)
+        return found if found.dim() else found.reshape(1)
+
+    return dot
+
+
+def _infer_batch_dot(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    left, right = ins
+    if left is None or right is None:
+        return ins, outs
+    if len(left) != len(right) or len(left) < 3:
+        raise ShapeError(f"batch_dot: lhs is {left} and rhs {right}, expected equal ranks of at least 3")
+    batch = unify(left[:-2], right[:-2], "leading axes of batch_dot's inputs") or ()
+    rows, inner = (left[-1], left[-2]) if a.transpose_a else (left[-2], left[-1])
+    other, columns = (right[-1], right[-2]) if a.transpose_b else (right[-2], right[-1])
+    if inner != other and inner and other:
+        raise ShapeError(
+            f"batch_dot: lhs {left} and rhs {right}: the contracted axes have {inner} and {other} elements"
+        )
+    found = unify(outs[0], (*batch, rows, columns), "inferred and required output shape")
+    return [batch + left[-2:], batch + right[-2:]], [found]
+
+
+@bound(
+    "batch_dot",
+    [arg("lhs"), arg("rhs")],
+    _attrs("the last axis but one"),
+    infer=_infer_batch_dot,
+    onnx=Onnx(builder="batch_dot"),
+)
+def batch_dot(a: Any) -> Binary:
+    """Multiply matrices pairwise over the leading axes, which must be equal.
+
+    Shape:
+        lhs: (B..., M, K), or (B..., K, M) under `transpose_a`.
+        rhs: (B..., K, N), or (B..., N, K) under `transpose_b`.
+        returns: (B..., M, N).
+
+    Source: MXNet 1.9.1 `batch_dot`.
+    """
+    flip_left, flip_right = a.transpose_a, a.transpose_b
+
+    def batch_dot(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        if left.shape[:-2] != right.shape[:-2]:
+            raise ShapeError(
+                f"batch_dot: lhs {tuple(left.shape)} and rhs {tuple(right.shape)}, expected the same first axes"
+            )
+        return torch.matmul(left.mT if flip_left else left, right.mT if flip_right else right)
+
+    return batch_dot

@@ -1,0 +1,302 @@
+"""Reductions along axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from ...base import Shape
+from ..attrs import boolean, choice, integer, ints, optional
+from ..axes import normal_axes, normal_axis
+from ..bound import bound
+from ..dtypes import torch_dtype
+from ..shapes import typed, unify
+from ..spec import Attr, Onnx, arg
+from .pointwise import in_type_of
+
+__all__: list[str] = []
+
+Reduction = Callable[[torch.Tensor, tuple[int, ...], bool], torch.Tensor]
+
+
+class _Extreme(torch.autograd.Function):
+    """Maximum or minimum whose gradient goes whole to every element that equals it, as MXNet's does."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: torch.Tensor, dims: tuple[int, ...], keep: bool, largest: bool) -> torch.Tensor:
+        return (torch.amax if largest else torch.amin)(x, dims, keep)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        ctx.dims, ctx.keep = inputs[1], inputs[2]
+        ctx.save_for_backward(inputs[0], output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Any, ...]:
+        x, found = ctx.saved_tensors
+        grad = grads[0]
+        if not ctx.keep:
+            for dim in ctx.dims:
+                grad, found = grad.unsqueeze(dim), found.unsqueeze(dim)
+        return grad * (x == found), None, None, None
+
+
+_extreme: Callable[..., torch.Tensor] = _Extreme.apply
+
+
+def _sum(x: torch.Tensor, dims: tuple[int, ...], keep: bool) -> torch.Tensor:
+    return torch.sum(x, dims, keep, dtype=x.dtype)
+
+
+def _mean(x: torch.Tensor, dims: tuple[int, ...], keep: bool) -> torch.Tensor:
+    if x.is_floating_point():
+        return torch.mean(x, dims, keep)
+    return in_type_of(x, torch.mean(x, dims, keep, dtype=torch.float64))
+
+
+def _prod(x: torch.Tensor, dims: tuple[int, ...], keep: bool) -> torch.Tensor:
+    for dim in reversed(dims):
+        x = torch.prod(x, dim, keep, dtype=x.dtype)
+    return x
+
+
+def _nansum(x: torch.Tensor, dims: tuple[int, ...], keep: bool) -> torch.Tensor:
+    return torch.nansum(x, dims, keep, dtype=x.dtype)
+
+
+def _nanprod(x: torch.Tensor, dims: tuple[int, ...], keep: bool) -> torch.Tensor:
+    return _prod(torch.where(torch.isnan(x), 1, x), dims, keep)
+
+
+def _max(x: torch.Tensor, dims: tuple[int, ...], keep: bool) -> torch.Tensor:
+    return _extreme(x, dims, keep, True)
+
+
+def _min(x: torch.Tensor, dims: tuple[int, ...], keep: bool) -> torch.Tensor:
+    return _extreme(x, dims, keep, False)
+
+
+_AXIS = Attr(optional(ints), "axes to reduce; None or () means all", None)
+_KEEP = Attr(boolean, "leave reduced axes in with size 1", False)
+_EXCLUDE = Attr(boolean, "reduce all axes but the ones given", False)
+
+_REDUCTIONS: dict[str, tuple[Reduction, str, tuple[str, ...], Onnx | None]] = {
+    "sum": (_sum, "Add up the elements along axes", ("sum_axis", "_sparse_sum"), Onnx(builder="reduce_sum")),
+    "mean": (_mean, "Average the elements along axes", ("_sparse_mean",), Onnx(builder="reduce_mean")),
+    "prod": (_prod, "Multiply the elements along axes", (), Onnx(builder="reduce_prod")),
+    "nansum": (_nansum, "Add up the elements along axes, NaN counted as 0", (), None),
+    "nanprod": (_nanprod, "Multiply the elements along axes, NaN counted as 1", (), None),
+    "max": (
+        _max,
+        "Return the greatest element along axes (all that equal it get the gradient)",
+        ("max_axis",),
+        Onnx(builder="reduce_max"),
+    ),
+    "min": (
+        _min,
+        "Return the smallest element along axes (all that equal it get the gradient)",
+        ("min_axis",),
+        Onnx(builder="reduce_min"),
+    ),
+}
+"""Name: function, first sentence, aliases, ONNX builder."""
+
+
+@lru_cache(maxsize=1024)
+def _axes(axis: tuple[int, ...] | None, exclude: bool, ndim: int) -> tuple[int, ...]:
+    """Return the axes to reduce, ascending."""
+    if not axis:
+        return tuple(range(ndim))
+    given = normal_axes(axis, ndim)
+    return tuple(i for i in range(ndim) if i not in given) if exclude else given
+
+
+def _reduced(shape: tuple[int, ...], axes: tuple[int, ...], keep: bool) -> tuple[int, ...]:
+    """Return the shape after a reduction; without dimensions left it is (1,)."""
+    if keep:
+        return tuple(1 if i in axes else d for i, d in enumerate(shape))
+    return tuple(d for i, d in enumerate(shape) if i not in axes) or (1,)
+
+
+def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    if ins[0] is None:
+        return ins, outs
+    axes = _axes(a.axis, getattr(a, "exclude", False), len(ins[0]))
+    return ins, [unify(outs[0], _reduced(ins[0], axes, a.keepdims), "inferred and required output shape")]
+
+
+def _over_axes(a: Any, function: Reduction) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return a reduction over the axes that `a` names."""
+    axis, keep, exclude = a.axis, a.keepdims, getattr(a, "exclude", False)
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        axes = _axes(axis, exclude, x.dim())
+        if not axes:
+            return x.clone()
+        found = function(x, axes, keep)
+        return found if found.dim() else found.reshape(1)
+
+    return run
+
+
+def _declare(
+    name: str, function: Reduction, sentence: str, aliases: tuple[str, ...], onnx: Onnx | None
+) -> None:
+    def bind(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+        run = _over_axes(a, function)
+        run.__name__ = name
+        return run
+
+    bind.__doc__ = f"""{sentence}.
+
+Shape:
+    data: any shape.
+    returns: `data` without the reduced axes, or with size 1 there under `keepdims`; (1,) when none is left.
+        The dtype is that of `data`.
+
+Source: MXNet 1.9.1 `{name}`.
+"""
+    attrs = {"axis": _AXIS, "keepdims": _KEEP, "exclude": _EXCLUDE}
+    bound(name, [arg("data")], attrs, aliases=aliases, infer=_infer, onnx=onnx)(bind)
+
+
+for _name, (_function, _sentence, _aliases, _onnx) in _REDUCTIONS.items():
+    _declare(_name, _function, _sentence, _aliases, _onnx)
+
+
+@bound(
+    "norm",
+    [arg("data")],
+    {
+        "ord": Attr(integer(1, 2), "1 adds magnitudes, 2 takes the root of the added squares", 2),
+        "axis": _AXIS,
+        "out_dtype": Attr(
+            optional(choice("float16", "float32", "float64", "int32", "int64", "int8")),
+            "dtype of the result; None means that of `data`",
+            None,
+        ),
+        "keepdims": _KEEP,
+    },
+    aliases=("_sparse_norm",),
+    infer=_infer,
+    infer_type=typed(lambda a: a.out_dtype),
+    onnx=Onnx(builder="norm"),
+)
+def norm(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return the norm along axes; its gradient at 0 is 0.
+
+    Shape:
+        data: any shape.
+        returns: `data` without the reduced axes, or with size 1 there under `keepdims`; (1,) when none is left.
+
+    Source: MXNet 1.9.1 `norm`, whose gradient at 0 is NaN.
+    """
+    target = torch_dtype(a.out_dtype) if a.out_dtype is not None else None
+
+    def reduce(x: torch.Tensor, dims: tuple[int, ...], keep: bool) -> torch.Tensor:
+        values = x if x.is_floating_point() else x.double()
+        found = torch.linalg.vector_norm(values, a.ord, dims, keep)
+        return found.to(target) if target is not None else in_type_of(x, found)
+
+    run = _over_axes(a, reduce)
+    run.__name__ = "norm"
+    return run
+
+
+def _infer_arg(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    if ins[0] is None:
+        return ins, outs
+    ndim = len(ins[0])
+    axes = tuple(range(ndim)) if a.axis is None else (normal_axis(a.axis, ndim),)
+    return ins, [unify(outs[0], _reduced(ins[0], axes, a.keepdims), "inferred and required output shape")]
+
+
+def _declare_arg(name: str, function: Callable[..., torch.Tensor], word: str) -> None:
+    def bind(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+        axis, keep = a.axis, a.keepdims
+
+        def run(x: torch.Tensor) -> torch.Tensor:
+            found = function(x, axis, keep).to(x.dtype)
+            return found if found.dim() else found.reshape(1)
+
+        run.__name__ = name
+        return run
+
+    bind.__doc__ = f"""Return the position of the {word} element along an axis, the first of several.
+
+Shape:
+    data: any shape.
+    returns: `data` without the axis, or with size 1 there under `keepdims`; (1,) for the position in the
+        flattened array when `axis` is None. The dtype is that of `data`.
+
+Source: MXNet 1.9.1 `{name}`.
+"""
+    attrs = {
+        "axis": Attr(optional(integer()), "axis to search; None means the flattened array", None),
+        "keepdims": _KEEP,
+    }
+    bound(name, [arg("data")], attrs, infer=_infer_arg, onnx=Onnx(builder=name))(bind)
+
+
+_declare_arg("argmax", torch.argmax, "greatest")
+_declare_arg("argmin", torch.argmin, "smallest")
+
+
+def _infer_channel(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    if ins[0] is None:
+        return ins, outs
+    normal_axis(1, len(ins[0]))
+    return ins, [unify(outs[0], ins[0][:1] + ins[0][2:], "inferred and required output shape")]
+
+
+@bound("argmax_channel", [arg("data")], infer=_infer_channel)
+def argmax_channel(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return the position of the greatest element along axis 1.
+
+    Shape:
+        data: (N, C, ...).
+        returns: (N, ...) with the dtype of `data`.
+
+    Source: MXNet 1.9.1 `argmax_channel`.
+    """
+    return lambda x: torch.argmax(x, 1).to(x.dtype)
+
+
+def _infer_moments(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    if ins[0] is None:
+        return ins, outs
+    axes = _axes(a.axes, False, len(ins[0]))
+    found = _reduced(ins[0], axes, a.keepdims)
+    return ins, [unify(o, found, "inferred and required output shape") for o in outs]
+
+
+@bound(
+    "moments",
+    [arg("data")],
+    {"axes": Attr(optional(ints), "axes to reduce; None means all", None), "keepdims": _KEEP},
+    outputs=("output0", "output1"),
+    infer=_infer_moments,
+)
+def moments(a: Any) -> Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
+    """Return mean and variance (of the population) along axes.
+
+    Shape:
+        data: any shape.
+        returns: twice `data` without the reduced axes, or with size 1 there under `keepdims`.
+
+    Source: MXNet 1.9.1 `moments`.
+    """
+
+    def run(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        axes = _axes(a.axes, False, x.dim())
+        shape = _reduced(tuple(x.shape), axes, a.keepdims)
+        variance, mean = torch.var_mean(x, axes, correction=0, keepdim=a.keepdims)
+        return mean.reshape(shape), variance.reshape(shape)
+
+    run.__name__ = "moments"
+    return run

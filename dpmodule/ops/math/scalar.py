@@ -1,0 +1,156 @@
+"""Arithmetic and comparison of an array with a number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..attrs import boolean, real
+from ..bound import bound
+from ..shapes import same
+from ..spec import ROWS, Attr, Onnx, arg
+from .binary import divide, hypot, modulo
+from .compare import COMPARISONS
+from .pointwise import in_type_of, whole
+
+__all__: list[str] = []
+
+Scalar = Callable[[torch.Tensor, Any], torch.Tensor]
+
+
+def _like(x: torch.Tensor, number: float) -> torch.Tensor:
+    """Return a number as a tensor of no dimensions beside `x`, for functions that want two tensors."""
+    return torch.tensor(number, dtype=x.dtype, device=x.device)
+
+
+def _power(x: torch.Tensor, number: float) -> torch.Tensor:
+    if x.is_floating_point():
+        return torch.pow(x, number)
+    return in_type_of(x, torch.pow(x.double(), number))
+
+
+def _rpower(x: torch.Tensor, number: float) -> torch.Tensor:
+    if x.is_floating_point():
+        return torch.pow(number, x)
+    return in_type_of(x, torch.pow(number, x.double()))
+
+
+def _compare(test: Callable[..., torch.Tensor]) -> Scalar:
+    return lambda x, number: test(x, number).to(x.dtype)
+
+
+def _logic(test: Callable[..., torch.Tensor]) -> Scalar:
+    return lambda x, number: test(x, _like(x, number)).to(x.dtype)
+
+
+_SCALAR: dict[str, tuple[Scalar, str, str, Onnx]] = {
+    "plus": (torch.add, "Plus", "Add a number to each element", Onnx("Add")),
+    "minus": (torch.sub, "Minus", "Subtract a number from each element", Onnx("Sub")),
+    "rminus": (lambda x, s: s - x, "RMinus", "Subtract each element from a number", Onnx("Sub")),
+    "mul": (torch.mul, "Mul", "Multiply each element by a number", Onnx("Mul")),
+    "div": (
+        lambda x, s: x / s if x.is_floating_point() else torch.div(x, s, rounding_mode="trunc"),
+        "Div",
+        "Divide each element by a number (integers are cut towards 0)",
+        Onnx("Div"),
+    ),
+    "rdiv": (
+        lambda x, s: divide(_like(x, s), x),
+        "RDiv",
+        "Divide a number by each element (integers are cut towards 0)",
+        Onnx("Div"),
+    ),
+    "mod": (
+        lambda x, s: torch.remainder(x, s) if s else torch.zeros_like(x),
+        "Mod",
+        "Return the remainder by a number, with its sign, and 0 by 0",
+        Onnx(builder="mod"),
+    ),
+    "rmod": (
+        lambda x, s: modulo(_like(x, s), x),
+        "RMod",
+        "Return the remainder of a number by each element, with the element's sign, and 0 by 0",
+        Onnx(builder="mod"),
+    ),
+    "power": (_power, "Power", "Raise each element to a power", Onnx("Pow")),
+    "rpower": (_rpower, "RPower", "Raise a number to the power of each element", Onnx("Pow")),
+    "maximum": (
+        lambda x, s: torch.clamp(x, min=s),
+        "Maximum",
+        "Return the greater of each element and a number (the gradient is 1 where both are equal)",
+        Onnx("Max"),
+    ),
+    "minimum": (
+        lambda x, s: torch.clamp(x, max=s),
+        "Minimum",
+        "Return the smaller of each element and a number (the gradient is 1 where both are equal)",
+        Onnx("Min"),
+    ),
+    "hypot": (
+        lambda x, s: hypot(x, _like(x, s)),
+        "Hypot",
+        "Return sqrt(data^2 + scalar^2)",
+        Onnx(builder="hypot"),
+    ),
+}
+"""Word: function of array and number, spelling of the alias, first sentence, ONNX operator."""
+
+
+def _attrs() -> dict[str, Attr]:
+    return {
+        "scalar": Attr(real, "the number", 1.0),
+        "is_int": Attr(
+            boolean, "cut the number's fraction when data are integers; if not, the result is float64", True
+        ),
+    }
+
+
+def _types(
+    a: Any, ins: list[str | None], outs: list[str | None]
+) -> tuple[list[str | None], list[str | None]]:
+    """One type, except that integers and a number that is not one give float64."""
+    if a.is_int:
+        found = ins[0] or outs[0]
+        return [found], [found]
+    if ins[0] is None:
+        return ins, outs
+    return ins, [ins[0] if "float" in ins[0] else "float64"]
+
+
+def _declare(name: str, alias: str, function: Scalar, sentence: str, onnx: Onnx) -> None:
+    def bind(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+        number, is_int = a.scalar, a.is_int
+
+        def run(x: torch.Tensor) -> torch.Tensor:
+            if x.is_floating_point():
+                return function(x, number)
+            return function(x, whole(number)) if is_int else function(x.double(), number)
+
+        run.__name__ = name.strip("_")
+        return run
+
+    bind.__doc__ = f"""{sentence}.
+
+Shape:
+    data: any shape.
+    returns: the shape and dtype of `data`; float64 for integers when `is_int` is False.
+
+Source: MXNet 1.9.1 `{name}`.
+"""
+    bound(name, [arg("data", ROWS)], _attrs(), aliases=(alias,), infer=same, infer_type=_types, onnx=onnx)(
+        bind
+    )
+
+
+for _word, (_function, _alias, _sentence, _onnx) in _SCALAR.items():
+    _declare(f"_{_word}_scalar", f"_{_alias}Scalar", _function, _sentence, _onnx)
+for _word, (_test, _alias, _holds, _onnx) in COMPARISONS.items():
+    _declare(
+        f"_{_word}_scalar",
+        f"_{_alias.replace('_', '')}Scalar",
+        (_logic if _word.startswith("logical") else _compare)(_test),
+        f"Return 1 where {_holds}, else 0, with the array first and the number second",
+        _onnx,
+    )

@@ -1,0 +1,293 @@
+"""Functions of one array, element by element."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from ...base import Shape
+from ..attrs import optional, real
+from ..bound import bound
+from ..registry import declare
+from ..shapes import forward, same, typed
+from ..spec import NEVER, ROWS, Attr, Onnx, arg
+from .pointwise import Elementwise, kept_type, whole, with_gradient
+
+__all__: list[str] = []
+
+
+def _round_away(x: torch.Tensor) -> torch.Tensor:
+    cut = torch.trunc(x)
+    return cut + torch.sign(x) * ((x - cut).abs() >= 0.5)
+
+
+def _round_half_down(x: torch.Tensor) -> torch.Tensor:
+    floor = torch.floor(x)
+    return floor + (x - floor > 0.5)
+
+
+def _cube_root(x: torch.Tensor) -> torch.Tensor:
+    return torch.copysign(x.abs().pow(1.0 / 3.0), x)
+
+
+def _gamma(x: torch.Tensor) -> torch.Tensor:
+    # exp(lgamma) is |gamma|; left of zero the sign alternates, and whole numbers are poles
+    floor = torch.floor(x)
+    sign = torch.where(x < 0, 1.0 - 2.0 * torch.remainder(floor, 2.0), 1.0)
+    sign = torch.where((x < 0) & (x == floor), math.nan, sign)
+    return torch.lgamma(x).exp() * sign.to(x.dtype)
+
+
+def _logical_not(x: torch.Tensor) -> torch.Tensor:
+    return torch.eq(x, 0).to(x.dtype)
+
+
+_ELEMENTWISE: dict[str, tuple[Elementwise, str, Onnx | None]] = {
+    "abs": (torch.abs, "Return the magnitude; its gradient at 0 is 0", Onnx("Abs")),
+    "sign": (torch.sign, "Return -1, 0 or 1, with 0 for 0 and NaN; the gradient is 0", Onnx("Sign")),
+    "round": (_round_away, "Round to the nearest integer, halves away from 0; the gradient is 0", None),
+    "rint": (
+        _round_half_down,
+        "Round to the nearest integer, halves down; the gradient is 0",
+        Onnx(builder="rint"),
+    ),
+    "ceil": (torch.ceil, "Round up; the gradient is 0", Onnx("Ceil")),
+    "floor": (torch.floor, "Round down; the gradient is 0", Onnx("Floor")),
+    "trunc": (torch.trunc, "Cut the fraction off; the gradient is 0", None),
+    "fix": (torch.trunc, "Round towards 0; the gradient is 0", None),
+    "square": (torch.square, "Return the square", Onnx(builder="square")),
+    "sqrt": (kept_type(torch.sqrt), "Return the square root", Onnx("Sqrt")),
+    "rsqrt": (kept_type(torch.rsqrt), "Return one over the square root", Onnx(builder="rsqrt")),
+    "cbrt": (
+        kept_type(with_gradient(_cube_root, lambda x, y: 1.0 / (3.0 * y * y))),
+        "Return the real cube root",
+        None,
+    ),
+    "rcbrt": (
+        kept_type(with_gradient(lambda x: 1.0 / _cube_root(x), lambda x, y: y.pow(4) / -3.0)),
+        "Return one over the real cube root",
+        None,
+    ),
+    "exp": (kept_type(torch.exp), "Return e to the power of each element", Onnx("Exp")),
+    "log": (kept_type(torch.log), "Return the natural logarithm", Onnx("Log")),
+    "log10": (kept_type(torch.log10), "Return the logarithm to base 10", None),
+    "log2": (kept_type(torch.log2), "Return the logarithm to base 2", None),
+    "log1p": (kept_type(torch.log1p), "Return log(1 + x), exact near 0", None),
+    "expm1": (kept_type(torch.expm1), "Return exp(x) - 1, exact near 0", None),
+    "sin": (kept_type(torch.sin), "Return the sine of angles in radians", Onnx("Sin")),
+    "cos": (kept_type(torch.cos), "Return the cosine of angles in radians", Onnx("Cos")),
+    "tan": (kept_type(torch.tan), "Return the tangent of angles in radians", Onnx("Tan")),
+    "arcsin": (kept_type(torch.asin), "Return the inverse sine in radians", Onnx("Asin")),
+    "arccos": (kept_type(torch.acos), "Return the inverse cosine in radians", Onnx("Acos")),
+    "arctan": (kept_type(torch.atan), "Return the inverse tangent in radians", Onnx("Atan")),
+    "sinh": (kept_type(torch.sinh), "Return the hyperbolic sine", Onnx("Sinh")),
+    "cosh": (kept_type(torch.cosh), "Return the hyperbolic cosine", Onnx("Cosh")),
+    "tanh": (kept_type(torch.tanh), "Return the hyperbolic tangent", Onnx("Tanh")),
+    "arcsinh": (kept_type(torch.asinh), "Return the inverse hyperbolic sine", Onnx("Asinh")),
+    "arccosh": (kept_type(torch.acosh), "Return the inverse hyperbolic cosine", Onnx("Acosh")),
+    "arctanh": (kept_type(torch.atanh), "Return the inverse hyperbolic tangent", Onnx("Atanh")),
+    "degrees": (kept_type(torch.rad2deg), "Turn radians into degrees", None),
+    "radians": (kept_type(torch.deg2rad), "Turn degrees into radians", None),
+    "gamma": (kept_type(_gamma), "Return the gamma function, NaN at negative whole numbers", None),
+    "gammaln": (kept_type(torch.lgamma), "Return the logarithm of the gamma function's magnitude", None),
+    "erf": (kept_type(torch.erf), "Return the error function", Onnx("Erf")),
+    "erfinv": (kept_type(torch.erfinv), "Return the inverse error function", None),
+    "reciprocal": (kept_type(torch.reciprocal), "Return one over each element", Onnx("Reciprocal")),
+    "negative": (torch.neg, "Return the negative", Onnx("Neg")),
+    "relu": (torch.relu, "Return max(x, 0); its gradient at 0 is 0", Onnx("Relu")),
+    "sigmoid": (kept_type(torch.sigmoid), "Return 1 / (1 + exp(-x))", Onnx("Sigmoid")),
+    "softsign": (kept_type(F.softsign), "Return x / (1 + |x|)", Onnx("Softsign")),
+    "logical_not": (_logical_not, "Return 1 where an element is 0, else 0", Onnx(builder="logical_not")),
+    "zeros_like": (torch.zeros_like, "Return zeros of the shape and type of `data`", None),
+    "ones_like": (torch.ones_like, "Return ones of the shape and type of `data`", None),
+}
+"""Name: torch function, first sentence, ONNX operator."""
+
+_NOT_SPARSE = {"rcbrt", "erf", "erfinv", "reciprocal", "softsign", "logical_not", "ones_like"}
+
+
+def _describe(name: str, sentence: str) -> str:
+    return f"""{sentence}.
+
+Shape:
+    data: any shape.
+    returns: the shape and dtype of `data`; integer types cut the fraction.
+
+Source: MXNet 1.9.1 `{name}`.
+"""
+
+
+for _name, (_function, _sentence, _onnx) in _ELEMENTWISE.items():
+    declare(
+        _name,
+        _function,
+        [arg("data", ROWS)],
+        doc=_describe(_name, _sentence),
+        aliases=() if _name in _NOT_SPARSE else (f"_sparse_{_name}",),
+        infer=same,
+        onnx=_onnx,
+    )
+
+
+def _itself(x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+declare(
+    "_copy",
+    _itself,
+    [arg("data", ROWS)],
+    doc=_describe("identity", "Return `data` as it is"),
+    aliases=("identity",),
+    infer=same,
+    view=True,
+    onnx=Onnx("Identity"),
+)
+declare(
+    "BlockGrad",
+    torch.detach,
+    [arg("data", ROWS)],
+    doc=_describe("BlockGrad", "Return `data` as it is and let no gradient through"),
+    aliases=("stop_gradient", "_sparse_stop_gradient"),
+    infer=same,
+    view=True,
+    onnx=Onnx("Identity"),
+)
+declare(
+    "_identity_with_attr_like_rhs",
+    lambda lhs, rhs: lhs,
+    [arg("lhs", ROWS), arg("rhs", ROWS)],
+    doc="""Return `lhs`, which has the shape and dtype of `rhs`.
+
+Shape:
+    lhs, rhs: one shape.
+    returns: the same shape.
+
+Source: MXNet 1.9.1 `_identity_with_attr_like_rhs`.
+""",
+    infer=same,
+    view=True,
+    onnx=Onnx("Identity"),
+)
+
+
+@bound(
+    "clip",
+    [arg("data", ROWS)],
+    {"a_min": Attr(real, "smallest value"), "a_max": Attr(real, "largest value")},
+    aliases=("_sparse_clip",),
+    infer=same,
+    onnx=Onnx(builder="clip"),
+)
+def clip(a: Any) -> Elementwise:
+    """Limit each element to a_min..a_max; the gradient is 1 inside and at both ends, else 0.
+
+    Shape:
+        data: any shape.
+        returns: the shape and dtype of `data`.
+
+    Source: MXNet 1.9.1 `clip`.
+    """
+    low, high = a.a_min, a.a_max
+
+    def clip(x: torch.Tensor) -> torch.Tensor:
+        if x.is_floating_point():
+            return torch.clamp(x, low, high)
+        limits = torch.iinfo(x.dtype)
+        return torch.clamp(x, max(whole(low), limits.min), min(whole(high), limits.max))
+
+    return clip
+
+
+@bound(
+    "smooth_l1",
+    [arg("data", ROWS)],
+    {"scalar": Attr(optional(real), "s; the square part ends at 1 / s^2, and None means 1", None)},
+    infer=same,
+)
+def smooth_l1(a: Any) -> Elementwise:
+    """Return (s x)^2 / 2 where |x| < 1 / s^2, and |x| - 1 / (2 s^2) elsewhere.
+
+    Shape:
+        data: any shape.
+        returns: the shape and dtype of `data`.
+
+    Source: MXNet 1.9.1 `smooth_l1`; the box loss of Fast R-CNN.
+    """
+    squared = (1.0 if a.scalar is None else a.scalar) ** 2
+
+    def smooth_l1(x: torch.Tensor) -> torch.Tensor:
+        return F.smooth_l1_loss(x, torch.zeros_like(x), reduction="none", beta=1.0 / squared)
+
+    return smooth_l1
+
+
+@bound(
+    "hard_sigmoid",
+    [arg("data", ROWS)],
+    {"alpha": Attr(real, "slope", 0.2), "beta": Attr(real, "value at 0", 0.5)},
+    infer=same,
+    onnx=Onnx("HardSigmoid", {"alpha": "alpha", "beta": "beta"}),
+)
+def hard_sigmoid(a: Any) -> Elementwise:
+    """Return alpha * x + beta limited to 0..1; the gradient is alpha strictly inside, else 0.
+
+    Shape:
+        data: any shape.
+        returns: the shape and dtype of `data`.
+
+    Source: MXNet 1.9.1 `hard_sigmoid`.
+    """
+    alpha, beta = a.alpha, a.beta
+
+    def slope(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.mul((y > 0) & (y < 1), alpha)
+
+    return with_gradient(lambda x: (alpha * x + beta).clamp(0.0, 1.0), slope)
+
+
+def _numel(a: Any, shape: Shape) -> Shape:
+    return (1,)
+
+
+def _rank(a: Any, shape: Shape) -> Shape:
+    return (len(shape or ()),)
+
+
+declare(
+    "shape_array",
+    lambda x: torch.tensor(x.shape, dtype=torch.int64, device=x.device),
+    [arg("data")],
+    doc="""Return the shape of `data` as an array.
+
+Shape:
+    data: any shape of r dimensions.
+    returns: (r,) int64.
+
+Source: MXNet 1.9.1 `shape_array`.
+""",
+    infer=forward(_rank),
+    infer_type=typed(lambda a: "int64"),
+    batch=NEVER,
+    onnx=Onnx("Shape"),
+)
+declare(
+    "size_array",
+    lambda x: torch.tensor([x.numel()], dtype=torch.int64, device=x.device),
+    [arg("data")],
+    doc="""Return the number of elements of `data` as an array.
+
+Shape:
+    data: any shape.
+    returns: (1,) int64.
+
+Source: MXNet 1.9.1 `size_array`.
+""",
+    infer=forward(_numel),
+    infer_type=typed(lambda a: "int64"),
+    batch=NEVER,
+    onnx=Onnx("Size"),
+)

@@ -1,0 +1,14 @@
+"""Layers of neural networks: importing this package declares them."""
+
+from . import activation as activation
+from . import batchnorm as batchnorm
+from . import conv as conv
+from . import dense as dense
+from . import dropout as dropout
+from . import embedding as embedding
+from . import losses as losses
+from . import norm as norm
+from . import pool as pool
+from . import softmax as softmax
+from . import softmax_output as softmax_output
+from . import upsample as upsample

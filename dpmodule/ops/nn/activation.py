@@ -1,0 +1,148 @@
+"""Activation functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from ...base import Shape
+from ..attrs import choice, real
+from ..bound import bound
+from ..registry import op
+from ..shapes import same, unify
+from ..spec import ROWS, Attr, Env, Onnx, arg, param
+from .rules import agree
+
+__all__ = ["activation", "leaky_relu"]
+
+_ACTIVATIONS: dict[str, Callable[..., torch.Tensor]] = {
+    "relu": torch.relu,
+    "sigmoid": torch.sigmoid,
+    "softrelu": F.softplus,
+    "softsign": F.softsign,
+    "tanh": torch.tanh,
+}
+
+
+@bound(
+    "Activation",
+    [arg("data", ROWS)],
+    {"act_type": Attr(choice(*_ACTIVATIONS), "which function")},
+    infer=same,
+    onnx=Onnx(builder="activation"),
+)
+def activation(a: Any) -> Callable[..., torch.Tensor]:
+    """Apply an activation function to each element.
+
+    relu: ``max(x, 0)``; sigmoid: ``1 / (1 + exp(-x))``; softrelu: ``log(1 + exp(x))``;
+    softsign: ``x / (1 + |x|)``; tanh.
+
+    Shape:
+        data, output: any.
+
+    Source: MXNet 1.9.1 `Activation`.
+    """
+    return _ACTIVATIONS[a.act_type]
+
+
+def _prelu(data: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
+    if data.dim() > 1 and data.dtype == gamma.dtype:
+        return torch.prelu(data, gamma)
+    return torch.where(data > 0, data, data * gamma)
+
+
+_SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
+
+
+class _Selu(torch.autograd.Function):
+    """selu with the gradient MXNet gives it below zero; see `leaky_relu`."""
+
+    @staticmethod
+    def forward(ctx: Any, data: torch.Tensor) -> torch.Tensor:
+        out = torch.selu(data)
+        ctx.save_for_backward(out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *heads: torch.Tensor) -> torch.Tensor:
+        (out,) = ctx.saved_tensors
+        return heads[0] * torch.where(out > 0, _SELU_SCALE, _SELU_SCALE * (_SELU_ALPHA + out))
+
+
+def _selu(data: torch.Tensor) -> torch.Tensor:
+    result: torch.Tensor = _Selu.apply(data)  # type: ignore[no-untyped-call]
+    return result
+
+
+_OTHERS: dict[str, Callable[..., torch.Tensor]] = {"selu": _selu, "gelu": F.gelu, "prelu": _prelu}
+
+
+def _leaky_function(a: Any) -> Callable[..., torch.Tensor] | None:
+    """Return the torch function of the kinds that draw nothing at random."""
+    if a.act_type == "leaky":
+        return partial(F.leaky_relu, negative_slope=a.slope)
+    if a.act_type == "elu":
+        return partial(F.elu, alpha=a.slope)
+    return _OTHERS.get(a.act_type)
+
+
+def _leaky_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    """Give data and outputs one shape; gamma has one value per channel, or one in all."""
+    shape: Shape = None
+    for each in (ins[0], *outs):
+        shape = unify(shape, each, "data and output")
+    rest = ins[1:]
+    if rest and shape is not None and rest[0] != (1,):
+        rest = [agree("gamma", rest[0], (shape[1 if len(shape) > 1 else 0],), shape)]
+    return [shape, *rest], [shape] * len(outs)
+
+
+@op(
+    "LeakyReLU",
+    [
+        arg("data", ROWS),
+        param("gamma", when=lambda a: a.act_type == "prelu", init='["Constant", {"value": 0.25}]'),
+    ],
+    {
+        "act_type": Attr(choice("elu", "gelu", "leaky", "prelu", "rrelu", "selu"), "which function", "leaky"),
+        "slope": Attr(real, "slope below zero of leaky, factor of elu", 0.25),
+        "lower_bound": Attr(real, "least slope that rrelu draws", 0.125),
+        "upper_bound": Attr(real, "greatest slope that rrelu draws", 0.334),
+    },
+    outputs=lambda a: ("output", "mask") if a.act_type == "rrelu" else ("output",),
+    bind=_leaky_function,
+    infer=_leaky_infer,
+    random=True,
+    onnx=Onnx(builder="leaky_relu"),
+)
+def leaky_relu(
+    a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor | None = None
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    """Apply a rectifier that keeps some of what lies below zero.
+
+    leaky: ``slope * x`` below zero; elu: ``slope * (exp(x) - 1)``; selu: elu with the self-normalising
+    constants; gelu: ``x`` times the normal distribution function of ``x``; prelu: ``gamma * x``, learned;
+    rrelu: slopes drawn uniformly for each element in training, the middle of their range otherwise.
+
+    Shape:
+        data: (N, C, ...) for prelu, else any.
+        gamma: (C,) or (1,), for prelu only.
+        output: as data. rrelu has a second output, mask: the slope applied to each element.
+
+    Source: MXNet 1.9.1 `LeakyReLU`, also in selu's gradient below zero: ``scale * (alpha + output)``, where
+    the derivative is ``scale * alpha + output``.
+    """
+    function = _leaky_function(a)
+    if function is not None:
+        return function(data) if gamma is None else function(data, gamma)
+    if env.is_train:
+        slope = torch.empty_like(data, requires_grad=False)
+        slope.uniform_(a.lower_bound, a.upper_bound, generator=env.generator)
+    else:
+        slope = torch.full_like(data, (a.lower_bound + a.upper_bound) / 2, requires_grad=False)
+    mask = slope.masked_fill_(data > 0, 1.0)
+    return data * mask, mask

@@ -1,0 +1,137 @@
+"""Batch normalisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ...base import Shape, ShapeError
+from ..attrs import boolean, integer, optional, real
+from ..registry import op
+from ..shapes import unify
+from ..spec import NEVER, Attr, Env, Onnx, arg, aux, param
+from .rules import agree
+
+__all__ = ["batch_norm"]
+
+_VECTORS = ("gamma", "beta", "moving_mean", "moving_var")
+
+
+def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    """Data and output have one shape, everything else one value per channel."""
+    data = unify(ins[0], outs[0], "data and output")
+    if data is None:
+        return ins, outs
+    if not -len(data) <= a.axis < len(data):
+        raise ShapeError(f"axis is {a.axis}, expected one of the {len(data)} axes of data {data}")
+    vector = (data[a.axis],)
+    rest = [agree(name, have, vector, data) for name, have in zip(_VECTORS, ins[1:], strict=True)]
+    return [data, *rest], [data, *(agree("statistics", o, vector, data) for o in outs[1:])]
+
+
+def _infer_type(
+    a: Any, ins: list[str | None], outs: list[str | None]
+) -> tuple[list[str | None], list[str | None]]:
+    """Parameters, states and statistics of half-precision data are float32."""
+    data = ins[0] or outs[0]
+    if data is None:
+        return ins, outs
+    vector = "float32" if data in ("float16", "bfloat16") else data
+    return [data, *(t or vector for t in ins[1:])], [data, *(t or vector for t in outs[1:])]
+
+
+def _by_batch(
+    a: Any,
+    x: torch.Tensor,
+    gamma: torch.Tensor | None,
+    beta: torch.Tensor,
+    moving_mean: torch.Tensor,
+    moving_var: torch.Tensor,
+) -> tuple[torch.Tensor, ...]:
+    """Return the output, the batch's mean and 1 / deviation, and the new moving statistics.
+
+    torch moves its variance by the unbiased estimate and MXNet by the biased one: the old state goes in times
+    n / (n - 1), and the new one comes out times (n - 1) / n.
+    """
+    count = x.numel() // max(x.shape[1], 1)
+    new_mean = moving_mean.clone()
+    new_var = moving_var * (count / (count - 1)) if count > 1 else moving_var.clone()
+    out, mean, scale = torch.native_batch_norm(
+        x, gamma, beta, new_mean, new_var, True, 1.0 - a.momentum, a.eps
+    )
+    # torch keeps the tensor it moved for backward, so it is not scaled in place
+    new_var = new_var * ((count - 1) / count) if count > 1 else moving_var * a.momentum
+    return out, mean, scale, new_mean, new_var
+
+
+@op(
+    "BatchNorm",
+    [
+        arg("data"),
+        param("gamma"),
+        param("beta"),
+        aux("moving_mean", '["zero", {}]'),
+        aux("moving_var", '["one", {}]'),
+    ],
+    {
+        "eps": Attr(real, "added to the variance", 1e-3),
+        "momentum": Attr(real, "share of the old moving statistics that stays", 0.9),
+        "fix_gamma": Attr(boolean, "treat gamma as 1, and set it so", True),
+        "use_global_stats": Attr(boolean, "use the moving statistics in training, too", False),
+        "output_mean_var": Attr(boolean, "also return mean and 1 / deviation", False),
+        "axis": Attr(integer(), "axis of the channels", 1),
+        "cudnn_off": Attr(boolean, "accepted and ignored", False),
+        "min_calib_range": Attr(optional(real), "accepted and ignored", None),
+        "max_calib_range": Attr(optional(real), "accepted and ignored", None),
+    },
+    aliases=["BatchNorm_v1"],
+    outputs=lambda a: ("output", "mean", "var") if a.output_mean_var else ("output",),
+    hidden=lambda a: 0 if a.output_mean_var else 2,
+    mutates=("gamma", "moving_mean", "moving_var"),
+    commit_now=("gamma",),
+    infer=_infer,
+    infer_type=_infer_type,
+    batch=NEVER,
+    onnx=Onnx("BatchNormalization", builder="batch_norm"),
+)
+def batch_norm(
+    a: Any,
+    env: Env,
+    data: torch.Tensor,
+    gamma: torch.Tensor,
+    beta: torch.Tensor,
+    moving_mean: torch.Tensor,
+    moving_var: torch.Tensor,
+) -> tuple[torch.Tensor | None, ...]:
+    """Give each channel mean 0 and variance 1 over the batch, then scale by gamma and shift by beta.
+
+    In training the batch's own statistics are used and the moving ones follow them:
+    ``new = momentum * old + (1 - momentum) * batch``, with the biased variance. Otherwise, or with
+    use_global_stats, the moving statistics are used and stay. Under fix_gamma, gamma counts as 1, gets no
+    gradient and is set to 1 by every forward.
+
+    Shape:
+        data, output: any with C channels on `axis`.
+        gamma, beta, moving_mean, moving_var: (C,).
+        mean, var: (C,), if output_mean_var: the mean, and 1 / sqrt(variance + eps), without gradient.
+
+    Source: Ioffe and Szegedy, "Batch normalization", 2015; MXNet 1.9.1 `BatchNorm`.
+    """
+    move = a.axis not in (1, 1 - data.dim())
+    x = data.movedim(a.axis, 1) if move else data
+    weight = None if a.fix_gamma else gamma
+    ones = torch.ones_like(gamma, requires_grad=False) if a.fix_gamma else None
+    new_mean = new_var = None
+    if env.is_train and not a.use_global_stats:
+        out, mean, scale, new_mean, new_var = _by_batch(a, x, weight, beta, moving_mean, moving_var)
+    else:
+        out = torch.native_batch_norm(x, weight, beta, moving_mean, moving_var, False, 0.0, a.eps)[0]
+        mean, scale = moving_mean, moving_var
+    if move:
+        out = out.movedim(1, a.axis)
+    if not a.output_mean_var:
+        return out, ones, new_mean, new_var
+    if new_mean is None:
+        mean, scale = moving_mean.clone(), (moving_var + a.eps).rsqrt()
+    return out, mean.detach(), scale.detach(), ones, new_mean, new_var

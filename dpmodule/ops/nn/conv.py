@@ -1,0 +1,100 @@
+"""Convolution over one, two or three spatial axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+from ...base import ShapeError
+from ..attrs import boolean, choice, integer, optional, shape
+from ..bound import bound
+from ..spec import ROWS, Attr, Onnx, arg, param
+from .rules import channels_last, layer, per_axis, through_first, to_first, to_last, window_size
+
+__all__ = ["convolution"]
+
+_CALLS: dict[int, Callable[..., torch.Tensor]] = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}
+
+
+def _rank(a: Any, data: tuple[int, ...]) -> int:
+    rank = len(a.kernel)
+    if rank not in _CALLS:
+        raise ShapeError(f"kernel is {a.kernel}, expected 1, 2 or 3 values")
+    if len(data) != rank + 2:
+        raise ShapeError(f"data has shape {data}, expected {rank + 2} axes for kernel {a.kernel}")
+    return rank
+
+
+def _params(a: Any, data: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Return the shapes of weight and bias."""
+    _rank(a, data)
+    last = channels_last(a.layout)
+    channels = to_first(data, last)[1]
+    if a.num_filter % a.num_group or channels % a.num_group:
+        raise ShapeError(
+            f"num_group is {a.num_group}, expected a divisor of num_filter {a.num_filter} and of the"
+            f" {channels} channels of data {data}"
+        )
+    return [to_last((a.num_filter, channels // a.num_group, *a.kernel), last), (a.num_filter,)]
+
+
+def _output(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
+    rank, last = _rank(a, data), channels_last(a.layout)
+    steps = per_axis(a.stride, rank, 1, "stride")
+    dilate = per_axis(a.dilate, rank, 1, "dilate")
+    pads = per_axis(a.pad, rank, 0, "pad")
+    axes = zip(to_first(data, last)[2:], a.kernel, steps, dilate, pads, strict=True)
+    sizes = [window_size(x, d * (k - 1) + 1, s, p) for x, k, s, d, p in axes]
+    return to_last((data[0], a.num_filter, *sizes), last)
+
+
+@bound(
+    "Convolution",
+    [arg("data", ROWS), param("weight"), param("bias", when=lambda a: not a.no_bias)],
+    {
+        "kernel": Attr(shape, "window size: (w,), (h, w) or (d, h, w)"),
+        "stride": Attr(shape, "step of the window; 1 on every axis if empty", ()),
+        "dilate": Attr(shape, "distance between the window's elements; 1 on every axis if empty", ()),
+        "pad": Attr(shape, "zeros added at both ends of each axis; none if empty", ()),
+        "num_filter": Attr(integer(low=1), "number of output channels"),
+        "num_group": Attr(integer(low=1), "number of groups the channels are split into", 1),
+        "workspace": Attr(integer(low=0), "accepted and ignored", 1024),
+        "no_bias": Attr(boolean, "leave the bias out", False),
+        "cudnn_tune": Attr(
+            optional(choice("fastest", "limited_workspace", "off")), "accepted and ignored", None
+        ),
+        "cudnn_off": Attr(boolean, "accepted and ignored", False),
+        "layout": Attr(
+            optional(choice("NCDHW", "NCHW", "NCW", "NDHWC", "NHWC", "NWC")),
+            "order of the axes of data, and with N for the filters of weight; channels second if None",
+            None,
+        ),
+    },
+    aliases=["Convolution_v1"],
+    infer=layer(("weight", "bias"), _params, _output),
+    onnx=Onnx("Conv", builder="convolution"),
+)
+def convolution(a: Any) -> Callable[..., torch.Tensor]:
+    """Slide `num_filter` filters over the data and sum the products (cross-correlation).
+
+    Shape:
+        data: (N, C, *spatial) with one, two or three spatial axes, as many as `kernel` has; channels-last
+            layouts have C at the end.
+        weight: (num_filter, C / num_group, *kernel); (num_filter, *kernel, C / num_group) in channels-last
+            layouts.
+        bias: (num_filter,).
+        output: (N, num_filter, *sizes), each ``(x + 2 * pad - dilate * (kernel - 1) - 1) // stride + 1``.
+
+    Source: MXNet 1.9.1 `Convolution`, whose CPU build has no channels-last layouts.
+    """
+    call = partial(
+        _CALLS[len(a.kernel)],
+        stride=a.stride or 1,
+        padding=a.pad or 0,
+        dilation=a.dilate or 1,
+        groups=a.num_group,
+    )
+    return through_first(call, 2) if channels_last(a.layout) else call

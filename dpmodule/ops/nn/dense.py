@@ -1,0 +1,76 @@
+"""The fully connected layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from ...base import Shape
+from ..attrs import boolean, integer
+from ..bound import bound
+from ..shapes import prod, unify
+from ..spec import ROWS, Attr, Onnx, arg, param
+from .rules import agree
+
+__all__ = ["fully_connected"]
+
+
+def _features(data: tuple[int, ...], flatten: bool) -> int:
+    """Return the length of the rows a dense layer sees, 0 if unknown."""
+    return prod(data[1:]) if flatten else data[-1]
+
+
+def _data_from_neighbours(a: Any, data: tuple[int, ...], weight: Shape, out: Shape) -> tuple[int, ...]:
+    """Fill in data dimensions from the output's rows and the weight's columns."""
+    lead = 1 if a.flatten else len(data) - 1
+    if out is not None and len(out) == lead + 1:
+        data = (*agree("data", data[:lead], out[:lead], out), *data[lead:])  # type: ignore[misc]
+    if weight is not None and len(weight) == 2 and lead == len(data) - 1 and not data[-1]:
+        data = (*data[:-1], weight[1])
+    return data
+
+
+def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    """Weight, bias and output from data; data's rows from the output (begin states of unrolled RNNs)."""
+    data, weight, *bias = ins
+    units = a.num_hidden
+    bias = [agree("bias", b, (units,), data) for b in bias]
+    if data is None:
+        return [None, unify(weight, (units, 0), "weight"), *bias], outs
+    data = _data_from_neighbours(a, data, weight, outs[0])
+    weight = agree("weight", weight, (units, _features(data, a.flatten)), data)
+    out = (data[0], units) if a.flatten else (*data[:-1], units)
+    return [data, weight, *bias], [agree("output", outs[0], out, data)]
+
+
+def _flat_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    return F.linear(data if data.dim() == 2 else data.reshape(data.shape[0], -1), weight, bias)
+
+
+@bound(
+    "FullyConnected",
+    [arg("data", ROWS), param("weight"), param("bias", when=lambda a: not a.no_bias)],
+    {
+        "num_hidden": Attr(integer(low=1), "number of output units"),
+        "no_bias": Attr(boolean, "leave the bias out", False),
+        "flatten": Attr(boolean, "treat all axes but the first as features; else only the last", True),
+    },
+    aliases=["_sparse_FullyConnected"],
+    infer=_infer,
+    onnx=Onnx("Gemm", const={"transB": 1}, builder="fully_connected"),
+)
+def fully_connected(a: Any) -> Callable[..., torch.Tensor]:
+    """Map each row linearly: ``data @ weight.T + bias``.
+
+    Shape:
+        data: (N, ...); with flatten=False (..., K).
+        weight: (num_hidden, K), K the product of data's axes but the first, or the last axis.
+        bias: (num_hidden,).
+        output: (N, num_hidden); with flatten=False (..., num_hidden).
+
+    Source: MXNet 1.9.1 `FullyConnected`.
+    """
+    return _flat_linear if a.flatten else F.linear

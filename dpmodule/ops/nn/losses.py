@@ -1,0 +1,216 @@
+"""Outputs that are their own loss: their gradient ignores the gradient of what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...base import Shape
+from ..attrs import boolean, choice, real
+from ..registry import op
+from ..shapes import same, unify
+from ..spec import ROWS, Attr, Env, Onnx, arg, label
+from .rules import agree
+
+__all__ = [
+    "linear_regression_output",
+    "logistic_regression_output",
+    "mae_regression_output",
+    "make_loss",
+    "make_loss_scaled",
+    "svm_output",
+]
+
+
+def _regression_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    """Labels have the data's shape; for one column they may be a vector, and are if nothing else is known."""
+    data = unify(ins[0], outs[0], "data and output")
+    have = ins[1]
+    if data is None:
+        return ins, outs
+    if have and len(have) == len(data) > 1:
+        data = unify(data, have, "data and label") or data
+    column = len(data) == 2 and data[1] == 1
+    if have is None:
+        want: Shape = data[:1] if column else data
+    elif column and len(have) == 1:
+        want = data[:1]
+    else:
+        want = (*data, 1) if len(data) == 1 and len(have) == 2 else data
+    return [data, agree("label", have, want, data)], [data]
+
+
+def _per_row(a: Any, grad: torch.Tensor) -> torch.Tensor:
+    """Scale a fresh gradient by grad_scale over the number of outputs per row, in place."""
+    scale = a.grad_scale * grad.shape[0] / max(grad.numel(), 1)
+    return grad if scale == 1.0 else grad.mul_(scale)
+
+
+def _difference_grad(
+    a: Any, env: Env, out: torch.Tensor, data: torch.Tensor, label: torch.Tensor
+) -> torch.Tensor:
+    return _per_row(a, out - label.reshape(out.shape).to(out.dtype))
+
+
+def _sign_grad(a: Any, env: Env, out: torch.Tensor, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+    return _per_row(a, (out > label.reshape(out.shape)).to(out.dtype).mul_(2.0).sub_(1.0))
+
+
+def _regression(name: str, grad: Callable[..., torch.Tensor], onnx: Onnx) -> Callable[..., Any]:
+    """Declare a regression output."""
+    return op(
+        name,
+        [arg("data", ROWS), label()],
+        {"grad_scale": Attr(real, "factor of the gradient", 1.0)},
+        aliases=[f"_sparse_{name}"],
+        loss_grad=grad,
+        infer=_regression_infer,
+        view=True,
+        onnx=onnx,
+    )
+
+
+@_regression("LinearRegressionOutput", _difference_grad, Onnx("Identity"))
+def linear_regression_output(a: Any, env: Env, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+    """Return the data; the gradient is ``(output - label) * grad_scale / outputs per row``.
+
+    Shape:
+        data, output: (N, ...).
+        label: as data; (N,) for data (N, 1), too.
+
+    Source: MXNet 1.9.1 `LinearRegressionOutput`.
+    """
+    return data
+
+
+@_regression("LogisticRegressionOutput", _difference_grad, Onnx("Sigmoid"))
+def logistic_regression_output(a: Any, env: Env, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+    """Apply the logistic function; the gradient is ``(output - label) * grad_scale / outputs per row``.
+
+    Shape:
+        data, output: (N, ...).
+        label: as data; (N,) for data (N, 1), too.
+
+    Source: MXNet 1.9.1 `LogisticRegressionOutput`.
+    """
+    return torch.sigmoid(data)
+
+
+@_regression("MAERegressionOutput", _sign_grad, Onnx("Identity"))
+def mae_regression_output(a: Any, env: Env, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+    """Return the data; its gradient is that of the absolute error: 1 above the label, else -1, scaled.
+
+    Shape:
+        data, output: (N, ...).
+        label: as data; (N,) for data (N, 1), too.
+
+    Source: MXNet 1.9.1 `MAERegressionOutput`.
+    """
+    return data
+
+
+def _make_loss_scaled_grad(a: Any, env: Env, out: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
+    scale: float = a.grad_scale
+    if a.normalization == "batch":
+        scale /= data.shape[0]
+    grad = torch.full_like(data, scale, requires_grad=False)
+    if a.normalization == "valid":
+        grad.div_((data > a.valid_thresh).sum().clamp_(min=1))
+    return grad
+
+
+@op(
+    "MakeLoss",
+    [arg("data", ROWS)],
+    {
+        "grad_scale": Attr(real, "value of the gradient", 1.0),
+        "valid_thresh": Attr(real, "elements above it are counted by normalization 'valid'", 0.0),
+        "normalization": Attr(
+            choice("batch", "null", "valid"),
+            "divide the gradient by nothing, the batch size, or the number of valid elements",
+            "null",
+        ),
+    },
+    loss_grad=_make_loss_scaled_grad,
+    infer=same,
+    view=True,
+    onnx=Onnx("Identity"),
+)
+def make_loss_scaled(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
+    """Make a loss of any value: return it, with grad_scale as its gradient.
+
+    Shape:
+        data, output: any.
+
+    Source: MXNet 1.9.1 `MakeLoss`.
+    """
+    return data
+
+
+def _make_loss_grad(a: Any, env: Env, out: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
+    return torch.ones_like(data, requires_grad=False)
+
+
+@op(
+    "make_loss",
+    [arg("data", ROWS)],
+    aliases=["_sparse_make_loss"],
+    outputs=("loss",),
+    loss_grad=_make_loss_grad,
+    infer=same,
+    view=True,
+    onnx=Onnx("Identity"),
+)
+def make_loss(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
+    """Make a loss of any value: return it, with ones as its gradient.
+
+    Shape:
+        data, output: any.
+
+    Source: MXNet 1.9.1 `make_loss`.
+    """
+    return data
+
+
+def _svm_grad(a: Any, env: Env, out: torch.Tensor, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+    """Return the gradient of the hinge loss, squared unless use_linear, of one class against all others."""
+    x = out.reshape(-1, out.shape[-1])
+    classes = torch.arange(x.shape[1], device=x.device)
+    sign = (label.long().view(-1, 1) == classes).to(x.dtype).mul_(2.0).sub_(1.0)
+    missing = (a.margin - sign * x).clamp_(min=0)
+    size = (missing > 0).to(x.dtype) if a.use_linear else missing.mul_(2.0)
+    return sign.mul_(size).mul_(-a.regularization_coefficient).view(out.shape)
+
+
+def _svm_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    data = unify(ins[0], outs[0], "data and output")
+    if data is None:
+        return ins, outs
+    return [data, agree("label", ins[1], data[:-1], data)], [data]
+
+
+@op(
+    "SVMOutput",
+    [arg("data", ROWS), label()],
+    {
+        "margin": Attr(real, "least distance from zero on the right side", 1.0),
+        "regularization_coefficient": Attr(real, "factor of the gradient", 1.0),
+        "use_linear": Attr(boolean, "hinge loss; squared hinge loss if False", False),
+    },
+    loss_grad=_svm_grad,
+    infer=_svm_infer,
+    view=True,
+    onnx=Onnx("Identity"),
+)
+def svm_output(a: Any, env: Env, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+    """Return the data; its gradient is that of the hinge loss of the label's class against each other class.
+
+    Shape:
+        data, output: (..., K).
+        label: data without its last axis, class numbers.
+
+    Source: Tang, "Deep learning using linear support vector machines", 2013; MXNet 1.9.1 `SVMOutput`.
+    """
+    return data

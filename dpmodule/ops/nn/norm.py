@@ -1,0 +1,237 @@
+"""Normalisation by statistics of each row, of groups of channels or of neighbouring channels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from ...base import Shape, ShapeError
+from ..attrs import boolean, choice, integer, real
+from ..bound import bound
+from ..registry import op
+from ..shapes import same, unify
+from ..spec import ROWS, Attr, Env, Infer, Onnx, arg, param
+from .rules import agree
+
+__all__ = ["group_norm", "instance_norm", "l2_normalization", "layer_norm", "lrn"]
+
+Result = torch.Tensor | tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def _with_vectors(
+    length: Callable[[Any, tuple[int, ...]], int],
+    statistics: Callable[[Any, tuple[int, ...]], tuple[int, ...]],
+    least: int = 2,
+) -> Infer:
+    """Make the rule of a layer that keeps its data's shape and has a gamma and a beta.
+
+    Args:
+        length: ``(a, data) -> elements`` of gamma and beta, 0 = unknown.
+        statistics: ``(a, data) -> shape`` of the mean and deviation outputs.
+        least: number of axes data must have.
+    """
+
+    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+        data = unify(ins[0], outs[0], "data and output")
+        if data is None:
+            return ins, outs
+        if len(data) < least:
+            raise ShapeError(f"data has shape {data}, expected at least {least} axes")
+        vector = (length(a, data),)
+        rest = [
+            agree(name, have, vector, data) for name, have in zip(("gamma", "beta"), ins[1:], strict=True)
+        ]
+        more = [agree("statistics", o, statistics(a, data), data) for o in outs[1:]]
+        return [data, *rest], [data, *more]
+
+    return infer
+
+
+def _reduced(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
+    axis = a.axis % len(data)
+    return (*data[:axis], 1, *data[axis + 1 :])
+
+
+def _mean_and_std(a: Any) -> tuple[str, ...]:
+    return ("output", "mean", "std") if a.output_mean_var else ("output",)
+
+
+@op(
+    "LayerNorm",
+    [arg("data", ROWS), param("gamma"), param("beta")],
+    {
+        "axis": Attr(integer(), "axis whose elements are normalised together", -1),
+        "eps": Attr(real, "added to the variance", 1e-5),
+        "output_mean_var": Attr(boolean, "also return mean and standard deviation", False),
+    },
+    outputs=_mean_and_std,
+    hidden=lambda a: 0 if a.output_mean_var else 2,
+    infer=_with_vectors(lambda a, data: data[a.axis], _reduced, 1),
+    onnx=Onnx("LayerNormalization", builder="layer_norm"),
+)
+def layer_norm(a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor) -> Result:
+    """Give the elements along one axis mean 0 and variance 1, then scale by gamma and shift by beta.
+
+    Shape:
+        data, output: any.
+        gamma, beta: (K,), K the length of the axis.
+        mean, std: as data with length 1 on the axis, if output_mean_var; they carry no gradient.
+
+    Source: Ba et al., "Layer normalization", 2016; MXNet 1.9.1 `LayerNorm`.
+    """
+    inner = a.axis in (-1, data.dim() - 1)
+    x = data if inner else data.movedim(a.axis, -1)
+    out, mean, rstd = torch.native_layer_norm(x, gamma.shape, gamma, beta, a.eps)
+    if not inner:
+        out = out.movedim(-1, a.axis)
+    if not a.output_mean_var:
+        return out
+    shape = _reduced(a, tuple(data.shape))
+    return out, mean.detach().reshape(shape), rstd.detach().reciprocal().reshape(shape)
+
+
+def _channels(a: Any, data: tuple[int, ...]) -> int:
+    return data[1]
+
+
+@op(
+    "InstanceNorm",
+    [arg("data", ROWS), param("gamma"), param("beta")],
+    {"eps": Attr(real, "added to the variance", 1e-3)},
+    hidden=2,
+    infer=_with_vectors(_channels, lambda a, data: data[:2], 3),
+    onnx=Onnx("InstanceNormalization", rename={"eps": "epsilon"}),
+)
+def instance_norm(
+    a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor
+) -> torch.Tensor:
+    """Give each channel of each row mean 0 and variance 1, then scale by gamma and shift by beta.
+
+    Shape:
+        data, output: (N, C, ...), at least three axes.
+        gamma, beta: (C,).
+
+    Source: Ulyanov et al., "Instance normalization", 2016; MXNet 1.9.1 `InstanceNorm`.
+    """
+    return torch.group_norm(data, data.shape[1], gamma, beta, a.eps)
+
+
+def _groups(a: Any, data: tuple[int, ...]) -> int:
+    if a.num_groups < 1 or data[1] % a.num_groups:
+        raise ShapeError(f"num_groups is {a.num_groups}, expected a divisor of the channels of data {data}")
+    return int(a.num_groups)
+
+
+@op(
+    "GroupNorm",
+    [arg("data", ROWS), param("gamma"), param("beta")],
+    {
+        "num_groups": Attr(integer(low=1), "number of groups the channels are split into", 1),
+        "eps": Attr(real, "added to the variance", 1e-5),
+        "output_mean_var": Attr(boolean, "also return mean and standard deviation", False),
+    },
+    outputs=_mean_and_std,
+    hidden=lambda a: 0 if a.output_mean_var else 2,
+    infer=_with_vectors(_groups, lambda a, data: (data[0], a.num_groups), 3),
+    onnx=Onnx("GroupNormalization", builder="group_norm"),
+)
+def group_norm(a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor) -> Result:
+    """Give each group of channels of each row mean 0 and variance 1, then scale by gamma and shift by beta.
+
+    Shape:
+        data, output: (N, C, ...), at least three axes.
+        gamma, beta: (num_groups,): one value per group, where torch has one per channel.
+        mean, std: (N, num_groups), if output_mean_var; they carry no gradient.
+
+    Source: Wu and He, "Group normalization", 2018; MXNet 1.9.1 `GroupNorm`.
+    """
+    rows, channels = data.shape[:2]
+    each = channels // a.num_groups
+    weight, bias = gamma.repeat_interleave(each), beta.repeat_interleave(each)
+    if not a.output_mean_var:
+        return torch.group_norm(data, a.num_groups, weight, bias, a.eps)
+    space = data[0, 0].numel()
+    out, mean, rstd = torch.native_group_norm(
+        data.contiguous(), weight, bias, rows, channels, space, a.num_groups, a.eps
+    )
+    return out, mean.detach(), rstd.detach().reciprocal()
+
+
+def _lrn(alpha: float, beta: float, knorm: float, nsize: int, data: torch.Tensor) -> torch.Tensor:
+    half = (nsize - 1) // 2
+    size = 2 * half + 1
+    return F.local_response_norm(data, size, alpha=alpha * size / nsize, beta=beta, k=knorm)
+
+
+@bound(
+    "LRN",
+    [arg("data", ROWS)],
+    {
+        "alpha": Attr(real, "weight of the mean of squares", 1e-4),
+        "beta": Attr(real, "exponent", 0.75),
+        "knorm": Attr(real, "added to the weighted mean", 2.0),
+        "nsize": Attr(integer(low=1), "number of neighbouring channels; best odd"),
+    },
+    hidden=1,
+    infer=same,
+    onnx=Onnx("LRN", rename={"nsize": "size", "knorm": "bias", "alpha": "alpha", "beta": "beta"}),
+)
+def lrn(a: Any) -> Callable[..., torch.Tensor]:
+    """Divide by ``(knorm + alpha / nsize * sum of squares) ** beta`` over neighbouring channels.
+
+    Shape:
+        data, output: (N, C, ...).
+
+    Source: Krizhevsky et al., "ImageNet classification with deep convolutional neural networks", 2012; MXNet
+    1.9.1 `LRN`, also in that an even nsize sums over one channel less.
+    """
+    return partial(_lrn, a.alpha, a.beta, a.knorm, a.nsize)
+
+
+def _l2_axes(mode: str, rank: int) -> tuple[int, ...]:
+    if mode == "channel":
+        return (1,)
+    return tuple(range(1 if mode == "instance" else 2, rank))
+
+
+def _l2_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    ins, outs = same(a, ins, outs)
+    least = 2 if a.mode == "instance" else 3
+    if ins[0] is not None and len(ins[0]) < least:
+        raise ShapeError(f"data has shape {ins[0]}, expected at least {least} axes in mode {a.mode}")
+    return ins, outs
+
+
+def _l2(mode: str, eps: float, data: torch.Tensor) -> torch.Tensor:
+    total = (data * data).sum(_l2_axes(mode, data.dim()), keepdim=True)
+    return data / (total + eps).sqrt()
+
+
+@bound(
+    "L2Normalization",
+    [arg("data", ROWS)],
+    {
+        "eps": Attr(real, "added to the sum of squares", 1e-10),
+        "mode": Attr(
+            choice("channel", "instance", "spatial"),
+            "sum over all axes but the first, over axis 1, or over all axes from 2 on",
+            "instance",
+        ),
+    },
+    hidden=1,
+    infer=_l2_infer,
+    onnx=Onnx("LpNormalization", builder="l2_normalization"),
+)
+def l2_normalization(a: Any) -> Callable[..., torch.Tensor]:
+    """Divide by the Euclidean norm of each row, of the channels of each position, or of each channel's plane.
+
+    Shape:
+        data, output: (N, ...); (N, C, ...) with at least three axes for "channel" and "spatial".
+
+    Source: MXNet 1.9.1 `L2Normalization`.
+    """
+    return partial(_l2, a.mode, a.eps)

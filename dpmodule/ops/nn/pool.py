@@ -1,0 +1,231 @@
+"""Pooling over one, two or three spatial axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from ...base import OpError, Shape, ShapeError
+from ..attrs import boolean, choice, integer, optional, shape
+from ..bound import bound
+from ..spec import ROWS, Attr, Infer, Onnx, arg
+from .rules import channels_last, layer, per_axis, through_first, to_first, to_last, window_size
+
+__all__ = ["pooling"]
+
+_MAX: dict[int, Callable[..., torch.Tensor]] = {1: torch.max_pool1d, 2: torch.max_pool2d, 3: torch.max_pool3d}
+_AVG: dict[int, Callable[..., torch.Tensor]] = {2: F.avg_pool2d, 3: F.avg_pool3d}
+
+
+def _sizes(a: Any, spatial: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the output's spatial shape; unknown dimensions (0) stay unknown.
+
+    Raises:
+        ShapeError: the window is longer than a padded axis, or attributes and data differ in rank.
+    """
+    if a.global_pool:
+        return (1,) * len(spatial)
+    rank = len(spatial)
+    if len(a.kernel) != rank:
+        raise ShapeError(f"kernel is {a.kernel}, expected {rank} values: one per spatial axis of the data")
+    stride, pad = per_axis(a.stride, rank, 1, "stride"), per_axis(a.pad, rank, 0, "pad")
+    axes = zip(spatial, a.kernel, stride, pad, strict=True)
+    if a.pooling_convention == "same":
+        return tuple(-(-x // s) for x, _, s, _ in axes)
+    return tuple(window_size(x, k, s, p, a.pooling_convention == "full") for x, k, s, p in axes)
+
+
+def _output(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
+    last = channels_last(a.layout)
+    if len(data) not in (3, 4, 5):
+        raise ShapeError(f"data has shape {data}, expected 3, 4 or 5 axes")
+    moved = to_first(data, last)
+    return to_last((*moved[:2], *_sizes(a, moved[2:])), last)
+
+
+def _infer() -> Infer:
+    """Return the rule, which first checks what the attributes demand of each other."""
+    rule = layer((), lambda a, data: [], _output)
+
+    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+        if a.pool_type == "lp" and a.p_value not in (1, 2, 3):
+            raise OpError(f"p_value is {a.p_value}, expected 1, 2 or 3 for pool_type='lp'")
+        return rule(a, ins, outs)
+
+    return infer
+
+
+class _Window:
+    """The windows of one set of attributes over one spatial shape.
+
+    Attributes:
+        kernel, stride, pad: one value per axis.
+        out: number of windows per axis.
+        extra: elements to add after the padded axis so that the last window ends there; negative where "same"
+            asks for fewer windows than fit.
+    """
+
+    __slots__ = ("convention", "extra", "kernel", "out", "pad", "spatial", "stride")
+
+    def __init__(self, a: Any, spatial: tuple[int, ...]) -> None:
+        rank = len(spatial)
+        self.convention = a.pooling_convention
+        self.spatial = spatial
+        self.kernel = a.kernel
+        self.out = _sizes(a, spatial)
+        self.stride = a.stride or (1,) * rank
+        self.pad = a.pad or (0,) * rank
+        axes = zip(self.out, self.stride, self.kernel, spatial, self.pad, strict=True)
+        extra = [(o - 1) * s + k - x - 2 * p for o, s, k, x, p in axes]
+        self.extra = extra if self.convention == "same" else [max(e, 0) for e in extra]
+
+    def by_torch(self) -> bool:
+        """Say whether torch's own padding and ceil mode make these windows.
+
+        torch takes padding up to half the kernel; its ceil mode drops a window that starts beyond the data.
+        """
+        if self.convention == "same" or any(2 * p > k for p, k in zip(self.pad, self.kernel, strict=True)):
+            return False
+        axes = zip(self.out, self.stride, self.spatial, self.pad, strict=True)
+        return self.convention == "valid" or all((o - 1) * s < x + p for o, s, x, p in axes)
+
+    def padded(self, data: torch.Tensor, value: float) -> torch.Tensor:
+        """Return the data with `value` around it, so that every window lies inside."""
+        sides: list[int] = []
+        for p, e in zip(reversed(self.pad), reversed(self.extra), strict=True):
+            sides += [p, p + e]
+        return F.pad(data, sides, value=value) if any(sides) else data
+
+    def counts(self, with_padding: bool, like: torch.Tensor) -> torch.Tensor:
+        """Return how many elements each window averages over."""
+        total = like.new_ones(())
+        axes = zip(self.out, self.stride, self.kernel, self.spatial, self.pad, strict=True)
+        for o, s, k, x, p in axes:
+            starts = [i * s - p for i in range(o)]
+            if with_padding:
+                lengths = [min(b + k, x + p) - b for b in starts]
+            else:
+                lengths = [min(b + k, x) - max(b, 0) for b in starts]
+            total = total.unsqueeze(-1) * like.new_tensor([max(n, 0) for n in lengths])
+        return total.clamp_(min=1)
+
+
+_window = lru_cache(maxsize=256)(_Window)
+
+
+def _global(a: Any, data: torch.Tensor) -> torch.Tensor:
+    axes = tuple(range(2, data.dim()))
+    if a.pool_type == "max":
+        return _MAX[len(axes)](data, data.shape[2:])
+    if a.pool_type == "avg":
+        return data.mean(axes, keepdim=True)
+    if a.pool_type == "sum":
+        return data.sum(axes, keepdim=True)
+    return _root(_power(data, a.p_value).sum(axes, keepdim=True), a.p_value)
+
+
+def _fits_torch(a: Any) -> bool:
+    """Say whether torch makes the windows whatever the data's size."""
+    small = all(2 * p <= k for p, k in zip(a.pad, a.kernel, strict=False))
+    return a.pooling_convention == "valid" and len(a.kernel) in _MAX and small
+
+
+def _max(a: Any, data: torch.Tensor) -> torch.Tensor:
+    window = _window(a, data.shape[2:])
+    pool = _MAX[len(window.kernel)]
+    if window.by_torch():
+        return pool(data, window.kernel, window.stride, window.pad, 1, any(window.extra))
+    return pool(window.padded(data, torch.finfo(data.dtype).min), window.kernel, window.stride)
+
+
+def _sum(window: _Window, data: torch.Tensor) -> torch.Tensor:
+    """Return the sum of every window."""
+    data = window.padded(data, 0.0)
+    if len(window.kernel) == 1:
+        out = F.avg_pool2d(data.unsqueeze(2), (1, *window.kernel), (1, *window.stride), divisor_override=1)
+        return out.squeeze(2)
+    return _AVG[len(window.kernel)](data, window.kernel, window.stride, divisor_override=1)
+
+
+def _average(a: Any, data: torch.Tensor) -> torch.Tensor:
+    window = _window(a, data.shape[2:])
+    with_padding = a.count_include_pad is not False
+    pool = _AVG.get(len(window.kernel))
+    if len(window.kernel) == 3 and any(k > x for k, x in zip(window.kernel, window.spatial, strict=True)):
+        pool = None  # torch wants the data as long as the window, without its padding
+    if pool is not None and window.by_torch():
+        return pool(data, window.kernel, window.stride, window.pad, any(window.extra), with_padding)
+    return _sum(window, data) / window.counts(with_padding, data)
+
+
+def _power(data: torch.Tensor, p: int) -> torch.Tensor:
+    return data if p == 1 else data.pow(p)
+
+
+def _root(total: torch.Tensor, p: int) -> torch.Tensor:
+    """Return the p-th root; the cube root keeps the sign."""
+    if p == 1:
+        return total
+    return total.sqrt() if p == 2 else total.sign() * total.abs().pow(1 / 3)
+
+
+def _windows(a: Any, data: torch.Tensor) -> torch.Tensor:
+    """Sum, or take the p-norm of, every window."""
+    window = _window(a, data.shape[2:])
+    if a.pool_type == "sum":
+        return _sum(window, data)
+    return _root(_sum(window, _power(data, a.p_value)), a.p_value)
+
+
+@bound(
+    "Pooling",
+    [arg("data", ROWS)],
+    {
+        "kernel": Attr(shape, "window size: (w,), (h, w) or (d, h, w); not needed with global_pool", ()),
+        "pool_type": Attr(choice("avg", "lp", "max", "sum"), "what to take of each window", "max"),
+        "global_pool": Attr(boolean, "one window over all; kernel, stride and pad are ignored", False),
+        "cudnn_off": Attr(boolean, "accepted and ignored", False),
+        "pooling_convention": Attr(
+            choice("full", "same", "valid"),
+            "count windows that fit (valid), one more that sticks out (full), or one per stride (same)",
+            "valid",
+        ),
+        "stride": Attr(shape, "step of the window; 1 on every axis if empty", ()),
+        "pad": Attr(shape, "elements added at both ends of each axis; none if empty", ()),
+        "p_value": Attr(optional(integer()), "exponent of lp: 1, 2 or 3", None),
+        "count_include_pad": Attr(optional(boolean), "avg: count the padding; None means yes", None),
+        "layout": Attr(
+            optional(choice("NCDHW", "NCHW", "NCW", "NDHWC", "NHWC", "NWC")),
+            "order of the data's axes; channels second if None",
+            None,
+        ),
+    },
+    aliases=["Pooling_v1"],
+    hidden=lambda a: int(a.pool_type == "max" and bool(a.kernel) and not channels_last(a.layout)),
+    infer=_infer(),
+    onnx=Onnx(builder="pooling"),
+)
+def pooling(a: Any) -> Callable[..., torch.Tensor]:
+    """Take the maximum, average, sum or p-norm of each window.
+
+    The p-norm is ``sum(x ** p) ** (1 / p)``, without absolute values. Padding counts as the least number for
+    the maximum and as zero otherwise; an average counts the padding but not what sticks out beyond it.
+
+    Shape:
+        data: (N, C, *spatial) with one, two or three spatial axes; channels-last layouts have C at the end.
+        output: (N, C, *sizes), each ``floor((x + 2 * pad - kernel) / stride) + 1``, with ``ceil`` for "full",
+            ``ceil(x / stride)`` for "same", 1 for global_pool.
+
+    Source: MXNet 1.9.1 `Pooling`, whose "same" convention raises for every input.
+    """
+    if a.global_pool:
+        call = partial(_global, a)
+    elif a.pool_type == "max" and _fits_torch(a):
+        call = partial(_MAX[len(a.kernel)], kernel_size=a.kernel, stride=a.stride or 1, padding=a.pad or 0)
+    else:
+        call = partial({"max": _max, "avg": _average}.get(a.pool_type, _windows), a)
+    return through_first(call, 1) if channels_last(a.layout) else call

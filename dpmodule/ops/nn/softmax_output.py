@@ -1,0 +1,210 @@
+"""Softmax with the gradient of the cross-entropy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ...base import Shape, ShapeError
+from ..attrs import boolean, choice, real
+from ..registry import op
+from ..shapes import prod, unify
+from ..spec import ROWS, Attr, Env, Onnx, arg, label
+from .rules import agree
+
+__all__ = ["softmax_cross_entropy", "softmax_output"]
+
+
+def _add_at_labels(grad: torch.Tensor, labels: torch.Tensor, axis: int, value: float) -> torch.Tensor:
+    """Add a number at the class of each label, in place; a label that is no class adds nothing.
+
+    Args:
+        grad: classes on `axis`.
+        labels: int64, with length 1 on `axis`.
+        axis: axis of the classes.
+        value: the number.
+    """
+    inside = labels.clamp(0, grad.shape[axis] - 1)
+    return grad.scatter_add_(axis, inside, (labels == inside).to(grad.dtype).mul_(value))
+
+
+def _minus_labels(start: torch.Tensor, labels: torch.Tensor, axis: int, value: float) -> torch.Tensor:
+    """Return a copy of `start` with `value` subtracted at the class of each label; see `_add_at_labels`."""
+    grad = start.clone()
+    if start.is_cpu:
+        try:
+            return grad.scatter_(axis, labels, -value, reduce="add")
+        except RuntimeError:  # a label is no class: rare, and half the price of looking before
+            grad = start.clone()
+    return _add_at_labels(grad, labels, axis, -value)
+
+
+def _softmax_output_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    data = unify(ins[0], outs[0], "data and output")
+    have = ins[1]
+    if data is None:
+        return ins, outs
+    if a.multi_output and len(data) < 2:
+        raise ShapeError(f"data has shape {data}, expected at least 2 axes with multi_output")
+    if have and len(have) > 1 and not data[0]:
+        data = (have[0], *data[1:])
+    if have is not None and len(have) == len(data) and have == data:
+        return [data, have], [data]
+    if a.multi_output:
+        want: tuple[int, ...] = (data[0], prod(data[2:]))
+        spread = (data[0], *data[2:])
+        if have is not None and len(have) > 2:
+            want = spread if len(have) == len(spread) else (data[0], 1, *data[2:])
+    else:
+        want = data[:-1]
+    return [data, agree("label", have, want, data)], [data]
+
+
+def _softmax_output_grad(
+    a: Any, env: Env, out: torch.Tensor, data: torch.Tensor, label: torch.Tensor
+) -> torch.Tensor:
+    """Return probability minus label, scaled; see `softmax_output`."""
+    if label.shape == out.shape:
+        grad = out - label.to(out.dtype)
+        scale: float | torch.Tensor = a.grad_scale
+    else:
+        grad, scale = _hard_label_grad(a, out, label)
+    if not isinstance(scale, float) or scale != 1.0:
+        grad.mul_(scale)
+    return grad.mul_(out) if a.out_grad else grad
+
+
+def _hard_label_grad(
+    a: Any, out: torch.Tensor, label: torch.Tensor
+) -> tuple[torch.Tensor, float | torch.Tensor]:
+    """Return the unscaled gradient for labels that are class numbers, and the scale."""
+    classes = label.long()
+    if a.multi_output:
+        p = out.reshape(out.shape[0], out.shape[1], -1)
+        labels = classes.view(out.shape[0], 1, -1)
+    else:
+        p = out if out.dim() == 2 else out.reshape(-1, out.shape[-1]) if a.preserve_shape else out.flatten(1)
+        labels = classes.view(-1, 1)
+        if labels.shape[0] != p.shape[0]:  # one label for each row of several: MXNet reads the first ones
+            labels = labels[: p.shape[0]]
+    if a.smooth_alpha and not a.multi_output:
+        rest = a.smooth_alpha / (p.shape[1] - 1)
+        grad = _minus_labels(p - rest, labels, 1, 1.0 - a.smooth_alpha - rest)
+    else:
+        grad = _minus_labels(p, labels, 1, 1.0)
+    if a.use_ignore:
+        grad.masked_fill_(labels == int(a.ignore_label), 0.0)
+    return grad.view(out.shape), _label_scale(a, classes, p)
+
+
+def _label_scale(a: Any, classes: torch.Tensor, p: torch.Tensor) -> float | torch.Tensor:
+    """Return grad_scale over what the normalisation counts."""
+    scale: float = a.grad_scale
+    if a.normalization == "valid":
+        return scale / (classes != int(a.ignore_label)).sum().clamp_(min=1)
+    if a.multi_output:
+        scale /= p.shape[2]
+    if a.normalization == "batch":
+        scale /= classes.shape[0] if a.multi_output else classes.numel()
+    return scale
+
+
+def _rows_softmax(data: torch.Tensor) -> torch.Tensor:
+    """Apply softmax over all axes but the first together."""
+    if data.dim() == 2:
+        return torch.softmax(data, 1)
+    return torch.softmax(data.reshape(data.shape[0], -1), 1).view(data.shape)
+
+
+@op(
+    "SoftmaxOutput",
+    [arg("data", ROWS), label()],
+    {
+        "grad_scale": Attr(real, "factor of the gradient", 1.0),
+        "ignore_label": Attr(real, "label without gradient, if use_ignore", -1.0),
+        "multi_output": Attr(
+            boolean, "classes on axis 1, a label for each position of the other axes", False
+        ),
+        "use_ignore": Attr(boolean, "give no gradient where the label is ignore_label", False),
+        "preserve_shape": Attr(boolean, "softmax over the last axis instead of all but the first", False),
+        "normalization": Attr(
+            choice("batch", "null", "valid"),
+            "divide the gradient by nothing, the number of labels, or the number that are not ignore_label",
+            "null",
+        ),
+        "out_grad": Attr(boolean, "multiply the gradient by the output", False),
+        "smooth_alpha": Attr(real, "share of each label spread over the other classes", 0.0),
+    },
+    aliases=["Softmax"],
+    loss_grad=_softmax_output_grad,
+    infer=_softmax_output_infer,
+    onnx=Onnx("Softmax", builder="softmax_output"),
+)
+def softmax_output(a: Any, env: Env, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+    """Apply softmax; the gradient is that of the cross-entropy: probability minus one-hot label.
+
+    Labels are class numbers (fractions are cut off, a number that is no class takes nothing away), or
+    probabilities when their shape is the data's, which ignores all attributes but grad_scale and out_grad.
+    With multi_output the gradient is also divided by the number of positions unless normalization is "valid",
+    and smooth_alpha has no effect.
+
+    Shape:
+        data, output: (N, ..., K); (N, K, ...) with multi_output.
+        label: data without its last axis; (N, positions) or (N, ...) with multi_output; or as data.
+
+    Source: MXNet 1.9.1 `SoftmaxOutput`, including out_grad: its documentation names the head gradient, but it
+    multiplies by the output.
+    """
+    if a.multi_output:
+        return torch.softmax(data, 1)
+    return torch.softmax(data, -1) if a.preserve_shape else _rows_softmax(data)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """Summed cross-entropy; the gradient is probability minus one-hot label, clipped loss or not."""
+
+    @staticmethod
+    def forward(ctx: Any, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+        p = torch.softmax(data, 1)
+        labels = label.long().view(-1, 1)
+        inside = labels.clamp(0, data.shape[1] - 1)
+        found = p.gather(1, inside).mul_(labels == inside)
+        ctx.save_for_backward(p, labels)
+        return found.clamp_(min=1e-8).log_().sum().neg_().view(1)
+
+    @staticmethod
+    def backward(ctx: Any, *heads: torch.Tensor) -> tuple[torch.Tensor, None]:
+        p, labels = ctx.saved_tensors
+        return _minus_labels(p, labels, 1, 1.0).mul_(heads[0]), None
+
+
+def _cross_entropy_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    data, have = ins
+    if data is not None:
+        if len(data) != 2:
+            raise ShapeError(f"data has shape {data}, expected 2 axes: (N, classes)")
+        have = agree("label", have, data[:1], data)
+    return [data, have], [unify(outs[0], (1,), "output")]
+
+
+@op(
+    "softmax_cross_entropy",
+    [arg("data"), label("label")],
+    infer=_cross_entropy_infer,
+    onnx=Onnx(builder="softmax_cross_entropy"),
+)
+def softmax_cross_entropy(a: Any, env: Env, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+    """Return the cross-entropy of softmax with class numbers, summed over the batch.
+
+    Probabilities below 1e-8 count as 1e-8.
+
+    Shape:
+        data: (N, classes).
+        label: (N,).
+        output: (1,).
+
+    Source: MXNet 1.9.1 `softmax_cross_entropy`.
+    """
+    result: torch.Tensor = _CrossEntropy.apply(data, label)  # type: ignore[no-untyped-call]
+    return result

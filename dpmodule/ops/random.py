@@ -1,0 +1,315 @@
+"""Random numbers, all drawn from the generator of the context they are made on.
+
+Each distribution is one row of a table; `_random_x` (numbers as parameters), `_random_x_like` (shape and type
+of an array) and `_sample_x` (an array of parameters, one draw or block of draws for each) are made from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..base import OpError, Shape, ShapeError
+from . import draws
+from .attrs import AttrType, boolean, choice, dtype, integer, ints, optional, real, string
+from .dtypes import torch_dtype
+from .registry import op
+from .shapes import same, typed, unify
+from .spec import NEVER, Attr, Env, Onnx, arg
+
+__all__ = ["randint", "sample_multinomial", "shuffle"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Distribution:
+    """A row of the table.
+
+    Attributes:
+        draw: ``(out, generator, *parameters) -> tensor``; `out` has the wanted shape and type.
+        attrs: parameters as attributes of `_random_x`.
+        inputs: names of the parameters as inputs of `_sample_x`.
+        does: what is drawn, for the docstring.
+    """
+
+    draw: draws.Draw
+    attrs: Mapping[str, Attr]
+    inputs: tuple[str, ...]
+    does: str
+
+
+_TABLE = {
+    "uniform": _Distribution(
+        draws.uniform,
+        {"low": Attr(real, "lower bound", 0.0), "high": Attr(real, "upper bound", 1.0)},
+        ("low", "high"),
+        "the uniform distribution over [low, high)",
+    ),
+    "normal": _Distribution(
+        draws.normal,
+        {"loc": Attr(real, "mean", 0.0), "scale": Attr(real, "standard deviation", 1.0)},
+        ("mu", "sigma"),
+        "the normal distribution",
+    ),
+    "gamma": _Distribution(
+        draws.gamma,
+        {"alpha": Attr(real, "shape", 1.0), "beta": Attr(real, "scale", 1.0)},
+        ("alpha", "beta"),
+        "the gamma distribution, whose mean is alpha * beta",
+    ),
+    "exponential": _Distribution(
+        draws.exponential,
+        {"lam": Attr(real, "rate", 1.0)},
+        ("lam",),
+        "the exponential distribution, whose mean is 1 / lam",
+    ),
+    "poisson": _Distribution(
+        draws.poisson, {"lam": Attr(real, "mean", 1.0)}, ("lam",), "the Poisson distribution"
+    ),
+    "negative_binomial": _Distribution(
+        draws.negative_binomial,
+        {
+            "k": Attr(integer(low=0), "number of failures to wait for", 1),
+            "p": Attr(real, "chance of a failure", 1.0),
+        },
+        ("k", "p"),
+        "the negative binomial distribution: successes before the k-th failure",
+    ),
+    "generalized_negative_binomial": _Distribution(
+        draws.generalized_negative_binomial,
+        {"mu": Attr(real, "mean", 1.0), "alpha": Attr(real, "dispersion; 0 is Poisson", 1.0)},
+        ("mu", "alpha"),
+        "the negative binomial distribution of mean mu and variance mu + alpha * mu ** 2",
+    ),
+}
+_MAY_BE_NEGATIVE = frozenset({"low", "high", "loc"})
+
+
+def _empty(dims: tuple[int, ...], name: str, env: Env) -> torch.Tensor:
+    """Return memory to draw into; half precision is drawn as float32 and converted."""
+    wide = torch.float32 if name in ("float16", "bfloat16") else torch_dtype(name)
+    return torch.empty(dims, dtype=wide, device=env.device)
+
+
+def _wanted_shape(a: Any, env: Env, name: str) -> tuple[int, ...]:
+    found = env.out_shapes[0] if env.out_shapes else a.shape
+    if found is None or 0 in found and not env.out_shapes:
+        raise OpError(f"{name}: shape is {a.shape}, expected known positive dimensions")
+    return tuple(found)
+
+
+def _infer_from_attribute(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    """The output has the attribute's shape; what is 0 there, or all, may come from the output's readers."""
+    return ins, [unify(a.shape, outs[0], "shape and required output shape")]
+
+
+_PLACE = {
+    "shape": Attr(optional(ints), "shape of the output; 0 = found by inference", None),
+    "ctx": Attr(string, "device; executors use their own", ""),
+}
+_FLOAT = Attr(optional(dtype), "type of the output; None for float32", None)
+
+
+def _checked(name: str, attrs: Mapping[str, Attr]) -> Callable[[Any], None]:
+    """Return a check of parameters given as numbers."""
+
+    def check(a: Any) -> None:
+        for key in attrs:
+            if key not in _MAY_BE_NEGATIVE and getattr(a, key) < 0:
+                raise OpError(f"{name}: {key} is {getattr(a, key)}, expected 0 or more")
+        if name.endswith("uniform") and a.low > a.high:
+            raise OpError(f"{name}: low is {a.low}, expected at most high {a.high}")
+        if name.endswith("_negative_binomial") and "p" in attrs and not 0 < a.p <= 1:
+            raise OpError(f"{name}: p is {a.p}, expected a chance above 0, at most 1")
+
+    return check
+
+
+def _declare_random(short: str, one: _Distribution) -> None:
+    """Declare `_random_x`."""
+    name = f"_random_{short}"
+    check, keys = _checked(name, one.attrs), tuple(one.attrs)
+
+    def run(a: Any, env: Env) -> torch.Tensor:
+        check(a)
+        kind = a.dtype or "float32"
+        out = _empty(_wanted_shape(a, env, name), kind, env)
+        return one.draw(out, env.generator, *(getattr(a, k) for k in keys)).to(torch_dtype(kind))
+
+    run.__doc__ = f"Draw from {one.does}.\n\nShape:\n    output: `shape`.\n\nSource: MXNet 1.9.1 `{name}`.\n"
+    op(
+        name,
+        attrs={**one.attrs, **_PLACE, "dtype": _FLOAT},
+        aliases=[f"random_{short}", short] if short in ("uniform", "normal") else [f"random_{short}"],
+        infer=_infer_from_attribute,
+        infer_type=typed(lambda a: a.dtype or "float32"),
+        random=True,
+        needs_shapes=True,
+        batch=NEVER,
+        onnx=Onnx({"uniform": "RandomUniform", "normal": "RandomNormal"}.get(short, ""), builder="random"),
+    )(run)
+
+
+def _declare_like(short: str, one: _Distribution) -> None:
+    """Declare `_random_x_like`."""
+    name = f"_random_{short}_like"
+    check, keys = _checked(f"_random_{short}", one.attrs), tuple(one.attrs)
+
+    def run(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
+        check(a)
+        wide = torch.promote_types(data.dtype, torch.float32)
+        out = torch.empty(data.shape, dtype=wide, device=data.device)
+        return one.draw(out, env.generator, *(getattr(a, k) for k in keys)).to(data.dtype)
+
+    run.__doc__ = (
+        f"Draw from {one.does}, as many numbers as the data has.\n\n"
+        f"Shape:\n    data, output: any.\n\nSource: MXNet 1.9.1 `{name}`.\n"
+    )
+    op(name, [arg("data")], one.attrs, infer=same, random=True, batch=NEVER)(run)
+
+
+def _sample_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    """Parameters have one shape; the output adds the attribute's."""
+    first: Shape = None
+    for each in ins:
+        first = unify(first, each, "parameters")
+    out = None if first is None else (*first, *a.shape)
+    return [first] * len(ins), [unify(outs[0], out, "output"), *outs[1:]]
+
+
+def _declare_sample(short: str, one: _Distribution) -> None:
+    """Declare `_sample_x`."""
+    name = f"_sample_{short}"
+
+    def run(a: Any, env: Env, *parameters: torch.Tensor) -> torch.Tensor:
+        kind = a.dtype or "float32"
+        first = parameters[0]
+        out = _empty((*first.shape, *a.shape), kind, env)
+        spread = [p.to(out.dtype).reshape(*p.shape, *[1] * len(a.shape)) for p in parameters]
+        return one.draw(out, env.generator, *spread).to(torch_dtype(kind))
+
+    run.__doc__ = (
+        f"Draw from {one.does}, a block of numbers for each set of parameters.\n\n"
+        f"Shape:\n    {', '.join(one.inputs)}: any, the same.\n    output: that shape, then `shape`.\n\n"
+        f"Source: MXNet 1.9.1 `{name}`.\n"
+    )
+    op(
+        name,
+        [arg(key) for key in one.inputs],
+        {"shape": Attr(ints, "shape of the block drawn for each", ()), "dtype": _FLOAT},
+        aliases=[f"sample_{short}"],
+        infer=_sample_infer,
+        infer_type=typed(lambda a: a.dtype or "float32"),
+        random=True,
+        batch=NEVER,
+    )(run)
+
+
+for _short, _one in _TABLE.items():
+    _declare_random(_short, _one)
+    _declare_like(_short, _one)
+    _declare_sample(_short, _one)
+
+
+@op(
+    "_random_randint",
+    attrs={
+        "low": Attr(integer(), "least number"),
+        "high": Attr(integer(), "one more than the greatest number"),
+        **_PLACE,
+        "dtype": Attr(
+            AttrType(optional(choice("int32", "int64")).parse, "int32 or int64, or None", "Any"),
+            "type of the output; None for int32",
+            None,
+        ),
+    },
+    aliases=["random_randint"],
+    infer=_infer_from_attribute,
+    infer_type=typed(lambda a: a.dtype or "int32"),
+    random=True,
+    needs_shapes=True,
+    batch=NEVER,
+)
+def randint(a: Any, env: Env) -> torch.Tensor:
+    """Draw integers from [low, high), each as likely.
+
+    Shape:
+        output: `shape`.
+
+    Source: MXNet 1.9.1 `_random_randint`.
+    """
+    if a.low >= a.high:
+        raise OpError(f"_random_randint: low is {a.low}, expected less than high {a.high}")
+    dims = _wanted_shape(a, env, "_random_randint")
+    kind = torch_dtype(a.dtype or "int32")
+    return torch.randint(a.low, a.high, dims, generator=env.generator, dtype=kind, device=env.device)
+
+
+def _multinomial_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    data = ins[0]
+    if data is None:
+        return ins, outs
+    if len(data) not in (1, 2):
+        raise ShapeError(f"data has shape {data}, expected one row of probabilities or several")
+    out = (*data[:-1], *a.shape) or (1,)
+    return ins, [unify(o, out, "output") for o in outs]
+
+
+def _multinomial_type(
+    a: Any, ins: list[str | None], outs: list[str | None]
+) -> tuple[list[str | None], list[str | None]]:
+    return ins, [outs[0] or a.dtype, *(o or ins[0] for o in outs[1:])]
+
+
+@op(
+    "_sample_multinomial",
+    [arg("data")],
+    {
+        "shape": Attr(ints, "shape of the block drawn for each row", ()),
+        "get_prob": Attr(boolean, "also return the logarithm of the probability of what was drawn", False),
+        "dtype": Attr(dtype, "type of the output", "int32"),
+    },
+    aliases=["sample_multinomial"],
+    outputs=lambda a: ("output0", "output1") if a.get_prob else ("output",),
+    infer=_multinomial_infer,
+    infer_type=_multinomial_type,
+    random=True,
+    batch=NEVER,
+)
+def sample_multinomial(
+    a: Any, env: Env, data: torch.Tensor
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    """Draw class numbers by their probabilities.
+
+    Shape:
+        data: (K,) or (N, K), probabilities; here they need not sum to one.
+        output: `shape`, or (N, *shape); (1,) for one row and no shape.
+        output1: as output, if get_prob: log probabilities, differentiable.
+
+    Source: MXNet 1.9.1 `_sample_multinomial`.
+    """
+    dims = (*data.shape[:-1], *a.shape) or (1,)
+    count = 1
+    for n in a.shape:
+        count *= n
+    rows = data.reshape(-1, data.shape[-1])
+    drawn = torch.multinomial(rows.detach(), count, replacement=True, generator=env.generator)
+    out = drawn.reshape(dims).to(torch_dtype(a.dtype))
+    if not a.get_prob:
+        return out
+    return out, rows.gather(1, drawn).log().reshape(dims)
+
+
+@op("_shuffle", [arg("data")], aliases=["shuffle"], infer=same, random=True, batch=NEVER)
+def shuffle(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
+    """Put the rows into random order.
+
+    Shape:
+        data, output: (N, ...); shuffled along axis 0.
+
+    Source: MXNet 1.9.1 `_shuffle`.
+    """
+    order = torch.randperm(data.shape[0], generator=env.generator, device=data.device)
+    return data[order]

@@ -1,0 +1,172 @@
+"""Declaring operators and finding them."""
+
+from __future__ import annotations
+
+import inspect
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+
+from ..base import OpError
+from .spec import Attr, Env, Input, Loss, Op
+
+__all__ = ["declare", "find", "get", "names", "namespace_of", "op"]
+
+_OPS: dict[str, Op] = {}
+
+_NAMESPACES = (
+    ("_contrib_", "contrib"),
+    ("_linalg_", "linalg"),
+    ("_random_", "random"),
+    ("_sample_", "random"),
+    ("_sparse_", "sparse"),
+    ("_image_", "image"),
+)
+
+
+class _LossHead(torch.autograd.Function):
+    """Runs a loss operator under autograd where its output is read by others: the incoming gradient is dropped."""
+
+    @staticmethod
+    def forward(ctx: Any, record: Op, a: Any, env: Env, *tensors: torch.Tensor) -> torch.Tensor:
+        loss = record.loss
+        if loss is None:
+            raise OpError(f"{record.name} is not a loss operator")
+        out = loss.forward(a, env, *tensors)
+        if out.data_ptr() == tensors[0].data_ptr():
+            out = out.clone()
+        ctx.save_for_backward(out, *tensors)
+        ctx.call = loss.grad, a, env
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *heads: torch.Tensor) -> tuple[Any, ...]:
+        out, *tensors = ctx.saved_tensors
+        grad, a, env = ctx.call
+        return (None, None, None, grad(a, env, out, *tensors), *[None] * (len(tensors) - 1))
+
+
+def op(
+    name: str,
+    inputs: Iterable[Input] | Callable[[Any], tuple[Input, ...]] = (),
+    attrs: Mapping[str, Attr] | None = None,
+    *,
+    aliases: Iterable[str] = (),
+    loss_grad: Callable[..., torch.Tensor] | None = None,
+    loss_when: Callable[[Any], bool] | None = None,
+    **fields: Any,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare an operator; the decorated function is its implementation.
+
+    The function is ``run(a, env, *tensors)``: attributes as a record, an `Env`, and torch tensors; it returns one
+    tensor, or a tuple of the visible outputs followed by the new values of `mutates`. It is pure: it changes no
+    argument. An operator that is one torch call declares ``bind=lambda a: torch_function`` as well or instead
+    (see `declare`): the executor then calls that function directly.
+
+    Args:
+        name: MXNet's registry name, written to saved graphs.
+        inputs: in MXNet's order; or a function of the attributes.
+        attrs: in MXNet's order.
+        aliases: further names; prefixes such as ``_contrib_`` put an alias into a namespace.
+        loss_grad: makes it a loss: ``(a, env, out, *tensors) -> gradient of the first input``.
+        loss_when: from the attributes, whether the head gradient is ignored (default: always).
+        fields: the other fields of `Op`: variadic, outputs (names, or a function of the attributes), hidden
+            (outputs counted in saved graphs only), bind, mutates (inputs whose new values `run` returns after the
+            outputs; None in such a place leaves the input as it is), commit_now (those of them that forward writes
+            at once; backward commits the others), infer, infer_type, view (the result may share memory with the
+            first input), random (draws from the generator), needs_shapes (wants
+            ``env.out_shapes``), batch (NEVER), onnx.
+
+    Raises:
+        OpError: a name is declared twice.
+    """
+
+    def declare_function(run: Callable[..., Any]) -> Callable[..., Any]:
+        attributes = dict(attrs or {})
+        loss = Loss(run, loss_grad, loss_when) if loss_grad is not None else None
+        record = Op(
+            name,
+            run,
+            namedtuple(name.strip("_"), attributes),  # type: ignore[misc]
+            attributes,
+            inputs if callable(inputs) else tuple(inputs),
+            aliases=tuple(aliases),
+            loss=loss,
+            doc=inspect.getdoc(run) or "",
+            **fields,
+        )
+        if loss is not None:
+            object.__setattr__(record, "run", lambda a, env, *t: _LossHead.apply(record, a, env, *t))
+        for key in (name, *record.aliases):
+            if key in _OPS:
+                raise OpError(f"operator {key!r} is declared twice")
+            _OPS[key] = record
+        return run
+
+    return declare_function
+
+
+def declare(
+    name: str,
+    function: Callable[..., Any],
+    inputs: Iterable[Input],
+    attrs: Mapping[str, Attr] | None = None,
+    *,
+    doc: str,
+    **fields: Any,
+) -> None:
+    """Declare an operator that is one torch function of its tensors and has no use for attributes.
+
+    Args:
+        name: registry name.
+        function: ``(*tensors) -> tensor``.
+        inputs: as in `op`.
+        attrs: as in `op`.
+        doc: docstring of the operator's faces.
+        fields: as in `op`.
+    """
+
+    def run(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
+        return function(*tensors)
+
+    run.__doc__ = doc
+    op(name, inputs, attrs, bind=lambda a: function, **fields)(run)
+
+
+def get(name: str) -> Op:
+    """Return the operator of a name or alias.
+
+    Raises:
+        OpError: there is none; the message offers names that look alike.
+    """
+    found = _OPS.get(name)
+    if found is None:
+        import difflib
+
+        near = difflib.get_close_matches(name, _OPS, 3)
+        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        raise OpError(f"there is no operator {name!r}{hint}")
+    return found
+
+
+def find(name: str) -> Op | None:
+    """Return the operator of a name or alias, or None."""
+    return _OPS.get(name)
+
+
+def names() -> tuple[str, ...]:
+    """Return every name and alias."""
+    return tuple(_OPS)
+
+
+def namespace_of(name: str) -> tuple[str, str]:
+    """Split a name into (namespace, public name): ``_contrib_box_nms`` gives ("contrib", "box_nms").
+
+    Names without underscore live in the main namespace "", others that start with one in "_internal".
+    """
+    for prefix, space in _NAMESPACES:
+        if name.startswith(prefix):
+            return space, name[len(prefix) :]
+    return ("_internal", name) if name.startswith("_") else ("", name)

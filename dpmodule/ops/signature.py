@@ -1,0 +1,86 @@
+"""What the array and symbol faces of an operator share: argument order, signature and docstring."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from ..base import OpError
+from .spec import REQUIRED, Input, Op
+
+__all__ = ["docstring", "signature", "split_call"]
+
+
+def _declared(op: Op) -> tuple[Input, ...]:
+    """Return every input an operator may have, for operators whose inputs depend on attributes too."""
+    return op.inputs if isinstance(op.inputs, tuple) else ()
+
+
+def split_call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
+    """Sort a call's arguments into positional inputs, inputs by name and attributes.
+
+    Args:
+        op: the operator called.
+        args: inputs in order, then attributes in order, as MXNet accepts; all of them inputs if variadic.
+        kwargs: inputs and attributes by name.
+
+    Returns:
+        The positional inputs, the named inputs (values of None left out), the raw attributes.
+
+    Raises:
+        OpError: too many arguments, or one given twice.
+    """
+    if op.variadic is not None:
+        if len(args) == 1 and isinstance(args[0], (list, tuple)):
+            args = tuple(args[0])
+        named = {k: v for k, v in kwargs.items() if k.startswith(op.variadic.name) and k[len(op.variadic.name) :].isdigit()}
+        for extra in ("data", "args"):
+            if isinstance(kwargs.get(extra), (list, tuple)):
+                args = (*args, *kwargs[extra])
+                kwargs = {k: v for k, v in kwargs.items() if k != extra}
+        return list(args), named, {k: v for k, v in kwargs.items() if k not in named}
+    input_names = [i.name for i in _declared(op)]
+    positional, rest = list(args[: len(input_names)]), args[len(input_names) :]
+    if len(rest) > len(op.attrs):
+        total = len(input_names) + len(op.attrs)
+        raise OpError(f"{op.name} takes at most {total} arguments, got {len(args)}")
+    attributes = dict(zip(op.attrs, rest))
+    named = {}
+    for key, value in kwargs.items():
+        if key in input_names:
+            if input_names.index(key) < len(positional):
+                raise OpError(f"{op.name}: {key} is given twice")
+            if value is not None:
+                named[key] = value
+        elif key in attributes:
+            raise OpError(f"{op.name}: {key} is given twice")
+        else:
+            attributes[key] = value
+    return positional, named, attributes
+
+
+def signature(op: Op, extra: tuple[str, ...]) -> inspect.Signature:
+    """Return the true signature of a face: inputs, attributes, then `extra` keywords such as name and out."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    only = inspect.Parameter.KEYWORD_ONLY
+    if op.variadic is not None:
+        parameters = [inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)]
+        kind = only
+    else:
+        parameters = [inspect.Parameter(i.name, kind, default=None) for i in _declared(op)]
+    for key, attr in op.attrs.items():
+        default = None if attr.default is REQUIRED else attr.default
+        parameters.append(inspect.Parameter(key, kind, default=default))
+    parameters += [inspect.Parameter(key, only, default=None) for key in extra]
+    return inspect.Signature(parameters)
+
+
+def docstring(op: Op) -> str:
+    """Return the operator's docstring followed by its attributes with types, defaults and meaning."""
+    lines = [op.doc.rstrip()]
+    if op.attrs:
+        lines += ["", "Attributes:"]
+        for key, attr in op.attrs.items():
+            default = "required" if attr.default is REQUIRED else f"default {attr.default!r}"
+            lines.append(f"    {key}: {attr.doc or attr.type.expects} ({attr.type.expects}; {default}).")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,223 @@
+"""Optimizers whose step size follows the size of past gradients: Adam, AdaGrad and RMSProp."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from .. import private
+from ..ndarray import NDArray
+from .base import register
+from .group import Group, Scratch
+from .grouped import GroupedOptimizer
+from .sgd import zeros_like
+
+__all__ = ["AdaGrad", "Adam", "RMSProp"]
+
+Tensor = torch.Tensor
+
+
+def _clips(limit: float | None) -> bool:
+    return limit is not None and limit > 0.0
+
+
+class _Adaptive(GroupedOptimizer):
+    """What the three share: gradients brought into a buffer, with decay added before clipping where a rule says so."""
+
+    def gradients(self, group: Group, grads: list[Tensor], wd: float = 0.0) -> Scratch:
+        """Return clip(rescale_grad * gradient + wd * w) in a buffer that may be written."""
+        buffer = group.scaled(grads, float(self.rescale_grad))
+        if wd != 0.0:
+            group.add(buffer.views, group.weights, wd)
+        limit = self.clip_gradient
+        if limit is not None and limit > 0.0:
+            buffer.flat.clamp_(-limit, limit)
+        return buffer
+
+
+@register
+class Adam(_Adaptive):
+    """Adam.
+
+    With g = clip(rescale_grad * gradient + wd * w) and t the number of updates::
+
+        m = beta1 * m + (1 - beta1) * g
+        v = beta2 * v + (1 - beta2) * g ** 2
+        w = w - lr * sqrt(1 - beta2 ** t) / (1 - beta1 ** t) * m / (sqrt(v) + epsilon)
+
+    Args:
+        learning_rate: the rate.
+        beta1: how slowly the mean m forgets.
+        beta2: how slowly the mean square v forgets.
+        epsilon: keeps the quotient finite.
+        lazy_update: accepted as in MXNet; it concerns row-sparse gradients only.
+        **kwargs: see `Optimizer`.
+
+    Source: Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2014, in the form of MXNet 1.9.1, whose
+        epsilon stands beside the uncorrected root.
+    """
+
+    uses_count = True
+
+    def __init__(
+        self,
+        learning_rate: float | None = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        lazy_update: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(learning_rate=learning_rate, **kwargs)
+        self.beta1 = beta1
+        self.beta2 = beta2
+        self.epsilon = epsilon
+        self.lazy_update = lazy_update
+
+    def create_state(self, index: Any, weight: NDArray) -> tuple[NDArray, NDArray]:
+        """Return mean and mean square, zero at first."""
+        return zeros_like(weight), zeros_like(weight)
+
+    def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
+        """Update one group in place."""
+        if _clips(self.clip_gradient):
+            grads, wd = self.gradients(group, grads, wd).views, 0.0
+        elif self.rescale_grad != 1.0:
+            grads = self.gradients(group, grads).views
+        means, squares = group.states
+        call = private.fused_adam if group.fused else private.plain_adam
+        call(
+            group.weights,
+            grads,
+            means,
+            squares,
+            [],
+            _steps(group, count),
+            lr=lr,
+            beta1=self.beta1,
+            beta2=self.beta2,
+            weight_decay=wd,
+            eps=self.epsilon / math.sqrt(1.0 - self.beta2**count),  # torch divides the root by the same number
+            amsgrad=False,
+            maximize=False,
+        )
+
+
+def _steps(group: Group, count: int) -> list[Tensor]:
+    """Return the count as torch wants it: one tensor per parameter, here the same one."""
+    if not group.steps:
+        group.steps = [torch.zeros((), device=group.weights[0].device)] * len(group.weights)
+    group.steps[0].fill_(count)
+    return group.steps
+
+
+@register
+class AdaGrad(_Adaptive):
+    """AdaGrad.
+
+    With g = clip(rescale_grad * gradient)::
+
+        h = h + g ** 2
+        w = w - lr * (g / sqrt(h + eps) + wd * w)
+
+    Args:
+        eps: keeps the quotient finite.
+        **kwargs: see `Optimizer`.
+
+    Source: Duchi, Hazan and Singer, "Adaptive Subgradient Methods for Online Learning and Stochastic Optimization",
+        2011, in the form of MXNet 1.9.1.
+    """
+
+    def __init__(self, eps: float = 1e-7, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.float_stable_eps = eps
+
+    def create_state(self, index: Any, weight: NDArray) -> NDArray:
+        """Return the sum of squares, zero at first."""
+        return zeros_like(weight)
+
+    def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
+        """Update one group in place."""
+        (history,) = group.states
+        moves, roots = self.gradients(group, grads), group.scratch(1)
+        torch.mul(moves.flat, moves.flat, out=roots.flat)
+        group.add(history, roots.views, 1.0)
+        roots.fill(history).add_(self.float_stable_eps).sqrt_()
+        moves.flat.div_(roots.flat)
+        group.descend(moves.views, lr, wd)
+
+
+@register
+class RMSProp(_Adaptive):
+    """RMSProp, plain or centered.
+
+    With g = clip(rescale_grad * gradient + wd * w), plain::
+
+        n = gamma1 * n + (1 - gamma1) * g ** 2
+        w = w - lr * g / sqrt(n + epsilon)
+
+    and centered::
+
+        n = gamma1 * n + (1 - gamma1) * g ** 2
+        b = gamma1 * b + (1 - gamma1) * g
+        d = gamma2 * d - lr * g / sqrt(n - b ** 2 + epsilon)
+        w = w + d
+
+    Args:
+        learning_rate: the rate.
+        gamma1: how slowly the means forget.
+        gamma2: share of the last step that is repeated when centered.
+        epsilon: keeps the quotient finite.
+        centered: which of the two.
+        clip_weights: parameters are cut to [-clip_weights, clip_weights] after the step; None, 0 or a negative
+            number leaves them.
+        **kwargs: see `Optimizer`.
+
+    Source: Tieleman and Hinton, lecture 6.5 of "Neural Networks for Machine Learning", 2012; centered: Graves,
+        "Generating Sequences With Recurrent Neural Networks", 2013, eq. 38-45; both in the form of MXNet 1.9.1.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | None = 0.001,
+        gamma1: float = 0.9,
+        gamma2: float = 0.9,
+        epsilon: float = 1e-8,
+        centered: bool = False,
+        clip_weights: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(learning_rate=learning_rate, **kwargs)
+        self.gamma1 = gamma1
+        self.gamma2 = gamma2
+        self.centered = centered
+        self.epsilon = epsilon
+        self.clip_weights = clip_weights
+
+    def create_state(self, index: Any, weight: NDArray) -> tuple[NDArray, ...]:
+        """Return the mean square; when centered, mean square, mean and last step; zero at first."""
+        return tuple(zeros_like(weight) for _ in range(3 if self.centered else 1))
+
+    def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
+        """Update one group in place."""
+        moves, roots = self.gradients(group, grads, wd), group.scratch(1)
+        squares = group.states[0]
+        torch.mul(moves.flat, moves.flat, out=roots.flat)
+        group.mix(squares, roots.views, 1.0 - self.gamma1)
+        if self.centered:
+            _, means, last = group.states
+            group.mix(means, moves.views, 1.0 - self.gamma1)
+            mean = group.scratch(2).fill(means)
+            roots.fill(squares).addcmul_(mean, mean, value=-1.0).add_(self.epsilon).sqrt_()
+            moves.flat.div_(roots.flat)
+            group.roll(moves.views, last, self.gamma2, lr, 0.0)
+        else:
+            roots.fill(squares).add_(self.epsilon).sqrt_()
+            moves.flat.div_(roots.flat)
+            group.descend(moves.views, lr)
+        limit = self.clip_weights
+        if limit is not None and limit > 0.0:
+            for weight in group.weights:
+                weight.clamp_(-limit, limit)

@@ -1,0 +1,319 @@
+"""The base of all optimizers: rates and decays per parameter, update counts, creation by name."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import torch
+
+from ..base import ArgumentError, StateError
+from ..lr_scheduler import LRScheduler
+from ..ndarray import NDArray
+from ..registry import Registry
+
+__all__ = ["Optimizer", "create", "is_half", "register", "registry"]
+
+Key = Any
+"""What tells parameters apart: a position (Module), or a name (kvstore)."""
+
+_HALF = (torch.float16, torch.bfloat16)
+
+
+class _SchedulerInCharge(StateError, UserWarning):
+    """The learning rate cannot be set beside a scheduler; also what MXNet raises there."""
+
+
+class Optimizer:
+    """How parameters follow their gradients.
+
+    A subclass gives `create_state` and `update`. Those of this package are rules over whole lists of tensors (see
+    `grouped.GroupedOptimizer`), which `Updater.update_all` calls for all parameters at once.
+
+    Args:
+        rescale_grad: every gradient is multiplied by this first, often 1 / batch size.
+        param_idx2name: names by index, for the multipliers below.
+        wd: weight decay (L2) of parameters whose name ends in ``_weight`` or ``_gamma``; others get none.
+        clip_gradient: gradients are cut to [-clip_gradient, clip_gradient] after rescaling; None, 0 or a negative
+            number leaves them.
+        learning_rate: the rate; None takes the scheduler's, or 0.01. Beside a scheduler it replaces the
+            scheduler's `base_lr`.
+        lr_scheduler: a schedule called with `num_update`.
+        sym: a Symbol whose variables may carry ``lr_mult`` and ``wd_mult``.
+        begin_num_update: count of updates to start from, when training is taken up again.
+        multi_precision: keep float32 copies of 16-bit parameters and update those.
+        param_dict: objects with `lr_mult` and `wd_mult` by index, which go before the multipliers by name.
+
+    Attributes:
+        num_update: the largest number of updates that any parameter has received.
+        lr_mult: learning-rate multipliers by name or index.
+        wd_mult: weight-decay multipliers by name or index.
+
+    Raises:
+        ArgumentError: `param_idx2name` is no dict.
+    """
+
+    def __init__(
+        self,
+        rescale_grad: float = 1.0,
+        param_idx2name: Mapping[Key, str] | None = None,
+        wd: float = 0.0,
+        clip_gradient: float | None = None,
+        learning_rate: float | None = None,
+        lr_scheduler: LRScheduler | None = None,
+        sym: Any = None,
+        begin_num_update: int = 0,
+        multi_precision: bool = False,
+        param_dict: Mapping[Key, Any] | None = None,
+    ) -> None:
+        if param_idx2name is not None and not isinstance(param_idx2name, Mapping):
+            raise ArgumentError(f"param_idx2name is {param_idx2name!r}, expected a dict from index to name")
+        self.rescale_grad = rescale_grad
+        self.lr_scheduler = lr_scheduler
+        self.lr: Any = _starting_rate(learning_rate, lr_scheduler)  # None beside a scheduler, as in MXNet
+        self.wd = wd
+        self.lr_mult: dict[Key, float] = {}
+        self.wd_mult: dict[Key, float] = {}
+        self.begin_num_update = begin_num_update
+        self.num_update = begin_num_update
+        # one table of counts per device number, as each device updates its own copy of a parameter
+        self._all_index_update_counts: dict[int, dict[Key, int]] = {0: {}}
+        self._index_update_count = self._all_index_update_counts[0]
+        self.clip_gradient = clip_gradient
+        self.multi_precision = multi_precision
+        self.aggregate_num = 0
+        self.idx2name: dict[Key, str] = dict(param_idx2name or {})
+        self.sym_info: tuple[Any, ...] = (sym.attr_dict(), sym.list_arguments()) if sym is not None else ()
+        self.param_dict: Mapping[Key, Any] = param_dict or {}
+        self.allow_np_array = False
+        self.set_lr_mult({})
+        self.set_wd_mult({})
+
+    @staticmethod
+    def register(klass: type[OptimizerT]) -> type[OptimizerT]:
+        """Register an optimizer under its lower-case class name; see `register`."""
+        return register(klass)
+
+    @staticmethod
+    def create_optimizer(name: Any, **kwargs: Any) -> Optimizer:
+        """Make an optimizer by name; see `create`."""
+        return create(name, **kwargs)
+
+    # to be given by subclasses
+
+    def create_state(self, index: Key, weight: NDArray) -> Any:
+        """Return what the rule remembers about a parameter: None, an NDArray or a tuple of them.
+
+        Args:
+            index: the parameter's key.
+            weight: the parameter.
+        """
+        return None
+
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+        """Update a parameter in place.
+
+        Args:
+            index: the parameter's key.
+            weight: the parameter.
+            grad: its gradient, of the same shape and type.
+            state: what `create_state` returned.
+        """
+        raise NotImplementedError(f"{type(self).__name__} gives no update rule")
+
+    def create_state_multi_precision(self, index: Key, weight: NDArray) -> Any:
+        """Return the state, with a float32 copy of a 16-bit parameter in front under `multi_precision`."""
+        if is_half(weight):
+            if self.multi_precision:
+                master = self.master_copy(weight)
+                return master, self.create_state(index, master)
+            warnings.warn(
+                f"{type(self).__name__} updates 16-bit parameters directly, which loses small steps; "
+                "multi_precision=True keeps float32 copies",
+                stacklevel=2,
+            )
+        return self.create_state(index, weight)
+
+    def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+        """Update a parameter in place, through its float32 copy where `create_state_multi_precision` made one."""
+        if not (self.multi_precision and is_half(weight)):
+            self.update(index, weight, grad, state)
+            return
+        master, inner = state
+        self.update(index, master, NDArray(grad.tensor.float(), grad.context), inner)
+        weight.tensor.copy_(master.tensor)
+
+    # rates
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate now, before multipliers."""
+        if self.lr_scheduler is not None:
+            return self.lr_scheduler(self.num_update)
+        return float(self.lr)
+
+    def set_learning_rate(self, lr: float) -> None:
+        """Set the learning rate.
+
+        Raises:
+            StateError: a scheduler decides.
+        """
+        if self.lr_scheduler is not None:
+            raise _SchedulerInCharge(
+                f"set_learning_rate({lr}): {type(self.lr_scheduler).__name__} decides the rate; "
+                "change its base_lr, or make the optimizer without a scheduler"
+            )
+        self.lr = lr
+
+    def set_lr_scale(self, args_lrscale: Any) -> None:
+        """Refuse: MXNet dropped this in favour of `set_lr_mult`."""
+        raise DeprecationWarning("set_lr_scale is gone; use set_lr_mult")
+
+    def set_lr_mult(self, args_lr_mult: Mapping[Key, float]) -> None:
+        """Set learning-rate multipliers by name or index; unnamed parameters fall back to their Symbol's, or 1."""
+        self.lr_mult = {**self._symbol_multipliers("__lr_mult__"), **args_lr_mult}
+
+    def set_wd_mult(self, args_wd_mult: Mapping[Key, float]) -> None:
+        """Set weight-decay multipliers by name or index.
+
+        Unnamed parameters fall back to their Symbol's, then to 0 if the name ends neither in ``_weight`` nor in
+        ``_gamma``, else 1.
+        """
+        bare = {name: 0.0 for name in self.idx2name.values() if not name.endswith(("_weight", "_gamma"))}
+        self.wd_mult = {**bare, **self._symbol_multipliers("__wd_mult__"), **args_wd_mult}
+
+    def _symbol_multipliers(self, key: str) -> dict[Key, float]:
+        if not self.sym_info:
+            return {}
+        attrs, names = self.sym_info
+        return {name: float(attrs[name][key]) for name in names if key in attrs.get(name, {})}
+
+    def multipliers(self, index: Key) -> tuple[float, float]:
+        """Return the multipliers of a parameter's learning rate and weight decay."""
+        if index in self.param_dict:
+            found = self.param_dict[index]
+            return found.lr_mult, found.wd_mult
+        name = self.idx2name.get(index)
+        lr_mult, wd_mult = self.lr_mult, self.wd_mult
+        return (
+            lr_mult[index] if index in lr_mult else lr_mult.get(name, 1.0),
+            wd_mult[index] if index in wd_mult else wd_mult.get(name, 1.0),
+        )
+
+    def _get_lrs(self, indices: Iterable[Key]) -> list[float]:
+        """Return the learning rates of parameters."""
+        rate = self.learning_rate
+        return [rate * self.multipliers(index)[0] for index in indices]
+
+    def _get_lr(self, index: Key) -> float:
+        """Return the learning rate of a parameter."""
+        return self._get_lrs([index])[0]
+
+    def _get_wds(self, indices: Iterable[Key]) -> list[float]:
+        """Return the weight decays of parameters."""
+        return [self.wd * self.multipliers(index)[1] for index in indices]
+
+    def _get_wd(self, index: Key) -> float:
+        """Return the weight decay of a parameter."""
+        return self._get_wds([index])[0]
+
+    # counts
+
+    def use_device(self, device_id: int) -> None:
+        """Count the following updates for a device."""
+        self._index_update_count = self._all_index_update_counts.setdefault(device_id, {})
+
+    def _set_current_context(self, device_id: int) -> None:
+        """Count the following updates for a device (MXNet's name for it)."""
+        self.use_device(device_id)
+
+    def _update_count(self, index: Key | list[Key]) -> None:
+        """Count an update of one parameter, or of several."""
+        self.advance(index if isinstance(index, (list, tuple)) else [index])
+
+    def advance(self, indices: Sequence[Key]) -> list[int]:
+        """Count an update of each parameter and return the new counts."""
+        table = self._index_update_count
+        counts = list(map(table.get, indices))
+        first = counts[0]
+        if first is None:
+            first = self.begin_num_update
+        if counts.count(counts[0]) == len(counts):  # the usual case: all parameters move together
+            counts = [first + 1] * len(counts)
+            self.num_update = max(self.num_update, first + 1)
+        else:
+            counts = [1 + (self.begin_num_update if count is None else count) for count in counts]
+            self.num_update = max(self.num_update, *counts)
+        table.update(zip(indices, counts))
+        return counts
+
+    def master_copy(self, weight: NDArray) -> NDArray:
+        """Return a float32 copy of a parameter, on its context."""
+        return NDArray(weight.tensor.to(torch.float32, copy=True), weight.context)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes without `param_dict`, which belongs to the caller."""
+        return {key: value for key, value in self.__dict__.items() if key != "param_dict"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.param_dict = {}
+        self.use_device(0)  # the table of counts in use and its entry among all of them are one again
+
+
+OptimizerT = TypeVar("OptimizerT", bound=Optimizer)
+
+registry = Registry(Optimizer, "optimizer")
+
+
+def register(klass: type[OptimizerT]) -> type[OptimizerT]:
+    """Register an optimizer under its lower-case class name; usable as a decorator.
+
+    Raises:
+        ArgumentError: `klass` does not derive from `Optimizer`.
+    """
+    name = getattr(klass, "__name__", "").lower()
+    if name in registry.names():
+        before = registry.find(name)
+        warnings.warn(
+            f"optimizer {klass.__module__}.{klass.__name__} replaces {before.__module__}.{before.__name__}",
+            stacklevel=2,
+        )
+    registry.register(klass)
+    return klass
+
+
+def create(name: Any, **kwargs: Any) -> Optimizer:
+    """Make an optimizer by name (in any case), or pass one through.
+
+    Args:
+        name: "sgd", "nag", "adam", "adagrad", "rmsprop" or the name of a registered class; or an Optimizer.
+        **kwargs: the constructor's arguments.
+
+    Raises:
+        ArgumentError: nothing has this name.
+
+    Example:
+        >>> create("sgd", learning_rate=0.1, momentum=0.9).momentum
+        0.9
+    """
+    return registry.create(name, **kwargs)
+
+
+def is_half(weight: NDArray) -> bool:
+    """Say whether a parameter is of a 16-bit floating type."""
+    return weight.tensor.dtype in _HALF
+
+
+def _starting_rate(rate: float | None, scheduler: LRScheduler | None) -> float | None:
+    """Return the rate to keep; a rate given beside a scheduler goes into the scheduler."""
+    if scheduler is None:
+        return 0.01 if rate is None else rate
+    if rate is not None and scheduler.base_lr != rate:
+        warnings.warn(
+            f"learning_rate {rate} replaces base_lr {scheduler.base_lr} of the {type(scheduler).__name__}",
+            stacklevel=4,
+        )
+        scheduler.base_lr = rate
+    return rate

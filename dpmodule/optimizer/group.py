@@ -1,0 +1,176 @@
+"""Parameters that are updated together: the lists of tensors that one call of a rule works on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from .. import private
+from ..base import DTypeError, ShapeError
+
+__all__ = ["Group", "Scratch", "is_fusable"]
+
+Tensor = torch.Tensor
+
+_FUSED_TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+
+
+def is_fusable(weight: Tensor, states: Sequence[Tensor]) -> bool:
+    """Say whether a parameter and its states may go into a fused call, which ignores strides and types on the CPU."""
+    return weight.dtype in _FUSED_TYPES and all(
+        t.is_contiguous() and t.dtype == weight.dtype and t.shape == weight.shape and t.device == weight.device
+        for t in (weight, *states)
+    )
+
+
+class Scratch:
+    """One flat buffer, and views of it in the shapes of the parameters.
+
+    Elementwise steps run on `flat` in one call, whatever the number of parameters.
+
+    Args:
+        likes: tensors that give shapes, type and device.
+    """
+
+    __slots__ = ("flat", "views")
+
+    def __init__(self, likes: Sequence[Tensor]) -> None:
+        sizes = [like.numel() for like in likes]
+        self.flat = likes[0].new_empty(sum(sizes))
+        pieces = self.flat.split(sizes)
+        self.views = [piece.view(like.shape) for piece, like in zip(pieces, likes, strict=True)]
+
+    def fill(self, sources: Sequence[Tensor]) -> Tensor:
+        """Copy tensors of the same shapes in, converting their type, and return the flat buffer."""
+        private.foreach_copy(self.views, sources)
+        return self.flat
+
+
+class Group:
+    """Parameters of one type and device, with their states, that share learning rate and weight decay.
+
+    Args:
+        weights: what the rule writes: the parameters, or their float32 copies.
+        states: for each parameter the tensors that the rule remembers, equally many for each.
+        halves: the 16-bit parameters that `weights` are copies of; None without such copies.
+        fused: whether fused calls may be used; see `is_fusable`.
+    """
+
+    __slots__ = ("_scratch", "_shapes", "fused", "halves", "states", "steps", "weights")
+
+    def __init__(
+        self,
+        weights: list[Tensor],
+        states: Sequence[Sequence[Tensor]],
+        halves: list[Tensor] | None = None,
+        fused: bool = True,
+    ) -> None:
+        self.weights = weights
+        self.states: list[list[Tensor]] = [list(slot) for slot in zip(*states, strict=True)]
+        self.halves = halves
+        self.fused = fused
+        self.steps: list[Tensor] = []
+        self._shapes = [w.shape for w in weights]
+        self._scratch: dict[int, Scratch] = {}
+
+    def part(self, positions: Sequence[int]) -> Group:
+        """Return some of the parameters as a group of their own, over the same memory."""
+        halves = None if self.halves is None else [self.halves[p] for p in positions]
+        states = [[slot[p] for slot in self.states] for p in positions]
+        return Group([self.weights[p] for p in positions], states, halves, self.fused)
+
+    def scratch(self, number: int = 0) -> Scratch:
+        """Return a buffer of this group, kept for the next batch; its values do not survive a call of the rule."""
+        found = self._scratch.get(number)
+        if found is None:
+            found = self._scratch[number] = Scratch(self.weights)
+        return found
+
+    def prepare(self, grads: list[Tensor]) -> list[Tensor]:
+        """Return the gradients in the form that a rule may use: right shape and type, contiguous.
+
+        The arrays themselves are left alone; what is strided or 16-bit is copied.
+
+        Raises:
+            ShapeError: a gradient has not its parameter's shape.
+            DTypeError: a gradient has not its parameter's type or device.
+        """
+        stored = self.weights if self.halves is None else self.halves
+        dtype, device = stored[0].dtype, stored[0].device
+        plain = True
+        for grad, shape in zip(grads, self._shapes):
+            if grad.shape != shape:
+                raise ShapeError(f"gradient has shape {tuple(grad.shape)}, its parameter {tuple(shape)}")
+            if grad.dtype is not dtype or grad.device != device:
+                raise DTypeError(
+                    f"gradient is {grad.dtype} on {grad.device}, its parameter {dtype} on {device}; convert one"
+                )
+            plain = plain and grad.is_contiguous()
+        if self.halves is not None:
+            buffer = self.scratch(0)
+            buffer.fill(grads)
+            return buffer.views
+        return grads if plain else [grad.contiguous() for grad in grads]
+
+    def scaled(self, grads: Sequence[Tensor], scale: float) -> Scratch:
+        """Return the gradients times a number, in a buffer that the rule may write."""
+        buffer = self.scratch(0)
+        if grads is not buffer.views:
+            buffer.fill(grads)
+        if scale != 1.0:
+            buffer.flat.mul_(scale)
+        return buffer
+
+    def finish(self) -> None:
+        """Copy the float32 copies back to the 16-bit parameters."""
+        if self.halves is not None:
+            private.foreach_copy(self.halves, self.weights)
+
+    # The three moves below are torch's SGD kernel with chosen numbers. It reads and writes each element once, and on
+    # small tensors costs a quarter of a `_foreach_` call.
+
+    def descend(self, grads: Sequence[Tensor], rate: float, decay: float = 0.0) -> None:
+        """Do ``w -= rate * (grad + decay * w)``."""
+        _sgd(self.fused, self.weights, grads, (), rate, decay, 0.0, 0.0)
+
+    def roll(self, grads: Sequence[Tensor], momenta: list[Tensor], keep: float, rate: float, decay: float) -> None:
+        """Do ``m = keep * m - rate * (grad + decay * w)``, then ``w += m``."""
+        _sgd(self.fused and keep != 0.0, self.weights, grads, momenta, -1.0, decay, keep, 1.0 + rate)
+
+    def remember(self, grads: Sequence[Tensor], momenta: list[Tensor], keep: float, rate: float, decay: float) -> None:
+        """Do ``m = keep * m - rate * (grad + decay * w)`` and leave w."""
+        _sgd(self.fused and keep != 0.0, self.weights, grads, momenta, 0.0, decay, keep, 1.0 + rate)
+
+    def add(self, targets: list[Tensor], sources: Sequence[Tensor], factor: float) -> None:
+        """Do ``target += factor * source`` on states."""
+        _sgd(self.fused, targets, sources, (), -factor, 0.0, 0.0, 0.0)
+
+    def mix(self, targets: list[Tensor], sources: Sequence[Tensor], share: float) -> None:
+        """Do ``target = (1 - share) * target + share * source`` on states."""
+        _sgd(self.fused, targets, sources, (), -share, -1.0, 0.0, 0.0)
+
+
+def _sgd(
+    fused: bool,
+    params: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    momenta: Sequence[Tensor],
+    lr: float,
+    decay: float,
+    keep: float,
+    dampening: float,
+) -> None:
+    call = private.fused_sgd if fused else private.plain_sgd  # the kernel skips its buffers at momentum 0
+    call(
+        params,
+        grads,
+        momenta,
+        weight_decay=decay,
+        momentum=keep,
+        lr=lr,
+        dampening=dampening,
+        nesterov=False,
+        maximize=False,
+        is_first_step=False,
+    )

@@ -1,0 +1,192 @@
+"""Optimizers that update whole lists of parameters in one call, and the plan that sorts parameters into lists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import torch
+
+from ..base import ArgumentError
+from ..ndarray import NDArray
+from .base import Optimizer, is_half
+from .group import Group, is_fusable
+
+__all__ = ["GroupedOptimizer", "Plan", "slots_of"]
+
+Tensor = torch.Tensor
+
+_HOOKS = (
+    "update",
+    "update_multi_precision",
+    "advance",
+    "multipliers",
+    "_get_lr",
+    "_get_lrs",
+    "_get_wd",
+    "_get_wds",
+    "_update_count",
+)
+
+
+def slots_of(state: Any) -> tuple[NDArray, ...]:
+    """Return the arrays of one parameter's state: None holds none, an NDArray one, a tuple several."""
+    if state is None:
+        return ()
+    return (state,) if isinstance(state, NDArray) else tuple(slot for slot in state if slot is not None)
+
+
+class GroupedOptimizer(Optimizer):
+    """Base of the optimizers of this package: a subclass gives `create_state` and `step`.
+
+    A further subclass that overrides `update`, or how rates are found, is called parameter by parameter instead.
+    """
+
+    uses_count: ClassVar[bool] = False
+    """Whether `step` reads `count`; if not, parameters with different counts share a call."""
+
+    is_grouped: ClassVar[bool] = True
+    """Whether the stock update is in place, so that `Updater.update_all` may hand over all parameters at once."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.is_grouped = all(getattr(cls, hook) is getattr(GroupedOptimizer, hook) for hook in _HOOKS)
+
+    def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
+        """Update one group in place.
+
+        Args:
+            group: parameters and states.
+            grads: gradients, contiguous and of the parameters' shapes and types; not to be written, as they are the
+                arrays that users see.
+            lr: learning rate of all of them.
+            wd: weight decay of all of them.
+            count: how many updates they have received, this one included.
+        """
+        raise NotImplementedError(f"{type(self).__name__} gives no update rule")
+
+    def master_of(self, state: Any) -> tuple[NDArray, Any]:
+        """Take a `multi_precision` state apart into the float32 copy and the state proper."""
+        master, inner = state
+        return master, inner
+
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+        """Update one parameter, or lists of them, in place."""
+        self._update(index, weight, grad, state, halves=False)
+
+    def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
+        """Update one parameter, or lists of them, in place, 16-bit ones through their float32 copies."""
+        self._update(index, weight, grad, state, halves=self.multi_precision)
+
+    def _update(self, index: Any, weight: Any, grad: Any, state: Any, halves: bool) -> None:
+        if not isinstance(index, (list, tuple)):
+            index, weight, grad, state = [index], [weight], [grad], [state]
+        Plan(self, index, weight, state, halves).run(grad)
+
+
+class Plan:
+    """Which parameters are updated together, kept from batch to batch.
+
+    Args:
+        optimizer: the rule.
+        indices: keys of the parameters.
+        weights: the parameters.
+        states: their states, as `create_state_multi_precision` made them.
+        halves: whether 16-bit parameters have float32 copies.
+    """
+
+    __slots__ = ("_groups", "_halves", "_indices", "_lr_mult", "_names", "_optimizer", "_states", "_tensors", "_wd_mult")
+
+    def __init__(
+        self,
+        optimizer: GroupedOptimizer,
+        indices: Sequence[Any],
+        weights: Sequence[NDArray],
+        states: Sequence[Any],
+        halves: bool,
+    ) -> None:
+        if not len(indices) == len(weights) == len(states):
+            raise ArgumentError(f"update: {len(indices)} indices, {len(weights)} weights and {len(states)} states")
+        self._optimizer = optimizer
+        self._indices = tuple(indices)
+        self._tensors = [w.tensor for w in weights]
+        self._states = list(states)
+        self._halves = halves
+        self._lr_mult = dict(optimizer.lr_mult)
+        self._wd_mult = dict(optimizer.wd_mult)
+        self._names = optimizer.idx2name
+        self._groups = self._sort(weights)
+
+    def holds(self, optimizer: GroupedOptimizer, weights: Sequence[NDArray], states: Mapping[Any, Any]) -> bool:
+        """Say whether the plan still fits: same tensors, states, multipliers and precision."""
+        if (
+            optimizer is not self._optimizer
+            or optimizer.param_dict
+            or optimizer.multi_precision is not self._halves
+            or optimizer.idx2name is not self._names
+            or optimizer.lr_mult != self._lr_mult
+            or optimizer.wd_mult != self._wd_mult
+            or len(weights) != len(self._tensors)
+        ):
+            return False
+        for weight, tensor in zip(weights, self._tensors):
+            if weight.tensor is not tensor:
+                return False
+        for index, state in zip(self._indices, self._states):
+            if states.get(index) is not state:
+                return False
+        return True
+
+    def run(self, grads: Sequence[NDArray]) -> None:
+        """Count the update and apply the rule to every group."""
+        if len(grads) != len(self._tensors):
+            raise ArgumentError(f"update: {len(grads)} gradients for {len(self._tensors)} parameters")
+        optimizer = self._optimizer
+        counts = optimizer.advance(self._indices)
+        lr, wd = optimizer.learning_rate, optimizer.wd
+        for positions, lr_mult, wd_mult, group in self._groups:
+            found = group.prepare([grads[p].tensor for p in positions])
+            rates = lr * lr_mult, wd * wd_mult
+            first = counts[positions[0]]
+            if not optimizer.uses_count or all(counts[p] == first for p in positions):
+                optimizer.step(group, found, *rates, first)
+            else:
+                self._run_parts(group, found, rates, [counts[p] for p in positions])
+            group.finish()
+
+    def _run_parts(self, group: Group, grads: list[Tensor], rates: tuple[float, float], counts: list[int]) -> None:
+        """Apply the rule to the parts of a group whose counts agree."""
+        for count in sorted(set(counts)):
+            chosen = [p for p, c in enumerate(counts) if c == count]
+            self._optimizer.step(group.part(chosen), [grads[p] for p in chosen], *rates, count)
+
+    def _sort(self, weights: Sequence[NDArray]) -> list[tuple[list[int], float, float, Group]]:
+        """Sort the parameters by everything that must agree inside a group."""
+        sorted_by: dict[Any, list[tuple[int, Tensor, list[Tensor]]]] = {}
+        for position, (index, weight, state) in enumerate(zip(self._indices, weights, self._states)):
+            half = self._halves and is_half(weight)
+            master, inner = self._optimizer.master_of(state) if half else (weight, state)
+            slots = slots_of(inner)
+            for array in (*slots, *((master,) if half else ())):
+                array.pinned = True  # the groups keep its tensor, so nobody may put another in its place
+            target, kept = master.tensor, [slot.tensor for slot in slots]
+            fits = is_fusable(target, kept) and (not half or weight.tensor.is_contiguous())
+            key = (
+                *self._optimizer.multipliers(index),
+                weight.tensor.dtype,
+                target.dtype,
+                target.device,
+                len(slots),
+                fits,
+            )
+            sorted_by.setdefault(key, []).append((position, target, kept))
+        return [self._group(key, members) for key, members in sorted_by.items()]
+
+    def _group(
+        self, key: tuple[Any, ...], members: list[tuple[int, Tensor, list[Tensor]]]
+    ) -> tuple[list[int], float, float, Group]:
+        positions = [position for position, _, _ in members]
+        targets = [target for _, target, _ in members]
+        stored = [self._tensors[p] for p in positions]
+        copies = stored if any(a is not b for a, b in zip(stored, targets)) else None
+        return positions, key[0], key[1], Group(targets, [kept for _, _, kept in members], copies, key[-1])

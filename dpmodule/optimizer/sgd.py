@@ -1,0 +1,141 @@
+"""Gradient descent: with momentum, with Nesterov's momentum, and an optimizer for tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..ndarray import NDArray
+from .base import is_half, register
+from .group import Group
+from .grouped import GroupedOptimizer
+
+__all__ = ["NAG", "SGD", "Test", "ccSGD", "zeros_like"]
+
+Tensor = torch.Tensor
+
+_SMALLEST_SCALE = 1e-12
+"""Below this, `wd / rescale_grad` could leave float32's range, so gradients are rescaled on their own."""
+
+
+def zeros_like(weight: NDArray) -> NDArray:
+    """Return a dense array of zeros with a parameter's shape, type and context."""
+    return NDArray(torch.zeros_like(weight.tensor, memory_format=torch.contiguous_format), weight.context)
+
+
+class _Momentum(GroupedOptimizer):
+    """What SGD and NAG share: the momentum as state, and where their float32 copy stands."""
+
+    def __init__(self, momentum: float = 0.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.momentum = momentum
+
+    def create_state(self, index: Any, weight: NDArray) -> NDArray | None:
+        """Return the momentum, zero at first; None without momentum."""
+        return zeros_like(weight) if self.momentum != 0.0 else None
+
+    def create_state_multi_precision(self, index: Any, weight: NDArray) -> Any:
+        """Return the momentum, with the float32 copy of a 16-bit parameter behind it under `multi_precision`."""
+        if self.multi_precision and is_half(weight):
+            master = self.master_copy(weight)
+            return self.create_state(index, master), master
+        return super().create_state_multi_precision(index, weight)
+
+    def master_of(self, state: Any) -> tuple[NDArray, Any]:
+        """Take a `multi_precision` state apart; here the float32 copy comes last."""
+        inner, master = state
+        return master, inner
+
+    def scale(self, group: Group, grads: list[Tensor]) -> tuple[list[Tensor], float]:
+        """Return gradients and the factor still to be applied to them; clipping needs it applied at once."""
+        factor = float(self.rescale_grad)
+        limit = self.clip_gradient
+        if (limit is None or limit <= 0.0) and abs(factor) > _SMALLEST_SCALE:
+            return grads, factor
+        buffer = group.scaled(grads, factor)
+        if limit is not None and limit > 0.0:
+            buffer.flat.clamp_(-limit, limit)
+        return buffer.views, 1.0
+
+
+@register
+class SGD(_Momentum):
+    """Stochastic gradient descent with momentum.
+
+    With g = clip(rescale_grad * gradient)::
+
+        m = momentum * m - lr * (g + wd * w)
+        w = w + m
+
+    Args:
+        momentum: share of the last step that is repeated; 0 keeps no state.
+        lazy_update: accepted as in MXNet; it concerns row-sparse gradients only.
+        **kwargs: see `Optimizer`.
+
+    Source: MXNet 1.9.1 `sgd_update` and `sgd_mom_update`, equal to a float64 rule to 2e-7 at any learning rate.
+    """
+
+    def __init__(self, momentum: float = 0.0, lazy_update: bool = True, **kwargs: Any) -> None:
+        super().__init__(momentum, **kwargs)
+        self.lazy_update = lazy_update
+        self.aggregate_num = 4
+
+    def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
+        """Update one group in place."""
+        grads, factor = self.scale(group, grads)
+        if group.states:
+            group.roll(grads, group.states[0], self.momentum, lr * factor, wd / factor)
+        else:
+            group.descend(grads, lr * factor, wd / factor)
+
+
+@register
+class NAG(_Momentum):
+    """Stochastic gradient descent with Nesterov's momentum.
+
+    With g = clip(rescale_grad * gradient), and w' the new parameter::
+
+        w' = w + momentum ** 2 * m - (1 + momentum) * lr * (g + wd * w)
+        m  = momentum * m - lr * (g + wd * w')
+
+    Args:
+        momentum: share of the last step that is repeated; 0 gives plain gradient descent.
+        **kwargs: see `Optimizer`.
+
+    Source: MXNet 1.9.1 `nag_mom_update`, where the momentum sees the decay of the parameter already updated.
+    """
+
+    def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
+        """Update one group in place."""
+        grads, factor = self.scale(group, grads)
+        if not group.states:
+            group.descend(grads, lr * factor, wd / factor)
+            return
+        (momenta,) = group.states
+        keep = self.momentum
+        group.descend(grads, (1.0 + keep) * lr * factor, wd / factor)
+        group.add(group.weights, momenta, keep * keep)
+        group.remember(grads, momenta, keep, lr * factor, wd / factor)
+
+
+@register
+class ccSGD(SGD):  # noqa: N801 (MXNet's name)
+    """`SGD` under the name that it had in old releases of MXNet."""
+
+
+@register
+class Test(GroupedOptimizer):
+    """Add the rescaled gradient to the parameter and keep a copy of it; for tests of what surrounds optimizers."""
+
+    __test__ = False  # not a test class, whatever pytest makes of the name
+
+    def create_state(self, index: Any, weight: NDArray) -> NDArray:
+        """Return zeros."""
+        return zeros_like(weight)
+
+    def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
+        """Update one group in place."""
+        group.descend(grads, -float(self.rescale_grad))
+        for weight, copy in zip(group.weights, group.states[0], strict=True):
+            copy.copy_(weight)

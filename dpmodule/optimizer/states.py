@@ -1,0 +1,278 @@
+"""Optimizer states as bytes: pickles that MXNet 1.9.1 and this package both read, without running what is in them.
+
+Reading never calls anything the bytes name. Every object in them is first kept as an inert `_Record` of the name,
+arguments and attributes; only names on a short list are then turned into arrays, optimizers and schedules.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..base import FileFormatError
+from ..lr_scheduler import LRScheduler
+from ..ndarray import NDArray
+from ..ndarray.serial import read, write
+from .base import Optimizer, registry
+
+__all__ = ["dump_states", "load_states"]
+
+_ARRAY = "mxnet.ndarray.ndarray NDArray"
+_FOREIGN_OPTIMIZERS = "mxnet.optimizer.optimizer"
+_FOREIGN_SCHEDULES = "mxnet.lr_scheduler"
+_HOME = __name__.partition(".")[0]
+
+# an array is stored as its record alone; a `.params` file of one array has this around it
+_BEFORE = struct.pack("<QQQ", 0x112, 0, 1)
+_BEHIND = bytes(8)
+
+
+# --- writing
+
+
+def dump_states(states: dict[Any, Any], optimizer: Optimizer | None = None) -> bytes:
+    """Return states, and the optimizer if given, as a pickle.
+
+    Arrays are written under the name of MXNet's own class, optimizers and schedules of this package under the names
+    of MXNet's, so that MXNet 1.9.1 reads the bytes.
+    """
+    out = bytearray(b"\x80\x04")
+    _write(states if optimizer is None else (states, optimizer), out)
+    return bytes(out + b".")
+
+
+def _write(value: Any, out: bytearray) -> None:
+    """Append the pickle operations that push a value."""
+    if isinstance(value, NDArray):
+        _write_array(value, out)
+    elif isinstance(value, (Optimizer, LRScheduler)):
+        _write_object(value, out)
+    elif type(value) is dict:
+        out += b"}("
+        for key, item in value.items():
+            _write(key, out)
+            _write(item, out)
+        out += b"u"
+    elif type(value) in (tuple, list):
+        out += b"("
+        for item in value:
+            _write(item, out)
+        out += b"t" if type(value) is tuple else b"l"
+    else:
+        out += pickle.dumps(value, protocol=3)[2:-1]  # its operations, without the header and the final stop
+
+
+def _write_array(array: NDArray, out: bytearray) -> None:
+    """Write ``NDArray(None)`` and its state, a dict with the bytes of the array."""
+    file = io.BytesIO()
+    write(file, [array])
+    payload = file.getbuffer()[len(_BEFORE) : -len(_BEHIND)]
+    out += _global(_ARRAY) + b"(Nt" + b"R}" + pickle.dumps("handle", protocol=3)[2:-1]
+    out += _global("builtins bytearray") + b"(\x8e" + struct.pack("<Q", len(payload))
+    out += payload
+    out += b"tRsb"
+
+
+def _write_object(value: Any, out: bytearray) -> None:
+    """Write an optimizer or schedule as ``cls.__new__(cls)`` and its attributes."""
+    kind = type(value)
+    module = kind.__module__
+    if module.startswith(_HOME + "."):
+        module = _FOREIGN_OPTIMIZERS if isinstance(value, Optimizer) else _FOREIGN_SCHEDULES
+    out += _global(f"{module} {kind.__qualname__}") + b")\x81"
+    _write(value.__getstate__() if isinstance(value, Optimizer) else dict(value.__dict__), out)
+    out += b"b"
+
+
+def _global(origin: str) -> bytes:
+    return b"c" + origin.replace(" ", "\n").encode() + b"\n"
+
+
+# --- reading
+
+
+def load_states(data: bytes) -> tuple[dict[Any, Any], Optimizer | None]:
+    """Return the states, and the optimizer if it was dumped with them.
+
+    Raises:
+        FileFormatError: damaged bytes, or anything else than states.
+    """
+    try:
+        found = _Builder().build(_InertUnpickler(io.BytesIO(data), encoding="latin1").load())
+    except FileFormatError:
+        raise
+    except Exception as error:  # a damaged pickle raises almost anything
+        raise FileFormatError(f"these {len(data)} bytes are no optimizer states: {error}") from error
+    optimizer = None
+    if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Optimizer):
+        found, optimizer = found
+    if not isinstance(found, dict):
+        raise FileFormatError(f"optimizer states are a {type(found).__name__}, expected a dict from index to state")
+    return found, optimizer
+
+
+class _Record:
+    """An object named in a pickle: its origin, its arguments and its attributes; nothing is called to make it."""
+
+    origin: ClassVar[str] = ""
+    args: tuple[Any, ...]
+    state: Any = None
+
+    def __new__(cls, *args: Any) -> _Record:
+        made = super().__new__(cls)
+        made.args = args
+        return made
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+
+class _InertUnpickler(pickle.Unpickler):
+    """Turns every name into a class of records, or refuses it."""
+
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        """Return what stands for a name, which is never what it names.
+
+        Raises:
+            FileFormatError: the name is not on the list.
+        """
+        origin = f"{module_name} {global_name}"
+        if origin == "collections OrderedDict":
+            return dict
+        if origin not in _MAKERS and _class_of(origin) is None:
+            raise FileFormatError(
+                f"optimizer states name {module_name}.{global_name}, which is neither an array nor a registered "
+                "optimizer or schedule; if it is your own class, import its module first, else do not trust the file"
+            )
+        return type("_Record", (_Record,), {"origin": origin})
+
+
+class _Builder:
+    """Turns records into arrays, optimizers and schedules; whatever the pickle shares stays shared."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, Any] = {}
+        self._open: set[int] = set()
+
+    def build(self, value: Any) -> Any:
+        """Return a value with every record in it made into what it describes."""
+        if isinstance(value, type):
+            return self._build_name(value)
+        if not isinstance(value, (dict, list, tuple, _Record)):
+            return value
+        key = id(value)
+        if key in self._open:
+            raise FileFormatError("optimizer states contain themselves")
+        if key not in self._made:
+            self._open.add(key)
+            self._made[key] = self._build_new(value)
+            self._open.discard(key)
+        return self._made[key]
+
+    def _build_name(self, kind: type[Any]) -> None:
+        """Accept a bare name only where NumPy writes one, as an argument that says nothing new."""
+        if getattr(kind, "origin", None) != "numpy ndarray":
+            raise FileFormatError("optimizer states hold a class, expected arrays and numbers")
+
+    def _build_new(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {self.build(k): self.build(v) for k, v in value.items()}
+        if isinstance(value, (list, tuple)):
+            return type(value)(self.build(v) for v in value)
+        args, state = self.build(value.args), self.build(value.state)
+        maker = _MAKERS.get(value.origin)
+        if maker is not None:
+            return maker(args, state)
+        made = object.__new__(_class_of(value.origin))  # type: ignore[arg-type]  # find_class let no other name pass
+        attributes = _attributes(value.origin, state)
+        if isinstance(made, Optimizer):
+            made.__setstate__(attributes)
+        else:
+            made.__dict__.update(attributes)
+        return made
+
+
+def _attributes(origin: str, state: Any) -> dict[str, Any]:
+    if not (isinstance(state, dict) and all(isinstance(key, str) for key in state)):
+        raise FileFormatError(f"{origin} has attributes {state!r}, expected a dict")
+    return state
+
+
+def _class_of(origin: str) -> type[Any] | None:
+    """Return the optimizer or schedule class of a name, if one is known here; nothing is imported to find it."""
+    module, name = origin.rsplit(" ", 1)
+    if module in (_FOREIGN_OPTIMIZERS, "mxnet.optimizer") and name.lower() in registry.names():
+        return registry.find(name)
+    for kind in (*map(registry.find, registry.names()), *_subclasses(LRScheduler)):
+        home = _FOREIGN_SCHEDULES if kind.__module__.startswith(_HOME + ".") else kind.__module__
+        if kind.__qualname__ == name and module in (home, kind.__module__):
+            return kind
+    return None
+
+
+def _subclasses(kind: type[Any]) -> Iterator[type[Any]]:
+    yield kind
+    for sub in kind.__subclasses__():
+        yield from _subclasses(sub)
+
+
+def _make_array(args: tuple[Any, ...], state: Any) -> NDArray:
+    payload = state.get("handle") if isinstance(state, dict) else None
+    if isinstance(payload, str):  # written by Python 2
+        payload = payload.encode("latin1")
+    if not isinstance(payload, (bytes, bytearray)):
+        raise FileFormatError("an array among the optimizer states has no values")
+    content = _BEFORE + payload + _BEHIND
+    (array,) = read(io.BytesIO(content), len(content), "optimizer states")
+    return array
+
+
+def _make_bytes(args: tuple[Any, ...], state: Any) -> bytes:
+    """Make bytes of ``bytearray(b"...")``, ``bytearray("...", "latin-1")`` or ``encode("...", "latin1")``."""
+    content = args[0] if args else b""
+    if isinstance(content, str):
+        return content.encode("latin1")
+    if not isinstance(content, (bytes, bytearray)):
+        raise FileFormatError(f"bytes among the optimizer states are made of {type(content).__name__}")
+    return bytes(content)
+
+
+def _make_dtype(args: tuple[Any, ...], state: Any) -> np.dtype[Any]:
+    order = state[1] if isinstance(state, tuple) and len(state) > 1 else "="
+    dtype = np.dtype(str(args[0]))
+    if dtype.kind not in "biufc" or order not in ("<", ">", "=", "|"):
+        raise FileFormatError(f"NumPy values among the optimizer states have type {args[0]!r}, expected numbers")
+    return dtype.newbyteorder(order)
+
+
+def _make_numpy(args: tuple[Any, ...], state: Any) -> np.ndarray[Any, Any]:
+    """Make an array of NumPy's own pickle state: version, shape, type, order, values."""
+    if not (isinstance(state, tuple) and len(state) == 5 and isinstance(state[2], np.dtype)):
+        raise FileFormatError("a NumPy array among the optimizer states is damaged")
+    _, shape, dtype, is_fortran, content = state
+    raw = content.encode("latin1") if isinstance(content, str) else content
+    return np.frombuffer(raw, dtype).reshape(shape, order="F" if is_fortran else "C").copy()
+
+
+def _make_number(args: tuple[Any, ...], state: Any) -> Any:
+    dtype, content = args
+    raw = content.encode("latin1") if isinstance(content, str) else content
+    return np.frombuffer(raw, dtype)[0]
+
+
+_MAKERS: dict[str, Callable[[tuple[Any, ...], Any], Any]] = {
+    _ARRAY: _make_array,
+    "mxnet.ndarray NDArray": _make_array,
+    "builtins bytearray": _make_bytes,
+    "__builtin__ bytearray": _make_bytes,
+    "_codecs encode": _make_bytes,
+    "numpy dtype": _make_dtype,
+    "numpy ndarray": _make_numpy,
+    **{f"{core}.multiarray _reconstruct": _make_numpy for core in ("numpy.core", "numpy._core")},
+    **{f"{core}.multiarray scalar": _make_number for core in ("numpy.core", "numpy._core")},
+}

@@ -1,0 +1,172 @@
+"""Apply an optimizer to parameters by index, keeping the states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..base import ArgumentError
+from ..context import Context
+from ..ndarray import NDArray
+from .base import Optimizer
+from .grouped import GroupedOptimizer, Plan
+from .states import dump_states, load_states
+
+__all__ = ["Updater", "get_updater"]
+
+_MOST_PLANS = 64
+
+
+class Updater:
+    """An optimizer with the states of the parameters it has updated.
+
+    Args:
+        optimizer: the rule.
+
+    Attributes:
+        optimizer: the rule.
+        states: state by index: None, an NDArray or a tuple of them, as the optimizer's `create_state` made it.
+        states_synced: by index, whether a loaded state has been brought to its parameter's context.
+
+    Example:
+        >>> update = get_updater(create("sgd", learning_rate=0.1))
+        >>> update(0, gradient, weight)
+    """
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.optimizer = optimizer
+        self.states: dict[Any, Any] = {}
+        self.states_synced: dict[Any, bool] = {}
+        self.aggregate_updates = optimizer.aggregate_num > 0
+        self._plans: dict[tuple[Any, ...], Plan] = {}
+
+    def __call__(self, index: Any, grad: Any, weight: Any) -> None:
+        """Update one parameter, or a list of them, in place.
+
+        Args:
+            index: key of the parameter, or a list of keys.
+            grad: its gradient, or a list.
+            weight: the parameter, or a list.
+        """
+        if isinstance(index, (list, tuple)):
+            self.update_all(index, grad, weight)
+            return
+        self.optimizer.use_device(weight.context.device_id)
+        state = self._state(index, weight)
+        self.optimizer.update_multi_precision(index, weight, grad, state)
+
+    def update_all(self, indices: Sequence[Any], grads: Sequence[NDArray], weights: Sequence[NDArray]) -> None:
+        """Update many parameters of one device in place, those of equal rate and type in one call.
+
+        The sorting is kept for the next batch and checked against what may have changed meanwhile: arrays, states,
+        multipliers. The gradients may be other tensors each time.
+
+        Args:
+            indices: keys of the parameters.
+            grads: their gradients.
+            weights: the parameters.
+
+        Raises:
+            ArgumentError: lists of different lengths.
+            ShapeError: a gradient has not its parameter's shape.
+            DTypeError: a gradient has not its parameter's type or device.
+        """
+        if not indices:
+            return
+        optimizer = self.optimizer
+        optimizer.use_device(weights[0].context.device_id)
+        if not (isinstance(optimizer, GroupedOptimizer) and optimizer.is_grouped):
+            self._update_each(indices, grads, weights)
+            return
+        key = tuple(indices)
+        plan = self._plans.get(key)
+        if plan is None or not plan.holds(optimizer, weights, self.states):
+            plan = self._plan(optimizer, key, weights)
+        plan.run(grads)
+
+    def _plan(self, optimizer: GroupedOptimizer, key: tuple[Any, ...], weights: Sequence[NDArray]) -> Plan:
+        _check_lengths(key, weights, "weights")
+        states = [self._state(index, weight) for index, weight in zip(key, weights)]
+        if len(self._plans) >= _MOST_PLANS:
+            self._plans.clear()
+        plan = self._plans[key] = Plan(optimizer, key, weights, states, optimizer.multi_precision)
+        return plan
+
+    def _update_each(self, indices: Sequence[Any], grads: Sequence[NDArray], weights: Sequence[NDArray]) -> None:
+        """Call an optimizer that has its own `update`, with lists if it asks for them as MXNet's do."""
+        _check_lengths(indices, weights, "weights")
+        _check_lengths(indices, grads, "gradients")
+        states = [self._state(index, weight) for index, weight in zip(indices, weights)]
+        update, width = self.optimizer.update_multi_precision, self.optimizer.aggregate_num
+        if width <= 0:
+            for index, weight, grad, state in zip(indices, weights, grads, states):
+                update(index, weight, grad, state)
+            return
+        by_type: dict[Any, list[int]] = {}
+        for position, weight in enumerate(weights):
+            by_type.setdefault(weight.dtype, []).append(position)
+        for positions in by_type.values():
+            for start in range(0, len(positions), width):
+                chosen = positions[start : start + width]
+                update(*([column[p] for p in chosen] for column in (indices, weights, grads, states)))
+
+    def _state(self, index: Any, weight: NDArray) -> Any:
+        """Return a parameter's state, made on first use, and brought to its context after loading."""
+        if index not in self.states:
+            self.states[index] = self.optimizer.create_state_multi_precision(index, weight)
+            self.states_synced[index] = True
+        elif not self.states_synced.get(index, True):
+            self.states[index] = self.sync_state_context(self.states[index], weight.context)
+            self.states_synced[index] = True
+        return self.states[index]
+
+    def sync_state_context(self, state: Any, context: Context) -> Any:
+        """Return a state with its arrays on a context.
+
+        Args:
+            state: None, an NDArray, or lists and tuples of them.
+            context: where the parameter lives.
+        """
+        if isinstance(state, NDArray):
+            return state.as_in_context(context)
+        if isinstance(state, (tuple, list)):
+            return type(state)(self.sync_state_context(part, context) for part in state)
+        return state
+
+    def get_states(self, dump_optimizer: bool = False) -> bytes:
+        """Return the states as bytes that MXNet 1.9.1 reads too.
+
+        Args:
+            dump_optimizer: add the optimizer itself, with its rates and counts.
+        """
+        return dump_states(self.states, self.optimizer if dump_optimizer else None)
+
+    def set_states(self, states: bytes) -> None:
+        """Replace the states, and the optimizer if it was dumped with them.
+
+        Args:
+            states: what `get_states` returned, here or in MXNet. Nothing in it is executed.
+
+        Raises:
+            FileFormatError: damaged bytes, or anything else than states.
+        """
+        self.states, optimizer = load_states(states)
+        if optimizer is not None:
+            self.optimizer = optimizer
+            self.aggregate_updates = optimizer.aggregate_num > 0
+        self.states_synced = dict.fromkeys(self.states, False)
+        self._plans.clear()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes without the plans, which are made again when needed."""
+        return {**self.__dict__, "_plans": {}}
+
+
+def get_updater(optimizer: Optimizer) -> Updater:
+    """Return an `Updater` of an optimizer."""
+    return Updater(optimizer)
+
+
+def _check_lengths(indices: Sequence[Any], arrays: Sequence[NDArray], what: str) -> None:
+    if len(indices) != len(arrays):
+        raise ArgumentError(f"update: {len(indices)} indices, but {len(arrays)} {what}")

@@ -1,0 +1,134 @@
+"""`ParamStore`: parameters, their gradients and auxiliary states, by name and device.
+
+Whatever shares parameters holds the same store: executor groups, buckets, modules bound with `shared_module`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from .base import ArgumentError, DTypeError, ShapeError, dtype_name
+from .context import Context, cpu
+from .executor import allocate
+from .ndarray import NDArray
+
+__all__ = ["ParamStore"]
+
+
+class ParamStore:
+    """Owner of parameters, gradients and auxiliary states on some contexts.
+
+    Args:
+        contexts: one copy of everything is kept on each.
+    """
+
+    def __init__(self, contexts: Sequence[Context]) -> None:
+        self.contexts = list(contexts)
+        self._arrays: list[dict[str, NDArray]] = [{} for _ in contexts]
+        self._grads: list[dict[str, NDArray]] = [{} for _ in contexts]
+        self._aux: list[dict[str, NDArray]] = [{} for _ in contexts]
+
+    def _declare(self, table: list[dict[str, NDArray]], name: str, shape: tuple[int, ...], dtype: str) -> None:
+        for ctx, arrays in zip(self.contexts, table):
+            known = arrays.get(name)
+            if known is None:
+                arrays[name] = allocate(shape, ctx, dtype)
+            elif known.shape != shape:
+                raise ShapeError(f"shared parameter {name} has shape {known.shape}, this graph needs {shape}")
+            elif dtype_name(known.dtype) != dtype:
+                raise DTypeError(f"shared parameter {name} is {dtype_name(known.dtype)}, this graph needs {dtype}")
+
+    def declare(self, name: str, shape: tuple[int, ...], dtype: str, needs_grad: bool) -> None:
+        """Allocate a parameter, and its gradient if needed, on every context; an existing one must fit.
+
+        Raises:
+            ShapeError: it exists with another shape.
+            DTypeError: it exists with another dtype.
+        """
+        self._declare(self._arrays, name, shape, dtype)
+        if needs_grad:
+            self._declare(self._grads, name, shape, dtype)
+
+    def declare_aux(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
+        """Allocate an auxiliary state on every context; an existing one must fit."""
+        self._declare(self._aux, name, shape, dtype)
+
+    def array(self, name: str, i: int) -> NDArray:
+        """Return a parameter on context `i`."""
+        return self._arrays[i][name]
+
+    def grad(self, name: str, i: int) -> NDArray | None:
+        """Return a parameter's gradient on context `i`, None if none is kept."""
+        return self._grads[i].get(name)
+
+    def aux(self, name: str, i: int) -> NDArray:
+        """Return an auxiliary state on context `i`."""
+        return self._aux[i][name]
+
+    def names(self) -> list[str]:
+        """Return the names of the parameters."""
+        return list(self._arrays[0])
+
+    def aux_names(self) -> list[str]:
+        """Return the names of the auxiliary states."""
+        return list(self._aux[0])
+
+    def load(
+        self, arg_params: Mapping[str, NDArray], aux_params: Mapping[str, NDArray], allow_extra: bool = False
+    ) -> None:
+        """Copy values to every context.
+
+        Args:
+            arg_params: parameters by name.
+            aux_params: auxiliary states by name.
+            allow_extra: pass over unknown names.
+
+        Raises:
+            ArgumentError: a name is unknown.
+            ShapeError: a shape does not fit.
+        """
+        for kind, given, table in (("parameter", arg_params, self._arrays), ("state", aux_params, self._aux)):
+            for name, value in given.items():
+                if name not in table[0]:
+                    if allow_extra:
+                        continue
+                    raise ArgumentError(
+                        f"{name!r} is no {kind} of this graph; it has {', '.join(table[0]) or 'none'} "
+                        "(allow_extra=True passes over unknown names)"
+                    )
+                for arrays in table:
+                    target = arrays[name]
+                    if target.shape != value.shape:
+                        raise ShapeError(f"{name} has shape {value.shape}, expected {target.shape}")
+                    if target.tensor is not value.tensor:
+                        target.tensor.copy_(value.tensor)
+
+    def average(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+        """Return parameters and states as new CPU arrays, averaged over the contexts."""
+        return self._average(self._arrays), self._average(self._aux)
+
+    def _average(self, table: list[dict[str, NDArray]]) -> dict[str, NDArray]:
+        home = cpu()
+        found = {}
+        for name, first in table[0].items():
+            total = first.tensor.to(home.torch_device, copy=True)
+            if len(table) > 1 and total.is_floating_point():
+                for arrays in table[1:]:
+                    total += arrays[name].tensor.to(home.torch_device)
+                total /= len(table)
+            found[name] = NDArray(total, home)
+        return found
+
+    def check_finite(self, names: Iterable[str] | None = None) -> str | None:
+        """Return the name of the first parameter with a NaN or infinity, None if all are finite."""
+        for name in names if names is not None else self.names():
+            if not bool(torch.isfinite(self._arrays[0][name].tensor).all()):
+                return name
+        return None
+
+    def same_as(self, other: Any) -> bool:
+        """Say whether `other` is this very store."""
+        return self is other

@@ -1,0 +1,200 @@
+"""Private torch functions, resolved here and nowhere else, each with a public stand-in.
+
+Read them as attributes of this module (``private.fused_sgd(...)``), never by ``from`` import: `select` exchanges
+them. A function that this torch lacks, or that no longer takes these arguments, is replaced at import.
+
+The calls have torch's own signatures, of which only the part used by this package is kept by the stand-ins::
+
+    fused_sgd(params, grads, momenta, *, weight_decay, momentum, lr, dampening, nesterov, maximize, is_first_step)
+    fused_adam(params, grads, means, variances, [], steps, *, lr, beta1, beta2, weight_decay, eps, amsgrad, maximize)
+    foreach_copy(targets, sources)
+    foreach_add(targets, sources)
+
+These write their first argument in place. The fused ones on the CPU ignore strides: whoever calls them checks that
+every tensor is contiguous and that shapes and dtypes agree. `run_backward` calls torch's engine and may be imported
+by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+__all__ = [
+    "foreach_add",
+    "foreach_copy",
+    "fused_adam",
+    "fused_sgd",
+    "plain_adam",
+    "plain_sgd",
+    "run_backward",
+    "select",
+]
+
+Tensors = Sequence[torch.Tensor]
+
+
+def plain_sgd(
+    params: Tensors,
+    grads: Tensors,
+    momenta: Tensors,
+    *,
+    weight_decay: float,
+    momentum: float,
+    lr: float,
+    dampening: float,
+    nesterov: bool = False,
+    maximize: bool = False,
+    is_first_step: bool = False,
+) -> None:
+    """Stand in for `torch._fused_sgd_` with public calls; any strides, and any momentum where buffers are given."""
+    for position, (param, grad) in enumerate(zip(params, grads, strict=True)):
+        step = grad.add(param, alpha=weight_decay) if weight_decay else grad
+        if momenta:
+            step = momenta[position].mul_(momentum).add_(step, alpha=1.0 - dampening)
+        param.add_(step, alpha=-lr)
+
+
+def plain_adam(
+    params: Tensors,
+    grads: Tensors,
+    means: Tensors,
+    variances: Tensors,
+    max_variances: Tensors,
+    steps: Tensors,
+    *,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    weight_decay: float,
+    eps: float,
+    amsgrad: bool = False,
+    maximize: bool = False,
+) -> None:
+    """Stand in for `torch._fused_adam_` with public calls; any strides."""
+    count = float(steps[0])
+    size = lr / (1.0 - beta1**count)
+    root = (1.0 - beta2**count) ** 0.5
+    for param, grad, mean, variance in zip(params, grads, means, variances, strict=True):
+        step = grad.add(param, alpha=weight_decay) if weight_decay else grad
+        mean.mul_(beta1).add_(step, alpha=1.0 - beta1)
+        variance.mul_(beta2).addcmul_(step, step, value=1.0 - beta2)
+        param.addcdiv_(mean, variance.sqrt().div_(root).add_(eps), value=-size)
+
+
+def _plain_copy(targets: Tensors, sources: Tensors) -> None:
+    for target, source in zip(targets, sources, strict=True):
+        target.copy_(source)
+
+
+def _plain_add(targets: Tensors, sources: Tensors) -> None:
+    for target, source in zip(targets, sources, strict=True):
+        target.add_(source)
+
+
+Gradients = Sequence[torch.Tensor | None]
+
+
+def _plain_backward(roots: Tensors, seeds: Tensors, inputs: Tensors) -> Gradients:
+    return torch.autograd.grad(list(roots), list(inputs), list(seeds), allow_unused=True)
+
+
+def _engine_backward(roots: Tensors, seeds: Tensors, inputs: Tensors) -> Gradients:
+    """Call the engine itself; `torch.autograd.grad` spends several microseconds on arguments first."""
+    # in order: keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad
+    found: Gradients = _ENGINE.run_backward(tuple(roots), tuple(seeds), False, False, tuple(inputs), True, False)
+    return found
+
+
+def run_backward(roots: Tensors, seeds: Tensors, inputs: Tensors) -> Gradients:
+    """Return the gradients of `inputs`, and free the recording.
+
+    Args:
+        roots: tensors that were computed from the inputs under `torch.enable_grad`.
+        seeds: the gradient of each root, of its shape.
+        inputs: tensors that require grad.
+
+    Returns:
+        One gradient per input, None where no root depends on it. They need not be fresh memory: several may be one
+        tensor, a seed itself, or an expansion.
+    """
+    return _backward(roots, seeds, inputs)
+
+
+def _try_sgd(call: Callable[..., Any]) -> None:
+    one = [torch.ones(1)]
+    options = {"nesterov": False, "maximize": False, "is_first_step": False}
+    call(one, one, [torch.ones(1)], weight_decay=0.0, momentum=0.5, lr=0.0, dampening=0.0, **options)
+
+
+def _try_adam(call: Callable[..., Any]) -> None:
+    p, g, m, v, t = ([torch.ones(1)] for _ in range(5))
+    rates = {"lr": 0.0, "beta1": 0.9, "beta2": 0.9, "weight_decay": 0.0, "eps": 1.0}
+    call(p, g, m, v, [], t, **rates, amsgrad=False, maximize=False)
+
+
+def _try_pair(call: Callable[..., Any]) -> None:
+    call([torch.ones(1)], [torch.ones(1)])
+
+
+def _first_backward(roots: Tensors, seeds: Tensors, inputs: Tensors) -> Gradients:
+    """Find out at the first call whether the engine takes our arguments; at import this would start its threads."""
+    global _backward
+    _backward = _engine_backward if _engine_works() else _plain_backward
+    return _backward(roots, seeds, inputs)
+
+
+def _engine_works() -> bool:
+    try:
+        with torch.enable_grad():
+            one = torch.ones(1, requires_grad=True)
+            found = _engine_backward([one * 2.0], [torch.ones(1)], [one])
+    except (AttributeError, TypeError, RuntimeError):
+        return False
+    return found[0] is not None and float(found[0]) == 2.0
+
+
+_ENGINE: Any = getattr(torch.autograd.Variable, "_execution_engine", None)
+_backward: Callable[[Tensors, Tensors, Tensors], Gradients]
+
+_TABLE: dict[str, tuple[str, Callable[..., None], Callable[[Callable[..., Any]], None]]] = {
+    "fused_sgd": ("_fused_sgd_", plain_sgd, _try_sgd),
+    "fused_adam": ("_fused_adam_", plain_adam, _try_adam),
+    "foreach_copy": ("_foreach_copy_", _plain_copy, _try_pair),
+    "foreach_add": ("_foreach_add_", _plain_add, _try_pair),
+}
+
+fused_sgd: Callable[..., None]
+fused_adam: Callable[..., None]
+foreach_copy: Callable[..., None]
+foreach_add: Callable[..., None]
+
+
+def _resolve(name: str) -> Callable[..., None]:
+    """Return torch's private function if it exists and takes our arguments, else the public stand-in."""
+    private, public, attempt = _TABLE[name]
+    found: Callable[..., None] | None = getattr(torch, private, None)
+    if found is None:
+        return public
+    try:
+        attempt(found)
+    except (TypeError, ValueError, RuntimeError, NotImplementedError):
+        return public
+    return found
+
+
+def select(public: bool = False) -> None:
+    """Choose between torch's private functions and the public stand-ins for the whole process.
+
+    Args:
+        public: True forces the stand-ins, which tests use to compare the two.
+    """
+    global _backward
+    for name, (_, stand_in, _) in _TABLE.items():
+        globals()[name] = stand_in if public else _resolve(name)
+    _backward = _plain_backward if public else _first_backward
+
+
+select()

@@ -1,0 +1,77 @@
+"""One registry class for optimizers, initializers, metrics and whatever else is made by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+from .base import ArgumentError
+
+__all__ = ["Registry"]
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Classes by lower-case name.
+
+    Args:
+        base: the class that every registered one derives from.
+        kind: what the entries are called in messages, such as "optimizer".
+    """
+
+    def __init__(self, base: type[T], kind: str) -> None:
+        self._base = base
+        self._kind = kind
+        self._classes: dict[str, type[T]] = {}
+
+    def register(self, klass: type[T], *aliases: str) -> type[T]:
+        """Register a class under its own name and further names; a later class replaces an earlier one.
+
+        Raises:
+            ArgumentError: `klass` does not derive from the registry's base.
+        """
+        if not (isinstance(klass, type) and issubclass(klass, self._base)):
+            raise ArgumentError(f"register: {klass!r} is not a subclass of {self._base.__name__}")
+        for name in (klass.__name__, *aliases):
+            self._classes[name.lower()] = klass
+        return klass
+
+    def alias(self, *aliases: str) -> Callable[[type[T]], type[T]]:
+        """Return a class decorator that registers under further names."""
+        return lambda klass: self.register(klass, *aliases)
+
+    def names(self) -> Iterable[str]:
+        """Return all registered names, sorted."""
+        return sorted(self._classes)
+
+    def find(self, name: str) -> type[T]:
+        """Return the class of a name.
+
+        Raises:
+            ArgumentError: nothing has this name.
+        """
+        found = self._classes.get(name.lower())
+        if found is None:
+            raise ArgumentError(f"unknown {self._kind} {name!r}; expected one of {', '.join(self.names())}")
+        return found
+
+    def create(self, spec: Any, *args: Any, **kwargs: Any) -> T:
+        """Make an instance from a name, from the JSON text ``["name", {arguments}]``, or pass an instance through.
+
+        Raises:
+            ArgumentError: `spec` is none of these, or names nothing.
+        """
+        if isinstance(spec, self._base):
+            if args or kwargs:
+                raise ArgumentError(f"{self._kind}: further arguments make no sense beside an instance")
+            return spec
+        if not isinstance(spec, str):
+            raise ArgumentError(
+                f"{self._kind} is {spec!r}, expected a {self._base.__name__} or one of {', '.join(self.names())}"
+            )
+        if spec.startswith("["):
+            name, stored = json.loads(spec)
+            return self.find(name)(*args, **{**stored, **kwargs})
+        return self.find(spec)(*args, **kwargs)

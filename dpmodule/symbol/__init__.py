@@ -1,0 +1,51 @@
+"""Symbols: `mx.sym`.
+
+Every operator is a function here: those without leading underscore by name (`sym.FullyConnected`), those of a
+namespace in a submodule (`sym.contrib`, `sym.linalg`, ...), those with one in `sym._internal`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _internal as _internal
+from . import contrib as contrib
+from . import image as image
+from . import linalg as linalg
+from . import methods as methods
+from . import op as op
+from . import random as random
+from . import sparse as sparse
+from .creation import arange, eye, full, hypot, linspace, maximum, minimum, ones, pow, power, split_v2, zeros
+from .faces import face_of, listed
+from .symbol import Group, Symbol, Variable, load, load_json, var
+
+__all__ = [
+    "Group",
+    "Symbol",
+    "Variable",
+    "arange",
+    "eye",
+    "full",
+    "hypot",
+    "linspace",
+    "load",
+    "load_json",
+    "maximum",
+    "minimum",
+    "ones",
+    "pow",
+    "power",
+    "split_v2",
+    "var",
+    "zeros",
+]
+
+
+def __getattr__(name: str) -> Any:
+    found = globals()[name] = face_of("", name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return listed("", globals())

@@ -1,0 +1,134 @@
+"""Symbols of constants, and functions of two operands either of which may be a number."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base import ArgumentError, dtype_name
+from .symbol import Symbol, call
+
+__all__ = [
+    "arange",
+    "eye",
+    "full",
+    "hypot",
+    "linspace",
+    "maximum",
+    "minimum",
+    "ones",
+    "pow",
+    "power",
+    "split_v2",
+    "zeros",
+]
+
+
+def zeros(shape: Any, dtype: Any = None, **kwargs: Any) -> Symbol:
+    """Return a symbol of zeros; a dimension of 0 is inferred from what it is used with.
+
+    Args:
+        shape: an integer or a tuple.
+        dtype: element type, default float32.
+        kwargs: name and attributes.
+    """
+    return call("_zeros", shape=shape, dtype=dtype_name(dtype), **kwargs)
+
+
+def ones(shape: Any, dtype: Any = None, **kwargs: Any) -> Symbol:
+    """Return a symbol of ones; see `zeros`."""
+    return call("_ones", shape=shape, dtype=dtype_name(dtype), **kwargs)
+
+
+def full(shape: Any, val: float, dtype: Any = None, **kwargs: Any) -> Symbol:
+    """Return a symbol filled with `val`; see `zeros`."""
+    return call("_full", shape=shape, dtype=dtype_name(dtype), value=float(val), **kwargs)
+
+
+def arange(
+    start: float,
+    stop: float | None = None,
+    step: float = 1.0,
+    repeat: int = 1,
+    infer_range: bool = False,
+    name: str | None = None,
+    dtype: Any = None,
+) -> Symbol:
+    """Return a symbol of evenly spaced numbers in [start, stop), or in [0, start) without `stop`.
+
+    Args:
+        start: first number.
+        stop: end, not included.
+        step: distance.
+        repeat: how often each number stands.
+        infer_range: take the length from what it is used with.
+        name: name of the node.
+        dtype: element type, default float32.
+    """
+    options = {"step": step, "repeat": repeat, "infer_range": infer_range, "dtype": dtype_name(dtype)}
+    return call("_arange", start=start, stop=stop, name=name, **options)
+
+
+def linspace(
+    start: float, stop: float, num: int, endpoint: bool = True, name: str | None = None, dtype: Any = None
+) -> Symbol:
+    """Return a symbol of `num` evenly spaced numbers from `start` to `stop`."""
+    if num < 1:
+        raise ArgumentError(f"linspace: num is {num}, expected a number from 1")
+    gaps = num - 1 if endpoint else num
+    step = (stop - start) / max(gaps, 1)
+    ticks = call("_arange", start=0, stop=num, dtype=dtype_name(dtype))
+    return call("_plus_scalar", call("_mul_scalar", ticks, scalar=step), scalar=start, name=name)
+
+
+def eye(N: int, M: int = 0, k: int = 0, dtype: Any = None, **kwargs: Any) -> Symbol:  # noqa: N803
+    """Return a symbol of an N x M matrix (N x N if M is 0) with ones on the `k`-th diagonal."""
+    return call("_eye", N=N, M=M, k=k, dtype=dtype_name(dtype), **kwargs)
+
+
+def _either(op: str, scalar_op: str, reversed_op: str, left: Any, right: Any) -> Any:
+    """Apply an operator to two symbols, or to a symbol and a number in either order."""
+    if isinstance(left, Symbol) and isinstance(right, Symbol):
+        return call(op, left, right)
+    if isinstance(left, Symbol):
+        return call(scalar_op, left, scalar=right)
+    if isinstance(right, Symbol):
+        return call(reversed_op, right, scalar=left)
+    raise ArgumentError(f"{op.strip('_').lower()}: got {left!r} and {right!r}, expected at least one Symbol")
+
+
+def maximum(left: Any, right: Any) -> Symbol:
+    """Return the elementwise maximum of two symbols, or of a symbol and a number."""
+    return _either("_Maximum", "_MaximumScalar", "_MaximumScalar", left, right)
+
+
+def minimum(left: Any, right: Any) -> Symbol:
+    """Return the elementwise minimum of two symbols, or of a symbol and a number."""
+    return _either("_Minimum", "_MinimumScalar", "_MinimumScalar", left, right)
+
+
+def power(base: Any, exp: Any) -> Symbol:
+    """Return `base` to the power of `exp`; either may be a number."""
+    return _either("_Power", "_PowerScalar", "_RPowerScalar", base, exp)
+
+
+pow = power  # noqa: A001 (MXNet's name)
+
+
+def hypot(left: Any, right: Any) -> Symbol:
+    """Return sqrt(left^2 + right^2); either may be a number."""
+    return _either("_Hypot", "_HypotScalar", "_HypotScalar", left, right)
+
+
+def split_v2(ary: Symbol, indices_or_sections: Any, axis: int = 0, squeeze_axis: bool = False) -> Symbol:
+    """Split along an axis into equal sections, or at given positions.
+
+    Args:
+        ary: what to split.
+        indices_or_sections: number of equal parts, or a tuple of positions to cut at.
+        axis: along which axis.
+        squeeze_axis: drop the axis; only where every part has one element on it.
+    """
+    if isinstance(indices_or_sections, int):
+        return call("_split_v2", ary, (), axis, squeeze_axis, indices_or_sections)
+    cuts = (0, *indices_or_sections)
+    return call("_split_v2", ary, cuts, axis, squeeze_axis)

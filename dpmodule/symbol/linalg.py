@@ -1,0 +1,16 @@
+"""Operators named ``_linalg_*``, as functions over symbols: ``sym.linalg``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .faces import face_of, listed
+
+
+def __getattr__(name: str) -> Any:
+    found = globals()[name] = face_of("linalg", name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return listed("linalg", globals())

@@ -1,0 +1,16 @@
+"""Every operator without leading underscore as a function over symbols; ``op.pyi`` lists them with signatures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .faces import face_of, listed
+
+
+def __getattr__(name: str) -> Any:
+    found = globals()[name] = face_of("", name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return listed("", globals())

@@ -1,0 +1,90 @@
+"""Small switches and wrappers that code written for MXNet expects under `mx.util`."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, TypeVar
+
+from . import mode
+
+__all__ = [
+    "getenv",
+    "is_np_array",
+    "is_np_shape",
+    "np_shape",
+    "set_np_shape",
+    "setenv",
+    "use_np_shape",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def is_np_shape() -> bool:
+    """Say whether NumPy's meaning of shapes is on in this thread (see `np_shape`)."""
+    return mode.is_np_shape()
+
+
+def set_np_shape(active: bool) -> bool:
+    """Set the flag of `np_shape` and return its former value."""
+    return mode.set_np_shape(active)
+
+
+class np_shape:  # noqa: N801 (MXNet's name)
+    """Give shapes their NumPy meaning inside a ``with`` block.
+
+    MXNet reads a 0 in a shape as "unknown" unless this is on. Arrays here may always be 0-dimensional or empty;
+    what the switch changes is the file format: inside the block `nd.save` writes the NumPy-shape records (V3).
+
+    Args:
+        active: the flag's value inside the block.
+
+    Example:
+        >>> with np_shape():
+        ...     mx.nd.save("scalars.nd", [mx.nd.array(3.0)])
+    """
+
+    def __init__(self, active: bool = True) -> None:
+        self._active = bool(active)
+        self._outer: list[bool] = []
+
+    def __enter__(self) -> np_shape:
+        self._outer.append(mode.set_np_shape(self._active))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        mode.set_np_shape(self._outer.pop())
+
+
+def use_np_shape(func: F) -> F:
+    """Decorate a function so that it runs inside `np_shape`."""
+
+    @functools.wraps(func)
+    def inner(*args: Any, **kwargs: Any) -> Any:
+        with np_shape():
+            return func(*args, **kwargs)
+
+    return inner  # type: ignore[return-value]
+
+
+def is_np_array() -> bool:
+    """Say whether `mx.np` arrays are made by default: never, as this package has none."""
+    return False
+
+
+def getenv(name: str) -> str | None:
+    """Return an environment variable, None if it is not set."""
+    return os.environ.get(name)
+
+
+def setenv(name: str, value: str | None) -> None:
+    """Set an environment variable; None removes it."""
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value

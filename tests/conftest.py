@@ -1,0 +1,32 @@
+"""Settings of every test: one torch thread, the same random numbers each time, no GPU tests without a GPU."""
+
+import numpy as np
+import pytest
+import torch
+
+from dpmodule import generators
+from dpmodule.context import cpu
+
+
+def pytest_configure(config):
+    torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(config, items):
+    if torch.cuda.is_available():
+        return
+    skip = pytest.mark.skip(reason="there is no CUDA device")
+    for item in items:
+        if "gpu" in item.keywords:
+            item.add_marker(skip)
+
+
+@pytest.fixture(autouse=True)
+def fixed_random_numbers():
+    """Start every test from the same random state and put back what it changes."""
+    state = generators.get_state()
+    np.random.seed(0)
+    for device_id in range(4):
+        generators.seed(device_id, cpu(device_id))
+    yield
+    generators.set_state(state)

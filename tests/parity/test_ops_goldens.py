@@ -1,0 +1,86 @@
+"""Every operator against real MXNet 1.9.1: names, outputs, gradients and states of recorded cases."""
+
+import json
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+
+FOLDER = Path(__file__).parents[1] / "data" / "goldens" / "ops"
+
+
+def all_cases():
+    for path in sorted(FOLDER.glob("*.json")):
+        for case in json.loads(path.read_text()):
+            yield pytest.param(path.stem, case, id=f"{path.stem}-{case['name']}")
+
+
+@lru_cache(maxsize=2)
+def arrays_of(group):
+    with np.load(FOLDER / f"{group}.npz") as found:
+        return dict(found)
+
+
+def as_tuples(value):
+    return tuple(map(as_tuples, value)) if isinstance(value, list) else value
+
+
+def make_symbol(case):
+    function = getattr(mx.sym, case["op"], None) or getattr(mx.sym._internal, case["op"])
+    attrs = {key: as_tuples(value) for key, value in case["attrs"].items()}
+    return function(*[mx.sym.Variable(name) for name in case["inputs"]], name="op", **attrs)
+
+
+def from_json(case):
+    return mx.sym.load_json(case["symbol_json"])
+
+
+def array(value):
+    return mx.nd.array(value, dtype=value.dtype)
+
+
+def check(found, expected, what):
+    found = found.asnumpy()
+    assert found.shape == expected.shape, what
+    assert found.dtype == expected.dtype, what
+    if expected.dtype.kind != "f":
+        np.testing.assert_array_equal(found, expected, err_msg=what)
+        return
+    rtol, atol = (1e-2, 1e-2) if expected.dtype == np.float16 else (1e-4, 1e-5)
+    np.testing.assert_allclose(found.astype("f8"), expected.astype("f8"), rtol, atol, err_msg=what)
+
+
+@pytest.mark.parametrize("make", [make_symbol, from_json])
+@pytest.mark.parametrize(("group", "case"), list(all_cases()))
+def test_operator_gives_what_mxnet_gives(group, case, make):
+    name, data, symbol = case["name"], arrays_of(group), make(case)
+    assert symbol.list_arguments() == case["arguments"]
+    assert symbol.list_auxiliary_states() == case["aux"]
+    assert symbol.list_outputs() == case["outputs"]
+    args = {key: array(data[f"{name}/in/{key}"]) for key in case["arguments"]}
+    grads = {key: array(np.zeros_like(data[f"{name}/in/{key}"])) for key in case["grads"]}
+    aux = {key: array(data[f"{name}/aux_in/{key}"]) for key in case["aux"]}
+    executor = symbol.bind(
+        mx.cpu(),
+        args,
+        args_grad=grads or None,
+        grad_req={key: "write" if key in grads else "null" for key in args},
+        aux_states=aux or None,
+    )
+    if case["eval_too"]:
+        for i, output in enumerate(executor.forward(is_train=False)):
+            check(output, data[f"{name}/eval/{i}"], f"output {i} in prediction")
+    outputs = executor.forward(is_train=case["is_train"])
+    for i, output in enumerate(outputs):
+        if f"{name}/out/{i}" in data:
+            check(output, data[f"{name}/out/{i}"], f"output {i}")
+    if case["backward"]:
+        heads = [array(data[f"{name}/head/{i}"]) for i in range(len(outputs))] if case["head_gradient"] else None
+        executor.backward(heads)
+        for key, found in grads.items():
+            check(found, data[f"{name}/grad/{key}"], f"gradient of {key}")
+    for key, found in aux.items():
+        check(found, data[f"{name}/aux_out/{key}"], f"state {key}")

@@ -1,0 +1,215 @@
+"""Checkpoints: files as MXNet names them, clear errors, and sets that survive kills and full disks."""
+
+import json
+import logging
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+from dpmodule import checkpoint
+from dpmodule.base import ArgumentError, FileError, FileFormatError, MXNetError
+
+HELPER = Path(__file__).parent / "helpers" / "kill_saves.py"
+
+
+@pytest.fixture
+def prefix(tmp_path):
+    return str(tmp_path / "net")
+
+
+def network(width=2):
+    return mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=width, name="fc")
+
+
+def params(value=1.0):
+    return {"fc_weight": mx.nd.full((2, 3), value), "fc_bias": mx.nd.full((2,), value)}
+
+
+def names(prefix):
+    return sorted(os.listdir(os.path.dirname(prefix)))
+
+
+def test_round_trip_with_mxnets_file_names_and_keys(prefix):
+    aux = {"moving_mean": mx.nd.array([1, 2])}
+    checkpoint.save_checkpoint(prefix, 3, network(), params(), aux, states=b"state")
+    assert names(prefix) == ["net-0003.params", "net-0003.states", "net-symbol.json"]
+    assert sorted(mx.nd.load(f"{prefix}-0003.params")) == ["arg:fc_bias", "arg:fc_weight", "aux:moving_mean"]
+
+    symbol, arg_params, aux_params = checkpoint.load_checkpoint(prefix, 3)
+    assert symbol.tojson() == network().tojson()
+    np.testing.assert_array_equal(arg_params["fc_weight"].asnumpy(), np.ones((2, 3)))
+    np.testing.assert_array_equal(aux_params["moving_mean"].asnumpy(), [1, 2])
+    assert checkpoint.load_states(prefix, 3) == b"state"
+
+
+def test_epochs_share_the_graph_and_are_listed(prefix):
+    for epoch in (2, 1, 12345):
+        checkpoint.save_checkpoint(prefix, epoch, network(), params(epoch), {})
+    assert checkpoint.epochs(prefix) == [1, 2, 12345]
+    before = os.stat(f"{prefix}-symbol.json").st_mtime_ns
+    checkpoint.save_checkpoint(prefix, 4, network(), params(), {})
+    assert os.stat(f"{prefix}-symbol.json").st_mtime_ns == before
+    checkpoint.save_checkpoint(prefix, 5, network(width=7), params(), {})
+    assert "7" in Path(f"{prefix}-symbol.json").read_text()
+
+
+def test_symbol_none_writes_parameters_only(prefix):
+    checkpoint.save_checkpoint(prefix, 0, None, params(), {})
+    assert names(prefix) == ["net-0000.params"]
+    assert sorted(checkpoint.load_params(prefix, 0)[0]) == ["fc_bias", "fc_weight"]
+
+
+def test_epochs_of_a_prefix_that_begins_like_another(prefix):
+    checkpoint.save_checkpoint(prefix + "-a", 1, network(), params(), {})
+    assert checkpoint.epochs(prefix) == []
+
+
+def test_next_save_sweeps_left_overs_of_its_prefix_only(prefix):
+    folder = Path(prefix).parent
+    for name in ("net-0001.params", "net-symbol.json", "net-0002", "net-a-0001.params", "net"):
+        (folder / f".{name}.0123abcd.tmp").write_bytes(b"torn")
+    checkpoint.save_checkpoint(prefix, 3, network(), params(), {})
+    assert names(prefix) == [
+        ".net-a-0001.params.0123abcd.tmp",
+        ".net.0123abcd.tmp",
+        "net-0003.params",
+        "net-symbol.json",
+    ]
+
+
+def test_missing_files_say_what_there_is(prefix):
+    with pytest.raises(FileError, match=r"net-symbol\.json.*|nothing is saved under the prefix"):
+        checkpoint.load_checkpoint(prefix, 1)
+    checkpoint.save_checkpoint(prefix, 3, network(), params(), {})
+    checkpoint.save_checkpoint(prefix, 5, network(), params(), {})
+    with pytest.raises(FileError, match="epochs 3, 5") as caught:
+        checkpoint.load_checkpoint(prefix, 1)
+    assert caught.value.filename == f"{prefix}-0001.params"
+    assert isinstance(caught.value, MXNetError)
+    with pytest.raises(FileError, match="epochs 3, 5"):
+        checkpoint.load_states(prefix, 3)
+
+
+@pytest.mark.parametrize("epoch", [-1, 1.5, "1", None])
+def test_epoch_is_a_whole_number(prefix, epoch):
+    with pytest.raises(ArgumentError, match="epoch is"):
+        checkpoint.save_checkpoint(prefix, epoch, network(), params(), {})
+    assert names(prefix) == []
+
+
+def test_parameter_that_is_no_array_is_named(prefix):
+    with pytest.raises(ArgumentError, match=r"arg_params\['w'\] is a ndarray"):
+        checkpoint.save_checkpoint(prefix, 1, network(), {"w": np.ones(2)}, {})
+    assert names(prefix) == []
+
+
+def test_missing_folder_is_named(prefix):
+    with pytest.raises(FileError, match="nowhere"):
+        checkpoint.save_checkpoint(str(Path(prefix).parent / "nowhere" / "net"), 1, network(), params(), {})
+
+
+def test_file_without_names_is_no_checkpoint(prefix):
+    mx.nd.save(f"{prefix}-0001.params", [mx.nd.ones((2,))])
+    with pytest.raises(FileFormatError, match=r"no names.*nd\.load"):
+        checkpoint.load_params(prefix, 1)
+    mx.nd.save(f"{prefix}-0001.params", {"weight": mx.nd.ones((2,))})
+    with pytest.raises(FileFormatError, match="'weight'.*arg:fc1_weight"):
+        checkpoint.load_params(prefix, 1)
+
+
+def test_foreign_keys_are_left_out_with_a_warning(prefix, caplog):
+    mx.nd.save(f"{prefix}-0001.params", {"arg:w": mx.nd.ones((2,)), "grad:w": mx.nd.ones((2,))})
+    with caplog.at_level(logging.WARNING):
+        arg_params, aux_params = checkpoint.load_params(prefix, 1)
+    assert (list(arg_params), aux_params) == (["w"], {})
+    assert "grad:w" in caplog.text
+
+
+def test_empty_file_gives_nothing_and_warns(prefix, caplog):
+    checkpoint.save_checkpoint(prefix, 1, None, {}, {})
+    with caplog.at_level(logging.WARNING):
+        assert checkpoint.load_params(prefix, 1) == ({}, {})
+    assert "is empty" in caplog.text
+
+
+def test_truncated_parameters_are_refused(prefix):
+    checkpoint.save_checkpoint(prefix, 1, network(), params(), {})
+    path = Path(f"{prefix}-0001.params")
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(FileFormatError, match=r"net-0001\.params"):
+        checkpoint.load_checkpoint(prefix, 1)
+
+
+def run_helper(*args):
+    done = subprocess.run(
+        [sys.executable, str(HELPER), *map(str, args)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.timeout(90)
+def test_killed_at_every_step(tmp_path):
+    result = run_helper("steps", tmp_path / "set")
+    versions = result["versions"]
+    assert set(versions) == {1, 2}, versions
+    assert versions == sorted(versions), "a later kill must not bring the old set back"
+    assert len(versions) > 20
+    assert result["most_leftovers"] <= 4  # one temporary per file and the journal
+
+
+@pytest.mark.timeout(90)
+def test_error_at_every_step_keeps_the_old_set(tmp_path):
+    outcomes = run_helper("errors", tmp_path / "set")["outcomes"]
+    assert len(outcomes) > 30
+    for outcome in outcomes:
+        if outcome["raised"] is None:
+            assert outcome["version"] == 2, outcome
+        else:
+            kind, code, path = outcome["raised"]
+            assert outcome["version"] == 1, outcome
+            assert (kind, code) == ("FileError", outcome["code"]), outcome
+            assert "net" in path or path.endswith("set"), outcome
+    assert {o["step"] for o in outcomes if o["raised"]} >= {"open", "write", "fsync", "replace"}
+
+
+@pytest.mark.timeout(90)
+def test_killed_at_random_moments(tmp_path):
+    result = run_helper("kill", tmp_path / "set", 30, 1)
+    assert result["torn"] == []
+    assert result["last"] > 30
+    assert result["left"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_killed_at_a_thousand_random_moments(tmp_path):
+    result = run_helper("kill", tmp_path / "set", 1000, 2)
+    assert result["torn"] == []
+    assert result["most"] <= 4
+    assert result["left"] == []
+
+
+def test_file_size_limit_keeps_the_old_set(prefix):
+    checkpoint.save_checkpoint(prefix, 1, network(), params(1), {}, states=b"1")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with pytest.raises(FileError, match=r"net-0001\.params"):
+            checkpoint.save_checkpoint(prefix, 1, network(3), {"w": mx.nd.ones((9999,))}, {}, states=b"2")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+    symbol, arg_params, _ = checkpoint.load_checkpoint(prefix, 1)
+    assert symbol.tojson() == network().tojson()
+    assert sorted(arg_params) == ["fc_bias", "fc_weight"]
+    assert checkpoint.load_states(prefix, 1) == b"1"
+    assert names(prefix) == ["net-0001.params", "net-0001.states", "net-symbol.json"]
