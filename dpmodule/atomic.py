@@ -27,10 +27,10 @@ _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{8}\.tmp", re.DOTALL)
 def write_atomically(path: str | os.PathLike[str], data: bytes | Writer) -> None:
     """Replace the file at `path` by `data` in one step.
 
-    The data go to a temporary file in the same folder, which is flushed to the disk and then renamed over `path`;
-    the folder is flushed last. If anything fails the former file is untouched. Temporary files that a killed
-    process left behind are removed first. A `path` that is no regular file (a pipe, ``/dev/null``) is written
-    directly.
+    The data go to a temporary file in the same folder, which is flushed to the disk and then renamed over
+    `path`; the folder is flushed last. If anything fails the former file is untouched. Temporary files that a
+    killed process left behind are removed first. A `path` that is no regular file (a pipe, ``/dev/null``) is
+    written directly.
 
     Args:
         path: file to replace; its permissions are kept, and a symbolic link stays one.
@@ -55,7 +55,7 @@ def write_atomically(path: str | os.PathLike[str], data: bytes | Writer) -> None
 
 
 def sync_folder(folder: str) -> None:
-    """Flush a folder's entries to the disk, so that a rename survives a power cut; does nothing on Windows."""
+    """Flush a folder's entries to the disk, so that a rename survives a power cut (not on Windows)."""
     if os.name == "nt":
         return
     number = os.open(folder or ".", os.O_RDONLY)
@@ -74,8 +74,9 @@ def _replace(target: str, writer: Writer) -> None:
         os.fsync(file.fileno())
         with suppress(FileNotFoundError):
             os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
+        # Windows does not rename open files; elsewhere the lock is kept until the name is final
         if os.name == "nt":
-            file.close()  # Windows does not rename open files; elsewhere the lock is kept until the name is final
+            file.close()
         os.replace(temporary, target)
     except BaseException:
         with suppress(OSError):
@@ -108,7 +109,7 @@ def open_temporary(target: str) -> tuple[str, IO[bytes]]:
 
 
 def remove_leftovers(folder: str, wanted: Callable[[str], bool]) -> None:
-    """Remove temporary files of wanted targets (base names) that nobody holds a lock on: their writer is dead."""
+    """Remove temporary files of wanted targets (base names) without a lock: their writer is dead."""
     if fcntl is None:
         return
     for name in os.listdir(folder or "."):

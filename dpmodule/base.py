@@ -1,7 +1,7 @@
 """Errors and number types that every other file uses.
 
-The error family; what stands in brackets is the built-in type that MXNet 1.9.1 raised in the same place, so that
-handlers written for it keep working::
+The error family; what stands in brackets is the built-in type that MXNet 1.9.1 raised in the same place, so
+that handlers written for it keep working::
 
     MXNetError [RuntimeError]
     ├── ArgumentError [ValueError]        a value, name or combination that a call does not take

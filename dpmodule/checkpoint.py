@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import SupportsIndex
 
 from . import commit
+from .atomic import Writer
 from .base import ArgumentError, FileError, FileFormatError
 from .ndarray import NDArray, serial
 from .symbol import Symbol
@@ -89,7 +90,7 @@ def save_checkpoint(
     """
     arrays = {**_keyed("arg", arg_params), **_keyed("aux", aux_params)}
     params = params_file(prefix, epoch)
-    files: dict[str, bytes | commit.Writer] = {}
+    files: dict[str, bytes | Writer] = {}
     if symbol is not None:
         text = symbol.tojson(remove_amp_cast=remove_amp_cast).encode("utf-8")
         if not _holds(symbol_file(prefix), text):

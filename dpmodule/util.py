@@ -33,11 +33,12 @@ def set_np_shape(active: bool) -> bool:
     return mode.set_np_shape(active)
 
 
-class np_shape:  # noqa: N801 (MXNet's name)
+class np_shape:
     """Give shapes their NumPy meaning inside a ``with`` block.
 
-    MXNet reads a 0 in a shape as "unknown" unless this is on. Arrays here may always be 0-dimensional or empty;
-    what the switch changes is the file format: inside the block `nd.save` writes the NumPy-shape records (V3).
+    MXNet reads a 0 in a shape as "unknown" unless this is on. Arrays here may always be 0-dimensional or
+    empty; what the switch changes is the file format: inside the block `nd.save` writes the NumPy-shape records
+    (V3).
 
     Args:
         active: the flag's value inside the block.

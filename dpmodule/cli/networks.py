@@ -89,7 +89,8 @@ def label_names(net: Symbol) -> list[str]:
 
 def _classifier(net: Symbol, num_classes: int) -> Symbol:
     net = sym.FullyConnected(net, num_hidden=num_classes, name="scores")
-    return sym.SoftmaxOutput(net, name="softmax")
+    net = sym.SoftmaxOutput(net, name="softmax")
+    return net
 
 
 def _convolution(net: Symbol, width: int, stride: int, name: str, size: int = 3) -> Symbol:
@@ -102,7 +103,8 @@ def _convolution(net: Symbol, width: int, stride: int, name: str, size: int = 3)
         no_bias=True,
         name=f"{name}_conv",
     )
-    return sym.BatchNorm(net, fix_gamma=False, momentum=0.9, name=f"{name}_bn")
+    net = sym.BatchNorm(net, fix_gamma=False, momentum=0.9, name=f"{name}_bn")
+    return net
 
 
 def _residual(net: Symbol, width: int, stride: int, project: bool, name: str) -> Symbol:
@@ -110,4 +112,5 @@ def _residual(net: Symbol, width: int, stride: int, project: bool, name: str) ->
     body = sym.Activation(body, act_type="relu", name=f"{name}_a_relu")
     body = _convolution(body, width, 1, f"{name}_b")
     skip = _convolution(net, width, stride, f"{name}_skip", size=1) if project else net
-    return sym.Activation(body + skip, act_type="relu", name=f"{name}_relu")
+    body = sym.Activation(body + skip, act_type="relu", name=f"{name}_relu")
+    return body

@@ -80,8 +80,8 @@ class NDArrayIter(DataIter):
         [([0.0, 1.0], 0), ([2.0, 3.0], 0), ([4.0, 0.0], 1)]
 
     Source: MXNet 1.9.1 `NDArrayIter`; the order of a shuffled epoch is MXNet's after the same
-    ``numpy.random.seed``. Differs in that batches are views, and that `iter_next` too stops before a batch
-    that `next` leaves out.
+    ``numpy.random.seed``. Differs in that batches are views, that `iter_next` too stops before a batch that
+    `next` leaves out, and that examples are counted along "N" in every layout.
     """
 
     def __init__(

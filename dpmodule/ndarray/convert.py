@@ -50,9 +50,9 @@ def wanted_shape(shape: Any) -> tuple[int, ...]:
 
 
 def host_array(source: Any, dtype: str) -> np.ndarray[Any, Any]:
-    """Return a fresh C-contiguous NumPy array of a number, nested list or array; float32 stands in for bfloat16.
+    """Return a fresh C-contiguous NumPy array of a number, nested list or array.
 
-    Integers wrap around and fractions are cut, as in C and in MXNet.
+    Integers wrap around and fractions are cut, as in C and in MXNet; float32 stands in for bfloat16.
 
     Raises:
         DTypeError: `source` holds something else than numbers, or lists of different lengths.
@@ -66,7 +66,8 @@ def host_array(source: Any, dtype: str) -> np.ndarray[Any, Any]:
         array = array.astype(np.float32)
     if array.dtype.kind not in "biuf" or source is None:
         raise DTypeError(
-            f"cannot make a {dtype} array of a {type(source).__name__} that holds {array.dtype}; expected numbers"
+            f"cannot make a {dtype} array of a {type(source).__name__} that holds {array.dtype}; "
+            "expected numbers"
         )
     target = np.dtype(np.float32 if dtype == "bfloat16" else dtype)
     if target.kind in "iu" and array.dtype.kind == "f":

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.utils.dlpack
 
 from ..base import ArgumentError, DTypeError, ShapeError
 from ..context import Context
@@ -176,7 +177,7 @@ def linspace(
 
 def eye(
     N: int, M: int = 0, k: int = 0, ctx: Context | None = None, dtype: Any = None, **kwargs: Any
-) -> NDArray:  # noqa: N803
+) -> NDArray:
     """Return an N x M matrix (M = 0: square) with ones on diagonal `k`, zeros elsewhere."""
     if N == 0:
         return zeros((0, M), ctx, dtype)
@@ -192,8 +193,8 @@ def from_torch(tensor: torch.Tensor, ctx: Context | None = None) -> NDArray:
 
     Args:
         tensor: a dense tensor on a CPU or GPU.
-        ctx: context to count it to, which must be on the tensor's device; None = the first one on it (the current
-            one for the CPU).
+        ctx: context to count it to, which must be on the tensor's device; None = the first one on it (the
+            current one for the CPU).
 
     Raises:
         DTypeError: the tensor's type has no counterpart (complex, quantized), or it is no tensor.
@@ -247,7 +248,7 @@ def from_numpy(ndarray: Any, zero_copy: bool = True, array_cls: type[NDArray] = 
 
 def from_dlpack(dlpack: Any) -> NDArray:
     """Return an array over the memory of a DLPack capsule, or of an object that offers one."""
-    return from_torch(torch.from_dlpack(dlpack))
+    return from_torch(torch.utils.dlpack.from_dlpack(dlpack))
 
 
 def to_dlpack_for_read(data: NDArray) -> Any:
@@ -359,5 +360,5 @@ def histogram(
 
 def waitall() -> None:
     """Wait until all queued work is done."""
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch.cuda.is_available():
         torch.cuda.synchronize()

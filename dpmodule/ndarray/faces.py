@@ -66,9 +66,9 @@ def face(name: str) -> Face:
 def names_in(space: str) -> dict[str, str]:
     """Return the public names of a namespace and the operator names they stand for.
 
-    "" is the main one. "_internal" holds every name with a leading underscore, those of other namespaces too, as
-    code written for MXNet looks some of them up there. "random" has no ``_sample_`` operators: its functions choose
-    between those and the ``_random_`` ones by their arguments.
+    "" is the main one. "_internal" holds every name with a leading underscore, those of other namespaces too,
+    as code written for MXNet looks some of them up there. "random" has no ``_sample_`` operators: its functions
+    choose between those and the ``_random_`` ones by their arguments.
     """
     if space == "_internal":
         return {n: n for n in names() if n.startswith("_")}

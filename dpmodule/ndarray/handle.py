@@ -41,7 +41,7 @@ class Handle:
     __slots__ = ("__weakref__", "context", "pinned", "tensor")
 
     result_type: ClassVar[type[Handle]]
-    """Class of the arrays that operators return; set by the module that defines it, which stands above this one."""
+    """Class of the arrays that operators return; set by the module that defines it, which stands above."""
 
     def __init__(self, tensor: torch.Tensor, ctx: Context, pinned: bool = False) -> None:
         self.tensor = tensor
@@ -55,7 +55,7 @@ class Handle:
 
     @property
     def dtype(self) -> Any:
-        """Element type as a NumPy scalar type, such as ``numpy.float32``; the name "bfloat16" for that one."""
+        """Element type as a NumPy scalar type, such as ``numpy.float32``; for bfloat16 its name."""
         return _numpy_type(self.tensor.dtype)
 
     @property

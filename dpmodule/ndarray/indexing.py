@@ -1,11 +1,11 @@
 """Reading and writing parts of an array with NumPy's keys and MXNet's rules about memory.
 
-Basic keys (integers, slices, ``...``, None) that select one unbroken run of memory give a view; other basic keys
-and advanced ones (lists, arrays, masks) give a copy, as in MXNet, so that every array stays C-contiguous. Integers
-alone give shape (1,), not ().
+Basic keys (integers, slices, ``...``, None) that select one unbroken run of memory give a view; other basic
+keys and advanced ones (lists, arrays, masks) give a copy, as in MXNet, so that every array stays C-contiguous.
+Integers alone give shape (1,), not ().
 
-Departures: a key of type bool is a mask, as in NumPy (MXNet 1.9.1 takes its entries for the row numbers 0 and 1);
-overlapping source and target are copied through a temporary.
+Departures: an array or list of bools is a mask, as in NumPy (MXNet 1.9.1 takes its entries for the row numbers 0
+and 1); overlapping source and target are copied through a temporary.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def _items(key: Any, device: torch.device) -> list[Any]:
             items += _index_tensors(each, device)
         else:
             raise ArgumentError(
-                f"NDArray takes no key {each!r} of type {type(each).__name__}; expected integers, slices, None, ..., "
-                "lists, arrays or masks"
+                f"NDArray takes no key {each!r} of type {type(each).__name__}; "
+                "expected integers, slices, None, ..., lists, arrays or masks"
             )
     return items
 
@@ -129,9 +129,8 @@ def _index_tensors(key: Any, device: torch.device) -> list[Any]:
 
 
 def _as_int64(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    if array.dtype.kind == "f":
-        if not np.all(array == np.trunc(array)):
-            raise ArgumentError("an index array holds fractions; expected whole numbers")
+    if array.dtype.kind == "f" and not np.all(array == np.trunc(array)):
+        raise ArgumentError("an index array holds fractions; expected whole numbers")
     return np.array(array, dtype=np.int64, order="C")
 
 
@@ -281,7 +280,7 @@ def _write_advanced(target: torch.Tensor, items: list[Item], value: torch.Tensor
 
 
 def _selected_shape(shape: Sequence[int], advanced: list[Any], block: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape that index arrays select: their block stands where they stood, or first if they lie apart."""
+    """Return the shape of a selection: the index arrays' block stands where they stood, first if they lie apart."""
     places = [i for i, item in enumerate(advanced) if isinstance(item, torch.Tensor)]
     rest = tuple(s for i, s in enumerate(shape) if i not in places)
     together = places[-1] - places[0] + 1 == len(places)
@@ -295,6 +294,6 @@ def _fit(value: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     while value.dim() > len(shape) and value.shape[0] == 1:
         value = value[0]
     tail = tuple(shape)[len(shape) - value.dim() :] if value.dim() <= len(shape) else None
-    if tail is None or any(v not in (1, s) for v, s in zip(value.shape, tail)):
+    if tail is None or any(v not in (1, s) for v, s in zip(value.shape, tail, strict=True)):
         raise ShapeError(f"cannot write an array of shape {given} to a part of shape {tuple(shape)}")
     return value

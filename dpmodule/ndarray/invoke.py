@@ -1,7 +1,7 @@
 """Running an operator on arrays: sorting a call's arguments, preparing it once, and running it.
 
-A call such as ``nd.elemwise_add(a, b)`` costs a dictionary look-up for its `Plan` and the torch call; the plan holds
-what can be known before the tensors are.
+A call such as ``nd.elemwise_add(a, b)`` costs a look-up of its `Plan` and the torch call; the plan holds what can
+be known before the tensors are.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ def _run(plan: Plan, tensors: list[torch.Tensor], ctx: Context) -> list[torch.Te
     if not isinstance(results, (tuple, list)):
         return [_own(plan.op, results, tensors)]
     visible = [_own(plan.op, r, tensors) for r in results[: plan.visible]]
-    for position, value in zip(plan.mutated, results[plan.visible :]):
+    for position, value in zip(plan.mutated, results[plan.visible :], strict=True):
         if value is not None:
             tensors[position].copy_(value)
     return visible

@@ -48,7 +48,7 @@ def _draw(name: str, params: dict[str, Any], samples: tuple[str, ...], options: 
         return face(f"_random_{name}")(**params, **given)
     if all(isinstance(p, Handle) for p in params.values()):
         given.pop("ctx", None)
-        return face(f"_sample_{name}")(**dict(zip(samples, params.values())), **given)
+        return face(f"_sample_{name}")(**dict(zip(samples, params.values(), strict=True)), **given)
     kinds = ", ".join(f"{k} is {type(p).__name__}" for k, p in params.items())
     raise ArgumentError(f"random.{name} takes numbers or NDArrays, all of one kind; {kinds}")
 
@@ -91,7 +91,7 @@ def normal(
     out: Any = None,
     **kwargs: Any,
 ) -> Any:
-    """Draw from the normal distribution of mean `loc` and standard deviation `scale`; the rest as in `uniform`."""
+    """Draw from the normal distribution of mean `loc` and deviation `scale`; the rest as in `uniform`."""
     return _draw(
         "normal", {"loc": loc, "scale": scale}, ("mu", "sigma"), _options(shape, dtype, ctx, out, kwargs)
     )
@@ -173,7 +173,7 @@ def generalized_negative_binomial(
     out: Any = None,
     **kwargs: Any,
 ) -> Any:
-    """Draw from the negative binomial distribution of mean `mu` and dispersion `alpha`; the rest as in `uniform`."""
+    """Draw from the negative binomial distribution by mean and dispersion; the rest as in `uniform`."""
     options = _options(shape, dtype, ctx, out, kwargs)
     return _draw("generalized_negative_binomial", {"mu": mu, "alpha": alpha}, ("mu", "alpha"), options)
 

@@ -1,7 +1,7 @@
 """Reading MXNet's binary file of arrays: every layout, and nothing believed before it is checked.
 
-The layouts are described in `serial`. No count is used before it is compared with the bytes that are left, so a
-damaged or hostile file costs no memory; what is wrong is reported with the byte it stands at.
+The layouts are described in `serial`. No count is used before it is compared with the bytes that are left, so
+a damaged or hostile file costs no memory; what is wrong is reported with the byte it stands at.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _collect(
     if len(set(names)) != len(names):
         twice = next(n for n in names if names.count(n) > 1)
         raise FileFormatError(f"{reader.name}: the name {twice!r} stands for two arrays; the file is damaged")
-    return dict(zip(names, found))
+    return dict(zip(names, found, strict=True))
 
 
 def _read_names(reader: _Reader, count: int) -> list[str]:

@@ -9,8 +9,8 @@ All numbers are little-endian, nothing is padded::
     V3      u32 0xF993FACA, as V2; without axes it is a scalar, with -1 axes the record ends after the shape
     V1      u32 0xF993FAC8, as V2 without storage type
     V0      u32 axes, axes x u32, i32 device type, i32 device, i32 type number, data
-    sparse  V2 with storage type 1 or 2: the shape of the stored part before the shape, and after the type number
-            the type number and shape of each index array (1 or 2); the data are followed by the index arrays
+    sparse  V2 with storage type 1 or 2: the shape of the stored part before the shape, and after the type
+            number the type number and shape of each index array (1 or 2); the index arrays follow the data
 
 Source: the layouts of MXNet 0.8 to 1.9.1, checked against files it wrote.
 """
@@ -35,7 +35,7 @@ from .handle import Handle
 from .ndarray import NDArray
 from .records import LIST_MAGIC, V2, V3, read
 
-__all__ = ["load", "load_frombuffer", "save", "write"]
+__all__ = ["load", "load_frombuffer", "read", "save", "write"]
 
 Arrays = list[NDArray] | dict[str, NDArray]
 
@@ -78,7 +78,7 @@ def _entries(data: Any) -> tuple[list[str], list[Handle]]:
     for name in names:
         if not isinstance(name, str):
             raise DTypeError(f"save: the name {name!r} is {type(name).__name__}, expected str")
-    for key, array in zip(names or range(len(arrays)), arrays):
+    for key, array in zip(names or range(len(arrays)), arrays, strict=True):
         if not isinstance(array, Handle):
             raise DTypeError(f"save: entry {key!r} is {type(array).__name__}, expected NDArray")
     return names, arrays
@@ -103,7 +103,7 @@ def _write_array(file: IO[bytes], tensor: torch.Tensor) -> None:
     file.write(head + struct.pack("<iii", 1, 0, dtype_code(name_of(tensor.dtype))))
     bits = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor
     if tensor.numel():
-        file.write(memoryview(np.ascontiguousarray(to_numpy(bits)).reshape(-1)).cast("B"))
+        file.write(np.ascontiguousarray(to_numpy(bits)).reshape(-1).view(np.uint8))
 
 
 def load(fname: str | os.PathLike[str]) -> Arrays:
@@ -116,8 +116,8 @@ def load(fname: str | os.PathLike[str]) -> Arrays:
 
     Raises:
         FileError: the file cannot be opened or read.
-        FileFormatError: it is damaged, truncated or of another kind, or holds sparse arrays, which cannot be read
-            yet; the text names file and byte.
+        FileFormatError: it is damaged, truncated or of another kind, or holds sparse arrays, which cannot be
+            read yet; the text names file and byte.
         DTypeError: `fname` is not a path.
     """
     if not isinstance(fname, (str, os.PathLike)):

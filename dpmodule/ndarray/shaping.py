@@ -43,8 +43,8 @@ class Shaping(Arithmetic):
         """Return a view of another shape and equal size.
 
         Args:
-            shape: lengths, as one tuple or one by one; 0 copies a length, -1 is inferred, -2 copies the rest, -3
-                merges two axes, -4 splits one into the next two numbers.
+            shape: lengths, as one tuple or one by one; 0 copies a length, -1 is inferred, -2 copies the rest,
+                -3 merges two axes, -4 splits one into the next two numbers.
             kwargs: `shape` by name, and `reverse`: True to match the codes from the right.
 
         Raises:
@@ -73,7 +73,7 @@ class Shaping(Arithmetic):
         return self._view(self.tensor.view(-1)[:count].view(dims))
 
     @property
-    def T(self) -> Self:  # noqa: N802 (MXNet's name)
+    def T(self) -> Self:
         """Copy with the axes in reverse order."""
         return self._maybe_view(self.tensor.permute(*reversed(range(self.ndim))), False)
 
@@ -85,7 +85,7 @@ class Shaping(Arithmetic):
         """
         dims = wanted_shape(shape)
         offset = len(dims) - self.ndim
-        if offset < 0 or any(s not in (1, d) for s, d in zip(self.shape, dims[offset:])):
+        if offset < 0 or any(s not in (1, d) for s, d in zip(self.shape, dims[offset:], strict=True)):
             raise ShapeError(f"cannot broadcast an array of shape {self.shape} to {dims}")
         return self._maybe_view(self.tensor.expand(dims), False)
 
@@ -145,7 +145,7 @@ class Shaping(Arithmetic):
             raise ShapeError(f"axis is {axis}, expected {-self.ndim} to {self.ndim - 1}")
         bounds = _bounds(self.shape[axis], indices_or_sections)
         parts = []
-        for begin, end in zip(bounds, bounds[1:]):
+        for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
             part = self.tensor.narrow(axis, begin, max(end - begin, 0))
             part = part.squeeze(axis) if squeeze_axis and part.shape[axis] == 1 else part
             parts.append(self._maybe_view(part, False))
@@ -162,10 +162,7 @@ def _target(dims: tuple[int, ...], wanted: Any, reverse: bool) -> tuple[int, ...
         codes = integers(wanted)
     except TypeError:
         raise ShapeError(f"reshape: shape is {wanted!r}, expected integers") from None
-    if not codes or min(codes) > 0:
-        found = codes
-    else:
-        found = resolve(dims, codes, reverse)
+    found = codes if not codes or min(codes) > 0 else resolve(dims, codes, reverse)
     if prod(found) != prod(dims):
         raise ShapeError(f"cannot reshape an array of shape {dims} and size {prod(dims)} into shape {codes}")
     return found

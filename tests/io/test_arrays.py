@@ -1,0 +1,316 @@
+"""NDArrayIter: the batch sequences of MXNet 1.9.1, a NumPy model of the rules, aliasing, errors."""
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpmodule as mx
+from dpmodule.base import ArgumentError, DTypeError, ShapeError, StateError
+
+GOLDENS = json.loads((Path(__file__).parents[1] / "data/goldens/io/iterators.json").read_text())
+HANDLES = ("pad", "discard", "roll_over")
+EMPTY = "ignore:NDArrayIter. every epoch is empty"
+
+
+def arrays(n):
+    return np.arange(2 * n, dtype="f4").reshape(n, 2), np.arange(n, dtype="f4")
+
+
+def described(batch):
+    return [batch.data[0].asnumpy()[:, 0].tolist(), batch.label[0].asnumpy().tolist(), batch.pad]
+
+
+def epochs(it, count, reset_first=False):
+    found = []
+    for _ in range(count):
+        if reset_first:
+            it.reset()
+        found.append([described(batch) for batch in it])
+        if not reset_first:
+            it.reset()
+    return found
+
+
+def descriptions(descs):
+    return [[d.name, list(d.shape), np.dtype(d.dtype).name, d.layout] for d in descs]
+
+
+@pytest.mark.filterwarnings(EMPTY)
+@pytest.mark.parametrize("case", GOLDENS["sequences"], ids=lambda c: f"{c['handle']}-{c['n']}-{c['reset_first']}")
+def test_sequences_are_mxnets(case):
+    it = mx.io.NDArrayIter(*arrays(case["n"]), batch_size=4, last_batch_handle=case["handle"])
+    assert epochs(it, 3, case["reset_first"]) == case["epochs"]
+
+
+@pytest.mark.parametrize("case", GOLDENS["shuffled"], ids=lambda c: c["handle"])
+def test_shuffled_order_is_mxnets(case):
+    np.random.seed(case["seed"])
+    it = mx.io.NDArrayIter(*arrays(case["n"]), batch_size=3, shuffle=True, last_batch_handle=case["handle"])
+    assert epochs(it, 4) == case["epochs"]
+    assert it.idx.tolist() == case["idx"]
+
+
+@pytest.mark.parametrize(("n", "batches"), GOLDENS["wrapped"])
+def test_padding_goes_around_several_times(n, batches):
+    it = mx.io.NDArrayIter(arrays(n)[0], batch_size=7)
+    assert [batch.data[0].asnumpy()[:, 0].tolist() for batch in it] == batches
+
+
+def test_names_and_descriptions_are_mxnets():
+    x, y = arrays(11)
+    named = mx.io.NDArrayIter({"b": x, "a": x * 2}, {"l2": y, "l1": y + 1}, batch_size=5)
+    assert [descriptions(named.provide_data), descriptions(named.provide_label)] == GOLDENS["dict"]
+    assert next(named).data[0].asnumpy()[1].tolist() == [4, 6]
+    several = mx.io.NDArrayIter([x, x * 3], y, batch_size=5)
+    assert [descriptions(several.provide_data), descriptions(several.provide_label)] == GOLDENS["list"]
+    assert next(several).data[1].asnumpy()[1].tolist() == [6, 9]
+
+
+class Model:
+    """The rules as a stream of row numbers: what is left of one epoch may start the next."""
+
+    def __init__(self, n, batch_size, handle):
+        self.n, self.batch_size, self.handle, self.carried = n, batch_size, handle, []
+
+    def epoch(self, order):
+        size, rows = self.batch_size, [*self.carried, *order]
+        batches = [rows[i : i + size] for i in range(0, len(rows), size)]
+        pads = [0] * len(batches)
+        if batches:
+            pads[0] = len(self.carried)
+        short = len(rows) % size
+        self.carried = []
+        if short and self.handle == "pad":
+            pads[-1] = size - short
+            batches[-1] = [*batches[-1], *(list(order) * size)[: size - short]]
+        elif short:
+            rest = batches.pop()
+            self.carried = rest if self.handle == "roll_over" else []
+        return [(batch, pad) for batch, pad in zip(batches, pads[: len(batches)], strict=True)]
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(
+    n=st.integers(1, 23),
+    batch_size=st.integers(1, 9),
+    handle=st.sampled_from(HANDLES),
+    shuffle=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_every_epoch_follows_the_model(n, batch_size, handle, shuffle, seed):
+    np.random.seed(seed)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="NDArrayIter: every epoch is empty")
+        it = mx.io.NDArrayIter(
+            np.arange(n), np.arange(n) * 10, batch_size, shuffle=shuffle, last_batch_handle=handle
+        )
+    rng, model, order, idx = np.random.RandomState(seed), Model(n, batch_size, handle), np.arange(n), np.arange(n)
+    for _ in range(4):
+        if shuffle:
+            rng.shuffle(idx)
+            order = order[idx]
+        want = model.epoch(order.tolist())
+        got = list(it)
+        assert [(b.data[0].asnumpy().astype(int).tolist(), b.pad) for b in got] == want
+        assert all((b.label[0].asnumpy() == b.data[0].asnumpy() * 10).all() for b in got)
+        assert [b.num_padding for b in got] == [0 if handle == "roll_over" else pad for _, pad in want]
+        it.reset()
+
+
+def test_seed_repeats_shuffled_epochs():
+    def rows():
+        mx.random.seed(7)
+        return epochs(mx.io.NDArrayIter(*arrays(50), batch_size=8, shuffle=True), 3)
+
+    first, again = rows(), rows()
+    assert first == again
+    assert first[0] != first[1]
+    assert sorted(sum((labels for _, labels, _ in first[0]), []))[:50] != list(range(50))  # padded
+    assert sorted(set(sum((labels for _, labels, _ in first[0]), []))) == list(range(50))
+
+
+def test_shuffling_leaves_the_users_arrays_alone():
+    x, y = torch.arange(12.0), mx.nd.array(np.arange(12))
+    epochs_of = mx.io.NDArrayIter({"x": x}, {"y": y}, batch_size=5, shuffle=True)
+    for _ in range(3):
+        for batch in epochs_of:
+            batch.data[0][:] = -1
+        epochs_of.reset()
+    assert x.tolist() == list(range(12))
+    assert y.asnumpy().tolist() == list(range(12))
+
+
+def test_unshuffled_batches_are_views():
+    x = torch.arange(12.0).reshape(6, 2)
+    it = mx.io.NDArrayIter(x, batch_size=2)
+    starts = [batch.data[0].tensor.data_ptr() - x.data_ptr() for batch in it]
+    assert starts == [0, 16, 32]
+
+
+def test_float32_numpy_is_not_copied_and_other_types_are():
+    x = np.ones((4, 2), "f4")
+    assert mx.io.NDArrayIter(x, batch_size=2).data[0][1].tensor.data_ptr() == x.ctypes.data
+    for other in (x.astype("f8"), x.T, x[:, ::-1]):
+        it = mx.io.NDArrayIter(other, batch_size=2)
+        np.testing.assert_array_equal(it.data[0][1].asnumpy(), other)
+
+
+def test_writing_into_a_batch_warns_once():
+    x = np.zeros((6, 2), "f4")
+    it = mx.io.NDArrayIter(x, batch_size=2)
+    next(it).data[0][:] = 1
+    with pytest.warns(UserWarning, match="copy a batch before changing it"):
+        next(it).data[0][:] = 1
+    next(it)
+    it.reset()
+    assert len(list(it)) == 3
+
+
+def test_writing_into_a_padded_or_gathered_batch_changes_nothing():
+    x = np.arange(5, dtype="f4")
+    it = mx.io.NDArrayIter(x, batch_size=4)
+    for batch in list(it)[1:]:
+        batch.data[0][:] = -1
+    it.reset()
+    assert [b.data[0].asnumpy().tolist() for b in it] == [[0, 1, 2, 3], [4, 0, 1, 2]]
+
+
+def test_read_only_memory_is_never_handed_out(tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(8, dtype="f4"))
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    it = mx.io.NDArrayIter(mapped, batch_size=4)
+    for batch in it:
+        batch.data[0][:] = 7  # a view would be a crash
+    assert mapped.tolist() == list(range(8))
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (np.zeros((3, 2)), np.float32),
+        (np.zeros((3, 2), "i8"), np.float32),
+        (np.zeros((3, 2), "u1"), np.float32),
+        (np.zeros((3, 2), bool), np.float32),
+        (torch.zeros(3, 2, dtype=torch.int64), np.int64),
+        (torch.zeros(3, 2, requires_grad=True), np.float32),
+    ],
+)
+def test_dtypes(value, dtype):
+    it = mx.io.NDArrayIter(value, batch_size=2)
+    assert it.provide_data[0].dtype is dtype
+    batch = next(it)
+    assert batch.data[0].dtype is dtype
+    assert not batch.data[0].tensor.requires_grad
+
+
+def test_ndarrays_keep_type_and_context():
+    source = mx.nd.array(np.arange(6), ctx=mx.cpu(1), dtype="int32")
+    batch = next(mx.io.NDArrayIter(source, batch_size=2))
+    assert batch.data[0].dtype is np.int32
+    assert batch.data[0].context == mx.cpu(1)
+    with mx.cpu(2):
+        assert next(mx.io.NDArrayIter(np.zeros(4), batch_size=2)).data[0].context == mx.cpu(2)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_layout_chooses_the_axis_of_examples(shuffle):
+    x, y = np.arange(10.0).reshape(2, 5), np.arange(5.0)
+    it = mx.io.NDArrayIter(x, y, batch_size=2, layout="TN", last_batch_handle="pad", shuffle=shuffle)
+    assert it.provide_data[0].shape == (2, 2)
+    assert it.provide_data[0].layout == "TN"
+    assert it.num_data == 5
+    for batch in it:
+        np.testing.assert_array_equal(batch.data[0].asnumpy(), x[:, batch.label[0].asnumpy().astype(int)])
+
+
+def test_getters_agree_with_next():
+    x, y = arrays(7)
+    for handle in HANDLES:
+        one, two = (mx.io.NDArrayIter(x, y, 3, last_batch_handle=handle) for _ in range(2))
+        for _ in range(3):
+            got = []
+            while one.iter_next():
+                got.append([one.getdata()[0].asnumpy()[:, 0].tolist(), one.getlabel()[0].asnumpy().tolist()])
+                got[-1].append(one.getpad())
+                assert one.getindex() is None
+            assert got == [described(batch) for batch in two]
+            assert not one.iter_next()
+            one.reset()
+            two.reset()
+
+
+def test_getters_without_a_batch_are_refused():
+    it = mx.io.NDArrayIter(np.zeros(5), batch_size=2, last_batch_handle="roll_over")
+    with pytest.raises(StateError, match="no current batch"):
+        it.getdata()
+    list(it)
+    with pytest.raises(StateError, match="no current batch"):
+        it.getdata()
+
+
+def test_hard_reset_forgets_what_would_roll_over():
+    it = mx.io.NDArrayIter(*arrays(7), batch_size=3, last_batch_handle="roll_over")
+    first = [described(batch) for batch in it]
+    it.hard_reset()
+    assert [described(batch) for batch in it] == first
+
+
+def test_reset_in_the_middle_starts_again():
+    for handle in HANDLES:
+        it = mx.io.NDArrayIter(*arrays(7), batch_size=3, last_batch_handle=handle)
+        want = described(next(it))
+        it.reset()
+        assert described(next(it)) == want
+
+
+def test_several_loops_go_on_where_the_last_stopped():
+    it = mx.io.NDArrayIter(np.arange(6), batch_size=2)
+    for batch in it:
+        break
+    assert len(list(it)) == 2
+    assert batch.data[0].shape == (2,)
+    with pytest.raises(StopIteration):
+        it.next()
+
+
+def test_attributes_of_mxnet():
+    x, y = arrays(7)
+    it = mx.io.NDArrayIter(x, y, batch_size=3)
+    assert (it.num_data, it.num_source, it.batch_size, it.cursor) == (7, 2, 3, -3)
+    assert [name for name, _ in it.data + it.label] == ["data", "softmax_label"]
+    assert len(it.data_list) == 2
+    assert it.idx.tolist() == list(range(7))
+
+
+def test_discard_without_a_full_batch_warns():
+    with pytest.warns(UserWarning, match="every epoch is empty"):
+        it = mx.io.NDArrayIter(np.zeros(3), batch_size=4, last_batch_handle="discard")
+    assert list(it) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"data": None}, ArgumentError, "data is None"),
+        ({"data": []}, ArgumentError, "at least one array"),
+        ({"data": {}}, ArgumentError, "at least one array"),
+        ({"data": [1, 2]}, ArgumentError, "data '_0_data' is int"),
+        ({"data": "text"}, ArgumentError, "data 'data' is str"),
+        ({"data": np.array(["a"])}, DTypeError, "expected numbers"),
+        ({"data": np.float32(3)}, ShapeError, "single number"),
+        ({"data": np.zeros((0, 3))}, ShapeError, "no examples"),
+        ({"data": np.zeros((4, 2)), "label": np.zeros(5)}, ShapeError, r"'data' \(4, 2\), 'softmax_label' \(5,\)"),
+        ({"data": np.zeros(4), "batch_size": 0}, ArgumentError, "batch_size is 0"),
+        ({"data": np.zeros(4), "last_batch_handle": "keep"}, ArgumentError, "'keep', expected one of pad, discard"),
+        ({"data": np.zeros(4), "layout": "TC"}, ArgumentError, "axis 'N'"),
+    ],
+)
+def test_bad_arguments(arguments, error, text):
+    with pytest.raises(error, match=text):
+        mx.io.NDArrayIter(**arguments)
