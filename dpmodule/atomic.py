@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import secrets
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import IO
+from typing import IO, Any
 
 from .base import FileError
 
+fcntl: Any
 try:
-    import fcntl
+    fcntl = importlib.import_module("fcntl")
 except ImportError:  # not a POSIX system: left-overs of a killed process stay
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None
 
 __all__ = ["Writer", "naming_errors", "open_temporary", "remove_leftovers", "sync_folder", "write_atomically"]
 

@@ -165,11 +165,9 @@ def load_states(prefix: str, epoch: int) -> bytes:
     """
     path = states_file(prefix, epoch)
     commit.settle(path)
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except FileNotFoundError:
-        raise _missing(path, prefix) from None
+    if not os.path.exists(path):
+        raise _missing(path, prefix)
+    return commit.read_settled(path)
 
 
 def epochs(prefix: str) -> list[int]:

@@ -23,14 +23,14 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import IO
 
 from .atomic import Writer, naming_errors, open_temporary, remove_leftovers, sync_folder
-from .base import ArgumentError
+from .base import ArgumentError, FileError
 
 try:
     import fcntl
 except ImportError:  # Windows: two saves into one folder are then not kept apart
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["settle", "write_set"]
+__all__ = ["read_settled", "settle", "write_set"]
 
 _JOURNAL = re.compile(r"\..+\.[0-9a-f]{8}\.commit", re.DOTALL)
 _JOURNAL_BYTES = 1 << 20
@@ -57,7 +57,9 @@ def write_set(
         raise ArgumentError(f"files is {sorted(files)}, expected at least one path, all in one folder")
     folder = folders.pop()
     contents = {os.path.basename(path): content for path, content in files.items()}
-    with _locked(folder), ExitStack() as opened:
+    with ExitStack() as opened:
+        if fcntl is not None:
+            opened.enter_context(_locked(folder))
         _finish_all(folder, set(contents))
         remove_leftovers(folder, lambda other: other in contents or other == name or is_family(other))
         temporaries: list[str] = []
@@ -87,6 +89,21 @@ def settle(path: str | os.PathLike[str]) -> None:
     """
     folder, name = os.path.split(os.fspath(path))
     _finish_all(folder, {name})
+
+
+def read_settled(path: str | os.PathLike[str]) -> bytes:
+    """Return the content of a file as the last valid save left it (see `settle`).
+
+    Raises:
+        FileError: the file cannot be read; the text names it.
+    """
+    settle(path)
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        reason = f"cannot read: {error.strerror or error}"
+        raise FileError(error.errno or 0, reason, os.fspath(path)) from error
 
 
 def _write(
@@ -183,9 +200,6 @@ def _finish_all(folder: str, targets: set[str]) -> None:
 @contextmanager
 def _locked(folder: str) -> Iterator[None]:
     """Keep other saves out of a folder; the lock of a killed process is gone with it."""
-    if fcntl is None:
-        yield
-        return
     with naming_errors(folder or "."):
         number = os.open(folder or ".", os.O_RDONLY)
     try:

@@ -25,7 +25,8 @@ def _seed_of(ctx: Context) -> int:
     """Give every context a stream of its own under one seed; without a seed, take fresh entropy."""
     if _base_seed is None:
         return int.from_bytes(np.random.SeedSequence().generate_state(2).tobytes(), "little") >> 1
-    return _base_seed + (ctx.device_id << 32)
+    # torch's CPU generator looks at the low 32 bits only
+    return (_base_seed + ctx.device_id * 0x9E3779B9) % 2**32
 
 
 def generator(ctx: Context) -> torch.Generator:
@@ -40,8 +41,8 @@ def generator(ctx: Context) -> torch.Generator:
 def host() -> Any:
     """Return the NumPy generator for shuffling on the host.
 
-    Until `seed` is called this is NumPy's global generator, as in MXNet, so that ``numpy.random.seed`` repeats
-    a shuffle; afterwards it is one that `seed` governs.
+    Until `seed` is called this is NumPy's global generator, as in MXNet, so that ``numpy.random.seed``
+    repeats a shuffle; afterwards it is one that `seed` governs.
     """
     return np.random if _host is None else _host
 

@@ -37,8 +37,7 @@ class np_shape:
     """Give shapes their NumPy meaning inside a ``with`` block.
 
     MXNet reads a 0 in a shape as "unknown" unless this is on. Arrays here may always be 0-dimensional or
-    empty; what the switch changes is the file format: inside the block `nd.save` writes the NumPy-shape records
-    (V3).
+    empty; what the switch changes is the file format: inside the block `nd.save` writes V3 records.
 
     Args:
         active: the flag's value inside the block.

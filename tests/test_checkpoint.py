@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule import checkpoint
+from dpmodule import checkpoint, commit
 from dpmodule.base import ArgumentError, FileError, FileFormatError, MXNetError
 
 HELPER = Path(__file__).parent / "helpers" / "kill_saves.py"
@@ -213,3 +214,33 @@ def test_file_size_limit_keeps_the_old_set(prefix):
     assert sorted(arg_params) == ["fc_bias", "fc_weight"]
     assert checkpoint.load_states(prefix, 1) == b"1"
     assert names(prefix) == ["net-0001.params", "net-0001.states", "net-symbol.json"]
+
+
+def test_every_reader_finishes_a_save_that_was_killed_in_the_switch(prefix):
+    checkpoint.save_checkpoint(prefix, 1, network(2), params(1), {}, states=b"1")
+    checkpoint.save_checkpoint(prefix + "x", 1, network(5), params(2), {}, states=b"2")
+    readers = {
+        "net-0001.params": lambda path: mx.nd.load(path)["arg:fc_bias"].asnumpy()[0],
+        "net-symbol.json": lambda path: int(mx.sym.load(path).attr_dict()["fc"]["num_hidden"]),
+        "net-0001.states": lambda path: commit.read_settled(path),
+    }
+    folder = Path(prefix).parent
+    for name, expected in (("net-0001.params", 2), ("net-symbol.json", 5), ("net-0001.states", b"2")):
+        temporaries = {target: f".{target}.0123abcd.tmp" for target in readers}
+        for target, temporary in temporaries.items():
+            shutil.copy(folder / target.replace("net", "netx"), folder / temporary)
+        (folder / ".net-0001.89abcdef.commit").write_text(json.dumps({"version": 1, "moves": temporaries}))
+        assert readers[name](str(folder / name)) == expected
+        assert [n for n in names(prefix) if n.startswith(".")] == []
+        checkpoint.save_checkpoint(prefix, 1, network(2), params(1), {}, states=b"1")
+
+
+def test_reads_what_mxnet_wrote():
+    data = Path(__file__).parent / "data" / "goldens" / "module"
+    symbol, arg_params, aux_params = checkpoint.load_checkpoint(str(data / "mlp"), 10)
+    assert symbol.list_outputs() == ["softmax_output"]
+    assert aux_params == {}
+    with np.load(data / "module.npz") as expected:
+        for name, array in arg_params.items():
+            np.testing.assert_array_equal(array.asnumpy(), expected[f"mlp@1ctx/final/{name}"])
+    assert len(checkpoint.load_states(str(data / "mlp"), 10)) > 1000

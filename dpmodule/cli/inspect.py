@@ -43,7 +43,7 @@ def _summary(args: argparse.Namespace) -> int:
     else:
         net = networks.build(args.network, args.shape, args.classes)
     module = Module(net, label_names=networks.label_names(net))
-    module.bind([("data", (args.batch_size, *args.shape))], for_training=False)
+    module.bind([("data", (args.batch_size, *args.shape))])
     print(module.summary())
     return 0
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from .. import generators
 from ..base import ArgumentError, plain
 from ..ndarray import NDArray
@@ -179,7 +181,7 @@ class Initializer:
 
     def _log(self, desc: InitDesc, rule: str, arr: NDArray) -> None:
         if self._verbose:
-            text = self._print_func(arr) if self._print_func else str(_magnitude(arr))
+            text = self._print_func(arr) if self._print_func else _magnitude(arr)
             logging.info("Initialized %s as %s: %s", desc, rule, text)
 
     def _init_weight(self, name: str, arr: NDArray) -> None:
@@ -259,5 +261,5 @@ def _plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {name: plain(getattr(value, "asnumpy", lambda v=value: v)()) for name, value in arguments.items()}
 
 
-def _magnitude(arr: NDArray) -> float:
-    return float(arr.tensor.float().norm()) / math.sqrt(max(arr.size, 1))
+def _magnitude(arr: NDArray) -> np.float32:
+    return np.float32(float(arr.tensor.float().norm()) / math.sqrt(max(arr.size, 1)))

@@ -46,7 +46,8 @@ def as_data_iter(
         ([DataDesc[data,(4, 2),<class 'numpy.float32'>,NCHW]], [(4, 2), (3, 2)])
     """
     if isinstance(data, DataIter) or (hasattr(data, "provide_data") and hasattr(data, "reset")):
-        return data
+        ready: DataIter = data
+        return ready
     return IterableIter(data, data_names, label_names)
 
 

@@ -47,7 +47,7 @@ class PrefetchingIter(CurrentBatch):
         rename_label: Sequence[Mapping[str, str]] | None = None,
         depth: int = 1,
     ) -> None:
-        self.iters = list(iters) if isinstance(iters, (list, tuple)) else [iters]
+        self.iters: list[DataIter] = list(iters) if isinstance(iters, Sequence) else [iters]
         if not self.iters:
             raise ArgumentError("PrefetchingIter: iters is empty, expected at least one iterator")
         if depth < 1:

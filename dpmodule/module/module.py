@@ -12,6 +12,7 @@ from .. import optimizer as opt
 from ..atomic import write_atomically
 from ..base import ArgumentError, StateError
 from ..checkpoint import load_checkpoint, save_checkpoint
+from ..commit import read_settled
 from ..context import Context, cpu
 from ..initializer import InitDesc, Uniform
 from ..io import DataDesc
@@ -183,10 +184,10 @@ class Module(BaseModule):
         """Read the optimizer's states from a file of this package or of MXNet; no code in it is run.
 
         Raises:
-            FileFormatError: the file is damaged or foreign.
+            FileError: the file cannot be read.
+            FileFormatError: it is damaged or foreign.
         """
-        with open(fname, "rb") as file:
-            self._active_updater().set_states(file.read())
+        self._active_updater().set_states(read_settled(fname))
 
     # properties
 

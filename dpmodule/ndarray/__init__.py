@@ -1,7 +1,8 @@
 """Arrays: `NDArray`, how to make them, operators as functions over them, and MXNet's file format.
 
-Every operator is a function here: those without leading underscore by name (`nd.relu`), those of a namespace in
-a submodule (`nd.contrib`, `nd.linalg`, `nd.random`, `nd.sparse`, `nd.image`), those with one in `nd._internal`.
+Every operator is a function here: those without leading underscore by name (`nd.relu`), those of a namespace
+in a submodule (`nd.contrib`, `nd.linalg`, `nd.random`, `nd.sparse`, `nd.image`), those with one in
+`nd._internal`.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def integers(value: Any) -> tuple[int, ...]:
     Raises:
         TypeError: it is something else.
     """
-    if type(value) is tuple or not hasattr(value, "__index__") or getattr(value, "ndim", 0):
+    if type(value) is tuple or not hasattr(value, "__index__") or isinstance(value, np.ndarray):
         return tuple(index(v) for v in value)
     return (index(value),)
 
@@ -103,7 +103,7 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     tensor = tensor.detach()
     if tensor.dtype == torch.bfloat16:
         tensor = tensor.float()
-    return tensor.cpu().numpy()  # type: ignore[no-any-return]
+    return tensor.cpu().numpy()
 
 
 def dtype_pair(dtype: Any) -> tuple[str, torch.dtype]:

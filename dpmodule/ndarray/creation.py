@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -87,7 +87,7 @@ def _filled(
         if out.shape != dims:
             raise ShapeError(f"out has shape {out.shape}, expected {dims}")
         out[:] = value
-        return out  # type: ignore[no-any-return]
+        return cast("NDArray", out)
     where = as_context(ctx)
     wanted = dtype_pair(dtype)[1]
     if value is None:
@@ -130,7 +130,7 @@ def full(
     if is_number(val) and result.shape != wanted_shape(shape):
         raise ShapeError(f"out has shape {result.shape}, expected {wanted_shape(shape)}")
     result[:] = val
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 def arange(
@@ -157,7 +157,7 @@ def arange(
         OpError: the step does not lead from start to stop.
     """
     given = {"start": start, "stop": stop, "step": step, "repeat": repeat, "dtype": dtype, "ctx": ctx}
-    return call(get("_arange"), (), given)  # type: ignore[no-any-return]
+    return cast("NDArray", call(get("_arange"), (), given))
 
 
 def linspace(
@@ -172,7 +172,7 @@ def linspace(
     if num == 0:
         return empty((0,), ctx, dtype)
     given = {"start": start, "stop": stop, "num": num, "endpoint": endpoint, "dtype": dtype, "ctx": ctx}
-    return call(get("_linspace"), (), given)  # type: ignore[no-any-return]
+    return cast("NDArray", call(get("_linspace"), (), given))
 
 
 def eye(
@@ -182,7 +182,7 @@ def eye(
     if N == 0:
         return zeros((0, M), ctx, dtype)
     given = {"N": N, "M": M, "k": k, "ctx": ctx, "dtype": dtype or "float32", **kwargs}
-    return call(get("_eye"), (), given)  # type: ignore[no-any-return]
+    return cast("NDArray", call(get("_eye"), (), given))
 
 
 # --- memory of other libraries

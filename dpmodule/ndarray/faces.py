@@ -10,7 +10,8 @@ from ..base import MXNetError
 from ..ops import find, names, namespace_of
 from ..ops.signature import docstring, signature
 from ..ops.spec import Op
-from .invoke import Plan, call, execute
+from .invoke import call
+from .plan import Plan, execute
 
 __all__ = ["face", "face_of", "listed", "make_face", "names_in"]
 
@@ -67,8 +68,8 @@ def names_in(space: str) -> dict[str, str]:
     """Return the public names of a namespace and the operator names they stand for.
 
     "" is the main one. "_internal" holds every name with a leading underscore, those of other namespaces too,
-    as code written for MXNet looks some of them up there. "random" has no ``_sample_`` operators: its functions
-    choose between those and the ``_random_`` ones by their arguments.
+    as code written for MXNet looks some of them up there. "random" has no ``_sample_`` operators: its
+    functions choose between those and the ``_random_`` ones by their arguments.
     """
     if space == "_internal":
         return {n: n for n in names() if n.startswith("_")}

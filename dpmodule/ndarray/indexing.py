@@ -1,11 +1,11 @@
 """Reading and writing parts of an array with NumPy's keys and MXNet's rules about memory.
 
 Basic keys (integers, slices, ``...``, None) that select one unbroken run of memory give a view; other basic
-keys and advanced ones (lists, arrays, masks) give a copy, as in MXNet, so that every array stays C-contiguous.
-Integers alone give shape (1,), not ().
+keys and advanced ones (lists, arrays, masks) give a copy, as in MXNet, so that every array stays
+C-contiguous. Integers alone give shape (1,), not ().
 
-Departures: an array or list of bools is a mask, as in NumPy (MXNet 1.9.1 takes its entries for the row numbers 0
-and 1); overlapping source and target are copied through a temporary.
+Departures: an array or list of bools is a mask, as in NumPy (MXNet 1.9.1 takes its entries for the row
+numbers 0 and 1); overlapping source and target are copied through a temporary.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ def _plain_slice(given: slice) -> slice:
 
 
 def _whole(value: Any) -> int:
-    return operator.index(value.tensor.item() if isinstance(value, Handle) else value)
+    found: Any = value.tensor.item() if isinstance(value, Handle) else value
+    return operator.index(found)
 
 
 def _index_tensors(key: Any, device: torch.device) -> list[Any]:
@@ -236,7 +237,7 @@ def _block(items: list[Item]) -> tuple[list[Item], tuple[int, ...]]:
     """
     tensors = [i for i in items if isinstance(i, torch.Tensor)]
     try:
-        shape = torch.broadcast_shapes(*(t.shape for t in tensors))
+        shape = torch.broadcast_tensors(*tensors)[0].shape  # type: ignore[no-untyped-call]
     except RuntimeError:
         raise BoundsError(
             f"index arrays of shapes {[tuple(t.shape) for t in tensors]} do not broadcast"
@@ -253,7 +254,7 @@ def _block(items: list[Item]) -> tuple[list[Item], tuple[int, ...]]:
 
 def _split(items: list[Item]) -> tuple[list[Item], list[Any]]:
     """Separate a key into its slices and its index arrays, each with full slices in place of the other."""
-    basic = [_FULL if isinstance(i, torch.Tensor) else i for i in items]
+    basic: list[Item] = [_FULL if isinstance(i, torch.Tensor) else i for i in items]
     advanced = [i if isinstance(i, torch.Tensor) else _FULL for i in items]
     return basic, advanced
 
@@ -280,7 +281,7 @@ def _write_advanced(target: torch.Tensor, items: list[Item], value: torch.Tensor
 
 
 def _selected_shape(shape: Sequence[int], advanced: list[Any], block: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of a selection: the index arrays' block stands where they stood, first if they lie apart."""
+    """Return the shape of a selection: the arrays' block stands in their place, first if they lie apart."""
     places = [i for i, item in enumerate(advanced) if isinstance(item, torch.Tensor)]
     rest = tuple(s for i, s in enumerate(shape) if i not in places)
     together = places[-1] - places[0] + 1 == len(places)

@@ -1,74 +1,21 @@
-"""Running an operator on arrays: sorting a call's arguments, preparing it once, and running it.
-
-A call such as ``nd.elemwise_add(a, b)`` costs a look-up of its `Plan` and the torch call; the plan holds what can
-be known before the tensors are.
-"""
+"""Calling an operator as users do: inputs and attributes by position or name, and where the result goes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import torch
-
-from .. import mode
-from ..base import ArgumentError, DTypeError, MXNetError, OpError, ShapeError
+from ..base import ArgumentError, OpError
 from ..context import Context, current_context
-from ..generators import generator
-from ..ops import infer, shapes
 from ..ops.dtypes import name_of
 from ..ops.signature import split_call
-from ..ops.spec import Env, Op
+from ..ops.spec import Op
 from .handle import Handle
+from .plan import execute, plan_for
 
-__all__ = ["Plan", "as_context", "call", "execute", "plan_for"]
+__all__ = ["as_context", "call"]
 
 _EXTRA = ("name", "out", "ctx")
-_CACHED_PLANS = 4096
-_KEYS = (int, str, bool, type, type(None), np.dtype, torch.dtype)
-
-
-class Plan:
-    """An operator whose attributes have been read, ready to run on tensors.
-
-    Args:
-        op: the operator.
-        attributes: as given by the caller, values or text.
-        count: number of inputs given.
-
-    Attributes:
-        a: the attributes, read.
-        count: number of inputs the operator takes under them.
-        function: what the operator is once its attributes are known, if that is one function of tensors.
-        mutated: positions of the inputs it gives new values to.
-        visible: number of outputs.
-    """
-
-    __slots__ = ("a", "count", "function", "mutated", "op", "same_shape", "same_type", "visible")
-
-    def __init__(self, op: Op, attributes: Mapping[str, Any], count: int) -> None:
-        given = dict(attributes)
-        variadic = op.variadic
-        if variadic is not None and variadic.count in op.attrs and variadic.count is not None:
-            stated = given.setdefault(variadic.count, count)
-            if int(stated) != count:
-                raise OpError(f"{op.name}: {variadic.count} is {stated}, but {count} inputs are given")
-        self.op = op
-        self.a = a = op.parse(given)
-        names = [i.name for i in op.wanted(a, count)]
-        self.count = len(names)
-        self.function = op.bind(a) if op.bind is not None else None
-        self.mutated = tuple(names.index(m) for m in op.mutates if m in names)
-        self.visible = len(op.output_names(a))
-        # what MXNet checks before it runs; torch would broadcast or promote instead
-        self.same_shape = op.infer is shapes.same and count > 1
-        self.same_type = op.infer_type in (None, shapes.same_types) and count > 1
-
-
-_plans: dict[tuple[Any, ...], Plan] = {}
-_envs: dict[Context, tuple[Env, Env]] = {}
 
 
 def as_context(ctx: Any) -> Context:
@@ -88,181 +35,6 @@ def as_context(ctx: Any) -> Context:
     return Context(match[1], int(match[2] or 0)).check()
 
 
-def _env(ctx: Context) -> Env:
-    """Return what operators may know on a context; kept, as making one costs as much as a small operator."""
-    found = _envs.get(ctx)
-    if found is None:
-        device, gen = ctx.torch_device, generator(ctx)
-        found = _envs[ctx] = (Env(device, gen, False), Env(device, gen, True))
-    return found[mode.is_training()]
-
-
-def _can_be_key(value: Any) -> bool:
-    """Say whether equal values of a type mean equal attributes (0.0 and -0.0 do not)."""
-    if isinstance(value, tuple):
-        return all(type(v) is int for v in value)
-    return isinstance(value, _KEYS) or (type(value) is float and value != 0.0)
-
-
-def plan_for(op: Op, attributes: Mapping[str, Any], count: int) -> Plan:
-    """Return the plan of a call, kept for the next one with equal attributes."""
-    for value in attributes.values():
-        if not _can_be_key(value):
-            return Plan(op, attributes, count)
-    # types too, as 1 == True == 1.0
-    key = (op, count, *attributes.items(), *map(type, attributes.values()))
-    found = _plans.get(key)
-    if found is None:
-        found = Plan(op, attributes, count)
-        if len(_plans) >= _CACHED_PLANS:  # a sweep over scalars must not fill the memory
-            _plans.clear()
-        _plans[key] = found
-    return found
-
-
-def execute(plan: Plan, arrays: Sequence[Handle], ctx: Context | None = None, out: Any = None) -> Any:
-    """Run a prepared operator.
-
-    Args:
-        plan: the operator with its attributes.
-        arrays: its inputs.
-        ctx: where the result goes; None = the first input's context.
-        out: array, or list of arrays, to write the results into; None makes new ones.
-
-    Returns:
-        One array, or a list if the operator has several outputs; `out` itself where that is given.
-
-    Raises:
-        OpError: an input is not an array, or the operator failed on these inputs.
-        ShapeError: the shapes do not fit each other, the operator or `out`.
-        DTypeError: the types do not.
-    """
-    try:
-        tensors = [x.tensor for x in arrays]
-    except AttributeError:
-        raise _no_array(plan.op, arrays) from None
-    if plan.same_type or plan.same_shape:
-        _check_alike(plan, arrays, tensors)
-    if ctx is None:
-        ctx = arrays[0].context
-    try:
-        if torch.is_grad_enabled():
-            with torch.no_grad():
-                results = _run(plan, tensors, ctx)
-        else:
-            results = _run(plan, tensors, ctx)
-    except MXNetError:
-        raise
-    except (RuntimeError, ValueError, IndexError, TypeError, AttributeError, KeyError) as error:
-        raise _failure(plan, arrays, error) from error
-    if out is not None:
-        return _write_out(plan, results, out)
-    make = Handle.result_type
-    if plan.visible == 1:
-        return make(results[0], ctx)
-    return [make(r, ctx) for r in results[: plan.visible]]
-
-
-def _run(plan: Plan, tensors: list[torch.Tensor], ctx: Context) -> list[torch.Tensor]:
-    """Return the visible outputs in memory of their own, after writing back what the operator mutates."""
-    if plan.function is not None:
-        results = plan.function(*tensors)
-    else:
-        results = plan.op.run(plan.a, _env_with_shapes(plan, tensors, ctx), *tensors)
-    if not isinstance(results, (tuple, list)):
-        return [_own(plan.op, results, tensors)]
-    visible = [_own(plan.op, r, tensors) for r in results[: plan.visible]]
-    for position, value in zip(plan.mutated, results[plan.visible :], strict=True):
-        if value is not None:
-            tensors[position].copy_(value)
-    return visible
-
-
-def _env_with_shapes(plan: Plan, tensors: list[torch.Tensor], ctx: Context) -> Env:
-    """Return the context's environment, with the output shapes where the operator asks for them."""
-    env = _env(ctx)
-    if not plan.op.needs_shapes:
-        return env
-    known = [tuple(t.shape) for t in tensors]
-    _, outs = infer.infer_shape(plan.op, plan.a, list(known), [None] * plan.visible)
-    return Env(env.device, env.generator, env.is_train, tuple(s or () for s in outs))
-
-
-def _own(op: Op, result: torch.Tensor, tensors: list[torch.Tensor]) -> torch.Tensor:
-    """Return a result as C-contiguous memory that no input shares."""
-    if op.view and tensors:
-        shared = result.untyped_storage().data_ptr() == tensors[0].untyped_storage().data_ptr()
-        if shared:
-            return result.clone(memory_format=torch.contiguous_format)
-    for tensor in tensors:
-        if result is tensor:
-            return result.clone(memory_format=torch.contiguous_format)
-    return result if result.is_contiguous() else result.contiguous()
-
-
-def _write_out(plan: Plan, results: list[torch.Tensor], out: Any) -> Any:
-    """Copy results into the arrays given as `out`."""
-    targets = list(out) if isinstance(out, (list, tuple)) else [out]
-    if len(targets) != len(results):
-        raise OpError(f"{plan.op.name}: out has {len(targets)} arrays, expected {len(results)}")
-    for target, result in zip(targets, results):
-        if not isinstance(target, Handle):
-            raise OpError(f"{plan.op.name}: out is {type(target).__name__}, expected NDArray")
-        if target.tensor.shape != result.shape:
-            raise ShapeError(f"{plan.op.name}: out has shape {target.shape}, expected {tuple(result.shape)}")
-        if target.tensor.dtype != result.dtype:
-            have, want = name_of(target.tensor.dtype), name_of(result.dtype)
-            raise DTypeError(f"{plan.op.name}: out has type {have}, expected {want}")
-    with torch.no_grad():
-        for target, result in zip(targets, results):
-            target.tensor.copy_(result)
-    return out
-
-
-def _check_alike(plan: Plan, arrays: Sequence[Handle], tensors: list[torch.Tensor]) -> None:
-    """Refuse inputs of different types, and of different shapes where the operator does not broadcast."""
-    first = tensors[0]
-    for tensor in tensors[1:]:
-        if plan.same_type and tensor.dtype != first.dtype:
-            raise DTypeError(
-                f"{plan.op.name} takes inputs of one type, got {_listed(arrays)}; convert with astype"
-            )
-        if plan.same_shape and tensor.shape != first.shape:
-            raise ShapeError(
-                f"{plan.op.name} takes inputs of one shape, got {_listed(arrays)}; broadcast_* operators broadcast"
-            )
-
-
-def _listed(arrays: Sequence[Any]) -> str:
-    return (
-        ", ".join(x.describe() if isinstance(x, Handle) else type(x).__name__ for x in arrays) or "no inputs"
-    )
-
-
-def _no_array(op: Op, arrays: Sequence[Any]) -> OpError:
-    """Name the input that is no array."""
-    position, value = next((i, x) for i, x in enumerate(arrays) if not isinstance(x, Handle))
-    names = [i.name for i in op.inputs] if isinstance(op.inputs, tuple) else []
-    name = names[position] if position < len(names) else f"input {position}"
-    hint = "nd.from_torch(x)" if isinstance(value, torch.Tensor) else "nd.array(x)"
-    shown = f" {value!r}" if isinstance(value, (int, float, str)) else ""
-    return OpError(
-        f"{op.name}: {name} is {type(value).__name__}{shown}, expected NDArray; convert it with {hint}"
-    )
-
-
-def _failure(plan: Plan, arrays: Sequence[Handle], error: Exception) -> MXNetError:
-    """Turn torch's complaint into an error that names the operator and its inputs."""
-    text = f"{plan.op.name} failed on {_listed(arrays)}"
-    try:
-        infer.infer_shape(plan.op, plan.a, [x.shape for x in arrays], [None] * plan.visible)
-    except ShapeError as reason:
-        return ShapeError(f"{text}: {reason}")
-    except Exception:  # noqa: BLE001 (the rule is consulted for a better message only)
-        pass
-    return OpError(f"{text}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
-
-
 def _inputs_of(
     op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
@@ -272,7 +44,7 @@ def _inputs_of(
     # inputs that depend on attributes: the leading arrays are inputs
     leading = next((i for i, x in enumerate(args) if x is not None and not isinstance(x, Handle)), len(args))
     named = {k: v for k, v in kwargs.items() if isinstance(v, Handle)}
-    attributes = dict(zip(op.attrs, args[leading:]))
+    attributes = dict(zip(op.attrs, args[leading:], strict=False))
     return list(args[:leading]), named, {**attributes, **{k: v for k, v in kwargs.items() if k not in named}}
 
 
@@ -297,7 +69,7 @@ def _ordered(op: Op, positional: list[Any], named: dict[str, Any], attributes: d
         return positional
     wanted = op.wanted(op.parse(attributes))
     names = [i.name for i in static or wanted]
-    given = {n: v for n, v in zip(names, positional) if v is not None}
+    given = {n: v for n, v in zip(names, positional, strict=False) if v is not None}
     given.update(named)
     found = []
     for each in wanted:
@@ -317,8 +89,8 @@ def call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     Args:
         op: the operator.
         args: positional arguments.
-        kwargs: inputs and attributes by name; also `out`, `name` (accepted, unused) and, for operators without
-            inputs, `ctx`.
+        kwargs: inputs and attributes by name; also `out`, `name` (accepted, unused) and, for operators
+            without inputs, `ctx`.
 
     Raises:
         OpError: arguments that do not fit the declaration.
@@ -340,7 +112,7 @@ def call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _place(ctx: Any, out: Any, attributes: dict[str, Any], op: Op) -> Context:
-    """Return where an operator without inputs puts its result; shape and type come from `out` if they are not given."""
+    """Return where an operator without inputs puts its result; shape and type may come from `out`."""
     first = out[0] if isinstance(out, (list, tuple)) and out else out
     if not isinstance(first, Handle):
         return as_context(ctx)

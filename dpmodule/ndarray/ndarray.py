@@ -20,13 +20,15 @@ from .shaping import Shaping
 
 __all__ = ["NDArray"]
 
+_ALL = slice(None)
+
 
 class NDArray(Shaping):
     """An array on a device, with MXNet's methods, whose memory is a torch tensor.
 
-    Reading basic slices and reshaping give views, as in MXNet: writing to ``a[0]`` or ``a.reshape((-1,))`` changes
-    `a`. Sharing with torch, NumPy and DLPack costs no copy. Work on a GPU is queued as torch queues it; methods that
-    return values to Python wait for it.
+    Reading basic slices and reshaping give views, as in MXNet: writing to ``a[0]`` or ``a.reshape((-1,))``
+    changes `a`. Sharing with torch, NumPy and DLPack costs no copy. Work on a GPU is queued as torch queues
+    it; methods that return values to Python wait for it.
 
     Args:
         tensor: the values; shared, not copied. `nd.from_torch` checks what it is given, this does not.
@@ -78,7 +80,7 @@ class NDArray(Shaping):
         return self.tensor
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """Return the values as a NumPy array that shares memory on the CPU, unless a copy is needed or asked for."""
+        """Return the values as a NumPy array, sharing memory on the CPU unless a copy is needed or wanted."""
         array = to_numpy(self.tensor)
         shares = self.tensor.device.type == "cpu" and self.tensor.dtype != torch.bfloat16
         if copy is False and not (shares and (dtype is None or array.dtype == np.dtype(dtype))):
@@ -94,7 +96,7 @@ class NDArray(Shaping):
         return self.tensor.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[Any, int]:
-        return self.tensor.__dlpack_device__()  # type: ignore[no-any-return, no-untyped-call]
+        return self.tensor.__dlpack_device__()
 
     def to_dlpack_for_read(self) -> Any:
         """Return a DLPack capsule over this array's memory, for reading."""
@@ -136,14 +138,16 @@ class NDArray(Shaping):
 
     def __getitem__(self, key: Any) -> NDArray:
         """Return a part: a view where `key` selects one run of memory, else a copy (see `indexing`)."""
-        if type(key) is slice and key == slice(None):
+        if type(key) is slice and key == _ALL:
             return self
         part, shared = indexing.read(self.tensor, key)
         return self._view(part) if shared else NDArray(part, self.context)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Write numbers or an array, broadcast and converted to this array's type, to the part `key` selects."""
+        """Write numbers or an array, broadcast and converted to this array's type, to a part."""
         tensor = self.tensor
+        if type(key) is slice and key == _ALL and _write_all(tensor, value):
+            return
         if is_number(value):
             array = host_array(value, name_of(tensor.dtype))
             source = torch.from_numpy(array).to(tensor.device, tensor.dtype)
@@ -210,9 +214,9 @@ class NDArray(Shaping):
         raise DTypeError(f"copyto takes an NDArray or a Context, got {type(other).__name__}")
 
     def as_in_context(self, context: Context) -> NDArray:
-        """Return this array if it is in `context`, else a copy there (``cpu(0)`` and ``cpu(1)`` are two places)."""
+        """Return this array if it is in `context`, else a copy there; cpu(0) and cpu(1) are two places."""
         where = as_context(context)
-        return self if where == self.context else self.copyto(where)  # type: ignore[no-any-return]
+        return self if where == self.context else self.copyto(where)
 
     as_in_ctx = as_in_context
 
@@ -252,9 +256,26 @@ class NDArray(Shaping):
     wait_to_write = wait_to_read
 
 
+def _write_all(tensor: torch.Tensor, value: Any) -> bool:
+    """Fill a whole tensor the short way, where torch converts as MXNet does; say whether that was possible."""
+    if type(value) in (int, float) and tensor.is_floating_point():
+        with torch.no_grad():
+            tensor.fill_(value)
+        return True
+    if not isinstance(value, Handle) or value.tensor.shape != tensor.shape:
+        return False
+    if value.tensor.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr():
+        return False
+    with torch.no_grad():
+        tensor.copy_(value.tensor)
+    return True
+
+
 def _slices(begin: Any, end: Any, step: Any) -> tuple[slice, ...]:
     steps = tuple(step) if step else (None,) * len(begin)
-    return tuple(slice(*bounds) for bounds in zip(begin, end, steps))
+    if not len(begin) == len(end) == len(steps):
+        raise ArgumentError(f"begin {begin}, end {end} and step {step} differ in length")
+    return tuple(slice(*bounds) for bounds in zip(begin, end, steps, strict=True))
 
 
 def _unpickle(values: np.ndarray[Any, Any], dtype: str, ctx: Context) -> NDArray:

@@ -14,8 +14,8 @@ from ..ops import get
 from ..ops.dtypes import name_of
 from .convert import is_number, tensor_of
 from .handle import Handle
-from .invoke import Plan, execute, plan_for
 from .methods import OpMethods
+from .plan import Plan, execute, plan_for
 
 __all__ = [
     "Arithmetic",
@@ -173,7 +173,7 @@ class Arithmetic(OpMethods):
     """Python's operators on arrays.
 
     Arrays broadcast, must have one type, and may meet numbers and NumPy arrays (which take the array's type).
-    Comparisons answer 0 and 1 in the operands' type. ``a += b`` writes into a's memory, so every view sees it.
+    Comparisons answer 0 and 1 in the operands' type. ``a += b`` writes into a's memory; every view sees it.
     """
 
     __slots__ = ()

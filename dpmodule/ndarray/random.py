@@ -1,7 +1,7 @@
 """Random arrays: ``nd.random.uniform`` and its kin.
 
-Parameters are numbers, or arrays with one set of parameters per element; then `shape` is what each set draws. The
-generator of the context is used, which `mx.random.seed` seeds.
+Parameters are numbers, or arrays with one set of parameters per element; then `shape` is what each set draws.
+The generator of the context is used, which `mx.random.seed` seeds.
 """
 
 from __future__ import annotations

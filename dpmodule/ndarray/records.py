@@ -69,7 +69,7 @@ class _Reader:
 
     def fill(self, target: np.ndarray[Any, Any], what: str) -> None:
         """Read straight into an array's memory."""
-        view = memoryview(target).cast("B")
+        view = target.reshape(-1).view(np.uint8).data
         done = 0
         while done < len(view):
             got = self.file.readinto(view[done:])  # type: ignore[attr-defined]

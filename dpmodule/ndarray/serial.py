@@ -29,6 +29,7 @@ import torch
 from .. import mode
 from ..atomic import write_atomically
 from ..base import ArgumentError, DTypeError, FileError, dtype_code
+from ..commit import settle
 from ..ops.dtypes import name_of
 from .convert import to_numpy
 from .handle import Handle
@@ -103,7 +104,7 @@ def _write_array(file: IO[bytes], tensor: torch.Tensor) -> None:
     file.write(head + struct.pack("<iii", 1, 0, dtype_code(name_of(tensor.dtype))))
     bits = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor
     if tensor.numel():
-        file.write(np.ascontiguousarray(to_numpy(bits)).reshape(-1).view(np.uint8))
+        file.write(np.ascontiguousarray(to_numpy(bits)).reshape(-1).view(np.uint8).data)
 
 
 def load(fname: str | os.PathLike[str]) -> Arrays:
@@ -123,6 +124,7 @@ def load(fname: str | os.PathLike[str]) -> Arrays:
     if not isinstance(fname, (str, os.PathLike)):
         raise DTypeError(f"load takes a file name, got {type(fname).__name__}")
     path = os.fspath(fname)
+    settle(path)
     try:
         with open(path, "rb") as file:
             return read(file, os.fstat(file.fileno()).st_size, path)

@@ -19,6 +19,7 @@ from ..base import (
     dtype_name,
     np_dtype,
 )
+from ..commit import read_settled
 from ..graph import Entry, Graph, Node, from_json, infer_shapes, infer_types, to_json
 from ..ops import get as get_op
 from . import bind as binding
@@ -524,10 +525,9 @@ def load(fname: str) -> Symbol:
 
     Raises:
         FileFormatError: the file is not a symbol; the text names the file.
-        OSError: it cannot be read.
+        FileError: it cannot be read.
     """
-    with open(fname, "rb") as file:
-        raw = file.read()
+    raw = read_settled(fname)
     try:
         return Symbol(from_json(raw.decode("utf-8")))
     except UnicodeDecodeError as error:

@@ -130,12 +130,13 @@ def errors(folder):
     for code, names in ((errno.EIO, (*STEPS, "write")), (errno.ENOSPC, ("open", "write", "fsync"))):
         for last in range(1, 200):
             prefix = fresh(folder)
-            seen = []
+            seen, failed = [], []
 
-            def on_step(name, half, code=code, names=names, last=last, seen=seen):
+            def on_step(name, half, code=code, names=names, last=last, seen=seen, failed=failed):
                 if name in names:
                     seen.append(name)
                     if len(seen) == last or (code == errno.ENOSPC and len(seen) > last):
+                        failed.append(name)
                         half()
                         raise OSError(code, os.strerror(code))
 
@@ -147,9 +148,9 @@ def errors(folder):
                 raised = [type(error).__name__, error.errno, str(error.filename)]
             finally:
                 undo()
-            outcomes.append({"step": seen[-1], "code": code, "raised": raised, "version": load(prefix)})
-            if len(seen) < last:
+            if not failed:
                 break
+            outcomes.append({"step": failed[0], "code": code, "raised": raised, "version": load(prefix)})
     return {"outcomes": outcomes}
 
 

@@ -102,7 +102,13 @@ def test_read_only_numpy_is_copied():
 
 
 def test_single_arrays_have_no_label():
-    for item in (np.ones((2, 3)), torch.ones(2, 3), mx.nd.ones((2, 3)), [torch.ones(2, 3)], (torch.ones(2, 3),)):
+    for item in (
+        np.ones((2, 3)),
+        torch.ones(2, 3),
+        mx.nd.ones((2, 3)),
+        [torch.ones(2, 3)],
+        (torch.ones(2, 3),),
+    ):
         it = mx.io.as_data_iter([item])
         assert it.provide_data == [("data", (2, 3))]
         assert it.provide_label == []

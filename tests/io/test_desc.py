@@ -33,7 +33,12 @@ def test_desc_refuses_an_unknown_dtype():
 
 def test_copies_of_a_desc_keep_dtype_and_layout():
     desc = mx.io.DataDesc("x", (1, 2), "int8", "TN")
-    for made in (pickle.loads(pickle.dumps(desc)), copy.copy(desc), copy.deepcopy(desc), desc._replace(name="x")):
+    for made in (
+        pickle.loads(pickle.dumps(desc)),
+        copy.copy(desc),
+        copy.deepcopy(desc),
+        desc._replace(name="x"),
+    ):
         assert (made.name, made.shape, made.dtype, made.layout) == ("x", (1, 2), np.int8, "TN")
     assert desc._replace(shape=(3,), layout="N") == ("x", (3,))
 
@@ -55,7 +60,9 @@ def test_get_list():
 def test_batch_text_and_attributes():
     batch = mx.io.DataBatch([mx.nd.zeros((2, 3))], [mx.nd.zeros((2,))])
     assert str(batch) == "DataBatch: data shapes: [(2, 3)] label shapes: [(2,)]"
-    assert str(mx.io.DataBatch([mx.nd.zeros((2, 3))])) == "DataBatch: data shapes: [(2, 3)] label shapes: None"
+    assert (
+        str(mx.io.DataBatch([mx.nd.zeros((2, 3))])) == "DataBatch: data shapes: [(2, 3)] label shapes: None"
+    )
     assert vars(mx.io.DataBatch([])) == {
         "data": [],
         "label": None,

@@ -78,7 +78,9 @@ def test_operator_gives_what_mxnet_gives(group, case, make):
         if f"{name}/out/{i}" in data:
             check(output, data[f"{name}/out/{i}"], f"output {i}")
     if case["backward"]:
-        heads = [array(data[f"{name}/head/{i}"]) for i in range(len(outputs))] if case["head_gradient"] else None
+        heads = (
+            [array(data[f"{name}/head/{i}"]) for i in range(len(outputs))] if case["head_gradient"] else None
+        )
         executor.backward(heads)
         for key, found in grads.items():
             check(found, data[f"{name}/grad/{key}"], f"gradient of {key}")

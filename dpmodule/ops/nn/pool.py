@@ -204,7 +204,6 @@ def _windows(a: Any, data: torch.Tensor) -> torch.Tensor:
             None,
         ),
     },
-    aliases=["Pooling_v1"],
     hidden=lambda a: int(a.pool_type == "max" and bool(a.kernel) and not channels_last(a.layout)),
     infer=_infer(),
     onnx=Onnx(builder="pooling"),

@@ -1,4 +1,4 @@
-"""Record what MXNet 1.9.1's initializers do: ``python make_initializers.py`` in an environment with that MXNet."""
+"""Record what MXNet 1.9.1's initializers do: run this file in an environment with that MXNet."""
 
 import json
 import os
@@ -8,11 +8,28 @@ import mxnet as mx
 import numpy as np
 
 NAMES = (
-    "fc1_weight fc1_bias bn_gamma bn_beta bn_moving_mean bn_running_mean bn_moving_var bn_running_var "
-    "bn_moving_inv_var bn_moving_avg x_min x_max q_weight_quantize q_bias_quantize upsampling_weight upsampling0 "
-    "stn_loc_weight stn_loc_bias odd_name"
-).split()
-RULES = [name for name in dir(mx.init.Initializer) if name.startswith("_init_") and name != "_init_default"]
+    "fc1_weight",
+    "fc1_bias",
+    "bn_gamma",
+    "bn_beta",
+    "bn_moving_mean",
+    "bn_running_mean",
+    "bn_moving_var",
+    "bn_running_var",
+    "bn_moving_inv_var",
+    "bn_moving_avg",
+    "x_min",
+    "x_max",
+    "q_weight_quantize",
+    "q_bias_quantize",
+    "upsampling_weight",
+    "upsampling0",
+    "stn_loc_weight",
+    "stn_loc_bias",
+    "odd_name",
+)
+RULES = [name for name in dir(mx.init.Initializer) if name.startswith("_init_")]
+RULES.remove("_init_default")
 
 
 def rule_of(desc):
@@ -38,21 +55,24 @@ def statistics(init, shape):
     values = filled(init, shape)
     rows = values.reshape(shape[0], -1)
     gram = rows.dot(rows.T) if rows.shape[0] <= rows.shape[1] else rows.T.dot(rows)
-    return dict(std=float(values.std()), absmax=float(np.abs(values).max()), gram=float(np.diag(gram).mean()))
+    return {
+        "std": float(values.std()),
+        "absmax": float(np.abs(values).max()),
+        "gram": float(np.diag(gram).mean()),
+    }
 
 
 def main():
     warnings.simplefilter("ignore")
     init = mx.init
-    made = {
-        "Xavier": dict(factor_type="in", magnitude=2),
-        "Constant": dict(value=3),
-        **{name: {} for name in "Uniform Normal One Zero MSRAPrelu Orthogonal Bilinear LSTMBias".split()},
-    }
-    drawn = [("Uniform", dict(scale=0.3)), ("Normal", dict(sigma=0.2)), ("MSRAPrelu", dict(slope=0.25))]
-    drawn += [("Orthogonal", dict(scale=1.2, rand_type=kind)) for kind in ("uniform", "normal")]
+    made = {"Xavier": {"factor_type": "in", "magnitude": 2}, "Constant": {"value": 3}}
+    for name in ("Uniform", "Normal", "One", "Zero", "MSRAPrelu", "Orthogonal", "Bilinear", "LSTMBias"):
+        made[name] = {}
+    drawn = [("Uniform", {"scale": 0.3}), ("Normal", {"sigma": 0.2}), ("MSRAPrelu", {"slope": 0.25})]
+    drawn += [("Orthogonal", {"scale": 1.2, "rand_type": kind}) for kind in ("uniform", "normal")]
     for kind in ("uniform", "gaussian"):
-        drawn += [("Xavier", dict(rnd_type=kind, factor_type=fan, magnitude=2.5)) for fan in ("avg", "in", "out")]
+        for fan in ("avg", "in", "out"):
+            drawn.append(("Xavier", {"rnd_type": kind, "factor_type": fan, "magnitude": 2.5}))
     found = {
         "rules": {name: rule_of(init.InitDesc(name)) for name in NAMES},
         "legacy_rules": {name: rule_of(name) for name in NAMES},

@@ -45,7 +45,8 @@ def sequences():
         for n in (11, 12, 2):
             for reset_first in (True, False):
                 it = mx.io.NDArrayIter(*arrays(n), batch_size=4, last_batch_handle=handle)
-                cases.append(dict(n=n, handle=handle, reset_first=reset_first, epochs=epochs(it, reset_first)))
+                found = epochs(it, reset_first)
+                cases.append({"n": n, "handle": handle, "reset_first": reset_first, "epochs": found})
     return cases
 
 
@@ -54,7 +55,8 @@ def shuffled():
     for handle in HANDLES:
         np.random.seed(5)
         it = mx.io.NDArrayIter(*arrays(7), batch_size=3, shuffle=True, last_batch_handle=handle)
-        cases.append(dict(n=7, handle=handle, seed=5, epochs=epochs(it, False, 4), idx=it.idx.tolist()))
+        found = epochs(it, False, 4)
+        cases.append({"n": 7, "handle": handle, "seed": 5, "epochs": found, "idx": it.idx.tolist()})
     return cases
 
 

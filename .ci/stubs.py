@@ -1,0 +1,143 @@
+#!/usr/bin/env python
+"""Write the type stubs of what is made from operator declarations at run time.
+
+    python .ci/stubs.py           write the files
+    python .ci/stubs.py --check   change nothing; exit 1 when one is not current
+
+`dpmodule/ndarray/op.pyi` and `dpmodule/symbol/op.pyi` list the operators as functions,
+`dpmodule/ndarray/methods.pyi` the operators that are methods of arrays.
+"""
+
+from __future__ import annotations
+
+import json
+import keyword
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from dpmodule.ndarray import NDArray  # noqa: E402 (the tree this file stands in, not an installed package)
+from dpmodule.ndarray.faces import names_in  # noqa: E402
+from dpmodule.ndarray.methods import FLUENT, OpMethods  # noqa: E402
+from dpmodule.ops import get  # noqa: E402
+from dpmodule.ops.spec import REQUIRED, Op  # noqa: E402
+
+NOTE = '"""Made by .ci/stubs.py from the operator declarations; do not edit."""\n'
+ARRAY_OUT = "out: NDArray | Sequence[NDArray] | None = None"
+
+
+def default(op: Op, key: str) -> str:
+    """Return the default of an attribute as stub text."""
+    value = op.attrs[key].default
+    plain = value is None or isinstance(value, (bool, int, str, float))
+    if value is REQUIRED or not plain:
+        return "..."
+    return json.dumps(value) if isinstance(value, str) else repr(value)
+
+
+def parameters(op: Op, value: str, extra: list[str], method: bool) -> list[str]:
+    """Return the parameters of a face: inputs, attributes, then keywords of the face.
+
+    Args:
+        op: the operator.
+        value: type of an input.
+        extra: keywords of the face, with types.
+        method: the first input is ``self``.
+    """
+    inputs = [i.name for i in op.inputs] if isinstance(op.inputs, tuple) else []
+    attributes = [f"{key}: {attr.type.annotation} = {default(op, key)}" for key, attr in op.attrs.items()]
+    if op.variadic is not None or not isinstance(op.inputs, tuple):
+        return [*["self"] * method, f"*args: {value}", *attributes, *extra]
+    given = [f"{name}: {value} | None = None" for name in inputs]
+    return [*(["self", *given[1:]] if method else given), *attributes, "*", *extra]
+
+
+def function(name: str, params: list[str], result: str, doc: str, indent: str = "") -> str:
+    """Return one function of a stub file."""
+    lines = "".join(f"{indent}    {p},\n" for p in params)
+    return f'{indent}def {name}(\n{lines}{indent}) -> {result}:\n{indent}    """{doc}"""\n'
+
+
+def summary(op: Op) -> str:
+    """Return the first sentence of an operator's docstring, short enough for one line."""
+    first = op.doc.split("\n", 1)[0].replace('"', "'").replace("\\", "")
+    return first if len(first) <= 90 else first[:86].rsplit(" ", 1)[0] + " ..."
+
+
+def functions(value: str, extra: list[str], single: bool) -> str:
+    """Return the functions of the main namespace.
+
+    Args:
+        value: type of inputs and results.
+        extra: keywords of the faces.
+        single: several outputs still make one value (a symbol), not a list.
+    """
+    parts = []
+    for public, name in sorted(names_in("").items()):
+        op = get(name)
+        if not public.isidentifier() or keyword.iskeyword(public):
+            continue
+        several = "Any" if callable(op.outputs) else f"list[{value}]"
+        result = value if single or (not callable(op.outputs) and len(op.outputs) == 1) else several
+        parts.append(function(public, parameters(op, value, extra, False), result, summary(op)))
+    return "\n".join(parts)
+
+
+def array_functions() -> str:
+    """Return the stub of `dpmodule.ndarray.op`."""
+    head = "from collections.abc import Sequence\nfrom typing import Any\n\nfrom .ndarray import NDArray\n"
+    return f"{NOTE}\n{head}\n{functions('NDArray', [ARRAY_OUT, 'name: str | None = None'], False)}"
+
+
+def symbol_functions() -> str:
+    """Return the stub of `dpmodule.symbol.op`."""
+    extra = ["name: str | None = None", "attr: Mapping[str, str] | None = None", "out: Any = None"]
+    head = "from collections.abc import Mapping\nfrom typing import Any\n\nfrom .symbol import Symbol\n"
+    return f"{NOTE}\n{head}\n{functions('Symbol', extra, True)}"
+
+
+def array_methods() -> str:
+    """Return the stub of `dpmodule.ndarray.methods`."""
+    head = (
+        "from collections.abc import Sequence\nfrom typing import Any\n\n"
+        "from .handle import Handle\nfrom .ndarray import NDArray\n\nFLUENT: tuple[str, ...]\n\n"
+        "class OpMethods(Handle):\n"
+    )
+    parts = []
+    for name in FLUENT:
+        # those that arrays define themselves have other parameters
+        if name not in vars(OpMethods) or getattr(NDArray, name) is not getattr(OpMethods, name):
+            continue
+        op = get(name)
+        params = parameters(op, "NDArray", [ARRAY_OUT, "name: str | None = None"], True)
+        result = "NDArray" if not callable(op.outputs) and len(op.outputs) == 1 else "Any"
+        parts.append(function(name, params, result, summary(op), "    "))
+    return f"{NOTE}\n{head}" + "\n".join(parts)
+
+
+STUBS = {
+    "dpmodule/ndarray/op.pyi": array_functions,
+    "dpmodule/ndarray/methods.pyi": array_methods,
+    "dpmodule/symbol/op.pyi": symbol_functions,
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Write or check every stub; return the exit status."""
+    stale = []
+    for path, make in STUBS.items():
+        text, target = make(), ROOT / path
+        if target.exists() and target.read_text() == text:
+            continue
+        stale.append(path)
+        if "--check" not in arguments:
+            target.write_text(text)
+    for path in stale:
+        print(f"{path}: {'not current; run python .ci/stubs.py' if '--check' in arguments else 'written'}")
+    return int(bool(stale) and "--check" in arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

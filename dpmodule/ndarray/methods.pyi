@@ -1,0 +1,705 @@
+"""Made by .ci/stubs.py from the operator declarations; do not edit."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from .handle import Handle
+from .ndarray import NDArray
+
+FLUENT: tuple[str, ...]
+
+class OpMethods(Handle):
+    def abs(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the magnitude; its gradient at 0 is 0."""
+
+    def arccos(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the inverse cosine in radians."""
+
+    def arccosh(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the inverse hyperbolic cosine."""
+
+    def arcsin(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the inverse sine in radians."""
+
+    def arcsinh(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the inverse hyperbolic sine."""
+
+    def arctan(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the inverse tangent in radians."""
+
+    def arctanh(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the inverse hyperbolic tangent."""
+
+    def argmax(
+        self,
+        axis: int | None = None,
+        keepdims: bool = False,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the position of the greatest element along an axis, the first of several."""
+
+    def argmax_channel(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the position of the greatest element along axis 1."""
+
+    def argmin(
+        self,
+        axis: int | None = None,
+        keepdims: bool = False,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the position of the smallest element along an axis, the first of several."""
+
+    def argsort(
+        self,
+        axis: int | None = -1,
+        is_ascend: bool = True,
+        dtype: Any = 'float32',
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the positions that sort an array along an axis; equal elements keep their order."""
+
+    def broadcast_axes(
+        self,
+        axis: int | tuple[int, ...] = ...,
+        size: int | tuple[int, ...] = ...,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Repeat the elements along axes of size 1."""
+
+    def cbrt(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the real cube root."""
+
+    def ceil(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Round up; the gradient is 0."""
+
+    def clip(
+        self,
+        a_min: float = ...,
+        a_max: float = ...,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Limit each element to a_min..a_max; the gradient is 1 inside and at both ends, else 0."""
+
+    def cos(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the cosine of angles in radians."""
+
+    def cosh(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the hyperbolic cosine."""
+
+    def degrees(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Turn radians into degrees."""
+
+    def depth_to_space(
+        self,
+        block_size: int = ...,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Lay channels out as blocks of pixels."""
+
+    def exp(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return e to the power of each element."""
+
+    def expm1(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return exp(x) - 1, exact near 0."""
+
+    def fix(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Round towards 0; the gradient is 0."""
+
+    def flip(
+        self,
+        axis: int | tuple[int, ...] = ...,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Reverse the order of the elements along axes."""
+
+    def floor(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Round down; the gradient is 0."""
+
+    def log(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the natural logarithm."""
+
+    def log10(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the logarithm to base 10."""
+
+    def log1p(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return log(1 + x), exact near 0."""
+
+    def log2(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the logarithm to base 2."""
+
+    def log_softmax(
+        self,
+        axis: int = -1,
+        temperature: float | None = None,
+        dtype: Any = None,
+        use_length: bool | None = False,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the logarithm of softmax, computed without loss of precision."""
+
+    def max(
+        self,
+        axis: int | tuple[int, ...] | None = None,
+        keepdims: bool = False,
+        exclude: bool = False,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the greatest element along axes (all that equal it get the gradient)."""
+
+    def mean(
+        self,
+        axis: int | tuple[int, ...] | None = None,
+        keepdims: bool = False,
+        exclude: bool = False,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Average the elements along axes."""
+
+    def min(
+        self,
+        axis: int | tuple[int, ...] | None = None,
+        keepdims: bool = False,
+        exclude: bool = False,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the smallest element along axes (all that equal it get the gradient)."""
+
+    def nanprod(
+        self,
+        axis: int | tuple[int, ...] | None = None,
+        keepdims: bool = False,
+        exclude: bool = False,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Multiply the elements along axes, NaN counted as 1."""
+
+    def nansum(
+        self,
+        axis: int | tuple[int, ...] | None = None,
+        keepdims: bool = False,
+        exclude: bool = False,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Add up the elements along axes, NaN counted as 0."""
+
+    def norm(
+        self,
+        ord: int = 2,
+        axis: int | tuple[int, ...] | None = None,
+        out_dtype: str | None = None,
+        keepdims: bool = False,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the norm along axes; its gradient at 0 is 0."""
+
+    def one_hot(
+        self,
+        depth: int = ...,
+        on_value: float = 1.0,
+        off_value: float = 0.0,
+        dtype: Any = 'float32',
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Turn positions into rows with one value on; positions outside [0, depth) give rows ..."""
+
+    def ones_like(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return ones of the shape and type of `data`."""
+
+    def pad(
+        self,
+        mode: str = ...,
+        pad_width: tuple[int, ...] = ...,
+        constant_value: float = 0.0,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Put elements around an array: a constant, the edge repeated, or the inside reflected."""
+
+    def pick(
+        self,
+        index: NDArray | None = None,
+        axis: int | None = -1,
+        keepdims: bool = False,
+        mode: str = 'clip',
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Pick one element along an axis for every place of the other axes."""
+
+    def prod(
+        self,
+        axis: int | tuple[int, ...] | None = None,
+        keepdims: bool = False,
+        exclude: bool = False,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Multiply the elements along axes."""
+
+    def radians(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Turn degrees into radians."""
+
+    def rcbrt(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return one over the real cube root."""
+
+    def reciprocal(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return one over each element."""
+
+    def relu(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return max(x, 0); its gradient at 0 is 0."""
+
+    def repeat(
+        self,
+        repeats: int = ...,
+        axis: int | None = None,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Repeat each element along an axis."""
+
+    def reshape_like(
+        self,
+        rhs: NDArray | None = None,
+        lhs_begin: int | None = None,
+        lhs_end: int | None = None,
+        rhs_begin: int | None = None,
+        rhs_end: int | None = None,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Give `lhs` the shape of `rhs`, or a part of its axes the dimensions of a part of ..."""
+
+    def rint(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Round to the nearest integer, halves down; the gradient is 0."""
+
+    def round(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Round to the nearest integer, halves away from 0; the gradient is 0."""
+
+    def rsqrt(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return one over the square root."""
+
+    def shape_array(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the shape of `data` as an array."""
+
+    def sigmoid(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return 1 / (1 + exp(-x))."""
+
+    def sign(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return -1, 0 or 1, with 0 for 0 and NaN; the gradient is 0."""
+
+    def sin(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the sine of angles in radians."""
+
+    def sinh(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the hyperbolic sine."""
+
+    def size_array(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the number of elements of `data` as an array."""
+
+    def slice(
+        self,
+        begin: int | tuple[int | None, ...] | None = ...,
+        end: int | tuple[int | None, ...] | None = ...,
+        step: int | tuple[int | None, ...] | None = ...,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Cut out a range along each of the leading axes, as data[begin:end:step] does in Python."""
+
+    def slice_axis(
+        self,
+        axis: int = ...,
+        begin: int = ...,
+        end: int | None = ...,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Cut out a range along one axis."""
+
+    def slice_like(
+        self,
+        shape_like: NDArray | None = None,
+        axes: tuple[int, ...] = ...,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Cut the beginning out of `data` so that it has the size of `shape_like` along axes."""
+
+    def softmax(
+        self,
+        length: NDArray | None = None,
+        axis: int = -1,
+        temperature: float | None = None,
+        dtype: Any = None,
+        use_length: bool | None = False,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Turn values along an axis into shares of one: ``exp(x) / sum(exp(x))``."""
+
+    def softmin(
+        self,
+        axis: int = -1,
+        temperature: float | None = None,
+        dtype: Any = None,
+        use_length: bool | None = False,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the softmax of the negated data."""
+
+    def sort(
+        self,
+        axis: int | None = -1,
+        is_ascend: bool = True,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Sort along an axis; equal elements keep their order."""
+
+    def space_to_depth(
+        self,
+        block_size: int = ...,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Put blocks of pixels into channels."""
+
+    def split(
+        self,
+        num_outputs: int = ...,
+        axis: int = 1,
+        squeeze_axis: bool = False,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> Any:
+        """Cut an array into equal pieces along an axis."""
+
+    def sqrt(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the square root."""
+
+    def square(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the square."""
+
+    def sum(
+        self,
+        axis: int | tuple[int, ...] | None = None,
+        keepdims: bool = False,
+        exclude: bool = False,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Add up the elements along axes."""
+
+    def swapaxes(
+        self,
+        dim1: int = 0,
+        dim2: int = 0,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Exchange two axes."""
+
+    def take(
+        self,
+        indices: NDArray | None = None,
+        axis: int = 0,
+        mode: str = 'clip',
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Pick slices of an array along an axis by position."""
+
+    def tan(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the tangent of angles in radians."""
+
+    def tanh(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return the hyperbolic tangent."""
+
+    def tile(
+        self,
+        reps: tuple[int, ...] = ...,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Repeat the whole array along axes."""
+
+    def topk(
+        self,
+        axis: int | None = -1,
+        k: int = 1,
+        ret_typ: str = 'indices',
+        is_ascend: bool = False,
+        dtype: Any = 'float32',
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> Any:
+        """Return the k greatest elements along an axis, in order; of equal ones the first come ..."""
+
+    def transpose(
+        self,
+        axes: tuple[int, ...] = ...,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Put the axes into another order."""
+
+    def trunc(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Cut the fraction off; the gradient is 0."""
+
+    def zeros_like(
+        self,
+        *,
+        out: NDArray | Sequence[NDArray] | None = None,
+        name: str | None = None,
+    ) -> NDArray:
+        """Return zeros of the shape and type of `data`."""

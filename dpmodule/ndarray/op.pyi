@@ -1,0 +1,1923 @@
+"""Made by .ci/stubs.py from the operator declarations; do not edit."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from .ndarray import NDArray
+
+def Activation(
+    data: NDArray | None = None,
+    act_type: str = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Apply an activation function to each element."""
+
+def BatchNorm(
+    data: NDArray | None = None,
+    gamma: NDArray | None = None,
+    beta: NDArray | None = None,
+    moving_mean: NDArray | None = None,
+    moving_var: NDArray | None = None,
+    eps: float = 0.001,
+    momentum: float = 0.9,
+    fix_gamma: bool = True,
+    use_global_stats: bool = False,
+    output_mean_var: bool = False,
+    axis: int = 1,
+    cudnn_off: bool = False,
+    min_calib_range: float | None = None,
+    max_calib_range: float | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> Any:
+    """Give each channel mean 0 and variance 1 over the batch, then scale by gamma and shift ..."""
+
+def BatchNorm_v1(
+    data: NDArray | None = None,
+    gamma: NDArray | None = None,
+    beta: NDArray | None = None,
+    moving_mean: NDArray | None = None,
+    moving_var: NDArray | None = None,
+    eps: float = 0.001,
+    momentum: float = 0.9,
+    fix_gamma: bool = True,
+    use_global_stats: bool = False,
+    output_mean_var: bool = False,
+    axis: int = 1,
+    cudnn_off: bool = False,
+    min_calib_range: float | None = None,
+    max_calib_range: float | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> Any:
+    """Give each channel mean 0 and variance 1 over the batch, then scale by gamma and shift ..."""
+
+def BlockGrad(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return `data` as it is and let no gradient through."""
+
+def Cast(
+    data: NDArray | None = None,
+    dtype: Any = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Convert the element type; integers lose the fraction, and the gradient comes back in ..."""
+
+def Concat(
+    *args: NDArray,
+    num_args: int = 0,
+    dim: int = 1,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Join arrays along an axis."""
+
+def Convolution(
+    data: NDArray | None = None,
+    weight: NDArray | None = None,
+    bias: NDArray | None = None,
+    kernel: tuple[int, ...] = ...,
+    stride: tuple[int, ...] = ...,
+    dilate: tuple[int, ...] = ...,
+    pad: tuple[int, ...] = ...,
+    num_filter: int = ...,
+    num_group: int = 1,
+    workspace: int = 1024,
+    no_bias: bool = False,
+    cudnn_tune: str | None = None,
+    cudnn_off: bool = False,
+    layout: str | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Slide `num_filter` filters over the data and sum the products (cross-correlation)."""
+
+def Convolution_v1(
+    data: NDArray | None = None,
+    weight: NDArray | None = None,
+    bias: NDArray | None = None,
+    kernel: tuple[int, ...] = ...,
+    stride: tuple[int, ...] = ...,
+    dilate: tuple[int, ...] = ...,
+    pad: tuple[int, ...] = ...,
+    num_filter: int = ...,
+    num_group: int = 1,
+    workspace: int = 1024,
+    no_bias: bool = False,
+    cudnn_tune: str | None = None,
+    cudnn_off: bool = False,
+    layout: str | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Slide `num_filter` filters over the data and sum the products (cross-correlation)."""
+
+def Dropout(
+    data: NDArray | None = None,
+    p: float = 0.5,
+    mode: str = 'training',
+    axes: tuple[int, ...] = ...,
+    cudnn_off: bool | None = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Set elements to zero at random and scale the others by ``1 / (1 - p)``, in training ..."""
+
+def ElementWiseSum(
+    *args: NDArray,
+    num_args: int = 0,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Add any number of arrays."""
+
+def Embedding(
+    data: NDArray | None = None,
+    weight: NDArray | None = None,
+    input_dim: int = ...,
+    output_dim: int = ...,
+    dtype: Any = 'float32',
+    sparse_grad: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Take a row of the table for each index."""
+
+def Flatten(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Put everything after the first axis into one axis."""
+
+def FullyConnected(
+    data: NDArray | None = None,
+    weight: NDArray | None = None,
+    bias: NDArray | None = None,
+    num_hidden: int = ...,
+    no_bias: bool = False,
+    flatten: bool = True,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Map each row linearly: ``data @ weight.T + bias``."""
+
+def GroupNorm(
+    data: NDArray | None = None,
+    gamma: NDArray | None = None,
+    beta: NDArray | None = None,
+    num_groups: int = 1,
+    eps: float = 1e-05,
+    output_mean_var: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> Any:
+    """Give each group of channels of each row mean 0 and variance 1, then scale by gamma ..."""
+
+def InstanceNorm(
+    data: NDArray | None = None,
+    gamma: NDArray | None = None,
+    beta: NDArray | None = None,
+    eps: float = 0.001,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Give each channel of each row mean 0 and variance 1, then scale by gamma and shift by ..."""
+
+def L2Normalization(
+    data: NDArray | None = None,
+    eps: float = 1e-10,
+    mode: str = 'instance',
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Divide by the Euclidean norm of each row, of the channels of each position, or of ..."""
+
+def LRN(
+    data: NDArray | None = None,
+    alpha: float = 0.0001,
+    beta: float = 0.75,
+    knorm: float = 2.0,
+    nsize: int = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Divide by ``(knorm + alpha / nsize * sum of squares) ** beta`` over neighbouring channels."""
+
+def LayerNorm(
+    data: NDArray | None = None,
+    gamma: NDArray | None = None,
+    beta: NDArray | None = None,
+    axis: int = -1,
+    eps: float = 1e-05,
+    output_mean_var: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> Any:
+    """Give the elements along one axis mean 0 and variance 1, then scale by gamma and shift ..."""
+
+def LeakyReLU(
+    data: NDArray | None = None,
+    gamma: NDArray | None = None,
+    act_type: str = 'leaky',
+    slope: float = 0.25,
+    lower_bound: float = 0.125,
+    upper_bound: float = 0.334,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> Any:
+    """Apply a rectifier that keeps some of what lies below zero."""
+
+def LinearRegressionOutput(
+    data: NDArray | None = None,
+    label: NDArray | None = None,
+    grad_scale: float = 1.0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the data; the gradient is ``(output - label) * grad_scale / outputs per row``."""
+
+def LogisticRegressionOutput(
+    data: NDArray | None = None,
+    label: NDArray | None = None,
+    grad_scale: float = 1.0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Apply the logistic function; the gradient is ``(output - label) * grad_scale / ..."""
+
+def MAERegressionOutput(
+    data: NDArray | None = None,
+    label: NDArray | None = None,
+    grad_scale: float = 1.0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the data; its gradient is that of the absolute error: 1 above the label, else ..."""
+
+def MakeLoss(
+    data: NDArray | None = None,
+    grad_scale: float = 1.0,
+    valid_thresh: float = 0.0,
+    normalization: str = 'null',
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Make a loss of any value: return it, with grad_scale as its gradient."""
+
+def Pad(
+    data: NDArray | None = None,
+    mode: str = ...,
+    pad_width: tuple[int, ...] = ...,
+    constant_value: float = 0.0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Put elements around an array: a constant, the edge repeated, or the inside reflected."""
+
+def Pooling(
+    data: NDArray | None = None,
+    kernel: tuple[int, ...] = ...,
+    pool_type: str = 'max',
+    global_pool: bool = False,
+    cudnn_off: bool = False,
+    pooling_convention: str = 'valid',
+    stride: tuple[int, ...] = ...,
+    pad: tuple[int, ...] = ...,
+    p_value: int | None = None,
+    count_include_pad: bool | None = None,
+    layout: str | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Take the maximum, average, sum or p-norm of each window."""
+
+def Reshape(
+    data: NDArray | None = None,
+    shape: tuple[int, ...] = ...,
+    reverse: bool = False,
+    target_shape: tuple[int, ...] = ...,
+    keep_highest: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Give the elements another shape."""
+
+def SVMOutput(
+    data: NDArray | None = None,
+    label: NDArray | None = None,
+    margin: float = 1.0,
+    regularization_coefficient: float = 1.0,
+    use_linear: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the data; its gradient is that of the hinge loss of the label's class against ..."""
+
+def SliceChannel(
+    data: NDArray | None = None,
+    num_outputs: int = ...,
+    axis: int = 1,
+    squeeze_axis: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> Any:
+    """Cut an array into equal pieces along an axis."""
+
+def Softmax(
+    data: NDArray | None = None,
+    label: NDArray | None = None,
+    grad_scale: float = 1.0,
+    ignore_label: float = -1.0,
+    multi_output: bool = False,
+    use_ignore: bool = False,
+    preserve_shape: bool = False,
+    normalization: str = 'null',
+    out_grad: bool = False,
+    smooth_alpha: float = 0.0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Apply softmax; the gradient is that of the cross-entropy: probability minus one-hot label."""
+
+def SoftmaxActivation(
+    data: NDArray | None = None,
+    mode: str = 'instance',
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Apply softmax over the last axis, or over the channels of each position."""
+
+def SoftmaxOutput(
+    data: NDArray | None = None,
+    label: NDArray | None = None,
+    grad_scale: float = 1.0,
+    ignore_label: float = -1.0,
+    multi_output: bool = False,
+    use_ignore: bool = False,
+    preserve_shape: bool = False,
+    normalization: str = 'null',
+    out_grad: bool = False,
+    smooth_alpha: float = 0.0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Apply softmax; the gradient is that of the cross-entropy: probability minus one-hot label."""
+
+def SwapAxis(
+    data: NDArray | None = None,
+    dim1: int = 0,
+    dim2: int = 0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Exchange two axes."""
+
+def UpSampling(
+    *args: NDArray,
+    scale: int = ...,
+    num_filter: int = 0,
+    sample_type: str = ...,
+    multi_input_mode: str = 'concat',
+    num_args: int = 1,
+    workspace: int = 512,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Enlarge images by repeating pixels, or by a transposed convolution with a bilinear weight."""
+
+def abs(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the magnitude; its gradient at 0 is 0."""
+
+def add_n(
+    *args: NDArray,
+    num_args: int = 0,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Add any number of arrays."""
+
+def amp_cast(
+    data: NDArray | None = None,
+    dtype: Any = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Convert between float32 and the half-precision types; leave other types alone."""
+
+def arccos(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the inverse cosine in radians."""
+
+def arccosh(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the inverse hyperbolic cosine."""
+
+def arcsin(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the inverse sine in radians."""
+
+def arcsinh(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the inverse hyperbolic sine."""
+
+def arctan(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the inverse tangent in radians."""
+
+def arctanh(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the inverse hyperbolic tangent."""
+
+def argmax(
+    data: NDArray | None = None,
+    axis: int | None = None,
+    keepdims: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the position of the greatest element along an axis, the first of several."""
+
+def argmax_channel(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the position of the greatest element along axis 1."""
+
+def argmin(
+    data: NDArray | None = None,
+    axis: int | None = None,
+    keepdims: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the position of the smallest element along an axis, the first of several."""
+
+def argsort(
+    data: NDArray | None = None,
+    axis: int | None = -1,
+    is_ascend: bool = True,
+    dtype: Any = 'float32',
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the positions that sort an array along an axis; equal elements keep their order."""
+
+def batch_dot(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    forward_stype: str | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Multiply matrices pairwise over the leading axes, which must be equal."""
+
+def batch_take(
+    a: NDArray | None = None,
+    indices: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Pick one element of each row; positions outside are pulled to the ends."""
+
+def broadcast_add(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Add two arrays, with broadcasting."""
+
+def broadcast_axes(
+    data: NDArray | None = None,
+    axis: int | tuple[int, ...] = ...,
+    size: int | tuple[int, ...] = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Repeat the elements along axes of size 1."""
+
+def broadcast_axis(
+    data: NDArray | None = None,
+    axis: int | tuple[int, ...] = ...,
+    size: int | tuple[int, ...] = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Repeat the elements along axes of size 1."""
+
+def broadcast_div(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Divide the first array by the second (integers are cut towards 0), with broadcasting."""
+
+def broadcast_equal(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return 1 where both are equal, else 0, in the dtype of the operands and without a ..."""
+
+def broadcast_greater(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return 1 where the first is greater, else 0, in the dtype of the operands and without ..."""
+
+def broadcast_greater_equal(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return 1 where the first is greater or equal, else 0, in the dtype of the operands ..."""
+
+def broadcast_hypot(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the hypotenuse sqrt(lhs^2 + rhs^2), with broadcasting."""
+
+def broadcast_lesser(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return 1 where the first is smaller, else 0, in the dtype of the operands and without ..."""
+
+def broadcast_lesser_equal(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return 1 where the first is smaller or equal, else 0, in the dtype of the operands ..."""
+
+def broadcast_like(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    lhs_axes: int | tuple[int, ...] | None = None,
+    rhs_axes: int | tuple[int, ...] | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Repeat dimensions of 1 until `lhs` has the shape of `rhs`, or its sizes along axes."""
+
+def broadcast_logical_and(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return 1 where neither is 0, else 0, in the dtype of the operands and without a ..."""
+
+def broadcast_logical_or(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return 1 where one of them is not 0, else 0, in the dtype of the operands and without ..."""
+
+def broadcast_logical_xor(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return 1 where exactly one of them is not 0, else 0, in the dtype of the operands and ..."""
+
+def broadcast_maximum(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the greater of two arrays (where both are equal the gradient goes to the ..."""
+
+def broadcast_minimum(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the smaller of two arrays (where both are equal the gradient goes to the ..."""
+
+def broadcast_minus(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Subtract the second array from the first, with broadcasting."""
+
+def broadcast_mod(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the remainder with the sign of the divisor, as Python's %, and 0 for a divisor ..."""
+
+def broadcast_mul(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Multiply two arrays, with broadcasting."""
+
+def broadcast_not_equal(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return 1 where they differ, else 0, in the dtype of the operands and without a ..."""
+
+def broadcast_plus(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Add two arrays, with broadcasting."""
+
+def broadcast_power(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Raise the first array to the power of the second, with broadcasting."""
+
+def broadcast_sub(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Subtract the second array from the first, with broadcasting."""
+
+def broadcast_to(
+    data: NDArray | None = None,
+    shape: tuple[int, ...] = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Repeat dimensions of 1 until the array has a shape."""
+
+def cast(
+    data: NDArray | None = None,
+    dtype: Any = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Convert the element type; integers lose the fraction, and the gradient comes back in ..."""
+
+def cbrt(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the real cube root."""
+
+def ceil(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Round up; the gradient is 0."""
+
+def choose_element_0index(
+    data: NDArray | None = None,
+    index: NDArray | None = None,
+    axis: int | None = -1,
+    keepdims: bool = False,
+    mode: str = 'clip',
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Pick one element along an axis for every place of the other axes."""
+
+def clip(
+    data: NDArray | None = None,
+    a_min: float = ...,
+    a_max: float = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Limit each element to a_min..a_max; the gradient is 1 inside and at both ends, else 0."""
+
+def concat(
+    *args: NDArray,
+    num_args: int = 0,
+    dim: int = 1,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Join arrays along an axis."""
+
+def cos(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the cosine of angles in radians."""
+
+def cosh(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the hyperbolic cosine."""
+
+def crop(
+    data: NDArray | None = None,
+    begin: int | tuple[int | None, ...] | None = ...,
+    end: int | tuple[int | None, ...] | None = ...,
+    step: int | tuple[int | None, ...] | None = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Cut out a range along each of the leading axes, as data[begin:end:step] does in Python."""
+
+def cumsum(
+    a: NDArray | None = None,
+    axis: int | None = None,
+    dtype: Any = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Add up along an axis, keeping every partial sum."""
+
+def degrees(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Turn radians into degrees."""
+
+def depth_to_space(
+    data: NDArray | None = None,
+    block_size: int = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Lay channels out as blocks of pixels."""
+
+def diag(
+    data: NDArray | None = None,
+    k: int = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return a diagonal, or the matrix that has a vector as its diagonal."""
+
+def dot(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    forward_stype: str | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Contract the last axis of `lhs` with the first axis of `rhs`."""
+
+def elemwise_add(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Add two arrays, element by element."""
+
+def elemwise_div(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Divide the first array by the second (integers are cut towards 0), element by element."""
+
+def elemwise_mul(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Multiply two arrays, element by element."""
+
+def elemwise_sub(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Subtract the second array from the first, element by element."""
+
+def erf(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the error function."""
+
+def erfinv(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the inverse error function."""
+
+def exp(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return e to the power of each element."""
+
+def expand_dims(
+    data: NDArray | None = None,
+    axis: int = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Insert an axis of size 1."""
+
+def expm1(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return exp(x) - 1, exact near 0."""
+
+def fix(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Round towards 0; the gradient is 0."""
+
+def flatten(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Put everything after the first axis into one axis."""
+
+def flip(
+    data: NDArray | None = None,
+    axis: int | tuple[int, ...] = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Reverse the order of the elements along axes."""
+
+def floor(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Round down; the gradient is 0."""
+
+def gamma(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the gamma function, NaN at negative whole numbers."""
+
+def gammaln(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the logarithm of the gamma function's magnitude."""
+
+def gather_nd(
+    data: NDArray | None = None,
+    indices: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Pick elements, or slices, by one position for each of the leading axes."""
+
+def hard_sigmoid(
+    data: NDArray | None = None,
+    alpha: float = 0.2,
+    beta: float = 0.5,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return alpha * x + beta limited to 0..1; the gradient is alpha strictly inside, else 0."""
+
+def identity(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return `data` as it is."""
+
+def log(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the natural logarithm."""
+
+def log10(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the logarithm to base 10."""
+
+def log1p(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return log(1 + x), exact near 0."""
+
+def log2(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the logarithm to base 2."""
+
+def log_softmax(
+    data: NDArray | None = None,
+    axis: int = -1,
+    temperature: float | None = None,
+    dtype: Any = None,
+    use_length: bool | None = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the logarithm of softmax, computed without loss of precision."""
+
+def logical_not(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return 1 where an element is 0, else 0."""
+
+def make_loss(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Make a loss of any value: return it, with ones as its gradient."""
+
+def max(
+    data: NDArray | None = None,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the greatest element along axes (all that equal it get the gradient)."""
+
+def max_axis(
+    data: NDArray | None = None,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the greatest element along axes (all that equal it get the gradient)."""
+
+def mean(
+    data: NDArray | None = None,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Average the elements along axes."""
+
+def min(
+    data: NDArray | None = None,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the smallest element along axes (all that equal it get the gradient)."""
+
+def min_axis(
+    data: NDArray | None = None,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the smallest element along axes (all that equal it get the gradient)."""
+
+def moments(
+    data: NDArray | None = None,
+    axes: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> list[NDArray]:
+    """Return mean and variance (of the population) along axes."""
+
+def nanprod(
+    data: NDArray | None = None,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Multiply the elements along axes, NaN counted as 1."""
+
+def nansum(
+    data: NDArray | None = None,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Add up the elements along axes, NaN counted as 0."""
+
+def negative(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the negative."""
+
+def norm(
+    data: NDArray | None = None,
+    ord: int = 2,
+    axis: int | tuple[int, ...] | None = None,
+    out_dtype: str | None = None,
+    keepdims: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the norm along axes; its gradient at 0 is 0."""
+
+def normal(
+    loc: float = 0.0,
+    scale: float = 1.0,
+    shape: int | tuple[int, ...] | None = None,
+    ctx: str = '',
+    dtype: Any = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Draw from the normal distribution."""
+
+def one_hot(
+    indices: NDArray | None = None,
+    depth: int = ...,
+    on_value: float = 1.0,
+    off_value: float = 0.0,
+    dtype: Any = 'float32',
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Turn positions into rows with one value on; positions outside [0, depth) give rows ..."""
+
+def ones_like(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return ones of the shape and type of `data`."""
+
+def pad(
+    data: NDArray | None = None,
+    mode: str = ...,
+    pad_width: tuple[int, ...] = ...,
+    constant_value: float = 0.0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Put elements around an array: a constant, the edge repeated, or the inside reflected."""
+
+def pick(
+    data: NDArray | None = None,
+    index: NDArray | None = None,
+    axis: int | None = -1,
+    keepdims: bool = False,
+    mode: str = 'clip',
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Pick one element along an axis for every place of the other axes."""
+
+def prod(
+    data: NDArray | None = None,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Multiply the elements along axes."""
+
+def radians(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Turn degrees into radians."""
+
+def random_exponential(
+    lam: float = 1.0,
+    shape: int | tuple[int, ...] | None = None,
+    ctx: str = '',
+    dtype: Any = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Draw from the exponential distribution, whose mean is 1 / lam."""
+
+def random_gamma(
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    shape: int | tuple[int, ...] | None = None,
+    ctx: str = '',
+    dtype: Any = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Draw from the gamma distribution, whose mean is alpha * beta."""
+
+def random_generalized_negative_binomial(
+    mu: float = 1.0,
+    alpha: float = 1.0,
+    shape: int | tuple[int, ...] | None = None,
+    ctx: str = '',
+    dtype: Any = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Draw from the negative binomial distribution of mean mu and variance mu + alpha * mu ** 2."""
+
+def random_negative_binomial(
+    k: int = 1,
+    p: float = 1.0,
+    shape: int | tuple[int, ...] | None = None,
+    ctx: str = '',
+    dtype: Any = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Draw from the negative binomial distribution: successes before the k-th failure."""
+
+def random_normal(
+    loc: float = 0.0,
+    scale: float = 1.0,
+    shape: int | tuple[int, ...] | None = None,
+    ctx: str = '',
+    dtype: Any = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Draw from the normal distribution."""
+
+def random_poisson(
+    lam: float = 1.0,
+    shape: int | tuple[int, ...] | None = None,
+    ctx: str = '',
+    dtype: Any = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Draw from the Poisson distribution."""
+
+def random_randint(
+    low: int = ...,
+    high: int = ...,
+    shape: int | tuple[int, ...] | None = None,
+    ctx: str = '',
+    dtype: Any = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Draw integers from [low, high), each as likely."""
+
+def random_uniform(
+    low: float = 0.0,
+    high: float = 1.0,
+    shape: int | tuple[int, ...] | None = None,
+    ctx: str = '',
+    dtype: Any = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Draw from the uniform distribution over [low, high)."""
+
+def rcbrt(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return one over the real cube root."""
+
+def reciprocal(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return one over each element."""
+
+def relu(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return max(x, 0); its gradient at 0 is 0."""
+
+def repeat(
+    data: NDArray | None = None,
+    repeats: int = ...,
+    axis: int | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Repeat each element along an axis."""
+
+def reshape(
+    data: NDArray | None = None,
+    shape: tuple[int, ...] = ...,
+    reverse: bool = False,
+    target_shape: tuple[int, ...] = ...,
+    keep_highest: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Give the elements another shape."""
+
+def reshape_like(
+    lhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    lhs_begin: int | None = None,
+    lhs_end: int | None = None,
+    rhs_begin: int | None = None,
+    rhs_end: int | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Give `lhs` the shape of `rhs`, or a part of its axes the dimensions of a part of ..."""
+
+def reverse(
+    data: NDArray | None = None,
+    axis: int | tuple[int, ...] = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Reverse the order of the elements along axes."""
+
+def rint(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Round to the nearest integer, halves down; the gradient is 0."""
+
+def round(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Round to the nearest integer, halves away from 0; the gradient is 0."""
+
+def rsqrt(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return one over the square root."""
+
+def sample_exponential(
+    lam: NDArray | None = None,
+    shape: int | tuple[int, ...] = ...,
+    dtype: Any = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Draw from the exponential distribution, whose mean is 1 / lam, a block of numbers for ..."""
+
+def sample_gamma(
+    alpha: NDArray | None = None,
+    beta: NDArray | None = None,
+    shape: int | tuple[int, ...] = ...,
+    dtype: Any = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Draw from the gamma distribution, whose mean is alpha * beta, a block of numbers for ..."""
+
+def sample_generalized_negative_binomial(
+    mu: NDArray | None = None,
+    alpha: NDArray | None = None,
+    shape: int | tuple[int, ...] = ...,
+    dtype: Any = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Draw from the negative binomial distribution of mean mu and variance mu + alpha * mu ..."""
+
+def sample_multinomial(
+    data: NDArray | None = None,
+    shape: int | tuple[int, ...] = ...,
+    get_prob: bool = False,
+    dtype: Any = 'int32',
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> Any:
+    """Draw class numbers by their probabilities."""
+
+def sample_negative_binomial(
+    k: NDArray | None = None,
+    p: NDArray | None = None,
+    shape: int | tuple[int, ...] = ...,
+    dtype: Any = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Draw from the negative binomial distribution: successes before the k-th failure, a ..."""
+
+def sample_normal(
+    mu: NDArray | None = None,
+    sigma: NDArray | None = None,
+    shape: int | tuple[int, ...] = ...,
+    dtype: Any = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Draw from the normal distribution, a block of numbers for each set of parameters."""
+
+def sample_poisson(
+    lam: NDArray | None = None,
+    shape: int | tuple[int, ...] = ...,
+    dtype: Any = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Draw from the Poisson distribution, a block of numbers for each set of parameters."""
+
+def sample_uniform(
+    low: NDArray | None = None,
+    high: NDArray | None = None,
+    shape: int | tuple[int, ...] = ...,
+    dtype: Any = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Draw from the uniform distribution over [low, high), a block of numbers for each set ..."""
+
+def scatter_nd(
+    data: NDArray | None = None,
+    indices: NDArray | None = None,
+    shape: tuple[int, ...] = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Write elements, or slices, into zeros by one position for each of the leading axes."""
+
+def shape_array(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the shape of `data` as an array."""
+
+def shuffle(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Put the rows into random order."""
+
+def sigmoid(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return 1 / (1 + exp(-x))."""
+
+def sign(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return -1, 0 or 1, with 0 for 0 and NaN; the gradient is 0."""
+
+def sin(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the sine of angles in radians."""
+
+def sinh(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the hyperbolic sine."""
+
+def size_array(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the number of elements of `data` as an array."""
+
+def slice(
+    data: NDArray | None = None,
+    begin: int | tuple[int | None, ...] | None = ...,
+    end: int | tuple[int | None, ...] | None = ...,
+    step: int | tuple[int | None, ...] | None = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Cut out a range along each of the leading axes, as data[begin:end:step] does in Python."""
+
+def slice_axis(
+    data: NDArray | None = None,
+    axis: int = ...,
+    begin: int = ...,
+    end: int | None = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Cut out a range along one axis."""
+
+def slice_like(
+    data: NDArray | None = None,
+    shape_like: NDArray | None = None,
+    axes: tuple[int, ...] = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Cut the beginning out of `data` so that it has the size of `shape_like` along axes."""
+
+def smooth_l1(
+    data: NDArray | None = None,
+    scalar: float | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return (s x)^2 / 2 where |x| < 1 / s^2, and |x| - 1 / (2 s^2) elsewhere."""
+
+def softmax(
+    data: NDArray | None = None,
+    length: NDArray | None = None,
+    axis: int = -1,
+    temperature: float | None = None,
+    dtype: Any = None,
+    use_length: bool | None = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Turn values along an axis into shares of one: ``exp(x) / sum(exp(x))``."""
+
+def softmax_cross_entropy(
+    data: NDArray | None = None,
+    label: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the cross-entropy of softmax with class numbers, summed over the batch."""
+
+def softmin(
+    data: NDArray | None = None,
+    axis: int = -1,
+    temperature: float | None = None,
+    dtype: Any = None,
+    use_length: bool | None = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the softmax of the negated data."""
+
+def softsign(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return x / (1 + |x|)."""
+
+def sort(
+    data: NDArray | None = None,
+    axis: int | None = -1,
+    is_ascend: bool = True,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Sort along an axis; equal elements keep their order."""
+
+def space_to_depth(
+    data: NDArray | None = None,
+    block_size: int = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Put blocks of pixels into channels."""
+
+def split(
+    data: NDArray | None = None,
+    num_outputs: int = ...,
+    axis: int = 1,
+    squeeze_axis: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> Any:
+    """Cut an array into equal pieces along an axis."""
+
+def sqrt(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the square root."""
+
+def square(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the square."""
+
+def squeeze(
+    data: NDArray | None = None,
+    axis: int | tuple[int, ...] | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Remove axes of size 1."""
+
+def stack(
+    *args: NDArray,
+    axis: int = 0,
+    num_args: int = 0,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Join arrays along a new axis."""
+
+def stop_gradient(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return `data` as it is and let no gradient through."""
+
+def sum(
+    data: NDArray | None = None,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Add up the elements along axes."""
+
+def sum_axis(
+    data: NDArray | None = None,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Add up the elements along axes."""
+
+def swapaxes(
+    data: NDArray | None = None,
+    dim1: int = 0,
+    dim2: int = 0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Exchange two axes."""
+
+def take(
+    a: NDArray | None = None,
+    indices: NDArray | None = None,
+    axis: int = 0,
+    mode: str = 'clip',
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Pick slices of an array along an axis by position."""
+
+def tan(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the tangent of angles in radians."""
+
+def tanh(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the hyperbolic tangent."""
+
+def tile(
+    data: NDArray | None = None,
+    reps: tuple[int, ...] = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Repeat the whole array along axes."""
+
+def topk(
+    data: NDArray | None = None,
+    axis: int | None = -1,
+    k: int = 1,
+    ret_typ: str = 'indices',
+    is_ascend: bool = False,
+    dtype: Any = 'float32',
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> Any:
+    """Return the k greatest elements along an axis, in order; of equal ones the first come ..."""
+
+def transpose(
+    data: NDArray | None = None,
+    axes: tuple[int, ...] = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Put the axes into another order."""
+
+def trunc(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Cut the fraction off; the gradient is 0."""
+
+def uniform(
+    low: float = 0.0,
+    high: float = 1.0,
+    shape: int | tuple[int, ...] | None = None,
+    ctx: str = '',
+    dtype: Any = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Draw from the uniform distribution over [low, high)."""
+
+def where(
+    condition: NDArray | None = None,
+    x: NDArray | None = None,
+    y: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Choose elements, or rows, of `x` where the condition is not 0, else of `y`."""
+
+def zeros_like(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return zeros of the shape and type of `data`."""

@@ -1,0 +1,2114 @@
+"""Made by .ci/stubs.py from the operator declarations; do not edit."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from .symbol import Symbol
+
+def Activation(
+    data: Symbol | None = None,
+    act_type: str = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Apply an activation function to each element."""
+
+def BatchNorm(
+    data: Symbol | None = None,
+    gamma: Symbol | None = None,
+    beta: Symbol | None = None,
+    moving_mean: Symbol | None = None,
+    moving_var: Symbol | None = None,
+    eps: float = 0.001,
+    momentum: float = 0.9,
+    fix_gamma: bool = True,
+    use_global_stats: bool = False,
+    output_mean_var: bool = False,
+    axis: int = 1,
+    cudnn_off: bool = False,
+    min_calib_range: float | None = None,
+    max_calib_range: float | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Give each channel mean 0 and variance 1 over the batch, then scale by gamma and shift ..."""
+
+def BatchNorm_v1(
+    data: Symbol | None = None,
+    gamma: Symbol | None = None,
+    beta: Symbol | None = None,
+    moving_mean: Symbol | None = None,
+    moving_var: Symbol | None = None,
+    eps: float = 0.001,
+    momentum: float = 0.9,
+    fix_gamma: bool = True,
+    use_global_stats: bool = False,
+    output_mean_var: bool = False,
+    axis: int = 1,
+    cudnn_off: bool = False,
+    min_calib_range: float | None = None,
+    max_calib_range: float | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Give each channel mean 0 and variance 1 over the batch, then scale by gamma and shift ..."""
+
+def BlockGrad(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return `data` as it is and let no gradient through."""
+
+def Cast(
+    data: Symbol | None = None,
+    dtype: Any = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Convert the element type; integers lose the fraction, and the gradient comes back in ..."""
+
+def Concat(
+    *args: Symbol,
+    num_args: int = 0,
+    dim: int = 1,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Join arrays along an axis."""
+
+def Convolution(
+    data: Symbol | None = None,
+    weight: Symbol | None = None,
+    bias: Symbol | None = None,
+    kernel: tuple[int, ...] = ...,
+    stride: tuple[int, ...] = ...,
+    dilate: tuple[int, ...] = ...,
+    pad: tuple[int, ...] = ...,
+    num_filter: int = ...,
+    num_group: int = 1,
+    workspace: int = 1024,
+    no_bias: bool = False,
+    cudnn_tune: str | None = None,
+    cudnn_off: bool = False,
+    layout: str | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Slide `num_filter` filters over the data and sum the products (cross-correlation)."""
+
+def Convolution_v1(
+    data: Symbol | None = None,
+    weight: Symbol | None = None,
+    bias: Symbol | None = None,
+    kernel: tuple[int, ...] = ...,
+    stride: tuple[int, ...] = ...,
+    dilate: tuple[int, ...] = ...,
+    pad: tuple[int, ...] = ...,
+    num_filter: int = ...,
+    num_group: int = 1,
+    workspace: int = 1024,
+    no_bias: bool = False,
+    cudnn_tune: str | None = None,
+    cudnn_off: bool = False,
+    layout: str | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Slide `num_filter` filters over the data and sum the products (cross-correlation)."""
+
+def Dropout(
+    data: Symbol | None = None,
+    p: float = 0.5,
+    mode: str = 'training',
+    axes: tuple[int, ...] = ...,
+    cudnn_off: bool | None = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Set elements to zero at random and scale the others by ``1 / (1 - p)``, in training ..."""
+
+def ElementWiseSum(
+    *args: Symbol,
+    num_args: int = 0,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Add any number of arrays."""
+
+def Embedding(
+    data: Symbol | None = None,
+    weight: Symbol | None = None,
+    input_dim: int = ...,
+    output_dim: int = ...,
+    dtype: Any = 'float32',
+    sparse_grad: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Take a row of the table for each index."""
+
+def Flatten(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Put everything after the first axis into one axis."""
+
+def FullyConnected(
+    data: Symbol | None = None,
+    weight: Symbol | None = None,
+    bias: Symbol | None = None,
+    num_hidden: int = ...,
+    no_bias: bool = False,
+    flatten: bool = True,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Map each row linearly: ``data @ weight.T + bias``."""
+
+def GroupNorm(
+    data: Symbol | None = None,
+    gamma: Symbol | None = None,
+    beta: Symbol | None = None,
+    num_groups: int = 1,
+    eps: float = 1e-05,
+    output_mean_var: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Give each group of channels of each row mean 0 and variance 1, then scale by gamma ..."""
+
+def InstanceNorm(
+    data: Symbol | None = None,
+    gamma: Symbol | None = None,
+    beta: Symbol | None = None,
+    eps: float = 0.001,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Give each channel of each row mean 0 and variance 1, then scale by gamma and shift by ..."""
+
+def L2Normalization(
+    data: Symbol | None = None,
+    eps: float = 1e-10,
+    mode: str = 'instance',
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Divide by the Euclidean norm of each row, of the channels of each position, or of ..."""
+
+def LRN(
+    data: Symbol | None = None,
+    alpha: float = 0.0001,
+    beta: float = 0.75,
+    knorm: float = 2.0,
+    nsize: int = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Divide by ``(knorm + alpha / nsize * sum of squares) ** beta`` over neighbouring channels."""
+
+def LayerNorm(
+    data: Symbol | None = None,
+    gamma: Symbol | None = None,
+    beta: Symbol | None = None,
+    axis: int = -1,
+    eps: float = 1e-05,
+    output_mean_var: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Give the elements along one axis mean 0 and variance 1, then scale by gamma and shift ..."""
+
+def LeakyReLU(
+    data: Symbol | None = None,
+    gamma: Symbol | None = None,
+    act_type: str = 'leaky',
+    slope: float = 0.25,
+    lower_bound: float = 0.125,
+    upper_bound: float = 0.334,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Apply a rectifier that keeps some of what lies below zero."""
+
+def LinearRegressionOutput(
+    data: Symbol | None = None,
+    label: Symbol | None = None,
+    grad_scale: float = 1.0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the data; the gradient is ``(output - label) * grad_scale / outputs per row``."""
+
+def LogisticRegressionOutput(
+    data: Symbol | None = None,
+    label: Symbol | None = None,
+    grad_scale: float = 1.0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Apply the logistic function; the gradient is ``(output - label) * grad_scale / ..."""
+
+def MAERegressionOutput(
+    data: Symbol | None = None,
+    label: Symbol | None = None,
+    grad_scale: float = 1.0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the data; its gradient is that of the absolute error: 1 above the label, else ..."""
+
+def MakeLoss(
+    data: Symbol | None = None,
+    grad_scale: float = 1.0,
+    valid_thresh: float = 0.0,
+    normalization: str = 'null',
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Make a loss of any value: return it, with grad_scale as its gradient."""
+
+def Pad(
+    data: Symbol | None = None,
+    mode: str = ...,
+    pad_width: tuple[int, ...] = ...,
+    constant_value: float = 0.0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Put elements around an array: a constant, the edge repeated, or the inside reflected."""
+
+def Pooling(
+    data: Symbol | None = None,
+    kernel: tuple[int, ...] = ...,
+    pool_type: str = 'max',
+    global_pool: bool = False,
+    cudnn_off: bool = False,
+    pooling_convention: str = 'valid',
+    stride: tuple[int, ...] = ...,
+    pad: tuple[int, ...] = ...,
+    p_value: int | None = None,
+    count_include_pad: bool | None = None,
+    layout: str | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Take the maximum, average, sum or p-norm of each window."""
+
+def Reshape(
+    data: Symbol | None = None,
+    shape: tuple[int, ...] = ...,
+    reverse: bool = False,
+    target_shape: tuple[int, ...] = ...,
+    keep_highest: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Give the elements another shape."""
+
+def SVMOutput(
+    data: Symbol | None = None,
+    label: Symbol | None = None,
+    margin: float = 1.0,
+    regularization_coefficient: float = 1.0,
+    use_linear: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the data; its gradient is that of the hinge loss of the label's class against ..."""
+
+def SliceChannel(
+    data: Symbol | None = None,
+    num_outputs: int = ...,
+    axis: int = 1,
+    squeeze_axis: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Cut an array into equal pieces along an axis."""
+
+def Softmax(
+    data: Symbol | None = None,
+    label: Symbol | None = None,
+    grad_scale: float = 1.0,
+    ignore_label: float = -1.0,
+    multi_output: bool = False,
+    use_ignore: bool = False,
+    preserve_shape: bool = False,
+    normalization: str = 'null',
+    out_grad: bool = False,
+    smooth_alpha: float = 0.0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Apply softmax; the gradient is that of the cross-entropy: probability minus one-hot label."""
+
+def SoftmaxActivation(
+    data: Symbol | None = None,
+    mode: str = 'instance',
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Apply softmax over the last axis, or over the channels of each position."""
+
+def SoftmaxOutput(
+    data: Symbol | None = None,
+    label: Symbol | None = None,
+    grad_scale: float = 1.0,
+    ignore_label: float = -1.0,
+    multi_output: bool = False,
+    use_ignore: bool = False,
+    preserve_shape: bool = False,
+    normalization: str = 'null',
+    out_grad: bool = False,
+    smooth_alpha: float = 0.0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Apply softmax; the gradient is that of the cross-entropy: probability minus one-hot label."""
+
+def SwapAxis(
+    data: Symbol | None = None,
+    dim1: int = 0,
+    dim2: int = 0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Exchange two axes."""
+
+def UpSampling(
+    *args: Symbol,
+    scale: int = ...,
+    num_filter: int = 0,
+    sample_type: str = ...,
+    multi_input_mode: str = 'concat',
+    num_args: int = 1,
+    workspace: int = 512,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Enlarge images by repeating pixels, or by a transposed convolution with a bilinear weight."""
+
+def abs(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the magnitude; its gradient at 0 is 0."""
+
+def add_n(
+    *args: Symbol,
+    num_args: int = 0,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Add any number of arrays."""
+
+def amp_cast(
+    data: Symbol | None = None,
+    dtype: Any = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Convert between float32 and the half-precision types; leave other types alone."""
+
+def arccos(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the inverse cosine in radians."""
+
+def arccosh(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the inverse hyperbolic cosine."""
+
+def arcsin(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the inverse sine in radians."""
+
+def arcsinh(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the inverse hyperbolic sine."""
+
+def arctan(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the inverse tangent in radians."""
+
+def arctanh(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the inverse hyperbolic tangent."""
+
+def argmax(
+    data: Symbol | None = None,
+    axis: int | None = None,
+    keepdims: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the position of the greatest element along an axis, the first of several."""
+
+def argmax_channel(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the position of the greatest element along axis 1."""
+
+def argmin(
+    data: Symbol | None = None,
+    axis: int | None = None,
+    keepdims: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the position of the smallest element along an axis, the first of several."""
+
+def argsort(
+    data: Symbol | None = None,
+    axis: int | None = -1,
+    is_ascend: bool = True,
+    dtype: Any = 'float32',
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the positions that sort an array along an axis; equal elements keep their order."""
+
+def batch_dot(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    forward_stype: str | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Multiply matrices pairwise over the leading axes, which must be equal."""
+
+def batch_take(
+    a: Symbol | None = None,
+    indices: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Pick one element of each row; positions outside are pulled to the ends."""
+
+def broadcast_add(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Add two arrays, with broadcasting."""
+
+def broadcast_axes(
+    data: Symbol | None = None,
+    axis: int | tuple[int, ...] = ...,
+    size: int | tuple[int, ...] = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Repeat the elements along axes of size 1."""
+
+def broadcast_axis(
+    data: Symbol | None = None,
+    axis: int | tuple[int, ...] = ...,
+    size: int | tuple[int, ...] = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Repeat the elements along axes of size 1."""
+
+def broadcast_div(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Divide the first array by the second (integers are cut towards 0), with broadcasting."""
+
+def broadcast_equal(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return 1 where both are equal, else 0, in the dtype of the operands and without a ..."""
+
+def broadcast_greater(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return 1 where the first is greater, else 0, in the dtype of the operands and without ..."""
+
+def broadcast_greater_equal(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return 1 where the first is greater or equal, else 0, in the dtype of the operands ..."""
+
+def broadcast_hypot(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the hypotenuse sqrt(lhs^2 + rhs^2), with broadcasting."""
+
+def broadcast_lesser(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return 1 where the first is smaller, else 0, in the dtype of the operands and without ..."""
+
+def broadcast_lesser_equal(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return 1 where the first is smaller or equal, else 0, in the dtype of the operands ..."""
+
+def broadcast_like(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    lhs_axes: int | tuple[int, ...] | None = None,
+    rhs_axes: int | tuple[int, ...] | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Repeat dimensions of 1 until `lhs` has the shape of `rhs`, or its sizes along axes."""
+
+def broadcast_logical_and(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return 1 where neither is 0, else 0, in the dtype of the operands and without a ..."""
+
+def broadcast_logical_or(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return 1 where one of them is not 0, else 0, in the dtype of the operands and without ..."""
+
+def broadcast_logical_xor(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return 1 where exactly one of them is not 0, else 0, in the dtype of the operands and ..."""
+
+def broadcast_maximum(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the greater of two arrays (where both are equal the gradient goes to the ..."""
+
+def broadcast_minimum(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the smaller of two arrays (where both are equal the gradient goes to the ..."""
+
+def broadcast_minus(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Subtract the second array from the first, with broadcasting."""
+
+def broadcast_mod(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the remainder with the sign of the divisor, as Python's %, and 0 for a divisor ..."""
+
+def broadcast_mul(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Multiply two arrays, with broadcasting."""
+
+def broadcast_not_equal(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return 1 where they differ, else 0, in the dtype of the operands and without a ..."""
+
+def broadcast_plus(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Add two arrays, with broadcasting."""
+
+def broadcast_power(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Raise the first array to the power of the second, with broadcasting."""
+
+def broadcast_sub(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Subtract the second array from the first, with broadcasting."""
+
+def broadcast_to(
+    data: Symbol | None = None,
+    shape: tuple[int, ...] = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Repeat dimensions of 1 until the array has a shape."""
+
+def cast(
+    data: Symbol | None = None,
+    dtype: Any = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Convert the element type; integers lose the fraction, and the gradient comes back in ..."""
+
+def cbrt(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the real cube root."""
+
+def ceil(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Round up; the gradient is 0."""
+
+def choose_element_0index(
+    data: Symbol | None = None,
+    index: Symbol | None = None,
+    axis: int | None = -1,
+    keepdims: bool = False,
+    mode: str = 'clip',
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Pick one element along an axis for every place of the other axes."""
+
+def clip(
+    data: Symbol | None = None,
+    a_min: float = ...,
+    a_max: float = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Limit each element to a_min..a_max; the gradient is 1 inside and at both ends, else 0."""
+
+def concat(
+    *args: Symbol,
+    num_args: int = 0,
+    dim: int = 1,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Join arrays along an axis."""
+
+def cos(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the cosine of angles in radians."""
+
+def cosh(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the hyperbolic cosine."""
+
+def crop(
+    data: Symbol | None = None,
+    begin: int | tuple[int | None, ...] | None = ...,
+    end: int | tuple[int | None, ...] | None = ...,
+    step: int | tuple[int | None, ...] | None = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Cut out a range along each of the leading axes, as data[begin:end:step] does in Python."""
+
+def cumsum(
+    a: Symbol | None = None,
+    axis: int | None = None,
+    dtype: Any = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Add up along an axis, keeping every partial sum."""
+
+def degrees(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Turn radians into degrees."""
+
+def depth_to_space(
+    data: Symbol | None = None,
+    block_size: int = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Lay channels out as blocks of pixels."""
+
+def diag(
+    data: Symbol | None = None,
+    k: int = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return a diagonal, or the matrix that has a vector as its diagonal."""
+
+def dot(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    forward_stype: str | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Contract the last axis of `lhs` with the first axis of `rhs`."""
+
+def elemwise_add(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Add two arrays, element by element."""
+
+def elemwise_div(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Divide the first array by the second (integers are cut towards 0), element by element."""
+
+def elemwise_mul(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Multiply two arrays, element by element."""
+
+def elemwise_sub(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Subtract the second array from the first, element by element."""
+
+def erf(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the error function."""
+
+def erfinv(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the inverse error function."""
+
+def exp(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return e to the power of each element."""
+
+def expand_dims(
+    data: Symbol | None = None,
+    axis: int = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Insert an axis of size 1."""
+
+def expm1(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return exp(x) - 1, exact near 0."""
+
+def fix(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Round towards 0; the gradient is 0."""
+
+def flatten(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Put everything after the first axis into one axis."""
+
+def flip(
+    data: Symbol | None = None,
+    axis: int | tuple[int, ...] = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Reverse the order of the elements along axes."""
+
+def floor(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Round down; the gradient is 0."""
+
+def gamma(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the gamma function, NaN at negative whole numbers."""
+
+def gammaln(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the logarithm of the gamma function's magnitude."""
+
+def gather_nd(
+    data: Symbol | None = None,
+    indices: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Pick elements, or slices, by one position for each of the leading axes."""
+
+def hard_sigmoid(
+    data: Symbol | None = None,
+    alpha: float = 0.2,
+    beta: float = 0.5,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return alpha * x + beta limited to 0..1; the gradient is alpha strictly inside, else 0."""
+
+def identity(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return `data` as it is."""
+
+def log(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the natural logarithm."""
+
+def log10(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the logarithm to base 10."""
+
+def log1p(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return log(1 + x), exact near 0."""
+
+def log2(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the logarithm to base 2."""
+
+def log_softmax(
+    data: Symbol | None = None,
+    axis: int = -1,
+    temperature: float | None = None,
+    dtype: Any = None,
+    use_length: bool | None = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the logarithm of softmax, computed without loss of precision."""
+
+def logical_not(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return 1 where an element is 0, else 0."""
+
+def make_loss(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Make a loss of any value: return it, with ones as its gradient."""
+
+def max(
+    data: Symbol | None = None,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the greatest element along axes (all that equal it get the gradient)."""
+
+def max_axis(
+    data: Symbol | None = None,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the greatest element along axes (all that equal it get the gradient)."""
+
+def mean(
+    data: Symbol | None = None,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Average the elements along axes."""
+
+def min(
+    data: Symbol | None = None,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the smallest element along axes (all that equal it get the gradient)."""
+
+def min_axis(
+    data: Symbol | None = None,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the smallest element along axes (all that equal it get the gradient)."""
+
+def moments(
+    data: Symbol | None = None,
+    axes: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return mean and variance (of the population) along axes."""
+
+def nanprod(
+    data: Symbol | None = None,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Multiply the elements along axes, NaN counted as 1."""
+
+def nansum(
+    data: Symbol | None = None,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Add up the elements along axes, NaN counted as 0."""
+
+def negative(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the negative."""
+
+def norm(
+    data: Symbol | None = None,
+    ord: int = 2,
+    axis: int | tuple[int, ...] | None = None,
+    out_dtype: str | None = None,
+    keepdims: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the norm along axes; its gradient at 0 is 0."""
+
+def normal(
+    loc: float = 0.0,
+    scale: float = 1.0,
+    shape: int | tuple[int, ...] | None = None,
+    ctx: str = '',
+    dtype: Any = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Draw from the normal distribution."""
+
+def one_hot(
+    indices: Symbol | None = None,
+    depth: int = ...,
+    on_value: float = 1.0,
+    off_value: float = 0.0,
+    dtype: Any = 'float32',
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Turn positions into rows with one value on; positions outside [0, depth) give rows ..."""
+
+def ones_like(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return ones of the shape and type of `data`."""
+
+def pad(
+    data: Symbol | None = None,
+    mode: str = ...,
+    pad_width: tuple[int, ...] = ...,
+    constant_value: float = 0.0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Put elements around an array: a constant, the edge repeated, or the inside reflected."""
+
+def pick(
+    data: Symbol | None = None,
+    index: Symbol | None = None,
+    axis: int | None = -1,
+    keepdims: bool = False,
+    mode: str = 'clip',
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Pick one element along an axis for every place of the other axes."""
+
+def prod(
+    data: Symbol | None = None,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Multiply the elements along axes."""
+
+def radians(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Turn degrees into radians."""
+
+def random_exponential(
+    lam: float = 1.0,
+    shape: int | tuple[int, ...] | None = None,
+    ctx: str = '',
+    dtype: Any = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Draw from the exponential distribution, whose mean is 1 / lam."""
+
+def random_gamma(
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    shape: int | tuple[int, ...] | None = None,
+    ctx: str = '',
+    dtype: Any = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Draw from the gamma distribution, whose mean is alpha * beta."""
+
+def random_generalized_negative_binomial(
+    mu: float = 1.0,
+    alpha: float = 1.0,
+    shape: int | tuple[int, ...] | None = None,
+    ctx: str = '',
+    dtype: Any = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Draw from the negative binomial distribution of mean mu and variance mu + alpha * mu ** 2."""
+
+def random_negative_binomial(
+    k: int = 1,
+    p: float = 1.0,
+    shape: int | tuple[int, ...] | None = None,
+    ctx: str = '',
+    dtype: Any = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Draw from the negative binomial distribution: successes before the k-th failure."""
+
+def random_normal(
+    loc: float = 0.0,
+    scale: float = 1.0,
+    shape: int | tuple[int, ...] | None = None,
+    ctx: str = '',
+    dtype: Any = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Draw from the normal distribution."""
+
+def random_poisson(
+    lam: float = 1.0,
+    shape: int | tuple[int, ...] | None = None,
+    ctx: str = '',
+    dtype: Any = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Draw from the Poisson distribution."""
+
+def random_randint(
+    low: int = ...,
+    high: int = ...,
+    shape: int | tuple[int, ...] | None = None,
+    ctx: str = '',
+    dtype: Any = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Draw integers from [low, high), each as likely."""
+
+def random_uniform(
+    low: float = 0.0,
+    high: float = 1.0,
+    shape: int | tuple[int, ...] | None = None,
+    ctx: str = '',
+    dtype: Any = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Draw from the uniform distribution over [low, high)."""
+
+def rcbrt(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return one over the real cube root."""
+
+def reciprocal(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return one over each element."""
+
+def relu(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return max(x, 0); its gradient at 0 is 0."""
+
+def repeat(
+    data: Symbol | None = None,
+    repeats: int = ...,
+    axis: int | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Repeat each element along an axis."""
+
+def reshape(
+    data: Symbol | None = None,
+    shape: tuple[int, ...] = ...,
+    reverse: bool = False,
+    target_shape: tuple[int, ...] = ...,
+    keep_highest: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Give the elements another shape."""
+
+def reshape_like(
+    lhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    lhs_begin: int | None = None,
+    lhs_end: int | None = None,
+    rhs_begin: int | None = None,
+    rhs_end: int | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Give `lhs` the shape of `rhs`, or a part of its axes the dimensions of a part of ..."""
+
+def reverse(
+    data: Symbol | None = None,
+    axis: int | tuple[int, ...] = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Reverse the order of the elements along axes."""
+
+def rint(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Round to the nearest integer, halves down; the gradient is 0."""
+
+def round(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Round to the nearest integer, halves away from 0; the gradient is 0."""
+
+def rsqrt(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return one over the square root."""
+
+def sample_exponential(
+    lam: Symbol | None = None,
+    shape: int | tuple[int, ...] = ...,
+    dtype: Any = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Draw from the exponential distribution, whose mean is 1 / lam, a block of numbers for ..."""
+
+def sample_gamma(
+    alpha: Symbol | None = None,
+    beta: Symbol | None = None,
+    shape: int | tuple[int, ...] = ...,
+    dtype: Any = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Draw from the gamma distribution, whose mean is alpha * beta, a block of numbers for ..."""
+
+def sample_generalized_negative_binomial(
+    mu: Symbol | None = None,
+    alpha: Symbol | None = None,
+    shape: int | tuple[int, ...] = ...,
+    dtype: Any = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Draw from the negative binomial distribution of mean mu and variance mu + alpha * mu ..."""
+
+def sample_multinomial(
+    data: Symbol | None = None,
+    shape: int | tuple[int, ...] = ...,
+    get_prob: bool = False,
+    dtype: Any = 'int32',
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Draw class numbers by their probabilities."""
+
+def sample_negative_binomial(
+    k: Symbol | None = None,
+    p: Symbol | None = None,
+    shape: int | tuple[int, ...] = ...,
+    dtype: Any = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Draw from the negative binomial distribution: successes before the k-th failure, a ..."""
+
+def sample_normal(
+    mu: Symbol | None = None,
+    sigma: Symbol | None = None,
+    shape: int | tuple[int, ...] = ...,
+    dtype: Any = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Draw from the normal distribution, a block of numbers for each set of parameters."""
+
+def sample_poisson(
+    lam: Symbol | None = None,
+    shape: int | tuple[int, ...] = ...,
+    dtype: Any = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Draw from the Poisson distribution, a block of numbers for each set of parameters."""
+
+def sample_uniform(
+    low: Symbol | None = None,
+    high: Symbol | None = None,
+    shape: int | tuple[int, ...] = ...,
+    dtype: Any = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Draw from the uniform distribution over [low, high), a block of numbers for each set ..."""
+
+def scatter_nd(
+    data: Symbol | None = None,
+    indices: Symbol | None = None,
+    shape: tuple[int, ...] = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Write elements, or slices, into zeros by one position for each of the leading axes."""
+
+def shape_array(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the shape of `data` as an array."""
+
+def shuffle(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Put the rows into random order."""
+
+def sigmoid(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return 1 / (1 + exp(-x))."""
+
+def sign(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return -1, 0 or 1, with 0 for 0 and NaN; the gradient is 0."""
+
+def sin(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the sine of angles in radians."""
+
+def sinh(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the hyperbolic sine."""
+
+def size_array(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the number of elements of `data` as an array."""
+
+def slice(
+    data: Symbol | None = None,
+    begin: int | tuple[int | None, ...] | None = ...,
+    end: int | tuple[int | None, ...] | None = ...,
+    step: int | tuple[int | None, ...] | None = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Cut out a range along each of the leading axes, as data[begin:end:step] does in Python."""
+
+def slice_axis(
+    data: Symbol | None = None,
+    axis: int = ...,
+    begin: int = ...,
+    end: int | None = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Cut out a range along one axis."""
+
+def slice_like(
+    data: Symbol | None = None,
+    shape_like: Symbol | None = None,
+    axes: tuple[int, ...] = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Cut the beginning out of `data` so that it has the size of `shape_like` along axes."""
+
+def smooth_l1(
+    data: Symbol | None = None,
+    scalar: float | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return (s x)^2 / 2 where |x| < 1 / s^2, and |x| - 1 / (2 s^2) elsewhere."""
+
+def softmax(
+    data: Symbol | None = None,
+    length: Symbol | None = None,
+    axis: int = -1,
+    temperature: float | None = None,
+    dtype: Any = None,
+    use_length: bool | None = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Turn values along an axis into shares of one: ``exp(x) / sum(exp(x))``."""
+
+def softmax_cross_entropy(
+    data: Symbol | None = None,
+    label: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the cross-entropy of softmax with class numbers, summed over the batch."""
+
+def softmin(
+    data: Symbol | None = None,
+    axis: int = -1,
+    temperature: float | None = None,
+    dtype: Any = None,
+    use_length: bool | None = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the softmax of the negated data."""
+
+def softsign(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return x / (1 + |x|)."""
+
+def sort(
+    data: Symbol | None = None,
+    axis: int | None = -1,
+    is_ascend: bool = True,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Sort along an axis; equal elements keep their order."""
+
+def space_to_depth(
+    data: Symbol | None = None,
+    block_size: int = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Put blocks of pixels into channels."""
+
+def split(
+    data: Symbol | None = None,
+    num_outputs: int = ...,
+    axis: int = 1,
+    squeeze_axis: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Cut an array into equal pieces along an axis."""
+
+def sqrt(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the square root."""
+
+def square(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the square."""
+
+def squeeze(
+    data: Symbol | None = None,
+    axis: int | tuple[int, ...] | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Remove axes of size 1."""
+
+def stack(
+    *args: Symbol,
+    axis: int = 0,
+    num_args: int = 0,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Join arrays along a new axis."""
+
+def stop_gradient(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return `data` as it is and let no gradient through."""
+
+def sum(
+    data: Symbol | None = None,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Add up the elements along axes."""
+
+def sum_axis(
+    data: Symbol | None = None,
+    axis: int | tuple[int, ...] | None = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Add up the elements along axes."""
+
+def swapaxes(
+    data: Symbol | None = None,
+    dim1: int = 0,
+    dim2: int = 0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Exchange two axes."""
+
+def take(
+    a: Symbol | None = None,
+    indices: Symbol | None = None,
+    axis: int = 0,
+    mode: str = 'clip',
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Pick slices of an array along an axis by position."""
+
+def tan(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the tangent of angles in radians."""
+
+def tanh(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the hyperbolic tangent."""
+
+def tile(
+    data: Symbol | None = None,
+    reps: tuple[int, ...] = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Repeat the whole array along axes."""
+
+def topk(
+    data: Symbol | None = None,
+    axis: int | None = -1,
+    k: int = 1,
+    ret_typ: str = 'indices',
+    is_ascend: bool = False,
+    dtype: Any = 'float32',
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the k greatest elements along an axis, in order; of equal ones the first come ..."""
+
+def transpose(
+    data: Symbol | None = None,
+    axes: tuple[int, ...] = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Put the axes into another order."""
+
+def trunc(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Cut the fraction off; the gradient is 0."""
+
+def uniform(
+    low: float = 0.0,
+    high: float = 1.0,
+    shape: int | tuple[int, ...] | None = None,
+    ctx: str = '',
+    dtype: Any = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Draw from the uniform distribution over [low, high)."""
+
+def where(
+    condition: Symbol | None = None,
+    x: Symbol | None = None,
+    y: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Choose elements, or rows, of `x` where the condition is not 0, else of `y`."""
+
+def zeros_like(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return zeros of the shape and type of `data`."""

@@ -1,0 +1,202 @@
+"""Rules by name, attributes, registry, dumps, verbosity."""
+
+import json
+import logging
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+from dpmodule.base import ArgumentError
+
+GOLDENS = json.loads((Path(__file__).parents[1] / "data/goldens/initializer/initializers.json").read_text())
+Desc = mx.init.InitDesc
+
+
+def rule_of(desc):
+    called = []
+    rules = [
+        name for name in dir(mx.init.Initializer) if name.startswith("_init_") and name != "_init_default"
+    ]
+    mark = {rule: lambda self, name, arr, rule=rule: called.append(rule) for rule in rules}
+    try:
+        type("Mark", (mx.init.Initializer,), mark)()(desc, mx.nd.zeros((2, 2)))
+    except ValueError:
+        return None
+    return called[0]
+
+
+def filled(init, name="w_weight", shape=(2, 3), attrs=None):
+    arr = mx.nd.full(shape, -9)
+    init(Desc(name, attrs), arr)
+    return arr.asnumpy()
+
+
+@pytest.mark.parametrize(("name", "rule"), GOLDENS["rules"].items())
+def test_rules_by_name_are_mxnets(name, rule):
+    assert rule_of(Desc(name)) == rule
+
+
+@pytest.mark.filterwarnings("ignore:initializing .* by a plain string:DeprecationWarning")
+@pytest.mark.parametrize(("name", "rule"), GOLDENS["legacy_rules"].items())
+def test_rules_for_plain_strings_are_mxnets(name, rule):
+    assert rule_of(name) == rule
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("a_weight", 7), ("a_bias", 0), ("a_gamma", 1), ("a_beta", 0), ("a_min", 0), ("a_max", 1)],
+)
+def test_values_by_name(name, value):
+    assert (filled(mx.init.Constant(7), name) == value).all()
+
+
+def test_unknown_name_says_what_to_do():
+    with pytest.raises(
+        ValueError, match=r"the name 'odd_name': expected an ending weight, .*Variable\(name, init"
+    ):
+        filled(mx.init.Uniform(), "odd_name")
+
+
+def test_plain_string_warns():
+    with pytest.warns(DeprecationWarning, match=r"call init\(InitDesc\(name\), arr\)"):
+        mx.init.One()("a_weight", mx.nd.zeros((2,)))
+
+
+@pytest.mark.filterwarnings("ignore:initializing .* by a plain string:DeprecationWarning")
+def test_spatial_transformer_starts_as_identity():
+    bias = mx.nd.zeros((6,))
+    mx.init.Uniform()("stn_loc_bias", bias)
+    assert bias.asnumpy().tolist() == [1, 0, 0, 0, 1, 0]
+    with pytest.raises(ArgumentError, match=r"expected \(6,\)"):
+        mx.init.Uniform()("stn_loc_bias", mx.nd.zeros((5,)))
+    kernel = mx.nd.zeros((1, 1, 4, 4))
+    mx.init.Uniform()("upsampling_weight", kernel)
+    np.testing.assert_allclose(kernel.asnumpy()[0], GOLDENS["bilinear"][0][1][0])
+
+
+def test_quantized_rules():
+    weight = mx.nd.zeros((50, 50), dtype="int8")
+    mx.init.Uniform()(Desc("a_weight_quantize"), weight)
+    assert (weight.asnumpy().min(), weight.asnumpy().max()) == (-127, 127)
+    bias = mx.nd.ones((5,), dtype="int8")
+    mx.init.Uniform()(Desc("a_bias_quantize"), bias)
+    assert bias.asnumpy().tolist() == [0] * 5
+
+
+@pytest.mark.parametrize("name", ["odd_name", "a_bias", "a_weight"])
+@pytest.mark.parametrize("spec", ['["constant", {"value": 5}]', mx.init.Constant(5).dumps()])
+def test_attribute_wins_over_the_name(name, spec):
+    assert (filled(mx.init.Uniform(), name, attrs={"__init__": spec}) == 5).all()
+
+
+def test_attribute_may_be_a_bare_name_or_empty():
+    assert (filled(mx.init.Uniform(), "a_bias", attrs={"__init__": "one"}) == 1).all()
+    assert (filled(mx.init.Uniform(), "a_bias", attrs={"__init__": ""}) == 0).all()
+    with pytest.raises(ArgumentError, match="unknown initializer 'nonsense'"):
+        filled(mx.init.Uniform(), "a_bias", attrs={"__init__": "nonsense"})
+
+
+def test_desc_is_a_string_with_attributes():
+    desc = Desc("fc_weight", {"a": "b"})
+    assert desc == "fc_weight"
+    assert (desc.attrs, desc.global_init) == ({"a": "b"}, None)
+    assert Desc("x").attrs == {}
+    init = mx.init.Uniform()
+    init(desc, mx.nd.zeros((2, 2)))
+    assert desc.global_init is init
+    again = pickle.loads(pickle.dumps(desc))
+    assert (again, again.attrs, again.global_init) == (desc, desc.attrs, init)
+
+
+@pytest.mark.parametrize(("name", "kwargs", "text"), GOLDENS["dumps"])
+def test_dumps_are_mxnets_and_make_the_same_again(name, kwargs, text):
+    init = getattr(mx.init, name)(**kwargs)
+    assert json.loads(init.dumps()) == json.loads(text)
+    assert mx.init.create(init.dumps()) == init
+    assert mx.init.create(name.lower(), **kwargs) == init
+
+
+def test_dumps_of_arrays():
+    for value in (np.array([1, 2]), mx.nd.array([1, 2]), [1, 2]):
+        assert json.loads(mx.init.Constant(value).dumps()) == ["constant", {"value": [1, 2]}]
+
+
+def test_equality_and_text():
+    assert mx.init.Xavier() == mx.init.Xavier()
+    assert mx.init.Xavier() != mx.init.Xavier(magnitude=2)
+    assert mx.init.Zero() != mx.init.One()
+    assert len({mx.init.Zero(), mx.init.Zero(), mx.init.One()}) == 2
+    assert repr(mx.init.Normal(0.5)) == "Normal(sigma=0.5)"
+
+
+def test_users_initializers():
+    @mx.init.register
+    class Fives(mx.init.Initializer):
+        def __init__(self, plus=0):
+            super().__init__(plus=plus)
+            self.plus = plus
+
+        def _init_weight(self, name, arr):
+            arr[:] = 5 + self.plus
+
+        def _init_default(self, name, arr):
+            arr[:] = -5
+
+    init = mx.init.create("fives", plus=2)
+    assert (filled(init) == 7).all()
+    assert (filled(init, "odd") == -5).all()
+    assert (filled(init, "a_bias") == 0).all()
+    assert (filled(mx.init.Zero(), attrs={"__init__": init.dumps()}) == 7).all()
+    assert mx.init.create(init) is init
+
+
+def test_a_subclass_need_not_call_the_constructor():
+    class Bare(mx.init.Initializer):
+        def __init__(self):
+            pass
+
+        def _init_weight(self, name, arr):
+            arr[:] = 2
+
+    assert (filled(Bare()) == 2).all()
+    assert Bare().dumps() == '["bare", {}]'
+
+
+def test_aliases_and_unknown_names():
+    assert mx.init.create("zeros") == mx.init.Zero()
+    assert mx.init.create("ones") == mx.init.One()
+    with pytest.raises(ArgumentError, match="unknown initializer 'nix'; expected one of bilinear"):
+        mx.init.create("nix")
+    with pytest.raises(ArgumentError, match="not a subclass of Initializer"):
+        mx.init.register(int)
+
+
+def test_verbosity(caplog):
+    caplog.set_level(logging.INFO)
+    init = mx.init.Constant(3)
+    assert init.set_verbosity(True) is init
+    filled(init, "q_weight")
+    filled(init, "q_bias")
+    filled(init, "q", attrs={"__init__": "one"})
+    init.set_verbosity(True, lambda arr: f"shape {arr.shape}")
+    filled(init, "q_weight")
+    init.set_verbosity()
+    filled(init, "q_weight")
+    assert caplog.messages == [
+        "Initialized q_weight as weight: 3.0",
+        "Initialized q_bias as bias: 0.0",
+        "Initialized q as one: 1.0",
+        "Initialized q_weight as weight: shape (2, 3)",
+    ]
+
+
+def test_wrong_arguments():
+    with pytest.raises(ArgumentError, match="arr is ndarray, expected an NDArray"):
+        mx.init.One()(Desc("a_weight"), np.zeros(3))
+    with pytest.raises(ArgumentError, match="desc is 3, expected an InitDesc"):
+        mx.init.One()(3, mx.nd.zeros((2,)))
+    with pytest.raises(NotImplementedError, match="Initializer does not define _init_weight"):
+        filled(mx.init.Initializer())

@@ -1,0 +1,113 @@
+"""Initializers that draw: their statistics beside MXNet's and the formulas, seeds, contexts, types."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+from dpmodule.base import ArgumentError, ShapeError
+
+GOLDENS = json.loads((Path(__file__).parents[1] / "data/goldens/initializer/initializers.json").read_text())
+DRAWING = [mx.init.Uniform(), mx.init.Normal(), mx.init.Xavier(), mx.init.MSRAPrelu(), mx.init.Orthogonal()]
+
+
+def drawn(init, shape, ctx=None, dtype="float32"):
+    arr = mx.nd.zeros(shape, ctx=ctx, dtype=dtype)
+    init(mx.init.InitDesc("w_weight"), arr)
+    return arr.asnumpy()
+
+
+@pytest.mark.parametrize(("name", "kwargs", "shape", "want"), GOLDENS["statistics"])
+def test_statistics_are_mxnets(name, kwargs, shape, want):
+    values = drawn(getattr(mx.init, name)(**kwargs), tuple(shape))
+    bounded = "gaussian" not in str(kwargs) and name in ("Uniform", "Xavier")
+    assert values.std() == pytest.approx(want["std"], rel=0.02)
+    assert np.abs(values).max() == pytest.approx(want["absmax"], rel=1e-3 if bounded else 0.2)
+    assert abs(values.mean()) < 0.02 * want["std"] + 1e-3
+
+
+@pytest.mark.parametrize("kind", ["uniform", "normal"])
+@pytest.mark.parametrize("shape", [(40, 30), (30, 40), (8, 3, 2, 2), (16, 3, 2, 2), (5, 5)])
+def test_orthogonal_rows_or_columns(kind, shape):
+    values = drawn(mx.init.Orthogonal(scale=1.2, rand_type=kind), shape).reshape(shape[0], -1)
+    short = values if values.shape[0] <= values.shape[1] else values.T
+    np.testing.assert_allclose(short @ short.T, 1.44 * np.eye(len(short)), atol=1e-5)
+
+
+def test_xavier_scale_by_formula():
+    values = drawn(mx.init.Xavier("uniform", "in", magnitude=6), (50, 20, 3, 5))
+    bound = math.sqrt(6 / (20 * 3 * 5))
+    assert bound * 0.999 < np.abs(values).max() <= bound
+    gaussian = drawn(mx.init.Xavier("gaussian", "out", magnitude=2), (400, 300))
+    assert gaussian.std() == pytest.approx(math.sqrt(2 / 400), rel=0.02)
+
+
+@pytest.mark.parametrize("init", DRAWING, ids=repr)
+def test_seed_repeats(init):
+    mx.random.seed(5)
+    first, second = drawn(init, (6, 5)), drawn(init, (6, 5))
+    mx.random.seed(5)
+    np.testing.assert_array_equal(drawn(init, (6, 5)), first)
+    np.testing.assert_array_equal(drawn(init, (6, 5)), second)
+    assert not np.array_equal(first, second)
+
+
+def test_each_context_has_its_own_numbers():
+    mx.random.seed(5)
+    first = drawn(mx.init.Uniform(), (8,))
+    other = drawn(mx.init.Uniform(), (8,), ctx=mx.cpu(1))
+    mx.random.seed(5)
+    np.testing.assert_array_equal(drawn(mx.init.Uniform(), (8,), ctx=mx.cpu(1)), other)
+    np.testing.assert_array_equal(drawn(mx.init.Uniform(), (8,)), first)
+    assert not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize("init", DRAWING, ids=repr)
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_types(init, dtype):
+    values = drawn(init, (20, 10), dtype=dtype)
+    assert values.dtype == dtype
+    assert values.std() > 0
+
+
+def test_integers_get_whole_numbers():
+    values = drawn(mx.init.Uniform(5), (400,), dtype="int32")
+    assert set(values.tolist()) == set(range(-4, 5))
+
+
+def test_a_part_of_a_bigger_array():
+    whole = mx.nd.zeros((4, 6))
+    mx.init.Uniform(1)(mx.init.InitDesc("w_weight"), whole[1:3])
+    assert (whole.asnumpy() != 0).all(axis=1).tolist() == [False, True, True, False]
+
+
+def test_empty_arrays_are_left_alone():
+    assert drawn(mx.init.Xavier(), (0, 3)).shape == (0, 3)
+
+
+@pytest.mark.parametrize("init", [mx.init.Xavier(), mx.init.MSRAPrelu(), mx.init.Orthogonal()], ids=repr)
+def test_vectors_are_refused(init):
+    with pytest.raises(
+        ShapeError, match=rf"{type(init).__name__}: w_weight has shape \(3,\), expected at least 2"
+    ):
+        drawn(init, (3,))
+
+
+@pytest.mark.parametrize(
+    ("name", "kwargs", "text"),
+    [
+        ("Xavier", {"rnd_type": "normal"}, "rnd_type is 'normal', expected one of uniform, gaussian"),
+        ("Xavier", {"factor_type": "both"}, "factor_type is 'both'"),
+        ("Xavier", {"magnitude": -1}, "magnitude is -1"),
+        ("MSRAPrelu", {"factor_type": "both"}, "MSRAPrelu: factor_type is 'both'"),
+        ("Orthogonal", {"rand_type": "gaussian"}, "rand_type is 'gaussian'"),
+        ("Uniform", {"scale": -0.1}, "scale is -0.1"),
+        ("Normal", {"sigma": float("nan")}, "sigma is nan"),
+    ],
+)
+def test_bad_arguments(name, kwargs, text):
+    with pytest.raises(ArgumentError, match=text):
+        getattr(mx.init, name)(**kwargs)

@@ -1,0 +1,508 @@
+"""Metrics against MXNet's recorded values, against NumPy, and with wrong input."""
+
+import copy
+import json
+import math
+import pickle
+from collections import OrderedDict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpmodule as mx
+from dpmodule import metric
+from dpmodule.base import ArgumentError, ShapeError, StateError
+from dpmodule.metric.base import registry
+from dpmodule.metric.tally import Tally
+
+DATA = Path(__file__).parents[1] / "data" / "goldens" / "misc"
+CASES = {case["name"]: case for case in json.loads((DATA / "metrics.json").read_text())}
+ARRAYS = np.load(DATA / "metrics.npz")
+FUNCTIONS = {
+    "worst": lambda label, pred: float(np.abs(label - pred).max()),
+    "sum_and_size": lambda label, pred: (float(np.abs(label - pred).sum()), label.size),
+}
+NAMES = """acc accuracy caffe ce composite compositeevalmetric crossentropy custommetric f1 loss mae mcc mse
+negativeloglikelihood nll_loss pcc pearsoncorrelation pearsonr perplexity rmse top_k_acc top_k_accuracy topkaccuracy
+torch""".split()
+
+
+def make(case):
+    if isinstance(case["metric"], str) and case["metric"] in FUNCTIONS:
+        return metric.CustomMetric(FUNCTIONS[case["metric"]], **case["kwargs"])
+    return metric.create(case["metric"], **case["kwargs"])
+
+
+def same(found, recorded):
+    name, value = found
+    assert name == recorded[0]
+    for one in value if isinstance(value, list) else [value]:
+        assert type(one) in (float, int)
+    np.testing.assert_allclose(value, recorded[1], rtol=3e-7)
+
+
+@pytest.mark.parametrize("kind", ["ndarray", "numpy", "torch"])
+@pytest.mark.parametrize("name", CASES)
+def test_values_are_mxnets(name, kind):
+    case = CASES[name]
+    convert = {"ndarray": mx.nd.array, "numpy": np.asarray, "torch": torch.tensor}[kind]
+    one = make(case)
+    for i in range(3):
+        label, pred = (convert(ARRAYS[f"{case['data']}/{what}{i}"]) for what in ("label", "pred"))
+        one.update([label], [pred])
+        same(one.get(), case["local"][i])
+        if not (case["metric"] == "pearsonr" and case["kwargs"]):  # there MXNet's global value is always 0
+            same(one.get_global(), case["global"][i])
+        if i in case["resets"]:
+            one.reset_local()
+            assert all(math.isnan(value) for _, value in one.get_name_value())
+    one.reset()
+    assert all(math.isnan(value) for _, value in one.get_name_value() + one.get_global_name_value())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_do_not_depend_on_when_they_are_read(name):
+    """Results wait as tensors; reading after every batch or at the end, or copying half way, gives the same."""
+    case = CASES[name]
+    often, late = make(case), make(case)
+    for i in range(3):
+        label, pred = (mx.nd.array(ARRAYS[f"{case['data']}/{what}{i}"]) for what in ("label", "pred"))
+        often.update([label], [pred])
+        often.get()
+        late.update([label], [pred])
+        if i == 1:
+            late = copy.deepcopy(late)
+    np.testing.assert_allclose(often.get()[1], late.get()[1], rtol=1e-12)
+
+
+def test_micro_correlation_is_numpys_over_all_examples():
+    """MXNet's `get_global` of the micro form is 0; here it is the correlation since the last reset."""
+    one = metric.PearsonCorrelation(average="micro")
+    labels, preds = (np.random.RandomState(i).randn(4, 6, 2) for i in range(2))
+    for i in range(4):
+        one.update([labels[i]], [preds[i]])
+        if i == 1:
+            one.reset_local()
+    assert one.get()[1] == pytest.approx(np.corrcoef(labels[2:].ravel(), preds[2:].ravel())[0, 1])
+    assert one.get_global()[1] == pytest.approx(np.corrcoef(labels.ravel(), preds.ravel())[0, 1])
+
+
+shapes = st.tuples(st.integers(1, 8), st.integers(2, 6), st.integers(1, 3))
+
+
+@settings(max_examples=200, derandomize=True, deadline=None)
+@given(st.lists(st.tuples(shapes, st.integers(0, 2**31)), min_size=1, max_size=4), st.sampled_from([-1, 1, 2]))
+def test_accuracy_is_numpys(batches, axis):
+    one, hits, count = metric.Accuracy(axis=axis), 0, 0
+    for (n, k, t), seed in batches:
+        rng = np.random.RandomState(seed)
+        pred = rng.permutation(n * k * t).reshape((n, k, t) if axis == 1 else (n, t, k)).astype(np.float32)
+        label = rng.randint(0, k, (n, t)).astype(np.float32)
+        one.update([mx.nd.array(label)], [mx.nd.array(pred)])
+        hits += int((pred.argmax(axis) == label).sum())
+        count += n * t
+    assert one.get() == ("accuracy", hits / count)
+    assert (one.sum_metric, one.num_inst) == (hits, count)
+
+
+@settings(max_examples=200, derandomize=True, deadline=None)
+@given(st.integers(1, 12), st.integers(2, 7), st.integers(2, 9), st.integers(0, 2**31))
+def test_top_k_is_numpys(n, k, top, seed):
+    rng = np.random.RandomState(seed)
+    pred, label = rng.permutation(n * k).reshape(n, k).astype(np.float32), rng.randint(0, k, n)
+    one = metric.TopKAccuracy(top_k=top)
+    one.update([label], [pred])
+    best = np.argsort(pred, 1)[:, ::-1][:, :top]
+    assert one.get() == (f"top_k_accuracy_{top}", np.mean([a in b for a, b in zip(label, best)]))
+
+
+@settings(max_examples=200, derandomize=True, deadline=None)
+@given(st.integers(1, 12), st.integers(2, 7), st.integers(-1, 2), st.integers(0, 2**31))
+def test_losses_are_numpys(n, k, ignore, seed):
+    rng = np.random.RandomState(seed)
+    pred, label = rng.dirichlet(np.ones(k), n).astype(np.float32), rng.randint(0, k, n)
+    loss = -np.log(pred[np.arange(n), label].astype(np.float64) + 1e-12)
+    for one in (metric.CrossEntropy(), metric.NegativeLogLikelihood()):
+        one.update([label], [pred])
+        assert one.get()[1] == pytest.approx(loss.mean(), rel=1e-5)
+    one = metric.Perplexity(ignore)
+    one.update([label], [pred])
+    kept = loss[label != ignore]
+    assert one.num_inst == len(kept)
+    assert one.get()[1] == (pytest.approx(np.exp(kept.mean()), rel=1e-4) if len(kept) else pytest.approx(np.nan, nan_ok=True))
+
+
+@settings(max_examples=200, derandomize=True, deadline=None)
+@given(st.integers(1, 9), st.integers(1, 4), st.booleans(), st.integers(0, 2**31))
+def test_errors_are_numpys(n, width, column, seed):
+    rng = np.random.RandomState(seed)
+    label, pred = rng.randn(n, 1 if column else width), rng.randn(n, width)
+    difference = label - pred
+    expected = {"mae": np.abs(difference).mean(), "mse": (difference**2).mean(), "rmse": np.sqrt((difference**2).mean())}
+    for name, want in expected.items():
+        one = metric.create(name)
+        one.update([label[:, 0] if column else label], [pred])
+        assert one.get()[1] == pytest.approx(want, rel=1e-9)
+
+
+@settings(max_examples=200, derandomize=True, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 12), st.integers(0, 2**31)), min_size=1, max_size=3))
+def test_two_class_scores_are_the_formulas(batches):
+    names = [("f1", "macro"), ("f1", "micro"), ("mcc", "macro"), ("mcc", "micro")]
+    made = {key: metric.create(key[0], average=key[1]) for key in names}
+    pcc, tables = metric.PCC(), []
+    for n, seed in batches:
+        rng = np.random.RandomState(seed)
+        label, pred = rng.randint(0, 2, n), rng.rand(n, 2)
+        said = pred.argmax(1)
+        tables.append([np.sum((said == a) & (label == b)) for a, b in ((1, 1), (1, 0), (0, 1), (0, 0))])
+        for one in (*made.values(), pcc):
+            one.update([label], [pred])
+
+    def f1(tp, fp, fn, tn):
+        return 2 * tp / (2 * tp + fp + fn) if tp else 0.0
+
+    def mcc(tp, fp, fn, tn):
+        sums = [tp + fp, tp + fn, tn + fp, tn + fn]
+        return (tp * tn - fp * fn) / math.sqrt(math.prod(float(s) for s in sums if s))
+
+    total = np.sum(tables, 0)
+    for (name, average), one in made.items():
+        score = {"f1": f1, "mcc": mcc}[name]
+        want = np.mean([score(*t) for t in tables]) if average == "macro" else score(*total)
+        assert one.get()[1] == pytest.approx(want, abs=1e-12)
+    tp, fp, fn, tn = total
+    if (tp + fp) * (tn + fn) * (tp + fn) * (tn + fp):
+        assert pcc.get()[1] == pytest.approx(mcc(*total))
+    else:
+        assert math.isnan(pcc.get()[1])
+
+
+def test_correlation_of_many_classes_grows():
+    one, labels, preds = metric.PCC(), [], []
+    for i, k in enumerate((2, 5, 3)):
+        rng = np.random.RandomState(i)
+        label, pred = rng.randint(0, k, 20), rng.rand(20, k)
+        one.update([label], [pred])
+        labels, preds = labels + [label], preds + [pred.argmax(1)]
+    a, b = np.eye(5)[np.concatenate(labels)], np.eye(5)[np.concatenate(preds)]
+    cov = lambda x, y: ((x - x.mean(0)) * (y - y.mean(0))).sum()  # noqa: E731
+    assert one.get()[1] == pytest.approx(cov(a, b) / math.sqrt(cov(a, a) * cov(b, b)))
+    assert one.num_inst == 3
+
+
+# --- what is around the formulas
+
+
+def test_registry_has_mxnets_names():
+    assert sorted(registry.names()) == sorted(NAMES)
+
+
+def test_create():
+    assert metric.create("ACC").get_config() == {
+        "metric": "Accuracy", "name": "accuracy", "output_names": None, "label_names": None, "axis": 1,
+    }  # fmt: skip
+    assert type(metric.create(metric.Accuracy)) is metric.Accuracy
+    one = metric.Accuracy()
+    assert metric.create(one) is one
+    assert metric.create('["acc", {"axis": 2}]').axis == 2
+    both = metric.create(["acc", lambda a, b: 1.0, metric.MAE()])
+    assert both.get() == (["accuracy", "custom(<lambda>)", "mae"], pytest.approx([math.nan] * 3, nan_ok=True))
+    assert metric.create(("acc", "ce")).get()[0] == ["accuracy", "cross-entropy"]
+    with pytest.raises(ArgumentError, match="unknown metric 'foo'.*perplexity"):
+        metric.create("foo")
+    with pytest.raises(ArgumentError, match="metric is 3"):
+        metric.create(3)
+
+
+def test_registering():
+    @metric.register
+    class Mine(metric.EvalMetric):
+        def __init__(self):
+            super().__init__("mine")
+
+    @metric.alias("shorter")
+    class Longer(Mine):
+        pass
+
+    assert type(metric.create("mine")) is Mine
+    assert type(metric.create("shorter")) is type(metric.create("longer")) is Longer
+    for name in ("mine", "longer", "shorter"):
+        registry._classes.pop(name)
+
+
+def test_names_of_functions():
+    def foo(label, pred):
+        return 1.0
+
+    assert metric.np(foo).name == metric.CustomMetric(foo).name == "foo"
+    assert metric.np(lambda label, pred: 1.0).name == "custom(<lambda>)"
+    with pytest.raises(StateError, match="foo"):
+        metric.np(foo).get_config()
+    with pytest.raises(NotImplementedError):
+        metric.np(foo).get_config()
+
+
+def test_extra_outputs():
+    def foo(label, pred):
+        return 1.0
+
+    with pytest.raises(ShapeError, match="1 does not match.* 2"):
+        metric.np(foo).update([mx.nd.ones(1)], [mx.nd.ones(1), mx.nd.ones(1)])
+    one = metric.np(foo, allow_extra_outputs=True)
+    one.update([mx.nd.ones(1)], [mx.nd.ones(1), mx.nd.ones(1)])
+    assert one.num_inst == 1
+
+
+def test_single_arrays_and_lists():
+    label, pred = mx.nd.array([0, 1]), mx.nd.array([[1.0, 0.0], [1.0, 0.0]])
+    one = metric.Accuracy()
+    one.update(label, pred)
+    one.update([label, label], [pred, pred])
+    assert (one.sum_metric, one.num_inst) == (3, 6)
+    loss = metric.Loss()
+    loss.update(None, mx.nd.array([1.0, 2.0]))
+    loss.update(None, [np.array([3.0])])
+    assert loss.get() == ("loss", 2.0)
+
+
+def test_update_dict_picks_names():
+    labels = OrderedDict(a=mx.nd.array([0, 1]), b=mx.nd.array([1, 1]))
+    preds = OrderedDict(x=mx.nd.array([[1, 0], [1, 0]]), y=mx.nd.array([[0, 1], [0, 1]]))
+
+    def value(one):
+        one.update_dict(labels, preds)
+        return one.get()[1]
+
+    assert value(metric.Accuracy()) == 0.75
+    chosen = {"output_names": ["y"], "label_names": ["b"]}
+    assert value(metric.Accuracy(**chosen)) == 1.0
+    with pytest.raises(KeyError, match="z"):
+        value(metric.Accuracy(output_names=["z"], label_names=["b"]))
+    both = [metric.Accuracy(name="p", **chosen), metric.Accuracy(name="q")]
+    assert value(metric.CompositeEvalMetric(both)) == [1.0, 0.75]
+    assert value(metric.CompositeEvalMetric([metric.Accuracy()], output_names=["y"], label_names=["b"])) == [1.0]
+    with pytest.raises(KeyError, match="b"):
+        value(metric.CompositeEvalMetric([metric.Accuracy(**chosen)], label_names=["a"]))
+
+
+def test_composite():
+    both = metric.CompositeEvalMetric(["acc"])
+    both.add("ce")
+    assert type(both.get_metric(1)) is metric.CrossEntropy
+    with pytest.raises(ArgumentError, match="index is 2"):
+        both.get_metric(2)
+    assert [part["metric"] for part in both.get_config()["metrics"]] == ["Accuracy", "CrossEntropy"]
+    assert str(both) == "EvalMetric: {'accuracy': nan, 'cross-entropy': nan}"
+    both.update([mx.nd.array([0])], [mx.nd.array([[0.5, 0.5]])])
+    assert both.get_name_value() == [("accuracy", 1.0), ("cross-entropy", pytest.approx(math.log(2)))]
+    both.reset_local()
+    assert math.isnan(both.get()[1][0])
+    assert both.get_global_name_value()[0] == ("accuracy", 1.0)
+    both.reset()
+    assert math.isnan(both.get_global()[1][0])
+
+
+def test_own_metric_adds_to_the_sums():
+    class Mine(metric.EvalMetric):
+        def update(self, labels, preds):
+            for label in labels:
+                self.sum_metric += label.asnumpy().sum()
+                self.num_inst += label.size
+
+    one = Mine("mine")
+    one.update([mx.nd.array([1, 2, 3])], None)
+    assert one.get() == one.get_global() == ("mine", 2.0)
+    assert type(one.get()[1]) is float
+    one.reset()
+    assert (one.sum_metric, one.num_inst) == (0.0, 0)
+    with pytest.raises(NotImplementedError, match="EvalMetric"):
+        metric.EvalMetric("x").update(None, None)
+
+
+def test_own_metric_with_an_old_reset():
+    """Metrics written before there were global sums reset only what they know."""
+
+    class Old(metric.EvalMetric):
+        def reset(self):
+            self.num_inst = 0
+            self.sum_metric = 0.0
+
+        def update(self, labels, preds):
+            self.sum_metric += 4
+            self.num_inst += 2
+
+    one = Old("old")
+    one.update(None, None)
+    assert (one.get(), one.global_sum_metric) == (("old", 2.0), 0.0)
+
+
+def test_own_metric_on_top_of_ours():
+    class Double(metric.Accuracy):
+        def update(self, labels, preds):
+            super().update(labels, preds)
+            self.sum_metric *= 2
+            self.global_sum_metric += 1
+
+    one = Double()
+    for _ in range(2):
+        one.update([mx.nd.array([0])], [mx.nd.array([[1.0, 0.0]])])
+    assert (one.sum_metric, one.global_sum_metric, one.num_inst) == (6.0, 4.0, 2)
+
+
+def test_sums_can_be_assigned():
+    one = metric.Accuracy()
+    one.update([mx.nd.array([0, 1])], [mx.nd.array([[1.0, 0.0], [1.0, 0.0]])])
+    one.num_inst = 4
+    one.global_num_inst = 10
+    one.global_sum_metric = 5
+    assert (one.get()[1], one.get_global()[1]) == (0.25, 0.5)
+
+
+def test_pickle_keeps_the_sums():
+    one = metric.Accuracy()
+    one.update([mx.nd.array([0, 1])], [mx.nd.array([[1.0, 0.0], [1.0, 0.0]])])
+    assert pickle.loads(pickle.dumps(one)).get() == ("accuracy", 0.5)
+
+
+def test_updates_do_not_read_values(monkeypatch):
+    """On a GPU each value read stops Python until the device is idle; so an update reads none."""
+    names = ["item", "tolist", "numpy", "cpu", "__float__", "__int__", "__bool__", "asnumpy", "asscalar"]
+    batch = [mx.nd.array([0, 1])], [mx.nd.array([[0.6, 0.4], [0.7, 0.3]])]
+    made = [metric.create(name) for name in ("acc", "ce", "nll_loss", "loss")]
+    made += [metric.TopKAccuracy(top_k=2), metric.Perplexity(None), metric.Perplexity(0)]
+    square = [metric.create(name) for name in ("mae", "mse", "rmse", "pearsonr")]
+
+    def refuse(*args, **kwargs):
+        raise RuntimeError("a value was read")
+
+    with monkeypatch.context() as patch:
+        for name in names:
+            for kind in (torch.Tensor, mx.nd.NDArray):
+                if hasattr(kind, name):
+                    patch.setattr(kind, name, refuse)
+        for _ in range(300):  # past the number after which results are packed
+            for one in made:
+                one.update(*batch)
+            for one in square:
+                one.update(batch[1], batch[1])
+    assert all(not math.isnan(one.get()[1]) for one in made + square)
+
+
+def test_tally_keeps_rows_apart():
+    tally = Tally()
+    assert tally.drain() is None
+    for i in range(600):
+        tally.add(torch.tensor([i, i * i]))
+    tally.add(torch.tensor([1.5, 2.5]))
+    rows = tally.drain()
+    np.testing.assert_array_equal(rows[:600], [[i, i * i] for i in range(600)])
+    np.testing.assert_array_equal(rows[600:], [[1.5, 2.5]])
+    assert tally.drain() is None
+
+
+def test_results_are_not_the_users_memory():
+    """A metric must not see what is written into an output after the update."""
+    pred = mx.nd.array([2.0])
+    one = metric.Loss()
+    one.update(None, [pred])
+    pred[:] = 100.0
+    assert one.get()[1] == 2.0
+
+
+def test_tensors_with_gradients():
+    pred = torch.tensor([[0.25, 0.75]], requires_grad=True)
+    one = metric.CrossEntropy()
+    one.update([torch.tensor([1])], [pred])
+    assert one.get()[1] == pytest.approx(-math.log(0.75))
+
+
+def test_perplexity_over_other_axes():
+    pred = np.random.RandomState(0).dirichlet(np.ones(4), (2, 3)).astype(np.float32)
+    label = np.array([[0, 3, 1], [2, 9, -1]])
+    chosen = np.take_along_axis(pred, np.clip(label, 0, 3)[..., None], 2)
+    expected = np.exp(-np.log(chosen).mean())
+    for axis, given_ in ((-1, pred), (2, pred), (1, pred.transpose(0, 2, 1)), (-1, pred.reshape(6, 4))):
+        one = metric.Perplexity(None, axis=axis)
+        one.update([label], [given_])
+        assert one.get()[1] == pytest.approx(expected, rel=1e-5)
+
+
+def test_limits_of_the_formulas():
+    one = metric.Perplexity(None)
+    one.update([mx.nd.array([0])], [mx.nd.array([[0.0, 1.0]])])
+    assert one.get()[1] == pytest.approx(1e10, rel=1e-5)
+    one.sum_metric = 1e6
+    assert one.get()[1] == math.inf
+    one = metric.PearsonCorrelation()
+    one.update([mx.nd.ones((3,))], [mx.nd.array([1, 2, 3])])
+    assert math.isnan(one.get()[1])
+    assert metric.PCC().get()[1] is math.nan
+
+
+@pytest.mark.parametrize(
+    ("one", "label", "pred", "error", "text"),
+    [
+        (metric.Accuracy(), (3,), (2, 4), ShapeError, r"accuracy: label of shape \(3,\).*\(2,\)"),
+        (metric.TopKAccuracy(top_k=2), (3,), (2, 4), ShapeError, r"top_k_accuracy_2: label of shape \(3,\)"),
+        (metric.TopKAccuracy(top_k=2), (2,), (2, 4, 1), ShapeError, r"\(2, 4, 1\), expected at most 2"),
+        (metric.F1(), (3,), (2, 2), ShapeError, r"f1: label of shape \(3,\)"),
+        (metric.F1(), (3,), (3,), ShapeError, r"f1: predictions have shape \(3,\)"),
+        (metric.PCC(), (3,), (2, 2), ShapeError, r"pcc: label of shape \(3,\)"),
+        (metric.CrossEntropy(), (3,), (2, 2), ShapeError, r"cross-entropy: label of shape \(3,\).*\(2, 2\)"),
+        (metric.NegativeLogLikelihood(), (2,), (2, 2, 1), ShapeError, r"nll-loss.*\(2, 2, 1\)"),
+        (metric.Perplexity(None), (3,), (2, 2), ShapeError, r"perplexity: label of shape \(3,\).*\(2, 2\)"),
+        (metric.MAE(), (3,), (4, 1), ShapeError, r"mae: label of shape \(3,\).*\(4, 1\)"),
+        (metric.PearsonCorrelation(), (4,), (2, 2), ShapeError, r"pearsonr: label of shape \(4,\).*\(2, 2\)"),
+    ],
+    ids=lambda value: value.name if isinstance(value, metric.EvalMetric) else None,
+)
+def test_shapes_that_do_not_fit_are_named(one, label, pred, error, text):
+    with pytest.raises(error, match=text):
+        one.update([mx.nd.zeros(label)], [mx.nd.zeros(pred)])
+    with pytest.raises(ShapeError, match="1 labels for 2 predictions"):
+        one.update([mx.nd.zeros(label)], [mx.nd.zeros(pred), mx.nd.zeros(pred)])
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: metric.TopKAccuracy(), "top_k is 1"),
+        (lambda: metric.F1(average="x"), "F1: average is 'x'"),
+        (lambda: metric.MCC(average="x"), "MCC: average is 'x'"),
+        (lambda: metric.PearsonCorrelation(average="x"), "PearsonCorrelation: average is 'x'"),
+        (lambda: metric.F1().update([mx.nd.array([0, 1, 2])], [mx.nd.ones((3, 3))]), "binary classification only"),
+        (lambda: metric.CrossEntropy().update([mx.nd.array([5])], [mx.nd.ones((1, 3))]), "outside the 3 classes"),
+        (lambda: metric.PCC().update([mx.nd.array([-1])], [mx.nd.ones((1, 3))]), "class number -1"),
+    ],
+)
+def test_wrong_values_are_named(make, text):
+    with pytest.raises(ArgumentError, match=text):
+        make()
+
+
+def test_check_label_shapes():
+    labels, preds = metric.check_label_shapes(mx.nd.ones(2), mx.nd.ones(2), wrap=True)
+    assert isinstance(labels, list)
+    assert isinstance(preds, list)
+    with pytest.raises(ShapeError, match=r"\(1,\) does not match shape of predictions \(2,\)"):
+        metric.check_label_shapes(mx.nd.ones(1), mx.nd.ones(2), shape=True)
+    with pytest.raises(ValueError, match="1 does not match shape of predictions 2"):
+        metric.check_label_shapes([1], [1, 2])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", CASES)
+def test_gpu_equals_cpu(name):
+    case, results = CASES[name], []
+    for device in ("cpu", "cuda"):
+        one = make(case)
+        for i in range(3):
+            label, pred = (torch.tensor(ARRAYS[f"{case['data']}/{what}{i}"]) for what in ("label", "pred"))
+            one.update([label], [pred.to(device)])
+        results.append(one.get()[1])
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-5)

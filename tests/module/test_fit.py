@@ -1,0 +1,301 @@
+import logging
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+import torch
+from helpers.nets import blobs, lenet, mlp
+
+import dpmodule as mx
+from dpmodule.base import ArgumentError, NonFiniteError
+
+TWO = [mx.cpu(0), mx.cpu(1)]
+SGD = {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.001}
+
+
+def start_values(net, shape):
+    rng = np.random.RandomState(5)
+    shapes, _, _ = net.infer_shape(data=shape)
+    return {
+        name: mx.nd.array(rng.randn(*s) * 0.2)
+        for name, s in zip(net.list_arguments(), shapes)
+        if name not in ("data", "softmax_label")
+    }
+
+
+def trained(net, data, contexts, workload=None, epochs=3, batch=16, kvstore="local", optimizer="sgd", params=SGD):
+    mod = mx.mod.Module(net, context=contexts, work_load_list=workload)
+    it = mx.io.NDArrayIter(*data, batch_size=batch)
+    values = start_values(net, (batch, *data[0].shape[1:]))
+    mod.fit(
+        it, num_epoch=epochs, optimizer=optimizer, optimizer_params=params, arg_params=values, kvstore=kvstore
+    )
+    return {k: v.asnumpy() for k, v in mod.get_params()[0].items()}
+
+
+@pytest.mark.parametrize("kvstore", ["local", "device"])
+@pytest.mark.parametrize(("net", "shape"), [(mlp(), (6,)), (lenet(), (1, 12, 12))], ids=["mlp", "lenet"])
+def test_one_two_and_uneven_contexts_give_the_same_parameters(net, shape, kvstore):
+    data = blobs(48, shape)
+    alone = trained(net, data, mx.cpu())
+    for workload in (None, [1, 3]):
+        spread = trained(net, data, TWO, workload, kvstore=kvstore)
+        for name in alone:
+            np.testing.assert_allclose(spread[name], alone[name], atol=1e-5, err_msg=f"{name} under {workload}")
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "nag", "adam", "adagrad", "rmsprop"])
+def test_every_optimizer_agrees_on_one_and_two_contexts(optimizer):
+    data, params = blobs(48), {"learning_rate": 0.05, "wd": 0.01}
+    alone = trained(mlp(), data, mx.cpu(), optimizer=optimizer, params=params)
+    spread = trained(mlp(), data, TWO, optimizer=optimizer, params=params)
+    for name in alone:
+        np.testing.assert_allclose(spread[name], alone[name], atol=2e-4, err_msg=name)
+
+
+@pytest.mark.parametrize("contexts", [[mx.cpu(0)], TWO], ids=["one", "two"])
+def test_two_runs_with_one_seed_are_equal_bit_for_bit(contexts):
+    def run():
+        mx.random.seed(42)
+        mod = mx.mod.Module(mlp(dropout=0.5), context=contexts)
+        it = mx.io.NDArrayIter(*blobs(50), batch_size=16, shuffle=True)
+        mod.fit(it, num_epoch=3, optimizer_params=SGD, initializer=mx.init.Xavier())
+        return mod.get_params()[0]
+
+    one, other = run(), run()
+    for name in one:
+        assert one[name].asnumpy().tobytes() == other[name].asnumpy().tobytes(), name
+
+
+def test_another_seed_gives_another_run():
+    def run(seed):
+        mx.random.seed(seed)
+        mod = mx.mod.Module(mlp())
+        mod.fit(mx.io.NDArrayIter(*blobs(), batch_size=16), num_epoch=1)
+        return mod.get_params()[0]["fc1_weight"].asnumpy()
+
+    assert not np.array_equal(run(1), run(2))
+
+
+def test_fit_learns():
+    data, mod = blobs(128), mx.mod.Module(mlp())
+    it = mx.io.NDArrayIter(*data, batch_size=16, shuffle=True)
+    mod.fit(it, num_epoch=10, optimizer_params=SGD, initializer=mx.init.Xavier())
+    assert dict(mod.score(it, "acc"))["accuracy"] > 0.95
+
+
+def test_fit_over_contexts_binds_again_and_keeps_parameters():
+    data, mod = blobs(), mx.mod.Module(mlp())
+    it = mx.io.NDArrayIter(*data, batch_size=16)
+    mod.fit(it, num_epoch=2, optimizer_params=SGD, initializer=mx.init.Xavier())
+    before = mod.get_params()[0]
+    mod.fit(it, contexts=TWO, begin_epoch=2, num_epoch=2)
+    assert mod.group.contexts == TWO
+    for name, value in mod.get_params()[0].items():
+        np.testing.assert_array_equal(value.asnumpy(), before[name].asnumpy())
+    mod.fit(it, contexts=[mx.cpu(0)], num_epoch=1)
+    assert mod.group.contexts == [mx.cpu(0)]
+
+
+def test_optimizer_states_survive_a_change_of_contexts():
+    data, net = blobs(48), mlp()
+    straight = mx.mod.Module(net)
+    it = mx.io.NDArrayIter(*data, batch_size=16)
+    values = start_values(net, (16, 6))
+    straight.fit(it, num_epoch=4, optimizer_params=SGD, arg_params=values)
+    moved = mx.mod.Module(net)
+    moved.fit(it, num_epoch=2, optimizer_params=SGD, arg_params=values)
+    moved.fit(it, contexts=TWO, begin_epoch=2, num_epoch=3)
+    moved.fit(it, contexts=[mx.cpu(0)], begin_epoch=3, num_epoch=4)
+    for name, value in straight.get_params()[0].items():
+        np.testing.assert_allclose(moved.get_params()[0][name].asnumpy(), value.asnumpy(), atol=1e-5)
+
+
+class _Pairs(torch.utils.data.Dataset):
+    def __init__(self, data, label):
+        self.data, self.label = torch.from_numpy(data), torch.from_numpy(label)
+
+    def __len__(self):
+        return len(self.data)
+
+    def __getitem__(self, i):
+        return self.data[i], self.label[i]
+
+
+def _sources(data, label):
+    batches = [(data[i : i + 16], label[i : i + 16]) for i in range(0, len(data), 16)]
+    return {
+        "NDArrayIter": mx.io.NDArrayIter(data, label, batch_size=16),
+        "DataLoader": torch.utils.data.DataLoader(_Pairs(data, label), batch_size=16),
+        "pairs": batches,
+        "tensors": [(torch.from_numpy(x), torch.from_numpy(y)) for x, y in batches],
+        "dicts": [{"data": x, "softmax_label": y} for x, y in batches],
+        "DataBatch": [mx.io.DataBatch([mx.nd.array(x)], [mx.nd.array(y)]) for x, y in batches],
+    }
+
+
+@pytest.mark.parametrize("source", ["NDArrayIter", "DataLoader", "pairs", "tensors", "dicts", "DataBatch"])
+@pytest.mark.parametrize("contexts", [[mx.cpu(0)], TWO], ids=["one", "two"])
+def test_fit_takes_any_source_of_batches(source, contexts):
+    data, label = blobs(48)
+    net = mlp()
+    values = start_values(net, (16, 6))
+
+    def run(name):
+        mod = mx.mod.Module(net, context=contexts)
+        mod.fit(_sources(data, label)[name], num_epoch=2, optimizer_params=SGD, arg_params=values)
+        return mod.get_params()[0]
+
+    want = run("NDArrayIter")
+    for name, value in run(source).items():
+        np.testing.assert_array_equal(value.asnumpy(), want[name].asnumpy())
+
+
+def test_a_short_last_batch_trains_scores_and_predicts():
+    data, label = blobs(42)
+    loader = torch.utils.data.DataLoader(_Pairs(data, label), batch_size=16)
+    mod = mx.mod.Module(mlp(), context=TWO)
+    mod.fit(loader, eval_data=loader, num_epoch=5, optimizer_params=SGD, initializer=mx.init.Xavier())
+    predicted = mod.predict(loader).asnumpy()
+    assert predicted.shape == (42, 4)
+    accuracy = dict(mod.score(loader, "acc"))["accuracy"]
+    assert accuracy == pytest.approx((predicted.argmax(1) == label).mean())
+
+
+def test_padding_counts_only_if_asked_for():
+    data, label = blobs(10)
+    mod = mx.mod.Module(mlp(), context=TWO)
+    it = mx.io.NDArrayIter(data, label, batch_size=4)
+    mod.bind(it.provide_data, it.provide_label)
+    mod.init_params(mx.init.Xavier())
+    right = mod.predict(it).asnumpy().argmax(1) == label
+    assert len(right) == 10
+    assert dict(mod.score(it, "acc"))["accuracy"] == pytest.approx(right.mean())
+    padded = np.append(right, right[:2])
+    assert dict(mod.score(it, "acc", count_padding=True))["accuracy"] == pytest.approx(padded.mean())
+
+
+def test_callbacks_see_every_batch_and_epoch():
+    seen, epochs, scored = [], [], []
+    it = mx.io.NDArrayIter(*blobs(32), batch_size=16)
+    mx.mod.Module(mlp()).fit(
+        it,
+        eval_data=it,
+        num_epoch=2,
+        batch_end_callback=[lambda p: seen.append((p.epoch, p.nbatch))],
+        epoch_end_callback=lambda epoch, sym, arg, aux: epochs.append((epoch, sorted(arg), aux)),
+        eval_end_callback=lambda p: scored.append(p.epoch),
+    )
+    assert seen == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert epochs == [(e, ["fc1_bias", "fc1_weight", "fc2_bias", "fc2_weight"], {}) for e in (0, 1)]
+    assert scored == [0, 1]
+
+
+def test_fit_logs_metrics(caplog):
+    it = mx.io.NDArrayIter(*blobs(32), batch_size=16)
+    with caplog.at_level(logging.INFO):
+        mx.mod.Module(mlp()).fit(it, eval_data=it, num_epoch=1, eval_metric=["acc", "ce"])
+    text = caplog.text
+    for part in ("Epoch[0] Train-accuracy=", "Epoch[0] Train-cross-entropy=", "Time cost=", "Validation-accuracy="):
+        assert part in text
+
+
+def test_a_non_finite_output_stops_before_the_update():
+    data, label = blobs(32)
+    data[20, 2] = np.nan
+    mod = mx.mod.Module(mlp())
+    it = mx.io.NDArrayIter(data, label, batch_size=16)
+    with pytest.raises(NonFiniteError, match=r"'softmax_output' is not finite in batch 1 of epoch 0"):
+        mod.fit(it, num_epoch=1)
+    assert all(np.isfinite(v.asnumpy()).all() for v in mod.get_params()[0].values())
+
+
+def test_a_non_finite_output_can_be_passed_over(caplog):
+    data, label = blobs(32)
+    data[20, 2] = np.nan
+    it = mx.io.NDArrayIter(data, label, batch_size=16)
+    mx.mod.Module(mlp()).fit(it, num_epoch=1, on_nonfinite="warn")
+    assert "is not finite" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({}, "num_epoch is missing"), ({"num_epoch": 1, "on_nonfinite": "skip"}, "on_nonfinite is 'skip'")],
+)
+def test_fit_refuses_bad_options(options, message):
+    with pytest.raises(ArgumentError, match=message):
+        mx.mod.Module(mlp()).fit(mx.io.NDArrayIter(*blobs(), batch_size=16), **options)
+
+
+def test_ctrl_c_ends_at_a_batch_and_leaves_the_module_usable():
+    mod = mx.mod.Module(mlp())
+    it = mx.io.NDArrayIter(*blobs(), batch_size=8)
+    done = []
+
+    def press(param):
+        done.append(param.nbatch)
+        if len(done) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        mod.fit(it, num_epoch=1, batch_end_callback=press)
+    assert done == [0, 1, 2]
+    assert signal.getsignal(signal.SIGINT) is before
+    it.reset()
+    mod.fit(it, num_epoch=1)
+    assert np.isfinite(mod.predict(it).asnumpy()).all()
+
+
+def test_fit_works_outside_the_main_thread():
+    mod, errors = mx.mod.Module(mlp(), context=TWO), []
+
+    def work():
+        try:
+            mod.fit(mx.io.NDArrayIter(*blobs(), batch_size=16), num_epoch=1)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert not errors
+    assert mod.optimizer_initialized
+
+
+def test_an_error_in_a_context_reaches_the_caller_and_names_the_node():
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc")
+    net = mx.sym.SoftmaxOutput(mx.sym.Reshape(net, shape=(8, 3), name="fixed"), name="softmax")
+    mod = mx.mod.Module(net)
+    mod.bind([("data", (8, 5))], [("softmax_label", (8,))])
+    mod.init_params()
+    small = mx.io.DataBatch([mx.nd.zeros((4, 5))], [mx.nd.zeros((4,))])
+    with pytest.raises(mx.MXNetError, match="fixed"):
+        mod.forward(small)
+
+
+def test_monitor_shows_operators_and_changes_nothing():
+    data = blobs(16)
+    it = mx.io.NDArrayIter(*data, batch_size=16)
+    net, names = mlp(), []
+    values = start_values(net, (16, 6))
+
+    class Spy:
+        def install(self, executor):
+            executor.set_monitor_callback(lambda name, array: names.append(name))
+
+        def tic(self):
+            names.append("tic")
+
+        def toc_print(self):
+            names.append("toc")
+
+    plain, watched = mx.mod.Module(net), mx.mod.Module(net)
+    plain.fit(it, num_epoch=1, optimizer_params=SGD, arg_params=values)
+    it.reset()
+    watched.fit(it, num_epoch=1, optimizer_params=SGD, arg_params=values, monitor=Spy())
+    assert names == ["tic", "fc1_output", "tanh1_output", "fc2_output", "softmax_output", "toc"]
+    for name, value in plain.get_params()[0].items():
+        np.testing.assert_array_equal(watched.get_params()[0][name].asnumpy(), value.asnumpy())

@@ -1,0 +1,111 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpmodule.base import ShapeError
+from dpmodule.ops import get
+from helpers.numeric import check_gradients, run, shapes
+
+rng = np.random.RandomState(1)
+
+
+def convolve(data, weight, bias, stride, pad, dilate, groups):
+    """Cross-correlate in float64, one output element at a time."""
+    rank = data.ndim - 2
+    data = np.pad(data, [(0, 0), (0, 0), *[(p, p) for p in pad]])
+    reach = [d * (k - 1) + 1 for d, k in zip(dilate, weight.shape[2:], strict=True)]
+    sizes = [(x - r) // s + 1 for x, r, s in zip(data.shape[2:], reach, stride, strict=True)]
+    out = np.zeros((data.shape[0], weight.shape[0], *sizes))
+    each_in, each_out = weight.shape[1], weight.shape[0] // groups
+    for f, at in itertools.product(range(weight.shape[0]), np.ndindex(*sizes)):
+        first = f // each_out * each_in
+        window = tuple(
+            slice(i * s, i * s + r, d) for i, s, r, d in zip(at, stride, reach, dilate, strict=True)
+        )
+        part = data[(slice(None), slice(first, first + each_in), *window)]
+        out[(slice(None), f, *at)] = (part * weight[f]).sum(tuple(range(1, rank + 2)))
+    return out + (0 if bias is None else bias.reshape(1, -1, *[1] * rank))
+
+
+@st.composite
+def cases(draw):
+    rank = draw(st.integers(1, 3))
+    several = lambda low, high: tuple(draw(st.integers(low, high)) for _ in range(rank))  # noqa: E731
+    groups = draw(st.sampled_from([1, 1, 2]))
+    return {
+        "size": several(5, 7),
+        "kernel": several(1, 3),
+        "stride": several(1, 3),
+        "pad": several(0, 2),
+        "dilate": several(1, 2),
+        "num_group": groups,
+        "num_filter": groups * draw(st.integers(1, 2)),
+        "channels": groups * draw(st.integers(1, 2)),
+        "no_bias": draw(st.booleans()),
+    }
+
+
+@settings(max_examples=200, derandomize=True, deadline=None)
+@given(cases())
+def test_equals_the_formula(case):
+    size, channels = case.pop("size"), case.pop("channels")
+    data = rng.randn(2, channels, *size)
+    weight = rng.randn(case["num_filter"], channels // case["num_group"], *case["kernel"])
+    bias = None if case["no_bias"] else rng.randn(case["num_filter"])
+    want = convolve(data, weight, bias, case["stride"], case["pad"], case["dilate"], case["num_group"])
+    inputs = [data, weight] if bias is None else [data, weight, bias]
+    out = run("Convolution", *inputs, **case)
+    np.testing.assert_allclose(out, want, rtol=1e-10, atol=1e-10)
+    ins, outs = shapes("Convolution", data.shape, *[None] * (len(inputs) - 1), **case)
+    assert (ins, outs) == ([x.shape for x in inputs], [want.shape])
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_gradients(rank):
+    attrs = {"kernel": (2,) * rank, "num_filter": 2, "stride": (2,) * rank, "pad": (1,) * rank}
+    inputs = [rng.randn(1, 2, *(4, 3, 3)[:rank]), rng.randn(2, 2, *[2] * rank), rng.randn(2)]
+    check_gradients("Convolution", *inputs, wanted=(0, 1, 2), **attrs)
+
+
+@pytest.mark.parametrize(("rank", "layout"), [(1, "NWC"), (2, "NHWC"), (3, "NDHWC")])
+def test_channels_last(rank, layout):
+    attrs = {"kernel": (2,) * rank, "num_filter": 3}
+    data, weight, bias = rng.randn(2, 4, *[5] * rank), rng.randn(3, 4, *[2] * rank), rng.randn(3)
+    want = np.moveaxis(run("Convolution", data, weight, bias, **attrs), 1, -1)
+    moved = np.moveaxis(data, 1, -1), np.moveaxis(weight, 1, -1), bias
+    np.testing.assert_allclose(run("Convolution", *moved, layout=layout, **attrs), want, rtol=1e-12)
+    ins, outs = shapes("Convolution", moved[0].shape, None, None, layout=layout, **attrs)
+    assert (ins, outs) == ([x.shape for x in moved], [want.shape])
+
+
+def test_batch_size_may_come_later():
+    attrs = {"kernel": (3, 3), "num_filter": 2, "no_bias": True}
+    assert shapes("Convolution", (0, 3, 8, 0), None, **attrs) == (
+        [(0, 3, 8, 0), (2, 3, 3, 3)],
+        [(0, 2, 6, 0)],
+    )
+    assert shapes("Convolution", (0, 3, 8, 8), None, outs=[(5, 2, 0, 0)], **attrs)[0][0] == (5, 3, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("data", "attrs", "text"),
+    [
+        ((1, 2, 4, 4), {"kernel": (5, 5)}, "kernel size 5 exceeds the input"),
+        ((1, 2, 4), {"kernel": (3, 3)}, "expected 4 axes"),
+        ((1, 2, 4, 4), {"kernel": (3, 3), "stride": (1,)}, "stride is"),
+        ((1, 3, 4, 4), {"kernel": (3, 3), "num_group": 2}, "num_group is 2"),
+    ],
+)
+def test_mistakes_are_named(data, attrs, text):
+    with pytest.raises(ShapeError, match=text):
+        shapes("Convolution", data, None, None, num_filter=4, **attrs)
+
+
+def test_old_name_and_ignored_attributes():
+    op = get("Convolution_v1")
+    assert op is get("Convolution")
+    ignored = {"workspace": "512", "cudnn_tune": "None", "cudnn_off": "1"}
+    assert op.parse({"kernel": "(3, 3)", "num_filter": "4", **ignored}).kernel == (3, 3)

@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+
+from dpmodule.base import OpError, ShapeError
+from helpers.numeric import check_gradients, run, shapes
+
+rng = np.random.RandomState(0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "flatten", "columns"),
+    [((4, 3), True, 3), ((4, 3), False, 3), ((2, 3, 2), True, 6), ((2, 3, 2), False, 2), ((5,), True, 1)],
+)
+@pytest.mark.parametrize("no_bias", [True, False])
+def test_values_and_gradients(shape, flatten, columns, no_bias):
+    data, weight, bias = rng.randn(*shape), rng.randn(2, columns), rng.randn(2)
+    rows = data.reshape(shape[0], -1) if flatten else data
+    inputs = [data, weight] if no_bias else [data, weight, bias]
+    attrs = {"num_hidden": 2, "flatten": flatten, "no_bias": no_bias}
+    out = run("FullyConnected", *inputs, **attrs)
+    np.testing.assert_allclose(out, rows @ weight.T + (0 if no_bias else bias), rtol=1e-12)
+    check_gradients("FullyConnected", *inputs, wanted=range(len(inputs)), **attrs)
+
+
+def test_parameters_from_data():
+    assert shapes("FullyConnected", (4, 3, 2), None, None, num_hidden=5) == (
+        [(4, 3, 2), (5, 6), (5,)],
+        [(4, 5)],
+    )
+    assert shapes("FullyConnected", (4, 3, 2), None, num_hidden=5, no_bias=True, flatten=False) == (
+        [(4, 3, 2), (5, 2)],
+        [(4, 3, 5)],
+    )
+
+
+def test_batch_size_comes_from_the_output():
+    """The begin state of an unrolled RNN is (0, H); its rows follow from what it is added to."""
+    ins, outs = shapes("FullyConnected", (0, 3), None, None, outs=[(7, 5)], num_hidden=5)
+    assert (ins, outs) == ([(7, 3), (5, 3), (5,)], [(7, 5)])
+
+
+def test_columns_come_from_the_weight():
+    ins, outs = shapes("FullyConnected", (7, 0), (5, 3), num_hidden=5, no_bias=True)
+    assert (ins, outs) == ([(7, 3), (5, 3)], [(7, 5)])
+
+
+def test_unknown_stays_unknown():
+    assert shapes("FullyConnected", (0, 3), None, num_hidden=2, no_bias=True) == ([(0, 3), (2, 3)], [(0, 2)])
+    assert shapes("FullyConnected", None, None, None, num_hidden=2) == ([None, (2, 0), (2,)], [None])
+
+
+def test_wrong_weight_is_named():
+    with pytest.raises(ShapeError, match=r"weight has shape \(5, 9\), expected \(5, 3\) from data \(7, 3\)"):
+        shapes("FullyConnected", (7, 3), (5, 9), num_hidden=5, no_bias=True)
+
+
+def test_attributes_are_checked():
+    with pytest.raises(OpError, match="num_hidden is required"):
+        shapes("FullyConnected", (7, 3), None, None)
+    with pytest.raises(OpError, match="num_hidden is 0"):
+        shapes("FullyConnected", (7, 3), None, None, num_hidden=0)

@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+import torch
+
+from dpmodule.base import ShapeError
+from dpmodule.ops import get
+from helpers.numeric import environment, gradients, run, shapes
+
+rng = np.random.RandomState(9)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+@pytest.mark.parametrize(
+    ("name", "link", "slope"),
+    [
+        ("LinearRegressionOutput", lambda x: x, lambda d: d),
+        ("LogisticRegressionOutput", sigmoid, lambda d: d),
+        ("MAERegressionOutput", lambda x: x, lambda d: np.where(d > 0, 1.0, -1.0)),
+    ],
+)
+@pytest.mark.parametrize(
+    ("shape", "label_shape"),
+    [((4, 3), (4, 3)), ((4, 1), (4,)), ((4,), (4,)), ((4,), (4, 1)), ((2, 3, 2), (2, 3, 2))],
+)
+@pytest.mark.parametrize("scale", [1.0, 0.3])
+def test_regression(name, link, slope, shape, label_shape, scale):
+    data, label = rng.randn(*shape), rng.rand(*label_shape)
+    out = run(name, data, label, grad_scale=scale)
+    np.testing.assert_allclose(out, link(data))
+    (grad,) = gradients(name, data, label, head=rng.randn(*shape), grad_scale=scale)
+    per_row = data[0].size if data.ndim > 1 else 1
+    np.testing.assert_allclose(grad, slope(out - label.reshape(shape)) * scale / per_row)
+
+
+def test_absolute_error_at_the_label():
+    (grad,) = gradients("MAERegressionOutput", np.zeros(2), np.zeros(2))
+    np.testing.assert_array_equal(grad, [-1, -1])
+
+
+@pytest.mark.parametrize(
+    ("data", "label"), [((4, 3), (4, 3)), ((4, 1), (4,)), ((4,), (4,)), ((2, 3, 1), (2, 3, 1))]
+)
+def test_regression_label_from_data(data, label):
+    assert shapes("LinearRegressionOutput", data, None) == ([data, label], [data])
+
+
+def test_regression_label_given():
+    assert shapes("LinearRegressionOutput", (4, 1), (4, 1))[0] == [(4, 1), (4, 1)]
+    assert shapes("LinearRegressionOutput", (4,), (4, 1))[0] == [(4,), (4, 1)]
+    assert shapes("LinearRegressionOutput", (0, 3), (4, 3))[0] == [(4, 3), (4, 3)]
+    with pytest.raises(ShapeError):
+        shapes("LinearRegressionOutput", (4, 1), (2, 2))
+
+
+@pytest.mark.parametrize(("normalization", "divisor"), [("null", 1), ("batch", 3), ("valid", 2)])
+def test_make_loss(normalization, divisor):
+    data = np.array([[0.05, 0.2], [-0.3, 0.4], [0.1, 0.0]])
+    attrs = {"normalization": normalization, "valid_thresh": 0.1, "grad_scale": 3.0}
+    np.testing.assert_array_equal(run("MakeLoss", data, **attrs), data)
+    (grad,) = gradients("MakeLoss", data, head=data, **attrs)
+    np.testing.assert_allclose(grad, np.full((3, 2), 3.0 / divisor))
+
+
+def test_make_loss_without_a_valid_element():
+    (grad,) = gradients("MakeLoss", np.zeros((2, 2)), normalization="valid", valid_thresh=1)
+    np.testing.assert_array_equal(grad, np.ones((2, 2)))
+
+
+def test_plain_make_loss():
+    op = get("make_loss")
+    assert op.output_names(op.parse({})) == ("loss",)
+    (grad,) = gradients("make_loss", np.zeros((2, 2)), head=np.full((2, 2), 5.0))
+    np.testing.assert_array_equal(grad, np.ones((2, 2)))
+
+
+@pytest.mark.parametrize("linear", [True, False])
+def test_svm(linear):
+    data, label = rng.randn(5, 3), np.array([0.0, 2.0, 1.0, -1.0, 9.0])
+    attrs = {"margin": 0.8, "regularization_coefficient": 0.7, "use_linear": linear}
+    want = np.zeros_like(data)
+    for row, c in np.ndindex(*data.shape):
+        side = 1.0 if c == label[row] else -1.0
+        missing = 0.8 - side * data[row, c]
+        if missing > 0:
+            want[row, c] = -0.7 * side * (1.0 if linear else 2 * missing)
+    np.testing.assert_array_equal(run("SVMOutput", data, label, **attrs), data)
+    (grad,) = gradients("SVMOutput", data, label, **attrs)
+    np.testing.assert_allclose(grad, want)
+    assert shapes("SVMOutput", (2, 4, 3), None)[0] == [(2, 4, 3), (2, 4)]
+
+
+@pytest.mark.parametrize(
+    "name", ["LinearRegressionOutput", "LogisticRegressionOutput", "MAERegressionOutput", "SVMOutput"]
+)
+def test_cut_gradient_leaves_its_inputs_alone(name):
+    """An executor calls the rule without autograd, on an output that may be the data itself."""
+    op = get(name)
+    a = op.parse({})
+    data, label = torch.randn(4, 3), torch.zeros(4, 3) if name != "SVMOutput" else torch.zeros(4)
+    before = data.clone()
+    out = op.loss.forward(a, environment(), data, label)
+    op.loss.grad(a, environment(), out, data, label)
+    assert torch.equal(data, before)
+    assert op.is_loss(a)

@@ -1,0 +1,129 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpmodule.base import OpError, ShapeError
+from helpers.numeric import check_gradients, gradients, run, shapes
+
+rng = np.random.RandomState(2)
+
+
+def count(size, kernel, stride, pad, convention):
+    if convention == "same":
+        return math.ceil(size / stride)
+    rounding = math.ceil if convention == "full" else math.floor
+    return 1 + rounding((size + 2 * pad - kernel) / stride)
+
+
+def pool(data, a):
+    """Pool window by window; what lies outside the padded data does not exist."""
+    spatial = data.shape[2:]
+    axes = list(zip(spatial, a["kernel"], a["stride"], a["pad"], strict=True))
+    sizes = [count(*each, a["pooling_convention"]) for each in axes]
+    out = np.zeros((*data.shape[:2], *sizes))
+    for at in np.ndindex(*sizes):
+        low = [i * s - p for i, (_, _, s, p) in zip(at, axes, strict=True)]
+        inside = tuple(
+            slice(max(b, 0), max(min(b + k, x), 0)) for b, (x, k, _, _) in zip(low, axes, strict=True)
+        )
+        part = data[(slice(None), slice(None), *inside)].reshape(*data.shape[:2], -1)
+        if a["count_include_pad"]:
+            total = math.prod(min(b + k, x + p) - b for b, (x, k, _, p) in zip(low, axes, strict=True))
+        else:
+            total = part.shape[-1]
+        if a["pool_type"] == "max":
+            found = part.max(-1, initial=np.finfo(data.dtype).min)
+        elif a["pool_type"] == "lp":
+            found = (part ** a["p_value"]).sum(-1) ** (1 / a["p_value"])
+        else:
+            found = part.sum(-1) / (max(total, 1) if a["pool_type"] == "avg" else 1)
+        out[(..., *at)] = found
+    return out
+
+
+@st.composite
+def cases(draw):
+    rank = draw(st.integers(1, 3))
+    kernel = tuple(draw(st.integers(1, 4)) for _ in range(rank))
+    return {
+        "size": tuple(draw(st.integers(k, 7)) for k in kernel),
+        "kernel": kernel,
+        "stride": tuple(draw(st.integers(1, 4)) for _ in range(rank)),
+        "pad": tuple(draw(st.integers(0, k - 1)) for k in kernel),
+        "pool_type": draw(st.sampled_from(["max", "avg", "sum", "lp"])),
+        "pooling_convention": draw(st.sampled_from(["valid", "full", "same"])),
+        "count_include_pad": draw(st.booleans()),
+        "p_value": draw(st.integers(1, 3)),
+    }
+
+
+@settings(max_examples=300, derandomize=True, deadline=None)
+@given(cases())
+def test_equals_the_formula(case):
+    data = rng.rand(2, 2, *case.pop("size")) + 0.1
+    want = pool(data, case)
+    assert shapes("Pooling", data.shape, **case) == ([data.shape], [want.shape])
+    np.testing.assert_allclose(run("Pooling", data, **case), want, rtol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["max", "avg", "sum", "lp"])
+@pytest.mark.parametrize("convention", ["valid", "full"])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_gradients(kind, convention, rank):
+    data = rng.permutation(5**rank).reshape(1, 1, *[5] * rank) * 0.1 + 0.1
+    attrs = {"kernel": (3,) * rank, "stride": (2,) * rank, "pad": (2,) * rank, "p_value": 2}
+    check_gradients("Pooling", data, pool_type=kind, pooling_convention=convention, **attrs)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("kind", "formula"),
+    [
+        ("max", lambda x: x.max(-1)),
+        ("avg", lambda x: x.mean(-1)),
+        ("sum", lambda x: x.sum(-1)),
+        ("lp", lambda x: np.sqrt((x**2).sum(-1))),
+    ],
+)
+def test_global(kind, formula, rank):
+    data = rng.randn(2, 3, *[4] * rank)
+    out = run(
+        "Pooling", data, global_pool=True, pool_type=kind, p_value=2, kernel=(2,) * rank, pad=(1,) * rank
+    )
+    np.testing.assert_allclose(out, formula(data.reshape(2, 3, -1)).reshape(2, 3, *[1] * rank))
+
+
+def test_one_of_equal_maxima_gets_the_gradient():
+    (grad,) = gradients("Pooling", np.ones((1, 1, 2, 2)), kernel=(2, 2))
+    assert sorted(grad.ravel()) == [0, 0, 0, 1]
+    (grad,) = gradients("Pooling", np.ones((1, 1, 2, 2)), global_pool=True)
+    assert sorted(grad.ravel()) == [0, 0, 0, 1]
+
+
+def test_cube_root_keeps_the_sign():
+    out = run("Pooling", -np.ones((1, 1, 2)), kernel=(2,), pool_type="lp", p_value=3)
+    np.testing.assert_allclose(out, [[[-(2 ** (1 / 3))]]])
+
+
+def test_channels_last():
+    data = rng.randn(2, 5, 6, 3)
+    want = np.moveaxis(run("Pooling", np.moveaxis(data, -1, 1), kernel=(2, 2)), 1, -1)
+    np.testing.assert_array_equal(run("Pooling", data, kernel=(2, 2), layout="NHWC"), want)
+    assert shapes("Pooling", data.shape, kernel=(2, 2), layout="NHWC")[1] == [want.shape]
+
+
+def test_mistakes_are_named():
+    with pytest.raises(ShapeError, match="kernel size 5 exceeds"):
+        shapes("Pooling", (1, 1, 4, 4), kernel=(5, 5))
+    with pytest.raises(ShapeError, match="one per spatial axis"):
+        shapes("Pooling", (1, 1, 4, 4), kernel=(2,))
+    with pytest.raises((ShapeError, OpError), match="p_value is None"):
+        shapes("Pooling", (1, 1, 4, 4), kernel=(2, 2), pool_type="lp")
+
+
+def test_unknown_batch_size():
+    assert shapes("Pooling", (0, 3, 8, 0), kernel=(3, 3)) == ([(0, 3, 8, 0)], [(0, 3, 6, 0)])
+    assert shapes("Pooling", (0, 3, 8, 8), outs=[(4, 3, 6, 6)], kernel=(3, 3))[0] == [(4, 3, 8, 8)]

@@ -1,0 +1,169 @@
+"""The optimizers' base: rates, decays, counts, names, registration."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+from dpmodule import lr_scheduler, optimizer
+from dpmodule.base import ArgumentError, StateError
+from dpmodule.optimizer.base import registry
+
+NAMES = {0: "fc_weight", 1: "fc_bias", 2: "bn_gamma", 3: "bn_beta"}
+
+
+class FakeSymbol:
+    def attr_dict(self):
+        return {
+            "fc_weight": {"__lr_mult__": "2.0", "__wd_mult__": "0.5"},
+            "fc_bias": {"__wd_mult__": "3.0"},
+            "stranger": {"__lr_mult__": "9"},
+        }
+
+    def list_arguments(self):
+        return ["data", "fc_weight", "fc_bias", "bn_gamma", "bn_beta"]
+
+
+def test_attributes_are_mxnets():
+    made = optimizer.SGD()
+    assert (made.lr, made.wd, made.rescale_grad, made.clip_gradient) == (0.01, 0.0, 1.0, None)
+    assert (made.num_update, made.begin_num_update, made.multi_precision) == (0, 0, False)
+    assert (made.lr_mult, made.wd_mult, made.idx2name, made.sym_info, made.param_dict) == ({}, {}, {}, (), {})
+    assert (made.momentum, made.lazy_update, made.aggregate_num) == (0.0, True, 4)
+    assert optimizer.Adam().lr == 0.001
+    assert optimizer.RMSProp().lr == 0.001
+    assert optimizer.AdaGrad().float_stable_eps == 1e-7
+
+
+def test_decay_is_off_for_names_without_weight_or_gamma():
+    made = optimizer.SGD(wd=0.1, param_idx2name=NAMES)
+    assert made.wd_mult == {"fc_bias": 0.0, "bn_beta": 0.0}
+    assert made._get_wds([0, 1, 2, 3]) == [0.1, 0.0, 0.1, 0.0]
+    assert made._get_wd("unknown") == 0.1
+
+
+def test_multipliers_come_from_symbol_then_setters():
+    made = optimizer.SGD(learning_rate=1.0, wd=1.0, param_idx2name=NAMES, sym=FakeSymbol())
+    assert made._get_lrs([0, 1, 2, 3]) == [2.0, 1.0, 1.0, 1.0]
+    assert made._get_wds([0, 1, 2, 3]) == [0.5, 3.0, 1.0, 0.0]
+    made.set_lr_mult({"bn_gamma": 0.25, 3: 4.0})
+    made.set_wd_mult({"fc_weight": 7.0})
+    assert made._get_lrs([0, 1, 2, 3]) == [2.0, 1.0, 0.25, 4.0]
+    assert made._get_wds([0, 1, 2, 3]) == [7.0, 3.0, 1.0, 0.0]
+    assert made._get_lr("bn_gamma") == 0.25  # a kvstore's keys are names
+
+
+def test_param_dict_goes_first():
+    class Parameter:
+        lr_mult, wd_mult = 0.5, 0.0
+
+    made = optimizer.SGD(learning_rate=1.0, wd=1.0, param_dict={0: Parameter()}, param_idx2name={0: "a_weight"})
+    made.set_lr_mult({"a_weight": 9.0})
+    assert (made._get_lr(0), made._get_wd(0)) == (0.5, 0.0)
+
+
+def test_scheduler_decides_the_rate():
+    schedule = lr_scheduler.FactorScheduler(1, 0.5, base_lr=0.4)
+    made = optimizer.SGD(lr_scheduler=schedule)
+    assert made.learning_rate == 0.4
+    w = mx.nd.array([0.0])
+    for expected in (-0.4, -0.6, -0.7):
+        made.update(0, w, mx.nd.array([1.0]), None)
+        assert w.asscalar() == pytest.approx(expected)
+    with pytest.raises(StateError, match="FactorScheduler"):
+        made.set_learning_rate(1.0)
+    with pytest.raises(UserWarning):
+        made.set_learning_rate(1.0)
+
+
+def test_rate_beside_a_scheduler_replaces_its_base_and_says_so():
+    schedule = lr_scheduler.FactorScheduler(10, base_lr=0.4)
+    with pytest.warns(UserWarning, match=r"0\.7 replaces base_lr 0\.4"):
+        made = optimizer.SGD(learning_rate=0.7, lr_scheduler=schedule)
+    assert made.learning_rate == 0.7
+
+
+def test_rate_can_be_set():
+    made = optimizer.create("SGD", learning_rate=0.5)
+    made.set_learning_rate(0.25)
+    assert made.learning_rate == 0.25
+    with pytest.raises(DeprecationWarning):
+        made.set_lr_scale({})
+
+
+def test_counts_are_kept_per_index_and_device():
+    made = optimizer.SGD(begin_num_update=10)
+    made._update_count(0)
+    made._update_count([0, 1])
+    assert (made._index_update_count, made.num_update) == ({0: 12, 1: 11}, 12)
+    made._set_current_context(1)
+    made._update_count(0)
+    assert (made._index_update_count, made.num_update) == ({0: 11}, 12)
+    made._set_current_context(0)
+    assert made._index_update_count == {0: 12, 1: 11}
+
+
+def test_unknown_names_are_listed():
+    with pytest.raises(ArgumentError, match="unknown optimizer 'foo'.*adagrad.*sgd"):
+        optimizer.create("foo")
+    with pytest.raises(ValueError, match="expected an? Optimizer|optimizer is 3"):
+        optimizer.create(3)
+    with pytest.raises(ArgumentError, match="param_idx2name"):
+        optimizer.SGD(param_idx2name=[1])
+    with pytest.raises(TypeError, match="foo"):
+        optimizer.create("sgd", foo=3)
+
+
+def test_an_instance_passes_through():
+    made = optimizer.SGD()
+    assert optimizer.create(made) is made
+    assert type(optimizer.Optimizer.create_optimizer("ccsgd")) is optimizer.ccSGD
+
+
+def test_registering():
+    class Mine(optimizer.Optimizer):
+        def update(self, index, weight, grad, state):
+            weight[:] = 7.0
+
+    assert optimizer.register(Mine) is Mine
+    assert type(optimizer.create("mine", wd=0.5)) is Mine
+    with pytest.warns(UserWarning, match="replaces"):
+        optimizer.Optimizer.register(Mine)
+    with pytest.raises(ArgumentError, match="not a subclass"):
+        optimizer.register(int)
+    registry._classes.pop("mine")
+
+
+def test_base_has_no_rule():
+    made = optimizer.Optimizer()
+    w = mx.nd.array([1.0])
+    assert made.create_state(0, w) is None
+    with pytest.raises(NotImplementedError, match="Optimizer"):
+        made.update(0, w, w, None)
+
+
+def test_pickle_and_copy_leave_param_dict_behind():
+    made = optimizer.Adam(learning_rate=0.3, param_dict={0: object()})
+    made._update_count([0, 1])
+    for other in (pickle.loads(pickle.dumps(made)), copy.deepcopy(made)):
+        assert (other.lr, other.num_update, other.param_dict) == (0.3, 1, {})
+        other._update_count(0)
+        assert other._all_index_update_counts == {0: {0: 2, 1: 1}}
+
+
+def test_custom_optimizer_gets_float32_masters():
+    class Halver(optimizer.Optimizer):
+        def create_state(self, index, weight):
+            return mx.nd.zeros(weight.shape, dtype=weight.dtype)
+
+        def update(self, index, weight, grad, state):
+            assert weight.dtype == grad.dtype == state.dtype == np.float32
+            weight[:] = weight * 0.5
+
+    made = Halver(multi_precision=True)
+    w = mx.nd.array([4.0], dtype="float16")
+    state = made.create_state_multi_precision(0, w)
+    made.update_multi_precision(0, w, w, state)
+    assert w.asscalar() == 2.0

@@ -1,0 +1,174 @@
+"""Every optimizer against MXNet's recorded parameters and against the rule in NumPy."""
+
+import contextlib
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from helpers.rules import follow
+
+import dpmodule as mx
+from dpmodule import lr_scheduler, optimizer
+from dpmodule.optimizer.grouped import slots_of
+
+DATA = Path(__file__).parents[1] / "data" / "goldens" / "optim"
+CASES = {case["name"]: case for case in json.loads((DATA / "optimizers.json").read_text())}
+INPUTS = np.load(DATA / "inputs.npz")
+EXPECTED = np.load(DATA / "optimizers.npz")
+NAMES = {0: "fc_weight", 1: "fc_bias", 2: "bn_gamma"}
+
+VARIANTS = [
+    ("sgd", {}),
+    ("sgd", {"momentum": 0.9}),
+    ("nag", {}),
+    ("nag", {"momentum": 0.9}),
+    ("adam", {}),
+    ("adam", {"beta1": 0.8, "beta2": 0.9, "epsilon": 1e-3}),
+    ("adagrad", {}),
+    ("rmsprop", {}),
+    ("rmsprop", {"clip_weights": 0.5}),
+    ("rmsprop", {"centered": True}),
+]
+COMMON = [
+    {},
+    {"wd": 0.1},
+    {"rescale_grad": 0.25},
+    {"clip_gradient": 0.3},
+    {"wd": 0.05, "rescale_grad": 0.5, "clip_gradient": 0.4},
+    {"wd": 0.05, "rescale_grad": 0.0},
+]
+
+
+def flat(state):
+    if state is None or isinstance(state, mx.nd.NDArray):
+        return list(slots_of(state))
+    return [array for part in state for array in flat(part)]
+
+
+def make(case):
+    kwargs = dict(case["kwargs"])
+    if "schedule" in case:
+        kwargs["lr_scheduler"] = lr_scheduler.FactorScheduler(**case["schedule"])
+    made = optimizer.create(case["optimizer"], param_idx2name=NAMES, **kwargs)
+    if "lr_mult" in case:
+        made.set_lr_mult(case["lr_mult"])
+        made.set_wd_mult(case["wd_mult"])
+    return made
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["each", "all"])
+@pytest.mark.parametrize("name", CASES)
+def test_parameters_are_mxnets(name, at_once):
+    case = CASES[name]
+    update = optimizer.get_updater(make(case))
+    dtype, half = case["dtype"], case["dtype"] == "float16"
+    weights = [mx.nd.array(INPUTS[f"w{i}"], dtype=dtype) for i in NAMES]
+    tolerance = {"rtol": 2e-3, "atol": 1e-3} if half else {"rtol": 2e-6, "atol": 2e-7}
+    refusal = half and not update.optimizer.multi_precision
+    with pytest.warns(UserWarning, match="multi_precision") if refusal else contextlib.nullcontext():
+        for t in range(case["steps"]):
+            grads = [mx.nd.array(INPUTS[f"g{i}_t{t % 5}"], dtype=dtype) for i in NAMES]
+            if at_once:
+                update.update_all(list(NAMES), grads, weights)
+            else:
+                for i in NAMES:
+                    update(i, grads[i], weights[i])
+            for i in NAMES:
+                np.testing.assert_allclose(weights[i].asnumpy(), EXPECTED[f"{name}/w{i}"][t], **tolerance)
+    for i in NAMES:
+        arrays = flat(update.states[i])
+        assert len(arrays) == sum(key.startswith(f"{name}/state{i}/") for key in EXPECTED.files)
+        for j, array in enumerate(arrays):
+            expected = EXPECTED[f"{name}/state{i}/{j}"]
+            assert array.dtype == expected.dtype.type
+            np.testing.assert_allclose(array.asnumpy(), expected, **tolerance)
+
+
+@pytest.mark.parametrize("common", COMMON, ids=lambda c: "-".join(c) or "plain")
+@pytest.mark.parametrize(("name", "extra"), VARIANTS)
+def test_parameters_follow_the_float64_rule(name, extra, common):
+    """At several rates, a rate of 0 and a changing one among them."""
+    rng = np.random.default_rng(0)
+    weight = rng.normal(size=(5, 3))
+    grads = rng.normal(size=(6, 5, 3))
+    for lrs in ([0.1] * 6, [0.0] * 6, [1e-6] * 6, [0.5, 0.0, 0.1, 1e-3, 0.2, 0.0]):
+        made = optimizer.create(name, **extra, **common)
+        update = optimizer.get_updater(made)
+        expected = follow(name, weight, grads, lrs, **extra, **common)
+        for dtype, rtol in (("float64", 1e-9), ("float32", 3e-6)):
+            w = mx.nd.array(weight, dtype=dtype)
+            update.states.clear()
+            made._index_update_count.clear()
+            for g, lr, want in zip(grads, lrs, expected):
+                made.set_learning_rate(lr)
+                update(0, mx.nd.array(g, dtype=dtype), w)
+                np.testing.assert_allclose(w.asnumpy(), want, rtol=rtol, atol=rtol / 3)
+
+
+def test_momentum_is_exact_at_rates_far_apart():
+    """The momentum buffer holds MXNet's momentum, whatever the rate did; 2e-7 of the largest element."""
+    rng = np.random.default_rng(1)
+    weight, grads = rng.normal(size=1000), rng.normal(size=(8, 1000))
+    for scale, wd in ((1.0, 0.0), (1 / 64, 1e-4), (128.0, 0.1)):
+        lrs = [0.1, 0.1, 1e-5, 0.0, 0.3, 0.3, 1e-3, 0.05]
+        made = optimizer.create("sgd", momentum=0.9, rescale_grad=scale, wd=wd)
+        w = mx.nd.array(weight, dtype="float32")
+        state = made.create_state(0, w)
+        for g, lr in zip(grads, lrs):
+            made.set_learning_rate(lr)
+            made.update(0, w, mx.nd.array(g, dtype="float32"), state)
+        want = follow("sgd", np.float32(weight), np.float32(grads), lrs, momentum=0.9, rescale_grad=scale, wd=wd)[-1]
+        assert np.abs(w.asnumpy() - want).max() <= 4e-7 * np.abs(want).max()
+
+
+@pytest.mark.parametrize(("name", "extra"), VARIANTS)
+def test_gradients_are_left_alone(name, extra):
+    """Whatever is clipped or rescaled happens in scratch memory; users read gradients after an update."""
+    made = optimizer.create(name, rescale_grad=0.5, clip_gradient=0.1, wd=0.1, **extra)
+    w, g = mx.nd.array(np.ones((4, 4))), mx.nd.array(np.arange(16.0).reshape(4, 4))
+    made.update(0, w, g, made.create_state(0, w))
+    np.testing.assert_array_equal(g.asnumpy(), np.arange(16.0).reshape(4, 4))
+
+
+def test_momentum_switched_off_and_on():
+    """With momentum 0 for a while, the state still holds the last step."""
+    made = optimizer.create("sgd", learning_rate=0.1, momentum=0.9)
+    w = mx.nd.array([1.0])
+    state = made.create_state(0, w)
+    for momentum, expected in ((0.9, 0.9), (0.0, 0.8), (0.9, 0.61)):
+        made.momentum = momentum
+        made.update(0, w, mx.nd.array([1.0]), state)
+        assert w.asscalar() == pytest.approx(expected, rel=1e-6)
+
+
+def test_16_bit_without_master_warns_and_with_one_does_not():
+    w = mx.nd.array([1.0], dtype="float16")
+    with pytest.warns(UserWarning, match="multi_precision"):
+        optimizer.create("adam").create_state_multi_precision(0, w)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        state = optimizer.create("adam", multi_precision=True).create_state_multi_precision(0, w)
+    assert state[0].dtype == np.float32
+    assert state[0].tensor is not w.tensor
+
+
+def test_small_steps_survive_in_the_master():
+    """1 + 100 x 1e-4 rounds to 1 in float16 step by step; the float32 copy keeps it."""
+    made = optimizer.create("sgd", learning_rate=1e-4, multi_precision=True)
+    w = mx.nd.array([1.0], dtype="float16")
+    state = made.create_state_multi_precision(0, w)
+    for _ in range(100):
+        made.update_multi_precision(0, w, mx.nd.array([-1.0], dtype="float16"), state)
+    assert w.asscalar() == pytest.approx(1.01, abs=1e-3)
+    assert state[1].asscalar() == pytest.approx(1.01, rel=1e-5)
+
+
+def test_bfloat16_masters():
+    made = optimizer.create("adam", learning_rate=1e-3, multi_precision=True)
+    w = mx.nd.NDArray(torch.ones(3, dtype=torch.bfloat16), mx.cpu())
+    state = made.create_state_multi_precision(0, w)
+    made.update_multi_precision(0, w, mx.nd.NDArray(torch.ones(3, dtype=torch.bfloat16), mx.cpu()), state)
+    np.testing.assert_allclose(state[0].asnumpy(), 0.999, rtol=1e-6)

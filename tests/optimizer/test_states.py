@@ -1,0 +1,282 @@
+"""States as bytes: round trips, MXNet's own files, and pickles that would do harm."""
+
+import io
+import os
+import pickle
+import pickletools
+import struct
+from collections import OrderedDict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpmodule as mx
+from dpmodule import lr_scheduler, optimizer
+from dpmodule.base import FileFormatError
+from dpmodule.optimizer.base import registry
+
+GOLDENS = Path(__file__).parents[1] / "data" / "goldens"
+EXPECTED = np.load(GOLDENS / "optim" / "states.npz")
+
+
+def flat(state):
+    if state is None:
+        return []
+    return [state] if isinstance(state, mx.nd.NDArray) else [a for part in state for a in flat(part)]
+
+
+@pytest.mark.parametrize("name", ["mlp-0010.states", "lenet_bn-0010.states"])
+def test_files_of_mxnet_are_read(name):
+    update = optimizer.get_updater(optimizer.create("sgd"))
+    update.set_states((GOLDENS / "module" / name).read_bytes())
+    found = {f"{name}/{i}/{j}": a for i, s in update.states.items() for j, a in enumerate(flat(s))}
+    assert found.keys() == {key for key in EXPECTED.files if key.startswith(name)}
+    for key, array in found.items():
+        np.testing.assert_array_equal(array.asnumpy(), EXPECTED[key])
+    assert set(update.states_synced.values()) == {False}
+
+
+def trained(name, dtype="float32", **kwargs):
+    update = optimizer.get_updater(optimizer.create(name, learning_rate=0.1, **kwargs))
+    rng = np.random.RandomState(0)
+    weights = [mx.nd.array(rng.randn(*shape), dtype=dtype) for shape in ((3, 2), (4,))]
+    step(update, weights)
+    return update, weights
+
+
+def step(update, weights):
+    rng = np.random.RandomState(1)
+    grads = [mx.nd.array(rng.randn(*w.shape), dtype=w.dtype) for w in weights]
+    update.update_all([0, "b"], grads, weights)
+
+
+VARIANTS = [
+    ("sgd", {}),
+    ("sgd", {"momentum": 0.9}),
+    ("nag", {"momentum": 0.9}),
+    ("adam", {}),
+    ("adagrad", {}),
+    ("rmsprop", {"centered": True}),
+    ("rmsprop", {}),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("dump", [False, True])
+@pytest.mark.parametrize(("name", "kwargs"), VARIANTS)
+def test_training_goes_on_where_it_stopped(name, kwargs, dump, dtype):
+    update, weights = trained(name, dtype, multi_precision=dtype == "float16", **kwargs)
+    other = optimizer.get_updater(optimizer.create(name, learning_rate=0.1, multi_precision=dtype == "float16", **kwargs))
+    other.set_states(update.get_states(dump_optimizer=dump))
+    assert (other.optimizer.num_update == 1) is dump
+    if not dump:
+        other.optimizer._update_count([0, "b"])
+    copies = [w.copy() for w in weights]
+    step(update, weights)
+    step(other, copies)
+    for a, b in zip(weights, copies):
+        np.testing.assert_array_equal(a.asnumpy(), b.asnumpy())
+
+
+def test_loaded_states_move_to_their_parameters_context():
+    update, _ = trained("adam")
+    other = optimizer.get_updater(optimizer.create("adam"))
+    other.set_states(update.get_states())
+    weight = mx.nd.zeros((3, 2), ctx=mx.cpu(1))
+    other(0, mx.nd.zeros((3, 2), ctx=mx.cpu(1)), weight)
+    assert [a.context for a in other.states[0]] == [mx.cpu(1)] * 2
+    assert other.states_synced == {0: True, "b": False}
+
+
+def test_optimizer_is_dumped_whole():
+    schedule = lr_scheduler.MultiFactorScheduler([2, 5], 0.5, base_lr=0.3, warmup_steps=1)
+    made = optimizer.create("nag", momentum=0.8, wd=0.1, lr_scheduler=schedule, param_idx2name={0: "a_bias"})
+    made.set_lr_mult({"a_bias": 2.0})
+    update = optimizer.get_updater(made)
+    for _ in range(3):
+        update(0, mx.nd.ones((2,)), mx.nd.ones((2,)))
+    other = optimizer.get_updater(optimizer.create("sgd"))
+    other.set_states(update.get_states(dump_optimizer=True))
+    found = other.optimizer
+    assert type(found) is optimizer.NAG
+    assert type(found.lr_scheduler) is lr_scheduler.MultiFactorScheduler
+    assert found.lr_scheduler.__dict__ == schedule.__dict__
+    assert (found.momentum, found.wd, found.num_update, found.idx2name) == (0.8, 0.1, 3, {0: "a_bias"})
+    assert (found.lr_mult, found.wd_mult) == ({"a_bias": 2.0}, {"a_bias": 0.0})
+    found._update_count(0)
+    assert found._all_index_update_counts == {0: {0: 4}}
+
+
+def test_names_in_the_bytes_are_mxnets():
+    """MXNet 1.9.1 reads these bytes (checked with it by hand): the classes they name are its own."""
+    update, _ = trained("sgd", momentum=0.9, lr_scheduler=lr_scheduler.FactorScheduler(3, base_lr=0.1))
+    names = {arg for op, arg, _ in pickletools.genops(update.get_states(True)) if op.name == "GLOBAL"}
+    assert names == {
+        "mxnet.ndarray.ndarray NDArray",
+        "builtins bytearray",
+        "mxnet.optimizer.optimizer SGD",
+        "mxnet.lr_scheduler FactorScheduler",
+    }
+
+
+def test_own_optimizers_come_back_if_they_are_registered():
+    @optimizer.register
+    class Mine(optimizer.SGD):
+        pass
+
+    data = optimizer.get_updater(Mine(momentum=0.25)).get_states(True)
+    update = optimizer.get_updater(optimizer.create("sgd"))
+    update.set_states(data)
+    assert type(update.optimizer) is Mine
+    registry._classes.pop("mine")
+    with pytest.raises(FileFormatError, match="Mine.*import its module first"):
+        update.set_states(data)
+
+
+def test_states_of_other_kinds():
+    """What a user's own optimizer may keep: numbers, text, NumPy arrays, nested containers."""
+    states = {
+        0: None,
+        "name": (mx.nd.array([1, 2], dtype="int64"), [1.5, "text", True, b"bytes"]),
+        2: {"count": 3, "host": np.arange(6.0).reshape(2, 3), "number": np.float32(2.5)},
+        3: np.asfortranarray(np.arange(6, dtype=">i4").reshape(2, 3)),
+        4: mx.nd.NDArray(torch.ones(3, dtype=torch.bfloat16), mx.cpu()),
+    }
+    update = optimizer.get_updater(optimizer.create("sgd"))
+    update.states = states
+    other = optimizer.get_updater(optimizer.create("sgd"))
+    other.set_states(update.get_states())
+    found = other.states
+    assert list(found) == list(states)
+    assert found[0] is None
+    assert found["name"][0].dtype == np.int64
+    assert found["name"][1] == [1.5, "text", True, b"bytes"]
+    assert found[2]["count"] == 3
+    assert found[2]["number"] == np.float32(2.5)
+    np.testing.assert_array_equal(found[2]["host"], states[2]["host"])
+    np.testing.assert_array_equal(found[3], states[3])
+    assert found[4].tensor.dtype == torch.bfloat16
+
+
+def test_numpy_states_of_every_protocol():
+    for protocol in range(2, 6):
+        data = pickle.dumps(OrderedDict({0: np.arange(4, dtype=np.float32), 1: np.int64(3)}), protocol)
+        update = optimizer.get_updater(optimizer.create("sgd"))
+        update.set_states(data)
+        np.testing.assert_array_equal(update.states[0], np.arange(4))
+        assert update.states[1] == 3
+
+
+# --- harm
+
+
+class Reduce:
+    def __init__(self, *parts):
+        self.parts = parts
+
+    def __reduce__(self):
+        return self.parts
+
+
+def hostile(mark):
+    """Pickles that would write the file `mark`, or reach something that can, when loaded by pickle itself."""
+    command = f"touch {mark}"
+    shell = f"cposix\nsystem\n(V{command}\ntR.".encode()
+    yield "reduce", pickle.dumps(Reduce(os.system, (command,)))
+    yield "in a state", pickle.dumps({0: Reduce(os.system, (command,))})
+    yield "beside an optimizer", pickle.dumps(({}, Reduce(os.system, (command,))))
+    yield "protocol 0", shell
+    yield "eval", pickle.dumps({0: Reduce(eval, (f"open({str(mark)!r}, 'w')",))}, 2)
+    yield "exec", b"cbuiltins\nexec\n(V" + f"open({str(mark)!r}, 'w')".encode() + b"\ntR."
+    yield "instance", f"(iposix\nsystem\n{command}\n.".encode().replace(command.encode() + b"\n", b"")
+    yield "object", b"(cposix\nsystem\nV" + command.encode() + b"\no."
+    yield "stack global", b"\x80\x04\x8c\x05posix\x8c\x06system\x93V" + command.encode() + b"\n\x85R."
+    yield "getattr", b"cbuiltins\ngetattr\n(cos\npath\nVos\ntR."
+    yield "through numpy", b"cnumpy.core.multiarray\n_reconstruct\n(cposix\nsystem\n(K\x00tC\x01btR."
+    yield "numpy.load", b"cnumpy\nload\n(V/etc/passwd\ntR."
+    yield "torch.load", b"ctorch\nload\n(V/etc/passwd\ntR."
+    yield "dotted name", b"\x80\x04\x8c\x19mxnet.optimizer.optimizer\x8c\x0cSGD.__init__\x93)R."
+    yield "class attribute", b"cmxnet.lr_scheduler\nFactorScheduler\n(N}V__call__\nK\x01stb."
+    yield "build on an array class", b"cmxnet.ndarray.ndarray\nNDArray\n(N}Vshape\nK\x01stb."
+    yield "extension", b"\x80\x02\x82\x01."
+    yield "persistent id", b"Pmodule\n."
+    yield "object array", pickle.dumps({0: np.array([Reduce(os.system, (command,))], dtype=object)})
+
+
+@pytest.mark.parametrize("position", range(19))
+def test_hostile_pickles_run_nothing(position, tmp_path):
+    mark = tmp_path / "mark"
+    name, data = list(hostile(mark))[position]
+    update = optimizer.get_updater(optimizer.create("sgd"))
+    before = update.states
+    with pytest.raises(FileFormatError):
+        update.set_states(data)
+    assert not mark.exists(), name
+    assert update.states is before
+    assert lr_scheduler.FactorScheduler(3, base_lr=0.5)(1) == 0.5
+    assert mx.nd.ones((2,)).shape == (2,)
+
+
+def test_the_list_of_hostile_pickles_is_complete_and_hostile(tmp_path):
+    mark = tmp_path / "mark"
+    found = dict(hostile(mark))
+    assert len(found) == 19
+    pickle.loads(found["protocol 0"])  # this is what must not happen
+    assert mark.exists()
+
+
+def test_arrays_of_wrong_bytes_are_refused():
+    def array(payload):
+        return b"cmxnet.ndarray.ndarray\nNDArray\n(NtR}Vhandle\n" + payload + b"sb"
+
+    def file(*parts):
+        return b"\x80\x03}(K\x00" + b"".join(parts) + b"u."
+
+    update = optimizer.get_updater(optimizer.create("sgd"))
+    good = bytes(8)
+    for payload in (b"N", b"K\x07", b"}", b"C\x08" + good, b"C\x04\xc9\xfa\x93\xf9"):
+        with pytest.raises(FileFormatError):
+            update.set_states(file(array(payload)))
+    huge = struct.pack("<Iii2qiii", 0xF993FAC9, 0, 2, 2**40, 2**20, 1, 0, 0)
+    with pytest.raises(FileFormatError, match="float32 data"):
+        update.set_states(file(array(b"C" + bytes([len(huge)]) + huge)))
+
+
+@pytest.mark.parametrize("data", [b"", b"garbage", b"\x80\x04.", b"\x80\x04K\x05.", b"\x80\x04(K\x01K\x02t.", b"\x80\x09N."])
+def test_other_bytes_are_refused(data):
+    with pytest.raises(FileFormatError, match="optimizer states|no optimizer"):
+        optimizer.get_updater(optimizer.create("sgd")).set_states(data)
+
+
+def test_self_containing_and_shared_states():
+    update = optimizer.get_updater(optimizer.create("sgd"))
+    loop = {}
+    loop[0] = [loop]
+    with pytest.raises(FileFormatError, match="contain themselves"):
+        update.set_states(pickle.dumps(loop))
+    tower = 1.0
+    for _ in range(60):  # 2**60 leaves if what is shared were built anew each time
+        tower = (tower, tower)
+    update.set_states(pickle.dumps({0: tower}))
+    assert update.states[0][0] is update.states[0][1]
+
+
+@settings(max_examples=200, derandomize=True, deadline=None)
+@given(st.data())
+def test_damaged_files_are_refused_or_read(data):
+    """A byte changed, or the end cut off: never another error, and never anything but data."""
+    raw = bytearray((GOLDENS / "module" / "mlp-0010.states").read_bytes())
+    if data.draw(st.booleans()):
+        raw = raw[: data.draw(st.integers(0, len(raw) - 1))]
+    else:
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    update = optimizer.get_updater(optimizer.create("sgd"))
+    try:
+        update.set_states(bytes(raw))
+    except FileFormatError:
+        return
+    pickle.dump(update.states, io.BytesIO())

@@ -1,0 +1,319 @@
+"""The Updater: one by one and all at once, whatever the memory of the gradients."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from helpers.rules import follow
+
+import dpmodule as mx
+from dpmodule import lr_scheduler, optimizer, private
+from dpmodule.base import ArgumentError, DTypeError, ShapeError
+
+NAMES = {0: "a_weight", 1: "a_bias", 2: "c_weight", 3: "n_gamma"}
+SHAPES = [(8, 6), (8,), (4, 3, 5, 5), (4,)]
+VARIANTS = [
+    ("sgd", {}),
+    ("sgd", {"momentum": 0.9}),
+    ("sgd", {"momentum": 0.9, "clip_gradient": 0.5}),
+    ("nag", {"momentum": 0.9}),
+    ("adam", {}),
+    ("adam", {"clip_gradient": 0.5}),
+    ("adagrad", {}),
+    ("rmsprop", {}),
+    ("rmsprop", {"centered": True, "clip_weights": 0.4}),
+    ("test", {}),
+]
+
+
+@pytest.fixture(params=["private", "public"])
+def functions(request):
+    """Run with torch's private functions and with their public stand-ins."""
+    private.select(public=request.param == "public")
+    yield request.param
+    private.select()
+
+
+def nd(tensor):
+    return mx.nd.NDArray(tensor, mx.cpu())
+
+
+def draw(seed, dtype=torch.float32):
+    gen = torch.Generator().manual_seed(seed)
+    return [torch.randn(shape, generator=gen).to(dtype) for shape in SHAPES]
+
+
+def strided(tensor, kind):
+    """Return a tensor of equal values in other memory."""
+    if kind == "transposed":
+        return tensor.mT.contiguous().mT if tensor.dim() > 1 else tensor
+    if kind == "channels_last":
+        return tensor.contiguous(memory_format=torch.channels_last) if tensor.dim() == 4 else tensor
+    if kind == "sliced":
+        return torch.stack([tensor, tensor], -1)[..., 0]
+    return tensor.new_full((), 0.25).expand(tensor.shape) if kind == "expanded" else tensor
+
+
+def options(dtype):
+    return {"learning_rate": 0.05, "wd": 0.01, "rescale_grad": 0.5, "multi_precision": dtype == torch.float16}
+
+
+def updaters(name, extra, dtype):
+    made = [optimizer.create(name, param_idx2name=NAMES, **options(dtype), **extra) for _ in range(2)]
+    for one in made:
+        one.set_lr_mult({"c_weight": 0.5})
+    return [optimizer.get_updater(one) for one in made]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
+@pytest.mark.parametrize("kind", ["plain", "transposed", "channels_last", "sliced", "expanded"])
+@pytest.mark.parametrize(("name", "extra"), VARIANTS)
+def test_all_at_once_equals_one_by_one_and_the_rule(name, extra, kind, dtype, functions):
+    each, together = updaters(name, extra, dtype)
+    ours, theirs = [nd(t.clone()) for t in draw(0, dtype)], [nd(t.clone()) for t in draw(0, dtype)]
+    batches = [[strided(t, kind) for t in draw(1 + t, dtype)] for t in range(4)]
+    for batch in batches:
+        kept = [g.clone() for g in batch]
+        together.update_all(list(NAMES), [nd(g) for g in batch], ours)
+        for index in NAMES:
+            each(index, nd(batch[index]), theirs[index])
+        assert all(torch.equal(a, b) for a, b in zip(kept, batch))
+    for a, b in zip(ours, theirs):
+        torch.testing.assert_close(a.tensor, b.tensor, rtol=1e-6, atol=1e-7)
+    if name == "test":
+        return
+    rate = {0: 1.0, 1: 1.0, 2: 0.5, 3: 1.0}
+    tolerance = 2e-3 if dtype == torch.float16 else 1e-5
+    for index, weight in enumerate(draw(0, dtype)):
+        rule = {**extra, "wd": 0.0 if index == 1 else 0.01, "rescale_grad": 0.5}
+        grads = [batch[index].numpy() for batch in batches]
+        want = follow(name, weight.numpy(), grads, [0.05 * rate[index]] * 4, **rule)[-1]
+        np.testing.assert_allclose(ours[index].asnumpy(), want, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(("name", "extra"), VARIANTS)
+def test_strided_weights_and_states(name, extra):
+    """A parameter over a transposed tensor of the user's cannot go into a fused call; the result is the same."""
+    (update, other), grads = updaters(name, extra, torch.float32), draw(5)
+    straight = [nd(t.clone()) for t in draw(0)]
+    turned = [nd(strided(t.clone(), "transposed")) for t in draw(0)]
+    assert not turned[0].tensor.is_contiguous()
+    for _ in range(3):
+        update.update_all(list(NAMES), [nd(g) for g in grads], straight)
+        other.update_all(list(NAMES), [nd(g) for g in grads], turned)
+    for a, b in zip(straight, turned):
+        torch.testing.assert_close(a.tensor, b.tensor, rtol=1e-6, atol=1e-7)
+
+
+def test_plan_follows_every_change():
+    """Rates, multipliers, exchanged tensors and states, and counts that part, each between two batches."""
+    made = optimizer.create("adam", learning_rate=0.1, param_idx2name=NAMES)
+    update = optimizer.get_updater(made)
+    twin_rule = optimizer.create("adam", learning_rate=0.1, param_idx2name=NAMES)
+    twin = optimizer.get_updater(twin_rule)
+    ours, theirs = [nd(t.clone()) for t in draw(0)], [nd(t.clone()) for t in draw(0)]
+
+    def exchange(weights, updater):
+        weights[0].tensor = weights[0].tensor + 1.0
+
+    def new_state(weights, updater):
+        mean, square = updater.states[2]
+        updater.states[2] = (mx.nd.zeros(mean.shape), square)
+
+    changes = [
+        lambda w, u: None,
+        lambda w, u: u.optimizer.set_learning_rate(0.02),
+        lambda w, u: u.optimizer.set_lr_mult({"a_bias": 3.0}),
+        lambda w, u: u.optimizer.lr_mult.update({"n_gamma": 2.0}),
+        lambda w, u: setattr(u.optimizer, "wd", 0.3),
+        lambda w, u: u.optimizer.set_wd_mult({3: 0.5}),
+        exchange,
+        new_state,
+        lambda w, u: u(1, nd(torch.ones(8)), w[1]),
+        lambda w, u: u.states.pop(3),
+        lambda w, u: setattr(u.optimizer, "rescale_grad", 0.1),
+        lambda w, u: setattr(u.optimizer, "clip_gradient", 0.1),
+        lambda w, u: setattr(u.optimizer, "idx2name", {0: "z", 1: "y", 2: "x", 3: "w"}),
+    ]
+    for t, change in enumerate(changes):
+        change(ours, update)
+        change(theirs, twin)
+        grads = draw(20 + t)
+        update.update_all(list(NAMES), [nd(g) for g in grads], ours)
+        for index in NAMES:
+            twin(index, nd(grads[index]), theirs[index])
+        for a, b in zip(ours, theirs):
+            torch.testing.assert_close(a.tensor, b.tensor, rtol=1e-6, atol=1e-7)
+    assert made._index_update_count == twin_rule._index_update_count
+
+
+def test_scheduler_is_asked_once_per_batch():
+    rate = lr_scheduler.FactorScheduler(1, 0.5, base_lr=0.4)
+    update = optimizer.get_updater(optimizer.create("sgd", lr_scheduler=rate))
+    w = [mx.nd.zeros((2,)), mx.nd.zeros((3,))]
+    for expected in (-0.4, -0.6, -0.7):
+        update.update_all([0, 1], [mx.nd.ones((2,)), mx.nd.ones((3,))], w)
+        for one in w:
+            np.testing.assert_allclose(one.asnumpy(), expected, rtol=1e-6)
+
+
+def test_devices_count_apart():
+    """cpu(0) and cpu(1) are one device to torch, but two copies of a parameter, each with its own count."""
+    made = optimizer.create("adam", learning_rate=0.1)
+    update = optimizer.get_updater(made)
+    a, b = mx.nd.ones((2,), ctx=mx.cpu(0)), mx.nd.ones((2,), ctx=mx.cpu(1))
+    for _ in range(3):
+        update.update_all([0], [mx.nd.ones((2,))], [a])
+        update.update_all([1], [mx.nd.ones((2,), ctx=mx.cpu(1))], [b])
+    np.testing.assert_array_equal(a.asnumpy(), b.asnumpy())
+    assert made._all_index_update_counts == {0: {0: 3}, 1: {1: 3}}
+    assert update.states[1][0].context == mx.cpu(1)
+
+
+def test_lists_go_the_same_way():
+    update = optimizer.get_updater(optimizer.create("sgd", learning_rate=1.0))
+    w = [mx.nd.ones((2,)), mx.nd.ones((3,))]
+    update([0, 1], [mx.nd.ones((2,)), mx.nd.ones((3,))], w)
+    assert [one.asnumpy().tolist() for one in w] == [[0, 0], [0, 0, 0]]
+    update([], [], [])
+    made = optimizer.create("nag", learning_rate=0.5)
+    made.update([0, 1], w, [mx.nd.ones((2,)), mx.nd.ones((3,))], [None, None])
+    assert [one.asnumpy().tolist() for one in w] == [[-0.5, -0.5], [-0.5, -0.5, -0.5]]
+
+
+def test_an_own_update_is_called_one_by_one():
+    seen = []
+
+    class Mine(optimizer.AdaGrad):
+        def update(self, index, weight, grad, state):
+            seen.append(index)
+            super().update(index, weight, grad, state)
+
+    update = optimizer.get_updater(Mine(learning_rate=0.1))
+    update.update_all([0, 1], [mx.nd.ones((2,)), mx.nd.ones((3,))], [mx.nd.ones((2,)), mx.nd.ones((3,))])
+    assert seen == [0, 1]
+
+
+def test_an_own_rate_is_respected():
+    class Slow(optimizer.SGD):
+        def _get_lrs(self, indices):
+            return [0.125 * index for index in indices]
+
+    made = Slow(learning_rate=1.0)
+    assert not made.is_grouped
+    assert optimizer.SGD.is_grouped
+
+
+def test_aggregating_optimizers_get_lists_of_one_type():
+    seen = []
+
+    class Lists(optimizer.Optimizer):
+        def __init__(self):
+            super().__init__(multi_precision=True)
+            self.aggregate_num = 2
+
+        def update_multi_precision(self, index, weight, grad, state):
+            seen.append((index, {one.dtype for one in weight}))
+
+    update = optimizer.get_updater(Lists())
+    w = [mx.nd.ones((2,), dtype="float16" if i == 1 else "float32") for i in range(4)]
+    update(list(range(4)), w, w)
+    assert seen == [([0, 2], {np.float32}), ([3], {np.float32}), ([1], {np.float16})]
+
+
+def test_a_subclass_may_add_state():
+    class Noted(optimizer.SGD):
+        def create_state(self, index, weight):
+            self.noted = index
+            return super().create_state(index, weight)
+
+    update = optimizer.get_updater(Noted(momentum=0.9))
+    assert update.optimizer.is_grouped
+    update.update_all([7], [mx.nd.ones((2,))], [mx.nd.ones((2,))])
+    assert update.optimizer.noted == 7
+
+
+@pytest.mark.parametrize(
+    ("grad", "error", "text"),
+    [
+        (torch.ones(3), ShapeError, r"\(3,\).*\(2,\)"),
+        (torch.ones(2, 1), ShapeError, r"\(2, 1\)"),
+        (torch.ones(2, dtype=torch.float64), DTypeError, "float64.*float32"),
+    ],
+)
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_unfitting_gradients_are_named(name, grad, error, text):
+    update = optimizer.get_updater(optimizer.create(name))
+    w = mx.nd.ones((2,))
+    with pytest.raises(error, match=text):
+        update(0, nd(grad), w)
+    with pytest.raises(error, match=text):
+        update.update_all([0], [nd(grad)], [w])
+    np.testing.assert_array_equal(w.asnumpy(), 1.0)
+
+
+def test_lists_of_different_lengths():
+    w, g = [mx.nd.ones((2,))], [mx.nd.ones((2,))]
+    update = optimizer.get_updater(optimizer.create("sgd"))
+    with pytest.raises(ArgumentError, match="2 indices, but 1 weights"):
+        update.update_all([0, 1], g, w)
+    with pytest.raises(ArgumentError, match="2 gradients for 1"):
+        update.update_all([0], g + g, w)
+    with pytest.raises(ArgumentError, match="1 indices, 1 weights and 0 states"):
+        update.optimizer.update([0], w, g, [])
+
+
+def test_states_are_pinned():
+    """The plan keeps the tensors of states, so nothing may rebind them."""
+    update = optimizer.get_updater(optimizer.create("adam", multi_precision=True))
+    w = mx.nd.ones((2,), dtype="float16")
+    update.update_all([0], [w], [w])
+    master, (mean, square) = update.states[0]
+    assert master.pinned
+    assert mean.pinned
+    assert square.pinned
+
+
+def test_empty_parameters():
+    update = optimizer.get_updater(optimizer.create("rmsprop", centered=True))
+    w = [mx.nd.NDArray(torch.ones(0, 3), mx.cpu()), mx.nd.ones((2,))]
+    update.update_all([0, 1], [nd(torch.ones(0, 3)), mx.nd.ones((2,))], w)
+    assert w[0].shape == (0, 3)
+    assert (w[1].asnumpy() < 1.0).all()
+
+
+def test_many_key_lists_do_not_pile_up():
+    update = optimizer.get_updater(optimizer.create("sgd", learning_rate=1.0))
+    w = mx.nd.zeros((1,))
+    for i in range(200):
+        update.update_all([i], [mx.nd.ones((1,))], [w])
+    assert w.asscalar() == -200.0
+    assert len(update._plans) <= 64
+
+
+def test_pickle_and_copy():
+    update = optimizer.get_updater(optimizer.create("sgd", momentum=0.9, learning_rate=0.1))
+    w = mx.nd.ones((2,))
+    update.update_all([0], [mx.nd.ones((2,))], [w])
+    for other in (copy.deepcopy(update), pickle.loads(pickle.dumps(update))):
+        theirs, ours = w.copy(), w.copy()
+        twin = copy.deepcopy(update)
+        other.update_all([0], [mx.nd.ones((2,))], [theirs])
+        twin(0, mx.nd.ones((2,)), ours)
+        np.testing.assert_array_equal(theirs.asnumpy(), ours.asnumpy())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("name", "extra"), VARIANTS)
+def test_gpu_equals_cpu(name, extra):
+    here, there = updaters(name, extra, torch.float32)
+    cpu = [nd(t.clone()) for t in draw(0)]
+    gpu = [mx.nd.NDArray(t.clone().cuda(), mx.Context("gpu", 0)) for t in draw(0)]
+    for t in range(4):
+        grads = draw(1 + t)
+        here.update_all(list(NAMES), [nd(g) for g in grads], cpu)
+        there.update_all(list(NAMES), [mx.nd.NDArray(g.cuda(), mx.Context("gpu", 0)) for g in grads], gpu)
+    for a, b in zip(cpu, gpu):
+        torch.testing.assert_close(a.tensor, b.tensor.cpu(), rtol=1e-5, atol=1e-6)

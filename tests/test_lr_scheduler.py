@@ -1,0 +1,102 @@
+"""Schedules against MXNet's recorded rates, against closed forms, and with wrong arguments."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpmodule import lr_scheduler
+from dpmodule.base import ArgumentError
+from dpmodule.lr_scheduler import CosineScheduler, FactorScheduler, LRScheduler, MultiFactorScheduler, PolyScheduler
+
+DATA = Path(__file__).parent / "data" / "goldens" / "misc"
+SPECS = json.loads((DATA / "schedules.json").read_text())
+RATES = np.load(DATA / "schedules.npz")
+
+
+@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize(("kind", "updates"), [("all", range(121)), ("jump", (1, 30, 31, 100))])
+def test_rates_are_mxnets(name, kind, updates):
+    schedule = getattr(lr_scheduler, SPECS[name]["kind"])(**SPECS[name]["kwargs"])
+    np.testing.assert_allclose([schedule(t) for t in updates], RATES[f"{name}/{kind}"], rtol=1e-12)
+
+
+rates = st.floats(1e-4, 1.0)
+
+
+@settings(max_examples=200, derandomize=True, deadline=None)
+@given(rates, st.integers(1, 30), st.floats(0.05, 1.0), st.integers(0, 300))
+def test_factor_is_a_power(base, step, factor, update):
+    stop = base * 1e-3
+    expected = max(base * factor ** (max(update - 1, 0) // step), stop)
+    assert FactorScheduler(step, factor, stop, base)(update) == pytest.approx(expected, rel=1e-9)
+
+
+@settings(max_examples=200, derandomize=True, deadline=None)
+@given(rates, st.sets(st.integers(1, 100), min_size=1, max_size=6), st.floats(0.05, 1.0), st.integers(0, 120))
+def test_multi_factor_counts_the_steps_passed(base, steps, factor, update):
+    passed = sum(update > s for s in steps)
+    schedule = MultiFactorScheduler(sorted(steps), factor, base)
+    assert schedule(update) == pytest.approx(base * factor**passed, rel=1e-9)
+
+
+@settings(max_examples=200, derandomize=True, deadline=None)
+@given(st.sampled_from([PolyScheduler, CosineScheduler]), rates, st.integers(2, 200), st.data())
+def test_curves_start_at_base_fall_and_end_at_final(kind, base, length, data):
+    warmup = data.draw(st.integers(0, length - 1))
+    final = data.draw(st.floats(0.0, base))
+    schedule = kind(length, base, final_lr=final, warmup_steps=warmup)
+    values = [schedule(t) for t in range(warmup, length + 5)]
+    assert values[0] == pytest.approx(base)
+    assert all(a >= b - 1e-12 for a, b in zip(values[:-1], values[1:]))
+    assert values[-1] == pytest.approx(final, abs=1e-12)
+
+
+@settings(max_examples=200, derandomize=True, deadline=None)
+@given(rates, st.integers(1, 50), st.floats(0.0, 1.0), st.sampled_from(["linear", "constant"]), st.data())
+def test_warmup_is_a_line_or_flat(base, steps, share, mode, data):
+    update = data.draw(st.integers(0, steps - 1))
+    begin = base * share
+    schedule = FactorScheduler(10, 0.5, base_lr=base, warmup_steps=steps, warmup_begin_lr=begin, warmup_mode=mode)
+    expected = begin + (base - begin) * update / steps if mode == "linear" else begin
+    assert schedule(update) == pytest.approx(expected)
+
+
+def test_cosine_is_half_way_in_the_middle():
+    assert CosineScheduler(80, base_lr=0.4, final_lr=0.1)(40) == pytest.approx(0.25)
+    assert CosineScheduler(80, base_lr=1.0)(20) == pytest.approx((1 + math.cos(math.pi / 4)) / 2)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: FactorScheduler(0), "step is 0"),
+        (lambda: FactorScheduler(2, 1.1), "factor is 1.1"),
+        (lambda: FactorScheduler(2, 0.5, warmup_steps=-1), "warmup_steps is -1"),
+        (lambda: FactorScheduler(2, 0.5, warmup_steps=2.5), "warmup_steps is 2.5"),
+        (lambda: FactorScheduler(2, 0.5, warmup_steps=2, warmup_begin_lr=1), "warmup_begin_lr is 1"),
+        (lambda: FactorScheduler(2, 0.5, warmup_mode="x"), "warmup_mode is 'x'"),
+        (lambda: MultiFactorScheduler([]), r"step is \[\]"),
+        (lambda: MultiFactorScheduler(3), "step is 3"),
+        (lambda: MultiFactorScheduler([3, 2]), "increasing"),
+        (lambda: MultiFactorScheduler([3, 3]), "increasing"),
+        (lambda: MultiFactorScheduler([0, 3]), "increasing"),
+        (lambda: MultiFactorScheduler([1, 3], 2.0), "factor is 2.0"),
+        (lambda: PolyScheduler(0), "max_update is 0"),
+        (lambda: PolyScheduler(1.5), "max_update is 1.5"),
+        (lambda: CosineScheduler(5, warmup_steps=5), "warmup_steps is 5"),
+        (lambda: LRScheduler(warmup_steps=4).get_warmup_lr(4), "num_update is 4"),
+    ],
+)
+def test_wrong_arguments_are_named(make, text):
+    with pytest.raises(ArgumentError, match=text):
+        make()
+
+
+def test_base_gives_no_rate():
+    with pytest.raises(NotImplementedError, match="LRScheduler"):
+        LRScheduler()(1)

@@ -1,0 +1,125 @@
+"""Monitor, with a stand-in for an executor: what it collects, when, and how it writes it."""
+
+import logging
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+from dpmodule.base import ArgumentError, StateError
+
+
+class FakeExecutor:
+    """Has two arguments and a state; a forward pass shows one output (and one input)."""
+
+    def __init__(self):
+        self.arg_dict = {"fc_weight": mx.nd.full((2, 2), 3), "data": mx.nd.ones((2, 2))}
+        self.aux_dict = {"bn_moving_mean": mx.nd.zeros((2,))}
+        self.callback, self.monitor_all = None, None
+
+    def set_monitor_callback(self, callback, monitor_all=False):
+        self.callback, self.monitor_all = callback, monitor_all
+
+    def forward(self):
+        if self.monitor_all:
+            self.callback("fc_data", self.arg_dict["data"])
+        self.callback("fc_output", mx.nd.array([0, 4, 0, 0]))
+
+
+def watched(*args, **kwargs):
+    exe = FakeExecutor()
+    monitor = mx.mon.Monitor(*args, **kwargs)
+    monitor.install(exe)
+    return monitor, exe
+
+
+def step(monitor, exe):
+    monitor.tic()
+    exe.forward()
+    return monitor.toc()
+
+
+def test_outputs_arguments_and_states():
+    assert step(*watched(1)) == [
+        (1, "fc_output", "2.0\t"),
+        (1, "fc_weight", "3.0\t"),
+        (1, "data", "1.0\t"),
+        (1, "bn_moving_mean", "0.0\t"),
+    ]
+
+
+def test_every_interval_th_step():
+    monitor, exe = watched(2, pattern="fc_output")
+    assert [step(monitor, exe) for _ in range(5)] == [
+        [(n, "fc_output", "2.0\t")] if n % 2 else [] for n in range(1, 6)
+    ]
+    assert monitor.step == 5
+    assert not monitor.activated
+
+
+def test_pattern_counts_from_the_start_of_the_name():
+    assert [name for _, name, _ in step(*watched(1, pattern="fc"))] == ["fc_output", "fc_weight"]
+    assert step(*watched(1, pattern="output")) == []
+
+
+def test_sorting_and_inputs():
+    names = [name for _, name, _ in step(*watched(1, sort=True, monitor_all=True))]
+    assert names == ["bn_moving_mean", "data", "fc_data", "fc_output", "fc_weight"]
+
+
+def test_several_executors():
+    monitor, first = watched(1, pattern="fc_weight")
+    second = FakeExecutor()
+    second.arg_dict["fc_weight"][:] = 5
+    monitor.install(second)
+    assert step(monitor, first) == [(1, "fc_weight", "3.0\t"), (1, "fc_weight", "5.0\t")]
+    assert monitor.exes == [first, second]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (3.5, "3.5\t"),
+        (np.float32(0.1), "0.1\t"),
+        ([mx.nd.ones((1,)), 2], "1.0\t2\t"),
+        (mx.nd.array([0.1]), "0.1\t"),
+        (mx.nd.ones((2, 2)), "[[1. 1.]\n [1. 1.]]\t"),
+    ],
+)
+def test_statistics_of_the_users_own(value, text):
+    assert step(*watched(1, lambda array: value, "data")) == [(1, "data", text)]
+
+
+def test_statistic_of_another_kind_is_refused():
+    with pytest.raises(StateError, match="stat_func returned dict for data, expected an NDArray or a number"):
+        step(*watched(1, lambda array: {}, "data"))
+
+
+def test_default_statistic_by_formula():
+    values = np.random.RandomState(0).randn(3, 4).astype("f4")
+    monitor = mx.mon.Monitor(1)
+    got = monitor.stat_func(mx.nd.array(values)).asnumpy()
+    np.testing.assert_allclose(got, [np.sqrt((values**2).mean())], rtol=1e-6)
+    assert monitor.stat_func(mx.nd.array([3, 4], dtype="int32")).asnumpy()[0] == pytest.approx(np.sqrt(12.5))
+
+
+def test_a_step_that_is_not_ended_is_dropped_by_the_next():
+    monitor, exe = watched(1, pattern="fc_output")
+    monitor.tic()
+    exe.forward()
+    assert step(monitor, exe) == [(2, "fc_output", "2.0\t")]
+    assert monitor.toc() == []
+
+
+def test_printing(caplog):
+    caplog.set_level(logging.INFO)
+    monitor, exe = watched(1, pattern="fc_output")
+    monitor.tic()
+    exe.forward()
+    monitor.toc_print()
+    assert caplog.messages == ["Batch:       1                      fc_output 2.0\t"]
+
+
+def test_interval_from_one():
+    with pytest.raises(ArgumentError, match="interval is 0"):
+        mx.mon.Monitor(0)

@@ -1,0 +1,114 @@
+"""torch's private functions against their public stand-ins, and what happens when torch changes."""
+
+import pytest
+import torch
+
+from dpmodule import private
+
+
+@pytest.fixture(autouse=True)
+def restore():
+    yield
+    private.select()
+
+
+def tensors(seed, *shapes):
+    gen = torch.Generator().manual_seed(seed)
+    return [torch.randn(shape, generator=gen) for shape in shapes]
+
+
+SHAPES = ((7, 3), (5,), (2, 3, 4))
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("decay", [0.0, 0.1, -1.0])
+@pytest.mark.parametrize("lr", [-1.0, 0.0, 0.3])
+def test_sgd(momentum, decay, lr):
+    results = []
+    for public in (False, True):
+        private.select(public)
+        p, g, m = (tensors(i, *SHAPES) for i in range(3))
+        private.fused_sgd(
+            p, g, m if momentum else [], weight_decay=decay, momentum=momentum, lr=lr, dampening=1.1, nesterov=False,
+            maximize=False, is_first_step=False,
+        )  # fmt: skip
+        results.append(p + m + g)
+    for a, b in zip(*results):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+@pytest.mark.parametrize("count", [1.0, 7.0])
+def test_adam(decay, count):
+    results = []
+    for public in (False, True):
+        private.select(public)
+        p, g, m, v = (tensors(i, *SHAPES) for i in range(4))
+        v = [one.abs() for one in v]
+        private.fused_adam(
+            p, g, m, v, [], [torch.tensor(count)] * 3, lr=0.1, beta1=0.8, beta2=0.99, weight_decay=decay, eps=1e-3,
+            amsgrad=False, maximize=False,
+        )  # fmt: skip
+        results.append(p + g + m + v)
+    for a, b in zip(*results):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["foreach_copy", "foreach_add"])
+def test_pairs(name):
+    results = []
+    for public in (False, True):
+        private.select(public)
+        targets = tensors(0, *SHAPES)
+        getattr(private, name)(targets, tensors(1, *SHAPES))
+        results.append(targets)
+    for a, b in zip(*results):
+        assert torch.equal(a, b)
+
+
+def test_run_backward():
+    results = []
+    for public in (False, True):
+        private.select(public)
+        with torch.enable_grad():
+            x, y, z = (t.requires_grad_() for t in tensors(0, (3,), (3,), (3,)))
+            roots = [x * y, (x + 1).sum()]
+        results.append(private.run_backward(roots, [torch.ones(3), torch.tensor(2.0)], [x, y, z]))
+    for found in results:
+        assert found[2] is None
+        torch.testing.assert_close(found[0], tensors(0, (3,), (3,))[1] + 2.0)
+    for a, b in zip(results[0][:2], results[1][:2]):
+        assert torch.equal(a, b)
+
+
+def test_missing_and_changed_functions_are_replaced(monkeypatch):
+    def refuses(*args, **kwargs):
+        raise TypeError("other arguments")
+
+    monkeypatch.setattr(torch, "_fused_sgd_", refuses)
+    monkeypatch.delattr(torch, "_foreach_copy_")
+    private.select()
+    assert private.fused_sgd is private.plain_sgd
+    assert private.fused_adam is torch._fused_adam_
+    target = [torch.zeros(2)]
+    private.foreach_copy(target, [torch.ones(2)])
+    assert torch.equal(target[0], torch.ones(2))
+
+
+def test_a_changed_engine_is_replaced(monkeypatch):
+    class Engine:
+        def run_backward(self):
+            """Take no arguments."""
+
+    monkeypatch.setattr(private, "_ENGINE", Engine())
+    private.select()
+    x = torch.ones(2, requires_grad=True)
+    (found,) = private.run_backward([x * 3], [torch.ones(2)], [x])
+    assert torch.equal(found, torch.full((2,), 3.0))
+
+
+def test_private_functions_exist_in_this_torch():
+    """Fails when a new torch drops one: then the stand-in carries the load, and somebody should know."""
+    private.select()
+    assert private.fused_sgd is torch._fused_sgd_
+    assert private.fused_adam is torch._fused_adam_
