@@ -8,7 +8,9 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
-from numbers import Integral
+from typing import Any
+
+import numpy as np
 
 from .base import ArgumentError
 
@@ -17,8 +19,8 @@ __all__ = ["CosineScheduler", "FactorScheduler", "LRScheduler", "MultiFactorSche
 _WARMUP_MODES = ("linear", "constant")
 
 
-def _check_count(kind: str, name: str, value: int, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral):
+def _check_count(kind: str, name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise ArgumentError(f"{kind}: {name} is {value!r}, expected an integer number of updates")
     if value < least:
         raise ArgumentError(f"{kind}: {name} is {value}, expected at least {least}")
@@ -52,7 +54,9 @@ class LRScheduler:
         kind = type(self).__name__
         _check_count(kind, "warmup_steps", warmup_steps, 0)
         if warmup_begin_lr > base_lr:
-            raise ArgumentError(f"{kind}: warmup_begin_lr is {warmup_begin_lr}, expected at most base_lr {base_lr}")
+            raise ArgumentError(
+                f"{kind}: warmup_begin_lr is {warmup_begin_lr}, expected at most base_lr {base_lr}"
+            )
         if warmup_mode not in _WARMUP_MODES:
             raise ArgumentError(f'{kind}: warmup_mode is {warmup_mode!r}, expected "linear" or "constant"')
         self.base_lr = base_lr
@@ -68,7 +72,9 @@ class LRScheduler:
             ArgumentError: the warm-up is over at `num_update`.
         """
         if num_update >= self.warmup_steps:
-            raise ArgumentError(f"get_warmup_lr: num_update is {num_update}, the warm-up ends at {self.warmup_steps}")
+            raise ArgumentError(
+                f"get_warmup_lr: num_update is {num_update}, the warm-up ends at {self.warmup_steps}"
+            )
         if self.warmup_mode == "constant":
             return self.warmup_begin_lr
         climb = (self.warmup_final_lr - self.warmup_begin_lr) * float(num_update) / float(self.warmup_steps)
@@ -160,7 +166,9 @@ class MultiFactorScheduler(LRScheduler):
     ) -> None:
         super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
         if not isinstance(step, (list, tuple)) or not step:
-            raise ArgumentError(f"MultiFactorScheduler: step is {step!r}, expected a list of numbers of updates")
+            raise ArgumentError(
+                f"MultiFactorScheduler: step is {step!r}, expected a list of numbers of updates"
+            )
         if step[0] < 1 or any(a >= b for a, b in zip(step[:-1], step[1:], strict=True)):
             raise ArgumentError(f"MultiFactorScheduler: step is {step!r}, expected increasing numbers from 1")
         _check_factor("MultiFactorScheduler", factor)
@@ -197,7 +205,9 @@ class _Decay(LRScheduler):
         kind = type(self).__name__
         _check_count(kind, "max_update", max_update, 1)
         if warmup_steps >= max_update:
-            raise ArgumentError(f"{kind}: warmup_steps is {warmup_steps}, expected less than max_update {max_update}")
+            raise ArgumentError(
+                f"{kind}: warmup_steps is {warmup_steps}, expected less than max_update {max_update}"
+            )
         self.base_lr_orig = base_lr
         self.max_update = max_update
         self.final_lr = final_lr

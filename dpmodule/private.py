@@ -104,7 +104,9 @@ def _plain_backward(roots: Tensors, seeds: Tensors, inputs: Tensors) -> Gradient
 def _engine_backward(roots: Tensors, seeds: Tensors, inputs: Tensors) -> Gradients:
     """Call the engine itself; `torch.autograd.grad` spends several microseconds on arguments first."""
     # in order: keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad
-    found: Gradients = _ENGINE.run_backward(tuple(roots), tuple(seeds), False, False, tuple(inputs), True, False)
+    found: Gradients = _ENGINE.run_backward(
+        tuple(roots), tuple(seeds), False, False, tuple(inputs), True, False
+    )
     return found
 
 

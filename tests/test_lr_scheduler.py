@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from dpmodule import lr_scheduler
 from dpmodule.base import ArgumentError
-from dpmodule.lr_scheduler import CosineScheduler, FactorScheduler, LRScheduler, MultiFactorScheduler, PolyScheduler
+from dpmodule.lr_scheduler import (
+    CosineScheduler,
+    FactorScheduler,
+    LRScheduler,
+    MultiFactorScheduler,
+    PolyScheduler,
+)
 
 DATA = Path(__file__).parent / "data" / "goldens" / "misc"
 SPECS = json.loads((DATA / "schedules.json").read_text())
@@ -61,7 +67,9 @@ def test_curves_start_at_base_fall_and_end_at_final(kind, base, length, data):
 def test_warmup_is_a_line_or_flat(base, steps, share, mode, data):
     update = data.draw(st.integers(0, steps - 1))
     begin = base * share
-    schedule = FactorScheduler(10, 0.5, base_lr=base, warmup_steps=steps, warmup_begin_lr=begin, warmup_mode=mode)
+    schedule = FactorScheduler(
+        10, 0.5, base_lr=base, warmup_steps=steps, warmup_begin_lr=begin, warmup_mode=mode
+    )
     expected = begin + (base - begin) * update / steps if mode == "linear" else begin
     assert schedule(update) == pytest.approx(expected)
 

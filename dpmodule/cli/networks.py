@@ -108,7 +108,7 @@ def _convolution(net: Symbol, width: int, stride: int, name: str, size: int = 3)
 
 
 def _residual(net: Symbol, width: int, stride: int, project: bool, name: str) -> Symbol:
-    body = _convolution(net, width, stride, f"{name}_a")
+    body: Symbol = _convolution(net, width, stride, f"{name}_a")
     body = sym.Activation(body, act_type="relu", name=f"{name}_a_relu")
     body = _convolution(body, width, 1, f"{name}_b")
     skip = _convolution(net, width, stride, f"{name}_skip", size=1) if project else net

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 
 from ..base import ShapeError
+from ..ndarray import NDArray
 from ..registry import Registry
-from .tally import Tally
+from .tally import Tally, tensor_of
 
 __all__ = ["EvalMetric", "alias", "check_label_shapes", "plain_number", "register", "registry"]
 
@@ -42,10 +43,10 @@ def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool 
 
 def plain_number(value: Any) -> Any:
     """Return a Python number for a NumPy number or an array of one element; leave anything else."""
-    if isinstance(value, (float, int)) and not isinstance(value, np.generic):
-        return value
-    item = getattr(value, "item", None)
-    return item() if callable(item) and getattr(value, "size", 1) in (1, torch.Size([1]), torch.Size([])) else value
+    if isinstance(value, (np.generic, np.ndarray, torch.Tensor, NDArray)):
+        tensor = tensor_of(value)
+        return tensor.item() if tensor.numel() == 1 else value
+    return value
 
 
 class EvalMetric:
@@ -222,7 +223,9 @@ class EvalMetric:
         if not self._has_global_stats:
             return self.get()
         count = self.global_num_inst
-        return self.name, math.nan if count == 0 else plain_number(self.value_of(self.global_sum_metric, count))
+        return self.name, math.nan if count == 0 else plain_number(
+            self.value_of(self.global_sum_metric, count)
+        )
 
     def get_name_value(self) -> list[tuple[str, Any]]:
         """Return `get` as a list of (name, value) pairs."""

@@ -79,10 +79,16 @@ class TopKAccuracy(EvalMetric):
     """
 
     def __init__(
-        self, top_k: int = 1, name: str = "top_k_accuracy", output_names: Names = None, label_names: Names = None
+        self,
+        top_k: int = 1,
+        name: str = "top_k_accuracy",
+        output_names: Names = None,
+        label_names: Names = None,
     ) -> None:
         if top_k < 2:
-            raise ArgumentError(f"top_k is {top_k}, expected at least 2; use Accuracy for the highest score alone")
+            raise ArgumentError(
+                f"top_k is {top_k}, expected at least 2; use Accuracy for the highest score alone"
+            )
         super().__init__(name, output_names, label_names, top_k=top_k, has_global_stats=True)
         self.top_k = top_k
         self.name += f"_{top_k}"
@@ -95,7 +101,9 @@ class TopKAccuracy(EvalMetric):
         """
         for label, pred in pairs(labels, preds):
             if pred.dim() > 2:
-                raise ShapeError(f"{self.name}: predictions have shape {tuple(pred.shape)}, expected at most 2 axes")
+                raise ShapeError(
+                    f"{self.name}: predictions have shape {tuple(pred.shape)}, expected at most 2 axes"
+                )
             target = _classes(label)
             if pred.dim() < 2:
                 guess = pred.argsort()  # what MXNet makes of a vector
@@ -132,7 +140,9 @@ class _LogLoss(EvalMetric):
             try:
                 chosen = pred[rows, target]
             except IndexError as error:
-                raise ArgumentError(f"{self.name}: a label is outside the {pred.shape[1]} classes: {error}") from error
+                raise ArgumentError(
+                    f"{self.name}: a label is outside the {pred.shape[1]} classes: {error}"
+                ) from error
             self.record(-(chosen + self.eps).log().sum(dtype=torch.float64), target.numel())
 
 
@@ -152,7 +162,11 @@ class CrossEntropy(_LogLoss):
     """
 
     def __init__(
-        self, eps: float = 1e-12, name: str = "cross-entropy", output_names: Names = None, label_names: Names = None
+        self,
+        eps: float = 1e-12,
+        name: str = "cross-entropy",
+        output_names: Names = None,
+        label_names: Names = None,
     ) -> None:
         super().__init__(eps, name, output_names, label_names)
 
@@ -169,6 +183,10 @@ class NegativeLogLikelihood(_LogLoss):
     """
 
     def __init__(
-        self, eps: float = 1e-12, name: str = "nll-loss", output_names: Names = None, label_names: Names = None
+        self,
+        eps: float = 1e-12,
+        name: str = "nll-loss",
+        output_names: Names = None,
+        label_names: Names = None,
     ) -> None:
         super().__init__(eps, name, output_names, label_names)

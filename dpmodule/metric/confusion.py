@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ..base import ArgumentError, ShapeError
-from .base import EvalMetric, alias, register
+from .base import EvalMetric, register
 from .tally import aligned, pairs
 
 __all__ = ["F1", "MCC", "PCC", "check_average", "f1_score", "matthews"]
@@ -25,7 +25,9 @@ def check_average(kind: str, average: str) -> str:
         ArgumentError: it is neither.
     """
     if average not in ("macro", "micro"):
-        raise ArgumentError(f'{kind}: average is {average!r}, expected "macro" (of batches) or "micro" (of examples)')
+        raise ArgumentError(
+            f'{kind}: average is {average!r}, expected "macro" (of batches) or "micro" (of examples)'
+        )
     return average
 
 
@@ -82,7 +84,9 @@ class _Binary(EvalMetric):
 
     def _check_two(self, odd: int) -> None:
         if odd:
-            raise ArgumentError(f"{self.name} supports binary classification only, got labels of more than two classes")
+            raise ArgumentError(
+                f"{self.name} supports binary classification only, got labels of more than two classes"
+            )
 
     def absorb(self, rows: np.ndarray[Any, Any]) -> None:
         """Add recorded counts: the scores of batches for "macro", the counts themselves for "micro"."""
@@ -99,7 +103,10 @@ class _Binary(EvalMetric):
         self._local = self._local + counts.sum(0)
         self._global = self._global + counts.sum(0)
         self._num, self._global_num = int(self._local.sum()), int(self._global.sum())
-        self._sum, self._global_sum = self.score(self._local) * self._num, self.score(self._global) * self._global_num
+        self._sum, self._global_sum = (
+            self.score(self._local) * self._num,
+            self.score(self._global) * self._global_num,
+        )
 
     def reset(self) -> None:
         """Forget everything."""
@@ -177,6 +184,9 @@ class PCC(EvalMetric):
 
     start_classes: ClassVar[int] = 2
 
+    _local: np.ndarray[Any, Any]
+    _global: np.ndarray[Any, Any]
+
     def __init__(
         self,
         name: str = "pcc",
@@ -216,7 +226,7 @@ class PCC(EvalMetric):
     def reset(self) -> None:
         """Forget everything."""
         super().reset()
-        self._local = self._global = np.zeros((self.start_classes, self.start_classes), np.int64)
+        self._local, self._global = (np.zeros((self.start_classes,) * 2, np.int64) for _ in range(2))
 
     def reset_local(self) -> None:
         """Forget what `get` shows, and keep what `get_global` shows."""

@@ -135,7 +135,11 @@ class PearsonCorrelation(EvalMetric):
     _global: Moments
 
     def __init__(
-        self, name: str = "pearsonr", output_names: Names = None, label_names: Names = None, average: str = "macro"
+        self,
+        name: str = "pearsonr",
+        output_names: Names = None,
+        label_names: Names = None,
+        average: str = "macro",
     ) -> None:
         self.average = check_average("PearsonCorrelation", average)
         super().__init__(name, output_names, label_names, average=average, has_global_stats=True)

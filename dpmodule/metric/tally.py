@@ -90,7 +90,9 @@ def pairs(labels: Any, preds: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
     found = []
     for label, pred in zip(found_labels, found_preds):
         target, guess = tensor_of(label), tensor_of(pred)
-        found.append((target if target.device == guess.device else target.to(guess.device, non_blocking=True), guess))
+        found.append(
+            (target if target.device == guess.device else target.to(guess.device, non_blocking=True), guess)
+        )
     return found
 
 

@@ -70,7 +70,9 @@ class Perplexity(EvalMetric):
                 self.record(-losses.sum(dtype=torch.float64), target.numel())
             else:
                 counts = target != self.ignore_label
-                self.record(torch.stack([-losses.where(counts, 0.0).sum(dtype=torch.float64), counts.sum().double()]))
+                self.record(
+                    torch.stack([-losses.where(counts, 0.0).sum(dtype=torch.float64), counts.sum().double()])
+                )
 
     def value_of(self, total: Any, count: Any) -> Any:
         """Return exp of the mean loss."""

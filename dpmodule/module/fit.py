@@ -188,17 +188,17 @@ def fit(module: BaseModule, options: FitOptions) -> None:
 
 
 def _as_iter(module: BaseModule, data: Any) -> Any:
-    label_names = getattr(module, "label_names", None) or ["softmax_label"]
+    label_names = getattr(module, "label_names", ["softmax_label"])
     return as_data_iter(data, data_names=module.data_names, label_names=label_names)
 
 
 def _run_epoch(
-    module: BaseModule, options: FitOptions, data: Any, eval_metric: Any, epoch: int
+    module: BaseModule, options: FitOptions, train_data: Any, eval_metric: Any, epoch: int
 ) -> list[tuple[str, float]]:
     """Train on every batch once and return the epoch's metrics."""
     callbacks = as_list(options.batch_end_callback)
     monitor = options.monitor
-    batches = iter(data)
+    batches = iter(train_data)
     batch = next(batches, None)
     nbatch = 0
     values: list[tuple[str, float]] = []
@@ -219,9 +219,7 @@ def _run_epoch(
             if following is None:
                 values = eval_metric.get_global_name_value()
             if callbacks:
-                param = BatchEndParam(epoch=epoch, nbatch=nbatch, eval_metric=eval_metric, locals=locals())
-                for callback in callbacks:
-                    callback(param)
+                _call_back(callbacks, epoch, nbatch, eval_metric, {**locals(), "end_of_batch": following is None})
             boundary.check()
             batch = following
             nbatch += 1
@@ -230,7 +228,8 @@ def _run_epoch(
 
 def _pad(batch: Any) -> int:
     """Return how many rows at the end of a batch only fill it up."""
-    return int(getattr(batch, "num_padding", None) or getattr(batch, "pad", None) or 0)
+    padding = getattr(batch, "num_padding", None)
+    return int((getattr(batch, "pad", None) or 0) if padding is None else padding)
 
 
 def _update_metric(module: BaseModule, eval_metric: Any, batch: Any, count_padding: bool) -> None:

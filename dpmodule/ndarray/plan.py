@@ -18,7 +18,7 @@ from ..context import Context
 from ..generators import generator
 from ..ops import infer, shapes
 from ..ops.dtypes import name_of
-from ..ops.spec import Env, Op
+from ..ops.spec import AUX, Env, Input, Op
 from .handle import Handle
 
 __all__ = ["Plan", "execute", "plan_for"]
@@ -39,11 +39,24 @@ class Plan:
         a: the attributes, read.
         count: number of inputs the operator takes under them.
         function: what the operator is once its attributes are known, if that is one function of tensors.
-        mutated: positions of the inputs it gives new values to.
+        mutated: positions of the inputs it gives new values to; None for auxiliary states, which MXNet writes
+            in the backward pass only.
+        out_shapes: shapes of the outputs, once they are known, of an operator that asks for them and has no
+            inputs.
         visible: number of outputs.
     """
 
-    __slots__ = ("a", "count", "function", "mutated", "op", "out_shapes", "same_shape", "same_type", "visible")
+    __slots__ = (
+        "a",
+        "count",
+        "function",
+        "mutated",
+        "op",
+        "out_shapes",
+        "same_shape",
+        "same_type",
+        "visible",
+    )
 
     def __init__(self, op: Op, attributes: Mapping[str, Any], count: int) -> None:
         given = dict(attributes)
@@ -54,15 +67,20 @@ class Plan:
                 raise OpError(f"{op.name}: {variadic.count} is {stated}, but {count} inputs are given")
         self.op = op
         self.a = a = op.parse(given)
-        names = [i.name for i in op.wanted(a, count)]
+        inputs = op.wanted(a, count)
+        names = [i.name for i in inputs]
         self.count = len(names)
         self.function = op.bind(a) if op.bind is not None else None
-        self.mutated = tuple(names.index(m) for m in op.mutates if m in names)
+        self.mutated = tuple(_written(inputs, names.index(m)) for m in op.mutates if m in names)
         self.visible = len(op.output_names(a))
         self.out_shapes: tuple[tuple[int, ...], ...] = ()
         # what MXNet checks before it runs; torch would broadcast or promote instead
         self.same_shape = op.infer is shapes.same and count > 1
         self.same_type = op.infer_type in (None, shapes.same_types) and count > 1
+
+
+def _written(inputs: Sequence[Input], position: int) -> int | None:
+    return None if inputs[position].kind == AUX else position
 
 
 _plans: dict[tuple[Any, ...], Plan] = {}
@@ -154,7 +172,7 @@ def _run(plan: Plan, tensors: list[torch.Tensor], ctx: Context) -> list[torch.Te
         return [_own(plan.op, results, tensors)]
     visible = [_own(plan.op, r, tensors) for r in results[: plan.visible]]
     for position, value in zip(plan.mutated, results[plan.visible :], strict=True):
-        if value is not None:
+        if value is not None and position is not None:
             tensors[position].copy_(value)
     return visible
 
@@ -164,11 +182,14 @@ def _env_with_shapes(plan: Plan, tensors: list[torch.Tensor], ctx: Context) -> E
     env = _env(ctx)
     if not plan.op.needs_shapes:
         return env
-    if tensors or not plan.out_shapes:
+    found = plan.out_shapes
+    if not found:
         known = [tuple(t.shape) for t in tensors]
         _, outs = infer.infer_shape(plan.op, plan.a, list(known), [None] * plan.visible)
-        plan.out_shapes = tuple(s or () for s in outs)
-    return Env(env.device, env.generator, env.is_train, plan.out_shapes)
+        found = tuple(s or () for s in outs)
+        if not tensors:
+            plan.out_shapes = found
+    return Env(env.device, env.generator, env.is_train, found)
 
 
 def _own(op: Op, result: torch.Tensor, tensors: list[torch.Tensor]) -> torch.Tensor:

@@ -99,7 +99,8 @@ class Adam(_Adaptive):
             beta1=self.beta1,
             beta2=self.beta2,
             weight_decay=wd,
-            eps=self.epsilon / math.sqrt(1.0 - self.beta2**count),  # torch divides the root by the same number
+            eps=self.epsilon
+            / math.sqrt(1.0 - self.beta2**count),  # torch divides the root by the same number
             amsgrad=False,
             maximize=False,
         )

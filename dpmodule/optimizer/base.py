@@ -140,7 +140,7 @@ class Optimizer:
         if not (self.multi_precision and is_half(weight)):
             self.update(index, weight, grad, state)
             return
-        master, inner = state
+        master, inner = self.master_of(state)
         self.update(index, master, NDArray(grad.tensor.float(), grad.context), inner)
         weight.tensor.copy_(master.tensor)
 
@@ -235,22 +235,26 @@ class Optimizer:
     def advance(self, indices: Sequence[Key]) -> list[int]:
         """Count an update of each parameter and return the new counts."""
         table = self._index_update_count
-        counts = list(map(table.get, indices))
-        first = counts[0]
-        if first is None:
-            first = self.begin_num_update
-        if counts.count(counts[0]) == len(counts):  # the usual case: all parameters move together
-            counts = [first + 1] * len(counts)
-            self.num_update = max(self.num_update, first + 1)
+        before = list(map(table.get, indices))
+        if before.count(before[0]) == len(before):  # the usual case: all parameters move together
+            counts = [self._next(before[0])] * len(before)
         else:
-            counts = [1 + (self.begin_num_update if count is None else count) for count in counts]
-            self.num_update = max(self.num_update, *counts)
+            counts = [self._next(count) for count in before]
+        self.num_update = max(self.num_update, max(counts))
         table.update(zip(indices, counts))
         return counts
+
+    def _next(self, count: int | None) -> int:
+        return (self.begin_num_update if count is None else count) + 1
 
     def master_copy(self, weight: NDArray) -> NDArray:
         """Return a float32 copy of a parameter, on its context."""
         return NDArray(weight.tensor.to(torch.float32, copy=True), weight.context)
+
+    def master_of(self, state: Any) -> tuple[NDArray, Any]:
+        """Take a `multi_precision` state apart into the float32 copy and the state proper."""
+        master, inner = state
+        return master, inner
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes without `param_dict`, which belongs to the caller."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import torch
@@ -19,7 +20,10 @@ _FUSED_TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 def is_fusable(weight: Tensor, states: Sequence[Tensor]) -> bool:
     """Say whether a parameter and its states may go into a fused call, which ignores strides and types on the CPU."""
     return weight.dtype in _FUSED_TYPES and all(
-        t.is_contiguous() and t.dtype == weight.dtype and t.shape == weight.shape and t.device == weight.device
+        t.is_contiguous()
+        and t.dtype == weight.dtype
+        and t.shape == weight.shape
+        and t.device == weight.device
         for t in (weight, *states)
     )
 
@@ -36,10 +40,9 @@ class Scratch:
     __slots__ = ("flat", "views")
 
     def __init__(self, likes: Sequence[Tensor]) -> None:
-        sizes = [like.numel() for like in likes]
-        self.flat = likes[0].new_empty(sum(sizes))
-        pieces = self.flat.split(sizes)
-        self.views = [piece.view(like.shape) for piece, like in zip(pieces, likes, strict=True)]
+        self.flat = likes[0].new_empty(sum(like.numel() for like in likes))
+        ends = itertools.accumulate(like.numel() for like in likes)
+        self.views = [self.flat[end - like.numel() : end].view(like.shape) for end, like in zip(ends, likes)]
 
     def fill(self, sources: Sequence[Tensor]) -> Tensor:
         """Copy tensors of the same shapes in, converting their type, and return the flat buffer."""
@@ -134,11 +137,15 @@ class Group:
         """Do ``w -= rate * (grad + decay * w)``."""
         _sgd(self.fused, self.weights, grads, (), rate, decay, 0.0, 0.0)
 
-    def roll(self, grads: Sequence[Tensor], momenta: list[Tensor], keep: float, rate: float, decay: float) -> None:
+    def roll(
+        self, grads: Sequence[Tensor], momenta: list[Tensor], keep: float, rate: float, decay: float
+    ) -> None:
         """Do ``m = keep * m - rate * (grad + decay * w)``, then ``w += m``."""
         _sgd(self.fused and keep != 0.0, self.weights, grads, momenta, -1.0, decay, keep, 1.0 + rate)
 
-    def remember(self, grads: Sequence[Tensor], momenta: list[Tensor], keep: float, rate: float, decay: float) -> None:
+    def remember(
+        self, grads: Sequence[Tensor], momenta: list[Tensor], keep: float, rate: float, decay: float
+    ) -> None:
         """Do ``m = keep * m - rate * (grad + decay * w)`` and leave w."""
         _sgd(self.fused and keep != 0.0, self.weights, grads, momenta, 0.0, decay, keep, 1.0 + rate)
 

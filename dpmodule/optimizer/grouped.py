@@ -65,23 +65,34 @@ class GroupedOptimizer(Optimizer):
         """
         raise NotImplementedError(f"{type(self).__name__} gives no update rule")
 
-    def master_of(self, state: Any) -> tuple[NDArray, Any]:
-        """Take a `multi_precision` state apart into the float32 copy and the state proper."""
-        master, inner = state
-        return master, inner
-
     def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """Update one parameter, or lists of them, in place."""
         self._update(index, weight, grad, state, halves=False)
 
     def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """Update one parameter, or lists of them, in place, 16-bit ones through their float32 copies."""
-        self._update(index, weight, grad, state, halves=self.multi_precision)
+        if type(self).update is GroupedOptimizer.update:
+            self._update(index, weight, grad, state, halves=self.multi_precision)
+        else:
+            for one in zip(*_listed(index, weight, grad, state), strict=True):
+                super().update_multi_precision(*one)
 
     def _update(self, index: Any, weight: Any, grad: Any, state: Any, halves: bool) -> None:
-        if not isinstance(index, (list, tuple)):
-            index, weight, grad, state = [index], [weight], [grad], [state]
-        Plan(self, index, weight, state, halves).run(grad)
+        columns = _listed(index, weight, grad, state)
+        if self.is_grouped:
+            Plan(self, columns[0], columns[1], columns[3], halves).run(columns[2])
+            return
+        for one, target, slope, memory in zip(*columns, strict=True):
+            self._update_count(one)
+            rates = self._get_lr(one), self._get_wd(one)
+            Plan(self, [one], [target], [memory], halves).run_one(
+                slope, *rates, self._index_update_count[one]
+            )
+
+
+def _listed(index: Any, *columns: Any) -> tuple[Any, ...]:
+    """Return the arguments of an update as lists, one parameter in lists of one."""
+    return (index, *columns) if isinstance(index, (list, tuple)) else tuple([x] for x in (index, *columns))
 
 
 class Plan:
@@ -95,7 +106,17 @@ class Plan:
         halves: whether 16-bit parameters have float32 copies.
     """
 
-    __slots__ = ("_groups", "_halves", "_indices", "_lr_mult", "_names", "_optimizer", "_states", "_tensors", "_wd_mult")
+    __slots__ = (
+        "_groups",
+        "_halves",
+        "_indices",
+        "_lr_mult",
+        "_names",
+        "_optimizer",
+        "_states",
+        "_tensors",
+        "_wd_mult",
+    )
 
     def __init__(
         self,
@@ -106,7 +127,9 @@ class Plan:
         halves: bool,
     ) -> None:
         if not len(indices) == len(weights) == len(states):
-            raise ArgumentError(f"update: {len(indices)} indices, {len(weights)} weights and {len(states)} states")
+            raise ArgumentError(
+                f"update: {len(indices)} indices, {len(weights)} weights and {len(states)} states"
+            )
         self._optimizer = optimizer
         self._indices = tuple(indices)
         self._tensors = [w.tensor for w in weights]
@@ -117,7 +140,9 @@ class Plan:
         self._names = optimizer.idx2name
         self._groups = self._sort(weights)
 
-    def holds(self, optimizer: GroupedOptimizer, weights: Sequence[NDArray], states: Mapping[Any, Any]) -> bool:
+    def holds(
+        self, optimizer: GroupedOptimizer, weights: Sequence[NDArray], states: Mapping[Any, Any]
+    ) -> bool:
         """Say whether the plan still fits: same tensors, states, multipliers and precision."""
         if (
             optimizer is not self._optimizer
@@ -154,7 +179,15 @@ class Plan:
                 self._run_parts(group, found, rates, [counts[p] for p in positions])
             group.finish()
 
-    def _run_parts(self, group: Group, grads: list[Tensor], rates: tuple[float, float], counts: list[int]) -> None:
+    def run_one(self, grad: NDArray, lr: float, wd: float, count: int) -> None:
+        """Apply the rule to the only parameter, at rates found elsewhere, without counting."""
+        ((_, _, _, group),) = self._groups
+        self._optimizer.step(group, group.prepare([grad.tensor]), lr, wd, count)
+        group.finish()
+
+    def _run_parts(
+        self, group: Group, grads: list[Tensor], rates: tuple[float, float], counts: list[int]
+    ) -> None:
         """Apply the rule to the parts of a group whose counts agree."""
         for count in sorted(set(counts)):
             chosen = [p for p, c in enumerate(counts) if c == count]

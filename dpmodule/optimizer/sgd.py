@@ -120,7 +120,7 @@ class NAG(_Momentum):
 
 
 @register
-class ccSGD(SGD):  # noqa: N801 (MXNet's name)
+class ccSGD(SGD):
     """`SGD` under the name that it had in old releases of MXNet."""
 
 

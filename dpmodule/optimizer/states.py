@@ -112,7 +112,9 @@ def load_states(data: bytes) -> tuple[dict[Any, Any], Optimizer | None]:
     if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Optimizer):
         found, optimizer = found
     if not isinstance(found, dict):
-        raise FileFormatError(f"optimizer states are a {type(found).__name__}, expected a dict from index to state")
+        raise FileFormatError(
+            f"optimizer states are a {type(found).__name__}, expected a dict from index to state"
+        )
     return found, optimizer
 
 
@@ -229,6 +231,8 @@ def _make_array(args: tuple[Any, ...], state: Any) -> NDArray:
         raise FileFormatError("an array among the optimizer states has no values")
     content = _BEFORE + payload + _BEHIND
     (array,) = read(io.BytesIO(content), len(content), "optimizer states")
+    if not isinstance(array, NDArray):
+        raise FileFormatError("an array among the optimizer states has a name")
     return array
 
 
@@ -243,11 +247,12 @@ def _make_bytes(args: tuple[Any, ...], state: Any) -> bytes:
 
 
 def _make_dtype(args: tuple[Any, ...], state: Any) -> np.dtype[Any]:
-    order = state[1] if isinstance(state, tuple) and len(state) > 1 else "="
     dtype = np.dtype(str(args[0]))
-    if dtype.kind not in "biufc" or order not in ("<", ">", "=", "|"):
-        raise FileFormatError(f"NumPy values among the optimizer states have type {args[0]!r}, expected numbers")
-    return dtype.newbyteorder(order)
+    if dtype.kind not in "biufc":
+        raise FileFormatError(
+            f"NumPy values among the optimizer states have type {args[0]!r}, expected numbers"
+        )
+    return dtype.newbyteorder(">" if isinstance(state, tuple) and ">" in state else "<")
 
 
 def _make_numpy(args: tuple[Any, ...], state: Any) -> np.ndarray[Any, Any]:
@@ -257,6 +262,12 @@ def _make_numpy(args: tuple[Any, ...], state: Any) -> np.ndarray[Any, Any]:
     _, shape, dtype, is_fortran, content = state
     raw = content.encode("latin1") if isinstance(content, str) else content
     return np.frombuffer(raw, dtype).reshape(shape, order="F" if is_fortran else "C").copy()
+
+
+def _make_from_buffer(args: tuple[Any, ...], state: Any) -> np.ndarray[Any, Any]:
+    """Make an array of the arguments that NumPy writes with protocol 5."""
+    content, dtype, shape, order = args
+    return np.frombuffer(content, dtype).reshape(shape, order=order).copy()
 
 
 def _make_number(args: tuple[Any, ...], state: Any) -> Any:
@@ -274,5 +285,6 @@ _MAKERS: dict[str, Callable[[tuple[Any, ...], Any], Any]] = {
     "numpy dtype": _make_dtype,
     "numpy ndarray": _make_numpy,
     **{f"{core}.multiarray _reconstruct": _make_numpy for core in ("numpy.core", "numpy._core")},
+    **{f"{core}.numeric _frombuffer": _make_from_buffer for core in ("numpy.core", "numpy._core")},
     **{f"{core}.multiarray scalar": _make_number for core in ("numpy.core", "numpy._core")},
 }

@@ -29,8 +29,11 @@ class Updater:
         states_synced: by index, whether a loaded state has been brought to its parameter's context.
 
     Example:
-        >>> update = get_updater(create("sgd", learning_rate=0.1))
-        >>> update(0, gradient, weight)
+        >>> update = mx.optimizer.get_updater(mx.optimizer.create("sgd", learning_rate=0.1))
+        >>> weight = mx.nd.ones((2,))
+        >>> update(0, mx.nd.ones((2,)), weight)
+        >>> weight.asnumpy()
+        array([0.9, 0.9], dtype=float32)
     """
 
     def __init__(self, optimizer: Optimizer) -> None:
@@ -55,7 +58,9 @@ class Updater:
         state = self._state(index, weight)
         self.optimizer.update_multi_precision(index, weight, grad, state)
 
-    def update_all(self, indices: Sequence[Any], grads: Sequence[NDArray], weights: Sequence[NDArray]) -> None:
+    def update_all(
+        self, indices: Sequence[Any], grads: Sequence[NDArray], weights: Sequence[NDArray]
+    ) -> None:
         """Update many parameters of one device in place, those of equal rate and type in one call.
 
         The sorting is kept for the next batch and checked against what may have changed meanwhile: arrays, states,
@@ -92,7 +97,9 @@ class Updater:
         plan = self._plans[key] = Plan(optimizer, key, weights, states, optimizer.multi_precision)
         return plan
 
-    def _update_each(self, indices: Sequence[Any], grads: Sequence[NDArray], weights: Sequence[NDArray]) -> None:
+    def _update_each(
+        self, indices: Sequence[Any], grads: Sequence[NDArray], weights: Sequence[NDArray]
+    ) -> None:
         """Call an optimizer that has its own `update`, with lists if it asks for them as MXNet's do."""
         _check_lengths(indices, weights, "weights")
         _check_lengths(indices, grads, "gradients")

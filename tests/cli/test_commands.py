@@ -1,6 +1,7 @@
 """The commands from end to end, in this process and as programs."""
 
 import csv
+import signal
 import subprocess
 import sys
 
@@ -152,6 +153,19 @@ def test_interrupt_exits_with_130(monkeypatch, capfd):
     monkeypatch.setattr(mx.mod.Module, "fit", interrupt)
     assert fit() == 130
     assert capfd.readouterr().err.strip().endswith("interrupted")
+
+
+def test_ctrl_c_ends_a_training_with_130(tmp_path):
+    command = [sys.executable, "-m", "dpmodule", "fit", "--network", "mlp", "--epochs", "100000"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as training:
+        for line in training.stderr:  # the bar of an epoch ends its line when it is full
+            if "Epoch 1" in line:
+                break
+        training.send_signal(signal.SIGINT)
+        rest = training.stderr.read()
+        assert training.wait() == 130
+    assert rest.strip().endswith("dpmodule: interrupted")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_summary_counts_parameters(capfd):

@@ -1,4 +1,4 @@
-"""Run one operator on NumPy arrays, and its gradient by autograd and by finite differences."""
+"""Run one operator on NumPy arrays in an environment of choice, and its gradient, also by finite differences."""
 
 from __future__ import annotations
 

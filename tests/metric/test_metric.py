@@ -26,9 +26,7 @@ FUNCTIONS = {
     "worst": lambda label, pred: float(np.abs(label - pred).max()),
     "sum_and_size": lambda label, pred: (float(np.abs(label - pred).sum()), label.size),
 }
-NAMES = """acc accuracy caffe ce composite compositeevalmetric crossentropy custommetric f1 loss mae mcc mse
-negativeloglikelihood nll_loss pcc pearsoncorrelation pearsonr perplexity rmse top_k_acc top_k_accuracy topkaccuracy
-torch""".split()
+NAMES = ["acc", "accuracy", "caffe", "ce", "composite", "compositeevalmetric", "crossentropy", "custommetric", "f1", "loss", "mae", "mcc", "mse", "negativeloglikelihood", "nll_loss", "pcc", "pearsoncorrelation", "pearsonr", "perplexity", "rmse", "top_k_acc", "top_k_accuracy", "topkaccuracy", "torch"]
 
 
 def make(case):
@@ -95,7 +93,9 @@ shapes = st.tuples(st.integers(1, 8), st.integers(2, 6), st.integers(1, 3))
 
 
 @settings(max_examples=200, derandomize=True, deadline=None)
-@given(st.lists(st.tuples(shapes, st.integers(0, 2**31)), min_size=1, max_size=4), st.sampled_from([-1, 1, 2]))
+@given(
+    st.lists(st.tuples(shapes, st.integers(0, 2**31)), min_size=1, max_size=4), st.sampled_from([-1, 1, 2])
+)
 def test_accuracy_is_numpys(batches, axis):
     one, hits, count = metric.Accuracy(axis=axis), 0, 0
     for (n, k, t), seed in batches:
@@ -133,7 +133,9 @@ def test_losses_are_numpys(n, k, ignore, seed):
     one.update([label], [pred])
     kept = loss[label != ignore]
     assert one.num_inst == len(kept)
-    assert one.get()[1] == (pytest.approx(np.exp(kept.mean()), rel=1e-4) if len(kept) else pytest.approx(np.nan, nan_ok=True))
+    assert one.get()[1] == (
+        pytest.approx(np.exp(kept.mean()), rel=1e-4) if len(kept) else pytest.approx(np.nan, nan_ok=True)
+    )
 
 
 @settings(max_examples=200, derandomize=True, deadline=None)
@@ -142,7 +144,11 @@ def test_errors_are_numpys(n, width, column, seed):
     rng = np.random.RandomState(seed)
     label, pred = rng.randn(n, 1 if column else width), rng.randn(n, width)
     difference = label - pred
-    expected = {"mae": np.abs(difference).mean(), "mse": (difference**2).mean(), "rmse": np.sqrt((difference**2).mean())}
+    expected = {
+        "mae": np.abs(difference).mean(),
+        "mse": (difference**2).mean(),
+        "rmse": np.sqrt((difference**2).mean()),
+    }
     for name, want in expected.items():
         one = metric.create(name)
         one.update([label[:, 0] if column else label], [pred])
@@ -285,7 +291,9 @@ def test_update_dict_picks_names():
         value(metric.Accuracy(output_names=["z"], label_names=["b"]))
     both = [metric.Accuracy(name="p", **chosen), metric.Accuracy(name="q")]
     assert value(metric.CompositeEvalMetric(both)) == [1.0, 0.75]
-    assert value(metric.CompositeEvalMetric([metric.Accuracy()], output_names=["y"], label_names=["b"])) == [1.0]
+    assert value(metric.CompositeEvalMetric([metric.Accuracy()], output_names=["y"], label_names=["b"])) == [
+        1.0
+    ]
     with pytest.raises(KeyError, match="b"):
         value(metric.CompositeEvalMetric([metric.Accuracy(**chosen)], label_names=["a"]))
 
@@ -475,8 +483,14 @@ def test_shapes_that_do_not_fit_are_named(one, label, pred, error, text):
         (lambda: metric.F1(average="x"), "F1: average is 'x'"),
         (lambda: metric.MCC(average="x"), "MCC: average is 'x'"),
         (lambda: metric.PearsonCorrelation(average="x"), "PearsonCorrelation: average is 'x'"),
-        (lambda: metric.F1().update([mx.nd.array([0, 1, 2])], [mx.nd.ones((3, 3))]), "binary classification only"),
-        (lambda: metric.CrossEntropy().update([mx.nd.array([5])], [mx.nd.ones((1, 3))]), "outside the 3 classes"),
+        (
+            lambda: metric.F1().update([mx.nd.array([0, 1, 2])], [mx.nd.ones((3, 3))]),
+            "binary classification only",
+        ),
+        (
+            lambda: metric.CrossEntropy().update([mx.nd.array([5])], [mx.nd.ones((1, 3))]),
+            "outside the 3 classes",
+        ),
         (lambda: metric.PCC().update([mx.nd.array([-1])], [mx.nd.ones((1, 3))]), "class number -1"),
     ],
 )

@@ -443,7 +443,7 @@ def test_unknown_optimizer_and_kvstore_are_named():
 
 
 def test_multipliers_of_variables_reach_the_optimizer():
-    weight = mx.sym.Variable("w", lr_mult=0.0)
+    weight = mx.sym.Variable("my_weight", lr_mult=0.0)
     net = mx.sym.FullyConnected(mx.sym.Variable("data"), weight=weight, num_hidden=4, name="fc")
     mod = ready(mx.sym.SoftmaxOutput(net, name="softmax"))
     mod.init_optimizer(optimizer_params={"learning_rate": 1.0})
@@ -451,7 +451,7 @@ def test_multipliers_of_variables_reach_the_optimizer():
     mod.forward_backward(batch())
     mod.update()
     after = mod.get_params()[0]
-    np.testing.assert_array_equal(after["w"].asnumpy(), before["w"].asnumpy())
+    np.testing.assert_array_equal(after["my_weight"].asnumpy(), before["my_weight"].asnumpy())
     assert not np.array_equal(after["fc_bias"].asnumpy(), before["fc_bias"].asnumpy())
 
 

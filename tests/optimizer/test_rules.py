@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers.rules import follow
 
 import dpmodule as mx
 from dpmodule import lr_scheduler, optimizer
 from dpmodule.optimizer.grouped import slots_of
+from helpers.rules import follow
 
 DATA = Path(__file__).parents[1] / "data" / "goldens" / "optim"
 CASES = {case["name"]: case for case in json.loads((DATA / "optimizers.json").read_text())}
@@ -66,7 +66,8 @@ def test_parameters_are_mxnets(name, at_once):
     update = optimizer.get_updater(make(case))
     dtype, half = case["dtype"], case["dtype"] == "float16"
     weights = [mx.nd.array(INPUTS[f"w{i}"], dtype=dtype) for i in NAMES]
-    tolerance = {"rtol": 2e-3, "atol": 1e-3} if half else {"rtol": 2e-6, "atol": 2e-7}
+    # MXNet takes 1 - beta2 in float32, which shifts the steps of Adam by 7e-6 of themselves
+    tolerance = {"rtol": 2e-3, "atol": 1e-3} if half else {"rtol": 1e-5, "atol": 2e-6}
     refusal = half and not update.optimizer.multi_precision
     with pytest.warns(UserWarning, match="multi_precision") if refusal else contextlib.nullcontext():
         for t in range(case["steps"]):
@@ -120,7 +121,9 @@ def test_momentum_is_exact_at_rates_far_apart():
         for g, lr in zip(grads, lrs):
             made.set_learning_rate(lr)
             made.update(0, w, mx.nd.array(g, dtype="float32"), state)
-        want = follow("sgd", np.float32(weight), np.float32(grads), lrs, momentum=0.9, rescale_grad=scale, wd=wd)[-1]
+        want = follow(
+            "sgd", np.float32(weight), np.float32(grads), lrs, momentum=0.9, rescale_grad=scale, wd=wd
+        )[-1]
         assert np.abs(w.asnumpy() - want).max() <= 4e-7 * np.abs(want).max()
 
 

@@ -70,7 +70,9 @@ VARIANTS = [
 @pytest.mark.parametrize(("name", "kwargs"), VARIANTS)
 def test_training_goes_on_where_it_stopped(name, kwargs, dump, dtype):
     update, weights = trained(name, dtype, multi_precision=dtype == "float16", **kwargs)
-    other = optimizer.get_updater(optimizer.create(name, learning_rate=0.1, multi_precision=dtype == "float16", **kwargs))
+    other = optimizer.get_updater(
+        optimizer.create(name, learning_rate=0.1, multi_precision=dtype == "float16", **kwargs)
+    )
     other.set_states(update.get_states(dump_optimizer=dump))
     assert (other.optimizer.num_update == 1) is dump
     if not dump:
@@ -246,7 +248,9 @@ def test_arrays_of_wrong_bytes_are_refused():
         update.set_states(file(array(b"C" + bytes([len(huge)]) + huge)))
 
 
-@pytest.mark.parametrize("data", [b"", b"garbage", b"\x80\x04.", b"\x80\x04K\x05.", b"\x80\x04(K\x01K\x02t.", b"\x80\x09N."])
+@pytest.mark.parametrize(
+    "data", [b"", b"garbage", b"\x80\x04.", b"\x80\x04K\x05.", b"\x80\x04(K\x01K\x02t.", b"\x80\x09N."]
+)
 def test_other_bytes_are_refused(data):
     with pytest.raises(FileFormatError, match="optimizer states|no optimizer"):
         optimizer.get_updater(optimizer.create("sgd")).set_states(data)

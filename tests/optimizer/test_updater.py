@@ -6,11 +6,11 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from helpers.rules import follow
 
 import dpmodule as mx
 from dpmodule import lr_scheduler, optimizer, private
 from dpmodule.base import ArgumentError, DTypeError, ShapeError
+from helpers.rules import follow
 
 NAMES = {0: "a_weight", 1: "a_bias", 2: "c_weight", 3: "n_gamma"}
 SHAPES = [(8, 6), (8,), (4, 3, 5, 5), (4,)]
@@ -192,8 +192,22 @@ def test_an_own_update_is_called_one_by_one():
             super().update(index, weight, grad, state)
 
     update = optimizer.get_updater(Mine(learning_rate=0.1))
-    update.update_all([0, 1], [mx.nd.ones((2,)), mx.nd.ones((3,))], [mx.nd.ones((2,)), mx.nd.ones((3,))])
+    w = [mx.nd.ones((2,)), mx.nd.ones((3,))]
+    update.update_all([0, 1], [mx.nd.ones((2,)), mx.nd.ones((3,))], w)
     assert seen == [0, 1]
+    np.testing.assert_allclose(w[1].asnumpy(), 0.9, rtol=1e-6)
+
+
+def test_an_own_update_of_sgd_sees_the_float32_copy():
+    class Mine(optimizer.SGD):
+        def update(self, index, weight, grad, state):
+            assert weight.dtype == grad.dtype == state.dtype == np.float32
+            super().update(index, weight, grad, state)
+
+    update = optimizer.get_updater(Mine(learning_rate=0.5, momentum=0.9, multi_precision=True))
+    w = [mx.nd.ones((2,), dtype="float16")]
+    update([0], [mx.nd.ones((2,), dtype="float16")], w)
+    np.testing.assert_array_equal(w[0].asnumpy(), 0.5)
 
 
 def test_an_own_rate_is_respected():
@@ -204,6 +218,10 @@ def test_an_own_rate_is_respected():
     made = Slow(learning_rate=1.0)
     assert not made.is_grouped
     assert optimizer.SGD.is_grouped
+    w = [mx.nd.zeros((1,)), mx.nd.zeros((1,))]
+    optimizer.get_updater(made).update_all([1, 2], [mx.nd.ones((1,))] * 2, w)
+    assert [one.asscalar() for one in w] == [-0.125, -0.25]
+    assert made.num_update == 1
 
 
 def test_aggregating_optimizers_get_lists_of_one_type():

@@ -189,7 +189,7 @@ def _infer_split(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shap
     if data is not None:
         axis = normal_axis(a.axis, len(data))
         piece = 1 if a.squeeze_axis else next((out[axis] for out in outs if out is not None), 0)
-        if piece:
+        if piece and not data[axis]:
             data = unify(data, _without(data, axis, piece * a.num_outputs), "data of SliceChannel")
     return _infer_pieces(
         data, outs, a.axis, lambda n: _equal_sizes("SliceChannel", n, a.num_outputs), a.squeeze_axis

@@ -85,10 +85,11 @@ def reshape(a: Any) -> Unary:
 
     Source: MXNet 1.9.1 `Reshape`.
     """
-    if a.shape and min(a.shape) > 0:
-        fixed = a.shape
-        return lambda x: x.reshape(fixed)
-    return lambda x: x.reshape(_target(a, x.shape))
+
+    def reshape(x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(_target(a, x.shape))
+
+    return reshape
 
 
 def _infer_flatten(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:

@@ -41,7 +41,6 @@ def with_gradient(
         function: ``(x) -> y``.
         slope: ``(x, y) -> dy/dx``.
     """
-
     apply: Callable[..., torch.Tensor] = _Pointwise.apply
 
     def run(x: torch.Tensor) -> torch.Tensor:

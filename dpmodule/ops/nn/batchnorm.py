@@ -13,9 +13,14 @@ from ..shapes import unify
 from ..spec import NEVER, Attr, Env, Onnx, arg, aux, param
 from .rules import agree
 
-__all__ = ["batch_norm"]
+__all__ = ["batch_norm", "batch_norm_v1"]
 
 _VECTORS = ("gamma", "beta", "moving_mean", "moving_var")
+
+
+def _axis(a: Any) -> int:
+    """Return the axis of the channels; the old operator has no attribute for it."""
+    return getattr(a, "axis", 1)
 
 
 def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
@@ -23,9 +28,10 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], li
     data = unify(ins[0], outs[0], "data and output")
     if data is None:
         return ins, outs
-    if not -len(data) <= a.axis < len(data):
-        raise ShapeError(f"axis is {a.axis}, expected one of the {len(data)} axes of data {data}")
-    vector = (data[a.axis],)
+    axis = _axis(a)
+    if not -len(data) <= axis < len(data):
+        raise ShapeError(f"axis is {axis}, expected one of the {len(data)} axes of data {data}")
+    vector = (data[axis],)
     rest = [agree(name, have, vector, data) for name, have in zip(_VECTORS, ins[1:], strict=True)]
     return [data, *rest], [data, *(agree("statistics", o, vector, data) for o in outs[1:])]
 
@@ -65,44 +71,72 @@ def _by_batch(
     return out, mean, scale, new_mean, new_var
 
 
+def _normalize(
+    a: Any, env: Env, data: torch.Tensor, *vectors: torch.Tensor
+) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor | None, ...]]:
+    """Return the outputs, with mean and 1 / deviation if wanted, and the new values of gamma and the states."""
+    gamma, beta, moving_mean, moving_var = vectors
+    axis = _axis(a)
+    move = axis not in (1, 1 - data.dim())
+    x = data.movedim(axis, 1) if move else data
+    weight = None if a.fix_gamma else gamma
+    ones = torch.ones_like(gamma, requires_grad=False) if a.fix_gamma else None
+    new_mean = new_var = None
+    if env.is_train and not a.use_global_stats:
+        out, mean, scale, new_mean, new_var = _by_batch(a, x, weight, beta, moving_mean, moving_var)
+    else:
+        out = torch.native_batch_norm(x, weight, beta, moving_mean, moving_var, False, 0.0, a.eps)[0]
+        mean = scale = moving_mean
+    if move:
+        out = out.movedim(1, axis)
+    states = ones, new_mean, new_var
+    if not a.output_mean_var:
+        return (out,), states
+    if new_mean is None:
+        mean, scale = moving_mean.clone(), (moving_var + a.eps).rsqrt()
+    return (out, mean.detach(), scale.detach()), states
+
+
+_INPUTS = (
+    arg("data"),
+    param("gamma"),
+    param("beta"),
+    aux("moving_mean", '["zero", {}]'),
+    aux("moving_var", '["one", {}]'),
+)
+_ATTRS = {
+    "eps": Attr(real, "added to the variance", 1e-3),
+    "momentum": Attr(real, "share of the old moving statistics that stays", 0.9),
+    "fix_gamma": Attr(boolean, "treat gamma as 1, and set it so", True),
+    "use_global_stats": Attr(boolean, "use the moving statistics in training, too", False),
+    "output_mean_var": Attr(boolean, "also return the statistics", False),
+}
+_FIELDS: dict[str, Any] = {
+    "outputs": lambda a: ("output", "mean", "var") if a.output_mean_var else ("output",),
+    "hidden": lambda a: 0 if a.output_mean_var else 2,
+    "mutates": ("gamma", "moving_mean", "moving_var"),
+    "commit_now": ("gamma",),
+    "infer": _infer,
+    "infer_type": _infer_type,
+    "batch": NEVER,
+    "onnx": Onnx("BatchNormalization", builder="batch_norm"),
+}
+
+
 @op(
     "BatchNorm",
-    [
-        arg("data"),
-        param("gamma"),
-        param("beta"),
-        aux("moving_mean", '["zero", {}]'),
-        aux("moving_var", '["one", {}]'),
-    ],
+    _INPUTS,
     {
-        "eps": Attr(real, "added to the variance", 1e-3),
-        "momentum": Attr(real, "share of the old moving statistics that stays", 0.9),
-        "fix_gamma": Attr(boolean, "treat gamma as 1, and set it so", True),
-        "use_global_stats": Attr(boolean, "use the moving statistics in training, too", False),
-        "output_mean_var": Attr(boolean, "also return mean and 1 / deviation", False),
+        **_ATTRS,
         "axis": Attr(integer(), "axis of the channels", 1),
         "cudnn_off": Attr(boolean, "accepted and ignored", False),
         "min_calib_range": Attr(optional(real), "accepted and ignored", None),
         "max_calib_range": Attr(optional(real), "accepted and ignored", None),
     },
-    aliases=["BatchNorm_v1"],
-    outputs=lambda a: ("output", "mean", "var") if a.output_mean_var else ("output",),
-    hidden=lambda a: 0 if a.output_mean_var else 2,
-    mutates=("gamma", "moving_mean", "moving_var"),
-    commit_now=("gamma",),
-    infer=_infer,
-    infer_type=_infer_type,
-    batch=NEVER,
-    onnx=Onnx("BatchNormalization", builder="batch_norm"),
+    **_FIELDS,
 )
 def batch_norm(
-    a: Any,
-    env: Env,
-    data: torch.Tensor,
-    gamma: torch.Tensor,
-    beta: torch.Tensor,
-    moving_mean: torch.Tensor,
-    moving_var: torch.Tensor,
+    a: Any, env: Env, data: torch.Tensor, *vectors: torch.Tensor
 ) -> tuple[torch.Tensor | None, ...]:
     """Give each channel mean 0 and variance 1 over the batch, then scale by gamma and shift by beta.
 
@@ -118,20 +152,24 @@ def batch_norm(
 
     Source: Ioffe and Szegedy, "Batch normalization", 2015; MXNet 1.9.1 `BatchNorm`.
     """
-    move = a.axis not in (1, 1 - data.dim())
-    x = data.movedim(a.axis, 1) if move else data
-    weight = None if a.fix_gamma else gamma
-    ones = torch.ones_like(gamma, requires_grad=False) if a.fix_gamma else None
-    new_mean = new_var = None
-    if env.is_train and not a.use_global_stats:
-        out, mean, scale, new_mean, new_var = _by_batch(a, x, weight, beta, moving_mean, moving_var)
-    else:
-        out = torch.native_batch_norm(x, weight, beta, moving_mean, moving_var, False, 0.0, a.eps)[0]
-        mean, scale = moving_mean, moving_var
-    if move:
-        out = out.movedim(1, a.axis)
-    if not a.output_mean_var:
-        return out, ones, new_mean, new_var
-    if new_mean is None:
-        mean, scale = moving_mean.clone(), (moving_var + a.eps).rsqrt()
-    return out, mean.detach(), scale.detach(), ones, new_mean, new_var
+    outs, states = _normalize(a, env, data, *vectors)
+    return *outs, *states
+
+
+@op("BatchNorm_v1", _INPUTS, _ATTRS, **_FIELDS)
+def batch_norm_v1(
+    a: Any, env: Env, data: torch.Tensor, *vectors: torch.Tensor
+) -> tuple[torch.Tensor | None, ...]:
+    """Normalise as `BatchNorm` does, with the channels on axis 1; kept for old saved graphs.
+
+    Shape:
+        data, output: (N, C, ...).
+        gamma, beta, moving_mean, moving_var: (C,).
+        mean, var: (C,), if output_mean_var: mean and variance, without gradient.
+
+    Source: MXNet 1.9.1 `BatchNorm_v1`.
+    """
+    outs, states = _normalize(a, env, data, *vectors)
+    if a.output_mean_var:
+        outs = (*outs[:2], outs[2].pow(-2) - a.eps)
+    return *outs, *states

@@ -147,7 +147,9 @@ def softmin(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
     [arg("data", ROWS)],
     {
         "mode": Attr(
-            choice("channel", "instance"), "over axis 1 (channel) or over the last axis (instance)", "instance"
+            choice("channel", "instance"),
+            "over axis 1 (channel) or over the last axis (instance)",
+            "instance",
         )
     },
     infer=same,

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from helpers.op_case import OpCase, check_gradient, check_value, gradients, run, shapes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import mutually_broadcastable_shapes
 
 from dpmodule import ops
 from dpmodule.base import ShapeError
+from helpers.op_case import OpCase, check_gradient, check_value, gradients, run, shapes
 
 NAN, INF = float("nan"), float("inf")
 
@@ -138,7 +138,7 @@ def test_remainder_has_the_sign_of_the_divisor_and_mxnets_gradient():
     np.testing.assert_array_equal(gradients("_mod", left, right), [[1, 1, 1], [-1, 2, 2]])
 
 
-I, J = np.array([-7, -3, 1, 3, 7]), np.array([2, 2, 2, -2, -3])
+LEFT, RIGHT = np.array([-7, -3, 1, 3, 7]), np.array([2, 2, 2, -2, -3])
 
 
 # what MXNet 1.9.1 answers
@@ -155,7 +155,7 @@ I, J = np.array([-7, -3, 1, 3, 7]), np.array([2, 2, 2, -2, -3])
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_integer_arithmetic_is_as_in_mxnet(name, dtype, expected):
     check_value(
-        OpCase(name, (I.astype(dtype), J.astype(dtype)), expect=lambda x, y: np.array(expected, dtype))
+        OpCase(name, (LEFT.astype(dtype), RIGHT.astype(dtype)), expect=lambda x, y: np.array(expected, dtype))
     )
 
 
@@ -188,8 +188,8 @@ SCALARS = {
 @pytest.mark.parametrize("name", SCALARS)
 def test_a_number_is_cut_for_integers_unless_it_is_declared_none(name):
     expected, formula = SCALARS[name]
-    check_value(OpCase(name, (I.astype("i4"),), {"scalar": 2.5}, lambda x: np.array(expected, "i4")))
-    positive = np.abs(I).astype("i4")
+    check_value(OpCase(name, (LEFT.astype("i4"),), {"scalar": 2.5}, lambda x: np.array(expected, "i4")))
+    positive = np.abs(LEFT).astype("i4")
     check_value(
         OpCase(name, (positive,), {"scalar": 2.5, "is_int": False}, lambda x: formula(x, 2.5).astype("f8"))
     )

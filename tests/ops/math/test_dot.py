@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from helpers.op_case import OpCase, check_gradient, check_value, run, shapes
 
 from dpmodule.base import ShapeError
+from helpers.op_case import OpCase, check_gradient, check_value, run, shapes
 
 
 def data(*shape):

@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import pytest
-from helpers.op_case import OpCase, check_gradient, check_value, gradients, run, shapes
 
 from dpmodule import ops
+from helpers.op_case import OpCase, check_gradient, check_value, gradients, run, shapes
 
 NAN, INF = float("nan"), float("inf")
 ANY = np.linspace(-2.7, 2.9, 12).reshape(3, 4)

@@ -114,3 +114,12 @@ def test_declaration():
     assert op.num_hidden(op.parse({})) == 2
     assert op.output_names(op.parse({"output_mean_var": True})) == ("output", "mean", "var")
     assert set(op.commit_now) == {"gamma"}
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_first_version_returns_the_variance(train):
+    data, *rest = case((4, 3, 2))
+    new = run("BatchNorm", data, *rest, env=environment(train), output_mean_var=True)
+    old = run("BatchNorm_v1", data, *rest, env=environment(train), output_mean_var=True)
+    np.testing.assert_array_equal(old[0], new[0])
+    np.testing.assert_allclose(old[2], data.var((0, 2)) if train else rest[3])

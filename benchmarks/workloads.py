@@ -1,0 +1,82 @@
+"""What both sides of a comparison train on: sizes, examples and first weights, from NumPy alone.
+
+Nothing here imports torch or dpmodule, so that each side's memory is its own.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["BATCH_SIZE", "LEARNING_RATE", "MOMENTUM", "WORKLOADS", "Workload", "examples", "first_value"]
+
+BATCH_SIZE = 64
+LEARNING_RATE = 0.01
+MOMENTUM = 0.9
+CLASSES = 10
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One network's data and the length of a measurement.
+
+    Attributes:
+        name: key of the network on both sides.
+        title: how reports call it.
+        shape: shape of one example.
+        batches: batches in an epoch, which is one measurement.
+        checked: batches trained to check that both sides compute the same.
+        tolerance: largest relative difference allowed after those.
+        target: ours may take this multiple of plain PyTorch's time; None = recorded only.
+    """
+
+    name: str
+    title: str
+    shape: tuple[int, ...]
+    batches: int
+    checked: int
+    tolerance: float
+    target: float | None
+
+
+WORKLOADS = {
+    each.name: each
+    for each in (
+        Workload("mlp", "MLP 784-128-64-10", (784,), 200, 20, 1e-4, 1.0),
+        Workload("lenet", "LeNet, 1x28x28", (1, 28, 28), 12, 6, 1e-4, None),
+        Workload("resnet20", "ResNet-20, 3x32x32", (3, 32, 32), 3, 3, 1e-3, 1.1),
+    )
+}
+
+
+def examples(workload: Workload, batches: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return random images in [0, 1) and random classes.
+
+    Shape:
+        images: (batches * BATCH_SIZE, *workload.shape), float32.
+        classes: (batches * BATCH_SIZE,), int64.
+    """
+    rng = np.random.default_rng(0)
+    count = batches * BATCH_SIZE
+    images = rng.random((count, *workload.shape), dtype=np.float32)
+    return images, rng.integers(0, CLASSES, count)
+
+
+def first_value(name: str, shape: Iterable[int]) -> np.ndarray:
+    """Return a parameter's value before training, the same on both sides because it depends on the name alone.
+
+    Args:
+        name: as in the symbol; its ending tells what it is.
+        shape: shape of the parameter.
+    """
+    shape = tuple(shape)
+    if name.endswith(("_gamma", "_moving_var")):
+        return np.ones(shape, np.float32)
+    if not name.endswith("_weight"):
+        return np.zeros(shape, np.float32)
+    rng = np.random.default_rng(zlib.crc32(name.encode()))
+    spread = np.sqrt(2.0 / np.prod(shape[1:]))
+    return (rng.standard_normal(shape) * spread).astype(np.float32)

@@ -1,0 +1,80 @@
+"""Sorting, the greatest few, running sums."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpmodule.base import OpError, ShapeError
+from helpers.op_case import OpCase, check_gradient, check_value, gradients, run, shapes
+
+
+@st.composite
+def sortable(draw):
+    dims = tuple(draw(st.lists(st.integers(1, 4), min_size=1, max_size=3)))
+    size = int(np.prod(dims))
+    values = draw(st.lists(st.integers(-3, 3), min_size=size, max_size=size))
+    axis = draw(st.none() | st.integers(-len(dims), len(dims) - 1))
+    return np.array(values, "f4").reshape(dims), axis, draw(st.booleans())
+
+
+def ordered(x, axis, ascending):
+    """Positions in order, ties as they stand."""
+    x, axis = (x.reshape(-1), 0) if axis is None else (x, axis)
+    return x, np.argsort(x if ascending else -x, axis, kind="stable"), axis
+
+
+@settings(max_examples=250, deadline=None, derandomize=True)
+@given(sortable(), st.data())
+def test_sorting_is_stable_along_any_axis(case, draw):
+    array, axis, ascending = case
+    flat, places, along = ordered(array, axis, ascending)
+    values = np.take_along_axis(flat, places, along)
+    attrs = {"axis": axis, "is_ascend": ascending}
+    check_value(OpCase("sort", (array,), attrs, lambda x: values))
+    check_value(OpCase("argsort", (array,), {**attrs, "dtype": "int32"}, lambda x: places.astype("i4")))
+    k = draw.draw(st.integers(0, flat.shape[along]))
+    first = (slice(None),) * (along % flat.ndim) + (slice(k or None),)
+    both = values[first], places[first].astype("f4")
+    check_value(OpCase("topk", (array,), {**attrs, "k": k, "ret_typ": "both"}, lambda x: both))
+    check_value(OpCase("topk", (array,), {**attrs, "k": k, "ret_typ": "value"}, lambda x: both[0]))
+    check_value(OpCase("topk", (array,), {**attrs, "k": k}, lambda x: both[1]))
+    mask = np.zeros_like(flat)
+    np.put_along_axis(mask, places[first], 1, along)
+    check_value(
+        OpCase("topk", (array,), {**attrs, "k": k, "ret_typ": "mask"}, lambda x: mask.reshape(x.shape))
+    )
+
+
+def test_ties_are_as_in_mxnet():
+    x = np.array([3, 1, 3, 2, 1], "f4")
+    np.testing.assert_array_equal(run("argsort", x), [1, 4, 3, 0, 2])
+    np.testing.assert_array_equal(run("argsort", x, is_ascend=False), [0, 2, 3, 1, 4])
+    np.testing.assert_array_equal(run("topk", x, k=2), [0, 2])
+
+
+def test_gradients_go_to_the_places_the_values_came_from():
+    x = np.array([[3.0, 1, 2], [4, 6, 5]])
+    np.testing.assert_array_equal(gradients("topk", x, k=2, ret_typ="value")[0], [[1, 0, 1], [0, 1, 1]])
+    check_gradient(OpCase("sort", (x,), {"axis": 1, "is_ascend": False}))
+    check_gradient(OpCase("sort", (x,), {"axis": None}))
+    assert not gradients("argsort", x)[0].any()
+
+
+def test_topk_refuses_more_than_there_are():
+    with pytest.raises(ShapeError, match="at most 5"):
+        shapes("topk", [(5,)], k=9)
+    with pytest.raises(OpError, match="at most 5"):
+        run("topk", np.zeros(5), k=9)
+    assert shapes("topk", [(0, 4)], k=2)[1] == [(0, 2)]
+    assert shapes("sort", [(0, 4)], axis=None)[1] == [None]
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+def test_cumsum_keeps_every_partial_sum(axis):
+    x = np.arange(6.0).reshape(2, 3)
+    check_value(OpCase("cumsum", (x,), {"axis": axis}, lambda x: np.cumsum(x, axis)))
+    check_gradient(OpCase("cumsum", (x,), {"axis": axis}))
+    bytes_ = np.array([100, 100], "i1")
+    np.testing.assert_array_equal(run("cumsum", bytes_), np.array([100, -56], "i1"))
+    np.testing.assert_array_equal(run("cumsum", bytes_, dtype="int32"), [100, 200])
