@@ -221,8 +221,8 @@ class BaseModule(ABC):
     def install_monitor(self, mon: Any) -> None:
         """Install a monitor on every executor."""
 
-    def prepare(self, data_batch: Any, sparse_row_id_fn: Any = None) -> None:
-        """Get ready for a batch that comes next; nothing to do here."""
+    def prepare(self, data_batch: Any, sparse_row_id_fn: Any = None) -> None:  # noqa: B027 (most have nothing to do)
+        """Get ready for the batch that comes next."""
 
     # loops
 

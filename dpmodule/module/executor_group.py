@@ -116,7 +116,7 @@ class DataParallelExecutorGroup:
         first = data_shapes[0] if is_per_context(data_shapes) else data_shapes
         self.data_names = [d.name for d in describe(first)]
         self.grad_req = self._requirements(grad_req)
-        self.store = ParamStore(self.contexts) if shared_group is None else shared_group.store
+        self.store: ParamStore = ParamStore(self.contexts) if shared_group is None else shared_group.store
         self.shared_data_arrays: list[dict[str, NDArray]] = (
             [{} for _ in self.contexts] if shared_group is None else shared_group.shared_data_arrays
         )
@@ -176,13 +176,15 @@ class DataParallelExecutorGroup:
         graph.check_names()
         unknown = [d.name for d in inputs if d.name not in self.arg_names]
         if unknown:
-            raise ArgumentError(f"{', '.join(unknown)} is no argument of the symbol; it has {', '.join(self.arg_names)}")
+            has = ", ".join(self.arg_names)
+            raise ArgumentError(f"{', '.join(unknown)} is no argument of the symbol; it has {has}")
         types = infer_types(graph, {d.name: dtype_name(d.dtype) for d in inputs}, default="float32")
         shapes = infer_shapes(graph, {d.name: d.shape for d in inputs})
         unknown = [n.name for n in graph.nodes if n.op is None and not _known(shapes[n][0])]
         if unknown:
+            given = ", ".join(f"{d.name} {d.shape}" for d in inputs)
             raise ShapeError(
-                f"cannot infer the shape of {', '.join(unknown)} from {', '.join(f'{d.name} {d.shape}' for d in inputs)}; "
+                f"cannot infer the shape of {', '.join(unknown)} from {given}; "
                 "give more input shapes, or declare them with Variable(shape=...)"
             )
         if not self._declared:
@@ -194,7 +196,9 @@ class DataParallelExecutorGroup:
             if name in self.param_names:
                 args[name], grad = self.store.array(name, i), self.store.grad(name, i)
                 if args[name].shape != shapes[node][0]:
-                    raise ShapeError(f"parameter {name} has shape {args[name].shape}, these inputs need {shapes[node][0]}")
+                    raise ShapeError(
+                        f"parameter {name} has shape {args[name].shape}, these inputs need {shapes[node][0]}"
+                    )
                 if grad is not None:
                     grads[name] = grad
             else:
@@ -244,6 +248,14 @@ class DataParallelExecutorGroup:
     def batch_size(self) -> int | None:
         """Samples in a whole batch; number of contexts if batches come cut."""
         return self.feed.batch_size
+
+    @property
+    def num_samples(self) -> int:
+        """Samples in a whole batch, however it is fed; 1 if no input has a batch axis."""
+        if not self.per_context:
+            return self.batch_size or 1
+        axis = max(self.data_layouts[0], 0)
+        return sum(int(data[0].shape[axis]) for data in self.data_shapes)
 
     @property
     def slices(self) -> list[slice]:
@@ -480,15 +492,15 @@ class DataParallelExecutorGroup:
         """
         if (states is None) == (value is None):
             raise ArgumentError("set_states: give either states or value")
-        if states is not None:
-            for sources, targets in zip(states, self.state_arrays):
-                for source, target in zip(sources, targets):
-                    if source is not target:
-                        target.tensor.copy_(source.tensor)
+        if value is not None:
+            for targets in self.state_arrays:
+                for target in targets:
+                    target.tensor.fill_(value)
             return
-        for targets in self.state_arrays:
-            for target in targets:
-                target.tensor.fill_(value)
+        for sources, targets in zip(states, self.state_arrays):
+            for source, target in zip(sources, targets):
+                if source is not target:
+                    target.tensor.copy_(source.tensor)
 
     def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
         """Show a metric each context's outputs and labels.

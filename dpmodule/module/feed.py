@@ -14,7 +14,7 @@ from ..io import DataDesc
 from ..ndarray import NDArray
 from ..slicing import split_batch
 
-__all__ = ["Feed", "describe", "is_per_context"]
+__all__ = ["Feed", "describe", "is_per_context", "redescribe", "resized"]
 
 
 def describe(shapes: Iterable[Any] | None) -> list[DataDesc]:
@@ -28,6 +28,31 @@ def is_per_context(data_shapes: Sequence[Any]) -> bool:
     if isinstance(first, DataDesc):
         return False
     return isinstance(first, list) or isinstance(first, tuple) and bool(first) and isinstance(first[0], (tuple, list))
+
+
+def redescribe(descs: Sequence[DataDesc], arrays: Sequence[Any], provided: Iterable[Any] | None) -> list[DataDesc]:
+    """Describe the arrays of a batch: as the batch itself does, or like those bound with the arrays' shapes.
+
+    Raises:
+        ArgumentError: the batch has another number of arrays than was bound.
+    """
+    if provided:
+        return describe(provided)
+    if len(descs) != len(arrays):
+        raise ArgumentError(f"the batch has {len(arrays)} arrays, bound were {', '.join(d.name for d in descs)}")
+    return [DataDesc(d.name, tuple(a.shape), d.dtype, d.layout) for d, a in zip(descs, arrays)]
+
+
+def resized(labels: Sequence[DataDesc], data: DataDesc) -> list[DataDesc]:
+    """Give bound labels the batch size of new data, for a batch that comes without labels."""
+    axis = DataDesc.get_batch_axis(data.layout)
+    found = []
+    for desc in labels:
+        shape, own = list(desc.shape), DataDesc.get_batch_axis(desc.layout)
+        if axis >= 0 and own >= 0:
+            shape[own] = data.shape[axis]
+        found.append(DataDesc(desc.name, tuple(shape), desc.dtype, desc.layout))
+    return found
 
 
 def _tensor(array: Any) -> torch.Tensor:
@@ -52,7 +77,9 @@ class Feed:
         ShapeError: two inputs disagree about the batch size.
     """
 
-    def __init__(self, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None, workload: Sequence[float]) -> None:
+    def __init__(
+        self, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None, workload: Sequence[float]
+    ) -> None:
         self.per_context = is_per_context(data_shapes)
         self._workload = list(workload)
         contexts = range(len(self._workload))
@@ -86,7 +113,7 @@ class Feed:
             if axis < 0:
                 continue
             if axis >= len(desc.shape):
-                raise ShapeError(f"{desc.name} has shape {desc.shape}; its layout {desc.layout!r} puts N on axis {axis}")
+                raise ShapeError(f"{desc.name} has shape {desc.shape}; its layout {desc.layout!r} has N on axis {axis}")
             if self.batch_size is None:
                 self.batch_size = desc.shape[axis]
             elif desc.shape[axis] != self.batch_size:
@@ -185,7 +212,8 @@ class Feed:
         if axis < 0:
             return [tensor] * len(self.active)
         if tensor.dim() <= axis or tensor.shape[axis] != self.batch_size:
-            raise ShapeError(f"{name} has shape {tuple(tensor.shape)}, expected {self.batch_size} samples on axis {axis}")
+            shape = tuple(tensor.shape)
+            raise ShapeError(f"{name} has shape {shape}, expected {self.batch_size} samples on axis {axis}")
         parts = [self.slices[i] for i in self.active]
         return [tensor.narrow(axis, part.start, part.stop - part.start) for part in parts]
 
@@ -220,14 +248,16 @@ class Feed:
     def size(self, k: int) -> int:
         """Return how many samples the `k`-th active context has."""
         part = self.slices[self.active[k]]
-        return part.stop - part.start
+        return int(part.stop - part.start)
 
     def valid(self, k: int, pad: int) -> int:
         """Return how many of the `k`-th active context's samples are no padding."""
         part = self.slices[self.active[k]]
-        return max(0, min((self.batch_size or 0) - pad, part.stop) - part.start)
+        return int(max(0, min((self.batch_size or 0) - pad, part.stop) - part.start))
 
-    def without_padding(self, arrays: Mapping[str, NDArray], axes: Sequence[int], k: int, pad: int) -> dict[str, NDArray]:
+    def without_padding(
+        self, arrays: Mapping[str, NDArray], axes: Sequence[int], k: int, pad: int
+    ) -> dict[str, NDArray]:
         """Cut padding off arrays whose batch axis holds one row, or a fixed number of rows, per sample."""
         size, valid = self.size(k), self.valid(k, pad)
         cut = {}

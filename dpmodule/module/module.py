@@ -7,21 +7,21 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .. import kvstore as kv
 from .. import optimizer as opt
 from ..atomic import write_atomically
 from ..base import ArgumentError, StateError
 from ..checkpoint import load_checkpoint, save_checkpoint
 from ..commit import read_settled
 from ..context import Context, cpu
-from ..initializer import InitDesc, Uniform
-from ..io import DataDesc
+from ..initializer import Uniform
 from ..ndarray import NDArray
 from .base_module import BaseModule
 from .executor_group import DataParallelExecutorGroup
+from .feed import redescribe, resized
+from .first_values import first_values
 from .stage import Stage, needs
 from .summary import summarize
-from .updates import Updates
+from .updates import Updates, make_optimizer, make_store
 
 __all__ = ["Module"]
 
@@ -34,7 +34,7 @@ def _contexts(context: Any) -> list[Context]:
     """
     found = [cpu()] if context is None else [context] if isinstance(context, Context) else list(context)
     if not found or not all(isinstance(c, Context) for c in found):
-        raise ArgumentError(f"context is {context!r}, expected a Context or a list of them, such as [mx.cpu(0), mx.cpu(1)]")
+        raise ArgumentError(f"context is {context!r}, expected a Context or a list such as [mx.cpu(0), mx.cpu(1)]")
     return found
 
 
@@ -163,16 +163,10 @@ class Module(BaseModule):
         save_checkpoint(prefix, epoch, self._symbol, arg_params, aux_params, remove_amp_cast, states=states)
         self.logger.info('Saved checkpoint to "%s-%04d.params"', prefix, epoch)
 
-    def _active_updater(self) -> opt.Updater:
-        found = self.updates.updater or getattr(self.updates.store, "updater", None)
-        if not isinstance(found, opt.Updater):
-            raise StateError("optimizer states are kept by a foreign kvstore; save and load them there")
-        return found
-
     def _optimizer_states(self) -> bytes:
         if self._stage < Stage.READY:
             raise StateError("Module.save_optimizer_states: call init_optimizer() first")
-        return self._active_updater().get_states(dump_optimizer=False)
+        return self.updates.active_updater().get_states(dump_optimizer=False)
 
     @needs(Stage.READY)
     def save_optimizer_states(self, fname: str) -> None:
@@ -187,7 +181,7 @@ class Module(BaseModule):
             FileError: the file cannot be read.
             FileFormatError: it is damaged or foreign.
         """
-        self._active_updater().set_states(read_settled(fname))
+        self.updates.active_updater().set_states(read_settled(fname))
 
     # properties
 
@@ -371,7 +365,7 @@ class Module(BaseModule):
         same = wanted == self._context and (workload is None or list(workload) == self._workload)
         if self._stage >= Stage.BOUND and same and self.for_training:
             return
-        states = self._updater_states() if self._stage >= Stage.READY else None
+        states = self.updates.states_by_name() if self._stage >= Stage.READY else None
         self._context = wanted
         if workload is not None:
             self._workload = list(workload)
@@ -380,22 +374,7 @@ class Module(BaseModule):
             kind = self.updates.store.type if self.updates.store is not None else "local"
             self._stage = Stage.INITIALIZED
             self.init_optimizer(kind, self._optimizer)
-            self._restore_states(states)
-
-    def _updater_states(self) -> dict[str, Any]:
-        """Return the optimizer's states by parameter name, those of the first device."""
-        found: dict[str, Any] = {}
-        names = self._optimizer.idx2name if self._optimizer is not None else {}
-        for index, state in self._active_updater().states.items():
-            found.setdefault(names.get(index, index), state)
-        return found
-
-    def _restore_states(self, states: Mapping[str, Any]) -> None:
-        updater = self._active_updater()
-        if self.updates.updater is None:
-            updater.states.update(states)
-        elif self._optimizer is not None:
-            updater.states.update({i: states[n] for i, n in self._optimizer.idx2name.items() if n in states})
+            self.updates.restore_states(states)
 
     @needs(Stage.BOUND)
     def reshape(self, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None = None) -> None:
@@ -450,39 +429,15 @@ class Module(BaseModule):
         if arg_params is None and aux_params is None and self._preloaded is not None:
             arg_params, aux_params = self._preloaded
         self._preloaded = None
-        attributes = self._symbol.attr_dict()
         store = self.group.store
-        tables = ((self._param_names, arg_params, store.array), (self.group.aux_names, aux_params, store.aux))
-        values: list[dict[str, NDArray]] = []
-        for names, given, array in tables:
-            if given is not None and not allow_extra:
-                extra = [k for k in given if k not in names]
-                if extra:
-                    raise ArgumentError(
-                        f"init_params: {', '.join(extra)} is given, but the symbol has no such parameter "
-                        "(allow_extra=True passes over it)"
-                    )
-            values.append(
-                {
-                    name: self._first_value(name, array(name, 0), given, initializer, allow_missing, attributes)
-                    for name in sorted(names)
-                }
-            )
-        store.load(*values)
+        attributes = self._symbol.attr_dict()
+        arrays = {name: store.array(name, 0) for name in self._param_names}
+        states = {name: store.aux(name, 0) for name in self.group.aux_names}
+        store.load(
+            first_values(arrays, arg_params, initializer, attributes, allow_missing, allow_extra),
+            first_values(states, aux_params, initializer, attributes, allow_missing, allow_extra),
+        )
         self._stage = max(self._stage, Stage.INITIALIZED)
-
-    @staticmethod
-    def _first_value(
-        name: str, target: NDArray, given: Mapping[str, NDArray] | None, initializer: Any, allow_missing: bool, attributes: Any
-    ) -> NDArray:
-        """Return the value given for a parameter, or make one in place."""
-        if given is not None and name in given:
-            return given[name]
-        if given is not None and not allow_missing:
-            raise ArgumentError(f"init_params: no value is given for {name} (allow_missing=True initializes it)")
-        if initializer is not None:
-            initializer(InitDesc(name, attributes.get(name)), target)
-        return target
 
     # optimizer
 
@@ -508,8 +463,8 @@ class Module(BaseModule):
         if self._stage >= Stage.READY and not force_init:
             self.logger.warning("optimizer already initialized, ignoring...")
             return
-        store, on_store = self._make_store(kvstore)
-        self._optimizer = self._make_optimizer(optimizer, optimizer_params, on_store)
+        store, on_store = make_store(kvstore, len(self._context))
+        self._optimizer = make_optimizer(optimizer, optimizer_params, self.group, on_store)
         self._updates = Updates(self.group, store, None if on_store else opt.get_updater(self._optimizer))
         self._updates.start()
         if store is not None and on_store:
@@ -518,48 +473,6 @@ class Module(BaseModule):
         if self._preloaded_states is not None:
             self.load_optimizer_states(self._preloaded_states)
             self._preloaded_states = None
-
-    def _make_store(self, kvstore: Any) -> tuple[kv.KVStoreBase | None, bool]:
-        """Return the store, if one is needed, and whether the optimizer runs inside it."""
-        if kvstore is None:
-            return None, False
-        if isinstance(kvstore, str):
-            found = kv.create(kvstore)
-            if len(self._context) == 1 and isinstance(found, kv.KVStore):
-                return None, False
-        elif isinstance(kvstore, kv.KVStoreBase):
-            found = kvstore
-        else:
-            raise ArgumentError(f"kvstore is {kvstore!r}, expected a name, a store or None")
-        return found, found.is_capable(kv.KVStoreBase.OPTIMIZER)
-
-    def _make_optimizer(self, optimizer: Any, optimizer_params: Any, on_store: bool) -> opt.Optimizer:
-        devices = len(self._context)
-        if on_store:
-            names = dict(enumerate(self._param_names))
-        else:
-            names = {i * devices + k: n for i, n in enumerate(self._param_names) for k in range(devices)}
-        rescale = 1.0 / self._batch_size()
-        if isinstance(optimizer, str):
-            params = dict(optimizer_params)
-            params.setdefault("rescale_grad", rescale)
-            return opt.create(optimizer, sym=self._symbol, param_idx2name=names, **params)
-        if not isinstance(optimizer, opt.Optimizer):
-            raise ArgumentError(f"optimizer is {optimizer!r}, expected a name or an Optimizer")
-        if optimizer.rescale_grad != rescale:
-            warnings.warn(
-                f"the optimizer was made outside Module with rescale_grad={optimizer.rescale_grad}, which is not "
-                f"1 / batch size ({rescale}); is this intended?",
-                stacklevel=3,
-            )
-        optimizer.idx2name = names
-        return optimizer
-
-    def _batch_size(self) -> int:
-        group = self.group
-        if not group.per_context:
-            return group.batch_size or 1
-        return sum(d[0].shape[axis] for d, axis in zip(group.data_shapes, group.data_layouts * len(group.data_shapes)))
 
     @needs(Stage.INITIALIZED)
     def borrow_optimizer(self, shared_module: Module) -> None:
@@ -619,34 +532,13 @@ class Module(BaseModule):
         shapes = tuple(a.shape for a in (*batch.data, *labels))
         if shapes == group.feed.input_shapes[: len(shapes)] and (labels or not batch.label):
             return
-        data = self._redescribe(group.data_shapes, batch.data, getattr(batch, "provide_data", None))
-        label = self._label_descriptions(batch, data)
+        data = redescribe(group.data_shapes, batch.data, getattr(batch, "provide_data", None))
+        label = None
+        if group.label_shapes and batch.label:
+            label = redescribe(group.label_shapes, batch.label, getattr(batch, "provide_label", None))
+        elif group.label_shapes:
+            label = resized(group.label_shapes, data[0])
         self.reshape(data, label)
-
-    @staticmethod
-    def _redescribe(descs: Sequence[DataDesc], arrays: Sequence[Any], provided: Any) -> list[DataDesc]:
-        if provided:
-            return [d if isinstance(d, DataDesc) else DataDesc(*d) for d in provided]
-        if len(descs) != len(arrays):
-            raise ArgumentError(f"the batch has {len(arrays)} arrays, bound were {', '.join(d.name for d in descs)}")
-        return [DataDesc(d.name, tuple(a.shape), d.dtype, d.layout) for d, a in zip(descs, arrays)]
-
-    def _label_descriptions(self, batch: Any, data: Sequence[DataDesc]) -> list[DataDesc] | None:
-        """Describe the labels of a batch of other shapes; without labels, give the bound ones its batch size."""
-        bound = self.group.label_shapes
-        if not bound:
-            return None
-        if batch.label:
-            return self._redescribe(bound, batch.label, getattr(batch, "provide_label", None))
-        axis = DataDesc.get_batch_axis(data[0].layout)
-        size = data[0].shape[axis] if axis >= 0 else None
-        resized = []
-        for desc in bound:
-            shape, own = list(desc.shape), DataDesc.get_batch_axis(desc.layout)
-            if size is not None and own >= 0:
-                shape[own] = size
-            resized.append(DataDesc(desc.name, tuple(shape), desc.dtype, desc.layout))
-        return resized
 
     @needs(Stage.INITIALIZED)
     def backward(self, out_grads: Any = None) -> None:

@@ -34,7 +34,8 @@ def summarize(group: DataParallelExecutorGroup) -> str:
         learnt = sum(prod(group.store.array(name, 0).shape) for name in own if group.grad_req[name] != "null")
         total, trained = total + count, trained + learnt
         shape = ", ".join(str(s) for s in shapes[node])
-        rows.append((f"{node.name} ({node.op.name})", shape, f"{count:,}" if own else "", "" if not own else "yes" if learnt else "no"))
+        state = ("yes" if learnt else "no") if own else ""
+        rows.append((f"{node.name} ({node.op.name})", shape, f"{count:,}" if own else "", state))
     widths = [max(len(row[i]) for row in rows) for i in range(4)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
     rule = "-" * len(max(lines, key=len))

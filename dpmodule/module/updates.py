@@ -2,14 +2,71 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from typing import Any
 
 from .. import kvstore as kv
 from .. import optimizer as opt
+from ..base import ArgumentError, StateError
 from ..ndarray import NDArray
 from .executor_group import DataParallelExecutorGroup
 
-__all__ = ["Updates"]
+__all__ = ["Updates", "make_optimizer", "make_store"]
+
+
+def make_store(kvstore: Any, devices: int) -> tuple[kv.KVStoreBase | None, bool]:
+    """Return the store, None if one device needs none, and whether the optimizer runs inside it.
+
+    Args:
+        kvstore: a name, a store or None.
+        devices: number of devices.
+
+    Raises:
+        ArgumentError: there is no such store.
+    """
+    if kvstore is None:
+        return None, False
+    if isinstance(kvstore, str):
+        found = kv.create(kvstore)
+        if devices == 1 and isinstance(found, kv.KVStore):
+            return None, False
+    elif isinstance(kvstore, kv.KVStoreBase):
+        found = kvstore
+    else:
+        raise ArgumentError(f"kvstore is {kvstore!r}, expected a name, a store or None")
+    return found, found.is_capable(kv.KVStoreBase.OPTIMIZER)
+
+
+def make_optimizer(optimizer: Any, params: Any, group: DataParallelExecutorGroup, on_store: bool) -> opt.Optimizer:
+    """Return an optimizer that knows the parameters' names.
+
+    Args:
+        optimizer: a name, or an `Optimizer`.
+        params: arguments for a named one; rescale_grad is 1 / batch size unless given.
+        group: whose parameters it updates.
+        on_store: whether it runs inside a store, where a parameter has one index for all devices.
+
+    Raises:
+        ArgumentError: there is no such optimizer.
+    """
+    devices = 1 if on_store else len(group.contexts)
+    names = {i * devices + k: name for i, name in enumerate(group.param_names) for k in range(devices)}
+    rescale = 1.0 / group.num_samples
+    if isinstance(optimizer, str):
+        arguments = dict(params)
+        arguments.setdefault("rescale_grad", rescale)
+        return opt.create(optimizer, sym=group.symbol, param_idx2name=names, **arguments)
+    if not isinstance(optimizer, opt.Optimizer):
+        raise ArgumentError(f"optimizer is {optimizer!r}, expected a name or an Optimizer")
+    if optimizer.rescale_grad != rescale:
+        warnings.warn(
+            f"the optimizer was made outside Module with rescale_grad={optimizer.rescale_grad}, which is not "
+            f"1 / batch size ({rescale}); is this intended?",
+            stacklevel=4,
+        )
+    optimizer.idx2name = names
+    return optimizer
 
 
 class Updates:
@@ -64,3 +121,30 @@ class Updates:
         if self.updater is not None:
             for indices, grads, weights in self._by_device:
                 self.updater.update_all(indices, grads, weights)
+
+    def active_updater(self) -> opt.Updater:
+        """Return the updater that holds the optimizer's states, in the store or outside.
+
+        Raises:
+            StateError: a store of another kind holds them.
+        """
+        found = self.updater or getattr(self.store, "updater", None)
+        if not isinstance(found, opt.Updater):
+            raise StateError("optimizer states are kept by a foreign kvstore; save and load them there")
+        return found
+
+    def states_by_name(self) -> dict[str, Any]:
+        """Return the optimizer's states by parameter name, those of the first device."""
+        updater = self.active_updater()
+        found: dict[str, Any] = {}
+        for index, state in updater.states.items():
+            found.setdefault(updater.optimizer.idx2name.get(index, index), state)
+        return found
+
+    def restore_states(self, states: Mapping[str, Any]) -> None:
+        """Put states that `states_by_name` returned into this updater, for every device."""
+        updater = self.active_updater()
+        if self.updater is None:
+            updater.states.update(states)
+        else:
+            updater.states.update({i: states[n] for i, n in updater.optimizer.idx2name.items() if n in states})

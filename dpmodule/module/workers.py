@@ -36,8 +36,9 @@ def _pool(ctx: Context) -> ThreadPoolExecutor:
 
 
 def _with_threads(job: Callable[[], None], threads: int) -> None:
-    """Run a job with a number of intra-op threads; the count is per thread, and new threads inherit the last one
-    set anywhere, so it is set before every job.
+    """Run a job with a number of intra-op threads.
+
+    The number is per thread, and a new thread inherits the last one set anywhere; so it is set before every job.
     """
     if torch.get_num_threads() != threads:
         torch.set_num_threads(threads)

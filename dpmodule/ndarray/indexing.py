@@ -75,7 +75,7 @@ def _items(key: Any, device: torch.device) -> list[Any]:
             items.append(each)
         elif isinstance(each, slice):
             items.append(_plain_slice(each))
-        elif isinstance(each, (int, np.integer)):
+        elif isinstance(each, (int, np.integer, np.bool_)):
             items.append(int(each))
         elif isinstance(each, (Handle, np.ndarray, torch.Tensor, Sequence)) and not isinstance(
             each, (str, bytes)

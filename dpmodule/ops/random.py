@@ -94,8 +94,8 @@ def _empty(dims: tuple[int, ...], name: str, env: Env) -> torch.Tensor:
 
 
 def _wanted_shape(a: Any, env: Env, name: str) -> tuple[int, ...]:
-    found = env.out_shapes[0] if env.out_shapes else a.shape
-    if found is None or 0 in found and not env.out_shapes:
+    found = (env.out_shapes[0] if env.out_shapes else None) or a.shape
+    if found is None or 0 in found:
         raise OpError(f"{name}: shape is {a.shape}, expected known positive dimensions")
     return tuple(found)
 

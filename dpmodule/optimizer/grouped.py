@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import is_
 from typing import Any, ClassVar
 
 import torch
@@ -107,6 +108,7 @@ class Plan:
     """
 
     __slots__ = (
+        "_decays",
         "_groups",
         "_halves",
         "_indices",
@@ -137,6 +139,7 @@ class Plan:
         self._halves = halves
         self._lr_mult = dict(optimizer.lr_mult)
         self._wd_mult = dict(optimizer.wd_mult)
+        self._decays = optimizer.wd != 0.0
         self._names = optimizer.idx2name
         self._groups = self._sort(weights)
 
@@ -151,16 +154,12 @@ class Plan:
             or optimizer.idx2name is not self._names
             or optimizer.lr_mult != self._lr_mult
             or optimizer.wd_mult != self._wd_mult
+            or (optimizer.wd != 0.0) is not self._decays
             or len(weights) != len(self._tensors)
         ):
             return False
-        for weight, tensor in zip(weights, self._tensors):
-            if weight.tensor is not tensor:
-                return False
-        for index, state in zip(self._indices, self._states):
-            if states.get(index) is not state:
-                return False
-        return True
+        same_tensors = all(map(is_, [w.tensor for w in weights], self._tensors))
+        return same_tensors and all(map(is_, map(states.get, self._indices), self._states))
 
     def run(self, grads: Sequence[NDArray]) -> None:
         """Count the update and apply the rule to every group."""
@@ -168,13 +167,13 @@ class Plan:
             raise ArgumentError(f"update: {len(grads)} gradients for {len(self._tensors)} parameters")
         optimizer = self._optimizer
         counts = optimizer.advance(self._indices)
+        together = not optimizer.uses_count or counts.count(counts[0]) == len(counts)
         lr, wd = optimizer.learning_rate, optimizer.wd
         for positions, lr_mult, wd_mult, group in self._groups:
             found = group.prepare([grads[p].tensor for p in positions])
             rates = lr * lr_mult, wd * wd_mult
-            first = counts[positions[0]]
-            if not optimizer.uses_count or all(counts[p] == first for p in positions):
-                optimizer.step(group, found, *rates, first)
+            if together:
+                optimizer.step(group, found, *rates, counts[0])
             else:
                 self._run_parts(group, found, rates, [counts[p] for p in positions])
             group.finish()
@@ -204,8 +203,10 @@ class Plan:
                 array.pinned = True  # the groups keep its tensor, so nobody may put another in its place
             target, kept = master.tensor, [slot.tensor for slot in slots]
             fits = is_fusable(target, kept) and (not half or weight.tensor.is_contiguous())
+            lr_mult, wd_mult = self._optimizer.multipliers(index)
             key = (
-                *self._optimizer.multipliers(index),
+                lr_mult,
+                wd_mult if self._decays else 1.0,  # without decay, weights and biases go together
                 weight.tensor.dtype,
                 target.dtype,
                 target.device,

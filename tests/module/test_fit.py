@@ -6,10 +6,10 @@ import threading
 import numpy as np
 import pytest
 import torch
-from helpers.nets import blobs, lenet, mlp
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError, NonFiniteError
+from helpers.nets import blobs, lenet, mlp
 
 TWO = [mx.cpu(0), mx.cpu(1)]
 SGD = {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.001}

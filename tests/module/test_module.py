@@ -2,10 +2,10 @@ import logging
 
 import numpy as np
 import pytest
-from helpers.nets import blobs, mlp
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError, DeviceError, ShapeError, StateError
+from helpers.nets import blobs, mlp
 
 TWO = [mx.cpu(0), mx.cpu(1)]
 SHAPES = [("data", (8, 6))], [("softmax_label", (8,))]

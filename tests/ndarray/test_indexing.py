@@ -9,7 +9,7 @@ import dpmodule as mx
 from dpmodule.base import ArgumentError, BoundsError, ShapeError
 
 nd = mx.nd
-many = settings(max_examples=300, derandomize=True, deadline=None, database=None)
+many = settings(max_examples=200, derandomize=True, deadline=None, database=None)
 
 
 @st.composite

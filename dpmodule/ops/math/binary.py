@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
-from ...base import ShapeError
-from ..registry import declare, op
+from ..registry import declare
 from ..shapes import broadcasting, same
-from ..spec import ROWS, Env, Onnx, arg
+from ..spec import ROWS, Onnx, arg
 from .pointwise import in_type_of
 
 __all__ = ["declare_pair", "divide", "hypot", "maximum", "minimum", "modulo", "power"]
@@ -56,20 +54,6 @@ def hypot(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     return in_type_of(left, torch.hypot(left.double(), right.double()))
 
 
-def _equal_shapes(name: str, function: Binary) -> Callable[..., torch.Tensor]:
-    """Return the implementation of an operator that refuses what torch would broadcast."""
-
-    def run(a: Any, env: Env, lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
-        if lhs.shape != rhs.shape:
-            raise ShapeError(
-                f"{name}: lhs has shape {tuple(lhs.shape)} and rhs {tuple(rhs.shape)}, expected equal ones; "
-                "the broadcast_ operators stretch dimensions of 1"
-            )
-        return function(lhs, rhs)
-
-    return run
-
-
 def _equal_doc(name: str, sentence: str) -> str:
     return f"""{sentence}, element by element.
 
@@ -102,10 +86,15 @@ def declare_pair(function: Binary, sentence: str, equal: Names, broadcast: Names
         broadcast: names of the one that broadcasts, the registry name first.
         onnx: the ONNX operator of both.
     """
-    run = _equal_shapes(equal[0], function)
-    run.__doc__ = _equal_doc(equal[0], sentence)
-    rows = [arg("lhs", ROWS), arg("rhs", ROWS)]
-    op(equal[0], rows, aliases=equal[1:], bind=lambda a: function, infer=same, onnx=onnx)(run)
+    declare(
+        equal[0],
+        function,
+        [arg("lhs", ROWS), arg("rhs", ROWS)],
+        doc=_equal_doc(equal[0], sentence),
+        aliases=equal[1:],
+        infer=same,
+        onnx=onnx,
+    )
     declare(
         broadcast[0],
         function,

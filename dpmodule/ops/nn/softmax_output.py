@@ -10,7 +10,7 @@ from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, real
 from ..registry import op
 from ..shapes import prod, unify
-from ..spec import ROWS, Attr, Env, Onnx, arg, label
+from ..spec import NEVER, ROWS, Attr, Env, Onnx, arg, label
 from .rules import agree
 
 __all__ = ["softmax_cross_entropy", "softmax_output"]
@@ -65,14 +65,21 @@ def _softmax_output_grad(
     a: Any, env: Env, out: torch.Tensor, data: torch.Tensor, label: torch.Tensor
 ) -> torch.Tensor:
     """Return probability minus label, scaled; see `softmax_output`."""
-    if label.shape == out.shape:
+    scale: float | torch.Tensor = a.grad_scale
+    if label.dim() == 1 and out.dim() == 2 and _is_plain(a):
+        grad = _minus_labels(out, label.long().unsqueeze(1), 1, 1.0)
+    elif label.shape == out.shape:
         grad = out - label.to(out.dtype)
-        scale: float | torch.Tensor = a.grad_scale
     else:
         grad, scale = _hard_label_grad(a, out, label)
     if not isinstance(scale, float) or scale != 1.0:
         grad.mul_(scale)
     return grad.mul_(out) if a.out_grad else grad
+
+
+def _is_plain(a: Any) -> bool:
+    """Say whether no attribute but grad_scale and out_grad asks for anything."""
+    return a.normalization == "null" and not (a.use_ignore or a.smooth_alpha or a.multi_output)
 
 
 def _hard_label_grad(
@@ -192,6 +199,7 @@ def _cross_entropy_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[l
     "softmax_cross_entropy",
     [arg("data"), label("label")],
     infer=_cross_entropy_infer,
+    batch=NEVER,
     onnx=Onnx(builder="softmax_cross_entropy"),
 )
 def softmax_cross_entropy(a: Any, env: Env, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:

@@ -3,9 +3,9 @@ import math
 
 import numpy as np
 import pytest
-from helpers.numeric import check_gradients, run, shapes
 
 from dpmodule.base import ShapeError
+from helpers.numeric import check_gradients, run, shapes
 
 rng = np.random.RandomState(11)
 

@@ -1,0 +1,52 @@
+"""The first values of parameters: those given, and for the rest an initializer's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..base import ArgumentError
+from ..initializer import InitDesc
+from ..ndarray import NDArray
+
+__all__ = ["first_values"]
+
+
+def first_values(
+    arrays: Mapping[str, NDArray],
+    given: Mapping[str, NDArray] | None,
+    initializer: Any,
+    attributes: Mapping[str, Mapping[str, str]],
+    allow_missing: bool,
+    allow_extra: bool,
+) -> dict[str, NDArray]:
+    """Return a value for every array; initialized ones are written in place.
+
+    Args:
+        arrays: the arrays by name.
+        given: values by name; None = initialize everything.
+        initializer: called with a description and an array; None leaves arrays as they are.
+        attributes: attributes of the symbol's nodes by name.
+        allow_missing: initialize what is not given.
+        allow_extra: pass over names that `arrays` lacks.
+
+    Raises:
+        ArgumentError: a value is missing or has no array.
+    """
+    if given is not None and not allow_extra:
+        extra = [name for name in given if name not in arrays]
+        if extra:
+            raise ArgumentError(
+                f"init_params: {', '.join(extra)} is given, but the symbol has no such parameter "
+                "(allow_extra=True passes over it)"
+            )
+    values = {}
+    for name in sorted(arrays):
+        values[name] = arrays[name]
+        if given is not None and name in given:
+            values[name] = given[name]
+        elif given is not None and not allow_missing:
+            raise ArgumentError(f"init_params: no value is given for {name} (allow_missing=True initializes it)")
+        elif initializer is not None:
+            initializer(InitDesc(name, attributes.get(name)), arrays[name])
+    return values

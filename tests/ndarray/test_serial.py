@@ -1,0 +1,299 @@
+"""MXNet's array files: recorded ones load and are written again byte for byte; damaged ones are refused."""
+
+import os
+import random
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpmodule as mx
+from dpmodule import util
+from dpmodule.base import ArgumentError, DTypeError, FileError, FileFormatError, MXNetError
+
+nd = mx.nd
+FILES = Path(__file__).parents[1] / "data" / "formats"
+DENSE = [
+    "v0_handmade.params",
+    "v1_handmade.params",
+    "v2_dense.params",
+    "v2_list.nd",
+    "v2_single.nd",
+    "v3_npshape.params",
+    "legacy_ndarray.v0",
+]
+
+
+def expected(name):
+    with np.load(FILES / "expected.npz") as stored:
+        return {k.partition("|")[2]: stored[k] for k in stored.files if k.startswith(name + "|")}
+
+
+def by_name(loaded):
+    return loaded if isinstance(loaded, dict) else {str(i): v for i, v in enumerate(loaded)}
+
+
+def packed(*parts):
+    return b"".join(parts)
+
+
+def one_array(record, names=0):
+    return struct.pack("<QQQ", 0x112, 0, 1) + record + struct.pack("<Q", names)
+
+
+def v2(shape, code=0, data=b"", storage=0, magic=0xF993FAC9):
+    head = struct.pack(f"<Iii{len(shape)}q", magic, storage, len(shape), *shape)
+    return head + struct.pack("<iii", 1, 0, code) + data
+
+
+# --- recorded files
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_recorded_files_load(name):
+    got, want = by_name(nd.load(str(FILES / name))), expected(name)
+    assert sorted(got) == sorted(want)
+    for key, values in want.items():
+        array = got[key].asnumpy()
+        assert (array.dtype, array.shape) == (values.dtype, values.shape), key
+        np.testing.assert_array_equal(array, values, err_msg=key)
+        assert got[key].context == mx.cpu(0)
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_a_buffer_loads_like_a_file(name):
+    got = by_name(nd.load_frombuffer((FILES / name).read_bytes()))
+    for key, values in expected(name).items():
+        np.testing.assert_array_equal(got[key].asnumpy(), values, err_msg=key)
+
+
+@pytest.mark.parametrize("name", ["v2_dense.params", "v2_list.nd", "v2_single.nd", "empty.nd"])
+def test_saving_again_gives_the_same_bytes(name, tmp_path):
+    target = tmp_path / "again"
+    loaded = nd.load(FILES / name)
+    nd.save(target, loaded[0] if name == "v2_single.nd" else loaded)
+    assert target.read_bytes() == (FILES / name).read_bytes()
+
+
+def test_numpy_shape_mode_gives_the_same_bytes(tmp_path):
+    target = tmp_path / "again"
+    with util.np_shape():
+        nd.save(str(target), nd.load(FILES / "v3_npshape.params"))
+    assert target.read_bytes() == (FILES / "v3_npshape.params").read_bytes()
+
+
+def test_sparse_arrays_are_named_in_the_refusal():
+    with pytest.raises(FileFormatError, match=r"array 'rsp' is stored as row_sparse") as caught:
+        nd.load(FILES / "v2_sparse.params")
+    assert "v2_sparse.params" in str(caught.value)
+
+
+# --- round trips
+
+
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+types = st.sampled_from("float32 float64 float16 uint8 int8 int16 int32 int64 bool bfloat16".split())
+
+
+@settings(max_examples=60, derandomize=True, deadline=None, database=None)
+@given(st.dictionaries(names, st.tuples(types, st.lists(st.integers(0, 3), max_size=4)), max_size=4))
+def test_round_trip(content):
+    arrays = {}
+    for seed, (name, (dtype, shape)) in enumerate(content.items()):
+        values = np.random.RandomState(seed).randint(-100, 100, shape)
+        arrays[name] = nd.array(values if dtype[0] != "u" else abs(values), dtype=dtype)
+    import io
+
+    file = io.BytesIO()
+    nd.serial.write(file, arrays)
+    back = nd.load_frombuffer(file.getvalue())
+    assert list(back) == list(arrays) or back == [] == list(arrays)
+    for name, array in arrays.items():
+        assert (back[name].dtype, back[name].shape) == (array.dtype, array.shape)
+        np.testing.assert_array_equal(back[name].asnumpy(), array.asnumpy())
+
+
+def test_views_and_strided_arrays_are_saved_in_order(tmp_path):
+    target = tmp_path / "x"
+    base = nd.array(np.arange(12).reshape(3, 4))
+    turned = nd.from_torch(torch.arange(6.0).reshape(2, 3).t())
+    nd.save(target, [base[1:], turned, base.reshape((2, 6))[1]])
+    rows, columns, half = nd.load(target)
+    np.testing.assert_array_equal(rows.asnumpy(), [[4, 5, 6, 7], [8, 9, 10, 11]])
+    np.testing.assert_array_equal(columns.asnumpy(), [[0, 3], [1, 4], [2, 5]])
+    np.testing.assert_array_equal(half.asnumpy(), [6, 7, 8, 9, 10, 11])
+
+
+def test_an_array_of_another_context_is_written_for_any_machine(tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    nd.save(here, nd.ones((2,)))
+    nd.save(there, nd.ones((2,), ctx=mx.cpu(1)))
+    assert here.read_bytes() == there.read_bytes()
+
+
+def test_bytes_of_a_bool_array_become_true_or_false():
+    array = nd.load_frombuffer(one_array(v2((3,), 7, b"\x00\x07\x01")))[0]
+    np.testing.assert_array_equal(array.asnumpy(), [False, True, True])
+
+
+@pytest.mark.parametrize(
+    "record",
+    [struct.pack("<I", 0), struct.pack("<Ii", 0xF993FAC8, 0), struct.pack("<Iii", 0xF993FAC9, 0, 0)]
+    + [struct.pack("<Iii", 0xF993FACA, 0, -1)],
+    ids=["v0", "v1", "v2", "v3"],
+)
+def test_an_array_without_shape_is_empty(record):
+    assert nd.load_frombuffer(one_array(record))[0].shape == (0,)
+
+
+# --- bad arguments
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [(3, ArgumentError), ("text", ArgumentError), ([1], DTypeError), ({1: None}, DTypeError), ({"a": 1}, DTypeError)],
+)
+def test_save_takes_arrays_only(data, error, tmp_path):
+    with pytest.raises(error):
+        nd.save(tmp_path / "x", data)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_that_cannot_be_opened(tmp_path):
+    with pytest.raises(FileError, match="nowhere") as caught:
+        nd.load(tmp_path / "nowhere")
+    assert isinstance(caught.value, OSError)
+    assert isinstance(caught.value, MXNetError)
+    with pytest.raises(FileError):
+        nd.load(str(tmp_path))
+    with pytest.raises(FileError, match="x"):
+        nd.save(tmp_path / "no folder" / "x", nd.ones((1,)))
+    with pytest.raises(DTypeError):
+        nd.load(3)
+    with pytest.raises(DTypeError):
+        nd.load_frombuffer("text")
+
+
+# --- damaged files
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is empty"),
+        (b"\x12\x01", "truncated"),
+        (b"<!DOCTYPE html><html>404</html>", "HTML page"),
+        (b"\n <html><head>", "HTML page"),
+        (b"version https://git-lfs.github.com/spec/v1\noid", "git lfs pull"),
+        (b'{"nodes": []}   ', "JSON"),
+        (b"PK\x03\x04" + bytes(30), "zip archive"),
+        (b"\x80\x04\x95" + bytes(30), "pickle"),
+        (bytes(64), "no MXNet array file"),
+        (struct.pack("<QQ", 0x112, 0), "number of arrays needs 8 bytes"),
+        (struct.pack("<QQQ", 0x112, 0, 2**62), "arrays do not fit"),
+        (one_array(v2((2**40, 2**20))), "data of shape"),
+        (one_array(v2((2**62, 2**62))), "impossible"),
+        (one_array(v2((-4,))), "impossible"),
+        (one_array(v2((0, 2**62, 2**62))), "impossible"),
+        (one_array(v2((2,), 99, bytes(8))), "unknown type number 99"),
+        (one_array(v2((2,), 0, bytes(7))), "data of shape"),
+        (one_array(v2((2,), 0, bytes(8), storage=5)), "no storage type 5"),
+        (one_array(struct.pack("<Iii", 0xF993FAC9, 0, 1000)), "1000 axes"),
+        (one_array(struct.pack("<I", 77)), "starts no array"),
+        (one_array(v2((1,), 0, bytes(4)), 2), "2 names for 1 arrays"),
+        (one_array(v2((1,), 0, bytes(4)), 1) + struct.pack("<Q", 2**63), "a name needs"),
+        (one_array(v2((1,), 0, bytes(4)), 1) + struct.pack("<Q", 2) + b"\xff\xff", "not UTF-8"),
+        (one_array(v2((1,), 0, bytes(4))) + b"more", "4 bytes follow"),
+    ],
+)
+def test_damage_is_reported_with_its_place(content, words, tmp_path):
+    target = tmp_path / "bad.params"
+    target.write_bytes(content)
+    with pytest.raises(FileFormatError, match=words) as caught:
+        nd.load(target)
+    assert "bad.params: byte " in str(caught.value)
+
+
+def test_one_name_for_two_arrays():
+    record = v2((1,), 0, bytes(4))
+    name = struct.pack("<Q", 1) + b"a"
+    content = struct.pack("<QQQ", 0x112, 0, 2) + record * 2 + struct.pack("<Q", 2) + name * 2
+    with pytest.raises(FileFormatError, match="'a' stands for two arrays"):
+        nd.load_frombuffer(content)
+
+
+def test_every_truncation_is_refused():
+    content = (FILES / "v2_list.nd").read_bytes()
+    for length in range(len(content)):
+        with pytest.raises(FileFormatError):
+            nd.load_frombuffer(content[:length])
+
+
+def mutated(content, rng):
+    """Change, drop, repeat or insert a few bytes, with a liking for extreme numbers."""
+    data = bytearray(content)
+    for _ in range(rng.randint(1, 4)):
+        at = rng.randrange(len(data))
+        kind = rng.randrange(5)
+        if kind == 0:
+            data[at] = rng.randrange(256)
+        elif kind == 1:
+            data[at : at + 8] = struct.pack("<q", rng.choice([-1, 0, 1, 2**31, 2**62, 2**63 - 1, -(2**63)]))
+        elif kind == 2:
+            del data[at : at + rng.randint(1, 16)]
+        elif kind == 3:
+            data[at:at] = data[at : at + rng.randint(1, 16)]
+        else:
+            data[at:at] = bytes(rng.randrange(256) for _ in range(rng.randint(1, 8)))
+        if not data:
+            data = bytearray(b"\0")
+    return bytes(data)
+
+
+def fuzz(count, seed):
+    rng = random.Random(seed)
+    seeds = [(FILES / name).read_bytes() for name in (*DENSE, "v2_sparse.params", "empty.nd")]
+    seeds = [s for s in seeds if len(s) < 1100]
+    refused = 0
+    for _ in range(count):
+        content = mutated(rng.choice(seeds), rng)
+        try:
+            for array in by_name(nd.load_frombuffer(content)).values():
+                assert array.asnumpy().nbytes <= len(content)
+        except FileFormatError as error:
+            refused += 1
+            str(error).encode()
+    assert 0 < refused < count
+
+
+def test_mutated_files_load_or_are_refused():
+    fuzz(300, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_ten_thousand_mutated_files_load_or_are_refused():
+    fuzz(10_000, 2)
+
+
+def test_a_hostile_size_costs_no_memory():
+    resource = pytest.importorskip("resource")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for shape in ((2**33,), (2**20, 2**20), (2**31 - 1, 4)):
+        with pytest.raises(FileFormatError):
+            nd.load_frombuffer(one_array(v2(shape)))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # kilobytes
+
+
+def test_saving_replaces_a_file_in_one_step(tmp_path):
+    target = tmp_path / "net.params"
+    nd.save(target, {"a": nd.ones((2,))})
+    old = target.stat().st_ino
+    nd.save(target, {"b": nd.zeros((3,))})
+    assert target.stat().st_ino != old
+    assert list(nd.load(target)) == ["b"]
+    assert os.listdir(tmp_path) == ["net.params"]
