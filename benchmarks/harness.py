@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Spread", "Worker", "peak_rss_mb", "ratio", "serve", "timed"]
+__all__ = ["Clock", "Spread", "Worker", "peak_rss_mb", "ratio", "requests", "serve"]
 
 HERE = Path(__file__).resolve().parent
 
@@ -32,8 +32,8 @@ class Worker:
         arguments: command line of the side.
 
     Example:
-        >>> with Worker("plain.py", arguments=["mlp"]) as side:
-        ...     side.ask("round", variant="slices/fused", metric=True)
+        >>> with Worker("ours.py", arguments=["mlp", "200"]) as side:
+        ...     side.ask("round", metric=True)
     """
 
     def __init__(self, script: str, python: str | None = None, arguments: Sequence[str] = ()) -> None:
@@ -110,12 +110,16 @@ def serve(commands: dict[str, Callable[..., Any]]) -> None:
         send(known[request.pop("what")](**request))
 
 
-def timed(run: Callable[[], Any], count: int) -> dict[str, float]:
-    """Run once and return wall and CPU milliseconds of one of its `count` parts; CPU counts all threads."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    run()
-    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    return {"wall": wall * 1e3 / count, "cpu": cpu * 1e3 / count}
+class Clock:
+    """Wall and CPU time since it was made; CPU counts all threads of the process."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def read(self, count: int = 1) -> dict[str, float]:
+        """Return the milliseconds of one of `count` equal parts of the time so far."""
+        cpu, wall = time.process_time() - self._cpu, time.perf_counter() - self._wall
+        return {"wall": wall * 1e3 / count, "cpu": cpu * 1e3 / count}
 
 
 def peak_rss_mb() -> float:

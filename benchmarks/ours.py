@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from harness import serve, timed
+from harness import Clock, serve
 from workloads import BATCH_SIZE, LEARNING_RATE, MOMENTUM, WORKLOADS, examples, first_value
 
 import dpmodule as mx
@@ -153,28 +153,25 @@ class Trainer:
 
     def round(self, metric: bool) -> dict[str, float]:
         """Train one epoch and return the time of a batch; without the metric, an empty list of metrics is kept."""
-        return timed(lambda: self.epoch("acc" if metric else []), len(self.classes) // BATCH_SIZE)
+        clock = Clock()
+        self.epoch("acc" if metric else [])
+        return clock.read(len(self.classes) // BATCH_SIZE)
 
 
-def bind_times(count: int) -> dict[str, Any]:
-    """Bind ResNet-50 for batches of one image, again and again.
+def bind_once(simple: bool) -> dict[str, float]:
+    """Bind ResNet-50 for batches of one image and return the time, with the number of its nodes.
 
-    Returns:
-        Milliseconds of CPU time of every `Module.bind` and `Symbol.simple_bind`, of the first of all binds, and the
-        number of nodes.
+    Args:
+        simple: whether by `Symbol.simple_bind` instead of `Module.bind`.
     """
-    found: dict[str, Any] = {"module": [], "simple": []}
-    for _ in range(count):
-        net = resnet50()
-        found["nodes"] = len(net.graph.nodes)
-        module = mx.mod.Module(net)
-        shapes = [("data", (1, 3, 224, 224))], [("softmax_label", (1,))]
-        found["module"].append(timed(lambda m=module, s=shapes: m.bind(*s), 1)["cpu"])
-        del module
-        net = resnet50()
-        found["simple"].append(timed(lambda n=net: n.simple_bind(mx.cpu(), data=(1, 3, 224, 224)), 1)["cpu"])
-    found["first"] = found["module"].pop(0)
-    return found
+    net = resnet50()
+    module = None if simple else mx.mod.Module(net)
+    clock = Clock()
+    if module is None:
+        net.simple_bind(mx.cpu(), data=(1, 3, 224, 224))
+    else:
+        module.bind([("data", (1, 3, 224, 224))], [("softmax_label", (1,))])
+    return {**clock.read(), "nodes": len(net.graph.nodes)}
 
 
 def main() -> None:
@@ -182,7 +179,7 @@ def main() -> None:
     torch.set_num_threads(1)
     workload, batches = sys.argv[1], int(sys.argv[2])
     trainer = Trainer(workload, batches) if workload in NETWORKS else None
-    commands: dict[str, Callable[..., Any]] = {"bind": bind_times}
+    commands: dict[str, Callable[..., Any]] = {"bind": bind_once}
     if trainer is not None:
         commands.update(check=trainer.check, round=trainer.round)
     serve(commands)

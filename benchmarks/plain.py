@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from harness import serve, timed
+from harness import Clock, serve
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from workloads import BATCH_SIZE, LEARNING_RATE, MOMENTUM, WORKLOADS, examples, first_value
@@ -184,8 +184,9 @@ def main() -> None:
         return found
 
     def round_(name: str, metric: bool) -> dict[str, float]:
-        own = variant(name)
-        return timed(lambda: own.epoch(metric), batches)
+        own, clock = variant(name), Clock()
+        own.epoch(metric)
+        return clock.read(batches)
 
     serve({"check": check, "round": round_})
 

@@ -274,7 +274,7 @@ class Executor:
                 values[slot] = alias = self._alias(slot, values[slot])
                 aliases.append(alias)
         before = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(is_train and bool(aliases))
+        torch.set_grad_enabled(is_train and bool(aliases))
         try:
             if self._monitor is None:
                 result = program.forward(values, env, shaped)
@@ -283,7 +283,7 @@ class Executor:
         except Exception as error:
             raise self._located(error, program) from error
         finally:
-            torch._C._set_grad_enabled(before)
+            torch.set_grad_enabled(before)
         for handle, out in zip(self._outputs, result[0]):
             handle.tensor = out.detach() if out.requires_grad else out
             handle.pinned = False

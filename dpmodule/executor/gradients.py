@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
+from .. import private
 from ..ndarray import NDArray
 
 __all__ = ["deliver"]
@@ -56,4 +57,4 @@ def deliver(
                 tensor.copy_(grad)
             seen.add(pointer)
     if sums:
-        torch._foreach_add_(sums, terms)
+        private.foreach_add(sums, terms)

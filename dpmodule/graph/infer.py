@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..base import Shape, ShapeError, dtype_from_code, dtype_name
+from ..base import DTypeError, Shape, ShapeError, dtype_from_code, dtype_name
 from ..ops import attrs as attribute_types
 from ..ops.infer import infer_shape, infer_type
-from ..ops.shapes import known, unify
+from ..ops.shapes import known, same_types, unify
+from ..ops.spec import LABEL
 from .node import Graph, Node
 
 __all__ = ["infer_shapes", "infer_types", "variable_dtype", "variable_shape"]
@@ -34,8 +35,28 @@ def _located(error: ShapeError, node: Node, shapes: Mapping[Node, list[Shape]]) 
     return ShapeError(f"{node.describe()}: {error}; inputs: {inputs or 'none'}")
 
 
+def _declared_shapes(graph: Graph, given: Mapping[str, Shape]) -> dict[Node, list[Shape]]:
+    """Return what is known before any rule has run; a fully given shape overrides a declared one, as in MXNet."""
+    shapes: dict[Node, list[Shape]] = {}
+    for node in graph.nodes:
+        if node.op is not None:
+            shapes[node] = [None] * node.num_outputs
+            continue
+        shape = given.get(node.name) or None
+        if not known(shape):
+            try:
+                shape = unify(shape, variable_shape(node), "given and declared shape")
+            except ShapeError as error:
+                raise ShapeError(f"{node.describe()}: {error}") from None
+        shapes[node] = [shape]
+    return shapes
+
+
 def infer_shapes(graph: Graph, given: Mapping[str, Shape]) -> dict[Node, list[Shape]]:
     """Infer the shape of every node's outputs.
+
+    Every operator's rule runs in turn, forwards and backwards through the graph, and again whenever something it
+    reads or makes has become better known: a contradiction is found wherever it lies.
 
     Args:
         graph: the graph.
@@ -47,37 +68,49 @@ def infer_shapes(graph: Graph, given: Mapping[str, Shape]) -> dict[Node, list[Sh
     Raises:
         ShapeError: a contradiction; the text names the node and the line that made it.
     """
-    shapes: dict[Node, list[Shape]] = {}
-    for node in graph.nodes:
-        if node.op is None:
-            shape = given.get(node.name)
-            shapes[node] = [unify(shape or None, variable_shape(node), f"given and declared shape of {node.name!r}")]
-        else:
-            shapes[node] = [None] * node.num_outputs
+    shapes = _declared_shapes(graph, given)
     operators = [n for n in graph.nodes if n.op is not None]
-    changed, forwards = True, True
-    while changed:
-        changed = False
+    pending = set(operators)
+    forwards = True
+    while pending:
         for node in operators if forwards else reversed(operators):
-            outs = shapes[node]
-            ins = [shapes[child][i] for child, i in node.inputs]
-            if not forwards and all(known(s) for s in ins) and all(known(s) for s in outs):
-                continue
-            try:
-                new_ins, new_outs = infer_shape(node.op, node.a, ins, outs)  # type: ignore[arg-type]
-                if new_outs != outs:
-                    shapes[node] = list(new_outs)
-                    changed = True
-                if new_ins != ins:
-                    for (child, i), shape in zip(node.inputs, new_ins):
-                        shapes[child][i] = unify(shapes[child][i], shape)
-                    changed = True
-            except ShapeError as error:
-                raise _located(error, node, shapes) from error
-        if all(known(s) for each in shapes.values() for s in each):
-            break
+            if node in pending:
+                pending.discard(node)
+                try:
+                    _run_rule(graph, node, shapes, pending)
+                except ShapeError as error:
+                    raise _located(error, node, shapes) from error
         forwards = not forwards
     return shapes
+
+
+def _run_rule(graph: Graph, node: Node, shapes: dict[Node, list[Shape]], pending: set[Node]) -> None:
+    """Run one operator's rule, and mark the operators that its findings concern.
+
+    Raises:
+        ShapeError: the shapes around the node contradict each other.
+    """
+    outs = shapes[node]
+    ins = [shapes[child][i] for child, i in node.inputs]
+    found_ins, found_outs = infer_shape(node.op, node.a, ins, outs)  # type: ignore[arg-type]
+    changed = False
+    # merged with what was known, so that knowledge only grows and the walk ends
+    for i, (before, found) in enumerate(zip(outs, found_outs)):
+        if found != before and (after := unify(before, found)) != before:
+            outs[i] = after
+            pending.update(graph.readers.get(node, ()))
+            changed = True
+    for (child, i), before, found in zip(node.inputs, ins, found_ins):
+        if found != before and (after := unify(shapes[child][i], found)) != before:
+            shapes[child][i] = after
+            pending.update(graph.readers[child])
+            if child.op is not None:
+                pending.add(child)
+            changed = True
+    if changed and all(map(known, outs)) and all(known(shapes[child][i]) for child, i in node.inputs):
+        pending.discard(node)
+    elif changed:
+        pending.add(node)
 
 
 def infer_types(graph: Graph, given: Mapping[str, str], default: str | None = None) -> dict[Node, list[str | None]]:
@@ -87,6 +120,9 @@ def infer_types(graph: Graph, given: Mapping[str, str], default: str | None = No
         graph: the graph.
         given: dtype names of variables by name.
         default: type of variables about which nothing else is known; None leaves them None.
+
+    Raises:
+        DTypeError: inputs that must be of one type are not; the text names the node and the line that made it.
     """
     types: dict[Node, list[Any]] = {}
     for node in graph.nodes:
@@ -100,7 +136,24 @@ def infer_types(graph: Graph, given: Mapping[str, str], default: str | None = No
             if node.op is None and types[node] == [None]:
                 types[node] = [default]
                 _propagate_types(graph, types)
+    for node in graph.nodes:
+        _check_types(node, types)
     return types
+
+
+def _check_types(node: Node, types: Mapping[Node, list[Any]]) -> None:
+    """Refuse inputs of different types where an operator takes one type; labels may differ.
+
+    Raises:
+        DTypeError: names the node and its inputs.
+    """
+    if node.op is None or node.op.infer_type not in (None, same_types) or len(node.inputs) < 2:
+        return
+    declared = node.op.wanted(node.a, len(node.inputs))
+    found = {types[child][i] for (child, i), one in zip(node.inputs, declared) if one.kind != LABEL}
+    if len(found - {None}) > 1:
+        inputs = ", ".join(f"{child.output_names[i]} {types[child][i]}" for child, i in node.inputs)
+        raise DTypeError(f"{node.describe()} takes inputs of one type, got {inputs}; convert with sym.cast")
 
 
 def _propagate_types(graph: Graph, types: dict[Node, list[Any]]) -> None:

@@ -61,6 +61,14 @@ class Node:
         """Number of visible outputs."""
         return 1 if self.op is None else len(self.op.output_names(self.a))
 
+    @property
+    def auxiliary_inputs(self) -> tuple[Entry, ...]:
+        """The inputs that are auxiliary states of the operator."""
+        if self.op is None or self.op.variadic is not None:
+            return ()
+        declared = self.op.wanted(self.a)
+        return tuple(entry for entry, one in zip(self.inputs, declared) if one.kind == AUX)
+
     def describe(self) -> str:
         """Return the node's operator, name and origin for messages."""
         kind = "variable" if self.op is None else self.op.name
@@ -105,6 +113,15 @@ class Graph:
         self.heads = heads
         self.nodes = topological_order(heads)
         self.index = {node: i for i, node in enumerate(self.nodes)}
+
+    @cached_property
+    def readers(self) -> dict[Node, list[Node]]:
+        """The nodes that read an output of each node; a node that nobody reads is not in it."""
+        found: dict[Node, list[Node]] = {}
+        for node in self.nodes:
+            for child, _ in node.inputs:
+                found.setdefault(child, []).append(node)
+        return found
 
     @cached_property
     def _fed(self) -> tuple[set[Node], set[Node]]:
@@ -153,12 +170,15 @@ class Graph:
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
-        """What two graphs have in common when they run the same program: structure, attributes and names."""
+        """What two graphs have in common when they run the same program: structure, attributes and names.
+
+        Attributes count as text: 0.0 and -0.0 are equal numbers, but not equal divisors.
+        """
         rows = tuple(
             (
                 node.op and node.op.name,
                 node.name,
-                node.a if node.op else None,
+                tuple(node.params.items()),
                 tuple((self.index[child], i) for child, i in node.inputs),
             )
             for node in self.nodes

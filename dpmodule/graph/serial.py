@@ -18,14 +18,14 @@ _VERSION = 10901
 
 def to_json(graph: Graph) -> str:
     """Return the graph as JSON text that MXNet 1.9 reads."""
-    auxiliary = set(graph.auxiliary)
+    versions = input_versions(graph)
     nodes, row_ptr = [], [0]
     for node in graph.nodes:
         row: dict[str, Any] = {"op": node.op.name if node.op else "null", "name": node.name}
         attributes = {**node.attrs, **node.params}
         if attributes:
             row["attrs"] = dict(sorted(attributes.items()))
-        row["inputs"] = [[graph.index[child], i, int(child in auxiliary)] for child, i in node.inputs]
+        row["inputs"] = [[graph.index[child], i, v] for (child, i), v in zip(node.inputs, versions[node])]
         nodes.append(row)
         hidden = node.op.num_hidden(node.a) if node.op else 0
         row_ptr.append(row_ptr[-1] + node.num_outputs + hidden)
@@ -39,6 +39,21 @@ def to_json(graph: Graph) -> str:
         },
         indent=2,
     )
+
+
+def input_versions(graph: Graph) -> dict[Node, list[int]]:
+    """Return the version of each input of each node: how often operators have changed that variable until then.
+
+    An operator changes its auxiliary states; all that reads one as such counts it up.
+    """
+    counts: dict[Node, int] = {}
+    versions: dict[Node, list[int]] = {}
+    for node in graph.nodes:
+        states = node.auxiliary_inputs
+        for child, _ in states:
+            counts[child] = counts.get(child, 0) + 1
+        versions[node] = [counts.get(child, 0) for child, _ in node.inputs]
+    return versions
 
 
 def _bad(what: str) -> FileFormatError:
@@ -58,11 +73,8 @@ def _field(row: Any, key: str, kind: type, where: str) -> Any:
 
 def _version(text: dict[str, Any]) -> int:
     found = text.get("attrs", {})
-    if isinstance(found, dict) and isinstance(found.get("mxnet_version"), list):
-        number = found["mxnet_version"][-1]
-        if isinstance(number, int):
-            return number
-    return 800
+    pair = found.get("mxnet_version") if isinstance(found, dict) else None
+    return pair[-1] if isinstance(pair, list) and pair and isinstance(pair[-1], int) else 800
 
 
 def _attributes(row: dict[str, Any], where: str) -> dict[str, str]:
@@ -80,7 +92,7 @@ def _references(rows: Any, before: list[Node], where: str) -> list[Entry]:
     """Resolve ``[node, output, ...]`` entries against the nodes read so far."""
     entries = []
     for ref in rows:
-        if not isinstance(ref, list) or len(ref) < 2 or not all(isinstance(x, int) for x in ref):
+        if not isinstance(ref, list) or len(ref) < 2 or not all(type(x) is int for x in ref):
             raise _bad(f"{where} has an entry {ref!r}, expected [node, output, version]")
         number, output = ref[0], ref[1]
         if not 0 <= number < len(before):

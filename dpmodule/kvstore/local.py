@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from .. import private
 from ..atomic import write_atomically
 from ..base import ArgumentError, ShapeError, StateError
 from ..context import cpu
@@ -133,7 +134,7 @@ class KVStore(KVStoreBase):
                 sources.append(stored.tensor)
                 targets.append(array.tensor)
         with torch.no_grad():
-            torch._foreach_copy_(targets, sources)
+            private.foreach_copy(targets, sources)
 
     def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
         """Push, then pull into `out` (into `value` without one)."""

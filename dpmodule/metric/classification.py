@@ -17,8 +17,8 @@ Names = Sequence[str] | None
 
 
 def _classes(values: torch.Tensor) -> torch.Tensor:
-    """Return class numbers as integers in one axis; 1.7 counts as 1, as in MXNet."""
-    return (values if values.dtype is torch.int64 else values.long()).reshape(-1)
+    """Return class numbers as integers; 1.7 counts as 1, as in MXNet."""
+    return values if values.dtype is torch.int64 else values.long()
 
 
 @alias("acc")
@@ -56,7 +56,9 @@ class Accuracy(EvalMetric):
         """
         for label, pred in pairs(labels, preds):
             guess = pred if pred.shape == label.shape else pred.argmax(self.axis)
-            aligned(self.name, label, guess)
+            if guess.shape != label.shape:  # (N, 1) against (N,): the order is what counts
+                aligned(self.name, label, guess)
+                guess, label = guess.reshape(-1), label.reshape(-1)
             self.record((_classes(guess) == _classes(label)).sum(), label.numel())
 
 
@@ -104,7 +106,7 @@ class TopKAccuracy(EvalMetric):
                 raise ShapeError(
                     f"{self.name}: predictions have shape {tuple(pred.shape)}, expected at most 2 axes"
                 )
-            target = _classes(label)
+            target = _classes(label).reshape(-1)
             if pred.dim() < 2:
                 guess = pred.argsort()  # what MXNet makes of a vector
                 aligned(self.name, target, guess)
@@ -130,7 +132,7 @@ class _LogLoss(EvalMetric):
             ArgumentError: a label is no class.
         """
         for label, pred in pairs(labels, preds):
-            target = _classes(label)
+            target = _classes(label).reshape(-1)
             if pred.dim() != 2 or pred.shape[0] != target.numel():
                 raise ShapeError(
                     f"{self.name}: label of shape {tuple(label.shape)} does not match predictions of shape "

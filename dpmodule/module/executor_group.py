@@ -143,6 +143,17 @@ class DataParallelExecutorGroup:
 
     # binding
 
+    def decide_slices(self, data_shapes: Sequence[Any]) -> list[int]:
+        """Return the batch axis of each input.
+
+        Args:
+            data_shapes: descriptions of inputs that share one batch size.
+
+        Raises:
+            ShapeError: two inputs disagree about the batch size.
+        """
+        return Feed(data_shapes, None, self.workload).data_layouts
+
     def bind_exec(
         self,
         data_shapes: Sequence[Any],

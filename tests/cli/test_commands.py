@@ -33,6 +33,7 @@ def rows(text):
     return list(csv.reader(text.splitlines()))
 
 
+@pytest.mark.timeout(90)
 def test_fit_reaches_97_percent_and_writes_a_checkpoint(tmp_path, capfd):
     assert main(["fit", "--target", "0.97"]) == 0
     shown = capfd.readouterr()
@@ -155,6 +156,7 @@ def test_interrupt_exits_with_130(monkeypatch, capfd):
     assert capfd.readouterr().err.strip().endswith("interrupted")
 
 
+@pytest.mark.timeout(90)
 def test_ctrl_c_ends_a_training_with_130(tmp_path):
     command = [sys.executable, "-m", "dpmodule", "fit", "--network", "mlp", "--epochs", "100000"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as training:
@@ -190,6 +192,7 @@ def test_info_names_versions_and_devices(capfd):
         assert f"\n{name}" in f"\n{text}"
 
 
+@pytest.mark.timeout(90)
 def test_runs_as_a_program_with_help():
     done = subprocess.run(
         [sys.executable, "-m", "dpmodule", "--help"], capture_output=True, text=True, check=False
@@ -199,6 +202,7 @@ def test_runs_as_a_program_with_help():
         assert command in done.stdout
 
 
+@pytest.mark.timeout(90)
 def test_reader_that_goes_away_is_no_error():
     command = f"{sys.executable} -m dpmodule info | true"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)

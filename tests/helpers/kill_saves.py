@@ -158,6 +158,9 @@ def kill(folder, count, seed):
     draw = random.Random(seed)
     prefix = fresh(folder)
     versions, torn, most = [1], [], 0
+    start = time.perf_counter()
+    save(prefix, 1, size=100_000)
+    once_s = time.perf_counter() - start
     for _ in range(count):
         child = os.fork()
         if child == 0:
@@ -166,7 +169,7 @@ def kill(folder, count, seed):
                     save(prefix, version, size=100_000)
             finally:
                 os._exit(1)
-        time.sleep(draw.uniform(0, 0.04))
+        time.sleep(draw.uniform(0, 4 * once_s))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         most = max(most, len(leftovers(prefix)))

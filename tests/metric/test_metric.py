@@ -26,11 +26,32 @@ FUNCTIONS = {
     "worst": lambda label, pred: float(np.abs(label - pred).max()),
     "sum_and_size": lambda label, pred: (float(np.abs(label - pred).sum()), label.size),
 }
-NAMES = (
-    "acc accuracy caffe ce composite compositeevalmetric crossentropy custommetric f1 loss mae mcc mse "
-    "negativeloglikelihood nll_loss pcc pearsoncorrelation pearsonr perplexity rmse top_k_acc top_k_accuracy "
-    "topkaccuracy torch"
-).split(" ")
+NAMES = [
+    "acc",
+    "accuracy",
+    "caffe",
+    "ce",
+    "composite",
+    "compositeevalmetric",
+    "crossentropy",
+    "custommetric",
+    "f1",
+    "loss",
+    "mae",
+    "mcc",
+    "mse",
+    "negativeloglikelihood",
+    "nll_loss",
+    "pcc",
+    "pearsoncorrelation",
+    "pearsonr",
+    "perplexity",
+    "rmse",
+    "top_k_acc",
+    "top_k_accuracy",
+    "topkaccuracy",
+    "torch",
+]
 
 
 def make(case):

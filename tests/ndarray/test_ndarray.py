@@ -1,0 +1,422 @@
+"""NDArray: sharing memory, copies between places, shapes, conversion to Python and NumPy, pickling."""
+
+import copy
+import pickle
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+import dpmodule as mx
+from dpmodule.base import ArgumentError, DeviceError, DTypeError, MXNetError, ShapeError
+
+nd = mx.nd
+TYPES = "float32 float64 float16 uint8 int8 int16 int32 int64 bool uint16 uint32 uint64".split()
+
+
+def counted(*shape, dtype=None):
+    return nd.array(np.arange(int(np.prod(shape))).reshape(shape), dtype=dtype)
+
+
+# --- sharing
+
+
+def test_torch_shares_memory_both_ways():
+    tensor = torch.zeros(2, 3)
+    array = nd.from_torch(tensor)
+    array[0] = 5
+    tensor[1, 1] = 7
+    np.testing.assert_array_equal(array.asnumpy(), [[5, 5, 5], [0, 7, 0]])
+    assert array.torch().data_ptr() == tensor.data_ptr()
+    assert array.pinned
+    fresh = nd.zeros((2,))
+    assert not fresh.pinned
+    fresh.torch()[0] = 3
+    assert fresh.pinned
+    assert fresh[0].asscalar() == 3
+
+
+def test_from_torch_leaves_the_gradient_history_behind():
+    parameter = torch.nn.Parameter(torch.ones(2))
+    array = nd.from_torch(parameter)
+    assert not array.tensor.requires_grad
+    array += 1
+    np.testing.assert_array_equal(parameter.detach().numpy(), [2, 2])
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [
+        ([1, 2], DTypeError),
+        (torch.zeros(2, dtype=torch.complex64), DTypeError),
+        (torch.zeros(2).to_sparse(), ArgumentError),
+        (torch.zeros(2, device="meta"), ArgumentError),
+    ],
+)
+def test_from_torch_refuses(value, error):
+    with pytest.raises(error):
+        nd.from_torch(value)
+
+
+def test_from_torch_counts_to_the_context_asked_for():
+    assert nd.from_torch(torch.zeros(1)).context == mx.cpu(0)
+    assert nd.from_torch(torch.zeros(1), mx.cpu(2)).context == mx.cpu(2)
+    with mx.cpu(1):
+        assert nd.from_torch(torch.zeros(1)).context == mx.cpu(1)
+
+
+def test_numpy_shares_memory_through_the_array_protocol():
+    array = nd.zeros((2, 2))
+    seen = np.asarray(array)
+    seen[0, 0] = 4
+    assert array[0, 0].asscalar() == 4
+    assert array.pinned
+    assert not np.shares_memory(np.array(array), seen)
+    assert np.asarray(array, dtype="float64").dtype == np.float64
+    assert np.shares_memory(np.asarray(array, copy=False), seen)
+    with pytest.raises(ValueError, match="without a copy"):
+        np.asarray(array, dtype="int32", copy=False)
+
+
+def test_numpy_functions_take_arrays():
+    array = nd.array([1, 4, 9])
+    np.testing.assert_allclose(np.sqrt(array), [1, 2, 3])
+    assert np.all(nd.array([1.0, 1.0]) == np.array([1.0, 1.0]))
+    assert np.allclose(array, [1, 4, 9])
+
+
+def test_asnumpy_is_a_copy():
+    array = nd.zeros((2,))
+    values = array.asnumpy()
+    values[:] = 1
+    assert values.flags.owndata
+    assert values.flags.writeable
+    assert array.asnumpy().sum() == 0
+    assert not array.pinned
+
+
+def test_dlpack_both_ways():
+    array = nd.array([1, 2, 3])
+    np.from_dlpack(array)[0] = 9
+    torch.from_dlpack(array)[1] = 8
+    nd.from_dlpack(array.to_dlpack_for_write())[2] = 7
+    np.testing.assert_array_equal(array.asnumpy(), [9, 8, 7])
+    assert array.pinned
+    host = np.zeros(3, "float32")
+    nd.from_dlpack(host)[:] = 1
+    np.testing.assert_array_equal(host, [1, 1, 1])
+    assert nd.from_dlpack(nd.to_dlpack_for_read(array)).shape == (3,)
+
+
+def test_from_numpy():
+    host = np.arange(4)
+    shared = nd.from_numpy(host)
+    shared[0] = 5
+    assert host[0] == 5
+    assert shared.dtype == np.int64
+    apart = nd.from_numpy(host, zero_copy=False)
+    apart[0] = 6
+    assert host[0] == 5
+    assert nd.from_numpy(np.arange(6).reshape(2, 3).T, zero_copy=False).shape == (3, 2)
+    with pytest.raises(ValueError, match="zero_copy=False"):
+        nd.from_numpy(np.arange(6).reshape(2, 3).T)
+    host.flags.writeable = False
+    with pytest.raises(ArgumentError):
+        nd.from_numpy(host)
+    with pytest.raises(DTypeError):
+        nd.from_numpy([1, 2])
+    with pytest.raises(DTypeError):
+        nd.from_numpy(np.zeros(2, "complex64"))
+
+
+def test_views_pin_both_sides():
+    for view in (
+        lambda a: a[0],
+        lambda a: a[0:1],
+        lambda a: a.reshape((4,)),
+        lambda a: a.detach(),
+        lambda a: a.head_view((3,)),
+        lambda a: a.expand_dims(0, inplace=True),
+        lambda a: a.flatten(inplace=True),
+        lambda a: a.squeeze(inplace=True),
+    ):
+        array = counted(2, 2)
+        part = view(array)
+        assert array.pinned
+        assert part.pinned
+        part[:] = 9
+        assert array[0, 0].asscalar() == 9
+
+
+def test_other_results_are_copies():
+    for make in (
+        lambda a: a.T,
+        lambda a: a[:, 0],
+        lambda a: a[::-1],
+        lambda a: a.copy(),
+        lambda a: a.flatten(),
+        lambda a: a.squeeze(),
+        lambda a: a.expand_dims(0),
+        lambda a: a.broadcast_to((2, 2)),
+        lambda a: a.swapaxes(0, 0),
+        lambda a: a.astype("float32"),
+        lambda a: nd.reshape(a, shape=(4,)),
+        lambda a: nd.slice_axis(a, axis=0, begin=0, end=2),
+        lambda a: nd.identity(a),
+        lambda a: a.split_v2(1),
+    ):
+        array = counted(2, 2)
+        result = make(array)
+        result[:] = 9
+        np.testing.assert_array_equal(array.asnumpy(), [[0, 1], [2, 3]])
+        assert not array.pinned
+        assert result.tensor.is_contiguous()
+
+
+# --- places
+
+
+def test_two_cpu_contexts_are_two_places():
+    array = counted(2)
+    assert array.as_in_context(mx.cpu(0)) is array
+    other = array.as_in_context(mx.cpu(1))
+    assert other.context == mx.cpu(1)
+    other[:] = 9
+    np.testing.assert_array_equal(array.asnumpy(), [0, 1])
+    assert array.as_in_ctx("cpu(1)").context == mx.cpu(1)
+    with pytest.raises(DeviceError):
+        array.as_in_context(mx.gpu(77))
+
+
+def test_results_live_where_the_first_input_does():
+    left, right = nd.ones((2,), ctx=mx.cpu(1)), nd.ones((2,), ctx=mx.cpu(2))
+    assert (left + right).context == mx.cpu(1)
+    assert nd.relu(right).context == mx.cpu(2)
+    assert right[0].context == mx.cpu(2)
+    with mx.cpu(3):
+        assert nd.zeros((1,)).context == mx.cpu(3)
+        assert nd.array(left).context == mx.cpu(3)
+        assert (left * 2).context == mx.cpu(1)
+
+
+def test_copyto():
+    array, whole = counted(3), nd.zeros((3,), dtype="int32")
+    assert array.copyto(whole) is whole
+    np.testing.assert_array_equal(whole.asnumpy(), [0, 1, 2])
+    assert array.copyto(mx.cpu(1)).context == mx.cpu(1)
+    with pytest.warns(RuntimeWarning, match="copied to itself"):
+        assert array.copyto(array) is False
+    with pytest.raises(ShapeError):
+        array.copyto(nd.zeros((2,)))
+    with pytest.raises(TypeError):
+        array.copyto(np.zeros(3))
+
+
+@pytest.mark.gpu
+def test_gpu_round_trip():
+    array = counted(2, 3).as_in_context(mx.gpu(0))
+    assert array.tensor.is_cuda
+    np.testing.assert_array_equal((array + 1).asnumpy(), [[1, 2, 3], [4, 5, 6]])
+    array.wait_to_read()
+    assert array.as_in_context(mx.cpu()).context == mx.cpu()
+
+
+# --- types
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_astype_and_dtype(dtype):
+    array = nd.array([0, 1, 3]).astype(dtype)
+    assert array.dtype is np.dtype(dtype).type
+    np.testing.assert_array_equal(array.asnumpy(), np.array([0, 1, 3]).astype(dtype))
+    assert array.astype(dtype, copy=False) is array
+    assert array.astype(dtype) is not array
+
+
+def test_bfloat16_is_shown_as_float32():
+    array = nd.array([1.5, 2], dtype="bfloat16")
+    assert array.dtype == "bfloat16"
+    assert array.asnumpy().dtype == np.float32
+    np.testing.assert_array_equal(array.asnumpy(), [1.5, 2])
+
+
+def test_unknown_type():
+    with pytest.raises(DTypeError):
+        nd.zeros((1,)).astype("nonsense")
+
+
+# --- shape
+
+
+@pytest.mark.parametrize(
+    ("shape", "codes", "reverse", "want"),
+    [
+        ((2, 3), (3, 2), False, (3, 2)),
+        ((2, 3), (-1,), False, (6,)),
+        ((2, 3), (0, -1), False, (2, 3)),
+        ((2, 3), (-2,), False, (2, 3)),
+        ((2, 3), (-3,), False, (6,)),
+        ((2, 3), (-4, -1, 2, 0), False, (1, 2, 3)),
+        ((2, 3, 4), (-4, 1, 2, -2), False, (1, 2, 3, 4)),
+        ((2, 3, 4, 5), (-3, -3), False, (6, 20)),
+        ((2, 3, 4), (-1, 0), True, (6, 4)),
+        ((2, 3, 4), (-1, 0), False, (8, 3)),
+        ((10, 5, 4), (-1, 0), True, (50, 4)),
+        ((1,), (), False, ()),
+        ((0, 4), (-1, 4), False, (0, 4)),
+    ],
+)
+def test_reshape(shape, codes, reverse, want):
+    array = counted(*shape)
+    got = array.reshape(codes, reverse=reverse)
+    assert got.shape == want
+    np.testing.assert_array_equal(got.asnumpy().ravel(), array.asnumpy().ravel())
+
+
+def test_reshape_forms():
+    array = counted(2, 3)
+    forms = [
+        array.reshape(3, 2),
+        array.reshape((3, 2)),
+        array.reshape([3, 2]),
+        array.reshape(shape=(3, 2)),
+        array.reshape(np.array([3, 2])),
+        array.reshape(np.int64(3), -1),
+    ]
+    assert {f.shape for f in forms} == {(3, 2)}
+    assert array.reshape(6).shape == array.reshape(np.int32(-1)).shape == (6,)
+
+
+@pytest.mark.parametrize("codes", [(4,), (7,), (2, 1), (), (-1, -1), (0, 0, 0), (2, -5), "ab", (1.5, 4), None])
+def test_reshape_refuses(codes):
+    with pytest.raises(ShapeError) as caught:
+        counted(2, 3).reshape(codes)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_reshape_without_shape_or_with_unknown_keywords():
+    with pytest.raises(ShapeError):
+        nd.zeros((2,)).reshape()
+    with pytest.raises(TypeError, match="got order"):
+        nd.zeros((2,)).reshape((2,), order="C")
+
+
+def test_reshape_of_a_strided_tensor_is_a_copy():
+    tensor = torch.arange(6.0).reshape(2, 3).t()
+    np.testing.assert_array_equal(nd.from_torch(tensor).reshape(-1).asnumpy(), [0, 3, 1, 4, 2, 5])
+
+
+def test_head_view():
+    pool = counted(4, 3)
+    head = pool.head_view((2, 2))
+    np.testing.assert_array_equal(head.asnumpy(), [[0, 1], [2, 3]])
+    assert head.tensor.data_ptr() == pool.tensor.data_ptr()
+    assert pool.head_view(()).shape == ()
+    with pytest.raises(ShapeError):
+        pool.head_view((13,))
+
+
+def test_other_shapes():
+    array = counted(2, 1, 3)
+    assert array.T.shape == (3, 1, 2)
+    assert array.squeeze().shape == array.squeeze(axis=1).shape == (2, 3)
+    assert nd.zeros((1, 1)).squeeze().shape == (1,)
+    assert array.expand_dims(-1).shape == (2, 1, 3, 1)
+    assert array.flatten().shape == (2, 3)
+    assert array.broadcast_to((4, 2, 5, 3)).shape == (4, 2, 5, 3)
+    assert array.broadcast_like(nd.zeros((2, 2, 3))).shape == (2, 2, 3)
+    for wrong in (
+        lambda: array.squeeze(axis=0),
+        lambda: array.squeeze(axis=5),
+        lambda: array.expand_dims(5),
+        lambda: array.broadcast_to((3, 1, 3)),
+        lambda: array.broadcast_to((3,)),
+    ):
+        with pytest.raises(ShapeError):
+            wrong()
+
+
+def test_split_v2():
+    array = counted(2, 6)
+    for parts, want in ((3, 3), ((1, 3), (1, 3)), ((-1,), (-1,)), ((4, 2), (4, 2)), ((9,), (9,))):
+        got = nd.split_v2(array, parts, axis=1)
+        for mine, numpys in zip(got, np.split(array.asnumpy(), want, axis=1), strict=True):
+            np.testing.assert_array_equal(mine.asnumpy(), numpys)
+    assert [p.shape for p in array.split_v2(2, squeeze_axis=True)] == [(6,), (6,)]
+    assert array.split_v2(1).shape == (2, 6)
+    for wrong in (5, 0, [1], 2.0):
+        with pytest.raises(ArgumentError if isinstance(wrong, (list, float)) else ShapeError):
+            array.split_v2(wrong, axis=1)
+
+
+# --- values for Python
+
+
+def test_scalars():
+    one = nd.array([3.5])
+    assert one.asscalar() == np.float32(3.5)
+    assert type(one.asscalar()) is np.float32
+    assert (one.item(), float(one), int(one)) == (3.5, 3.5, 3)
+    assert nd.array([[1, 2]]).tolist() == [[1, 2]]
+    with pytest.raises(ValueError, match="not a scalar"):
+        nd.zeros((2,)).asscalar()
+    with pytest.raises(ValueError, match="not a scalar"):
+        float(nd.zeros((0,)))
+
+
+def test_truth():
+    assert nd.array([2])
+    assert not nd.zeros((1,))
+    assert not nd.zeros((0,))
+    with pytest.raises(ValueError, match="ambiguous"):
+        bool(nd.zeros((2,)))
+
+
+def test_repr():
+    assert repr(counted(2, 3)) == "\n[[0. 1. 2.]\n [3. 4. 5.]]\n<NDArray 2x3 @cpu(0)>"
+    assert repr(nd.array(5, ctx=mx.cpu(1))) == "\n5.0\n<NDArray  @cpu(1)>"
+    assert repr(nd.zeros((0, 2))) == "\n[]\n<NDArray 0x2 @cpu(0)>"
+
+
+def test_properties():
+    array = counted(2, 3)
+    assert (array.shape, array.ndim, array.size, array.stype) == ((2, 3), 2, 6, "default")
+    assert type(array.shape) is tuple
+    assert array.ctx is array.context
+    assert hash(array) != hash(array.copy())
+    assert {array: 1}[array] == 1
+    assert array.tostype("default") is array.as_nd_ndarray() is array
+    with pytest.raises(MXNetError, match="not available yet"):
+        array.tostype("csr")
+    with pytest.raises(AttributeError):
+        array.nonsense = 1
+    array.wait_to_read()
+    nd.waitall()
+
+
+@pytest.mark.parametrize("dtype", [*TYPES, "bfloat16"])
+def test_pickle(dtype):
+    array = nd.array([[0, 1], [2, 3]], ctx=mx.cpu(1), dtype=dtype)
+    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
+        back = pickle.loads(pickle.dumps(array, protocol))
+        assert (back.context, back.dtype, back.shape) == (array.context, array.dtype, array.shape)
+        np.testing.assert_array_equal(back.asnumpy(), array.asnumpy())
+        back[:] = 0
+    assert array.asnumpy().any()
+
+
+def test_copy_module():
+    array = counted(2)
+    for made in (copy.copy(array), copy.deepcopy([array])[0]):
+        made[:] = 9
+        np.testing.assert_array_equal(array.asnumpy(), [0, 1])
+
+
+def test_threads_keep_their_current_context():
+    found = []
+    with mx.cpu(2):
+        thread = threading.Thread(target=lambda: found.append(nd.zeros((1,)).context))
+        thread.start()
+        thread.join()
+    assert found == [mx.cpu(0)]
