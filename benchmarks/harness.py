@@ -64,7 +64,9 @@ class Worker:
         except BrokenPipeError:
             answer = ""
         if not answer:
-            raise RuntimeError(f"{self.script} ended with status {self._child.wait()} when asked for {what!r}")
+            raise RuntimeError(
+                f"{self.script} ended with status {self._child.wait()} when asked for {what!r}"
+            )
         return json.loads(answer)
 
     def close(self) -> None:

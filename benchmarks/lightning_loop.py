@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import lightning
@@ -62,13 +63,25 @@ class Rounds(lightning.Callback):
         self._send(self._clock.read(self._batches))
 
 
+class Slices:
+    """Batches cut from tensors; Lightning takes any iterable, but a list would count as several loaders."""
+
+    def __init__(self, x: torch.Tensor, y: torch.Tensor) -> None:
+        self._x, self._y = x, y
+
+    def __len__(self) -> int:
+        return len(self._y) // BATCH_SIZE
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        for start in range(0, len(self._y), BATCH_SIZE):
+            yield self._x[start : start + BATCH_SIZE], self._y[start : start + BATCH_SIZE]
+
+
 def feed(batches: int, kind: str) -> Any:
-    """Return the data as a DataLoader, or as a list of slices, which Lightning takes as well."""
+    """Return the data as a DataLoader, or as slices."""
     images, classes = examples(WORKLOADS["mlp"], batches)
     x, y = torch.from_numpy(images), torch.from_numpy(classes)
-    if kind == "DataLoader":
-        return DataLoader(TensorDataset(x, y), BATCH_SIZE)
-    return [(x[i : i + BATCH_SIZE], y[i : i + BATCH_SIZE]) for i in range(0, len(y), BATCH_SIZE)]
+    return DataLoader(TensorDataset(x, y), BATCH_SIZE) if kind == "DataLoader" else Slices(x, y)
 
 
 def main() -> None:

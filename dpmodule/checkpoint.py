@@ -58,6 +58,7 @@ def save_checkpoint(
     aux_params: Mapping[str, NDArray],
     remove_amp_cast: bool = True,
     states: bytes | None = None,
+    more: Mapping[str, bytes] | None = None,
 ) -> None:
     """Save a network's graph, parameters and, if given, optimizer states.
 
@@ -73,6 +74,7 @@ def save_checkpoint(
         aux_params: auxiliary states by name.
         remove_amp_cast: leave automatic casts out of the saved graph.
         states: the optimizer's states, as `optimizer.Updater.get_states` returns them.
+        more: content of further files of the set, by path.
 
     Raises:
         ArgumentError: `epoch` is no number from 0, or a parameter is no NDArray.
@@ -98,6 +100,7 @@ def save_checkpoint(
     files[params] = lambda file: serial.write(file, arrays)
     if states is not None:
         files[states_file(prefix, epoch)] = states
+    files.update({path: content for path, content in (more or {}).items() if not _holds(path, content)})
     commit.write_set(files, os.path.basename(params).removesuffix(".params"), _family(prefix))
     logging.info('Saved checkpoint to "%s"', params)
 

@@ -29,4 +29,4 @@ def get_logger(
     return logger
 
 
-getLogger = get_logger  # noqa: N816 (MXNet's older name)
+getLogger = get_logger

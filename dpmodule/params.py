@@ -12,7 +12,7 @@ import torch
 
 from .base import ArgumentError, DTypeError, ShapeError, dtype_name
 from .context import Context, cpu
-from .executor import allocate
+from .executor import allocate, placeholder
 from .ndarray import NDArray
 
 __all__ = ["ParamStore"]
@@ -31,11 +31,13 @@ class ParamStore:
         self._grads: list[dict[str, NDArray]] = [{} for _ in contexts]
         self._aux: list[dict[str, NDArray]] = [{} for _ in contexts]
 
-    def _declare(self, table: list[dict[str, NDArray]], name: str, shape: tuple[int, ...], dtype: str) -> None:
+    def _declare(
+        self, table: list[dict[str, NDArray]], name: str, shape: tuple[int, ...], dtype: str, make: Any = allocate
+    ) -> None:
         for ctx, arrays in zip(self.contexts, table):
             known = arrays.get(name)
             if known is None:
-                arrays[name] = allocate(shape, ctx, dtype)
+                arrays[name] = make(shape, ctx, dtype)
             elif known.shape != shape:
                 raise ShapeError(f"shared parameter {name} has shape {known.shape}, this graph needs {shape}")
             elif dtype_name(known.dtype) != dtype:
@@ -50,7 +52,7 @@ class ParamStore:
         """
         self._declare(self._arrays, name, shape, dtype)
         if needs_grad:
-            self._declare(self._grads, name, shape, dtype)
+            self._declare(self._grads, name, shape, dtype, placeholder)
 
     def declare_aux(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
         """Allocate an auxiliary state on every context; an existing one must fit."""

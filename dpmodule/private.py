@@ -1,7 +1,8 @@
 """Private torch functions, resolved here and nowhere else, each with a public stand-in.
 
 Read them as attributes of this module (``private.fused_sgd(...)``), never by ``from`` import: `select` exchanges
-them. A function that this torch lacks, or that no longer takes these arguments, is replaced at import.
+them. A function that this torch lacks, or that no longer takes these arguments, is replaced when it is first read;
+trying all of them at import would load code that most programs never run.
 
 The calls have torch's own signatures, of which only the part used by this package is kept by the stand-ins::
 
@@ -18,7 +19,7 @@ by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -168,10 +169,19 @@ _TABLE: dict[str, tuple[str, Callable[..., None], Callable[[Callable[..., Any]],
     "foreach_add": ("_foreach_add_", _plain_add, _try_pair),
 }
 
-fused_sgd: Callable[..., None]
-fused_adam: Callable[..., None]
-foreach_copy: Callable[..., None]
-foreach_add: Callable[..., None]
+if TYPE_CHECKING:
+    fused_sgd: Callable[..., None]
+    fused_adam: Callable[..., None]
+    foreach_copy: Callable[..., None]
+    foreach_add: Callable[..., None]
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Resolve one of the functions above, and keep it as an ordinary attribute of this module."""
+        if name not in _TABLE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = _resolve(name)
+        return found
 
 
 def _resolve(name: str) -> Callable[..., None]:
@@ -195,7 +205,9 @@ def select(public: bool = False) -> None:
     """
     global _backward
     for name, (_, stand_in, _) in _TABLE.items():
-        globals()[name] = stand_in if public else _resolve(name)
+        globals().pop(name, None)
+        if public:
+            globals()[name] = stand_in
     _backward = _plain_backward if public else _first_backward
 
 

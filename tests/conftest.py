@@ -1,5 +1,7 @@
 """Settings of every test: one torch thread, the same random numbers each time, no GPU tests without a GPU."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from dpmodule.context import cpu
 
 def pytest_configure(config):
     torch.set_num_threads(1)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the programs that tests start
 
 
 def pytest_collection_modifyitems(config, items):

@@ -22,7 +22,10 @@ def _is_own_memory(tensor: torch.Tensor) -> bool:
 
 
 def deliver(
-    grads: Sequence[torch.Tensor | None], targets: Sequence[NDArray], adds: Sequence[bool], taken: Iterable[torch.Tensor]
+    grads: Sequence[torch.Tensor | None],
+    targets: Sequence[NDArray],
+    adds: Sequence[bool],
+    taken: Iterable[torch.Tensor],
 ) -> None:
     """Write, or add, gradients to their arrays.
 

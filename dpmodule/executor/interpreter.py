@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,18 +12,28 @@ from ..ops.spec import Env
 from .lowering import Step
 from .program import Program
 
-__all__ = ["failing_node", "interpret"]
+__all__ = ["StepFailed", "failing_node", "interpret"]
 
 Watcher = Callable[[str, torch.Tensor], None]
 
 
-def _call(program: Program, step: Step, values: dict[int, torch.Tensor], env: Env, shaped: Sequence[Env]) -> tuple[Any, ...]:
+class StepFailed(Exception):
+    """A step of `interpret` raised; its cause is what came, `node` the index of the graph's node, -1 for none."""
+
+    def __init__(self, node: int) -> None:
+        super().__init__(node)
+        self.node = node
+
+
+def _call(
+    program: Program, step: Step, values: dict[int, torch.Tensor], env: Env, shaped: Sequence[Env]
+) -> tuple[Any, ...]:
     inputs = [values[n] for n in step.inputs]
     if step.detach_first:
         inputs[0] = inputs[0].detach()
     if step.takes_env:
-        own = shaped[program.shaped.index(step)] if step.needs_shapes else env
-        result = step.function(step.fixed, own, *inputs)
+        position = program.shaped_position(step)
+        result = step.function(step.fixed, env if position is None else shaped[position], *inputs)
     else:
         result = step.function(*inputs)
     return tuple(result) if isinstance(result, (tuple, list)) else (result,)
@@ -45,36 +55,59 @@ def interpret(
         env: device, generator and mode.
         shaped: environments of the operators that need their output shapes.
         watch: called with the name and value of every operator's output.
-        inputs_too: also call it for every variable.
+        inputs_too: also call it for every operator's inputs, before its outputs: with the variable's name, and as
+            ``<node>_<input>``.
 
     Returns:
         The same four parts as `Program.forward`.
+
+    Raises:
+        StepFailed: an operator raised. What `watch` raises comes through as it is.
     """
     low = program.low
     known: dict[int, torch.Tensor] = dict(enumerate(values))
-    if inputs_too:
-        for number in range(low.num_variables):
-            watch(low.names[number], known[number])
     for step in low.steps:
-        results = _call(program, step, known, env, shaped)
+        node = low.graph.nodes[step.node] if step.node >= 0 else None
+        if inputs_too and node is not None:
+            _show_inputs(node, step, known, watch)
+        try:
+            results = _call(program, step, known, env, shaped)
+        except Exception as error:
+            raise StepFailed(step.node) from error
         known.update(zip(step.outputs, results))
-        if step.node >= 0:
-            for name, result in zip(low.graph.nodes[step.node].output_names, results):
+        if node is not None:
+            for name, result in zip(node.output_names, results):
                 watch(name, result)
     cut = {loss.output: loss.root for loss in low.losses}
     return (
         tuple(known[n] for n in low.heads),
-        tuple(known[cut.get(i, n)] for i, n in enumerate(low.heads)) if low.is_train else (),
+        tuple(known[cut.get(i, n)] for i, n in enumerate(low.heads)) if low.recorded else (),
         tuple(tuple(known[n] if n >= low.num_variables else None for n in loss.rest) for loss in low.losses)
-        if low.is_train
+        if low.recorded
         else (),
         tuple(known[new] for _, new, _ in low.mutated),
     )
 
 
+def _show_inputs(node: Node, step: Step, known: Mapping[int, torch.Tensor], watch: Watcher) -> None:
+    """Show an operator's inputs under the names that MXNet's monitor gives them."""
+    if node.op is None:
+        return
+    declared = node.op.wanted(node.a, len(node.inputs))
+    for (child, _), one, number in zip(node.inputs, declared, step.inputs):
+        own = f"{node.name}_{one.name}"
+        if child.op is None and child.name != own:
+            watch(child.name, known[number])
+        watch(own, known[number])
+
+
 def failing_node(
-    program: Program, values: Sequence[torch.Tensor], env: Env, shaped: Sequence[Env], heads: dict[int, torch.Tensor]
-) -> Node | None:
+    program: Program,
+    values: Sequence[torch.Tensor],
+    env: Env,
+    shaped: Sequence[Env],
+    heads: Mapping[int, torch.Tensor],
+) -> int:
     """Find the node whose gradient cannot be computed, by running backward node by node.
 
     Args:
@@ -85,7 +118,7 @@ def failing_node(
         heads: gradient of the values at which backward starts.
 
     Returns:
-        The node, None if every node works by itself.
+        The index of the node in the graph, -1 if every node works by itself.
     """
     low = program.low
     known: dict[int, torch.Tensor] = dict(enumerate(values))
@@ -105,10 +138,12 @@ def failing_node(
         if not outs or not ins:
             continue
         try:
-            found = torch.autograd.grad([o for o, _ in outs], [t for _, t in ins], [g for _, g in outs], allow_unused=True)
+            found = torch.autograd.grad(
+                [o for o, _ in outs], [t for _, t in ins], [g for _, g in outs], allow_unused=True
+            )
         except Exception:
-            return low.graph.nodes[step.node] if step.node >= 0 else None
+            return step.node
         for (number, _), grad in zip(ins, found):
             if grad is not None:
                 grads[number] = grads[number] + grad if number in grads else grad
-    return None
+    return -1

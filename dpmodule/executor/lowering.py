@@ -67,17 +67,20 @@ class Lowered:
     """Steps and what they return.
 
     Attributes:
+        graph: what was lowered.
+        recorded: whether backward may follow.
         num_arguments: how many values are arguments; auxiliary states follow.
         num_variables: how many values are given from outside.
         steps: the calls, in order.
         heads: value of each output.
         losses: the heads that were cut.
         mutated: (variable value, new value, at once): states to write back, in forward or in backward.
-        values: node index and output number of each value, for names.
+        names: readable name of each value.
+        num_values: how many values there are.
     """
 
     graph: Graph
-    is_train: bool
+    recorded: bool
     num_arguments: int
     num_variables: int
     steps: list[Step]
@@ -94,34 +97,37 @@ class Lowered:
         return self.num_values - 1
 
 
-def lower(graph: Graph, is_train: bool) -> Lowered:
+def lower(graph: Graph, recorded: bool) -> Lowered:
     """Turn a graph into steps.
 
-    In training, terminal loss heads are cut: the loss operator runs on a detached input, and backward starts at
-    that input with the gradient the operator declares. Losses whose output others read keep their
-    `autograd.Function`.
+    Where backward may follow, terminal loss heads are cut: the loss operator runs on a detached input, and
+    backward starts at that input with the gradient the operator declares. Losses whose output others read keep
+    their `autograd.Function`.
 
     Args:
         graph: the graph.
-        is_train: training mode.
+        recorded: whether backward may follow.
     """
     variables = (*graph.arguments, *graph.auxiliary)
-    low = Lowered(graph, is_train, len(graph.arguments), len(variables), [], [])
+    low = Lowered(graph, recorded, len(graph.arguments), len(variables), [], [])
     values: dict[tuple[Node, int], int] = {(n, 0): low.new_value(n.name) for n in variables}
-    readers: dict[Node, int] = {}
-    for node in graph.nodes:
-        for child, _ in node.inputs:
-            readers[child] = readers.get(child, 0) + 1
     head_nodes = [node for node, _ in graph.heads]
     for number, node in enumerate(graph.nodes):
         if node.op is not None:
-            cut = is_train and node.op.is_loss(node.a) and not readers.get(node) and head_nodes.count(node) == 1
+            cut = (
+                recorded
+                and node.op.is_loss(node.a)
+                and node not in graph.readers
+                and head_nodes.count(node) == 1
+            )
             _lower_node(low, values, number, node, cut)
     low.heads = [values[entry] for entry in graph.heads]
     return low
 
 
-def _lower_node(low: Lowered, values: dict[tuple[Node, int], int], number: int, node: Node, cut: bool) -> None:
+def _lower_node(
+    low: Lowered, values: dict[tuple[Node, int], int], number: int, node: Node, cut: bool
+) -> None:
     """Append the step of one operator node."""
     op, a = node.op, node.a
     if op is None:
@@ -144,7 +150,7 @@ def _lower_node(low: Lowered, values: dict[tuple[Node, int], int], number: int, 
         low.losses.append(LossHead(position, inputs[0], tuple(inputs[1:]), op, a))
         low.steps.append(Step(op.loss.forward, op.name, a, inputs, outputs, number, detach_first=True))
         return
-    if op.loss is not None and not low.is_train:
+    if op.loss is not None and not low.recorded:
         low.steps.append(Step(op.loss.forward, op.name, a, inputs, outputs, number))
         return
     function = op.bind(a) if op.bind is not None else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..base import DTypeError, dtype_name
@@ -13,7 +14,7 @@ from ..ndarray import NDArray
 from ..ops.dtypes import torch_dtype
 from ..ops.shapes import prod
 
-__all__ = ["allocate", "from_pool"]
+__all__ = ["allocate", "from_pool", "placeholder"]
 
 
 def allocate(shape: tuple[int, ...], ctx: Context, dtype: str) -> NDArray:
@@ -27,8 +28,28 @@ def allocate(shape: tuple[int, ...], ctx: Context, dtype: str) -> NDArray:
     return NDArray(torch.zeros(shape, dtype=torch_dtype(dtype), device=ctx.torch_device), ctx)
 
 
+def placeholder(shape: tuple[int, ...], ctx: Context, dtype: str) -> NDArray:
+    """Return zeros that take no memory until they are written, for arrays whose tensor is soon replaced.
+
+    torch writes its zeros at once; the operating system hands out untouched ones for nothing, through NumPy.
+
+    Args:
+        shape: its shape.
+        ctx: its context.
+        dtype: dtype name.
+    """
+    if ctx.torch_device.type != "cpu" or dtype == "bfloat16":
+        return allocate(shape, ctx, dtype)
+    return NDArray(torch.from_numpy(np.zeros(shape, dtype)), ctx)
+
+
 def from_pool(
-    pool: dict[str, NDArray], name: str, shape: tuple[int, ...], ctx: Context, dtype: str, logger: Any = logging
+    pool: dict[str, NDArray],
+    name: str,
+    shape: tuple[int, ...],
+    ctx: Context,
+    dtype: str,
+    logger: Any = logging,
 ) -> NDArray:
     """Return an array that shares the memory kept under `name`, growing that memory if it is too small.
 
@@ -48,7 +69,9 @@ def from_pool(
     pooled = pool.get(name)
     if pooled is not None:
         if dtype_name(pooled.dtype) != dtype:
-            raise DTypeError(f"{name}: the shared array is {dtype_name(pooled.dtype)}, this executor needs {dtype}")
+            raise DTypeError(
+                f"{name}: the shared array is {dtype_name(pooled.dtype)}, this executor needs {dtype}"
+            )
         if pooled.shape == shape:
             return pooled
         if pooled.size >= prod(shape):

@@ -11,6 +11,7 @@ import itertools
 import keyword
 import linecache
 import re
+import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
@@ -29,10 +30,10 @@ class _Names:
     """Unique Python identifiers made from node and function names."""
 
     def __init__(self) -> None:
-        self._taken: set[str] = {"values", "env", "shaped", "forward"}
+        self._taken: set[str] = {"values", "env", "shaped", "forward", "__debug__"}
 
     def make(self, text: str) -> str:
-        base = re.sub(r"\W", "_", text) or "v"
+        base = re.sub(r"\W", "_", text, flags=re.ASCII) or "v"  # Python would merge look-alike letters
         if base[0].isdigit() or keyword.iskeyword(base):
             base = f"v_{base}"
         name, number = base, 1
@@ -70,6 +71,10 @@ class Program:
         self.forward: Callable[..., Any] = self._globals["forward"]
         linecache.cache[self.filename] = (len(self.source), None, self.source.splitlines(True), self.filename)
         weakref.finalize(self, linecache.cache.pop, self.filename, None)
+
+    def shaped_position(self, step: Step) -> int | None:
+        """Return which environment of `shaped` a step gets, None for the common one."""
+        return self._shaped_at.get(id(step))
 
     def node_at(self, line: int) -> int:
         """Return the index of the node whose call stands on a line of the source, -1 for none."""
@@ -120,11 +125,11 @@ class Program:
             self._globals[function_names[step.function]] = step.function
         arguments = []
         if step.takes_env:
-            key = (step.function, step.fixed)
+            key = (step.function, repr(step.fixed))  # as numbers, 0.0 and -0.0 are equal
             if key not in fixed_names:
                 fixed_names[key] = names.make(f"a_{step.name}")
                 self._globals[fixed_names[key]] = step.fixed
-            position = self._shaped_at.get(id(step))
+            position = self.shaped_position(step)
             arguments = [fixed_names[key], "env" if position is None else f"shaped[{position}]"]
         for i, number in enumerate(step.inputs):
             arguments.append(value_name[number] + (".detach()" if step.detach_first and i == 0 else ""))
@@ -141,31 +146,39 @@ class Program:
         outputs = [value_name[n] for n in low.heads]
         roots = [value_name[cut[i].root if i in cut else n] for i, n in enumerate(low.heads)]
         rests = [
-            text([value_name[n] if n >= low.num_variables else "None" for n in loss.rest]) for loss in low.losses
+            text([value_name[n] if n >= low.num_variables else "None" for n in loss.rest])
+            for loss in low.losses
         ]
         mutated = [value_name[new] for _, new, _ in low.mutated]
-        return ", ".join(text(part) for part in (outputs, roots if low.is_train else [], rests if low.is_train else [], mutated))
+        return ", ".join(
+            text(part)
+            for part in (outputs, roots if low.recorded else [], rests if low.recorded else [], mutated)
+        )
 
 
 _CACHE_SIZE = 256
 _cache: OrderedDict[Any, Program] = OrderedDict()
+_lock = threading.Lock()
 
 
-def program_of(graph: Graph, is_train: bool) -> Program:
+def program_of(graph: Graph, recorded: bool) -> Program:
     """Return the Program of a graph, shared by all graphs of equal structure, attributes and names.
 
     Args:
         graph: the graph.
-        is_train: training mode.
+        recorded: whether backward may follow.
     """
-    key = graph.key, is_train, passes.settings()
-    found = _cache.get(key)
-    if found is None:
-        low = lower(graph, is_train)
-        passes.apply(low)
-        found = _cache[key] = Program(low)
+    key = graph.key, recorded, passes.settings()
+    with _lock:
+        found = _cache.get(key)
+        if found is not None:
+            _cache.move_to_end(key)
+            return found
+    low = lower(graph, recorded)
+    passes.apply(low)
+    made = Program(low)
+    with _lock:
+        found = _cache.setdefault(key, made)
         if len(_cache) > _CACHE_SIZE:
             _cache.popitem(last=False)
-    else:
-        _cache.move_to_end(key)
     return found

@@ -113,7 +113,9 @@ def _run_rule(graph: Graph, node: Node, shapes: dict[Node, list[Shape]], pending
         pending.add(node)
 
 
-def infer_types(graph: Graph, given: Mapping[str, str], default: str | None = None) -> dict[Node, list[str | None]]:
+def infer_types(
+    graph: Graph, given: Mapping[str, str], default: str | None = None
+) -> dict[Node, list[str | None]]:
     """Infer the dtype name of every node's outputs.
 
     Args:

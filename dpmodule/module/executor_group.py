@@ -220,6 +220,21 @@ class DataParallelExecutorGroup:
         aux = {name: self.store.aux(name, i) for name in self.aux_names}
         return Executor(graph, ctx, args, grads, self.grad_req, aux, shapes, types)
 
+    def release(self) -> None:
+        """Give up what was computed, so that another group can use the memory; arrays and parameters stay."""
+        for executor in self.execs:
+            executor.release()
+
+    def refresh(self) -> None:
+        """Bind again if the shared data memory has been replaced by a larger one since."""
+        names = [d.name for d in self.feed.shapes[0]]
+        for i, executor in zip(self.feed.active, self.execs):
+            pool = self.shared_data_arrays[i]
+            if any(_memory(pool[name]) != _memory(executor.input_array(name)) for name in names):
+                self._bound.clear()
+                self.bind_exec(self.data_shapes, self.label_shapes, reshape=True)
+                return
+
     def _declare(self, shapes: Mapping[Any, Any], types: Mapping[Any, Any]) -> None:
         """Allocate parameters and states, or check that shared ones fit."""
         for node in self.symbol.graph.arguments:
@@ -540,6 +555,10 @@ class DataParallelExecutorGroup:
         """Install a monitor on every executor."""
         for executor in self.execs:
             mon.install(executor)
+
+
+def _memory(array: NDArray) -> int:
+    return array.tensor.untyped_storage().data_ptr()
 
 
 def _known(shape: Any) -> bool:

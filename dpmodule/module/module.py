@@ -136,10 +136,21 @@ class Module(BaseModule):
         """
         symbol, arg_params, aux_params = load_checkpoint(prefix, epoch)
         module = Module(symbol, **kwargs)
-        module._preloaded = arg_params, aux_params
-        if load_optimizer_states:
-            module._preloaded_states = f"{prefix}-{epoch:04d}.states"
+        module.preload(arg_params, aux_params, f"{prefix}-{epoch:04d}.states" if load_optimizer_states else None)
         return module
+
+    def preload(
+        self, arg_params: Mapping[str, NDArray], aux_params: Mapping[str, NDArray], states: str | None = None
+    ) -> None:
+        """Keep values for the time when the module is bound.
+
+        Args:
+            arg_params: parameters by name.
+            aux_params: auxiliary states by name.
+            states: file with the optimizer's states, read once the optimizer is installed.
+        """
+        self._preloaded = arg_params, aux_params
+        self._preloaded_states = states
 
     @needs(Stage.INITIALIZED)
     def save_checkpoint(
@@ -204,6 +215,11 @@ class Module(BaseModule):
     def output_names(self) -> list[str]:
         """Names of the outputs."""
         return list(self._symbol.list_outputs())
+
+    @property
+    def param_names(self) -> list[str]:
+        """Names of the parameters."""
+        return self._param_names
 
     @property
     def optimizer(self) -> opt.Optimizer | None:
@@ -485,7 +501,7 @@ class Module(BaseModule):
             raise StateError("borrow_optimizer: call init_optimizer() of the other module first")
         other = shared_module.updates
         self._optimizer = shared_module.optimizer
-        self._updates = Updates(self.group, other.store, other.updater)
+        self._updates = Updates(self.group, other.store, other.updater, other.parameters)
         self._stage = Stage.READY
 
     @needs(Stage.READY)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import kvstore as kv
@@ -76,21 +76,28 @@ class Updates:
         group: whose parameters.
         store: sums gradients over devices; None = every device for itself.
         updater: applies the optimizer outside the store; None = the store does it.
+        parameters: names in the order in which states are numbered; None = the group's own order.
 
     Source: MXNet 1.9.1 `model._update_params` and `_update_params_on_kvstore`, including the numbering of states:
     parameter i on device k of n has the index ``i * n + k``.
     """
 
     def __init__(
-        self, group: DataParallelExecutorGroup, store: kv.KVStoreBase | None, updater: opt.Updater | None
+        self,
+        group: DataParallelExecutorGroup,
+        store: kv.KVStoreBase | None,
+        updater: opt.Updater | None,
+        parameters: Sequence[str] | None = None,
     ) -> None:
         self.group = group
         self.store = store
         self.updater = updater
         used = [name for name in group.arg_names if name in group.param_names]
+        self.parameters = list(parameters or used)
+        position = {name: i for i, name in enumerate(self.parameters)}
         rows = [
-            (i, name, weights, grads)
-            for i, (name, weights, grads) in enumerate(zip(used, group.param_arrays, group.grad_arrays or ()))
+            (position[name], name, weights, grads)
+            for name, weights, grads in zip(used, group.param_arrays, group.grad_arrays or ())
             if grads[0] is not None
         ]
         self.names = [name for _, name, _, _ in rows]

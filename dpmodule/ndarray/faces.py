@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 from ..base import MXNetError
@@ -71,6 +72,12 @@ def names_in(space: str) -> dict[str, str]:
     as code written for MXNet looks some of them up there. "random" has no ``_sample_`` operators: its
     functions choose between those and the ``_random_`` ones by their arguments.
     """
+    return _names_in(space, len(names()))
+
+
+@cache
+def _names_in(space: str, count: int) -> dict[str, str]:
+    """Do the work of `names_in` once, and again when the number of operators has grown."""
     if space == "_internal":
         return {n: n for n in names() if n.startswith("_")}
     pairs = ((n, *namespace_of(n)) for n in names() if not n.startswith("_sample_"))

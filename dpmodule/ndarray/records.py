@@ -180,7 +180,7 @@ def _read_array(reader: _Reader) -> NDArray | _Sparse:
     else:
         if magic > _MAX_AXES:
             raise reader.error(f"{magic:#x} starts no array; the file is damaged", reader.at - 4)
-        shape = reader.numbers(f"{magic}I", "a shape")
+        shape = _checked(reader, reader.numbers(f"{magic}I", "a shape"))
     return _read_dense(reader, shape) if shape else _nothing()
 
 
@@ -209,10 +209,13 @@ def _read_shape(reader: _Reader) -> tuple[int, ...] | None:
         return None
     if not 0 <= axes <= _MAX_AXES:
         raise reader.error(f"{axes} axes; expected 0 to {_MAX_AXES}; the file is damaged", reader.at - 4)
-    start = reader.at
-    shape = reader.numbers(f"{axes}q", "a shape")
-    if any(d < 0 for d in shape) or prod([d for d in shape if d]) >= 2**63:
-        raise reader.error(f"shape {shape} is impossible; the file is damaged", start)
+    return _checked(reader, reader.numbers(f"{axes}q", "a shape"))
+
+
+def _checked(reader: _Reader, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Refuse a shape whose strides would not fit into 64 bits, though an axis of length 0 makes it empty."""
+    if any(d < 0 for d in shape) or prod([d for d in shape if d]) >= 2**59:
+        raise reader.error(f"shape {shape}, which ends here, is impossible; the file is damaged")
     return shape
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import torch
@@ -48,6 +49,19 @@ class _LossHead(torch.autograd.Function):
         return (None, None, None, grad(a, env, out, *tensors), *[None] * (len(tensors) - 1))
 
 
+def _record_maker(name: str, fields: tuple[str, ...]) -> Callable[..., Any]:
+    """Return a function that makes an attribute record; its class is made at the first call.
+
+    Most operators are never used in one process, and all their classes take 2 MB.
+    """
+
+    @cache
+    def record_class() -> Callable[..., Any]:
+        return namedtuple(name, fields)
+
+    return lambda *values: record_class()(*values)
+
+
 def op(
     name: str,
     inputs: Iterable[Input] | Callable[[Any], tuple[Input, ...]] = (),
@@ -89,7 +103,7 @@ def op(
         record = Op(
             name,
             run,
-            namedtuple(name.strip("_"), attributes),  # type: ignore[misc]
+            _record_maker(name.strip("_"), tuple(attributes)),
             attributes,
             inputs if callable(inputs) else tuple(inputs),
             aliases=tuple(aliases),

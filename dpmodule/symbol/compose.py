@@ -7,7 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .. import attribute, name as naming
+from .. import attribute
+from .. import name as naming
 from ..attribute import stored_key
 from ..base import ArgumentError, OpError
 from ..graph import Entry, Graph, Node

@@ -80,7 +80,7 @@ def linspace(
     return call("_plus_scalar", call("_mul_scalar", ticks, scalar=step), scalar=start, name=name)
 
 
-def eye(N: int, M: int = 0, k: int = 0, dtype: Any = None, **kwargs: Any) -> Symbol:  # noqa: N803
+def eye(N: int, M: int = 0, k: int = 0, dtype: Any = None, **kwargs: Any) -> Symbol:
     """Return a symbol of an N x M matrix (N x N if M is 0) with ones on the `k`-th diagonal."""
     return call("_eye", N=N, M=M, k=k, dtype=dtype_name(dtype), **kwargs)
 
@@ -111,7 +111,7 @@ def power(base: Any, exp: Any) -> Symbol:
     return _either("_Power", "_PowerScalar", "_RPowerScalar", base, exp)
 
 
-pow = power  # noqa: A001 (MXNet's name)
+pow = power
 
 
 def hypot(left: Any, right: Any) -> Symbol:

@@ -48,16 +48,12 @@ def BatchNorm_v1(
     fix_gamma: bool = True,
     use_global_stats: bool = False,
     output_mean_var: bool = False,
-    axis: int = 1,
-    cudnn_off: bool = False,
-    min_calib_range: float | None = None,
-    max_calib_range: float | None = None,
     *,
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Give each channel mean 0 and variance 1 over the batch, then scale by gamma and shift ..."""
+    """Normalise as `BatchNorm` does, with the channels on axis 1; kept for old saved graphs."""
 
 def BlockGrad(
     data: Symbol | None = None,
@@ -344,6 +340,21 @@ def Pooling(
     out: Any = None,
 ) -> Symbol:
     """Take the maximum, average, sum or p-norm of each window."""
+
+def Pooling_v1(
+    data: Symbol | None = None,
+    kernel: tuple[int, ...] = ...,
+    pool_type: str = "max",
+    global_pool: bool = False,
+    pooling_convention: str = "valid",
+    stride: tuple[int, ...] = ...,
+    pad: tuple[int, ...] = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Take the maximum, average or sum of each window, the padding counting as zeros."""
 
 def Reshape(
     data: Symbol | None = None,

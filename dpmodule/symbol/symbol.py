@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property
 from typing import Any
 
 from ..atomic import write_atomically
-from ..attribute import BARE_KEYS, stored_key
-from ..base import (
-    ArgumentError,
-    FileFormatError,
-    NotImplementedForSymbol,
-    Shape,
-    dtype_code,
-    dtype_name,
-    np_dtype,
-)
+from ..attribute import stored_key
+from ..base import ArgumentError, FileFormatError, dtype_code, dtype_name
 from ..commit import read_settled
-from ..graph import Entry, Graph, Node, from_json, infer_shapes, infer_types, to_json
+from ..graph import Entry, Graph, Node, from_json, to_json
 from ..ops import get as get_op
 from . import bind as binding
+from .arithmetic import Arithmetic
 from .compose import apply_op, make_variable, substitute
 
 __all__ = ["Group", "Symbol", "Variable", "load", "load_json", "var"]
 
 
-class Symbol:
+class Symbol(Arithmetic):
     """One or several outputs of a graph.
 
     Made by `Variable`, by operator functions such as ``sym.FullyConnected``, by arithmetic, or by `load`. A Symbol
@@ -40,44 +30,10 @@ class Symbol:
     Source: MXNet 1.9.1 `Symbol`.
     """
 
-    __array_priority__ = 1000.0
+    def _apply(self, alias: str, *inputs: Any, **attributes: Any) -> Symbol:
+        return call(alias, *inputs, **attributes)
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
-        self.entries: tuple[Entry, ...] = tuple(entries)
-
-    @cached_property
-    def graph(self) -> Graph:
-        """The nodes below this symbol."""
-        return Graph(self.entries)
-
-    # names and structure
-
-    @property
-    def name(self) -> str | None:
-        """Name of the node; None for a group."""
-        nodes = {node for node, _ in self.entries}
-        return self.entries[0][0].name if len(nodes) == 1 else None
-
-    def list_arguments(self) -> list[str]:
-        """Return the names of the arguments: variables that are given or learnt, inputs first."""
-        return list(self.graph.argument_names)
-
-    def list_auxiliary_states(self) -> list[str]:
-        """Return the names of the auxiliary states, such as moving averages."""
-        return list(self.graph.auxiliary_names)
-
-    def list_inputs(self) -> list[str]:
-        """Return the names of all variables, arguments and states, in graph order."""
-        return [n.name for n in self.graph.nodes if n.op is None]
-
-    def list_outputs(self) -> list[str]:
-        """Return the names of the outputs."""
-        return list(self.graph.output_names)
-
-    @property
-    def num_outputs(self) -> int:
-        """Number of outputs."""
-        return len(self.entries)
+    # parts
 
     def get_internals(self) -> Symbol:
         """Return a group of every output in the graph, such as ``internals["fc1_output"]``."""
@@ -89,8 +45,9 @@ class Symbol:
         entries = [entry for node in nodes for entry in node.inputs]
         return Symbol(entries) if entries else None
 
-    def __len__(self) -> int:
-        return len(self.entries)
+    def as_nd_ndarray(self) -> Symbol:
+        """Return this symbol (MXNet has a second class to convert from)."""
+        return self
 
     def __iter__(self) -> Iterator[Symbol]:
         return (Symbol([entry]) for entry in self.entries)
@@ -107,69 +64,6 @@ class Symbol:
         if not -len(self.entries) <= index < len(self.entries):
             raise IndexError(f"output {index} of a symbol with {len(self.entries)} outputs")
         return Symbol([self.entries[index]])
-
-    def __repr__(self) -> str:
-        if self.name is not None:
-            return f"<Symbol {self.name}>"
-        return f"<Symbol group [{', '.join(str(s.name) for s in self)}]>"
-
-    def debug_str(self) -> str:
-        """Return a listing of every node with its inputs and attributes."""
-        index = self.graph.index
-        lines = ["Symbol Outputs:"]
-        lines += [f"\toutput[{k}]={node.name}({i})" for k, (node, i) in enumerate(self.entries)]
-        for node in self.graph.nodes:
-            if node.op is None:
-                lines.append(f"Variable:{node.name}")
-                continue
-            lines += ["--------------------", f"Op:{node.op.name}, Name={node.name}", "Inputs:"]
-            states = {n for n in self.graph.auxiliary if n in index}
-            lines += [
-                f"\targ[{k}]={child.name}({i}) version={int(child in states)}"
-                for k, (child, i) in enumerate(node.inputs)
-            ]
-            attributes = {**node.attrs, **node.params}
-            if attributes:
-                lines += ["Attrs:", *(f"\t{k}={v}" for k, v in sorted(attributes.items()))]
-        return "\n".join(lines) + "\n"
-
-    # attributes
-
-    def attr(self, key: str) -> str | None:
-        """Return an attribute of this symbol's node, None if it has none of this name."""
-        node = self.entries[0][0]
-        return {**node.attrs, **node.params}.get(stored_key(key))
-
-    def list_attr(self, recursive: bool = False) -> dict[str, str]:
-        """Return all attributes of this symbol's node.
-
-        Raises:
-            ArgumentError: `recursive` is set; MXNet dropped it in favour of `attr_dict`.
-        """
-        if recursive:
-            raise ArgumentError("list_attr(recursive=True) no longer exists; use attr_dict()")
-        node = self.entries[0][0]
-        return _shown({**node.attrs, **node.params})
-
-    def attr_dict(self) -> dict[str, dict[str, str]]:
-        """Return the attributes of every node that has some, by node name."""
-        found = {}
-        for node in self.graph.nodes:
-            attributes = {**node.attrs, **node.params}
-            if attributes:
-                found[node.name] = _shown(attributes)
-        return found
-
-    def _set_attr(self, **kwargs: str) -> None:
-        """Set attributes of this symbol's node in place.
-
-        Raises:
-            ArgumentError: a value is not a string.
-        """
-        for key, value in kwargs.items():
-            if not isinstance(value, str):
-                raise ArgumentError(f"_set_attr: {key} is {value!r}, expected a string")
-            self.entries[0][0].attrs[stored_key(key)] = value
 
     # composition
 
@@ -203,90 +97,6 @@ class Symbol:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return load_json, (self.tojson(),)
-
-    # inference
-
-    def _given_shapes(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Shape]:
-        if args and kwargs:
-            raise ArgumentError("infer_shape: give shapes by position or by name, not both")
-        names = self.graph.argument_names
-        if len(args) > len(names):
-            raise ArgumentError(f"infer_shape: got {len(args)} shapes for {len(names)} arguments")
-        given = {k: v for k, v in zip(names, args) if v} if args else dict(kwargs)
-        for key in given:
-            if key not in names and key not in self.graph.auxiliary_names:
-                raise ArgumentError(f"infer_shape: {key!r} is no argument; arguments: {', '.join(names)}")
-        return {k: tuple(int(d) for d in v) for k, v in given.items()}
-
-    def infer_shape(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
-        """Infer all shapes from those of some arguments; works in both directions.
-
-        Args:
-            args: shapes in the order of `list_arguments`, None or () for unknown ones.
-            kwargs: shapes by argument name; 0 = unknown dimension.
-
-        Returns:
-            Lists of shapes of arguments, outputs and auxiliary states; three times None, with a warning, when
-            something stays unknown.
-
-        Raises:
-            ShapeError: the shapes contradict each other.
-
-        Example:
-            >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=10, name="fc")
-            >>> net.infer_shape(data=(32, 64))
-            ([(32, 64), (10, 64), (10,)], [(32, 10)], [])
-        """
-        found = self.infer_shape_partial(*args, **kwargs)
-        unknown = [
-            f"{name}: {shape or 'unknown'}"
-            for name, shape in zip(self.graph.argument_names, found[0])
-            if not shape or 0 in shape
-        ]
-        if unknown or not all(s and 0 not in s for part in found[1:] for s in part):
-            warnings.warn(
-                "cannot infer every shape; give more of them: " + ", ".join(unknown[:10]), stacklevel=2
-            )
-            return None, None, None
-        return found
-
-    def infer_shape_partial(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
-        """Infer what follows from the given shapes; like `infer_shape`, with () for unknown ones."""
-        shapes = infer_shapes(self.graph, self._given_shapes(args, kwargs))
-        return (
-            [shapes[n][0] or () for n in self.graph.arguments],
-            [shapes[node][i] or () for node, i in self.entries],
-            [shapes[n][0] or () for n in self.graph.auxiliary],
-        )
-
-    def infer_type(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
-        """Infer all element types from those of some arguments.
-
-        Returns:
-            Lists of NumPy types of arguments, outputs and auxiliary states; three times None, with a warning,
-            when something stays unknown.
-        """
-        found = self.infer_type_partial(*args, **kwargs)
-        if any(t is None for part in found for t in part):
-            warnings.warn("cannot infer every type; give the type of more arguments", stacklevel=2)
-            return None, None, None
-        return found
-
-    def infer_type_partial(self, *args: Any, **kwargs: Any) -> tuple[Any, Any, Any]:
-        """Infer what follows from the given types; None for unknown ones."""
-        if args and kwargs:
-            raise ArgumentError("infer_type: give types by position or by name, not both")
-        given = dict(zip(self.graph.argument_names, args)) if args else kwargs
-        types = infer_types(self.graph, {k: dtype_name(v) for k, v in given.items() if v is not None})
-
-        def shown(name: str | None) -> Any:
-            return None if name is None else np_dtype(name)
-
-        return (
-            [shown(types[n][0]) for n in self.graph.arguments],
-            [shown(types[node][i]) for node, i in self.entries],
-            [shown(types[n][0]) for n in self.graph.auxiliary],
-        )
 
     # files
 
@@ -322,102 +132,6 @@ class Symbol:
         """Run the graph once on arrays given by argument name and return its outputs."""
         return binding.evaluate(self, ctx, **kwargs)
 
-    # arithmetic
-
-    def _binary(self, alias: str, scalar_alias: str, other: Any) -> Symbol:
-        if isinstance(other, Symbol):
-            return call(alias, self, other)
-        if isinstance(other, (int, float)) or hasattr(other, "item"):
-            return call(scalar_alias, self, scalar=other)
-        return NotImplemented
-
-    def _reflected(self, alias: str, other: Any) -> Symbol:
-        if isinstance(other, (int, float)) or hasattr(other, "item"):
-            return call(alias, self, scalar=other)
-        return NotImplemented
-
-    def __add__(self, other: Any) -> Symbol:
-        return self._binary("_Plus", "_PlusScalar", other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Symbol:
-        return self._binary("_Minus", "_MinusScalar", other)
-
-    def __rsub__(self, other: Any) -> Symbol:
-        return self._reflected("_RMinusScalar", other)
-
-    def __mul__(self, other: Any) -> Symbol:
-        return self._binary("_Mul", "_MulScalar", other)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Any) -> Symbol:
-        return self._binary("_Div", "_DivScalar", other)
-
-    def __rtruediv__(self, other: Any) -> Symbol:
-        return self._reflected("_RDivScalar", other)
-
-    def __mod__(self, other: Any) -> Symbol:
-        return self._binary("_Mod", "_ModScalar", other)
-
-    def __rmod__(self, other: Any) -> Symbol:
-        return self._reflected("_RModScalar", other)
-
-    def __pow__(self, other: Any) -> Symbol:
-        return self._binary("_Power", "_PowerScalar", other)
-
-    def __rpow__(self, other: Any) -> Symbol:
-        return self._reflected("_RPowerScalar", other)
-
-    def __neg__(self) -> Symbol:
-        return call("_MulScalar", self, scalar=-1.0)
-
-    def __abs__(self) -> Symbol:
-        return call("abs", self)
-
-    def __eq__(self, other: object) -> Any:
-        return self._binary("_Equal", "_EqualScalar", other)
-
-    def __ne__(self, other: object) -> Any:
-        return self._binary("_Not_Equal", "_NotEqualScalar", other)
-
-    def __gt__(self, other: Any) -> Symbol:
-        return self._binary("_Greater", "_GreaterScalar", other)
-
-    def __ge__(self, other: Any) -> Symbol:
-        return self._binary("_Greater_Equal", "_GreaterEqualScalar", other)
-
-    def __lt__(self, other: Any) -> Symbol:
-        return self._binary("_Lesser", "_LesserScalar", other)
-
-    def __le__(self, other: Any) -> Symbol:
-        return self._binary("_Lesser_Equal", "_LesserEqualScalar", other)
-
-    __hash__ = object.__hash__
-
-    def __bool__(self) -> bool:
-        raise NotImplementedForSymbol("__bool__", "a comparison with `is`")
-
-    def __iadd__(self, other: Any) -> Symbol:
-        raise NotImplementedForSymbol("__iadd__", "a = a + b")
-
-    def __isub__(self, other: Any) -> Symbol:
-        raise NotImplementedForSymbol("__isub__", "a = a - b")
-
-    def __imul__(self, other: Any) -> Symbol:
-        raise NotImplementedForSymbol("__imul__", "a = a * b")
-
-    def __itruediv__(self, other: Any) -> Symbol:
-        raise NotImplementedForSymbol("__itruediv__", "a = a / b")
-
-
-def _shown(attributes: Mapping[str, str]) -> dict[str, str]:
-    """Return attributes with the five bare keys shown both ways."""
-    shown = dict(attributes)
-    shown.update({k: attributes[f"__{k}__"] for k in BARE_KEYS if f"__{k}__" in attributes})
-    return shown
-
 
 def _without_casts(symbol: Symbol) -> tuple[Entry, ...]:
     """Return the heads without `amp_cast` nodes."""
@@ -441,7 +155,7 @@ def call(alias: str, *args: Any, name: str | None = None, attr: Mapping[str, str
     return Symbol((node, i) for i in range(node.num_outputs))
 
 
-def Variable(  # noqa: N802
+def Variable(
     name: str,
     attr: Mapping[str, str] | None = None,
     shape: Any = None,
@@ -497,7 +211,7 @@ _STORAGE = {"default": 0, "row_sparse": 1, "csr": 2}
 var = Variable
 
 
-def Group(symbols: Iterable[Symbol]) -> Symbol:  # noqa: N802
+def Group(symbols: Iterable[Symbol]) -> Symbol:
     """Return one symbol with the outputs of several.
 
     Raises:

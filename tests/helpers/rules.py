@@ -66,7 +66,194 @@ def rmsprop(
     return _clip(w + d, clip_weights), {"n": n, "b": b, "d": d}
 
 
-RULES = {"sgd": sgd, "nag": nag, "adam": adam, "adagrad": adagrad, "rmsprop": rmsprop}
+def adadelta(w, g, s, t, *, lr, wd=0.0, rho=0.9, epsilon=1e-5, rescale_grad=1.0, clip_gradient=None, **_):
+    g = _clip(rescale_grad * g, clip_gradient)
+    h, d = s.get("h", 0.0), s.get("d", 0.0)
+    h = rho * h + (1 - rho) * g * g
+    step = np.sqrt((d + epsilon) / (h + epsilon)) * g
+    return w - step - wd * w, {"h": h, "d": rho * d + (1 - rho) * step * step}
+
+
+def adamax(w, g, s, t, *, lr, wd=0.0, beta1=0.9, beta2=0.999, rescale_grad=1.0, clip_gradient=None, **_):
+    g = _clip(rescale_grad * g + wd * w, clip_gradient)
+    m = beta1 * s.get("m", 0.0) + (1 - beta1) * g
+    u = np.maximum(beta2 * s.get("u", 0.0), np.abs(g))
+    return w - lr / (1 - beta1**t) * m / (u + 1e-8), {"m": m, "u": u}
+
+
+def nadam(
+    w,
+    g,
+    s,
+    t,
+    *,
+    lr,
+    wd=0.0,
+    beta1=0.9,
+    beta2=0.999,
+    epsilon=1e-8,
+    schedule_decay=0.004,
+    rescale_grad=1.0,
+    clip_gradient=None,
+    **_,
+):
+    g = _clip(rescale_grad * g + wd * w, clip_gradient)
+    here, ahead = (beta1 * (1 - 0.5 * 0.96 ** (n * schedule_decay)) for n in (t, t + 1))
+    product = s.get("product", 1.0) * here
+    m = beta1 * s.get("m", 0.0) + (1 - beta1) * g
+    v = beta2 * s.get("v", 0.0) + (1 - beta2) * g * g
+    mean = (1 - here) * g / (1 - product) + ahead * m / (1 - product * ahead)
+    w = w - lr * mean / (np.sqrt(v / (1 - beta2**t)) + epsilon)
+    return w, {"m": m, "v": v, "product": product}
+
+
+def ftrl(w, g, s, t, *, lr, wd=0.0, lamda1=0.01, beta=1.0, rescale_grad=1.0, clip_gradient=None, **_):
+    g = _clip(rescale_grad * g, clip_gradient)
+    n = s.get("n", 0.0)
+    z = s.get("z", 0.0) + g - (np.sqrt(n + g * g) - np.sqrt(n)) * w / lr
+    n = n + g * g
+    w = np.where(np.abs(z) > lamda1, (np.sign(z) * lamda1 - z) / ((beta + np.sqrt(n)) / lr + wd), 0.0)
+    return w, {"z": z, "n": n}
+
+
+def ftml(
+    w, g, s, t, *, lr, wd=0.0, beta1=0.6, beta2=0.999, epsilon=1e-8, rescale_grad=1.0, clip_gradient=None, **_
+):
+    g = _clip(rescale_grad * g + wd * w, clip_gradient)
+    v = beta2 * s.get("v", 0.0) + (1 - beta2) * g * g
+    d = (1 - beta1**t) / lr * (np.sqrt(v / (1 - beta2**t)) + epsilon)
+    z = beta1 * s.get("z", 0.0) + (1 - beta1) * g - (d - beta1 * s.get("d", 0.0)) * w
+    return -z / d, {"d": d, "v": v, "z": z}
+
+
+def signum(w, g, s, t, *, lr, wd=0.0, momentum=0.9, wd_lh=0.0, rescale_grad=1.0, clip_gradient=None, **_):
+    g = _clip(rescale_grad * g, clip_gradient)
+    if not momentum:
+        return (1 - lr * wd) * w - lr * np.sign(g), s
+    m = momentum * s.get("m", 0.0) - (1 - momentum) * (g + wd * w)
+    return (1 - lr * wd_lh) * w + lr * np.sign(m), {"m": m}
+
+
+def dcasgd(w, g, s, t, *, lr, wd=0.0, momentum=0.0, lamda=0.04, rescale_grad=1.0, clip_gradient=None, **_):
+    g = _clip(rescale_grad * g, clip_gradient)
+    m = momentum * s.get("m", 0.0) - lr * (g + wd * w + lamda * g * g * (w - s.get("before", w)))
+    return w + m, {"m": m, "before": w}
+
+
+def lars(
+    w,
+    g,
+    s,
+    t,
+    *,
+    lr,
+    wd=0.0,
+    momentum=0.0,
+    eta=0.001,
+    eps=0.0,
+    momentum_correction=True,
+    rescale_grad=1.0,
+    clip_gradient=None,
+    **_,
+):
+    g, size = rescale_grad * g, np.linalg.norm(w)
+    slope = np.linalg.norm(g)
+    trust = eta * size / (slope + wd * size + eps) if size > 0 and slope > 0 else 1.0
+    before = s.get("lr", 0.0)
+    keep = momentum * (lr / before if momentum_correction and before else 1.0)
+    m = keep * s.get("m", 0.0) - lr * trust * (_clip(g, clip_gradient) + wd * w)
+    return w + m, {"m": m, "lr": lr}
+
+
+def lamb(
+    w,
+    g,
+    s,
+    t,
+    *,
+    lr,
+    wd=0.0,
+    beta1=0.9,
+    beta2=0.999,
+    epsilon=1e-6,
+    lower_bound=None,
+    upper_bound=None,
+    bias_correction=True,
+    rescale_grad=1.0,
+    clip_gradient=None,
+    **_,
+):
+    g = _clip(rescale_grad * g, clip_gradient)
+    m = beta1 * s.get("m", 0.0) + (1 - beta1) * g
+    v = beta2 * s.get("v", 0.0) + (1 - beta2) * g * g
+    mean, square = (m / (1 - beta1**t), v / (1 - beta2**t)) if bias_correction else (m, v)
+    step = mean / (np.sqrt(square) + epsilon) + wd * w
+    size, slope = np.linalg.norm(w), np.linalg.norm(step)
+    size = size if lower_bound is None else max(size, lower_bound)
+    size = size if upper_bound is None else min(size, upper_bound)
+    trust = 1.0 if size == 0 or slope == 0 else size / slope
+    return w - lr * trust * step, {"m": m, "v": v}
+
+
+def lbsgd(
+    w,
+    g,
+    s,
+    t,
+    *,
+    lr,
+    wd=0.0,
+    momentum=0.0,
+    warmup_strategy="linear",
+    warmup_epochs=5,
+    batch_scale=1,
+    updates_per_epoch=32,
+    begin_epoch=0,
+    rescale_grad=1.0,
+    clip_gradient=None,
+    **_,
+):
+    total = s.get("total", 0.0) + g
+    if t % batch_scale:
+        return w, {**s, "total": total}
+    g, done = total / batch_scale, (t + begin_epoch * updates_per_epoch) / (warmup_epochs * updates_per_epoch)
+    if warmup_strategy == "lars":
+        size = np.sum(w * w)
+        lr = lr * np.clip(np.sqrt(size / (np.sum(g * g) + wd * size + 1e-18)), 0.01, 100)
+    else:
+        power = {"linear": 1, "power2": 2, "sqrt": 0.5}[warmup_strategy]
+        lr = lr * (1 + (batch_scale - 1) * min(done, 1.0) ** power)
+    m = momentum * s.get("m", 0.0) - lr * (_clip(rescale_grad * g, clip_gradient) + wd * w)
+    return w + m, {"m": m}
+
+
+def groupadagrad(w, g, s, t, *, lr, eps=1e-5, rescale_grad=1.0, clip_gradient=None, **_):
+    g = _clip(rescale_grad * g, clip_gradient)
+    h = s.get("h", 0.0) + np.mean(g * g, axis=tuple(range(1, g.ndim)), keepdims=True)
+    return w - lr * g / np.sqrt(h + eps), {"h": h}
+
+
+RULES = {
+    rule.__name__: rule
+    for rule in (
+        sgd,
+        nag,
+        adam,
+        adagrad,
+        rmsprop,
+        adadelta,
+        adamax,
+        nadam,
+        ftrl,
+        ftml,
+        signum,
+        dcasgd,
+        lars,
+        lamb,
+        lbsgd,
+        groupadagrad,
+    )
+}
 
 
 def follow(name, weight, grads, lrs, **options):

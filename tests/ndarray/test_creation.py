@@ -53,7 +53,9 @@ def test_array_of_numbers():
     assert nd.array([1], dtype=torch.int64).dtype is np.int64
 
 
-@pytest.mark.parametrize("source", [[1, "a"], [[1, 2], [3]], "abc", b"abc", {1: 2}, None, 1j, object(), iter([1])])
+@pytest.mark.parametrize(
+    "source", [[1, "a"], [[1, 2], [3]], "abc", b"abc", {1: 2}, None, 1j, object(), iter([1])]
+)
 def test_array_refuses(source):
     with pytest.raises(DTypeError) as caught:
         nd.array(source)
@@ -67,7 +69,13 @@ def test_array_refuses_nan_for_integers():
 
 @pytest.mark.parametrize("shape", [3, (3,), [3], np.int64(3), np.array([3]), torch.Size([3])])
 def test_shapes_may_be_given_in_many_ways(shape):
-    assert nd.zeros(shape).shape == nd.ones(shape).shape == nd.empty(shape).shape == nd.full(shape, 2).shape == (3,)
+    assert (
+        nd.zeros(shape).shape
+        == nd.ones(shape).shape
+        == nd.empty(shape).shape
+        == nd.full(shape, 2).shape
+        == (3,)
+    )
 
 
 @pytest.mark.parametrize("shape", [(-1,), (2, "a"), "x", 2.5, None, (1.0,)])

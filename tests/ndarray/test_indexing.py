@@ -78,9 +78,7 @@ def as_mxnet(values):
 def converted(key):
     """The same key with NDArrays and lists in place of some NumPy arrays."""
     kinds = (lambda a: nd.array(a, dtype="int32"), nd.array, np.ndarray.tolist, lambda a: a)
-    return tuple(
-        kinds[i % 4](k) if isinstance(k, np.ndarray) else k for i, k in enumerate(key)
-    )
+    return tuple(kinds[i % 4](k) if isinstance(k, np.ndarray) else k for i, k in enumerate(key))
 
 
 def check_read(shape, key, own_key):
@@ -209,7 +207,9 @@ def test_bad_positions(key, words):
     np.testing.assert_array_equal(array.asnumpy(), counted((2, 3)))
 
 
-@pytest.mark.parametrize("key", [1.0, "x", np.float32(1), [0.5], [[0], [0, 1]], slice(0.5, 2), nd.array([0.5])])
+@pytest.mark.parametrize(
+    "key", [1.0, "x", np.float32(1), [0.5], [[0], [0, 1]], slice(0.5, 2), nd.array([0.5])]
+)
 def test_keys_of_wrong_kind(key):
     with pytest.raises(ArgumentError):
         nd.array(counted((2, 3)))[key]
@@ -302,3 +302,21 @@ def test_iteration_gives_rows():
     assert [v.asscalar() for v in nd.array([1, 2])] == [1, 2]
     with pytest.raises(TypeError):
         len(nd.array(5))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        (slice(None, None, -1), [0, 2]),
+        ([1, 0], slice(None, None, -2), [0, 3]),
+        (slice(None, None, -1), slice(None, None, -1), nd.array([3, 1])),
+    ],
+)
+def test_writing_through_arrays_beside_reversed_slices(key):
+    plain = tuple(k.asnumpy().astype(int) if isinstance(k, mx.nd.NDArray) else k for k in key)
+    want = counted((2, 3, 4))
+    filler = -1 - counted(want[plain].shape)
+    want[plain] = filler
+    array = nd.array(counted((2, 3, 4)))
+    array[key] = filler
+    np.testing.assert_array_equal(array.asnumpy(), want)

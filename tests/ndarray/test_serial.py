@@ -93,7 +93,9 @@ def test_sparse_arrays_are_named_in_the_refusal():
 
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-types = st.sampled_from("float32 float64 float16 uint8 int8 int16 int32 int64 bool bfloat16".split())
+types = st.sampled_from(
+    ["float32", "float64", "float16", "uint8", "int8", "int16", "int32", "int64", "bool", "bfloat16"]
+)
 
 
 @settings(max_examples=60, derandomize=True, deadline=None, database=None)
@@ -150,7 +152,13 @@ def test_an_array_without_shape_is_empty(record):
 
 @pytest.mark.parametrize(
     ("data", "error"),
-    [(3, ArgumentError), ("text", ArgumentError), ([1], DTypeError), ({1: None}, DTypeError), ({"a": 1}, DTypeError)],
+    [
+        (3, ArgumentError),
+        ("text", ArgumentError),
+        ([1], DTypeError),
+        ({1: None}, DTypeError),
+        ({"a": 1}, DTypeError),
+    ],
 )
 def test_save_takes_arrays_only(data, error, tmp_path):
     with pytest.raises(error):
@@ -190,10 +198,11 @@ def test_files_that_cannot_be_opened(tmp_path):
         (bytes(64), "no MXNet array file"),
         (struct.pack("<QQ", 0x112, 0), "number of arrays needs 8 bytes"),
         (struct.pack("<QQQ", 0x112, 0, 2**62), "arrays do not fit"),
-        (one_array(v2((2**40, 2**20))), "data of shape"),
+        (one_array(v2((2**40, 2**10))), "data of shape"),
         (one_array(v2((2**62, 2**62))), "impossible"),
         (one_array(v2((-4,))), "impossible"),
         (one_array(v2((0, 2**62, 2**62))), "impossible"),
+        (one_array(struct.pack("<4I3i", 3, 0, 2**31, 2**31, 1, 0, 0)), "impossible"),
         (one_array(v2((2,), 99, bytes(8))), "unknown type number 99"),
         (one_array(v2((2,), 0, bytes(7))), "number of names needs"),
         (one_array(v2((2,), 0, bytes(8), storage=5)), "no storage type 5"),
@@ -267,7 +276,7 @@ def fuzz(count, seed):
 
 
 def test_mutated_files_load_or_are_refused():
-    fuzz(300, 1)
+    fuzz(2000, 1)
 
 
 @pytest.mark.slow

@@ -53,6 +53,7 @@ def check(found, expected, what):
     np.testing.assert_allclose(found.astype("f8"), expected.astype("f8"), rtol, atol, err_msg=what)
 
 
+@pytest.mark.filterwarnings("ignore:.*lstm_state_clip")
 @pytest.mark.parametrize("make", [make_symbol, from_json])
 @pytest.mark.parametrize(("group", "case"), list(all_cases()))
 def test_operator_gives_what_mxnet_gives(group, case, make):

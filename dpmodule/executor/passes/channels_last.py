@@ -40,7 +40,15 @@ def channels_last(low: Lowered) -> None:
                     if value not in changed:
                         changed[value] = low.new_value(f"{low.names[value]}_nhwc")
                         steps.append(
-                            Step(restride, "channels_last", None, [value], [changed[value]], -1, takes_env=False)
+                            Step(
+                                restride,
+                                "channels_last",
+                                None,
+                                [value],
+                                [changed[value]],
+                                -1,
+                                takes_env=False,
+                            )
                         )
                     step.inputs[position] = changed[value]
         steps.append(step)

@@ -10,6 +10,8 @@ from . import losses as losses
 from . import norm as norm
 from . import pool as pool
 from . import pool_v1 as pool_v1
+from . import rnn as rnn
+from . import sequence as sequence
 from . import softmax as softmax
 from . import softmax_output as softmax_output
 from . import upsample as upsample

@@ -1,0 +1,174 @@
+"""The arrays an executor is bound to, as users see them: arguments, gradients, states and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from ..base import ArgumentError, ShapeError, dtype_name
+from ..context import Context
+from ..graph import Graph, Node, infer_shapes, infer_types
+from ..ndarray import NDArray
+from ..ndarray.convert import tensor_of
+from ..ops.dtypes import name_of
+from .memory import placeholder
+
+__all__ = ["BoundArrays", "assign"]
+
+
+def assign(name: str, target: NDArray, value: Any) -> None:
+    """Copy a value into an array.
+
+    Args:
+        name: what the array is called in messages.
+        target: the array.
+        value: an NDArray, tensor, NumPy array or nested list of the array's shape.
+
+    Raises:
+        ShapeError: the value has another shape.
+        DTypeError: the value holds no numbers.
+    """
+    own = target.tensor
+    tensor = tensor_of(value, own.dtype, name_of(own.dtype), own.device)
+    if tensor.shape != own.shape:
+        raise ShapeError(f"{name} has shape {tuple(tensor.shape)}, expected {target.shape}")
+    if tensor is not own:
+        with torch.no_grad():
+            own.copy_(tensor)
+
+
+class BoundArrays:
+    """A graph, a context, and an array for each of the graph's variables and outputs.
+
+    Args:
+        graph: what is going to run.
+        ctx: where.
+        args: an array for every argument.
+        grads: arrays for gradients.
+        grad_req: "write", "add" or "null" for every argument.
+        aux: an array for every auxiliary state.
+        shapes: result of `infer_shapes`, if it is at hand.
+        types: result of `infer_types`, if it is at hand.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        ctx: Context,
+        args: Mapping[str, NDArray],
+        grads: Mapping[str, NDArray],
+        grad_req: Mapping[str, str],
+        aux: Mapping[str, NDArray],
+        shapes: Mapping[Node, Any] | None = None,
+        types: Mapping[Node, Any] | None = None,
+    ) -> None:
+        self.graph = graph
+        self.context = ctx
+        self.grad_req = dict(grad_req)
+        names = graph.argument_names
+        self._args = {name: args[name] for name in names}
+        self._aux = {name: aux[name] for name in graph.auxiliary_names}
+        self._grads = {name: grads.get(name) if grad_req.get(name) != "null" else None for name in names}
+        self._variables = [*self._args.values(), *self._aux.values()]
+        self._slots = {name: i for i, name in enumerate((*self._args, *self._aux))}
+        every = {**self._args, **self._aux}
+        self._shapes = shapes or infer_shapes(graph, {k: v.shape for k, v in every.items()})
+        types = types or infer_types(
+            graph, {k: dtype_name(v.dtype) for k, v in every.items()}, default="float32"
+        )
+        self._outputs = [
+            placeholder(tuple(self._shapes[node][i] or ()), ctx, types[node][i] or "float32")
+            for node, i in graph.heads
+        ]
+        self._borrowed: dict[int, torch.Tensor] = {}
+
+    @property
+    def arg_dict(self) -> dict[str, NDArray]:
+        """Arguments by name."""
+        self._own_inputs()
+        return self._args
+
+    @property
+    def grad_dict(self) -> dict[str, NDArray | None]:
+        """Gradients by argument name; None where no gradient is kept."""
+        return self._grads
+
+    @property
+    def aux_dict(self) -> dict[str, NDArray]:
+        """Auxiliary states by name."""
+        return self._aux
+
+    @property
+    def output_dict(self) -> dict[str, NDArray]:
+        """Outputs of the last forward by name.
+
+        Raises:
+            ArgumentError: two outputs have one name.
+        """
+        found = dict(zip(self.graph.output_names, self._outputs))
+        if len(found) < len(self._outputs):
+            raise ArgumentError(
+                f"output_dict: two outputs have one name: {', '.join(self.graph.output_names)}"
+            )
+        return found
+
+    @property
+    def arg_arrays(self) -> list[NDArray]:
+        """Arguments in the order of `list_arguments`."""
+        return list(self.arg_dict.values())
+
+    @property
+    def grad_arrays(self) -> list[NDArray | None]:
+        """Gradients in the order of `list_arguments`; None where no gradient is kept."""
+        return list(self._grads.values())
+
+    @property
+    def aux_arrays(self) -> list[NDArray]:
+        """Auxiliary states in the order of `list_auxiliary_states`."""
+        return list(self._aux.values())
+
+    @property
+    def outputs(self) -> list[NDArray]:
+        """Outputs of the last forward. The same objects every time: they show the newest values."""
+        return self._outputs
+
+    def input_array(self, name: str) -> NDArray:
+        """Return an argument's own array without bringing it up to date; for loading the next batch."""
+        return self._args[name]
+
+    def _own_inputs(self) -> list[int]:
+        """Copy inputs that the last forward read in place into the arrays; return which ones."""
+        copied = list(self._borrowed)
+        for slot, tensor in self._borrowed.items():
+            self._variables[slot].tensor.copy_(tensor)
+        self._borrowed = {}
+        return copied
+
+    def copy_params_from(
+        self,
+        arg_params: Mapping[str, NDArray],
+        aux_params: Mapping[str, NDArray] | None = None,
+        allow_extra_params: bool = False,
+    ) -> None:
+        """Copy parameters and states into this executor's arrays.
+
+        Args:
+            arg_params: arrays by argument name, of the argument's shape.
+            aux_params: arrays by state name.
+            allow_extra_params: pass over names that are not in the graph.
+
+        Raises:
+            ArgumentError: a name is not in the graph.
+            ShapeError: a shape does not fit.
+        """
+        parts = ("argument", arg_params, self.arg_dict), ("auxiliary state", aux_params, self._aux)
+        for kind, given, own in parts:
+            for name, value in (given or {}).items():
+                if name in own:
+                    assign(name, own[name], value)
+                elif not allow_extra_params:
+                    raise ArgumentError(
+                        f"copy_params_from: {name!r} is no {kind} of this graph: {', '.join(own)}"
+                    )

@@ -1,0 +1,76 @@
+"""Errors inside a graph: which node failed, what went in, and the user's line that made it."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..base import NodeError
+from ..graph import Graph, Node
+from ..ops.spec import Env
+from .interpreter import StepFailed, failing_node
+from .program import Program
+
+__all__ = ["backward_error", "forward_error"]
+
+Shapes = Mapping[Node, Sequence[Any]]
+
+
+def _node_error(graph: Graph, shapes: Shapes, index: int, error: BaseException, what: str = "") -> NodeError:
+    """Describe a failed node; -1 stands for a step that belongs to no node."""
+    if index < 0:
+        return NodeError(f"{type(error).__name__}{what}: {error}")
+    node = graph.nodes[index]
+    inputs = ", ".join(f"{child.output_names[i]} {shapes[child][i]}" for child, i in node.inputs)
+    return NodeError(f"{node.describe()}{what} failed on inputs {inputs or 'none'}: {error}")
+
+
+def forward_error(error: Exception, program: Program, graph: Graph, shapes: Shapes) -> NodeError:
+    """Return the error to raise for one that came out of a generated function or the interpreter.
+
+    Args:
+        error: what came.
+        program: the program that ran; its graph may be another one of the same structure.
+        graph: the executor's graph, whose nodes know where their user made them.
+        shapes: shapes of every node's outputs.
+    """
+    if isinstance(error, StepFailed):
+        return _node_error(graph, shapes, error.node, error.__cause__ or error)
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [f.lineno for f in frames if f.filename == program.filename and f.lineno is not None]
+    return _node_error(graph, shapes, program.node_at(lines[-1]) if lines else -1, error)
+
+
+def backward_error(
+    error: Exception,
+    program: Program,
+    graph: Graph,
+    shapes: Shapes,
+    values: Sequence[torch.Tensor],
+    envs: tuple[Env, Sequence[Env]],
+    heads: Mapping[int, torch.Tensor],
+) -> NodeError:
+    """Return the error to raise for a failed backward, found by running the graph again node by node.
+
+    Args:
+        error: what came.
+        program: the program that ran.
+        graph: the executor's graph.
+        shapes: shapes of every node's outputs.
+        values: tensors of the variables.
+        envs: the program's environments.
+        heads: gradient of each value at which backward starts.
+    """
+    generator = envs[0].generator
+    state = generator.get_state() if generator is not None and program.random else None
+    try:
+        index = failing_node(program, [v.detach() for v in values], *envs, heads)
+    except Exception:  # the search failed as well: what is known is the first error
+        index = -1
+    finally:
+        if generator is not None and state is not None:
+            generator.set_state(state)
+    return _node_error(graph, shapes, index, error, " (its gradient)" if index >= 0 else " in backward")

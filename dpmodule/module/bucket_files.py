@@ -1,0 +1,121 @@
+"""The files of a bucketing module: all buckets' symbols with the names of their inputs, and the parameters."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base import ArgumentError, FileFormatError
+from ..checkpoint import load_params as load_params
+from ..checkpoint import save_checkpoint
+from ..commit import read_settled
+from ..ndarray import NDArray, array, serial
+from ..symbol import Symbol, load_json
+
+__all__ = ["as_sym_gen", "load", "load_params", "save"]
+
+Bucket = tuple[Symbol, list[str], list[str]]
+
+
+def _symbol_file(prefix: str, key: Any) -> str:
+    return f"{prefix}-{key}-symbol.json"
+
+
+def _list_file(prefix: str) -> str:
+    return f"{prefix}-buckets.json"
+
+
+def save(
+    prefix: str,
+    epoch: int,
+    buckets: Mapping[Any, Bucket],
+    default: Any,
+    params: tuple[Mapping[str, NDArray], Mapping[str, NDArray]],
+    states: bytes | None,
+    remove_amp_cast: bool,
+) -> None:
+    """Write everything as one set, so that a kill leaves either the old set or the new one.
+
+    Args:
+        prefix: path and first part of the file names.
+        epoch: number of the epoch.
+        buckets: (symbol, data names, label names) by key.
+        default: key of the default bucket.
+        params: parameters and auxiliary states.
+        states: the optimizer's states, None without.
+        remove_amp_cast: leave `amp_cast` operators out of the graphs.
+
+    Raises:
+        ArgumentError: a bucket key cannot be written as Python text.
+    """
+    files: dict[str, bytes] = {}
+    rows = []
+    for key, (symbol, data_names, label_names) in buckets.items():
+        if _read_key(repr(key)) != key:
+            raise ArgumentError(f"bucket key {key!r} cannot be saved; use numbers, strings or tuples of them")
+        files[_symbol_file(prefix, key)] = symbol.tojson(remove_amp_cast).encode("utf-8")
+        rows.append({"key": repr(key), "data_names": list(data_names), "label_names": list(label_names)})
+    text = json.dumps({"default_bucket_key": repr(default), "buckets": rows}, indent=1)
+    files[_list_file(prefix)] = text.encode("utf-8")
+    if all(isinstance(key, (int, np.integer)) for key in buckets):
+        buffer = io.BytesIO()
+        serial.write(buffer, [array(list(buckets), dtype="int32")])
+        files[f"{prefix}.buckets"] = buffer.getvalue()
+    save_checkpoint(prefix, epoch, None, *params, states=states, more=files)
+
+
+def _read_key(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return None
+
+
+def load(prefix: str) -> tuple[dict[Any, Bucket], Any]:
+    """Return the saved buckets by key, and the default bucket's key; both empty for files that MXNet wrote.
+
+    Raises:
+        FileFormatError: a file is damaged.
+    """
+    path = _list_file(prefix)
+    if not os.path.exists(path):
+        return {}, None
+    try:
+        found = json.loads(read_settled(path))
+        rows = [(ast.literal_eval(r["key"]), list(r["data_names"]), list(r["label_names"])) for r in found["buckets"]]
+        default = ast.literal_eval(found["default_bucket_key"])
+        return {key: (_symbol(prefix, key), data, label) for key, data, label in rows}, default
+    except (ValueError, SyntaxError, KeyError, TypeError) as error:
+        raise FileFormatError(f"{path}: not the list of buckets that save_checkpoint writes ({error!r})") from error
+
+
+def _symbol(prefix: str, key: Any) -> Symbol:
+    return load_json(read_settled(_symbol_file(prefix, key)).decode("utf-8"))
+
+
+def as_sym_gen(saved: Mapping[Any, Bucket], sym_gen: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    """Return a `sym_gen` over saved buckets that falls back to another one.
+
+    Args:
+        saved: buckets by key.
+        sym_gen: makes the others; None = there are no others.
+    """
+
+    def generate(key: Any) -> tuple[Symbol, Sequence[str], Sequence[str] | None]:
+        if key in saved:
+            return saved[key]
+        if sym_gen is None:
+            keys = ", ".join(map(repr, saved))
+            raise ArgumentError(
+                f"bucket key {key!r} is not in the checkpoint, which has {keys}; give sym_gen to load() for further ones"
+            )
+        made: tuple[Symbol, Sequence[str], Sequence[str] | None] = sym_gen(key)
+        return made
+
+    return generate

@@ -1,0 +1,512 @@
+"""`BucketingModule`: one set of parameters, one graph and executor group per bucket."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..base import ArgumentError, MXNetError, ShapeError, StateError
+from ..context import Context
+from ..initializer import Uniform
+from ..ndarray import NDArray
+from ..symbol import Symbol
+from . import bucket_files
+from .base_module import BaseModule
+from .feed import describe
+from .module import Module
+from .stage import Stage, needs
+
+__all__ = ["BucketingModule"]
+
+SymGen = Callable[[Any], tuple[Symbol, Sequence[str], Sequence[str] | None]]
+
+
+class BucketingModule(BaseModule):
+    """Trains inputs of several sizes, such as sentences sorted into buckets by length.
+
+    Every bucket has its own graph, made by `sym_gen` on first use. All of them use the same parameters, gradients,
+    auxiliary and optimizer states, and the data memory of the largest bucket; what a bucket computed is given up
+    when another one runs, so that many buckets need hardly more memory than the largest.
+
+    Args:
+        sym_gen: ``(bucket_key) -> (symbol, data_names, label_names)``.
+        default_bucket_key: the bucket that is bound first and initializes parameters; best the largest.
+        logger: where progress is logged.
+        context: a device or a list of them.
+        work_load_list: share of the batch for each device; None = equal.
+        fixed_param_names: parameters that are not trained.
+        state_names: arguments that carry state from batch to batch.
+        group2ctxs: contexts of attribute groups; see `Module`.
+        compression_params: gradient compression; see `Module`.
+        max_buckets: how many buckets, the default one included, keep their executors; the one used longest ago
+            goes first, and is made again when it comes back. None = all.
+
+    Raises:
+        ArgumentError: an argument does not fit.
+
+    Source: MXNet 1.9.1 `BucketingModule`.
+    """
+
+    def __init__(
+        self,
+        sym_gen: SymGen,
+        default_bucket_key: Any = None,
+        logger: Any = logging,
+        context: Context | Sequence[Context] | None = None,
+        work_load_list: Sequence[float] | None = None,
+        fixed_param_names: Sequence[str] | None = None,
+        state_names: Sequence[str] | None = None,
+        group2ctxs: Any = None,
+        compression_params: Any = None,
+        *,
+        max_buckets: int | None = None,
+    ) -> None:
+        super().__init__(logger)
+        if not callable(sym_gen):
+            raise ArgumentError(f"sym_gen is {sym_gen!r}, expected a function of the bucket key")
+        if default_bucket_key is None:
+            raise ArgumentError("default_bucket_key is missing; give the key of the largest bucket")
+        if max_buckets is not None and max_buckets < 1:
+            raise ArgumentError(f"max_buckets is {max_buckets}, expected None or a number from 1")
+        self._sym_gen = sym_gen
+        self._default_key = default_bucket_key
+        self._max_buckets = max_buckets
+        self._options = {
+            "logger": logger,
+            "context": context,
+            "work_load_list": work_load_list,
+            "fixed_param_names": fixed_param_names,
+            "state_names": state_names,
+            "group2ctxs": group2ctxs,
+            "compression_params": compression_params,
+        }
+        self._buckets: OrderedDict[Any, Module] = OrderedDict()
+        self._default = self._make(default_bucket_key)
+        self._key, self._current = default_bucket_key, self._default
+        self._binding: dict[str, Any] = {}
+        self._monitor: Any = None
+
+    def _make(self, key: Any) -> Module:
+        """Make the module of a bucket and keep it.
+
+        Raises:
+            ArgumentError: `sym_gen` has no symbol for the key, or returns something else.
+        """
+        try:
+            found = self._sym_gen(key)
+        except (KeyError, IndexError) as error:
+            raise ArgumentError(f"bucket key {key!r}: sym_gen has no symbol for it ({error!r})") from error
+        if not (isinstance(found, tuple) and len(found) == 3 and isinstance(found[0], Symbol)):
+            raise ArgumentError(
+                f"bucket key {key!r}: sym_gen returned {found!r}, expected (symbol, data_names, label_names)"
+            )
+        symbol, data_names, label_names = found
+        module = self._buckets[key] = Module(symbol, data_names, label_names, **self._options)
+        return module
+
+    # properties
+
+    @property
+    def stage(self) -> Stage:
+        """How far the module has come."""
+        return self._default.stage
+
+    @property
+    def symbol(self) -> Any:
+        """The symbol of the current bucket."""
+        return self._current.symbol
+
+    @property
+    def data_names(self) -> list[str]:
+        """Names of the inputs of the current bucket."""
+        return self._current.data_names
+
+    @property
+    def label_names(self) -> list[str]:
+        """Names of the labels of the current bucket."""
+        return self._current.label_names
+
+    @property
+    def output_names(self) -> list[str]:
+        """Names of the outputs of the current bucket."""
+        return self._current.output_names
+
+    @property
+    def data_shapes(self) -> Any:
+        """Descriptions of the inputs of the current bucket."""
+        return self._current.data_shapes
+
+    @property
+    def label_shapes(self) -> Any:
+        """Descriptions of the labels of the current bucket."""
+        return self._current.label_shapes
+
+    @property
+    def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
+        """(name, shape) of the outputs of the current bucket."""
+        return self._current.output_shapes
+
+    @property
+    def bucket_keys(self) -> list[Any]:
+        """Keys of the buckets that have executors, the one used longest ago first."""
+        return list(self._buckets)
+
+    @property
+    def bucket_key(self) -> Any:
+        """Key of the current bucket."""
+        return self._key
+
+    # binding
+
+    def bind(
+        self,
+        data_shapes: Sequence[Any],
+        label_shapes: Sequence[Any] | None = None,
+        for_training: bool = True,
+        inputs_need_grad: bool = False,
+        force_rebind: bool = False,
+        shared_module: Any = None,
+        grad_req: Any = "write",
+    ) -> None:
+        """Allocate the default bucket; the others follow when their first batch comes.
+
+        Args:
+            data_shapes: (name, shape) or `DataDesc` of every input of the default bucket.
+            label_shapes: the same for labels.
+            for_training: whether gradients are needed.
+            inputs_need_grad: whether gradients of the inputs are needed.
+            force_rebind: bind again although the module is bound; parameters keep their values.
+            shared_module: refused, as in MXNet.
+            grad_req: "write", "add" or "null" for all parameters, or a list or dict per argument.
+
+        Raises:
+            ArgumentError: `shared_module` is given, or names do not fit.
+            ShapeError: shapes contradict the symbol.
+        """
+        if shared_module is not None:
+            raise ArgumentError("bind: BucketingModule shares among its buckets and takes no shared_module")
+        if self.binded and not force_rebind:
+            self.logger.warning("Already bound, ignoring bind()")
+            return
+        self._binding = {
+            "for_training": for_training,
+            "inputs_need_grad": inputs_need_grad,
+            "grad_req": grad_req,
+        }
+        self.for_training, self.inputs_need_grad = for_training, inputs_need_grad
+        self._default.bind(data_shapes, label_shapes, force_rebind=force_rebind, **self._binding)
+        for key in [k for k in self._buckets if k != self._default_key]:
+            del self._buckets[key]
+        self._key, self._current = self._default_key, self._default
+
+    def rebind(
+        self,
+        contexts: Sequence[Context] | None,
+        workload: Sequence[float] | None,
+        data_shapes: Sequence[Any],
+        label_shapes: Sequence[Any] | None,
+    ) -> None:
+        """Bind for training over other devices, keeping parameters and the optimizer's states; see `Module.rebind`."""
+        if contexts is not None:
+            self._options["context"] = list(contexts)
+            self._options["work_load_list"] = None
+        if workload is not None:
+            self._options["work_load_list"] = list(workload)
+        self._binding = {"for_training": True, "inputs_need_grad": self.inputs_need_grad, "grad_req": "write"}
+        self.for_training = True
+        self._default.rebind(contexts, workload, data_shapes, label_shapes)
+        for key in [k for k in self._buckets if k != self._default_key]:
+            del self._buckets[key]
+        self._key, self._current = self._default_key, self._default
+
+    def _bucket(self, key: Any, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None) -> Module:
+        """Return a bucket's module, bound; make it if it is new.
+
+        Raises:
+            ArgumentError: the bucket has a parameter that the default bucket lacks.
+            ShapeError: shapes contradict its symbol, or one of its parameters has another shape.
+        """
+        known = key in self._buckets
+        module = self._buckets[key] if known else self._make(key)
+        if not module.binded:
+            try:
+                self._check_parameters(key, module)
+                module.bind(data_shapes, label_shapes, shared_module=self._default, **self._binding)
+            except MXNetError as error:
+                del self._buckets[key]
+                raise type(error)(f"bucket {key!r}: {error}") from error
+            if self._monitor is not None:
+                module.install_monitor(self._monitor)
+        elif self._default.optimizer_initialized and not module.optimizer_initialized:
+            module.borrow_optimizer(self._default)
+        self._buckets.move_to_end(key)
+        return module
+
+    def _check_parameters(self, key: Any, module: Module) -> None:
+        extra = [name for name in module.param_names if name not in self._default.param_names]
+        if extra:
+            raise ArgumentError(
+                f"it has the parameter {', '.join(extra)}, which the default bucket {self._default_key!r} lacks; "
+                "all buckets must use one set of parameters"
+            )
+
+    @needs(Stage.BOUND)
+    def switch_bucket(
+        self, bucket_key: Any, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None = None
+    ) -> None:
+        """Make a bucket the current one.
+
+        Args:
+            bucket_key: its key.
+            data_shapes: (name, shape) or `DataDesc` of its inputs; used when it is new.
+            label_shapes: the same for labels.
+
+        Raises:
+            ArgumentError: there is no symbol for the key, or it needs other parameters.
+            ShapeError: shapes contradict its symbol.
+        """
+        module = self._bucket(bucket_key, data_shapes, label_shapes)
+        if module is not self._current:
+            self._current.group.release()
+            module.group.refresh()
+            self._key, self._current = bucket_key, module
+        self._evict()
+
+    def _evict(self) -> None:
+        """Drop the buckets used longest ago, but neither the default nor the current one."""
+        if self._max_buckets is None:
+            return
+        for key in list(self._buckets):
+            if len(self._buckets) <= self._max_buckets:
+                return
+            if key not in (self._default_key, self._key):
+                del self._buckets[key]
+
+    @needs(Stage.INITIALIZED)
+    def prepare(self, data_batch: Any, sparse_row_id_fn: Any = None) -> None:
+        """Bind the bucket of the batch that comes next, without leaving the current one."""
+        if data_batch.bucket_key is not None:
+            self._bucket(data_batch.bucket_key, *_shapes_of(data_batch))
+            self._buckets.move_to_end(self._key)
+
+    # parameters and optimizer
+
+    @needs(Stage.INITIALIZED)
+    def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+        """Return copies of parameters and auxiliary states as CPU arrays."""
+        return self._default.get_params()
+
+    @needs(Stage.BOUND)
+    def init_params(
+        self,
+        initializer: Any = Uniform(0.01),
+        arg_params: Mapping[str, NDArray] | None = None,
+        aux_params: Mapping[str, NDArray] | None = None,
+        allow_missing: bool = False,
+        force_init: bool = False,
+        allow_extra: bool = False,
+    ) -> None:
+        """Give parameters and auxiliary states their first values; see `Module.init_params`."""
+        self._default.init_params(initializer, arg_params, aux_params, allow_missing, force_init, allow_extra)
+
+    @needs(Stage.INITIALIZED)
+    def init_optimizer(
+        self,
+        kvstore: Any = "local",
+        optimizer: Any = "sgd",
+        optimizer_params: Any = (("learning_rate", 0.01),),
+        force_init: bool = False,
+    ) -> None:
+        """Install one optimizer for all buckets; see `Module.init_optimizer`."""
+        if self.optimizer_initialized and not force_init:
+            self.logger.warning("optimizer already initialized, ignoring.")
+            return
+        self._default.init_optimizer(kvstore, optimizer, optimizer_params, force_init)
+        for module in self._buckets.values():
+            if module is not self._default and module.params_initialized:
+                module.borrow_optimizer(self._default)
+
+    @needs(Stage.READY)
+    def update(self) -> None:
+        """Apply the optimizer to the gradients of the current bucket's last backward."""
+        self._current.update()
+
+    # computing
+
+    @needs(Stage.INITIALIZED)
+    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
+        """Switch to the batch's bucket and run forward.
+
+        Raises:
+            ArgumentError: the batch has no bucket key, or there is no symbol for it.
+            ShapeError: its arrays do not fit its bucket.
+        """
+        self._follow(data_batch, lambda: self._current.forward(data_batch, is_train))
+
+    @needs(Stage.INITIALIZED)
+    def forward_backward(self, data_batch: Any) -> None:
+        """Switch to the batch's bucket and run forward and backward."""
+        self._follow(data_batch, lambda: self._current.forward_backward(data_batch))
+
+    @needs(Stage.INITIALIZED)
+    def evaluate(self, data_batch: Any) -> None:
+        """Switch to the batch's bucket and run forward in prediction mode."""
+        self._follow(data_batch, lambda: self._current.evaluate(data_batch))
+
+    def _follow(self, batch: Any, compute: Callable[[], None]) -> None:
+        """Switch to a batch's bucket and compute; shape errors name the bucket."""
+        key = getattr(batch, "bucket_key", None)
+        if key is None:
+            raise ArgumentError("the batch has no bucket_key; give DataBatch(bucket_key=...), one that sym_gen knows")
+        self.switch_bucket(key, *_shapes_of(batch))
+        try:
+            compute()
+        except ShapeError as error:
+            raise ShapeError(
+                f"bucket {key!r} does not take a batch with shapes {[tuple(a.shape) for a in batch.data]}: {error}"
+            ) from error
+
+    @needs(Stage.INITIALIZED)
+    def backward(self, out_grads: Any = None) -> None:
+        """Run backward of the current bucket."""
+        self._current.backward(out_grads)
+
+    @needs(Stage.INITIALIZED)
+    def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
+        """Return the outputs of the current bucket's last forward."""
+        return self._current.get_outputs(merge_multi_context)
+
+    @needs(Stage.INITIALIZED)
+    def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
+        """Return the gradients of the current bucket's inputs."""
+        return self._current.get_input_grads(merge_multi_context)
+
+    @needs(Stage.INITIALIZED)
+    def get_states(self, merge_multi_context: bool = True) -> list[Any]:
+        """Return the states of the current bucket."""
+        return self._current.get_states(merge_multi_context)
+
+    @needs(Stage.INITIALIZED)
+    def set_states(self, states: Any = None, value: float | None = None) -> None:
+        """Set the states of the current bucket."""
+        self._current.set_states(states, value)
+
+    @needs(Stage.INITIALIZED)
+    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
+        """Show a metric the outputs of the current bucket's last forward."""
+        self._current.update_metric(eval_metric, labels, pre_sliced, pad)
+
+    @needs(Stage.BOUND)
+    def install_monitor(self, mon: Any) -> None:
+        """Install a monitor on every bucket, those to come too."""
+        self._monitor = mon
+        for module in self._buckets.values():
+            module.install_monitor(mon)
+
+    # checkpoints
+
+    @needs(Stage.INITIALIZED)
+    def save_checkpoint(
+        self, prefix: str, epoch: int, remove_amp_cast: bool = False, save_optimizer_states: bool = False
+    ) -> None:
+        """Write parameters and the symbols of all buckets made so far, as one set.
+
+        The files are MXNet's (``prefix-NNNN.params``, ``prefix-KEY-symbol.json``, and ``prefix.buckets`` for keys
+        that are integers) and ``prefix-buckets.json``, which lets `load` do without `sym_gen`.
+
+        Args:
+            prefix: path and first part of the file names.
+            epoch: number of the epoch.
+            remove_amp_cast: leave `amp_cast` operators out of the graphs.
+            save_optimizer_states: also write ``prefix-NNNN.states``.
+
+        Raises:
+            StateError: states are asked for, but there is no optimizer.
+        """
+        states = None
+        if save_optimizer_states:
+            if not self.optimizer_initialized:
+                raise StateError("BucketingModule.save_checkpoint: call init_optimizer() before saving its states")
+            states = self._default.updates.active_updater().get_states(dump_optimizer=False)
+        buckets = {key: (m.symbol, m.data_names, m.label_names) for key, m in self._buckets.items()}
+        bucket_files.save(prefix, epoch, buckets, self._default_key, self.get_params(), states, remove_amp_cast)
+
+    @staticmethod
+    def load(
+        prefix: str,
+        epoch: int,
+        sym_gen: SymGen | None = None,
+        default_bucket_key: Any = None,
+        load_optimizer_states: bool = False,
+        **kwargs: Any,
+    ) -> BucketingModule:
+        """Make a module from a checkpoint.
+
+        Args:
+            prefix: path and first part of the file names.
+            epoch: number of the epoch.
+            sym_gen: makes the symbols of buckets that were not saved; None = only saved ones can be used.
+            default_bucket_key: the bucket to bind first; None = the one of the saved module.
+            load_optimizer_states: also read ``prefix-NNNN.states`` once the optimizer is installed.
+            kwargs: further arguments of the constructor.
+
+        Raises:
+            ArgumentError: the files do not say which bucket is the default one.
+            FileFormatError: a file is damaged or foreign.
+        """
+        saved, default = bucket_files.load(prefix)
+        if default_bucket_key is None:
+            default_bucket_key = default
+        if default_bucket_key is None or (sym_gen is None and not saved):
+            raise ArgumentError(
+                f"{prefix}: MXNet's own bucket files name neither the default bucket nor the inputs; "
+                "give sym_gen and default_bucket_key"
+            )
+        module = BucketingModule(bucket_files.as_sym_gen(saved, sym_gen), default_bucket_key, **kwargs)
+        states = f"{prefix}-{epoch:04d}.states" if load_optimizer_states else None
+        module._default.preload(*bucket_files.load_params(prefix, epoch), states)
+        return module
+
+    @staticmethod
+    def load_dict(
+        sym_dict: Mapping[Any, Symbol] | None = None,
+        sym_gen: SymGen | None = None,
+        default_bucket_key: Any = None,
+        arg_params: Mapping[str, NDArray] | None = None,
+        aux_params: Mapping[str, NDArray] | None = None,
+        **kwargs: Any,
+    ) -> BucketingModule:
+        """Make a module from symbols by bucket key and parameters; `sym_gen` names their inputs.
+
+        Raises:
+            ArgumentError: an argument is missing.
+        """
+        if sym_gen is None or default_bucket_key is None or arg_params is None:
+            raise ArgumentError("load_dict: sym_gen, default_bucket_key and arg_params are all needed")
+        make, symbols = sym_gen, dict(sym_dict or {})
+
+        def generate(key: Any) -> tuple[Symbol, Sequence[str], Sequence[str] | None]:
+            symbol, data_names, label_names = make(key)
+            return symbols.get(key, symbol), data_names, label_names
+
+        module = BucketingModule(generate, default_bucket_key, **kwargs)
+        module._default.preload(arg_params, aux_params or {})
+        return module
+
+
+def _shapes_of(batch: Any) -> tuple[Any, Any]:
+    """Return the descriptions a batch brings, checked against its arrays.
+
+    Raises:
+        ShapeError: an array has another shape than its description.
+    """
+    for provided, arrays in ((batch.provide_data, batch.data), (batch.provide_label, batch.label)):
+        for desc, array in zip(describe(provided), arrays or ()):
+            if tuple(array.shape) != tuple(desc.shape):
+                raise ShapeError(
+                    f"bucket {batch.bucket_key!r}: the batch describes {desc.name} as {tuple(desc.shape)}, "
+                    f"but its array has shape {tuple(array.shape)}"
+                )
+    return batch.provide_data, batch.provide_label

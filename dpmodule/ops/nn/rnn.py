@@ -1,0 +1,279 @@
+"""The fused recurrent network: all layers, directions and time steps in one operator."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch.nn.utils import rnn as packing
+
+from ...base import OpError, Shape
+from ..attrs import AttrType, boolean, choice, integer, optional, real
+from ..registry import op
+from ..spec import NEVER, Attr, Env, Onnx, arg, param
+from . import rnn_weights
+from .rules import agree
+
+__all__ = ["rnn"]
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "rnn_relu": torch.rnn_relu,
+    "rnn_tanh": torch.rnn_tanh,
+    "lstm": torch.lstm,
+    "gru": torch.gru,
+}
+
+
+def _fraction(value: Any) -> float:
+    number: float = real.parse(value)
+    if not 0 <= number <= 1:
+        raise ValueError(value)
+    return number
+
+
+def _layout(a: Any, features: int) -> tuple[str, int, int, int, bool, int | None]:
+    """Return the arguments of the functions of `rnn_weights`."""
+    return a.mode, a.num_layers, features, a.state_size, a.bidirectional, a.projection_size
+
+
+def _with_cell(a: Any) -> bool:
+    return bool(a.mode == "lstm")
+
+
+def _with_lengths(a: Any) -> bool:
+    return bool(a.use_sequence_length)
+
+
+def _outputs(a: Any) -> tuple[str, ...]:
+    if not a.state_outputs:
+        return ("output",)
+    return ("output", "state_output", "statecell_output") if _with_cell(a) else ("output", "state_output")
+
+
+def _refuse_projection(a: Any) -> None:
+    if a.projection_size is not None and not _with_cell(a):
+        raise OpError(
+            f"projection_size is {a.projection_size} in mode {a.mode}, expected None; only lstm projects"
+        )
+
+
+def _data_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[int, ...]:
+    """Put together what data, states, lengths and outputs tell about (T, N, C); 0 where none does."""
+    steps, rows, features = agree("data", ins[0], (0, 0, 0), ins[0]) or (0, 0, 0)
+    if outs[0] is not None and len(outs[0]) == 3:
+        steps, rows = steps or outs[0][0], rows or outs[0][1]
+    for state in (*ins[2 : 3 + _with_cell(a)], *outs[1:]):
+        if state is not None and len(state) == 3:
+            rows = rows or state[1]
+    if _with_lengths(a) and ins[-1]:
+        rows = rows or ins[-1][0]
+    if not features and ins[1] and ins[1][0]:
+        features = rnn_weights.input_size(
+            ins[1][0], a.mode, a.num_layers, a.state_size, a.bidirectional, a.projection_size
+        )
+    return steps, rows, features
+
+
+def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    """Everything from data; batch size and time steps also from states and outputs, features from parameters."""
+    _refuse_projection(a)
+    directions = 2 if a.bidirectional else 1
+    data = _data_shape(a, ins, outs)
+    steps, rows, features = data
+    hidden = a.projection_size or a.state_size
+    state = (a.num_layers * directions, rows, hidden)
+    cell = (*state[:2], a.state_size)
+    size = rnn_weights.vector_size(*_layout(a, features)) if features else 0
+    wanted = [("data", data), ("parameters", (size,)), ("state", state)]
+    if _with_cell(a):
+        wanted.append(("state_cell", cell))
+    if _with_lengths(a):
+        wanted.append(("sequence_length", (rows,)))
+    found = [agree(name, have, want, data) for (name, want), have in zip(wanted, ins, strict=True)]
+    results = zip(_outputs(a), outs, ((steps, rows, directions * hidden), state, cell), strict=False)
+    return found, [agree(name, have, want, data) for name, have, want in results]
+
+
+def _infer_type(
+    a: Any, ins: list[str | None], outs: list[str | None]
+) -> tuple[list[str | None], list[str | None]]:
+    """Everything has the type of the data, but lengths may have any."""
+    count = len(ins) - _with_lengths(a)
+    found = next((t for t in (*ins[:count], *outs) if t is not None), None)
+    return [t or found for t in ins], [t or found for t in outs]
+
+
+@lru_cache(maxsize=256)
+def _pieces(
+    layout: tuple[str, int, int, int, bool, int | None],
+) -> tuple[list[int], list[tuple[int, ...]], list[int]]:
+    """Return sizes and shapes of the weights in the flat vector, and the order in which torch takes them.
+
+    torch wants the weights of one layer and direction together: i2h, h2h, their biases, then the projection.
+    """
+    blocks = list(rnn_weights.matrices(*layout))
+    number = {block.suffix: i for i, block in enumerate(blocks)}
+    networks = [
+        block.suffix.removesuffix("_i2h_weight") for block in blocks if block.suffix.endswith("_i2h_weight")
+    ]
+    parts = ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias", "h2r_weight")
+    order = [
+        number[f"{network}_{part}"] for network in networks for part in parts if f"{network}_{part}" in number
+    ]
+    return [block.size for block in blocks], [block.shape for block in blocks], order
+
+
+def _weights(a: Any, parameters: torch.Tensor, features: int) -> list[torch.Tensor]:
+    """Cut the flat vector into torch's list of weights; one split, so that backward is one concatenation."""
+    sizes, shapes, order = _pieces(_layout(a, features))
+    parts = [part.view(shape) for part, shape in zip(torch.split_with_sizes(parameters, sizes), shapes, strict=True)]
+    return [parts[i] for i in order]
+
+
+def _run_layers(
+    a: Any,
+    x: torch.Tensor,
+    batch_sizes: torch.Tensor | None,
+    states: Sequence[torch.Tensor],
+    weights: list[torch.Tensor],
+    num_layers: int,
+) -> tuple[torch.Tensor, ...]:
+    """Run some layers without dropout; return the output and the last states."""
+    hx = tuple(states) if _with_cell(a) else states[0]
+    # cuDNN keeps what backward needs only in its training mode
+    options = True, num_layers, 0.0, torch.is_grad_enabled(), a.bidirectional
+    function = _FUNCTIONS[a.mode]
+    if batch_sizes is None:
+        found = function(x, hx, weights, *options, False)
+    else:
+        found = function(x, batch_sizes, hx, weights, *options)
+    return tuple(found)
+
+
+def _drop(x: torch.Tensor, p: float, generator: torch.Generator | None) -> torch.Tensor:
+    mask = torch.empty_like(x, requires_grad=False).bernoulli_(1.0 - p, generator=generator)
+    return x * (mask.div_(1.0 - p) if p < 1 else mask)
+
+
+def _run(
+    a: Any,
+    env: Env,
+    x: torch.Tensor,
+    batch_sizes: torch.Tensor | None,
+    states: Sequence[torch.Tensor],
+    weights: list[torch.Tensor],
+) -> tuple[torch.Tensor, ...]:
+    """Run all layers: in one call, or one by one where dropout comes between them."""
+    if not (env.is_train and a.p > 0 and a.num_layers > 1):
+        return _run_layers(a, x, batch_sizes, states, weights, a.num_layers)
+    per_layer = len(weights) // a.num_layers
+    split = [state.chunk(a.num_layers) for state in states]
+    last: list[tuple[torch.Tensor, ...]] = []
+    for layer, mine in enumerate(zip(*split, strict=True)):
+        if layer:
+            x = _drop(x, a.p, env.generator)
+        part = weights[layer * per_layer : (layer + 1) * per_layer]
+        x, *new = _run_layers(a, x, batch_sizes, [state.contiguous() for state in mine], part, 1)
+        last.append(tuple(new))
+    return x, *(torch.cat(each) for each in zip(*last, strict=True))
+
+
+def _run_padded(
+    a: Any,
+    env: Env,
+    data: torch.Tensor,
+    states: Sequence[torch.Tensor],
+    lengths: torch.Tensor,
+    weights: list[torch.Tensor],
+) -> tuple[torch.Tensor, ...]:
+    """Run sequences of different lengths; outputs after a sequence's end are zero."""
+    counts = lengths.detach().to("cpu", torch.int64)
+    if counts.min() < 1 or counts.max() > data.shape[0]:
+        raise OpError(
+            f"sequence_length is {counts.tolist()}, expected lengths from 1 to {data.shape[0]}, those of data"
+        )
+    packed = packing.pack_padded_sequence(data, counts, enforce_sorted=False)
+    order, back = packed.sorted_indices, packed.unsorted_indices
+    if order is None or back is None:
+        raise OpError("sequence_length: torch packed the sequences without sorting them")
+    sorted_states = [state.index_select(1, order) for state in states]
+    out, *last = _run(a, env, packed.data, packed.batch_sizes, sorted_states, weights)
+    whole = packing.PackedSequence(out, packed.batch_sizes, order, back)
+    padded, _ = packing.pad_packed_sequence(whole, total_length=data.shape[0])
+    return padded, *(state.index_select(1, back) for state in last)
+
+
+@op(
+    "RNN",
+    [
+        arg("data"),
+        param("parameters"),
+        arg("state"),
+        arg("state_cell", when=_with_cell),
+        arg("sequence_length", when=_with_lengths),
+    ],
+    {
+        "state_size": Attr(integer(low=1), "features of the state of one direction"),
+        "num_layers": Attr(integer(low=1), "number of layers"),
+        "bidirectional": Attr(boolean, "add a second network that reads from the right", False),
+        "mode": Attr(choice(*rnn_weights.MODES), "kind of cell"),
+        "p": Attr(
+            AttrType(_fraction, "a number from 0 to 1", "float"),
+            "share dropped between layers in training",
+            0.0,
+        ),
+        "state_outputs": Attr(boolean, "also return the last states", False),
+        "projection_size": Attr(optional(integer(low=1)), "features an LSTM's state is projected to", None),
+        "lstm_state_clip_min": Attr(optional(real), "has no effect, as in MXNet on the CPU", None),
+        "lstm_state_clip_max": Attr(optional(real), "has no effect, as in MXNet on the CPU", None),
+        "lstm_state_clip_nan": Attr(boolean, "has no effect, as in MXNet on the CPU", False),
+        "use_sequence_length": Attr(boolean, "take the length of each sequence as an input", False),
+    },
+    outputs=_outputs,
+    infer=_infer,
+    infer_type=_infer_type,
+    random=True,
+    batch=NEVER,
+    onnx=Onnx(builder="rnn"),
+)
+def rnn(
+    a: Any,
+    env: Env,
+    data: torch.Tensor,
+    parameters: torch.Tensor,
+    state: torch.Tensor,
+    *rest: torch.Tensor,
+) -> torch.Tensor | tuple[torch.Tensor, ...]:
+    """Run a recurrent network of several layers over whole sequences.
+
+    Every layer reads the outputs of the one below; with two directions, both side by side. In training, dropout
+    acts on what goes from one layer to the next. The reset gate of a GRU acts after the linear map of the state.
+
+    Shape:
+        data: (T, N, C): time steps, batch, features.
+        parameters: (`rnn_weights.vector_size`,), in the layout told there.
+        state: (num_layers * D, N, H), D directions, H = projection_size or state_size.
+        state_cell: (num_layers * D, N, state_size), for LSTM.
+        sequence_length: (N,), from 1 to T, with use_sequence_length; outputs beyond it are zero.
+        output: (T, N, D * H).
+        state_output, statecell_output: as state and state_cell, after each sequence's last step.
+
+    Raises:
+        OpError: a length lies outside 1 to T, or projection_size is given for another mode than lstm.
+
+    Source: MXNet 1.9.1 `RNN`. On the CPU that one refuses projection_size, and ignores sequence_length and the
+    limits of the cell state without a word; here lengths count, and limits are ignored with a warning.
+    """
+    if not (a.lstm_state_clip_min is None and a.lstm_state_clip_max is None):
+        warnings.warn("RNN: lstm_state_clip_min and lstm_state_clip_max have no effect", stacklevel=2)
+    weights = _weights(a, parameters, data.shape[-1])
+    count = 1 + _with_cell(a)
+    states = (state, *rest[: count - 1])
+    if _with_lengths(a):
+        found = _run_padded(a, env, data, states, rest[-1], weights)
+    else:
+        found = _run(a, env, data, None, states, weights)
+    return found if a.state_outputs else found[0]

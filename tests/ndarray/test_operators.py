@@ -1,0 +1,267 @@
+"""Arithmetic and comparison against NumPy, over types and mixtures of arrays and numbers."""
+
+import operator
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import dpmodule as mx
+from dpmodule.base import DTypeError, MXNetError, ShapeError
+
+nd = mx.nd
+FLOATS = ["float16", "float32", "float64"]
+INTEGERS = ["uint8", "int8", "int32", "int64"]
+ARITHMETIC = [operator.add, operator.sub, operator.mul]
+COMPARISON = [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]
+
+
+def values(dtype, shape=(2, 3), seed=0):
+    numbers = np.random.RandomState(seed).randint(1, 9, shape).astype(dtype)
+    return numbers + np.asarray(0.5, dtype) if dtype in FLOATS else numbers
+
+
+def mine(array):
+    return nd.array(array, dtype=array.dtype)
+
+
+def same(got, want, dtype):
+    assert got.dtype is np.dtype(dtype).type
+    want = np.asarray(want)
+    assert got.shape == want.shape
+    if dtype in FLOATS:
+        np.testing.assert_allclose(
+            got.asnumpy(), want.astype(dtype), rtol=2e-3 if dtype == "float16" else 1e-6
+        )
+    else:
+        np.testing.assert_array_equal(got.asnumpy(), want.astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", FLOATS + INTEGERS)
+@pytest.mark.parametrize("function", ARITHMETIC)
+def test_arithmetic_of_arrays(function, dtype):
+    left, right = values(dtype), values(dtype, (3,), 1)
+    same(function(mine(left), mine(right)), function(left, right), dtype)
+    same(function(mine(right), mine(left)), function(right, left), dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS + INTEGERS)
+@pytest.mark.parametrize("number", [2, 3, True])
+@pytest.mark.parametrize("function", ARITHMETIC)
+def test_arithmetic_with_numbers(function, number, dtype):
+    array = values(dtype)
+    fixed = np.asarray(number, dtype)
+    same(function(mine(array), number), function(array, fixed), dtype)
+    same(function(number, mine(array)), function(fixed, array), dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_division_of_floats(dtype):
+    left, right = values(dtype), values(dtype, seed=1)
+    for function in (operator.truediv, operator.mod, operator.pow):
+        if function is operator.pow:
+            right = np.minimum(right, 3)
+        same(function(mine(left), mine(right)), function(left, right), dtype)
+        same(function(mine(left), 2), function(left, np.asarray(2, dtype)), dtype)
+        same(function(2, mine(right)), function(np.asarray(2, dtype), right), dtype)
+
+
+def test_integers_stay_integers():
+    # recorded from MXNet 1.9.1
+    array = nd.array([1, 2, 3], dtype="int32")
+    for got, want in (
+        (array / 2, [0, 1, 1]),
+        (2 / array, [2, 1, 0]),
+        (array * 2.5, [2, 4, 6]),
+        (array + 0.5, [1, 2, 3]),
+        (2.5 - array, [1, 0, -1]),
+        (array**2, [1, 4, 9]),
+        (2**array, [2, 4, 8]),
+        (array % 2, [1, 0, 1]),
+        (7 % array, [0, 1, 1]),
+        (-array, [-1, -2, -3]),
+        (abs(-array), [1, 2, 3]),
+    ):
+        same(got, want, "int32")
+    same(nd.array([0, 1, 2], dtype="uint8") - 2, [254, 255, 0], "uint8")
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
+@pytest.mark.parametrize("function", COMPARISON)
+def test_comparison_gives_0_and_1_in_the_operands_type(function, dtype):
+    left, right = values(dtype), values(dtype, (3,), 1)
+    same(function(mine(left), mine(right)), function(left, right), dtype)
+    number = left.ravel()[0].item()
+    same(function(mine(left), number), function(left, number), dtype)
+    same(function(number, mine(left)), function(number, left), dtype)
+
+
+def test_unary():
+    array = nd.array([-1.5, 2])
+    np.testing.assert_array_equal((-array).asnumpy(), [1.5, -2])
+    np.testing.assert_array_equal(abs(array).asnumpy(), [1.5, 2])
+
+
+@settings(max_examples=200, derandomize=True, deadline=None, database=None)
+@given(
+    st.lists(st.integers(1, 3), max_size=3),
+    st.lists(st.integers(1, 3), max_size=3),
+    st.sampled_from([operator.add, operator.mul, operator.truediv, operator.ge]),
+)
+def test_broadcasting(left_shape, right_shape, function):
+    left, right = values("float64", tuple(left_shape)), values("float64", tuple(right_shape), 1)
+    try:
+        want = function(left, right)
+    except ValueError:
+        with pytest.raises(ShapeError, match="broadcast"):
+            function(mine(left), mine(right))
+        return
+    same(function(mine(left), mine(right)), want, "float64")
+
+
+def test_numpy_operands_take_the_type_of_the_array():
+    array = nd.array([1, 2, 3])
+    for other in (np.array([1, 2, 3]), np.array([1.5, 2, 3], "float16"), np.array(2.0)):
+        assert isinstance(other + array, mx.nd.NDArray)
+        same(other + array, other.astype("float32") + array.asnumpy(), "float32")
+        same(array - other, array.asnumpy() - other.astype("float32"), "float32")
+        same(array > other, array.asnumpy() > other.astype("float32"), "float32")
+    for number in (np.float32(2), np.float64(2), np.int64(2)):
+        same(number * array, [2, 4, 6], "float32")
+        same(array / number, [0.5, 1, 1.5], "float32")
+
+
+# --- in place
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize("name", ["iadd", "isub", "imul", "itruediv", "imod", "ipow"])
+def test_in_place_writes_into_the_same_memory(name, dtype):
+    function, plain = getattr(operator, name), getattr(operator, name[1:])
+    for other in (2, nd.array([[1, 2, 3], [2, 1, 2]], dtype=dtype), nd.array([1, 2, 3], dtype=dtype)):
+        array = nd.array([[3, 4, 5], [6, 7, 8]], dtype=dtype)
+        want = plain(array, other)
+        view, memory = array[1], array.tensor.data_ptr()
+        result = function(array, other)
+        assert result is array
+        assert array.tensor.data_ptr() == memory
+        np.testing.assert_allclose(array.asnumpy(), want.asnumpy(), rtol=1e-6)
+        np.testing.assert_array_equal(view.asnumpy(), array.asnumpy()[1])
+
+
+def test_in_place_on_parts():
+    array = nd.array([[1, 2], [3, 4]])
+    array[0] += 10
+    array[:, 1] *= 2
+    np.testing.assert_array_equal(array.asnumpy(), [[11, 24], [3, 8]])
+    array += array
+    np.testing.assert_array_equal(array.asnumpy(), [[22, 48], [6, 16]])
+    line = nd.array([1, 2, 3, 4])
+    later = line[1:]
+    later += line[:-1]
+    np.testing.assert_array_equal(line.asnumpy(), [1, 3, 5, 7])
+
+
+def test_in_place_cannot_grow_or_change_type():
+    small, large, whole = nd.ones((3,)), nd.ones((2, 3)), nd.ones((3,), dtype="int32")
+    with pytest.raises(ShapeError):
+        small += large
+    with pytest.raises(DTypeError):
+        whole += small
+    with pytest.raises(DTypeError):
+        small += whole
+    np.testing.assert_array_equal(small.asnumpy(), [1, 1, 1])
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize("other", [None, "a", [1, 2], object(), {}])
+def test_arithmetic_with_other_things(other):
+    array = nd.ones((2,))
+    for function in (*ARITHMETIC, operator.truediv, operator.iadd):
+        with pytest.raises(TypeError):
+            function(array, other)
+        if function is not operator.iadd:  # a list grows by iterating
+            with pytest.raises(TypeError):
+                function(other, array)
+
+
+def test_comparison_with_other_things():
+    array = nd.ones((2,))
+    assert (array == None) is False  # noqa: E711
+    assert (array != None) is True  # noqa: E711
+    for other in ("a", [1, 2], object()):
+        with pytest.raises(DTypeError):
+            operator.eq(array, other)
+    with pytest.raises(TypeError):
+        operator.lt(array, None)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float64", "float16"])
+def test_types_do_not_mix(dtype):
+    with pytest.raises(DTypeError, match="astype"):
+        nd.ones((2,)) + nd.ones((2,), dtype=dtype)
+    with pytest.raises(MXNetError):
+        operator.eq(nd.ones((2,)), nd.ones((2,), dtype=dtype))
+
+
+def test_missing_operators():
+    for function in (operator.matmul, operator.floordiv, divmod):
+        with pytest.raises(TypeError):
+            function(nd.ones((2,)), nd.ones((2,)))
+
+
+# --- functions
+
+
+FUNCTIONS = {
+    "add": np.add,
+    "subtract": np.subtract,
+    "multiply": np.multiply,
+    "divide": np.divide,
+    "true_divide": np.divide,
+    "modulo": np.mod,
+    "power": np.power,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "equal": np.equal,
+    "not_equal": np.not_equal,
+    "greater": np.greater,
+    "greater_equal": np.greater_equal,
+    "lesser": np.less,
+    "lesser_equal": np.less_equal,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "logical_xor": np.logical_xor,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions(name):
+    function, numpys = getattr(nd, name), FUNCTIONS[name]
+    left = np.array([[1, 2, 3], [4, 0.5, 2]], "float32")
+    right = np.array([2, 2, 0.5], "float32")
+    same(function(mine(left), mine(right)), numpys(left, right), "float32")
+    same(function(mine(left), 2), numpys(left, np.float32(2)), "float32")
+    same(function(2, mine(left)), numpys(np.float32(2), left), "float32")
+    same(function(right, mine(left)), numpys(right, left), "float32")
+    assert function(2, 3) == numpys(2.0, 3.0)
+    with pytest.raises(DTypeError):
+        function("x", mine(left))
+    with pytest.raises(DTypeError):
+        function(None, None)
+
+
+@settings(max_examples=100, derandomize=True, deadline=None, database=None)
+@given(st.floats(allow_nan=False, allow_infinity=False, width=32), st.floats(-1e3, 1e3))
+def test_signed_zeros_and_repeated_scalars(number, other):
+    # plans of calls are kept; equal attributes that mean different things must not be confused
+    assume(number != 0)
+    array = nd.array([number], dtype="float64")
+    for scalar in (0.0, -0.0, other, 1, 1.0, True):
+        got = (array * scalar).asscalar()
+        want = np.float64(number) * np.float64(scalar)
+        assert got == want
+        assert np.signbit(got) == np.signbit(want)
