@@ -16,7 +16,22 @@ def _declared(op: Op) -> tuple[Input, ...]:
     return op.inputs if isinstance(op.inputs, tuple) else ()
 
 
-def split_call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
+Split = tuple[list[Any], dict[str, Any], dict[str, Any]]
+
+
+def _split_variadic(prefix: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Split:
+    """Sort the arguments of an operator that takes any number of inputs; they may come as one list too."""
+    if len(args) == 1 and isinstance(args[0], (list, tuple)):
+        args = tuple(args[0])
+    named = {k: v for k, v in kwargs.items() if k.startswith(prefix) and k[len(prefix) :].isdigit()}
+    for extra in ("data", "args"):
+        if isinstance(kwargs.get(extra), (list, tuple)):
+            args = (*args, *kwargs[extra])
+            kwargs = {k: v for k, v in kwargs.items() if k != extra}
+    return list(args), named, {k: v for k, v in kwargs.items() if k not in named}
+
+
+def split_call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Split:
     """Sort a call's arguments into positional inputs, inputs by name and attributes.
 
     Args:
@@ -31,31 +46,18 @@ def split_call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[l
         OpError: too many arguments, or one given twice.
     """
     if op.variadic is not None:
-        if len(args) == 1 and isinstance(args[0], (list, tuple)):
-            args = tuple(args[0])
-        named = {k: v for k, v in kwargs.items() if k.startswith(op.variadic.name) and k[len(op.variadic.name) :].isdigit()}
-        for extra in ("data", "args"):
-            if isinstance(kwargs.get(extra), (list, tuple)):
-                args = (*args, *kwargs[extra])
-                kwargs = {k: v for k, v in kwargs.items() if k != extra}
-        return list(args), named, {k: v for k, v in kwargs.items() if k not in named}
+        return _split_variadic(op.variadic.name, args, kwargs)
     input_names = [i.name for i in _declared(op)]
     positional, rest = list(args[: len(input_names)]), args[len(input_names) :]
     if len(rest) > len(op.attrs):
         total = len(input_names) + len(op.attrs)
         raise OpError(f"{op.name} takes at most {total} arguments, got {len(args)}")
     attributes = dict(zip(op.attrs, rest))
-    named = {}
-    for key, value in kwargs.items():
-        if key in input_names:
-            if input_names.index(key) < len(positional):
-                raise OpError(f"{op.name}: {key} is given twice")
-            if value is not None:
-                named[key] = value
-        elif key in attributes:
-            raise OpError(f"{op.name}: {key} is given twice")
-        else:
-            attributes[key] = value
+    twice = [k for k in kwargs if k in attributes or k in input_names[: len(positional)]]
+    if twice:
+        raise OpError(f"{op.name}: {', '.join(twice)} is given twice")
+    named = {k: v for k, v in kwargs.items() if k in input_names and v is not None}
+    attributes.update({k: v for k, v in kwargs.items() if k not in input_names})
     return positional, named, attributes
 
 
