@@ -10,10 +10,11 @@ The calls have torch's own signatures, of which only the part used by this packa
     fused_adam(params, grads, means, variances, [], steps, *, lr, beta1, beta2, weight_decay, eps, amsgrad, maximize)
     foreach_copy(targets, sources)
     foreach_add(targets, sources)
+    foreach_norm(tensors, order, dtype)
 
-These write their first argument in place. The fused ones on the CPU ignore strides: whoever calls them checks that
-every tensor is contiguous and that shapes and dtypes agree. `run_backward` calls torch's engine and may be imported
-by name.
+All but the last, which returns the norm of each tensor, write their first argument in place. The fused ones on the
+CPU ignore strides: whoever calls them checks that every tensor is contiguous and that shapes and dtypes agree.
+`run_backward` calls torch's engine and may be imported by name.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import torch
 __all__ = [
     "foreach_add",
     "foreach_copy",
+    "foreach_norm",
     "fused_adam",
     "fused_sgd",
     "plain_adam",
@@ -95,6 +97,10 @@ def _plain_add(targets: Tensors, sources: Tensors) -> None:
         target.add_(source)
 
 
+def _plain_norm(tensors: Tensors, order: float, dtype: torch.dtype | None = None) -> Tensors:
+    return [torch.linalg.vector_norm(tensor, order, dtype=dtype) for tensor in tensors]
+
+
 Gradients = Sequence[torch.Tensor | None]
 
 
@@ -142,6 +148,10 @@ def _try_pair(call: Callable[..., Any]) -> None:
     call([torch.ones(1)], [torch.ones(1)])
 
 
+def _try_norm(call: Callable[..., Any]) -> None:
+    call([torch.ones(1)], 2, dtype=torch.float32)
+
+
 def _first_backward(roots: Tensors, seeds: Tensors, inputs: Tensors) -> Gradients:
     """Find out at the first call whether the engine takes our arguments; at import this would start its threads."""
     global _backward
@@ -162,11 +172,12 @@ def _engine_works() -> bool:
 _ENGINE: Any = getattr(torch.autograd.Variable, "_execution_engine", None)
 _backward: Callable[[Tensors, Tensors, Tensors], Gradients]
 
-_TABLE: dict[str, tuple[str, Callable[..., None], Callable[[Callable[..., Any]], None]]] = {
+_TABLE: dict[str, tuple[str, Callable[..., Any], Callable[[Callable[..., Any]], None]]] = {
     "fused_sgd": ("_fused_sgd_", plain_sgd, _try_sgd),
     "fused_adam": ("_fused_adam_", plain_adam, _try_adam),
     "foreach_copy": ("_foreach_copy_", _plain_copy, _try_pair),
     "foreach_add": ("_foreach_add_", _plain_add, _try_pair),
+    "foreach_norm": ("_foreach_norm", _plain_norm, _try_norm),
 }
 
 if TYPE_CHECKING:
@@ -174,6 +185,7 @@ if TYPE_CHECKING:
     fused_adam: Callable[..., None]
     foreach_copy: Callable[..., None]
     foreach_add: Callable[..., None]
+    foreach_norm: Callable[..., Tensors]
 else:
 
     def __getattr__(name: str) -> Any:
@@ -184,10 +196,10 @@ else:
         return found
 
 
-def _resolve(name: str) -> Callable[..., None]:
+def _resolve(name: str) -> Callable[..., Any]:
     """Return torch's private function if it exists and takes our arguments, else the public stand-in."""
     private, public, attempt = _TABLE[name]
-    found: Callable[..., None] | None = getattr(torch, private, None)
+    found: Callable[..., Any] | None = getattr(torch, private, None)
     if found is None:
         return public
     try:

@@ -8,4 +8,5 @@ from .node import Entry as Entry
 from .node import Graph as Graph
 from .node import Node as Node
 from .serial import from_json as from_json
+from .serial import input_versions as input_versions
 from .serial import to_json as to_json

@@ -50,6 +50,22 @@ class Node:
         return self._parsed
 
     @property
+    def all_attrs(self) -> dict[str, str]:
+        """The operator's attributes that were given, and all further ones."""
+        return {**self.attrs, **self.params}
+
+    def set_param(self, key: str, value: str) -> None:
+        """Change one of the operator's attributes in place.
+
+        Raises:
+            OpError: the operator does not take the value.
+        """
+        if self.op is not None:
+            params = {**self.params, key: value}
+            self._parsed = self.op.parse(params)
+            self.params = params
+
+    @property
     def output_names(self) -> tuple[str, ...]:
         """Names of the visible outputs, as in `Symbol.list_outputs`."""
         if self.op is None:
@@ -168,7 +184,7 @@ class Graph:
         """Names of the heads."""
         return [node.output_names[i] for node, i in self.heads]
 
-    @cached_property
+    @property
     def key(self) -> tuple[Any, ...]:
         """What two graphs have in common when they run the same program: structure, attributes and names.
 

@@ -11,7 +11,7 @@ from ..ops import find as find_op
 from ..ops.spec import AUX
 from .node import Entry, Graph, Node
 
-__all__ = ["from_json", "to_json"]
+__all__ = ["from_json", "input_versions", "to_json"]
 
 _VERSION = 10901
 
@@ -22,8 +22,7 @@ def to_json(graph: Graph) -> str:
     nodes, row_ptr = [], [0]
     for node in graph.nodes:
         row: dict[str, Any] = {"op": node.op.name if node.op else "null", "name": node.name}
-        attributes = {**node.attrs, **node.params}
-        if attributes:
+        if attributes := node.all_attrs:
             row["attrs"] = dict(sorted(attributes.items()))
         row["inputs"] = [[graph.index[child], i, v] for (child, i), v in zip(node.inputs, versions[node])]
         nodes.append(row)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ..base import dtype_name, plain
 
 __all__ = [
@@ -37,7 +39,8 @@ class AttrType:
 
 def to_text(value: Any) -> str:
     """Write a value as attribute text, the way Python prints plain numbers and tuples."""
-    return str(plain(value))
+    # the digits that NumPy shows: a float32 of 0.1 is "0.1"
+    return str(value) if isinstance(value, np.floating) else str(plain(value))
 
 
 def _literal(value: Any) -> Any:

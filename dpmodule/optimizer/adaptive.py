@@ -10,7 +10,7 @@ import torch
 from .. import private
 from ..ndarray import NDArray
 from .base import register
-from .group import Group, Scratch
+from .group import Group
 from .grouped import GroupedOptimizer
 from .sgd import zeros_like
 
@@ -19,26 +19,8 @@ __all__ = ["AdaGrad", "Adam", "RMSProp"]
 Tensor = torch.Tensor
 
 
-def _clips(limit: float | None) -> bool:
-    return limit is not None and limit > 0.0
-
-
-class _Adaptive(GroupedOptimizer):
-    """What the three share: gradients brought into a buffer, with decay added before clipping where a rule says so."""
-
-    def gradients(self, group: Group, grads: list[Tensor], wd: float = 0.0) -> Scratch:
-        """Return clip(rescale_grad * gradient + wd * w) in a buffer that may be written."""
-        buffer = group.scaled(grads, float(self.rescale_grad))
-        if wd != 0.0:
-            group.add(buffer.views, group.weights, wd)
-        limit = self.clip_gradient
-        if limit is not None and limit > 0.0:
-            buffer.flat.clamp_(-limit, limit)
-        return buffer
-
-
 @register
-class Adam(_Adaptive):
+class Adam(GroupedOptimizer):
     """Adam.
 
     With g = clip(rescale_grad * gradient + wd * w) and t the number of updates::
@@ -82,7 +64,7 @@ class Adam(_Adaptive):
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
         """Update one group in place."""
-        if _clips(self.clip_gradient):
+        if self.limit is not None:
             grads, wd = self.gradients(group, grads, wd).views, 0.0
         elif self.rescale_grad != 1.0:
             grads = self.gradients(group, grads).views
@@ -115,7 +97,7 @@ def _steps(group: Group, count: int) -> list[Tensor]:
 
 
 @register
-class AdaGrad(_Adaptive):
+class AdaGrad(GroupedOptimizer):
     """AdaGrad.
 
     With g = clip(rescale_grad * gradient)::
@@ -145,13 +127,13 @@ class AdaGrad(_Adaptive):
         moves, roots = self.gradients(group, grads), group.scratch(1)
         torch.mul(moves.flat, moves.flat, out=roots.flat)
         group.add(history, roots.views, 1.0)
-        roots.fill(history).add_(self.float_stable_eps).sqrt_()
+        roots.fill(history).add_(group.visible(self.float_stable_eps)).sqrt_()
         moves.flat.div_(roots.flat)
         group.descend(moves.views, lr, wd)
 
 
 @register
-class RMSProp(_Adaptive):
+class RMSProp(GroupedOptimizer):
     """RMSProp, plain or centered.
 
     With g = clip(rescale_grad * gradient + wd * w), plain::
@@ -211,11 +193,11 @@ class RMSProp(_Adaptive):
             _, means, last = group.states
             group.mix(means, moves.views, 1.0 - self.gamma1)
             mean = group.scratch(2).fill(means)
-            roots.fill(squares).addcmul_(mean, mean, value=-1.0).add_(self.epsilon).sqrt_()
+            roots.fill(squares).addcmul_(mean, mean, value=-1.0).add_(group.visible(self.epsilon)).sqrt_()
             moves.flat.div_(roots.flat)
             group.roll(moves.views, last, self.gamma2, lr, 0.0)
         else:
-            roots.fill(squares).add_(self.epsilon).sqrt_()
+            roots.fill(squares).add_(group.visible(self.epsilon)).sqrt_()
             moves.flat.div_(roots.flat)
             group.descend(moves.views, lr)
         limit = self.clip_weights

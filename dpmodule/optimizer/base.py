@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 
@@ -12,13 +12,12 @@ from ..base import ArgumentError, StateError
 from ..lr_scheduler import LRScheduler
 from ..ndarray import NDArray
 from ..registry import Registry
+from .group import HALF
 
 __all__ = ["Optimizer", "create", "is_half", "register", "registry"]
 
 Key = Any
 """What tells parameters apart: a position (Module), or a name (kvstore)."""
-
-_HALF = (torch.float16, torch.bfloat16)
 
 
 class _SchedulerInCharge(StateError, UserWarning):
@@ -53,6 +52,9 @@ class Optimizer:
     Raises:
         ArgumentError: `param_idx2name` is no dict.
     """
+
+    decayed: ClassVar[tuple[str, ...]] = ("_weight", "_gamma")
+    """Endings of the names that get weight decay unless told otherwise."""
 
     def __init__(
         self,
@@ -178,9 +180,9 @@ class Optimizer:
         """Set weight-decay multipliers by name or index.
 
         Unnamed parameters fall back to their Symbol's, then to 0 if the name ends neither in ``_weight`` nor in
-        ``_gamma``, else 1.
+        ``_gamma`` (see `decayed`), else 1.
         """
-        bare = {name: 0.0 for name in self.idx2name.values() if not name.endswith(("_weight", "_gamma"))}
+        bare = {name: 0.0 for name in self.idx2name.values() if not name.endswith(self.decayed)}
         self.wd_mult = {**bare, **self._symbol_multipliers("__wd_mult__"), **args_wd_mult}
 
     def _symbol_multipliers(self, key: str) -> dict[Key, float]:
@@ -307,7 +309,7 @@ def create(name: Any, **kwargs: Any) -> Optimizer:
 
 def is_half(weight: NDArray) -> bool:
     """Say whether a parameter is of a 16-bit floating type."""
-    return weight.tensor.dtype in _HALF
+    return weight.tensor.dtype in HALF
 
 
 def _starting_rate(rate: float | None, scheduler: LRScheduler | None) -> float | None:

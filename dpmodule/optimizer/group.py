@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
 from .. import private
 from ..base import DTypeError, ShapeError
+from ..context import Context, cpu
 
-__all__ = ["Group", "Scratch", "is_fusable"]
+__all__ = ["HALF", "Group", "Scratch", "is_fusable"]
 
 Tensor = torch.Tensor
 
-_FUSED_TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+HALF = (torch.float16, torch.bfloat16)
+"""The 16-bit floating types."""
+
+_FUSED_TYPES = (torch.float32, torch.float64, *HALF)
 
 
 def is_fusable(weight: Tensor, states: Sequence[Tensor]) -> bool:
@@ -49,6 +54,10 @@ class Scratch:
         private.foreach_copy(self.views, sources)
         return self.flat
 
+    def write(self, targets: Sequence[Tensor]) -> None:
+        """Copy the buffer out to tensors of the same shapes, converting its type."""
+        private.foreach_copy(targets, self.views)
+
 
 class Group:
     """Parameters of one type and device, with their states, that share learning rate and weight decay.
@@ -58,9 +67,11 @@ class Group:
         states: for each parameter the tensors that the rule remembers, equally many for each.
         halves: the 16-bit parameters that `weights` are copies of; None without such copies.
         fused: whether fused calls may be used; see `is_fusable`.
+        keys: the parameters' indices, for rules that treat some differently.
+        context: where the parameters live.
     """
 
-    __slots__ = ("_scratch", "_shapes", "fused", "halves", "states", "steps", "weights")
+    __slots__ = ("_scratch", "_shapes", "context", "fused", "halves", "keys", "states", "steps", "weights")
 
     def __init__(
         self,
@@ -68,11 +79,15 @@ class Group:
         states: Sequence[Sequence[Tensor]],
         halves: list[Tensor] | None = None,
         fused: bool = True,
+        keys: Sequence[Any] = (),
+        context: Context | None = None,
     ) -> None:
         self.weights = weights
         self.states: list[list[Tensor]] = [list(slot) for slot in zip(*states, strict=True)]
         self.halves = halves
         self.fused = fused
+        self.keys = tuple(keys)
+        self.context = cpu() if context is None else context
         self.steps: list[Tensor] = []
         self._shapes = [w.shape for w in weights]
         self._scratch: dict[int, Scratch] = {}
@@ -81,7 +96,8 @@ class Group:
         """Return some of the parameters as a group of their own, over the same memory."""
         halves = None if self.halves is None else [self.halves[p] for p in positions]
         states = [[slot[p] for slot in self.states] for p in positions]
-        return Group([self.weights[p] for p in positions], states, halves, self.fused)
+        keys = [self.keys[p] for p in positions]
+        return Group([self.weights[p] for p in positions], states, halves, self.fused, keys, self.context)
 
     def scratch(self, number: int = 0) -> Scratch:
         """Return a buffer of this group, kept for the next batch; its values do not survive a call of the rule."""
@@ -124,6 +140,15 @@ class Group:
         if scale != 1.0:
             buffer.flat.mul_(scale)
         return buffer
+
+    def norms(self, tensors: Sequence[Tensor]) -> Tensor:
+        """Return the Euclidean norms of tensors of this group's type, as one vector; 16-bit ones in float32."""
+        dtype = torch.float32 if self.weights[0].dtype in HALF else None  # squares leave their range
+        return torch.stack(list(private.foreach_norm(tensors, 2, dtype=dtype)))
+
+    def visible(self, smallest: float) -> float:
+        """Return a number meant to keep a quotient finite, enlarged if the parameters' type would make it 0."""
+        return max(smallest, torch.finfo(self.weights[0].dtype).smallest_normal)
 
     def finish(self) -> None:
         """Copy the float32 copies back to the 16-bit parameters."""

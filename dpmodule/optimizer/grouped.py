@@ -11,7 +11,7 @@ import torch
 from ..base import ArgumentError
 from ..ndarray import NDArray
 from .base import Optimizer, is_half
-from .group import Group, is_fusable
+from .group import Group, Scratch, is_fusable
 
 __all__ = ["GroupedOptimizer", "Plan", "slots_of"]
 
@@ -46,6 +46,9 @@ class GroupedOptimizer(Optimizer):
     uses_count: ClassVar[bool] = False
     """Whether `step` reads `count`; if not, parameters with different counts share a call."""
 
+    in_order: ClassVar[bool] = False
+    """Whether the order of the parameters matters, so that each is a group of its own."""
+
     is_grouped: ClassVar[bool] = True
     """Whether the stock update is in place, so that `Updater.update_all` may hand over all parameters at once."""
 
@@ -65,6 +68,22 @@ class GroupedOptimizer(Optimizer):
             count: how many updates they have received, this one included.
         """
         raise NotImplementedError(f"{type(self).__name__} gives no update rule")
+
+    @property
+    def limit(self) -> float | None:
+        """What gradients are clipped to, None if they are not."""
+        limit = self.clip_gradient
+        return limit if limit is not None and limit > 0.0 else None
+
+    def gradients(self, group: Group, grads: list[Tensor], wd: float = 0.0) -> Scratch:
+        """Return clip(rescale_grad * gradient + wd * w) in a buffer that the rule may write."""
+        buffer = group.scaled(grads, float(self.rescale_grad))
+        if wd != 0.0:
+            group.add(buffer.views, group.weights, wd)
+        limit = self.limit
+        if limit is not None:
+            buffer.flat.clamp_(-limit, limit)
+        return buffer
 
     def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """Update one parameter, or lists of them, in place."""
@@ -209,8 +228,9 @@ class Plan:
                 wd_mult if self._decays else 1.0,  # without decay, weights and biases go together
                 weight.tensor.dtype,
                 target.dtype,
-                target.device,
+                weight.context,
                 len(slots),
+                position if self._optimizer.in_order else None,
                 fits,
             )
             sorted_by.setdefault(key, []).append((position, target, kept))
@@ -223,4 +243,6 @@ class Plan:
         targets = [target for _, target, _ in members]
         stored = [self._tensors[p] for p in positions]
         copies = stored if any(a is not b for a, b in zip(stored, targets)) else None
-        return positions, key[0], key[1], Group(targets, [kept for _, _, kept in members], copies, key[-1])
+        keys = [self._indices[p] for p in positions]
+        group = Group(targets, [kept for _, _, kept in members], copies, key[-1], keys, key[4])
+        return positions, key[0], key[1], group

@@ -11,7 +11,7 @@ from .base import is_half, register
 from .group import Group
 from .grouped import GroupedOptimizer
 
-__all__ = ["NAG", "SGD", "Test", "ccSGD", "zeros_like"]
+__all__ = ["NAG", "SGD", "Momentum", "Test", "ccSGD", "zeros_like"]
 
 Tensor = torch.Tensor
 
@@ -24,8 +24,13 @@ def zeros_like(weight: NDArray) -> NDArray:
     return NDArray(torch.zeros_like(weight.tensor, memory_format=torch.contiguous_format), weight.context)
 
 
-class _Momentum(GroupedOptimizer):
-    """What SGD and NAG share: the momentum as state, and where their float32 copy stands."""
+class Momentum(GroupedOptimizer):
+    """What SGD, NAG and LARS share: the momentum as state, and where their float32 copy stands.
+
+    Args:
+        momentum: share of the last step that is repeated; 0 keeps no state.
+        **kwargs: see `Optimizer`.
+    """
 
     def __init__(self, momentum: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -50,17 +55,13 @@ class _Momentum(GroupedOptimizer):
     def scale(self, group: Group, grads: list[Tensor]) -> tuple[list[Tensor], float]:
         """Return gradients and the factor still to be applied to them; clipping needs it applied at once."""
         factor = float(self.rescale_grad)
-        limit = self.clip_gradient
-        if (limit is None or limit <= 0.0) and abs(factor) > _SMALLEST_SCALE:
+        if self.limit is None and abs(factor) > _SMALLEST_SCALE:
             return grads, factor
-        buffer = group.scaled(grads, factor)
-        if limit is not None and limit > 0.0:
-            buffer.flat.clamp_(-limit, limit)
-        return buffer.views, 1.0
+        return self.gradients(group, grads).views, 1.0
 
 
 @register
-class SGD(_Momentum):
+class SGD(Momentum):
     """Stochastic gradient descent with momentum.
 
     With g = clip(rescale_grad * gradient)::
@@ -91,7 +92,7 @@ class SGD(_Momentum):
 
 
 @register
-class NAG(_Momentum):
+class NAG(Momentum):
     """Stochastic gradient descent with Nesterov's momentum.
 
     With g = clip(rescale_grad * gradient), and w' the new parameter::

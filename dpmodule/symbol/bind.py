@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..base import ArgumentError, ShapeError, dtype_name
+from ..base import ArgumentError, DTypeError, Shape, ShapeError, dtype_name
 from ..context import Context, current_context
 from ..executor import Executor, allocate, from_pool, requirements
-from ..graph import Graph, infer_shapes, infer_types
+from ..graph import Graph, Node, infer_shapes, infer_types
 from ..ndarray import NDArray
+from ..ops.shapes import known
+from .inference import as_shape
 
 if TYPE_CHECKING:
     from .symbol import Symbol
@@ -36,7 +40,9 @@ def _named(what: str, names: Sequence[str], given: Any, *, partial: bool) -> dic
     elif isinstance(given, Iterable):
         values = list(given)
         if len(values) != len(names):
-            raise ArgumentError(f"{what}: got {len(values)} arrays, expected {len(names)}: {', '.join(names)}")
+            raise ArgumentError(
+                f"{what}: got {len(values)} arrays, expected {len(names)}: {', '.join(names)}"
+            )
         found = {k: v for k, v in zip(names, values) if v is not None}
     else:
         raise ArgumentError(f"{what} is {type(given).__name__}, expected a list or dict of NDArrays")
@@ -49,8 +55,10 @@ def _named(what: str, names: Sequence[str], given: Any, *, partial: bool) -> dic
     return found
 
 
-def _check_shapes(graph: Graph, args: Mapping[str, NDArray], aux: Mapping[str, NDArray]) -> None:
-    """Refuse arrays that do not fit together.
+def _checked_shapes(
+    graph: Graph, args: Mapping[str, NDArray], aux: Mapping[str, NDArray]
+) -> dict[Node, list[Shape]]:
+    """Infer the shape of everything from given arrays, and refuse arrays that do not fit together.
 
     Raises:
         ShapeError: names the node or array.
@@ -61,6 +69,7 @@ def _check_shapes(graph: Graph, args: Mapping[str, NDArray], aux: Mapping[str, N
         have = arrays[node.name].shape
         if have != shapes[node][0]:
             raise ShapeError(f"{node.name} has shape {have}, the graph needs {shapes[node][0]}")
+    return shapes
 
 
 def bind(
@@ -97,19 +106,96 @@ def bind(
     aux_arrays = _named("aux_states", states, aux_states, partial=False)
     grads = _named("args_grad", names, args_grad, partial=True)
     reqs = requirements(names, grad_req)
-    for array in (*arg_arrays.values(), *aux_arrays.values(), *grads.values()):
-        array.pinned = True
-    _check_shapes(graph, arg_arrays, aux_arrays)
+    shapes = _checked_shapes(graph, arg_arrays, aux_arrays)
     for key, grad in grads.items():
         if grad.shape != arg_arrays[key].shape:
             raise ShapeError(f"args_grad: {key} has shape {grad.shape}, its argument {arg_arrays[key].shape}")
     reqs = {k: (r if k in grads else "null") for k, r in reqs.items()}
-    return Executor(graph, _context(ctx), arg_arrays, grads, reqs, aux_arrays)
+    executor = Executor(graph, _context(ctx), arg_arrays, grads, reqs, aux_arrays, shapes)
+    for array in (*arg_arrays.values(), *aux_arrays.values(), *grads.values()):
+        array.pinned = True
+    return executor
+
+
+def _refuse_storage(stype_dict: Mapping[str, str] | None) -> None:
+    for name, stype in (stype_dict or {}).items():
+        if stype != "default":
+            raise ArgumentError(f"stype_dict: {name} is {stype!r}; only 'default' is available yet")
 
 
 def _refuse_groups(group2ctx: Any) -> None:
     if group2ctx:
         raise ArgumentError("group2ctx: model parallelism by context groups is not available yet")
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Where `simple_bind` takes arrays from: another executor, a pool, or new memory.
+
+    Attributes:
+        ctx: context of new arrays.
+        names: arguments that are the other executor's.
+        executor: the other executor.
+        pool: arrays by name, for everything else.
+    """
+
+    ctx: Context
+    names: frozenset[str]
+    executor: Executor | None
+    pool: dict[str, NDArray] | None
+
+    def argument(self, name: str, shape: tuple[int, ...], dtype: str) -> NDArray:
+        """Return the array of an argument."""
+        if self.executor is not None and name in self.names:
+            return _fitting(name, self.executor.arg_dict, shape, dtype)
+        return self._own(name, shape, dtype)
+
+    def gradient(self, name: str, shape: tuple[int, ...], dtype: str) -> NDArray:
+        """Return the array of an argument's gradient."""
+        if self.executor is not None and name in self.names:
+            shared = self.executor.grad_dict.get(name)
+            return allocate(shape, self.ctx, dtype) if shared is None else shared
+        return self._own(f"grad of {name}", shape, dtype)
+
+    def state(self, name: str, shape: tuple[int, ...], dtype: str) -> NDArray:
+        """Return the array of an auxiliary state; one that the other executor has is shared with it."""
+        if self.executor is not None and self.names and name in self.executor.aux_dict:
+            return _fitting(name, self.executor.aux_dict, shape, dtype)
+        return allocate(shape, self.ctx, dtype)
+
+    def _own(self, name: str, shape: tuple[int, ...], dtype: str) -> NDArray:
+        if self.pool is not None:
+            return from_pool(self.pool, name, shape, self.ctx, dtype)
+        return allocate(shape, self.ctx, dtype)
+
+
+def _fitting(name: str, arrays: Mapping[str, NDArray], shape: tuple[int, ...], dtype: str) -> NDArray:
+    """Return the array of a name from the shared executor.
+
+    Raises:
+        ArgumentError: it has none of this name.
+        ShapeError: it has another shape.
+        DTypeError: it has another type.
+    """
+    found = arrays.get(name)
+    if found is None:
+        raise ArgumentError(f"shared_exec has no {name!r}; it has {', '.join(arrays)}")
+    if found.shape != shape:
+        raise ShapeError(f"shared_exec has {name} of shape {found.shape}, this graph needs {shape}")
+    if dtype_name(found.dtype) != dtype:
+        raise DTypeError(
+            f"shared_exec has {name} of type {dtype_name(found.dtype)}, this graph needs {dtype}"
+        )
+    return found
+
+
+def _known_names(graph: Graph, what: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out names that the graph does not have, with a warning; MXNet drops them without one."""
+    names = {*graph.argument_names, *graph.auxiliary_names}
+    unknown = [k for k in given if k not in names]
+    if unknown:
+        warnings.warn(f"simple_bind: {what} of {', '.join(unknown)} ignored: no such argument", stacklevel=4)
+    return {k: v for k, v in given.items() if k in names}
 
 
 def simple_bind(
@@ -136,46 +222,32 @@ def simple_bind(
         shared_arg_names: arguments whose arrays, and gradients, are those of `shared_exec`.
         shared_exec: executor that `shared_arg_names` and auxiliary states are borrowed from.
         shared_buffer: pool of arrays by name for all other arguments.
-        kwargs: shapes of arguments by name.
+        kwargs: shapes of arguments by name; names that the graph lacks are ignored with a warning.
 
     Raises:
+        ArgumentError: an option is not available, or two variables have one name.
         ShapeError: a shape stays unknown or contradicts another.
+        DTypeError: types contradict each other.
     """
     graph = symbol.graph
     graph.check_names()
     _refuse_groups(group2ctx)
+    _refuse_storage(stype_dict)
     context = _context(ctx)
-    types = infer_types(graph, {k: dtype_name(v) for k, v in (type_dict or {}).items()}, default="float32")
-    shapes = infer_shapes(graph, symbol._given_shapes((), kwargs))
+    given_types = _known_names(graph, "the type", type_dict or {})
+    types = infer_types(graph, {k: dtype_name(v) for k, v in given_types.items()}, default="float32")
+    given_shapes = _known_names(graph, "the shape", kwargs)
+    shapes = infer_shapes(graph, {k: as_shape(k, v) for k, v in given_shapes.items()})
     _check_known(graph, shapes)
     reqs = requirements(graph.argument_names, grad_req)
-    shared = set(shared_arg_names or ()) if shared_exec is not None else set()
-    args: dict[str, NDArray] = {}
-    grads: dict[str, NDArray] = {}
-    for node in graph.arguments:
-        key, shape, dtype = node.name, tuple(shapes[node][0] or ()), types[node][0] or "float32"
-        needs_grad = reqs[key] != "null"
-        if shared_exec is not None and key in shared:
-            args[key] = shared_exec.arg_dict[key]
-            if needs_grad and shared_exec.grad_dict.get(key) is not None:
-                grads[key] = shared_exec.grad_dict[key]
-                continue
-        elif shared_buffer is not None:
-            args[key] = from_pool(shared_buffer, key, shape, context, dtype)
-            if needs_grad:
-                grads[key] = from_pool(shared_buffer, f"grad of {key}", shape, context, dtype)
-            continue
-        else:
-            args[key] = allocate(shape, context, dtype)
-        if needs_grad:
-            grads[key] = allocate(shape, context, dtype)
-    if shared_exec is not None and shared:
-        aux = {k: shared_exec.aux_dict[k] for k in graph.auxiliary_names}
-    else:
-        aux = {
-            n.name: allocate(tuple(shapes[n][0] or ()), context, types[n][0] or "float32") for n in graph.auxiliary
-        }
-    return Executor(graph, context, args, grads, reqs, aux)
+    source = _Source(context, frozenset(shared_arg_names or ()), shared_exec, shared_buffer)
+    every = {
+        n.name: (tuple(shapes[n][0] or ()), types[n][0] or "float32") for n in graph.nodes if n.op is None
+    }
+    args = {key: source.argument(key, *every[key]) for key in graph.argument_names}
+    grads = {key: source.gradient(key, *every[key]) for key in graph.argument_names if reqs[key] != "null"}
+    aux = {key: source.state(key, *every[key]) for key in graph.auxiliary_names}
+    return Executor(graph, context, args, grads, reqs, aux, shapes, types)
 
 
 def _check_known(graph: Graph, shapes: Mapping[Any, list[Any]]) -> None:
@@ -187,10 +259,12 @@ def _check_known(graph: Graph, shapes: Mapping[Any, list[Any]]) -> None:
     unknown = [
         f"{n.name} {shapes[n][0] or ''}".strip()
         for n in (*graph.arguments, *graph.auxiliary)
-        if shapes[n][0] is None or 0 in (shapes[n][0] or ())
+        if not known(shapes[n][0])
     ]
     if unknown:
-        raise ShapeError(f"cannot infer the shape of {', '.join(unknown)}; give their shapes, or those of more inputs")
+        raise ShapeError(
+            f"cannot infer the shape of {', '.join(unknown)}; give their shapes, or those of more inputs"
+        )
 
 
 def evaluate(symbol: Symbol, ctx: Context | None = None, **kwargs: NDArray) -> list[NDArray]:

@@ -12,9 +12,10 @@ from .. import name as naming
 from ..attribute import stored_key
 from ..base import ArgumentError, OpError
 from ..graph import Entry, Graph, Node
+from ..ops import namespace_of
 from ..ops.attrs import to_text
 from ..ops.signature import split_call
-from ..ops.spec import Op
+from ..ops.spec import Input, Op
 
 __all__ = ["apply_op", "make_variable", "source_line", "substitute"]
 
@@ -31,31 +32,45 @@ def source_line() -> str:
 
 def make_variable(name: str, attrs: Mapping[str, str]) -> Node:
     """Make a variable node with the attributes of the current scope and its own."""
-    return Node(None, name, attrs=attribute.current().get({stored_key(k): v for k, v in attrs.items()}), source=source_line())
+    return Node(
+        None,
+        name,
+        attrs=attribute.current().get({stored_key(k): v for k, v in attrs.items()}),
+        source=source_line(),
+    )
 
 
 def _split_attributes(op: Op, raw: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """Divide keyword arguments into the operator's attributes and free ones, both as text."""
+    """Divide keyword arguments into the operator's attributes and free ones, both as text.
+
+    Raises:
+        OpError: a free attribute is not of the form ``__x__``.
+    """
     params, free = {}, {}
     for key, value in raw.items():
+        stored = stored_key(key)
         if key in op.attrs:
-            if value is not None or op.attrs[key].default is not None:
-                is_dtype = op.attrs[key].type.annotation == "Any"
-                params[key] = op.attrs[key].type.parse(value) if is_dtype and value is not None else to_text(value)
-        else:
-            stored = stored_key(key)
-            if not (stored.startswith("__") and stored.endswith("__")):
-                raise OpError(
-                    f"{op.name}: unknown argument {key!r}; it takes the inputs "
-                    f"{', '.join(i.name for i in op.inputs) if not callable(op.inputs) else 'of its kind'}, "
-                    f"the attributes {', '.join(op.attrs) or 'none'}, and free attributes of the form __x__"
-                )
+            declared = op.attrs[key]
+            if value is not None or declared.default is not None:
+                is_dtype = declared.type.annotation == "Any" and value is not None
+                params[key] = declared.type.parse(value) if is_dtype else to_text(value)
+        elif stored.startswith("__") and stored.endswith("__"):
             free[stored] = str(value)
+        else:
+            inputs = ", ".join(i.name for i in op.inputs) if isinstance(op.inputs, tuple) else "of its kind"
+            raise OpError(
+                f"{op.name}: unknown argument {key!r}; it takes the inputs {inputs or 'none'}, "
+                f"the attributes {', '.join(op.attrs) or 'none'}, and free attributes of the form __x__"
+            )
     return params, free
 
 
 def _entry(op: Op, where: str, value: Any) -> Entry:
-    """Return the single output that an input symbol stands for."""
+    """Return the single output that an input symbol stands for.
+
+    Raises:
+        OpError: it is no symbol, or one with several outputs.
+    """
     entries = getattr(value, "entries", None)
     if entries is None:
         raise OpError(f"{op.name}: input {where} is {type(value).__name__} {value!r}, expected a Symbol")
@@ -67,14 +82,58 @@ def _entry(op: Op, where: str, value: Any) -> Entry:
     return entry
 
 
-def _collect(op: Op, positional: Sequence[Any], named: Mapping[str, Any], names: Sequence[str]) -> dict[str, Entry]:
+def _hint(alias: str) -> str:
+    """Return what automatic names of a call are made of: lower case, without a namespace's prefix."""
+    space, public = namespace_of(alias)
+    return (alias if space in ("", "_internal", "random") else public).lower()
+
+
+def _count_inputs(op: Op, given: int, params: dict[str, str]) -> int:
+    """Return how many inputs a variadic operator has: those given, or more if its attribute says so.
+
+    Raises:
+        OpError: the attribute says fewer.
+    """
+    if op.variadic is None:
+        return 0
+    key = op.variadic.count
+    if key is None:
+        return given
+    stated = op.attrs[key].type.parse(params[key]) if key in params else given
+    if stated < given:
+        raise OpError(f"{op.name}: {key} is {stated}, but {given} inputs are given")
+    params[key] = str(stated)
+    return int(stated)
+
+
+def _named_inputs(
+    op: Op, name: str, declared: Sequence[Input], positional: Sequence[Any], named: Mapping[str, Any]
+) -> dict[str, Entry]:
+    """Return the inputs that were given, by name.
+
+    Raises:
+        OpError: there are too many, one does not exist, or one is no symbol.
+    """
+    names = [i.name for i in declared]
+    if len(positional) > len(names):
+        raise OpError(
+            f"{op.name} {name!r}: got {len(positional)} inputs, it takes {', '.join(names) or 'none'}"
+        )
+    for key in named:
+        if key not in names:
+            raise OpError(f"{op.name} {name!r}: input {key} does not exist under the given attributes")
     given = {names[i]: _entry(op, names[i], value) for i, value in enumerate(positional) if value is not None}
     given.update({key: _entry(op, key, value) for key, value in named.items()})
     return given
 
 
 def apply_op(
-    op: Op, alias: str, args: tuple[Any, ...], kwargs: dict[str, Any], name: str | None, attr: Mapping[str, str] | None
+    op: Op,
+    alias: str,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    name: str | None,
+    attr: Mapping[str, str] | None,
 ) -> Node:
     """Make the node of an operator call.
 
@@ -90,34 +149,22 @@ def apply_op(
         OpError: an input or attribute does not fit.
     """
     positional, named, raw = split_call(op, args, kwargs)
-    params, free = _split_attributes(op, raw)
+    params, attrs = _split_attributes(op, {**attribute.current().get(dict(attr or {})), **raw})
     if op.variadic is not None:
         positional = _flatten(positional)
-        count = len(positional) + len(named)
-        if op.variadic.count:
-            params[op.variadic.count] = str(count)
-    else:
-        count = 0
-    parsed = op.parse(params)
-    declared = op.wanted(parsed, count)
-    names = [i.name for i in declared]
-    attrs = attribute.current().get({**{stored_key(k): v for k, v in (attr or {}).items()}, **free})
-    node_name = naming.current().get(name, alias.lower().lstrip("_") if alias.startswith("_contrib_") else alias.lower())
-    if len(positional) > len(names):
-        raise OpError(f"{op.name} {node_name!r}: got {len(positional)} inputs, it takes {', '.join(names) or 'none'}")
-    for key in named:
-        if key not in names:
-            raise OpError(f"{op.name} {node_name!r}: input {key} does not exist under the given attributes")
-    given = _collect(op, positional, named, names)
+    count = _count_inputs(op, len(positional) + len(named), params)
+    declared = op.wanted(op.parse(params), count)
+    node_name = naming.current().get(name, _hint(alias))
+    given = _named_inputs(op, node_name, declared, positional, named)
     source = source_line()
     inputs = []
     for one in declared:
         entry = given.get(one.name)
         if entry is None:
             inherited = {**attrs, **params}
-            if one.init:
-                inherited["__init__"] = one.init
             entry = (Node(None, f"{node_name}_{one.name}", attrs=inherited, source=source), 0)
+        if one.init and entry[0].op is None and (one.name not in given or "__init__" not in entry[0].attrs):
+            entry[0].attrs["__init__"] = one.init
         inputs.append(entry)
     return Node(op, node_name, params, attrs, tuple(inputs), source)
 
@@ -130,8 +177,12 @@ def _flatten(values: Sequence[Any]) -> list[Any]:
     return flat
 
 
-def substitute(graph: Graph, replacements: Mapping[Node, Entry], name: str | None = None) -> tuple[Entry, ...]:
+def substitute(
+    graph: Graph, replacements: Mapping[Node, Entry], name: str | None = None
+) -> tuple[Entry, ...]:
     """Return the heads of a copy of the graph in which variables are replaced by other entries.
+
+    A variable that the replacements read too stays the same variable, so that tied weights stay tied.
 
     Args:
         graph: the graph; it stays as it is.
@@ -143,12 +194,18 @@ def substitute(graph: Graph, replacements: Mapping[Node, Entry], name: str | Non
     """
     if name is not None and len({node for node, _ in graph.heads}) != 1:
         raise ArgumentError(f"name={name!r}: a group of several symbols cannot be renamed in a call")
+    shared = Graph(tuple(replacements.values())).index
     copies: dict[Node, Entry] = {}
     for node in graph.nodes:
         if node in replacements:
             copies[node] = replacements[node]
             continue
-        inputs = tuple((copies[child][0], copies[child][1] if child.op is None else i) for child, i in node.inputs)
+        if node.op is None and node in shared:
+            copies[node] = (node, 0)
+            continue
+        inputs = tuple(
+            (copies[child][0], copies[child][1] if child.op is None else i) for child, i in node.inputs
+        )
         new_name = name if name is not None and node is graph.heads[0][0] else node.name
         copies[node] = (Node(node.op, new_name, dict(node.params), dict(node.attrs), inputs, node.source), 0)
     return tuple((copies[node][0], copies[node][1] if node.op is None else i) for node, i in graph.heads)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+import operator
+from collections.abc import Callable
 from typing import Any
 
-from ..base import ArgumentError, dtype_name
+from ..base import ArgumentError, DTypeError, dtype_name
+from ..ndarray.convert import is_number
 from .symbol import Symbol, call
 
 __all__ = [
@@ -64,8 +68,9 @@ def arange(
         name: name of the node.
         dtype: element type, default float32.
     """
-    options = {"step": step, "repeat": repeat, "infer_range": infer_range, "dtype": dtype_name(dtype)}
-    return call("_arange", start=start, stop=stop, name=name, **options)
+    end = "None" if stop is None else stop
+    options: dict[str, Any] = {"step": step, "repeat": repeat, "infer_range": infer_range}
+    return call("_arange", start=start, stop=end, name=name, dtype=dtype_name(dtype), **options)
 
 
 def linspace(
@@ -85,38 +90,42 @@ def eye(N: int, M: int = 0, k: int = 0, dtype: Any = None, **kwargs: Any) -> Sym
     return call("_eye", N=N, M=M, k=k, dtype=dtype_name(dtype), **kwargs)
 
 
-def _either(op: str, scalar_op: str, reversed_op: str, left: Any, right: Any) -> Any:
-    """Apply an operator to two symbols, or to a symbol and a number in either order."""
+def _either(
+    op: str, scalar_op: str, reversed_op: str, plain: Callable[..., Any], left: Any, right: Any
+) -> Any:
+    """Apply an operator to two symbols, to a symbol and a number in either order, or to two numbers."""
     if isinstance(left, Symbol) and isinstance(right, Symbol):
         return call(op, left, right)
     if isinstance(left, Symbol):
         return call(scalar_op, left, scalar=right)
     if isinstance(right, Symbol):
         return call(reversed_op, right, scalar=left)
-    raise ArgumentError(f"{op.strip('_').lower()}: got {left!r} and {right!r}, expected at least one Symbol")
+    if is_number(left) and is_number(right):
+        return plain(left, right)
+    raise DTypeError(f"{op.strip('_').lower()}: got {left!r} and {right!r}, expected Symbols or numbers")
 
 
-def maximum(left: Any, right: Any) -> Symbol:
-    """Return the elementwise maximum of two symbols, or of a symbol and a number."""
-    return _either("_Maximum", "_MaximumScalar", "_MaximumScalar", left, right)
+def maximum(left: Any, right: Any) -> Any:
+    """Return the elementwise maximum of two symbols or numbers."""
+    return _either("_Maximum", "_MaximumScalar", "_MaximumScalar", max, left, right)
 
 
-def minimum(left: Any, right: Any) -> Symbol:
-    """Return the elementwise minimum of two symbols, or of a symbol and a number."""
-    return _either("_Minimum", "_MinimumScalar", "_MinimumScalar", left, right)
+def minimum(left: Any, right: Any) -> Any:
+    """Return the elementwise minimum of two symbols or numbers."""
+    return _either("_Minimum", "_MinimumScalar", "_MinimumScalar", min, left, right)
 
 
-def power(base: Any, exp: Any) -> Symbol:
+def power(base: Any, exp: Any) -> Any:
     """Return `base` to the power of `exp`; either may be a number."""
-    return _either("_Power", "_PowerScalar", "_RPowerScalar", base, exp)
+    return _either("_Power", "_PowerScalar", "_RPowerScalar", operator.pow, base, exp)
 
 
 pow = power
 
 
-def hypot(left: Any, right: Any) -> Symbol:
+def hypot(left: Any, right: Any) -> Any:
     """Return sqrt(left^2 + right^2); either may be a number."""
-    return _either("_Hypot", "_HypotScalar", "_HypotScalar", left, right)
+    return _either("_Hypot", "_HypotScalar", "_HypotScalar", math.hypot, left, right)
 
 
 def split_v2(ary: Symbol, indices_or_sections: Any, axis: int = 0, squeeze_axis: bool = False) -> Symbol:
@@ -129,6 +138,5 @@ def split_v2(ary: Symbol, indices_or_sections: Any, axis: int = 0, squeeze_axis:
         squeeze_axis: drop the axis; only where every part has one element on it.
     """
     if isinstance(indices_or_sections, int):
-        return call("_split_v2", ary, (), axis, squeeze_axis, indices_or_sections)
-    cuts = (0, *indices_or_sections)
-    return call("_split_v2", ary, cuts, axis, squeeze_axis)
+        return call("_split_v2", ary, [], axis, squeeze_axis, indices_or_sections)
+    return call("_split_v2", ary, [0, *indices_or_sections], axis, squeeze_axis, 0)

@@ -22,7 +22,9 @@ _faces: dict[str, Face] = {}
 def _make(alias: str) -> Face:
     op = get_op(alias)
 
-    def function(*args: Any, name: str | None = None, attr: Any = None, out: Any = None, **kwargs: Any) -> Symbol:
+    def function(
+        *args: Any, name: str | None = None, attr: Any = None, out: Any = None, **kwargs: Any
+    ) -> Symbol:
         return call(alias, *args, name=name, attr=attr, **kwargs)
 
     function.__name__ = function.__qualname__ = namespace_of(alias)[1]

@@ -11,12 +11,12 @@ from ..graph import infer_shapes, infer_types
 from ..ops.shapes import known
 from .listing import Listing
 
-__all__ = ["Inference"]
+__all__ = ["Inference", "as_shape"]
 
 Found = tuple[Any, Any, Any]
 
 
-def _as_shape(name: str, shape: Any) -> Shape:
+def as_shape(name: str, shape: Any) -> Shape:
     """Read a shape that a user gave.
 
     Raises:
@@ -27,7 +27,9 @@ def _as_shape(name: str, shape: Any) -> Shape:
     except (TypeError, ValueError):
         dims = (-1,)
     if any(d < 0 for d in dims):
-        raise ShapeError(f"the shape given for {name} is {shape!r}, expected a tuple of integers from 0 (= unknown)")
+        raise ShapeError(
+            f"the shape given for {name} is {shape!r}, expected a tuple of integers from 0 (= unknown)"
+        )
     return dims
 
 
@@ -44,7 +46,9 @@ class Inference(Listing):
             raise ArgumentError(f"{what}: give arguments by position or by name, not both")
         names = self.graph.argument_names
         if len(args) > len(names):
-            raise ArgumentError(f"{what}: got {len(args)} values for {len(names)} arguments: {', '.join(names)}")
+            raise ArgumentError(
+                f"{what}: got {len(args)} values for {len(names)} arguments: {', '.join(names)}"
+            )
         given = dict(zip(names, args)) if args else dict(kwargs)
         for key in given:
             if key not in names and key not in self.graph.auxiliary_names:
@@ -85,7 +89,7 @@ class Inference(Listing):
     def infer_shape_partial(self, *args: Any, **kwargs: Any) -> Found:
         """Infer what follows from the given shapes; like `infer_shape`, with () for unknown ones."""
         given = self._named("infer_shape", args, kwargs)
-        shapes = infer_shapes(self.graph, {k: _as_shape(k, v) for k, v in given.items()})
+        shapes = infer_shapes(self.graph, {k: as_shape(k, v) for k, v in given.items()})
         return (
             [shapes[n][0] or () for n in self.graph.arguments],
             [shapes[node][i] or () for node, i in self.entries],
@@ -110,7 +114,8 @@ class Inference(Listing):
         if any(t is None for part in found for t in part):
             unknown = [name for name, t in zip(self.graph.argument_names, found[0]) if t is None]
             warnings.warn(
-                "cannot infer every type; give those of more arguments: " + ", ".join(unknown[:10]), stacklevel=2
+                "cannot infer every type; give those of more arguments: " + ", ".join(unknown[:10]),
+                stacklevel=2,
             )
             return None, None, None
         return found

@@ -73,6 +73,8 @@ class Listing:
 
     def debug_str(self) -> str:
         """Return a listing of every node with its inputs and attributes."""
+        if len(self.graph.nodes) == 1 and self.graph.nodes[0].op is None:
+            return f"Variable:{self.graph.nodes[0].name}\n"
         versions = input_versions(self.graph)
         lines = ["Symbol Outputs:"]
         lines += [f"\toutput[{k}]={node.name}({i})" for k, (node, i) in enumerate(self.entries)]
@@ -82,7 +84,9 @@ class Listing:
                 continue
             lines += ["--------------------", f"Op:{node.op.name}, Name={node.name}", "Inputs:"]
             for k, ((child, i), version) in enumerate(zip(node.inputs, versions[node])):
-                lines.append(f"\targ[{k}]={child.name}({i})" + (f" version={version}" if child.op is None else ""))
+                lines.append(
+                    f"\targ[{k}]={child.name}({i})" + (f" version={version}" if child.op is None else "")
+                )
             if attributes := node.all_attrs:
                 lines += ["Attrs:", *(f"\t{k}={v}" for k, v in sorted(attributes.items()))]
         return "\n".join(lines) + "\n"

@@ -41,7 +41,9 @@ def _refusal(name: str, instead: str | None) -> Any:
         raise NotImplementedForSymbol(name, instead)
 
     method.__name__ = name
-    method.__doc__ = f"Raise NotImplementedForSymbol: a symbol has no values{f'; use {instead}' if instead else ''}."
+    method.__doc__ = (
+        f"Raise NotImplementedForSymbol: a symbol has no values{f'; use {instead}' if instead else ''}."
+    )
     return method
 
 

@@ -1,10 +1,132 @@
-"""Operators named ``_random_*``, as functions over symbols: ``sym.random``."""
+"""Random values in a graph: ``sym.random.uniform`` and its kin.
+
+Parameters are numbers, or symbols with one set of parameters per element; then `shape` is what each set draws.
+Every forward draws anew, from the generator of the executor's context.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from ..base import ArgumentError
+from ..ndarray.convert import is_number
 from .faces import face_of, listed
+from .symbol import Symbol, call
+
+__all__ = [
+    "exponential",
+    "gamma",
+    "generalized_negative_binomial",
+    "multinomial",
+    "negative_binomial",
+    "normal",
+    "poisson",
+    "randint",
+    "shuffle",
+    "uniform",
+]
+
+
+def _draw(name: str, params: dict[str, Any], samples: tuple[str, ...], options: dict[str, Any]) -> Symbol:
+    """Call ``_random_<name>`` on numbers or ``_sample_<name>`` on symbols.
+
+    Args:
+        name: the distribution.
+        params: parameters by the name they have as attributes.
+        samples: the names they have as inputs, in the same order.
+        options: shape, dtype, name and attributes; those that are None are left out.
+
+    Raises:
+        ArgumentError: the parameters are neither all numbers nor all symbols.
+    """
+    given = {k: v for k, v in options.items() if v is not None}
+    if all(is_number(p) for p in params.values()):
+        return call(f"_random_{name}", **params, **given)
+    if samples and all(isinstance(p, Symbol) for p in params.values()):
+        return call(f"_sample_{name}", **dict(zip(samples, params.values())), **given)
+    kinds = ", ".join(f"{k} is {type(p).__name__}" for k, p in params.items())
+    raise ArgumentError(f"random.{name} takes numbers or Symbols, all of one kind; {kinds}")
+
+
+def uniform(low: Any = 0, high: Any = 1, shape: Any = None, dtype: Any = None, **kwargs: Any) -> Symbol:
+    """Draw from the uniform distribution over [low, high).
+
+    Args:
+        low: lower bound, a number or a Symbol.
+        high: upper bound, of the same kind.
+        shape: shape of the result, inferred if None; with symbols as parameters what each element draws.
+        dtype: element type, float32 if None.
+        kwargs: name and attributes.
+    """
+    return _draw(
+        "uniform", {"low": low, "high": high}, ("low", "high"), {"shape": shape, "dtype": dtype, **kwargs}
+    )
+
+
+def normal(loc: Any = 0, scale: Any = 1, shape: Any = None, dtype: Any = None, **kwargs: Any) -> Symbol:
+    """Draw from the normal distribution of mean `loc` and deviation `scale`; the rest as in `uniform`."""
+    return _draw(
+        "normal", {"loc": loc, "scale": scale}, ("mu", "sigma"), {"shape": shape, "dtype": dtype, **kwargs}
+    )
+
+
+def poisson(lam: Any = 1, shape: Any = None, dtype: Any = None, **kwargs: Any) -> Symbol:
+    """Draw from the Poisson distribution of mean `lam`; the rest as in `uniform`."""
+    return _draw("poisson", {"lam": lam}, ("lam",), {"shape": shape, "dtype": dtype, **kwargs})
+
+
+def exponential(scale: Any = 1, shape: Any = None, dtype: Any = None, **kwargs: Any) -> Symbol:
+    """Draw from the exponential distribution of mean `scale`; the rest as in `uniform`."""
+    if is_number(scale) and scale <= 0:
+        raise ArgumentError(f"random.exponential: scale is {scale}, expected more than 0")
+    return _draw("exponential", {"lam": 1.0 / scale}, ("lam",), {"shape": shape, "dtype": dtype, **kwargs})
+
+
+def gamma(alpha: Any = 1, beta: Any = 1, shape: Any = None, dtype: Any = None, **kwargs: Any) -> Symbol:
+    """Draw from the gamma distribution of shape `alpha` and scale `beta`; the rest as in `uniform`."""
+    options = {"shape": shape, "dtype": dtype, **kwargs}
+    return _draw("gamma", {"alpha": alpha, "beta": beta}, ("alpha", "beta"), options)
+
+
+def negative_binomial(k: Any = 1, p: Any = 1, shape: Any = None, dtype: Any = None, **kwargs: Any) -> Symbol:
+    """Draw how many successes come before the `k`-th failure of chance `p`; the rest as in `uniform`."""
+    return _draw(
+        "negative_binomial", {"k": k, "p": p}, ("k", "p"), {"shape": shape, "dtype": dtype, **kwargs}
+    )
+
+
+def generalized_negative_binomial(
+    mu: Any = 1, alpha: Any = 1, shape: Any = None, dtype: Any = None, **kwargs: Any
+) -> Symbol:
+    """Draw from the negative binomial distribution by mean and dispersion; the rest as in `uniform`."""
+    options = {"shape": shape, "dtype": dtype, **kwargs}
+    return _draw("generalized_negative_binomial", {"mu": mu, "alpha": alpha}, ("mu", "alpha"), options)
+
+
+def randint(low: int, high: int, shape: Any = None, dtype: Any = None, **kwargs: Any) -> Symbol:
+    """Draw integers from [low, high); int32 unless `dtype` is "int64"; the rest as in `uniform`."""
+    return _draw("randint", {"low": low, "high": high}, (), {"shape": shape, "dtype": dtype, **kwargs})
+
+
+def multinomial(
+    data: Symbol, shape: Any = None, get_prob: bool = True, dtype: Any = "int32", **kwargs: Any
+) -> Symbol:
+    """Draw class numbers by their probabilities.
+
+    Args:
+        data: (K,) or (N, K) probabilities that sum to 1 along the last axis.
+        shape: how many to draw for each row.
+        get_prob: also return the logarithm of the probability of what was drawn.
+        dtype: element type of the class numbers.
+        kwargs: name and attributes.
+    """
+    given = {} if shape is None else {"shape": shape}
+    return call("_sample_multinomial", data, get_prob=get_prob, dtype=dtype, **given, **kwargs)
+
+
+def shuffle(data: Symbol, **kwargs: Any) -> Symbol:
+    """Return the rows in random order."""
+    return call("_shuffle", data, **kwargs)
 
 
 def __getattr__(name: str) -> Any:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ..atomic import write_atomically
 from ..attribute import stored_key
-from ..base import ArgumentError, FileFormatError, dtype_code, dtype_name
+from ..base import ArgumentError, BoundsError, DTypeError, FileFormatError, dtype_code, dtype_name
 from ..commit import read_settled
 from ..graph import Entry, Graph, Node, from_json, to_json
 from ..ops import get as get_op
+from ..ops.attrs import real, to_text
+from ..ops.attrs import shape as shape_type
 from . import bind as binding
 from .arithmetic import Arithmetic
 from .compose import apply_op, make_variable, substitute
@@ -59,10 +61,14 @@ class Symbol(Arithmetic):
             found = [i for i, name in enumerate(self.graph.output_names) if name == index]
             if len(found) != 1:
                 problem = "is no output" if not found else "names several outputs"
-                raise ArgumentError(f"{index!r} {problem} of this symbol; outputs: {', '.join(self.list_outputs())}")
-            index = found[0]
+                raise ArgumentError(
+                    f"{index!r} {problem} of this symbol; outputs: {', '.join(self.list_outputs())}"
+                )
+            return Symbol([self.entries[found[0]]])
+        if not hasattr(index, "__index__"):
+            raise DTypeError(f"a symbol's output is chosen by number, name or slice, not by {index!r}")
         if not -len(self.entries) <= index < len(self.entries):
-            raise IndexError(f"output {index} of a symbol with {len(self.entries)} outputs")
+            raise BoundsError(f"output {index} of a symbol with {len(self.entries)} outputs")
         return Symbol([self.entries[index]])
 
     # composition
@@ -96,7 +102,7 @@ class Symbol(Arithmetic):
         return self.__copy__()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return load_json, (self.tojson(),)
+        return load_json, (self.tojson(remove_amp_cast=False),)
 
     # files
 
@@ -148,7 +154,9 @@ def _without_casts(symbol: Symbol) -> tuple[Entry, ...]:
     return tuple((replaced[node][0], replaced[node][1] or i) for node, i in heads)
 
 
-def call(alias: str, *args: Any, name: str | None = None, attr: Mapping[str, str] | None = None, **kwargs: Any) -> Symbol:
+def call(
+    alias: str, *args: Any, name: str | None = None, attr: Mapping[str, str] | None = None, **kwargs: Any
+) -> Symbol:
     """Apply the operator called `alias` to symbols and attributes."""
     op = get_op(alias)
     node = apply_op(op, alias, args, kwargs, name, attr)
@@ -188,18 +196,22 @@ def Variable(
     for key, value in attributes.items():
         if not isinstance(value, str):
             raise ArgumentError(f"Variable {name!r}: attribute {key} is {value!r}, expected a string")
-    if shape is not None:
-        attributes["__shape__"] = str(tuple(int(d) for d in shape))
-    if lr_mult is not None:
-        attributes["__lr_mult__"] = str(lr_mult)
-    if wd_mult is not None:
-        attributes["__wd_mult__"] = str(wd_mult)
-    if dtype is not None:
-        attributes["__dtype__"] = str(dtype_code(dtype_name(dtype)))
-    if init is not None:
-        attributes["__init__"] = init if isinstance(init, str) else init.dumps()
-    if stype is not None:
-        attributes["__storage_type__"] = str(_STORAGE[stype])
+    given = {
+        "shape": shape,
+        "lr_mult": lr_mult,
+        "wd_mult": wd_mult,
+        "dtype": dtype,
+        "init": init,
+        "stype": stype,
+    }
+    for key, value in given.items():
+        if value is not None:
+            stored, text = _VARIABLE_KEYS[key]
+            try:
+                attributes[stored] = text(value)
+            except (ValueError, TypeError, AttributeError, KeyError) as error:
+                expected = _EXPECTED.get(key, str(error))
+                raise ArgumentError(f"Variable {name!r}: {key} is {value!r}, expected {expected}") from None
     for key, value in kwargs.items():
         if not (key.startswith("__") and key.endswith("__")):
             raise ArgumentError(f"Variable {name!r}: attribute {key!r} is not of the form __x__")
@@ -207,8 +219,36 @@ def Variable(
     return Symbol([(make_variable(name, attributes), 0)])
 
 
-_STORAGE = {"default": 0, "row_sparse": 1, "csr": 2}
 var = Variable
+
+
+def _number_text(value: Any) -> str:
+    """Write a number as it was given.
+
+    Raises:
+        ValueError: it is no number.
+    """
+    real.parse(value)
+    return str(value)
+
+
+_STORAGE = {"default": "0", "row_sparse": "1", "csr": "2"}
+# how a variable's own arguments are stored: the attribute's name and its text
+_VARIABLE_KEYS: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "shape": ("__shape__", lambda value: to_text(shape_type.parse(value))),
+    "lr_mult": ("__lr_mult__", _number_text),
+    "wd_mult": ("__wd_mult__", _number_text),
+    "dtype": ("__dtype__", lambda value: str(dtype_code(dtype_name(value)))),
+    "init": ("__init__", lambda value: value if isinstance(value, str) else value.dumps()),
+    "stype": ("__storage_type__", lambda value: _STORAGE[value]),
+}
+_EXPECTED = {
+    "shape": shape_type.expects,
+    "lr_mult": real.expects,
+    "wd_mult": real.expects,
+    "init": "an initializer or its name",
+    "stype": f"one of {', '.join(_STORAGE)}",
+}
 
 
 def Group(symbols: Iterable[Symbol]) -> Symbol:

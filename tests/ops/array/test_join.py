@@ -102,9 +102,9 @@ def test_split_refuses_uneven_pieces():
         call("SliceChannel", torch.zeros(2, 3), num_outputs=2)
 
 
-def test_outputs_are_numbered_when_there_are_several():
+def test_outputs_of_split_are_numbered_even_a_single_one():
     op = ops.get("split")
-    assert op.output_names(op.parse({"num_outputs": 1})) == ("output",)
+    assert op.output_names(op.parse({"num_outputs": 1})) == ("output0",)
     assert op.output_names(op.parse({"num_outputs": 2})) == ("output0", "output1")
 
 

@@ -1,0 +1,64 @@
+"""Optimizers of MXNet's contrib package: GroupAdaGrad."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..base import ArgumentError, ShapeError
+from ..ndarray import NDArray
+from .base import register
+from .group import Group
+from .grouped import GroupedOptimizer
+
+__all__ = ["GroupAdaGrad"]
+
+Tensor = torch.Tensor
+
+
+@register
+class GroupAdaGrad(GroupedOptimizer):
+    """AdaGrad with one rate for each row, such as a word's vector in an embedding.
+
+    With g = clip(rescale_grad * gradient) and the mean over all axes but the first::
+
+        h = h + mean(g ** 2)
+        w = w - lr * g / sqrt(h + eps)
+
+    Args:
+        eps: keeps the quotient finite.
+        **kwargs: see `Optimizer`; `wd` has to be 0.
+
+    Raises:
+        ArgumentError: `wd` is not 0.
+
+    Source: MXNet 1.9.1 `mx.optimizer.contrib.GroupAdaGrad`.
+    """
+
+    lazy_update = True  # rows without gradient stay as they are
+
+    def __init__(self, eps: float = 1e-5, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if self.wd != 0.0:
+            raise ArgumentError(f"GroupAdaGrad: wd is {self.wd}, expected 0; the rule has no weight decay")
+        self.float_stable_eps = eps
+
+    def create_state(self, index: Any, weight: NDArray) -> NDArray:
+        """Return the sum of mean squares of each row, zero at first.
+
+        Raises:
+            ShapeError: the parameter has not two axes.
+        """
+        if weight.ndim != 2:
+            raise ShapeError(f"GroupAdaGrad: parameter {index!r} has shape {weight.shape}, expected 2 axes")
+        return NDArray(weight.tensor.new_zeros((weight.shape[0], 1)), weight.context)
+
+    def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
+        """Update one group in place."""
+        moves = self.gradients(group, grads)
+        (history,) = group.states
+        for rows, move in zip(history, moves.views, strict=True):
+            rows.add_(move.square().mean(1, keepdim=True))
+            move.div_((rows + group.visible(self.float_stable_eps)).sqrt_())
+        group.descend(moves.views, lr)

@@ -1,0 +1,144 @@
+"""Descendants of gradient descent: by sign, with noise, with compensation for delay. Signum, SGLD and DCASGD."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from .. import generators, private
+from ..ndarray import NDArray
+from ..ops import draws
+from .base import register
+from .group import HALF, Group
+from .grouped import GroupedOptimizer
+from .sgd import zeros_like
+
+__all__ = ["DCASGD", "SGLD", "Signum"]
+
+Tensor = torch.Tensor
+
+
+@register
+class Signum(GroupedOptimizer):
+    """Step by the sign of the momentum; without momentum by the sign of the gradient (SignSGD).
+
+    With g = clip(rescale_grad * gradient)::
+
+        m = momentum * m - (1 - momentum) * (g + wd * w)
+        w = (1 - lr * wd_lh) * w + lr * sign(m)
+
+    and without momentum::
+
+        w = (1 - lr * wd) * w - lr * sign(gradient)
+
+    Args:
+        learning_rate: the rate.
+        momentum: share of the last momentum that is kept; 0 gives SignSGD, which keeps no state.
+        wd_lh: weight decay apart from the gradient, as Loshchilov and Hutter do it; not used without momentum.
+        **kwargs: see `Optimizer`.
+
+    Source: Bernstein et al., "signSGD: Compressed Optimisation for Non-Convex Problems", 2018, in the form of MXNet
+        1.9.1 (`signum_update`, `signsgd_update`; the latter ignores `rescale_grad`, even a negative one).
+    """
+
+    def __init__(
+        self, learning_rate: float | None = 0.01, momentum: float = 0.9, wd_lh: float = 0.0, **kwargs: Any
+    ) -> None:
+        super().__init__(learning_rate=learning_rate, **kwargs)
+        self.momentum = momentum
+        self.wd_lh = wd_lh
+
+    def create_state(self, index: Any, weight: NDArray) -> NDArray | None:
+        """Return the momentum, zero at first; None without momentum."""
+        return zeros_like(weight) if self.momentum != 0.0 else None
+
+    def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
+        """Update one group in place."""
+        if not group.states:
+            signs = group.scaled(grads, 1.0)
+            signs.flat.sign_()
+            group.descend(signs.views, lr, wd)
+            return
+        (momenta,) = group.states
+        moves = self.gradients(group, grads)
+        if wd != 0.0:
+            group.add(moves.views, group.weights, wd)
+        moves.flat.neg_()
+        group.mix(momenta, moves.views, 1.0 - self.momentum)
+        moves.fill(momenta).sign_()
+        group.descend(moves.views, -lr, -self.wd_lh)
+
+
+@register
+class SGLD(GroupedOptimizer):
+    """Stochastic gradient Langevin dynamics: half a step of gradient descent, and noise.
+
+    With g = clip(rescale_grad * gradient) and e drawn from the normal distribution of deviation sqrt(lr)::
+
+        w = w - lr / 2 * (g + wd * w) + e
+
+    The noise comes from the generator of the parameter's context, one draw per parameter in the order of update,
+    the numbers being those of ``mx.nd.random.normal(0, sqrt(lr), shape, dtype, ctx)``.
+
+    Args:
+        **kwargs: see `Optimizer`.
+
+    Source: Welling and Teh, "Bayesian Learning via Stochastic Gradient Langevin Dynamics", 2011, in the form of MXNet
+        1.9.1.
+    """
+
+    in_order = True
+
+    def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
+        """Update one parameter in place."""
+        group.descend(self.gradients(group, grads).views, lr / 2.0, wd)
+        generator = generators.generator(group.context)
+        for weight in group.weights:
+            wide = torch.float32 if weight.dtype in HALF else weight.dtype
+            noise = torch.empty(weight.shape, dtype=wide, device=weight.device)
+            weight.add_(draws.normal(noise, generator, 0.0, math.sqrt(lr)).to(weight.dtype))
+
+
+@register
+class DCASGD(GroupedOptimizer):
+    """Gradient descent that makes up for gradients which were computed at an older parameter.
+
+    With g = clip(rescale_grad * gradient) and w' the parameter before the last update::
+
+        m = momentum * m - lr * (g + wd * w + lamda * g ** 2 * (w - w'))
+        w' = w
+        w = w + m
+
+    Args:
+        momentum: share of the last step that is repeated; 0 keeps no such state.
+        lamda: strength of the compensation.
+        **kwargs: see `Optimizer`.
+
+    Source: Zheng et al., "Asynchronous Stochastic Gradient Descent with Delay Compensation", 2016, in the form of
+        MXNet 1.9.1, which itself fails with a momentum.
+    """
+
+    def __init__(self, momentum: float = 0.0, lamda: float = 0.04, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.momentum = momentum
+        self.weight_previous: dict[Any, NDArray] = {}
+        self.lamda = lamda
+
+    def create_state(self, index: Any, weight: NDArray) -> tuple[NDArray | None, NDArray]:
+        """Return the momentum, None without one, and a copy of the parameter."""
+        return zeros_like(weight) if self.momentum != 0.0 else None, weight.copy()
+
+    def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
+        """Update one group in place."""
+        *momenta, before = group.states
+        moves, drift = self.gradients(group, grads), group.scratch(1)
+        drift.fill(group.weights).sub_(group.scratch(2).fill(before))
+        drift.flat.mul_(moves.flat).mul_(moves.flat)
+        moves.flat.add_(drift.flat, alpha=self.lamda)
+        private.foreach_copy(before, group.weights)
+        if momenta:
+            group.roll(moves.views, momenta[0], self.momentum, lr, wd)
+        else:
+            group.descend(moves.views, lr, wd)

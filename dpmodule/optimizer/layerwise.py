@@ -1,0 +1,312 @@
+"""Optimizers for large batches, whose rate follows the size of each parameter: LARS, LAMB and LBSGD."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ..base import ArgumentError
+from ..ndarray import NDArray
+from .base import register
+from .group import Group
+from .grouped import GroupedOptimizer
+from .sgd import Momentum, zeros_like
+
+__all__ = ["LAMB", "LARS", "LBSGD"]
+
+Tensor = torch.Tensor
+
+_LARS_SKIPS = ("gamma", "beta", "bias")
+
+
+def _scale_each(views: list[Tensor], factors: Tensor) -> None:
+    for view, factor in zip(views, factors.unbind(), strict=True):
+        view.mul_(factor)
+
+
+@register
+class LARS(Momentum):
+    """Layer-wise adaptive rate scaling.
+
+    With g = rescale_grad * gradient, and norms over a whole parameter::
+
+        r = eta * norm(w) / (norm(g) + wd * norm(w) + eps)
+        m = momentum * m - lr * r * (clip(g) + wd * w)
+        w = w + m
+
+    r is 1 where w or g is all zero, and for parameters whose name ends in gamma, beta or bias. Names that do not end in
+    ``_weight`` get no weight decay by default.
+
+    Args:
+        momentum: share of the last step that is repeated; 0 keeps no state.
+        lazy_update: accepted as in MXNet.
+        eta: the coefficient of trust.
+        eps: keeps the quotient finite.
+        momentum_correction: multiply the momentum by the rate now over the rate of the parameter's last update, as
+            the state holds steps and not gradients.
+        **kwargs: see `Optimizer`.
+
+    Attributes:
+        cur_lr: the learning rate of the last update, before multipliers.
+        last_lr: that of the update before.
+
+    Source: You, Gitman and Ginsburg, "Large Batch Training of Convolutional Networks", 2017, in the form of MXNet
+        1.9.1. There a change of rate corrects the momentum of the first call's parameters only (one, or four at
+        once); here that of every parameter.
+    """
+
+    decayed = ("_weight",)
+
+    def __init__(
+        self,
+        momentum: float = 0.0,
+        lazy_update: bool = True,
+        eta: float = 0.001,
+        eps: float = 0,
+        momentum_correction: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(momentum, **kwargs)
+        self.momentum_correction = momentum_correction
+        self.lazy_update = lazy_update
+        self.aggregate_num = 4
+        self.eta = eta
+        self.eps = eps
+        self.skip = 0
+        self.last_lr: float | None = None
+        self.cur_lr: float | None = None
+        self.rates: dict[Any, float] = {}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({"rates": {}, **state})  # MXNet's has no such table
+
+    def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
+        """Update one group in place."""
+        slopes = group.norms(grads).mul_(abs(float(self.rescale_grad)))
+        moves = self.gradients(group, grads)
+        if wd != 0.0:
+            group.add(moves.views, group.weights, wd)
+        _scale_each(moves.views, self._trust(group, slopes, wd))
+        keeps = self._keeps(group)
+        if not group.states:
+            group.descend(moves.views, lr)
+        elif keeps.count(keeps[0]) == len(keeps):
+            group.roll(moves.views, group.states[0], keeps[0], lr, 0.0)
+        else:
+            _scale_each(group.states[0], moves.flat.new_tensor(keeps))
+            group.roll(moves.views, group.states[0], 1.0, lr, 0.0)
+
+    def _trust(self, group: Group, slopes: Tensor, wd: float) -> Tensor:
+        """Return the factor of each parameter's rate."""
+        sizes = group.norms(group.weights)
+        found = sizes * self.eta / (slopes + sizes * wd + self.eps)
+        plain = (sizes == 0.0) | (slopes == 0.0)
+        names = [str(self.idx2name.get(key, key)) for key in group.keys]
+        skipped = [name.endswith(_LARS_SKIPS) for name in names]
+        if any(skipped):
+            plain |= torch.tensor(skipped, device=plain.device)
+        return found.masked_fill_(plain, 1.0)
+
+    def _keeps(self, group: Group) -> list[float]:
+        """Return what is kept of each parameter's momentum, and take note of the rate."""
+        rate = self.learning_rate
+        before = [self.rates.get(key, self.cur_lr) for key in group.keys]
+        self.last_lr = rate if self.cur_lr is None else self.cur_lr
+        self.cur_lr = rate
+        self.rates.update(dict.fromkeys(group.keys, rate))
+        corrects = self.momentum_correction
+        return [self.momentum * (rate / last if corrects and last else 1.0) for last in before]
+
+
+@register
+class LAMB(GroupedOptimizer):
+    """Layer-wise adaptive moments.
+
+    With g = clip(rescale_grad * gradient), t the number of updates, and norms over a whole parameter::
+
+        m = beta1 * m + (1 - beta1) * g
+        v = beta2 * v + (1 - beta2) * g ** 2
+        s = m' / (sqrt(v') + epsilon) + wd * w        with m' = m / (1 - beta1 ** t), v' = v / (1 - beta2 ** t)
+        r = clip(norm(w), lower_bound, upper_bound) / norm(s)
+        w = w - lr * r * s
+
+    r is 1 where one of the norms is 0; without `bias_correction`, m' and v' are m and v.
+
+    Args:
+        learning_rate: the rate.
+        beta1: how slowly the mean m forgets.
+        beta2: how slowly the mean square v forgets.
+        epsilon: keeps the quotient finite.
+        lower_bound: least norm of w that counts; None sets no bound.
+        upper_bound: greatest norm of w that counts; None sets no bound.
+        bias_correction: make up for m and v starting at zero.
+        **kwargs: see `Optimizer`.
+
+    Source: You et al., "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes", 2019, in the form of
+        MXNet 1.9.1.
+    """
+
+    uses_count = True
+
+    def __init__(
+        self,
+        learning_rate: float | None = 0.001,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-6,
+        lower_bound: float | None = None,
+        upper_bound: float | None = None,
+        bias_correction: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(learning_rate=learning_rate, **kwargs)
+        self.beta1 = beta1
+        self.beta2 = beta2
+        self.epsilon = epsilon
+        self.lower_bound = lower_bound
+        self.upper_bound = upper_bound
+        self.bias_correction = bias_correction
+        self.aggregate_num = 45
+
+    def create_state(self, index: Any, weight: NDArray) -> tuple[NDArray, NDArray]:
+        """Return mean and mean square, zero at first."""
+        return zeros_like(weight), zeros_like(weight)
+
+    def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
+        """Update one group in place."""
+        means, squares = group.states
+        moves, roots = self.gradients(group, grads), group.scratch(1)
+        group.mix(means, moves.views, 1.0 - self.beta1)
+        torch.mul(moves.flat, moves.flat, out=roots.flat)
+        group.mix(squares, roots.views, 1.0 - self.beta2)
+        moves.fill(means)
+        roots.fill(squares)
+        if self.bias_correction:
+            moves.flat.div_(1.0 - self.beta1**count)
+            roots.flat.div_(1.0 - self.beta2**count)
+        moves.flat.div_(roots.flat.sqrt_().add_(group.visible(self.epsilon)))
+        if wd != 0.0:
+            group.add(moves.views, group.weights, wd)
+        _scale_each(moves.views, self._trust(group, moves.views))
+        group.descend(moves.views, lr)
+
+    def _trust(self, group: Group, moves: list[Tensor]) -> Tensor:
+        """Return the factor of each parameter's rate."""
+        sizes, slopes = group.norms(group.weights), group.norms(moves)
+        if self.lower_bound is not None or self.upper_bound is not None:
+            sizes = sizes.clamp(self.lower_bound, self.upper_bound)
+        return (sizes / slopes).masked_fill_((sizes == 0.0) | (slopes == 0.0), 1.0)
+
+
+_WARMUPS = {"linear": 1.0, "power2": 2.0, "sqrt": 0.5}
+
+
+@register
+class LBSGD(GroupedOptimizer):
+    """Gradient descent as if batches were `batch_scale` times larger, with a warm-up of the rate.
+
+    Only every `batch_scale`-th update of a parameter moves it; with g the mean of the gradients since then::
+
+        m = momentum * m - f * lr * (clip(rescale_grad * g) + wd * w)
+        w = w + m
+
+    The factor f climbs from 1 to `batch_scale` within `warmup_epochs * updates_per_epoch` updates: evenly ("linear"),
+    with the square ("power2") or the root ("sqrt") of their share. For "lars" it is the square root of
+    sum(w ** 2) / (sum(g ** 2) + wd * sum(w ** 2)), kept between 0.01 and 100.
+
+    Args:
+        momentum: share of the last step that is repeated; 0 keeps no state.
+        multi_precision: see `Optimizer`.
+        warmup_strategy: "linear", "power2", "sqrt" or "lars"; any other word leaves f at 1.
+        warmup_epochs: length of the warm-up in epochs.
+        batch_scale: how many batches make a large one.
+        updates_per_epoch: number of updates in an epoch.
+        begin_epoch: epochs that have been trained before, which count for the warm-up.
+        num_epochs: accepted as in MXNet.
+        **kwargs: see `Optimizer`.
+
+    Attributes:
+        cumgrads: by index, the sum of the gradients waiting (0 for none) as "cum_grad", and how many there have been
+            as "num_cums".
+
+    Raises:
+        ArgumentError: `batch_scale` is below 1.
+
+    Source: MXNet 1.9.1.
+    """
+
+    in_order = True
+
+    def __init__(
+        self,
+        momentum: float = 0.0,
+        multi_precision: bool = False,
+        warmup_strategy: str = "linear",
+        warmup_epochs: int = 5,
+        batch_scale: int = 1,
+        updates_per_epoch: int = 32,
+        begin_epoch: int = 0,
+        num_epochs: int = 60,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(multi_precision=multi_precision, **kwargs)
+        if batch_scale < 1:
+            raise ArgumentError(f"LBSGD: batch_scale is {batch_scale}, expected at least 1")
+        self.momentum = momentum
+        self.warmup_strategy = warmup_strategy
+        self.warmup_epochs = warmup_epochs
+        self.batch_scale = batch_scale
+        self.updates_per_epoch = updates_per_epoch
+        self.init_updates = begin_epoch * updates_per_epoch
+        self.num_epochs = num_epochs
+        self.lbmult = 1
+        self.cumgrads: dict[Any, dict[str, Any]] = {}
+        self.adaptive = warmup_strategy == "lars"
+        self.admult = 1
+
+    def create_state(self, index: Any, weight: NDArray) -> NDArray | None:
+        """Return the momentum, zero at first; None without momentum."""
+        return zeros_like(weight) if self.momentum != 0.0 else None
+
+    def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
+        """Update one parameter in place, if enough gradients have come."""
+        mean = self._collect(group, grads[0])
+        if mean is None:
+            return
+        factor = self._adapted(group, mean, wd) if self.adaptive else self._warmup()
+        moves = self.gradients(group, [mean])
+        if wd != 0.0:
+            group.add(moves.views, group.weights, wd)
+        moves.flat.mul_(factor)
+        if group.states:
+            group.roll(moves.views, group.states[0], self.momentum, lr, 0.0)
+        else:
+            group.descend(moves.views, lr)
+
+    def _collect(self, group: Group, grad: Tensor) -> Tensor | None:
+        """Add a gradient to those waiting; return their mean if it completes a large batch."""
+        waiting = self.cumgrads.setdefault(group.keys[0], {"cum_grad": 0, "num_cums": 0})
+        waiting["num_cums"] += 1
+        if self.batch_scale == 1:
+            return grad
+        before = waiting["cum_grad"]
+        total = before.tensor.add_(grad) if isinstance(before, NDArray) else grad.clone()
+        complete = waiting["num_cums"] % self.batch_scale == 0
+        waiting["cum_grad"] = 0 if complete else NDArray(total, group.context)
+        return total.div_(self.batch_scale) if complete else None
+
+    def _warmup(self) -> float:
+        """Return the factor of the rate from the share of the warm-up that is done."""
+        if self.warmup_strategy not in _WARMUPS:
+            return 1.0
+        length = self.warmup_epochs * self.updates_per_epoch
+        done = self.num_update + self.init_updates
+        share = done / length if done < length else 1.0
+        return 1.0 + (self.batch_scale - 1.0) * math.pow(share, _WARMUPS[self.warmup_strategy])
+
+    def _adapted(self, group: Group, mean: Tensor, wd: float) -> Tensor:
+        """Return the factor of the rate from the sizes of parameter and gradient."""
+        size, slope = group.norms([*group.weights, mean]).square().unbind()
+        return (size / (slope + wd * size + 1e-18)).sqrt().clamp(0.01, 100.0)
