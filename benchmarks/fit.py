@@ -117,10 +117,10 @@ def compare(workload: Workload, rounds: int, batches: int, report: Report) -> st
 
 
 def compare_memory(variant: str, report: Report) -> None:
-    """Compare the peak memory of two processes that each train the MLP one way only, three epochs of 50 batches."""
-    arguments = ["mlp", "50"]
+    """Compare the peak memory of two processes that each train the MLP one way only, five epochs of 20 batches."""
+    arguments = ["mlp", "20"]
     with Worker("ours.py", arguments=arguments) as ours, Worker("plain.py", arguments=arguments) as plain:
-        for _ in range(3):
+        for _ in range(5):
             ours.ask("round", metric=True)
             plain.ask("round", name=variant, metric=True)
         own, theirs = ours.ask("memory"), plain.ask("memory")

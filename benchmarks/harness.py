@@ -1,24 +1,22 @@
 """Measuring two programs fairly: each in a process of its own, in turns, by wall and CPU time.
 
 The parent holds a `Worker` per side and asks it for one round after the other with lines of JSON; a side answers from
-`serve`. So both see the same noise from the rest of the machine, and each one's peak memory is its own.
+`side.serve`. So both see the same noise from the rest of the machine, and each one's peak memory is its own.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Clock", "Spread", "Worker", "peak_rss_mb", "ratio", "requests", "serve"]
+__all__ = ["Spread", "Worker", "ratio"]
 
 HERE = Path(__file__).resolve().parent
 
@@ -39,13 +37,17 @@ class Worker:
     def __init__(self, script: str, python: str | None = None, arguments: Sequence[str] = ()) -> None:
         self.script = script
         path = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
-        threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+        settings = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+        environment = {**os.environ, **settings, "PYTHONPATH": path.rstrip(os.pathsep)}
+        environment.pop(
+            "PYTHONDONTWRITEBYTECODE", None
+        )  # sides start from bytecode, as installed packages do
         self._child = subprocess.Popen(
             [python or sys.executable, str(HERE / script), *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, **threads, "PYTHONPATH": path.rstrip(os.pathsep)},
+            env=environment,
         )
 
     def ask(self, what: str, **options: Any) -> Any:
@@ -86,47 +88,6 @@ class Worker:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def requests() -> Any:
-    """Yield (request, function that sends the answer); what else the process prints goes to stderr."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-
-    def send(answer: Any) -> None:
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
-
-    for line in sys.stdin:
-        yield json.loads(line), send
-
-
-def serve(commands: dict[str, Callable[..., Any]]) -> None:
-    """Answer requests until the input is closed; "memory" is answered for every side.
-
-    Args:
-        commands: functions by name; they take the request's options as keywords and return what JSON can hold.
-    """
-    known = {"memory": peak_rss_mb, **commands}
-    for request, send in requests():
-        send(known[request.pop("what")](**request))
-
-
-class Clock:
-    """Wall and CPU time since it was made; CPU counts all threads of the process."""
-
-    def __init__(self) -> None:
-        self._wall, self._cpu = time.perf_counter(), time.process_time()
-
-    def read(self, count: int = 1) -> dict[str, float]:
-        """Return the milliseconds of one of `count` equal parts of the time so far."""
-        cpu, wall = time.process_time() - self._cpu, time.perf_counter() - self._wall
-        return {"wall": wall * 1e3 / count, "cpu": cpu * 1e3 / count}
-
-
-def peak_rss_mb() -> float:
-    """Return the most memory this process has held so far, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from typing import Any
 import lightning
 import torch
 import torch.nn.functional as F
-from harness import Clock, requests
 from plain import NETWORKS, fill
+from side import Clock, requests
 from torch.utils.data import DataLoader, TensorDataset
 from workloads import BATCH_SIZE, LEARNING_RATE, MOMENTUM, WORKLOADS, examples
 

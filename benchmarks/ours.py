@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from harness import Clock, serve
+from side import Clock, serve
 from workloads import BATCH_SIZE, LEARNING_RATE, MOMENTUM, WORKLOADS, examples, first_value
 
 import dpmodule as mx

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from harness import Clock, serve
+from side import Clock, serve
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from workloads import BATCH_SIZE, LEARNING_RATE, MOMENTUM, WORKLOADS, examples, first_value

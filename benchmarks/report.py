@@ -60,7 +60,8 @@ Written by `python benchmarks/fit.py --write`. How the figures are taken:
   metric" is `eval_metric=[]`.
 - Before timing, both sides train some batches from the same weights; losses and parameters must agree, for every
   variant. The difference of parameters counts as a share of how far training has moved them.
-- Peak memory is `ru_maxrss` of a process that does nothing but train the MLP, three epochs of 50 batches.
+- Peak memory is `ru_maxrss` of a process that does nothing but train the MLP, five epochs of 20 batches
+  (4 MB of images).
 - Lightning runs with logger, checkpoints, progress bar and summary off, and `self.log` of the accuracy each batch.
 """
 

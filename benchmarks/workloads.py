@@ -1,11 +1,12 @@
 """What both sides of a comparison train on: sizes, examples and first weights, from NumPy alone.
 
-Nothing here imports torch or dpmodule, so that each side's memory is its own.
+Nothing here imports torch, dpmodule or numpy.random, so that each side's memory is its own.
 """
 
 from __future__ import annotations
 
-import zlib
+import math
+import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -53,16 +54,18 @@ WORKLOADS = {
 
 
 def examples(workload: Workload, batches: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return random images in [0, 1) and random classes.
+    """Return random images, eight bits a pixel scaled to [0, 1), and random classes.
 
     Shape:
         images: (batches * BATCH_SIZE, *workload.shape), float32.
         classes: (batches * BATCH_SIZE,), int64.
     """
-    rng = np.random.default_rng(0)
+    source = random.Random(0)
     count = batches * BATCH_SIZE
-    images = rng.random((count, *workload.shape), dtype=np.float32)
-    return images, rng.integers(0, CLASSES, count)
+    pixels = np.frombuffer(source.randbytes(count * math.prod(workload.shape)), np.uint8)
+    images = pixels.reshape(count, *workload.shape).astype(np.float32)
+    images /= 256
+    return images, np.array([source.randrange(CLASSES) for _ in range(count)], np.int64)
 
 
 def first_value(name: str, shape: Iterable[int]) -> np.ndarray:
@@ -77,6 +80,6 @@ def first_value(name: str, shape: Iterable[int]) -> np.ndarray:
         return np.ones(shape, np.float32)
     if not name.endswith("_weight"):
         return np.zeros(shape, np.float32)
-    rng = np.random.default_rng(zlib.crc32(name.encode()))
-    spread = np.sqrt(2.0 / np.prod(shape[1:]))
-    return (rng.standard_normal(shape) * spread).astype(np.float32)
+    bits = np.frombuffer(random.Random(name).randbytes(2 * math.prod(shape)), np.int16)
+    largest = math.sqrt(6.0 / math.prod(shape[1:]))
+    return bits.reshape(shape).astype(np.float32) * np.float32(largest / 2**15)

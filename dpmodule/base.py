@@ -15,7 +15,8 @@ that handlers written for it keep working::
     ├── FileFormatError [ValueError]      a damaged, truncated or foreign file
     ├── NodeError                         an operator failed inside a graph; names the node
     ├── NonFiniteError [ArithmeticError]  NaN or infinity where a number is needed
-    └── NotImplementedForSymbol           an NDArray call on a Symbol
+    ├── NotImplementedForSymbol           an NDArray call on a Symbol
+    └── NotSupportedForSparseNDArray      a call on a sparse array that only dense ones have
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ __all__ = [
     "NodeError",
     "NonFiniteError",
     "NotImplementedForSymbol",
+    "NotSupportedForSparseNDArray",
     "OpError",
     "Shape",
     "ShapeError",
@@ -108,6 +110,15 @@ class NotImplementedForSymbol(MXNetError):
         name = function if isinstance(function, str) else function.__name__
         text = f"Symbol.{name} is not available: a Symbol has no values until it is bound"
         super().__init__(f"{text}; use {alias} instead" if alias else text)
+
+
+class NotSupportedForSparseNDArray(MXNetError):
+    """A call on a sparse array that needs the memory of a dense one."""
+
+    def __init__(self, function: Any, alias: str | None = None, *args: Any) -> None:
+        name = function if isinstance(function, str) else function.__name__
+        text = f"sparse arrays have no {alias or name}; convert with tostype('default') first"
+        super().__init__(text)
 
 
 Shape = tuple[int, ...] | None

@@ -12,7 +12,7 @@ import torch
 
 from .base import ArgumentError, DTypeError, ShapeError, dtype_name
 from .context import Context, cpu
-from .executor import allocate, placeholder
+from .executor import allocate
 from .ndarray import NDArray
 
 __all__ = ["ParamStore"]
@@ -31,13 +31,11 @@ class ParamStore:
         self._grads: list[dict[str, NDArray]] = [{} for _ in contexts]
         self._aux: list[dict[str, NDArray]] = [{} for _ in contexts]
 
-    def _declare(
-        self, table: list[dict[str, NDArray]], name: str, shape: tuple[int, ...], dtype: str, make: Any = allocate
-    ) -> None:
+    def _declare(self, table: list[dict[str, NDArray]], name: str, shape: tuple[int, ...], dtype: str) -> None:
         for ctx, arrays in zip(self.contexts, table):
             known = arrays.get(name)
             if known is None:
-                arrays[name] = make(shape, ctx, dtype)
+                arrays[name] = allocate(shape, ctx, dtype)
             elif known.shape != shape:
                 raise ShapeError(f"shared parameter {name} has shape {known.shape}, this graph needs {shape}")
             elif dtype_name(known.dtype) != dtype:
@@ -52,11 +50,41 @@ class ParamStore:
         """
         self._declare(self._arrays, name, shape, dtype)
         if needs_grad:
-            self._declare(self._grads, name, shape, dtype, placeholder)
+            self._declare(self._grads, name, shape, dtype)
 
     def declare_aux(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
         """Allocate an auxiliary state on every context; an existing one must fit."""
         self._declare(self._aux, name, shape, dtype)
+
+    def place(self, name: str, memory: torch.Tensor, keep: bool) -> None:
+        """Move a parameter or state of the first context into given memory, whose owner then sees every update.
+
+        Args:
+            name: of a parameter or state that has been declared.
+            memory: contiguous tensor of its shape, type and device.
+            keep: whether to keep the store's value; else that of the memory counts, on every context.
+
+        Raises:
+            ShapeError: the memory has another shape.
+            DTypeError: it has another type.
+            ArgumentError: it lies on another device, or is not contiguous.
+        """
+        table = self._arrays if name in self._arrays[0] else self._aux
+        array = table[0][name]
+        if tuple(memory.shape) != array.shape:
+            raise ShapeError(f"{name} has shape {array.shape}, the memory for it {tuple(memory.shape)}")
+        if memory.dtype != array.tensor.dtype:
+            raise DTypeError(f"{name} is {dtype_name(array.dtype)}, the memory for it {memory.dtype}")
+        if memory.device != array.tensor.device or not memory.is_contiguous():
+            raise ArgumentError(
+                f"{name}: expected contiguous memory on {array.tensor.device}, it lies on {memory.device}"
+            )
+        if keep:
+            memory.copy_(array.tensor)
+        array.tensor, array.pinned = memory, True
+        if not keep:
+            for other in table[1:]:
+                other[name].tensor.copy_(memory)
 
     def array(self, name: str, i: int) -> NDArray:
         """Return a parameter on context `i`."""

@@ -162,8 +162,8 @@ def _first_backward(roots: Tensors, seeds: Tensors, inputs: Tensors) -> Gradient
 def _engine_works() -> bool:
     try:
         with torch.enable_grad():
-            one = torch.ones(1, requires_grad=True)
-            found = _engine_backward([one * 2.0], [torch.ones(1)], [one])
+            one = torch.tensor([1.0], requires_grad=True)
+            found = _engine_backward([one.view(1)], [torch.tensor([2.0])], [one])
     except (AttributeError, TypeError, RuntimeError):
         return False
     return found[0] is not None and float(found[0]) == 2.0

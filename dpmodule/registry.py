@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from .base import ArgumentError
@@ -45,6 +46,11 @@ class Registry(Generic[T]):
     def names(self) -> Iterable[str]:
         """Return all registered names, sorted."""
         return sorted(self._classes)
+
+    @property
+    def classes(self) -> Mapping[str, type[T]]:
+        """All registered classes by lower-case name, as a view that follows later registrations."""
+        return MappingProxyType(self._classes)
 
     def find(self, name: str) -> type[T]:
         """Return the class of a name.

@@ -112,3 +112,15 @@ def test_private_functions_exist_in_this_torch():
     private.select()
     assert private.fused_sgd is torch._fused_sgd_
     assert private.fused_adam is torch._fused_adam_
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_norms(dtype):
+    wide = None if dtype == torch.float32 else torch.float32
+    given = [one.to(dtype) for one in tensors(0, *SHAPES, (0, 2))]
+    for public in (False, True):
+        private.select(public)
+        found = private.foreach_norm(given, 2, dtype=wide)
+        for norm, one in zip(found, given, strict=True):
+            assert norm.dtype == torch.float32
+            assert float(norm) == pytest.approx(float((one.double() ** 2).sum()) ** 0.5, rel=1e-6)

@@ -3,6 +3,5 @@
 from .executor import Executor as Executor
 from .memory import allocate as allocate
 from .memory import from_pool as from_pool
-from .memory import placeholder as placeholder
 from .passes import disabled as disabled
 from .requirements import requirements as requirements

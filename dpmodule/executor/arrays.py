@@ -13,7 +13,7 @@ from ..graph import Graph, Node, infer_shapes, infer_types
 from ..ndarray import NDArray
 from ..ndarray.convert import tensor_of
 from ..ops.dtypes import name_of
-from .memory import placeholder
+from .memory import allocate
 
 __all__ = ["BoundArrays", "assign"]
 
@@ -79,7 +79,7 @@ class BoundArrays:
             graph, {k: dtype_name(v.dtype) for k, v in every.items()}, default="float32"
         )
         self._outputs = [
-            placeholder(tuple(self._shapes[node][i] or ()), ctx, types[node][i] or "float32")
+            allocate(tuple(self._shapes[node][i] or ()), ctx, types[node][i] or "float32")
             for node, i in graph.heads
         ]
         self._borrowed: dict[int, torch.Tensor] = {}

@@ -19,7 +19,7 @@ from .gradients import deliver
 from .heads import given_gradients, required
 from .interpreter import StepFailed, interpret
 from .locate import backward_error, forward_error
-from .memory import placeholder
+from .memory import allocate
 from .program import Program, program_of
 from .resize import resize
 
@@ -86,6 +86,9 @@ class Executor(BoundArrays):
             for i, (name, grad) in enumerate(self._grads.items())
             if grad is not None
         ]
+        self._targets = [grad for _, grad, _ in self._wanted]
+        self._adds = [add for _, _, add in self._wanted]
+        self._wanted_slots = {slot for slot, _, _ in self._wanted}
         self._is_loss_head = [node.op is not None and node.op.is_loss(node.a) for node, _ in graph.heads]
         self._programs: dict[tuple[bool, bool], _Prepared] = {}
         self._alias_cache: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
@@ -170,16 +173,17 @@ class Executor(BoundArrays):
         return found
 
     def _inputs(self, recorded: bool) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        """Return the tensors of all variables; those that want a gradient as aliases, which are listed too."""
+        """Return the tensors of all variables, and which of them want a gradient; aliases where it is recorded."""
         values = [array.tensor for array in self._variables]
         for slot, tensor in self._borrowed.items():
             values[slot] = tensor
-        aliases: list[torch.Tensor] = []
-        if recorded:
-            for slot, _, _ in self._wanted:
-                values[slot] = alias = self._alias(slot, values[slot])
-                aliases.append(alias)
-        return values, aliases
+        if not recorded:
+            return values, []
+        cache = self._alias_cache
+        for slot, tensor in enumerate(values):
+            cached = cache.get(slot)
+            values[slot] = cached[1] if cached is not None and cached[0] is tensor else self._alias(slot, tensor)
+        return values, [values[slot] for slot, _, _ in self._wanted]
 
     def _execute(
         self, prepared: _Prepared, values: list[torch.Tensor], recorded: bool, monitor: Any = None
@@ -201,16 +205,13 @@ class Executor(BoundArrays):
             torch.set_grad_enabled(before)
 
     def _alias(self, slot: int, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a tensor of the same memory that records gradients; `tensor` itself never does.
+        """Return a tensor of the same memory, which records gradients if one is wanted; `tensor` never does.
 
-        An alias has a version counter of its own, so that an argument written between forward and backward is
+        An alias has a version counter of its own, so that a variable written between forward and backward is
         used as it then is, as in MXNet.
         """
-        cached = self._alias_cache.get(slot)
-        if cached is not None and cached[0] is tensor:
-            return cached[1]
         alias = tensor.data
-        if alias.is_floating_point():
+        if slot in self._wanted_slots and alias.is_floating_point():
             alias.requires_grad_(True)
         if slot not in self._borrowed:
             self._alias_cache[slot] = tensor, alias
@@ -243,18 +244,21 @@ class Executor(BoundArrays):
         """
         if self._last_mode is None:
             raise StateError("backward: call forward(is_train=True) first")
-        targets = (grad for _, grad, _ in self._wanted)
-        given = given_gradients(out_grads, self.graph.output_names, self._outputs, targets)
+        given = given_gradients(out_grads, self.graph.output_names, self._outputs, self._targets)
         if not self._wanted:
             return
         run = self._run
         first = run is not None
         if run is None:
             run = self._run_again(self._last_mode)
-        with torch.no_grad():
+        before = torch.is_grad_enabled()
+        torch.set_grad_enabled(False)
+        try:
             starts = self._starts(run, given)
             self._run = None
             self._differentiate(run, starts)
+        finally:
+            torch.set_grad_enabled(before)
         if first and run.mutated:
             self._commit(run.prepared.program, run.mutated, at_once=False)
 
@@ -310,12 +314,12 @@ class Executor(BoundArrays):
             for i, grad in zip(real, found):
                 grads[i] = grad
         taken = [*seeds, *run.values, *(o.tensor for o in self._outputs)]
-        deliver(grads, [g for _, g, _ in self._wanted], [add for _, _, add in self._wanted], taken)
+        deliver(grads, self._targets, self._adds, taken)
 
     def release(self) -> None:
         """Give up outputs and what backward would need; handles of outputs taken before keep their values."""
         self._own_inputs()
-        self._outputs = [placeholder(o.shape, self.context, dtype_name(o.dtype)) for o in self._outputs]
+        self._outputs = [allocate(o.shape, self.context, dtype_name(o.dtype)) for o in self._outputs]
         self._run = None
         self._last_mode = None
 

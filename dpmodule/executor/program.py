@@ -158,6 +158,7 @@ class Program:
 
 _CACHE_SIZE = 256
 _cache: OrderedDict[Any, Program] = OrderedDict()
+_in_use: weakref.WeakValueDictionary[Any, Program] = weakref.WeakValueDictionary()  # would keep users' objects alive
 _lock = threading.Lock()
 
 
@@ -169,15 +170,19 @@ def program_of(graph: Graph, recorded: bool) -> Program:
         recorded: whether backward may follow.
     """
     key = graph.key, recorded, passes.settings()
+    owned = any(node.op is not None and node.op.owner is not None for node in graph.nodes)
     with _lock:
-        found = _cache.get(key)
+        found = _in_use.get(key) if owned else _cache.get(key)
         if found is not None:
-            _cache.move_to_end(key)
+            if not owned:
+                _cache.move_to_end(key)
             return found
     low = lower(graph, recorded)
     passes.apply(low)
     made = Program(low)
     with _lock:
+        if owned:
+            return _in_use.setdefault(key, made)
         found = _cache.setdefault(key, made)
         if len(_cache) > _CACHE_SIZE:
             _cache.popitem(last=False)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from ..attribute import BARE_KEYS, stored_key
-from ..base import FileFormatError, MXNetError
+from ..base import ArgumentError, FileFormatError, MXNetError
 from ..ops import find as find_op
 from ..ops.spec import AUX
 from .node import Entry, Graph, Node
@@ -17,10 +17,19 @@ _VERSION = 10901
 
 
 def to_json(graph: Graph) -> str:
-    """Return the graph as JSON text that MXNet 1.9 reads."""
+    """Return the graph as JSON text that MXNet 1.9 reads.
+
+    Raises:
+        ArgumentError: a node runs an object of this process, such as a torch module.
+    """
     versions = input_versions(graph)
     nodes, row_ptr = [], [0]
     for node in graph.nodes:
+        if node.op is not None and node.op.owner is not None:
+            raise ArgumentError(
+                f"{node.describe()} runs a torch module, which a symbol file cannot hold; save the parameters alone "
+                "(save_params, load_params), and make the symbol again from the module"
+            )
         row: dict[str, Any] = {"op": node.op.name if node.op else "null", "name": node.name}
         if attributes := node.all_attrs:
             row["attrs"] = dict(sorted(attributes.items()))

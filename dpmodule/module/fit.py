@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
 import threading
 import time
@@ -22,7 +23,7 @@ from ..ndarray import NDArray, array, concatenate
 if TYPE_CHECKING:
     from .base_module import BaseModule
 
-__all__ = ["FitOptions", "as_list", "fit", "iter_predict", "predict", "score"]
+__all__ = ["FitOptions", "as_list", "fit", "iter_predict", "predict", "score", "show_metric"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +94,15 @@ class _BatchBoundary:
             signal.signal(signal.SIGINT, self._previous)
 
 
-def _is_finite(output: NDArray) -> bool:
+def _are_finite(outputs: Sequence[NDArray]) -> bool:
     """Say whether every element is finite; the sum tells in one pass unless it overflows."""
-    tensor = output.tensor
-    if not tensor.is_floating_point():
-        return True
-    total = float(tensor.sum())
-    return total - total == 0 or bool(torch.isfinite(tensor).all())
+    for output in outputs:
+        tensor = output.tensor
+        if tensor.is_floating_point():
+            total = float(tensor.sum())
+            if total - total != 0 and not torch.isfinite(tensor).all():
+                return False
+    return True
 
 
 def _check_finite(module: BaseModule, options: FitOptions, epoch: int, nbatch: int) -> None:
@@ -108,11 +111,11 @@ def _check_finite(module: BaseModule, options: FitOptions, epoch: int, nbatch: i
     Raises:
         NonFiniteError: one was found, and `on_nonfinite` is "raise".
     """
-    for name, parts in zip(module.output_names, module.get_outputs(merge_multi_context=False)):
-        if all(_is_finite(part) for part in parts):
+    for number, parts in enumerate(module.output_parts()):
+        if _are_finite(parts):
             continue
         text = (
-            f"output {name!r} is not finite in batch {nbatch} of epoch {epoch}; the parameters are those before this "
+            f"output {module.output_names[number]!r} is not finite in batch {nbatch} of epoch {epoch}; the parameters are those before this "
             "batch. A smaller learning rate, clip_gradient or a look at the data may help; "
             'on_nonfinite="warn" or "ignore" goes on'
         )
@@ -165,9 +168,11 @@ def fit(module: BaseModule, options: FitOptions) -> None:
     for epoch in range(options.begin_epoch, options.num_epoch):
         start = time.monotonic()
         eval_metric.reset()
+        module.start_epoch(epoch, data)
         for name, value in _run_epoch(module, options, data, eval_metric, epoch):
             module.logger.info("Epoch[%d] Train-%s=%f", epoch, name, value)
         module.logger.info("Epoch[%d] Time cost=%.3f", epoch, time.monotonic() - start)
+        module.sync_contexts()
         callbacks = as_list(options.epoch_end_callback)
         if callbacks:
             arg_params, aux_params = module.get_params()
@@ -235,10 +240,23 @@ def _pad(batch: Any) -> int:
 def _update_metric(module: BaseModule, eval_metric: Any, batch: Any, count_padding: bool) -> None:
     if isinstance(batch, list):
         module.update_metric(eval_metric, [b.label for b in batch], pre_sliced=True)
-    elif count_padding or not (pad := _pad(batch)):
-        module.update_metric(eval_metric, batch.label)
     else:
-        module.update_metric(eval_metric, batch.label, pad=pad)
+        show_metric(module, eval_metric, batch.label, 0 if count_padding else _pad(batch))
+
+
+def show_metric(module: BaseModule, eval_metric: Any, labels: Any, pad: int) -> None:
+    """Show a metric a module's outputs; modules written for MXNet do not know `pad` and count padding.
+
+    Args:
+        module: the module.
+        eval_metric: the metric.
+        labels: the batch's labels.
+        pad: how many samples at the end are padding.
+    """
+    if pad and "pad" in inspect.signature(module.update_metric).parameters:
+        module.update_metric(eval_metric, labels, pad=pad)
+    else:
+        module.update_metric(eval_metric, labels)
 
 
 def score(

@@ -411,6 +411,11 @@ class Module(BaseModule):
         arg_params, aux_params = self.group.store.average()
         return {k: arg_params[k] for k in self._param_names}, {k: aux_params[k] for k in self.group.aux_names}
 
+    def sync_contexts(self) -> None:
+        """Give every context the mean of all contexts' parameters and states; `fit` does so after each epoch."""
+        if len(self._context) > 1:
+            self.group.store.load(*self.group.store.average())
+
     @needs(Stage.BOUND)
     def init_params(
         self,
@@ -569,6 +574,10 @@ class Module(BaseModule):
     def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the outputs of the last forward; per device if `merge_multi_context` is off."""
         return self.group.get_outputs(merge_multi_context)
+
+    def output_parts(self) -> list[list[NDArray]]:
+        """Return, for every output of the last forward, what each context made of it."""
+        return self.get_outputs(merge_multi_context=False)
 
     @needs(Stage.INITIALIZED)
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:

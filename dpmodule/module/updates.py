@@ -14,6 +14,9 @@ from .executor_group import DataParallelExecutorGroup
 
 __all__ = ["Updates", "make_optimizer", "make_store"]
 
+_DEFAULT_ARGUMENTS = (("learning_rate", 0.01),)
+"""What `init_optimizer` and `fit` pass if the user gives nothing."""
+
 
 def make_store(kvstore: Any, devices: int) -> tuple[kv.KVStoreBase | None, bool]:
     """Return the store, None if one device needs none, and whether the optimizer runs inside it.
@@ -42,8 +45,8 @@ def make_optimizer(optimizer: Any, params: Any, group: DataParallelExecutorGroup
     """Return an optimizer that knows the parameters' names.
 
     Args:
-        optimizer: a name, or an `Optimizer`.
-        params: arguments for a named one; rescale_grad is 1 / batch size unless given.
+        optimizer: a name, an `Optimizer`, or a torch class, see `opt.TorchOptimizer`.
+        params: arguments for a named one or a class; rescale_grad is 1 / batch size unless given.
         group: whose parameters it updates.
         on_store: whether it runs inside a store, where a parameter has one index for all devices.
 
@@ -53,12 +56,13 @@ def make_optimizer(optimizer: Any, params: Any, group: DataParallelExecutorGroup
     devices = 1 if on_store else len(group.contexts)
     names = {i * devices + k: name for i, name in enumerate(group.param_names) for k in range(devices)}
     rescale = 1.0 / group.num_samples
-    if isinstance(optimizer, str):
-        arguments = dict(params)
+    if isinstance(optimizer, str) or (callable(optimizer) and not isinstance(optimizer, opt.Optimizer)):
+        is_default = params == _DEFAULT_ARGUMENTS and not isinstance(optimizer, str)
+        arguments = {} if is_default else dict(params)  # a class of torch has a rate of its own
         arguments.setdefault("rescale_grad", rescale)
         return opt.create(optimizer, sym=group.symbol, param_idx2name=names, **arguments)
     if not isinstance(optimizer, opt.Optimizer):
-        raise ArgumentError(f"optimizer is {optimizer!r}, expected a name or an Optimizer")
+        raise ArgumentError(f"optimizer is {optimizer!r}, expected a name, an Optimizer or a torch class")
     if optimizer.rescale_grad != rescale:
         warnings.warn(
             f"the optimizer was made outside Module with rescale_grad={optimizer.rescale_grad}, which is not "

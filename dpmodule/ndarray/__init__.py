@@ -61,12 +61,14 @@ from .operators import (
     true_divide,
 )
 from .serial import load, load_frombuffer, save
+from .sparse_creation import cast_storage
 
 __all__ = [
     "NDArray",
     "add",
     "arange",
     "array",
+    "cast_storage",
     "concatenate",
     "divide",
     "empty",

@@ -13,10 +13,12 @@ from ..base import ArgumentError, DTypeError, ShapeError
 from ..context import Context
 from ..ops import get
 from ..ops.dtypes import name_of
+from . import sparse_creation as sparse
 from .convert import dtype_pair, host_array, is_number, wanted_shape
 from .handle import Handle
 from .invoke import as_context, call
 from .ndarray import NDArray
+from .sparse_base import BaseSparseNDArray
 
 __all__ = [
     "arange",
@@ -44,6 +46,8 @@ __all__ = [
 def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> NDArray:
     """Return a new array with the values of a number, nested list, NumPy array, tensor or NDArray.
 
+    A sparse array, or a sparse matrix of SciPy, gives a sparse array.
+
     Args:
         source_array: the values; always copied.
         ctx: where to put it; None = the current context.
@@ -59,6 +63,8 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
     """
     where = as_context(ctx)
     device = where.torch_device
+    if isinstance(source_array, BaseSparseNDArray) or sparse.is_scipy(source_array):
+        return sparse.array(source_array, where, dtype)
     if isinstance(source_array, (Handle, torch.Tensor)):
         given = source_array.tensor if isinstance(source_array, Handle) else source_array.detach()
         if dtype is None:
@@ -78,10 +84,11 @@ def _filled(
         raise ArgumentError(
             f"unknown arguments: {', '.join(sorted(unknown))}; expected shape, ctx, dtype, out"
         )
-    if extra.get("stype") not in (None, "default"):
-        raise ArgumentError(
-            f"stype is {extra['stype']!r}, expected 'default': sparse arrays are not available yet"
-        )
+    stype = extra.get("stype") or "default"
+    if stype != "default":
+        if value or out is not None:
+            raise ArgumentError(f"stype is {stype!r}, which only zeros and empty take, and without out")
+        return sparse.zeros(stype, shape, ctx, dtype)
     dims = wanted_shape(shape)
     if out is not None:
         if out.shape != dims:
@@ -105,7 +112,7 @@ def zeros(
         ctx: where to put it; None = the current context.
         dtype: element type; None = float32.
         out: array to fill instead of making one.
-        kwargs: `stype`, only "default" so far; `name`, ignored.
+        kwargs: `stype`, "default", "row_sparse" or "csr"; `name`, ignored.
     """
     return _filled(shape, 0, ctx, dtype, out, kwargs)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
-from functools import cache
+from collections.abc import Callable
 from typing import Any
 
 from ..base import MXNetError
 from ..ops import find, names, namespace_of
+from ..ops.namespaces import listed as listed
+from ..ops.namespaces import names_in as names_in
 from ..ops.signature import docstring, signature
 from ..ops.spec import Op
 from .invoke import call
@@ -65,25 +66,6 @@ def face(name: str) -> Face:
     return found
 
 
-def names_in(space: str) -> dict[str, str]:
-    """Return the public names of a namespace and the operator names they stand for.
-
-    "" is the main one. "_internal" holds every name with a leading underscore, those of other namespaces too,
-    as code written for MXNet looks some of them up there. "random" has no ``_sample_`` operators: its
-    functions choose between those and the ``_random_`` ones by their arguments.
-    """
-    return _names_in(space, len(names()))
-
-
-@cache
-def _names_in(space: str, count: int) -> dict[str, str]:
-    """Do the work of `names_in` once, and again when the number of operators has grown."""
-    if space == "_internal":
-        return {n: n for n in names() if n.startswith("_")}
-    pairs = ((n, *namespace_of(n)) for n in names() if not n.startswith("_sample_"))
-    return {public: name for name, where, public in pairs if where == space}
-
-
 def face_of(space: str, name: str) -> Face:
     """Return a namespace's function by its public name.
 
@@ -97,8 +79,3 @@ def face_of(space: str, name: str) -> Face:
         hint = f"; did you mean {', '.join(near)}?" if near else ""
         raise AttributeError(f"{where} has no operator {name!r}{hint}")
     return face(known[name])
-
-
-def listed(space: str, own: Iterable[str]) -> list[str]:
-    """Return what ``dir()`` of a namespace module shows: its operators and its own names."""
-    return sorted({*names_in(space), *own})

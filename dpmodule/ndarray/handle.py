@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -43,6 +44,9 @@ class Handle:
     result_type: ClassVar[type[Handle]]
     """Class of the arrays that operators return; set by the module that defines it, which stands above."""
 
+    casts: ClassVar[dict[str, Callable[[Any], Handle]]] = {}
+    """How a dense array becomes one of another storage type; filled by the modules that define those."""
+
     def __init__(self, tensor: torch.Tensor, ctx: Context, pinned: bool = False) -> None:
         self.tensor = tensor
         self.context = ctx
@@ -77,6 +81,11 @@ class Handle:
     def stype(self) -> str:
         """Storage type: "default" for dense arrays."""
         return "default"
+
+    def overwrite(self, values: torch.Tensor) -> None:
+        """Take over values of the same shape, converted to this array's type; the memory stays where it is."""
+        with torch.no_grad():
+            self.tensor.copy_(values)
 
     def describe(self) -> str:
         """Return shape, type and context in a few words, for messages."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -203,10 +203,9 @@ class NDArray(Shaping):
                     "copyto: an array is copied to itself; nothing is done", RuntimeWarning, stacklevel=2
                 )
                 return False
-            if other.tensor.shape != self.tensor.shape:
+            if other.shape != self.shape:
                 raise ShapeError(f"copyto: the target has shape {other.shape}, expected {self.shape}")
-            with torch.no_grad():
-                other.tensor.copy_(self.tensor)
+            other.overwrite(self.tensor)
             return other
         if isinstance(other, Context):
             device = other.check().torch_device
@@ -229,16 +228,20 @@ class NDArray(Shaping):
         return NDArray(converted, self.context)
 
     def tostype(self, stype: str) -> NDArray:
-        """Return this array in another storage type; only "default" exists so far.
+        """Return the array in another storage type: "default", "row_sparse" or "csr" (two axes).
+
+        A row or element that is all zeros is not stored. The array itself is returned if it has that type.
 
         Raises:
-            ArgumentError: any other storage type.
+            ArgumentError: there is no such storage type.
+            ShapeError: the array has too few axes for it, or too many.
         """
-        if stype != "default":
-            raise ArgumentError(
-                f"stype is {stype!r}, expected 'default': sparse arrays are not available yet"
-            )
-        return self
+        if stype == "default":
+            return self
+        if stype not in self.casts:
+            known = ", ".join(map(repr, ("default", *self.casts)))
+            raise ArgumentError(f"stype is {stype!r}, expected one of {known}")
+        return cast("NDArray", self.casts[stype](self))
 
     def as_nd_ndarray(self) -> NDArray:
         """Return this array (MXNet has a second class to convert from)."""
@@ -262,12 +265,15 @@ def _write_all(tensor: torch.Tensor, value: Any) -> bool:
         with torch.no_grad():
             tensor.fill_(value)
         return True
-    if not isinstance(value, Handle) or value.tensor.shape != tensor.shape:
+    if not isinstance(value, Handle):
         return False
-    if value.tensor.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr():
+    source = value.tensor
+    if source.shape != tensor.shape:
+        return False
+    if source.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr():
         return False
     with torch.no_grad():
-        tensor.copy_(value.tensor)
+        tensor.copy_(source)
     return True
 
 

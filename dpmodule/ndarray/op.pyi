@@ -330,6 +330,29 @@ def Pooling_v1(
 ) -> NDArray:
     """Take the maximum, average or sum of each window, the padding counting as zeros."""
 
+def RNN(
+    data: NDArray | None = None,
+    parameters: NDArray | None = None,
+    state: NDArray | None = None,
+    state_cell: NDArray | None = None,
+    sequence_length: NDArray | None = None,
+    state_size: int = ...,
+    num_layers: int = ...,
+    bidirectional: bool = False,
+    mode: str = ...,
+    p: float = 0.0,
+    state_outputs: bool = False,
+    projection_size: int | None = None,
+    lstm_state_clip_min: float | None = None,
+    lstm_state_clip_max: float | None = None,
+    lstm_state_clip_nan: bool = False,
+    use_sequence_length: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> Any:
+    """Run a recurrent network of several layers over whole sequences."""
+
 def Reshape(
     data: NDArray | None = None,
     shape: tuple[int, ...] = ...,
@@ -353,6 +376,40 @@ def SVMOutput(
     name: str | None = None,
 ) -> NDArray:
     """Return the data; its gradient is that of the hinge loss of the label's class against ..."""
+
+def SequenceLast(
+    data: NDArray | None = None,
+    sequence_length: NDArray | None = None,
+    use_sequence_length: bool = False,
+    axis: int = 0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Take the last step of each sequence."""
+
+def SequenceMask(
+    data: NDArray | None = None,
+    sequence_length: NDArray | None = None,
+    use_sequence_length: bool = False,
+    value: float = 0.0,
+    axis: int = 0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Overwrite everything after the end of each sequence."""
+
+def SequenceReverse(
+    data: NDArray | None = None,
+    sequence_length: NDArray | None = None,
+    use_sequence_length: bool = False,
+    axis: int = 0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Reverse the steps of each sequence; what comes after its end stays in place."""
 
 def SliceChannel(
     data: NDArray | None = None,
@@ -792,6 +849,15 @@ def cast(
     name: str | None = None,
 ) -> NDArray:
     """Convert the element type; integers lose the fraction, and the gradient comes back in ..."""
+
+def cast_storage(
+    data: NDArray | None = None,
+    stype: str = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Change the storage type."""
 
 def cbrt(
     data: NDArray | None = None,

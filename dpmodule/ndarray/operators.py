@@ -124,16 +124,14 @@ def _direct(tensor: torch.Tensor, other: Any) -> Any:
     """
     if type(other) in (int, float):
         return other
-    if (
-        not isinstance(other, Handle)
-        or other.tensor.dtype != tensor.dtype
-        or other.tensor.shape != tensor.shape
-    ):
+    if not isinstance(other, Handle):
         return None
-    apart = other.tensor.untyped_storage().data_ptr() != tensor.untyped_storage().data_ptr()
-    same_place = other.tensor.data_ptr() == tensor.data_ptr() and other.tensor.stride() == tensor.stride()
-    same_device = other.tensor.device == tensor.device
-    return other.tensor if same_device and (apart or same_place) else None
+    found = other.tensor
+    if found.dtype != tensor.dtype or found.shape != tensor.shape or found.device != tensor.device:
+        return None
+    apart = found.untyped_storage().data_ptr() != tensor.untyped_storage().data_ptr()
+    same_place = found.data_ptr() == tensor.data_ptr() and found.stride() == tensor.stride()
+    return found if apart or same_place else None
 
 
 def _compared(kind: _Binary, lhs: Handle, rhs: Any) -> Any:

@@ -6,7 +6,7 @@ can be known before the tensors are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,16 @@ from ..ops.dtypes import name_of
 from ..ops.spec import AUX, Env, Input, Op
 from .handle import Handle
 
-__all__ = ["Plan", "execute", "plan_for"]
+__all__ = ["Plan", "SparseRule", "execute", "plan_for", "sparse_rules"]
+
+SparseRule = Callable[[Sequence[Any], Callable[..., torch.Tensor]], Any]
+"""Runs an operator on arrays of which some are sparse, given its inputs and itself as a function of tensors.
+
+It returns None where it has no answer; then the operator works on dense copies.
+"""
+
+sparse_rules: dict[str, SparseRule] = {}
+"""What operators do with sparse arrays, by operator name; filled by the module that defines those arrays."""
 
 _CACHED_PLANS = 4096
 _KEYS = (int, str, bool, type, type(None), np.dtype, torch.dtype)
@@ -43,6 +52,7 @@ class Plan:
             in the backward pass only.
         out_shapes: shapes of the outputs, once they are known, of an operator that asks for them and has no
             inputs.
+        sparse: whether it has a rule for sparse arrays; if not, it works on dense copies.
         visible: number of outputs.
     """
 
@@ -55,6 +65,7 @@ class Plan:
         "out_shapes",
         "same_shape",
         "same_type",
+        "sparse",
         "visible",
     )
 
@@ -74,6 +85,7 @@ class Plan:
         self.mutated = tuple(_written(inputs, names.index(m)) for m in op.mutates if m in names)
         self.visible = len(op.output_names(a))
         self.out_shapes: tuple[tuple[int, ...], ...] = ()
+        self.sparse = op.name in sparse_rules
         # what MXNet checks before it runs; torch would broadcast or promote instead
         self.same_shape = op.infer is shapes.same and count > 1
         self.same_type = op.infer_type in (None, shapes.same_types) and count > 1
@@ -136,6 +148,9 @@ def execute(plan: Plan, arrays: Sequence[Handle], ctx: Context | None = None, ou
         ShapeError: the shapes do not fit each other, the operator or `out`.
         DTypeError: the types do not.
     """
+    found = _run_sparse(plan, arrays, out) if plan.sparse else None
+    if found is not None:
+        return found
     try:
         tensors = [x.tensor for x in arrays]
     except AttributeError:
@@ -145,15 +160,13 @@ def execute(plan: Plan, arrays: Sequence[Handle], ctx: Context | None = None, ou
     if ctx is None:
         ctx = arrays[0].context
     try:
-        if torch.is_grad_enabled():
-            with torch.no_grad():
-                results = _run(plan, tensors, ctx)
-        else:
-            results = _run(plan, tensors, ctx)
+        results = _run(plan, tensors, ctx)
     except MXNetError:
         raise
     except (RuntimeError, ValueError, IndexError, TypeError, AttributeError, KeyError) as error:
         raise _failure(plan, arrays, error) from error
+    if plan.mutated:
+        _write_back(plan, arrays, tensors)
     if out is not None:
         return _write_out(plan, results, out)
     make = Handle.result_type
@@ -164,6 +177,9 @@ def execute(plan: Plan, arrays: Sequence[Handle], ctx: Context | None = None, ou
 
 def _run(plan: Plan, tensors: list[torch.Tensor], ctx: Context) -> list[torch.Tensor]:
     """Return the visible outputs in memory of their own, after writing back what the operator mutates."""
+    if torch.is_grad_enabled():
+        with torch.no_grad():
+            return _run(plan, tensors, ctx)
     if plan.function is not None:
         results = plan.function(*tensors)
     else:
@@ -175,6 +191,29 @@ def _run(plan: Plan, tensors: list[torch.Tensor], ctx: Context) -> list[torch.Te
         if value is not None and position is not None:
             tensors[position].copy_(value)
     return visible
+
+
+def _run_sparse(plan: Plan, arrays: Sequence[Any], out: Any) -> Any:
+    """Run an operator on what sparse arrays store; None if all are dense or its rule does not cover them."""
+    dense = Handle.result_type
+    for array in arrays:
+        if type(array) is not dense and isinstance(array, Handle) and array.stype != "default":
+            break
+    else:
+        return None
+    rule, ctx = sparse_rules[plan.op.name], arrays[0].context
+    with torch.no_grad():
+        found = rule(arrays, lambda *tensors: _run(plan, list(tensors), ctx)[0])
+    if found is None or out is None:
+        return found
+    return found.copyto(out) if found.stype == out.stype else _write_out(plan, [found.tensor], out)
+
+
+def _write_back(plan: Plan, arrays: Sequence[Handle], tensors: list[torch.Tensor]) -> None:
+    """Give sparse arrays the new values that went into their dense copies."""
+    for position in plan.mutated:
+        if position is not None and arrays[position].stype != "default":
+            arrays[position].overwrite(tensors[position])
 
 
 def _env_with_shapes(plan: Plan, tensors: list[torch.Tensor], ctx: Context) -> Env:
@@ -212,14 +251,14 @@ def _write_out(plan: Plan, results: list[torch.Tensor], out: Any) -> Any:
     for target, result in zip(targets, results, strict=True):
         if not isinstance(target, Handle):
             raise OpError(f"{plan.op.name}: out is {type(target).__name__}, expected NDArray")
-        if target.tensor.shape != result.shape:
+        if target.shape != result.shape:
             raise ShapeError(f"{plan.op.name}: out has shape {target.shape}, expected {tuple(result.shape)}")
-        if target.tensor.dtype != result.dtype:
-            have, want = name_of(target.tensor.dtype), name_of(result.dtype)
+        kind = target.tensor.dtype
+        if kind != result.dtype:
+            have, want = name_of(kind), name_of(result.dtype)
             raise DTypeError(f"{plan.op.name}: out has type {have}, expected {want}")
-    with torch.no_grad():
-        for target, result in zip(targets, results, strict=True):
-            target.tensor.copy_(result)
+    for target, result in zip(targets, results, strict=True):
+        target.overwrite(result)
     return out
 
 

@@ -6,24 +6,26 @@ a damaged or hostile file costs no memory; what is wrong is reported with the by
 
 from __future__ import annotations
 
-import os
 import struct
 from typing import IO, Any
 
 import numpy as np
 import torch
 
-from ..base import DTypeError, FileFormatError, dtype_from_code
+from ..base import DTypeError, FileFormatError, MXNetError, dtype_from_code
 from ..context import cpu
 from ..ops.dtypes import torch_dtype
 from ..ops.shapes import prod
+from .csr import CSRNDArray
 from .ndarray import NDArray
+from .row_sparse import RowSparseNDArray
+from .sparse_base import BaseSparseNDArray
 
 __all__ = ["LIST_MAGIC", "V2", "V3", "read"]
 
 LIST_MAGIC = 0x112
 V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
-_STORAGE = {1: ("row_sparse", 1), 2: ("csr", 2)}
+_ROW_SPARSE, _CSR = 1, 2
 _MAX_AXES = 64
 
 _FOREIGN = (
@@ -85,10 +87,6 @@ class _Reader:
         return self.numbers(form, what)[0]
 
 
-class _Sparse(str):
-    """Stands for a sparse array that was skipped: its storage type."""
-
-
 def read(file: IO[bytes], size: int, name: str) -> list[NDArray] | dict[str, NDArray]:
     """Read arrays from an open file.
 
@@ -107,7 +105,7 @@ def read(file: IO[bytes], size: int, name: str) -> list[NDArray] | dict[str, NDA
         raise reader.error(
             f"{count} arrays do not fit into the {reader.size - reader.at} bytes that are left"
         )
-    arrays: list[NDArray | _Sparse] = []
+    arrays: list[NDArray] = []
     for i in range(count):
         reader.where = f"array {i} of {count}"
         arrays.append(_read_array(reader))
@@ -133,25 +131,14 @@ def _check_start(reader: _Reader) -> None:
     raise reader.error(hint, 0)
 
 
-def _collect(
-    reader: _Reader, names: list[str], arrays: list[NDArray | _Sparse]
-) -> list[NDArray] | dict[str, NDArray]:
-    """Return what was read as list or dict; complain about what could not be."""
-    found: list[NDArray] = []
-    for i, array in enumerate(arrays):
-        if isinstance(array, _Sparse):
-            label = f"array {names[i]!r}" if names else f"array {i}"
-            raise FileFormatError(
-                f"{reader.name}: {label} is stored as {array}; sparse arrays cannot be read yet. "
-                "Save it with tostype('default') where it was made"
-            )
-        found.append(array)
+def _collect(reader: _Reader, names: list[str], arrays: list[NDArray]) -> list[NDArray] | dict[str, NDArray]:
+    """Return what was read as list or dict."""
     if not names:
-        return found
+        return arrays
     if len(set(names)) != len(names):
         twice = next(n for n in names if names.count(n) > 1)
         raise FileFormatError(f"{reader.name}: the name {twice!r} stands for two arrays; the file is damaged")
-    return dict(zip(names, found, strict=True))
+    return dict(zip(names, arrays, strict=True))
 
 
 def _read_names(reader: _Reader, count: int) -> list[str]:
@@ -170,8 +157,8 @@ def _read_names(reader: _Reader, count: int) -> list[str]:
     return names
 
 
-def _read_array(reader: _Reader) -> NDArray | _Sparse:
-    """Read one record of any layout; sparse ones are skipped."""
+def _read_array(reader: _Reader) -> NDArray:
+    """Read one record of any layout."""
     magic = reader.number("I", "an array's first number")
     if magic in (V2, V3):
         return _read_current(reader, magic)
@@ -184,11 +171,11 @@ def _read_array(reader: _Reader) -> NDArray | _Sparse:
     return _read_dense(reader, shape) if shape else _nothing()
 
 
-def _read_current(reader: _Reader, magic: int) -> NDArray | _Sparse:
+def _read_current(reader: _Reader, magic: int) -> NDArray:
     """Read the rest of a V2 or V3 record."""
     storage = reader.number("i", "the storage type")
-    if storage in _STORAGE and magic == V2:
-        return _skip_sparse(reader, *_STORAGE[storage])
+    if storage in (_ROW_SPARSE, _CSR) and magic == V2:
+        return _read_sparse(reader, storage)
     if storage not in (0, -1):
         raise reader.error(f"there is no storage type {storage}; the file is damaged", reader.at - 4)
     shape = _read_shape(reader)
@@ -230,7 +217,11 @@ def _read_type(reader: _Reader) -> str:
 def _read_dense(reader: _Reader, shape: tuple[int, ...]) -> NDArray:
     """Read device, type and data of a dense array."""
     reader.numbers("ii", "the device")
-    name = _read_type(reader)
+    return NDArray(_read_data(reader, _read_type(reader), shape), cpu(0))
+
+
+def _read_data(reader: _Reader, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+    """Read the elements of a tensor."""
     dtype = torch_dtype(name)
     size = prod(shape)
     reader.need(size * dtype.itemsize, f"{name} data of shape {shape}")
@@ -239,21 +230,34 @@ def _read_dense(reader: _Reader, shape: tuple[int, ...]) -> NDArray:
         bits = tensor.view(torch.int16) if name == "bfloat16" else tensor
         reader.fill(bits.numpy(), "the data")
     # bytes other than 0 and 1 must not get into a bool tensor
-    return NDArray(tensor.ne(0) if name == "bool" else tensor, cpu(0))
+    return tensor.ne(0) if name == "bool" else tensor
 
 
-def _skip_sparse(reader: _Reader, kind: str, indices: int) -> _Sparse:
-    """Step over a sparse record, so that the names that follow can be read for the message."""
+def _read_sparse(reader: _Reader, storage: int) -> NDArray:
+    """Read the rest of a sparse record; an array that was never given a shape has none of it."""
     stored, shape = _read_shape(reader), _read_shape(reader)
     if not shape:
-        return _Sparse(kind)
+        return _nothing()
     reader.numbers("ii", "the device")
-    parts = [(_read_type(reader), stored)]
-    for _ in range(indices):
-        parts.append((_read_type(reader), _read_shape(reader)))  # noqa: PERF401 (the order of reading matters)
-    for name, dims in parts:
-        size = prod(dims or (0,)) * torch_dtype(name).itemsize
-        reader.need(size, f"{name} data of shape {dims}")
-        reader.file.seek(size, os.SEEK_CUR)
-        reader.at += size
-    return _Sparse(kind)
+    name = _read_type(reader)
+    index_types = [(_read_type(reader), _read_shape(reader) or (0,)) for _ in range(storage)]
+    start = reader.at
+    values = _read_data(reader, name, stored or (0,))
+    indices = [_read_data(reader, kind, dims).long() for kind, dims in index_types]
+    try:
+        return _sparse(storage, values, indices, shape)
+    except MXNetError as error:
+        raise reader.error(f"{error}; the file is damaged", start) from None
+
+
+def _sparse(
+    storage: int, values: torch.Tensor, indices: list[torch.Tensor], shape: tuple[int, ...]
+) -> BaseSparseNDArray:
+    """Make a sparse array of what its record holds, and check that no index leads out of it."""
+    array: BaseSparseNDArray
+    if storage == _ROW_SPARSE:
+        array = RowSparseNDArray(values, indices[0], shape, cpu(0))
+    else:
+        array = CSRNDArray(values, indices[1], indices[0], shape, cpu(0))
+    array.check_bounds()
+    return array

@@ -21,7 +21,7 @@ import io
 import os
 import struct
 from collections.abc import Mapping, Sequence
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 import torch
@@ -32,13 +32,19 @@ from ..base import ArgumentError, DTypeError, FileError, dtype_code
 from ..commit import settle
 from ..ops.dtypes import name_of
 from .convert import to_numpy
+from .csr import CSRNDArray
 from .handle import Handle
 from .ndarray import NDArray
 from .records import LIST_MAGIC, V2, V3, read
+from .row_sparse import RowSparseNDArray
+from .sparse_base import BaseSparseNDArray
 
 __all__ = ["load", "load_frombuffer", "read", "save", "write"]
 
 Arrays = list[NDArray] | dict[str, NDArray]
+
+_CPU = struct.pack("<ii", 1, 0)
+"""The device in every record: files do not depend on the machine that wrote them."""
 
 
 def save(fname: str | os.PathLike[str], data: Any) -> None:
@@ -46,7 +52,7 @@ def save(fname: str | os.PathLike[str], data: Any) -> None:
 
     Args:
         fname: the file.
-        data: an NDArray, a list of them, or a dict of them by name. Sparse arrays cannot be saved yet.
+        data: an NDArray, dense or sparse, a list of them, or a dict of them by name.
 
     Raises:
         ArgumentError: `data` is none of these.
@@ -88,7 +94,10 @@ def _entries(data: Any) -> tuple[list[str], list[Handle]]:
 def _write(file: IO[bytes], names: list[str], arrays: list[Handle]) -> None:
     file.write(struct.pack("<QQQ", LIST_MAGIC, 0, len(arrays)))
     for array in arrays:
-        _write_array(file, array.tensor)
+        if isinstance(array, BaseSparseNDArray):
+            _write_sparse(file, array)
+        else:
+            _write_array(file, array.tensor)
     file.write(struct.pack("<Q", len(names)))
     for name in names:
         text = name.encode()
@@ -99,9 +108,31 @@ def _write_array(file: IO[bytes], tensor: torch.Tensor) -> None:
     """Write one record: V2, or V3 where the shape needs it or `np_shape` asks for it."""
     shape = tuple(tensor.shape)
     magic = V3 if mode.is_np_shape() or not shape else V2
-    # the device is always cpu(0): files do not depend on the machine that wrote them
-    head = struct.pack(f"<Iii{len(shape)}q", magic, 0, len(shape), *shape)
-    file.write(head + struct.pack("<iii", 1, 0, dtype_code(name_of(tensor.dtype))))
+    head = struct.pack("<Ii", magic, 0) + _shape(shape)
+    file.write(head + _CPU + struct.pack("<i", dtype_code(name_of(tensor.dtype))))
+    _write_data(file, tensor)
+
+
+def _write_sparse(file: IO[bytes], array: BaseSparseNDArray) -> None:
+    """Write one V2 record of a sparse array, whose index arrays follow the data."""
+    if isinstance(array, RowSparseNDArray):
+        storage, indices = 1, [array.indices.tensor]
+    else:
+        csr = cast("CSRNDArray", array)
+        storage, indices = 2, [csr.indptr.tensor, csr.indices.tensor]
+    head = struct.pack("<Ii", V2, storage) + _shape(array.values.shape) + _shape(array.shape)
+    file.write(head + _CPU + struct.pack("<i", dtype_code(name_of(array.values.dtype))))
+    for index in indices:
+        file.write(struct.pack("<i", dtype_code("int64")) + _shape(index.shape))
+    for tensor in (array.values, *indices):
+        _write_data(file, tensor)
+
+
+def _shape(shape: Sequence[int]) -> bytes:
+    return struct.pack(f"<i{len(shape)}q", len(shape), *shape)
+
+
+def _write_data(file: IO[bytes], tensor: torch.Tensor) -> None:
     bits = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor
     if tensor.numel():
         file.write(np.ascontiguousarray(to_numpy(bits)).reshape(-1).view(np.uint8).data)
@@ -117,8 +148,7 @@ def load(fname: str | os.PathLike[str]) -> Arrays:
 
     Raises:
         FileError: the file cannot be opened or read.
-        FileFormatError: it is damaged, truncated or of another kind, or holds sparse arrays, which cannot be
-            read yet; the text names file and byte.
+        FileFormatError: it is damaged, truncated or of another kind; the text names file and byte.
         DTypeError: `fname` is not a path.
     """
     if not isinstance(fname, (str, os.PathLike)):

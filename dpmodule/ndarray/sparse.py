@@ -1,10 +1,32 @@
-"""Operators named ``_sparse_*``, as functions over arrays: ``nd.sparse.dot``."""
+"""Sparse arrays, and the operators named ``_sparse_*`` as functions over arrays: ``nd.sparse.dot``."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from . import sparse_rules as sparse_rules
+from .csr import CSRNDArray
 from .faces import face_of, listed
+from .operators import add, divide, multiply, subtract
+from .row_sparse import RowSparseNDArray
+from .sparse_base import BaseSparseNDArray
+from .sparse_creation import array, cast_storage, csr_matrix, empty, row_sparse_array, zeros
+
+__all__ = [
+    "BaseSparseNDArray",
+    "CSRNDArray",
+    "RowSparseNDArray",
+    "add",
+    "array",
+    "cast_storage",
+    "csr_matrix",
+    "divide",
+    "empty",
+    "multiply",
+    "row_sparse_array",
+    "subtract",
+    "zeros",
+]
 
 
 def __getattr__(name: str) -> Any:

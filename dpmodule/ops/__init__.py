@@ -7,6 +7,7 @@ from . import array as array
 from . import math as math
 from . import nn as nn
 from . import random as random
+from . import sparse as sparse
 from .registry import find as find
 from .registry import get as get
 from .registry import names as names

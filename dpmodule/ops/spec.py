@@ -155,7 +155,10 @@ InferType = Callable[[Any, list[str | None], list[str | None]], tuple[list[str |
 
 @dataclass(frozen=True, eq=False)
 class Op:
-    """An operator. Made by `registry.op`; see there for the meaning of each field."""
+    """An operator. Made by `registry.op`; see there for the meaning of each field.
+
+    One that is in no registry, since it runs an object of the user's, has that object's `TorchCall` as `owner`.
+    """
 
     name: str
     run: Callable[..., Any]
@@ -178,6 +181,7 @@ class Op:
     batch: str = ""
     onnx: Onnx | None = None
     doc: str = field(default="", repr=False)
+    owner: Any = field(default=None, repr=False)
 
     def parse(self, given: Mapping[str, Any]) -> Any:
         """Return the attributes as an immutable record, from values or from the strings of a saved graph.

@@ -9,6 +9,7 @@ from .layerwise import LAMB, LARS, LBSGD
 from .leader import FTML, Ftrl
 from .moments import AdaDelta, Adamax, Nadam
 from .sgd import NAG, SGD, Test, ccSGD
+from .torch_optimizer import TorchOptimizer
 from .updater import Updater, get_updater
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "RMSProp",
     "Signum",
     "Test",
+    "TorchOptimizer",
     "Updater",
     "ccSGD",
     "contrib",

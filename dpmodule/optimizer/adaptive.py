@@ -34,7 +34,7 @@ class Adam(GroupedOptimizer):
         beta1: how slowly the mean m forgets.
         beta2: how slowly the mean square v forgets.
         epsilon: keeps the quotient finite.
-        lazy_update: accepted as in MXNet; it concerns row-sparse gradients only.
+        lazy_update: a row-sparse gradient updates its own rows and their means only.
         **kwargs: see `Optimizer`.
 
     Source: Kingma and Ba, "Adam: A Method for Stochastic Optimization", 2014, in the form of MXNet 1.9.1, whose
@@ -57,6 +57,10 @@ class Adam(GroupedOptimizer):
         self.beta2 = beta2
         self.epsilon = epsilon
         self.lazy_update = lazy_update
+
+    def is_lazy(self, weight: NDArray) -> bool:
+        """Say whether a row-sparse gradient updates its own rows only."""
+        return self.lazy_update
 
     def create_state(self, index: Any, weight: NDArray) -> tuple[NDArray, NDArray]:
         """Return mean and mean square, zero at first."""
@@ -90,10 +94,11 @@ class Adam(GroupedOptimizer):
 
 def _steps(group: Group, count: int) -> list[Tensor]:
     """Return the count as torch wants it: one tensor per parameter, here the same one."""
-    if not group.steps:
-        group.steps = [torch.zeros((), device=group.weights[0].device)] * len(group.weights)
-    group.steps[0].fill_(count)
-    return group.steps
+    if group.kept is None:
+        group.kept = [torch.zeros((), device=group.weights[0].device)] * len(group.weights)
+    steps: list[Tensor] = group.kept
+    steps[0].fill_(count)
+    return steps
 
 
 @register
@@ -116,6 +121,10 @@ class AdaGrad(GroupedOptimizer):
     def __init__(self, eps: float = 1e-7, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.float_stable_eps = eps
+
+    def is_lazy(self, weight: NDArray) -> bool:
+        """Yes: without a gradient, rows stay as they are, whatever `wd` is."""
+        return True
 
     def create_state(self, index: Any, weight: NDArray) -> NDArray:
         """Return the sum of squares, zero at first."""

@@ -53,6 +53,9 @@ class Optimizer:
         ArgumentError: `param_idx2name` is no dict.
     """
 
+    opt_registry: ClassVar[Mapping[str, type[Optimizer]]]
+    """All registered classes by lower-case name."""
+
     decayed: ClassVar[tuple[str, ...]] = ("_weight", "_gamma")
     """Endings of the names that get weight decay unless told otherwise."""
 
@@ -271,6 +274,7 @@ class Optimizer:
 OptimizerT = TypeVar("OptimizerT", bound=Optimizer)
 
 registry = Registry(Optimizer, "optimizer")
+Optimizer.opt_registry = registry.classes
 
 
 def register(klass: type[OptimizerT]) -> type[OptimizerT]:
@@ -291,10 +295,11 @@ def register(klass: type[OptimizerT]) -> type[OptimizerT]:
 
 
 def create(name: Any, **kwargs: Any) -> Optimizer:
-    """Make an optimizer by name (in any case), or pass one through.
+    """Make an optimizer by name (in any case) or from a torch class, or pass one through.
 
     Args:
-        name: "sgd", "nag", "adam", "adagrad", "rmsprop" or the name of a registered class; or an Optimizer.
+        name: "sgd", "adam", "lamb" or the name of another registered class; an Optimizer; a class of `torch.optim`,
+            or a function from a list of tensors to a torch optimizer, see `TorchOptimizer`.
         **kwargs: the constructor's arguments.
 
     Raises:
@@ -304,6 +309,8 @@ def create(name: Any, **kwargs: Any) -> Optimizer:
         >>> create("sgd", learning_rate=0.1, momentum=0.9).momentum
         0.9
     """
+    if isinstance(name, torch.optim.Optimizer) or (callable(name) and not isinstance(name, Optimizer)):
+        return registry.create("torchoptimizer", name, **kwargs)
     return registry.create(name, **kwargs)
 
 

@@ -36,13 +36,15 @@ class GroupAdaGrad(GroupedOptimizer):
     Source: MXNet 1.9.1 `mx.optimizer.contrib.GroupAdaGrad`.
     """
 
-    lazy_update = True  # rows without gradient stay as they are
-
     def __init__(self, eps: float = 1e-5, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if self.wd != 0.0:
             raise ArgumentError(f"GroupAdaGrad: wd is {self.wd}, expected 0; the rule has no weight decay")
         self.float_stable_eps = eps
+
+    def is_lazy(self, weight: NDArray) -> bool:
+        """Yes: rows without a gradient stay as they are."""
+        return True
 
     def create_state(self, index: Any, weight: NDArray) -> NDArray:
         """Return the sum of mean squares of each row, zero at first.

@@ -36,7 +36,8 @@ class Signum(GroupedOptimizer):
     Args:
         learning_rate: the rate.
         momentum: share of the last momentum that is kept; 0 gives SignSGD, which keeps no state.
-        wd_lh: weight decay apart from the gradient, as Loshchilov and Hutter do it; not used without momentum.
+        wd_lh: weight decay apart from the gradient, as Loshchilov and Hutter do it; without momentum it has no effect,
+            where MXNet refuses it.
         **kwargs: see `Optimizer`.
 
     Source: Bernstein et al., "signSGD: Compressed Optimisation for Non-Convex Problems", 2018, in the form of MXNet
@@ -128,7 +129,9 @@ class DCASGD(GroupedOptimizer):
 
     def create_state(self, index: Any, weight: NDArray) -> tuple[NDArray | None, NDArray]:
         """Return the momentum, None without one, and a copy of the parameter."""
-        return zeros_like(weight) if self.momentum != 0.0 else None, weight.copy()
+        return zeros_like(weight) if self.momentum != 0.0 else None, NDArray(
+            weight.tensor.clone(), weight.context
+        )
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
         """Update one group in place."""

@@ -19,7 +19,7 @@ Tensor = torch.Tensor
 HALF = (torch.float16, torch.bfloat16)
 """The 16-bit floating types."""
 
-_FUSED_TYPES = (torch.float32, torch.float64, *HALF)
+_FUSED_TYPES = (torch.float32, torch.float64)  # torch 2.13's fused SGD skips most of a 16-bit tensor on the CPU
 
 
 def is_fusable(weight: Tensor, states: Sequence[Tensor]) -> bool:
@@ -69,9 +69,24 @@ class Group:
         fused: whether fused calls may be used; see `is_fusable`.
         keys: the parameters' indices, for rules that treat some differently.
         context: where the parameters live.
+        records: the parameters' states as their optimizer made them.
+
+    Attributes:
+        kept: whatever a rule wants to find again at the next batch; None at first.
     """
 
-    __slots__ = ("_scratch", "_shapes", "context", "fused", "halves", "keys", "states", "steps", "weights")
+    __slots__ = (
+        "_scratch",
+        "_shapes",
+        "context",
+        "fused",
+        "halves",
+        "kept",
+        "keys",
+        "records",
+        "states",
+        "weights",
+    )
 
     def __init__(
         self,
@@ -81,6 +96,7 @@ class Group:
         fused: bool = True,
         keys: Sequence[Any] = (),
         context: Context | None = None,
+        records: Sequence[Any] = (),
     ) -> None:
         self.weights = weights
         self.states: list[list[Tensor]] = [list(slot) for slot in zip(*states, strict=True)]
@@ -88,7 +104,8 @@ class Group:
         self.fused = fused
         self.keys = tuple(keys)
         self.context = cpu() if context is None else context
-        self.steps: list[Tensor] = []
+        self.records = list(records)
+        self.kept: Any = None
         self._shapes = [w.shape for w in weights]
         self._scratch: dict[int, Scratch] = {}
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from operator import is_
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 
 from ..base import ArgumentError
 from ..ndarray import NDArray
+from ..ndarray.row_sparse import RowSparseNDArray
 from .base import Optimizer, is_half
 from .group import Group, Scratch, is_fusable
+from .rows import RowUpdate, are_dense, densified, written_back
 
 __all__ = ["GroupedOptimizer", "Plan", "slots_of"]
 
@@ -32,7 +34,7 @@ _HOOKS = (
 
 def slots_of(state: Any) -> tuple[NDArray, ...]:
     """Return the arrays of one parameter's state: None holds none, an NDArray one, a tuple several."""
-    if state is None:
+    if state is None or isinstance(state, dict):  # arrays by name are the rule's own business
         return ()
     return (state,) if isinstance(state, NDArray) else tuple(slot for slot in state if slot is not None)
 
@@ -55,6 +57,10 @@ class GroupedOptimizer(Optimizer):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls.is_grouped = all(getattr(cls, hook) is getattr(GroupedOptimizer, hook) for hook in _HOOKS)
+
+    def is_lazy(self, weight: NDArray) -> bool:
+        """Say whether a row-sparse gradient updates its own rows only; else the rows it lacks count as zeros."""
+        return False
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
         """Update one group in place.
@@ -99,20 +105,47 @@ class GroupedOptimizer(Optimizer):
 
     def _update(self, index: Any, weight: Any, grad: Any, state: Any, halves: bool) -> None:
         columns = _listed(index, weight, grad, state)
-        if self.is_grouped:
+        if not (are_dense(columns[1]) and are_dense(columns[2])):
+            for one, target, slope, memory in zip(*columns, strict=True):
+                self._update_sparse(one, target, slope, memory, halves)
+        elif self.is_grouped:
             Plan(self, columns[0], columns[1], columns[3], halves).run(columns[2])
-            return
-        for one, target, slope, memory in zip(*columns, strict=True):
-            self._update_count(one)
-            rates = self._get_lr(one), self._get_wd(one)
-            Plan(self, [one], [target], [memory], halves).run_one(
-                slope, *rates, self._index_update_count[one]
-            )
+        else:
+            for one, target, slope, memory in zip(*columns, strict=True):
+                rates = self._next_rates(one)
+                Plan(self, [one], [target], [memory], halves).run_one(slope, *rates)
+
+    def _next_rates(self, index: Any) -> tuple[float, float, int]:
+        """Count an update of a parameter and return its learning rate, weight decay and count."""
+        self._update_count(index)
+        return self._get_lr(index), self._get_wd(index), self._index_update_count[index]
+
+    def _update_sparse(self, index: Any, weight: NDArray, grad: NDArray, state: Any, halves: bool) -> None:
+        """Update one parameter when it or its gradient is row-sparse."""
+        with written_back(weight) as target:
+            half = halves and is_half(target)
+            if not (isinstance(grad, RowSparseNDArray) and self.is_lazy(weight)) or half:
+                self._update(index, target, densified(grad), state, halves)
+                return
+            rates = self._next_rates(index)
+            rows = RowUpdate(index, target, slots_of(state), grad)
+            if rows.grads[0].numel():
+                self.step(rows.group, rows.grads, *rates)
+                rows.finish()
 
 
 def _listed(index: Any, *columns: Any) -> tuple[Any, ...]:
     """Return the arguments of an update as lists, one parameter in lists of one."""
     return (index, *columns) if isinstance(index, (list, tuple)) else tuple([x] for x in (index, *columns))
+
+
+class _Member(NamedTuple):
+    """A parameter on its way into a group: its place in the call, what is written, its state's tensors, its state."""
+
+    position: int
+    target: Tensor
+    slots: list[Tensor]
+    record: Any
 
 
 class Plan:
@@ -213,7 +246,7 @@ class Plan:
 
     def _sort(self, weights: Sequence[NDArray]) -> list[tuple[list[int], float, float, Group]]:
         """Sort the parameters by everything that must agree inside a group."""
-        sorted_by: dict[Any, list[tuple[int, Tensor, list[Tensor]]]] = {}
+        sorted_by: dict[Any, list[_Member]] = {}
         for position, (index, weight, state) in enumerate(zip(self._indices, weights, self._states)):
             half = self._halves and is_half(weight)
             master, inner = self._optimizer.master_of(state) if half else (weight, state)
@@ -233,16 +266,20 @@ class Plan:
                 position if self._optimizer.in_order else None,
                 fits,
             )
-            sorted_by.setdefault(key, []).append((position, target, kept))
+            sorted_by.setdefault(key, []).append(_Member(position, target, kept, inner))
         return [self._group(key, members) for key, members in sorted_by.items()]
 
-    def _group(
-        self, key: tuple[Any, ...], members: list[tuple[int, Tensor, list[Tensor]]]
-    ) -> tuple[list[int], float, float, Group]:
-        positions = [position for position, _, _ in members]
-        targets = [target for _, target, _ in members]
+    def _group(self, key: tuple[Any, ...], members: list[_Member]) -> tuple[list[int], float, float, Group]:
+        positions = [member.position for member in members]
+        targets = [member.target for member in members]
         stored = [self._tensors[p] for p in positions]
-        copies = stored if any(a is not b for a, b in zip(stored, targets)) else None
-        keys = [self._indices[p] for p in positions]
-        group = Group(targets, [kept for _, _, kept in members], copies, key[-1], keys, key[4])
+        group = Group(
+            targets,
+            [member.slots for member in members],
+            halves=stored if any(a is not b for a, b in zip(stored, targets)) else None,
+            fused=key[-1],
+            keys=[self._indices[p] for p in positions],
+            context=key[4],
+            records=[member.record for member in members],
+        )
         return positions, key[0], key[1], group

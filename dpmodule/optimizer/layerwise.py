@@ -84,11 +84,11 @@ class LARS(Momentum):
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
         """Update one group in place."""
-        slopes = group.norms(grads).mul_(abs(float(self.rescale_grad)))
+        trust = self._trust(group, group.norms(grads), wd)
         moves = self.gradients(group, grads)
         if wd != 0.0:
             group.add(moves.views, group.weights, wd)
-        _scale_each(moves.views, self._trust(group, slopes, wd))
+        _scale_each(moves.views, trust)
         keeps = self._keeps(group)
         if not group.states:
             group.descend(moves.views, lr)
@@ -101,13 +101,13 @@ class LARS(Momentum):
     def _trust(self, group: Group, slopes: Tensor, wd: float) -> Tensor:
         """Return the factor of each parameter's rate."""
         sizes = group.norms(group.weights)
-        found = sizes * self.eta / (slopes + sizes * wd + self.eps)
-        plain = (sizes == 0.0) | (slopes == 0.0)
+        bottom = slopes * abs(float(self.rescale_grad)) + sizes * wd + self.eps
+        plain = (sizes == 0.0) | (slopes == 0.0) | (bottom == 0.0)
         names = [str(self.idx2name.get(key, key)) for key in group.keys]
         skipped = [name.endswith(_LARS_SKIPS) for name in names]
         if any(skipped):
             plain |= torch.tensor(skipped, device=plain.device)
-        return found.masked_fill_(plain, 1.0)
+        return (sizes * self.eta / bottom).masked_fill_(plain, 1.0)
 
     def _keeps(self, group: Group) -> list[float]:
         """Return what is kept of each parameter's momentum, and take note of the rate."""

@@ -37,14 +37,16 @@ class Ftrl(GroupedOptimizer):
     Source: McMahan et al., "Ad Click Prediction: a View from the Trenches", 2013, in the form of MXNet 1.9.1.
     """
 
-    lazy_update = True  # rows without gradient have nothing to follow
-
     def __init__(
         self, lamda1: float = 0.01, learning_rate: float | None = 0.1, beta: float = 1, **kwargs: Any
     ) -> None:
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.lamda1 = lamda1
         self.beta = beta
+
+    def is_lazy(self, weight: NDArray) -> bool:
+        """Say whether rows without a gradient stay as they are: those of a row-sparse parameter do, as in MXNet."""
+        return weight.stype == "row_sparse"
 
     def create_state(self, index: Any, weight: NDArray) -> tuple[NDArray, NDArray]:
         """Return the sums z and n, zero at first."""

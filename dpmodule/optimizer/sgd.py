@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from ..base import dtype_name
+from ..executor import allocate
 from ..ndarray import NDArray
 from .base import is_half, register
 from .group import Group
@@ -21,7 +23,7 @@ _SMALLEST_SCALE = 1e-12
 
 def zeros_like(weight: NDArray) -> NDArray:
     """Return a dense array of zeros with a parameter's shape, type and context."""
-    return NDArray(torch.zeros_like(weight.tensor, memory_format=torch.contiguous_format), weight.context)
+    return allocate(weight.shape, weight.context, dtype_name(weight.dtype))
 
 
 class Momentum(GroupedOptimizer):
@@ -71,7 +73,7 @@ class SGD(Momentum):
 
     Args:
         momentum: share of the last step that is repeated; 0 keeps no state.
-        lazy_update: accepted as in MXNet; it concerns row-sparse gradients only.
+        lazy_update: a row-sparse gradient updates its own rows and their momentum only.
         **kwargs: see `Optimizer`.
 
     Source: MXNet 1.9.1 `sgd_update` and `sgd_mom_update`, equal to a float64 rule to 2e-7 at any learning rate.
@@ -81,6 +83,10 @@ class SGD(Momentum):
         super().__init__(momentum, **kwargs)
         self.lazy_update = lazy_update
         self.aggregate_num = 4
+
+    def is_lazy(self, weight: NDArray) -> bool:
+        """Say whether a row-sparse gradient updates its own rows only."""
+        return self.lazy_update
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
         """Update one group in place."""

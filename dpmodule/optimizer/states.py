@@ -14,16 +14,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..base import FileFormatError
+from ..base import ArgumentError, FileFormatError
 from ..lr_scheduler import LRScheduler
 from ..ndarray import NDArray
 from ..ndarray.serial import read, write
 from .base import Optimizer, registry
+from .rows import densified
 
 __all__ = ["dump_states", "load_states"]
 
 _ARRAY = "mxnet.ndarray.ndarray NDArray"
 _FOREIGN_OPTIMIZERS = "mxnet.optimizer.optimizer"
+_FOREIGN_CONTRIB = "mxnet.optimizer.contrib"
 _FOREIGN_SCHEDULES = "mxnet.lr_scheduler"
 _HOME = __name__.partition(".")[0]
 
@@ -40,6 +42,9 @@ def dump_states(states: dict[Any, Any], optimizer: Optimizer | None = None) -> b
 
     Arrays are written under the name of MXNet's own class, optimizers and schedules of this package under the names
     of MXNet's, so that MXNet 1.9.1 reads the bytes.
+
+    Raises:
+        ArgumentError: there is a function or class among the states or attributes.
     """
     out = bytearray(b"\x80\x04")
     _write(states if optimizer is None else (states, optimizer), out)
@@ -63,6 +68,10 @@ def _write(value: Any, out: bytearray) -> None:
         for item in value:
             _write(item, out)
         out += b"t" if type(value) is tuple else b"l"
+    elif callable(value):
+        raise ArgumentError(
+            f"optimizer states: {value!r} is code, which is not stored; save without the optimizer"
+        )
     else:
         out += pickle.dumps(value, protocol=3)[2:-1]  # its operations, without the header and the final stop
 
@@ -83,10 +92,17 @@ def _write_object(value: Any, out: bytearray) -> None:
     kind = type(value)
     module = kind.__module__
     if module.startswith(_HOME + "."):
-        module = _FOREIGN_OPTIMIZERS if isinstance(value, Optimizer) else _FOREIGN_SCHEDULES
+        module = _foreign_home(kind)
     out += _global(f"{module} {kind.__qualname__}") + b")\x81"
     _write(value.__getstate__() if isinstance(value, Optimizer) else dict(value.__dict__), out)
     out += b"b"
+
+
+def _foreign_home(kind: type[Any]) -> str:
+    """Return MXNet's module for a class of this package."""
+    if not issubclass(kind, Optimizer):
+        return _FOREIGN_SCHEDULES
+    return _FOREIGN_CONTRIB if kind.__module__.endswith(".contrib") else _FOREIGN_OPTIMIZERS
 
 
 def _global(origin: str) -> bytes:
@@ -208,7 +224,10 @@ def _attributes(origin: str, state: Any) -> dict[str, Any]:
 def _class_of(origin: str) -> type[Any] | None:
     """Return the optimizer or schedule class of a name, if one is known here; nothing is imported to find it."""
     module, name = origin.rsplit(" ", 1)
-    if module in (_FOREIGN_OPTIMIZERS, "mxnet.optimizer") and name.lower() in registry.names():
+    if (
+        module in (_FOREIGN_OPTIMIZERS, _FOREIGN_CONTRIB, "mxnet.optimizer")
+        and name.lower() in registry.names()
+    ):
         return registry.find(name)
     for kind in (*map(registry.find, registry.names()), *_subclasses(LRScheduler)):
         home = _FOREIGN_SCHEDULES if kind.__module__.startswith(_HOME + ".") else kind.__module__
@@ -233,7 +252,7 @@ def _make_array(args: tuple[Any, ...], state: Any) -> NDArray:
     (array,) = read(io.BytesIO(content), len(content), "optimizer states")
     if not isinstance(array, NDArray):
         raise FileFormatError("an array among the optimizer states has a name")
-    return array
+    return densified(array)
 
 
 def _make_bytes(args: tuple[Any, ...], state: Any) -> bytes:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..base import ArgumentError
+from ..base import ArgumentError, StateError
 from ..context import Context
 from ..ndarray import NDArray
 from .base import Optimizer
 from .grouped import GroupedOptimizer, Plan
+from .rows import are_dense
 from .states import dump_states, load_states
 
 __all__ = ["Updater", "get_updater"]
@@ -80,7 +81,11 @@ class Updater:
             return
         optimizer = self.optimizer
         optimizer.use_device(weights[0].context.device_id)
-        if not (isinstance(optimizer, GroupedOptimizer) and optimizer.is_grouped):
+        if (
+            not (isinstance(optimizer, GroupedOptimizer) and optimizer.is_grouped)
+            or not are_dense(weights)
+            or not are_dense(grads)
+        ):
             self._update_each(indices, grads, weights)
             return
         key = tuple(indices)
@@ -123,6 +128,8 @@ class Updater:
             self.states[index] = self.optimizer.create_state_multi_precision(index, weight)
             self.states_synced[index] = True
         elif not self.states_synced.get(index, True):
+            if isinstance(self.optimizer, GroupedOptimizer):
+                _check_kind(index, self.states[index], self.optimizer, weight)
             self.states[index] = self.sync_state_context(self.states[index], weight.context)
             self.states_synced[index] = True
         return self.states[index]
@@ -177,3 +184,26 @@ def get_updater(optimizer: Optimizer) -> Updater:
 def _check_lengths(indices: Sequence[Any], arrays: Sequence[NDArray], what: str) -> None:
     if len(indices) != len(arrays):
         raise ArgumentError(f"update: {len(indices)} indices, but {len(arrays)} {what}")
+
+
+def _check_kind(index: Any, state: Any, optimizer: GroupedOptimizer, weight: NDArray) -> None:
+    """Compare a loaded state with one that the optimizer would make.
+
+    Raises:
+        StateError: they differ in number or shape of arrays.
+    """
+    here, fresh = _outline(state), _outline(optimizer.create_state_multi_precision(index, weight))
+    if here != fresh:
+        raise StateError(
+            f"the loaded state of parameter {index!r} is {here}, but {type(optimizer).__name__} keeps {fresh}: it was "
+            "saved by another optimizer, with other options such as momentum or multi_precision, or for another network"
+        )
+
+
+def _outline(state: Any) -> str:
+    """Describe the arrays of a state in words."""
+    if isinstance(state, NDArray):
+        return f"an array {state.shape}"
+    if isinstance(state, (tuple, list)):
+        return f"({', '.join(map(_outline, state))})"
+    return "a dict" if isinstance(state, dict) else "nothing"

@@ -57,7 +57,8 @@ def as_merged(length: int, inputs: Symbol | Iterable[Symbol], axis: int) -> Symb
     if isinstance(inputs, Symbol):
         return _single(inputs)
     steps = [sym.expand_dims(step, axis=axis) for step in as_list(length, inputs, axis)]
-    return sym.Concat(*steps, dim=axis)
+    merged: Symbol = sym.Concat(*steps, dim=axis)
+    return merged
 
 
 def shaped(length: int, inputs: Steps, axis: int, merge: bool | None) -> Steps:

@@ -19,6 +19,7 @@ from . import sparse as sparse
 from .creation import arange, eye, full, hypot, linspace, maximum, minimum, ones, pow, power, split_v2, zeros
 from .faces import face_of, listed
 from .symbol import Group, Symbol, Variable, load, load_json, var
+from .torch_node import torch_module, write_back
 
 __all__ = [
     "Group",
@@ -37,7 +38,9 @@ __all__ = [
     "pow",
     "power",
     "split_v2",
+    "torch_module",
     "var",
+    "write_back",
     "zeros",
 ]
 

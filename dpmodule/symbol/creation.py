@@ -96,9 +96,9 @@ def _either(
     """Apply an operator to two symbols, to a symbol and a number in either order, or to two numbers."""
     if isinstance(left, Symbol) and isinstance(right, Symbol):
         return call(op, left, right)
-    if isinstance(left, Symbol):
+    if isinstance(left, Symbol) and is_number(right):
         return call(scalar_op, left, scalar=right)
-    if isinstance(right, Symbol):
+    if isinstance(right, Symbol) and is_number(left):
         return call(reversed_op, right, scalar=left)
     if is_number(left) and is_number(right):
         return plain(left, right)

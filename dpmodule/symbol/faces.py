@@ -6,10 +6,10 @@ import difflib
 from collections.abc import Callable
 from typing import Any
 
-from ..ndarray.faces import listed as listed
-from ..ndarray.faces import names_in
 from ..ops import get as get_op
 from ..ops import namespace_of
+from ..ops.namespaces import listed as listed
+from ..ops.namespaces import names_in
 from ..ops.signature import docstring, signature
 from .symbol import Symbol, call
 

@@ -356,6 +356,30 @@ def Pooling_v1(
 ) -> Symbol:
     """Take the maximum, average or sum of each window, the padding counting as zeros."""
 
+def RNN(
+    data: Symbol | None = None,
+    parameters: Symbol | None = None,
+    state: Symbol | None = None,
+    state_cell: Symbol | None = None,
+    sequence_length: Symbol | None = None,
+    state_size: int = ...,
+    num_layers: int = ...,
+    bidirectional: bool = False,
+    mode: str = ...,
+    p: float = 0.0,
+    state_outputs: bool = False,
+    projection_size: int | None = None,
+    lstm_state_clip_min: float | None = None,
+    lstm_state_clip_max: float | None = None,
+    lstm_state_clip_nan: bool = False,
+    use_sequence_length: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Run a recurrent network of several layers over whole sequences."""
+
 def Reshape(
     data: Symbol | None = None,
     shape: tuple[int, ...] = ...,
@@ -381,6 +405,43 @@ def SVMOutput(
     out: Any = None,
 ) -> Symbol:
     """Return the data; its gradient is that of the hinge loss of the label's class against ..."""
+
+def SequenceLast(
+    data: Symbol | None = None,
+    sequence_length: Symbol | None = None,
+    use_sequence_length: bool = False,
+    axis: int = 0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Take the last step of each sequence."""
+
+def SequenceMask(
+    data: Symbol | None = None,
+    sequence_length: Symbol | None = None,
+    use_sequence_length: bool = False,
+    value: float = 0.0,
+    axis: int = 0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Overwrite everything after the end of each sequence."""
+
+def SequenceReverse(
+    data: Symbol | None = None,
+    sequence_length: Symbol | None = None,
+    use_sequence_length: bool = False,
+    axis: int = 0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Reverse the steps of each sequence; what comes after its end stays in place."""
 
 def SliceChannel(
     data: Symbol | None = None,
@@ -866,6 +927,16 @@ def cast(
     out: Any = None,
 ) -> Symbol:
     """Convert the element type; integers lose the fraction, and the gradient comes back in ..."""
+
+def cast_storage(
+    data: Symbol | None = None,
+    stype: str = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Change the storage type."""
 
 def cbrt(
     data: Symbol | None = None,

@@ -58,7 +58,9 @@ def test_declared_shape_fills_in_and_a_given_one_wins():
     x = S.Variable("x", shape=(0, 3))
     assert shapes_of(x, x=(2, 0))["x"] == (2, 3)
     assert shapes_of(x, x=(4, 5))["x"] == (4, 5)  # as in MXNet
-    with pytest.raises(ShapeError, match=r"variable 'x' made at .*test_infer.py:\d+: given and declared shape"):
+    with pytest.raises(
+        ShapeError, match=r"variable 'x' made at .*test_infer.py:\d+: given and declared shape"
+    ):
         shapes_of(x, x=(0, 5))
 
 
@@ -90,7 +92,9 @@ def test_contradiction_that_only_a_backward_walk_sees():
     for _ in range(5):
         chain = S.tanh(chain)
     with pytest.raises(ShapeError):
-        shapes_of(S.Group([chain + y, S.FullyConnected(x, S.Variable("w"), num_hidden=2)]), y=(2, 3), w=(2, 9))
+        shapes_of(
+            S.Group([chain + y, S.FullyConnected(x, S.Variable("w"), num_hidden=2)]), y=(2, 3), w=(2, 9)
+        )
 
 
 def test_deep_chain_is_walked_without_recursion():
@@ -132,10 +136,14 @@ def test_types_of_cast_embedding_and_batchnorm():
     assert (types["bn"], types["bn_gamma"], types["bn_moving_mean"]) == ("float16", "float32", "float32")
 
 
-@pytest.mark.parametrize("make", [lambda a, b: a + b, lambda a, b: S.FullyConnected(a, b, num_hidden=3, no_bias=True)])
+@pytest.mark.parametrize(
+    "make", [lambda a, b: a + b, lambda a, b: S.FullyConnected(a, b, num_hidden=3, no_bias=True)]
+)
 def test_types_that_contradict_name_the_node(make):
     net = make(S.Variable("a"), S.Variable("b"))
-    with pytest.raises(DTypeError, match=r"made at .*test_infer.py:\d+ takes inputs of one type, got a int32, b float32"):
+    with pytest.raises(
+        DTypeError, match=r"made at .*test_infer.py:\d+ takes inputs of one type, got a int32, b float32"
+    ):
         infer_types(net.graph, {"a": "int32", "b": "float32"})
 
 

@@ -43,7 +43,9 @@ def test_two_variables_of_one_name_are_refused_with_both_lines():
 
 
 def make(scalar=2.0, name="m"):
-    return S.relu(S.Variable("x") * scalar, name="r").graph if name == "m" else (S.Variable(name) * scalar).graph
+    return (
+        S.relu(S.Variable("x") * scalar, name="r").graph if name == "m" else (S.Variable(name) * scalar).graph
+    )
 
 
 def test_key_is_equal_for_equal_graphs_only():

@@ -99,14 +99,23 @@ def _concat(graph: Graph) -> Value:
     def run(given: dict[str, torch.Tensor]) -> torch.Tensor:
         return torch.cat([meant(given), means(given)], axis)
 
-    return mx.sym.Concat(made, other, dim=axis), run, (*shape[:axis], shape[axis] + extent[axis], *shape[axis + 1 :])
+    return (
+        mx.sym.Concat(made, other, dim=axis),
+        run,
+        (*shape[:axis], shape[axis] + extent[axis], *shape[axis + 1 :]),
+    )
 
 
 def _reshape(graph: Graph) -> Value:
     made, meant, shape = graph.random.choice(graph.values)
     size = int(np.prod(shape))
     code, wanted = graph.random.choice(
-        [((-1,), (size,)), ((0, -1), (shape[0], size // shape[0])), ((-1, 1), (size, 1)), ((-2, 1), (*shape, 1))]
+        [
+            ((-1,), (size,)),
+            ((0, -1), (shape[0], size // shape[0])),
+            ((-1, 1), (size, 1)),
+            ((-2, 1), (*shape, 1)),
+        ]
     )
     if len(wanted) > 4:
         code, wanted = (-1,), (size,)
@@ -127,7 +136,11 @@ def _reduce(graph: Graph) -> Value:
         wanted = shape[:axis] + shape[axis + 1 :]
         return mx.sym.sum(made, axis=axis), lambda given: meant(given).sum(axis), wanted
     wanted = (*shape[:axis], 1, *shape[axis + 1 :])
-    return mx.sym.mean(made, axis=axis, keepdims=True), lambda given: meant(given).mean(axis, keepdim=True), wanted
+    return (
+        mx.sym.mean(made, axis=axis, keepdims=True),
+        lambda given: meant(given).mean(axis, keepdim=True),
+        wanted,
+    )
 
 
 def _split(graph: Graph) -> Value:

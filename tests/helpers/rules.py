@@ -108,6 +108,8 @@ def nadam(
 
 
 def ftrl(w, g, s, t, *, lr, wd=0.0, lamda1=0.01, beta=1.0, rescale_grad=1.0, clip_gradient=None, **_):
+    if lr == 0:
+        return w, s
     g = _clip(rescale_grad * g, clip_gradient)
     n = s.get("n", 0.0)
     z = s.get("z", 0.0) + g - (np.sqrt(n + g * g) - np.sqrt(n)) * w / lr
@@ -119,6 +121,8 @@ def ftrl(w, g, s, t, *, lr, wd=0.0, lamda1=0.01, beta=1.0, rescale_grad=1.0, cli
 def ftml(
     w, g, s, t, *, lr, wd=0.0, beta1=0.6, beta2=0.999, epsilon=1e-8, rescale_grad=1.0, clip_gradient=None, **_
 ):
+    if lr == 0:
+        return w, s
     g = _clip(rescale_grad * g + wd * w, clip_gradient)
     v = beta2 * s.get("v", 0.0) + (1 - beta2) * g * g
     d = (1 - beta1**t) / lr * (np.sqrt(v / (1 - beta2**t)) + epsilon)
@@ -127,9 +131,9 @@ def ftml(
 
 
 def signum(w, g, s, t, *, lr, wd=0.0, momentum=0.9, wd_lh=0.0, rescale_grad=1.0, clip_gradient=None, **_):
-    g = _clip(rescale_grad * g, clip_gradient)
     if not momentum:
         return (1 - lr * wd) * w - lr * np.sign(g), s
+    g = _clip(rescale_grad * g, clip_gradient)
     m = momentum * s.get("m", 0.0) - (1 - momentum) * (g + wd * w)
     return (1 - lr * wd_lh) * w + lr * np.sign(m), {"m": m}
 
@@ -154,11 +158,12 @@ def lars(
     momentum_correction=True,
     rescale_grad=1.0,
     clip_gradient=None,
+    skip=False,
     **_,
 ):
-    g, size = rescale_grad * g, np.linalg.norm(w)
-    slope = np.linalg.norm(g)
-    trust = eta * size / (slope + wd * size + eps) if size > 0 and slope > 0 else 1.0
+    size, slope = np.linalg.norm(w), np.linalg.norm(g)
+    g, bottom = rescale_grad * g, abs(rescale_grad) * slope + wd * size + eps
+    trust = eta * size / bottom if size > 0 and slope > 0 and bottom > 0 and not skip else 1.0
     before = s.get("lr", 0.0)
     keep = momentum * (lr / before if momentum_correction and before else 1.0)
     m = keep * s.get("m", 0.0) - lr * trust * (_clip(g, clip_gradient) + wd * w)
@@ -254,6 +259,48 @@ RULES = {
         groupadagrad,
     )
 }
+
+
+VARIANTS = [
+    ("sgd", {}),
+    ("sgd", {"momentum": 0.9}),
+    ("nag", {}),
+    ("nag", {"momentum": 0.9}),
+    ("adam", {}),
+    ("adam", {"beta1": 0.8, "beta2": 0.9, "epsilon": 1e-3}),
+    ("adagrad", {}),
+    ("rmsprop", {}),
+    ("rmsprop", {"clip_weights": 0.5}),
+    ("rmsprop", {"centered": True}),
+    ("adadelta", {}),
+    ("adadelta", {"rho": 0.8, "epsilon": 1e-3}),
+    ("adamax", {}),
+    ("adamax", {"beta1": 0.8, "beta2": 0.9}),
+    ("nadam", {}),
+    ("nadam", {"beta1": 0.8, "beta2": 0.9, "epsilon": 1e-3, "schedule_decay": 0.1}),
+    ("ftrl", {}),
+    ("ftrl", {"lamda1": 0.2, "beta": 0.5}),
+    ("ftml", {}),
+    ("ftml", {"beta1": 0.8, "beta2": 0.9, "epsilon": 1e-3}),
+    ("signum", {}),
+    ("signum", {"momentum": 0.0}),
+    ("signum", {"wd_lh": 0.1}),
+    ("dcasgd", {}),
+    ("dcasgd", {"momentum": 0.9, "lamda": 0.5}),
+    ("lars", {}),
+    ("lars", {"momentum": 0.9, "eta": 0.1, "eps": 0.1}),
+    ("lars", {"momentum": 0.9, "eta": 0.1, "momentum_correction": False}),
+    ("lamb", {}),
+    ("lamb", {"bias_correction": False}),
+    ("lamb", {"lower_bound": 0.5, "upper_bound": 2.0}),
+    ("lamb", {"upper_bound": 2.0}),
+    ("lamb", {"lower_bound": 10.0}),
+    ("lbsgd", {"momentum": 0.9}),
+    ("lbsgd", {"batch_scale": 2, "warmup_strategy": "sqrt", "warmup_epochs": 2, "updates_per_epoch": 2}),
+    ("lbsgd", {"batch_scale": 2, "warmup_strategy": "lars", "momentum": 0.9}),
+    ("groupadagrad", {}),
+]
+"""Names of optimizers with arguments of their own, for tests that go through all of them."""
 
 
 def follow(name, weight, grads, lrs, **options):

@@ -107,8 +107,8 @@ def test_filling_an_array_that_exists():
 def test_arguments_that_are_not_known():
     with pytest.raises(ArgumentError, match="colour"):
         nd.zeros((2,), colour=1)
-    with pytest.raises(ArgumentError, match="sparse"):
-        nd.zeros((2,), stype="csr")
+    with pytest.raises(ArgumentError, match="only zeros and empty"):
+        nd.ones((2, 2), stype="csr")
     for ctx in ("moon(0)", "cpu(x)", 3):
         with pytest.raises(MXNetError):
             nd.zeros((2,), ctx=ctx)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.nn.utils import rnn as packing
 
-from ...base import OpError, Shape
+from ...base import OpError, Shape, ShapeError
 from ..attrs import AttrType, boolean, choice, integer, optional, real
 from ..registry import op
 from ..spec import NEVER, Attr, Env, Onnx, arg, param
@@ -129,7 +129,10 @@ def _pieces(
 def _weights(a: Any, parameters: torch.Tensor, features: int) -> list[torch.Tensor]:
     """Cut the flat vector into torch's list of weights; one split, so that backward is one concatenation."""
     sizes, shapes, order = _pieces(_layout(a, features))
-    parts = [part.view(shape) for part, shape in zip(torch.split_with_sizes(parameters, sizes), shapes, strict=True)]
+    parts = [
+        part.view(shape)
+        for part, shape in zip(torch.split_with_sizes(parameters, sizes), shapes, strict=True)
+    ]
     return [parts[i] for i in order]
 
 
@@ -263,12 +266,17 @@ def rnn(
 
     Raises:
         OpError: a length lies outside 1 to T, or projection_size is given for another mode than lstm.
+        ShapeError: the data have no three axes.
 
     Source: MXNet 1.9.1 `RNN`. On the CPU that one refuses projection_size, and ignores sequence_length and the
     limits of the cell state without a word; here lengths count, and limits are ignored with a warning.
     """
     if not (a.lstm_state_clip_min is None and a.lstm_state_clip_max is None):
         warnings.warn("RNN: lstm_state_clip_min and lstm_state_clip_max have no effect", stacklevel=2)
+    if data.dim() != 3:
+        raise ShapeError(
+            f"data has shape {tuple(data.shape)}, expected three axes: time steps, batch, features"
+        )
     weights = _weights(a, parameters, data.shape[-1])
     count = 1 + _with_cell(a)
     states = (state, *rest[: count - 1])

@@ -30,6 +30,14 @@ def _check_rank(data: tuple[int, ...]) -> None:
         raise ShapeError(f"data has shape {data}, expected at least 2 axes: time steps and batch")
 
 
+def _check(a: Any, data: torch.Tensor, lengths: torch.Tensor | None) -> None:
+    """Refuse tensors that torch would broadcast."""
+    shape = tuple(data.shape)
+    _check_rank(shape)
+    if lengths is not None:
+        _lengths_shape(a, [tuple(lengths.shape)], shape)
+
+
 def _with_batch(a: Any, data: tuple[int, ...], lengths: list[Shape]) -> tuple[int, ...]:
     """Fill in the batch size from the lengths."""
     if lengths and lengths[0] and not data[1 - a.axis]:
@@ -93,6 +101,7 @@ def sequence_mask(a: Any, env: Env, data: torch.Tensor, lengths: torch.Tensor | 
 
     Source: MXNet 1.9.1 `SequenceMask`.
     """
+    _check(a, data, lengths)
     if lengths is None:
         return data
     steps, ends = _steps(a, data, lengths)
@@ -116,6 +125,7 @@ def sequence_last(a: Any, env: Env, data: torch.Tensor, lengths: torch.Tensor | 
 
     Source: MXNet 1.9.1 `SequenceLast`.
     """
+    _check(a, data, lengths)
     if lengths is None:
         return data.select(a.axis, -1)
     last = lengths.detach().to(torch.int64).clamp(1, data.shape[a.axis]) - 1
@@ -141,6 +151,7 @@ def sequence_reverse(
 
     Source: MXNet 1.9.1 `SequenceReverse`, which knows axis=0 only.
     """
+    _check(a, data, lengths)
     if lengths is None:
         return data.flip(a.axis)
     steps, ends = _steps(a, data, lengths)

@@ -31,13 +31,12 @@ def _add_at_labels(grad: torch.Tensor, labels: torch.Tensor, axis: int, value: f
 
 def _minus_labels(start: torch.Tensor, labels: torch.Tensor, axis: int, value: float) -> torch.Tensor:
     """Return a copy of `start` with `value` subtracted at the class of each label; see `_add_at_labels`."""
-    grad = start.clone()
-    if start.is_cpu:
-        try:
-            return grad.scatter_(axis, labels, -value, reduce="add")
-        except RuntimeError:  # a label is no class: rare, and half the price of looking before
-            grad = start.clone()
-    return _add_at_labels(grad, labels, axis, -value)
+    if not start.is_cpu:
+        return _add_at_labels(start.clone(), labels, axis, -value)
+    try:
+        return start.scatter(axis, labels, -value, reduce="add")
+    except RuntimeError:  # a label is no class: rare, and half the price of looking before
+        return _add_at_labels(start.clone(), labels, axis, -value)
 
 
 def _softmax_output_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
@@ -102,7 +101,7 @@ def _hard_label_grad(
         grad = _minus_labels(p, labels, 1, 1.0)
     if a.use_ignore:
         grad.masked_fill_(labels == int(a.ignore_label), 0.0)
-    return grad.view(out.shape), _label_scale(a, classes, p)
+    return grad if grad.shape == out.shape else grad.view(out.shape), _label_scale(a, classes, p)
 
 
 def _label_scale(a: Any, classes: torch.Tensor, p: torch.Tensor) -> float | torch.Tensor:

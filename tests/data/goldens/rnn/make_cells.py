@@ -1,8 +1,9 @@
 """Record what real MXNet makes of recurrent cells: names, attributes, shapes and numbers.
 
-Run with Python 3.8, NumPy 1.23 and mxnet 1.9.1: ``python make_cells.py`` writes cells.json and cells.npz here.
+Run with Python 3.8, NumPy 1.23 and mxnet 1.9.1: ``python make_cells.py`` writes cells.json.gz and cells.npz here.
 """
 
+import gzip
 import json
 import os
 import sys
@@ -76,8 +77,9 @@ def main():
         for i, output in enumerate(bound.forward(is_train=False)):
             arrays["%s/%d" % (case, i)] = output.asnumpy()
         found[case] = {"cell": cell_facts(cell), "shapes": shapes, "output_shapes": outs, "nodes": nodes(symbol)}
-    with open(os.path.join(HERE, "cells.json"), "w") as file:
-        json.dump(found, file, separators=(",", ":"), sort_keys=True)
+    text = json.dumps(found, separators=(",", ":"), sort_keys=True)
+    with open(os.path.join(HERE, "cells.json.gz"), "wb") as file:
+        file.write(gzip.compress(text.encode(), mtime=0))
     np.savez_compressed(os.path.join(HERE, "cells.npz"), **arrays)
 
 

@@ -1,0 +1,3 @@
+"""What MXNet keeps under `mx.contrib`."""
+
+from . import svrg_optimization as svrg_optimization

@@ -1,0 +1,299 @@
+"""`SVRGModule`: a Module trained with stochastic variance reduced gradients."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ...base import ArgumentError, DTypeError, StateError
+from ...module import Module
+from ...module.stage import Stage, needs
+from ...module.updates import make_store
+from ...ndarray import NDArray
+from .svrg_optimizer import _SVRGOptimizer
+
+__all__ = ["SVRGModule"]
+
+
+class SVRGModule(Module):
+    """A Module whose gradients are corrected by the gradient over all data.
+
+    A second module keeps the parameters of some epochs ago. For every batch its gradient is taken away from the
+    module's own and the mean gradient over all data, computed with those old parameters, is added: the expectation
+    stays and the variance falls. `fit` renews the old parameters and the mean every `update_freq` epochs; a loop of
+    one's own calls `update_full_grads` for that.
+
+    Args:
+        symbol: see `Module`, as all the others but the last.
+        data_names: names of the inputs.
+        label_names: names of the labels.
+        logger: where progress is logged.
+        context: a device or a list of them.
+        work_load_list: share of the batch for each device; None = equal.
+        fixed_param_names: parameters that are not trained.
+        state_names: arguments that carry state from batch to batch.
+        group2ctxs: contexts of attribute groups.
+        compression_params: gradient compression.
+        update_freq: number of epochs between two computations of the full gradients.
+
+    Raises:
+        DTypeError: `update_freq` is no integer.
+        ArgumentError: it is not positive, or another argument does not fit.
+
+    Example:
+        >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=1, name="fc")
+        >>> net = mx.sym.LinearRegressionOutput(net, mx.sym.Variable("label"), name="out")
+        >>> SVRGModule = mx.contrib.svrg_optimization.svrg_module.SVRGModule
+        >>> mod = SVRGModule(net, label_names=["label"], update_freq=2)
+        >>> x = np.arange(8, dtype="float32").reshape(4, 2)
+        >>> data = mx.io.NDArrayIter(x, x.sum(1), batch_size=2, label_name="label")
+        >>> mod.fit(data, eval_metric="mse", optimizer_params={"learning_rate": 0.01}, num_epoch=2)
+        >>> mod.optimizer_initialized
+        True
+
+    Source: Johnson and Zhang 2013, "Accelerating Stochastic Gradient Descent using Predictive Variance Reduction";
+    MXNet 1.9.1 `SVRGModule`, whose means start from the one before instead of from zero. With a kvstore MXNet also
+    sets the devices' parameters to zero until the first update; here they keep their values.
+    """
+
+    def __init__(
+        self,
+        symbol: Any,
+        data_names: Sequence[str] = ("data",),
+        label_names: Sequence[str] | None = ("softmax_label",),
+        logger: Any = logging,
+        context: Any = None,
+        work_load_list: Sequence[float] | None = None,
+        fixed_param_names: Sequence[str] | None = None,
+        state_names: Sequence[str] | None = None,
+        group2ctxs: Any = None,
+        compression_params: Any = None,
+        update_freq: int | None = None,
+    ) -> None:
+        if not isinstance(update_freq, int) or isinstance(update_freq, bool):
+            raise DTypeError(
+                f"SVRGModule: update_freq is {update_freq!r}, expected a number of epochs from 1"
+            )
+        if update_freq < 1:
+            raise ArgumentError(
+                f"SVRGModule: update_freq is {update_freq}, expected a number of epochs from 1"
+            )
+        options = data_names, label_names, logger, context, work_load_list, fixed_param_names, state_names
+        super().__init__(symbol, *options, group2ctxs, compression_params)
+        self.update_freq = update_freq
+        self._mod_aux = Module(symbol, *options, group2ctxs, compression_params)
+        self._param_dict: list[dict[str, NDArray]] | None = None
+        self._ctx_len = len(self._context)
+
+    # binding
+
+    def bind(
+        self,
+        data_shapes: Sequence[Any],
+        label_shapes: Sequence[Any] | None = None,
+        for_training: bool = True,
+        inputs_need_grad: bool = False,
+        force_rebind: bool = False,
+        shared_module: Any = None,
+        grad_req: Any = "write",
+    ) -> None:
+        """Bind both modules, the second one only for training; see `Module.bind`."""
+        options = inputs_need_grad, force_rebind
+        super().bind(data_shapes, label_shapes, for_training, *options, shared_module, grad_req)
+        if for_training:
+            shared = shared_module._mod_aux if isinstance(shared_module, SVRGModule) else shared_module
+            self._mod_aux.bind(data_shapes, label_shapes, for_training, *options, shared, grad_req)
+
+    @needs(Stage.BOUND)
+    def reshape(self, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None = None) -> None:
+        """Change the input shapes of both modules; see `Module.reshape`."""
+        super().reshape(data_shapes, label_shapes)
+        if self._mod_aux.binded:
+            self._mod_aux.reshape(data_shapes, label_shapes)
+
+    # optimizer
+
+    @needs(Stage.INITIALIZED)
+    def init_optimizer(
+        self,
+        kvstore: Any = "local",
+        optimizer: Any = "sgd",
+        optimizer_params: Any = (("learning_rate", 0.01),),
+        force_init: bool = False,
+    ) -> None:
+        """Install an optimizer, and with a kvstore a key ``<name>_full`` for the full gradient of each parameter.
+
+        Args:
+            kvstore: see `Module.init_optimizer`.
+            optimizer: name or `Optimizer`.
+            optimizer_params: its arguments, a dict or pairs; rescale_grad is 1 / batch size unless given.
+            force_init: replace an optimizer that is installed.
+
+        Raises:
+            ArgumentError: the optimizer or store is unknown.
+        """
+        if self._stage >= Stage.READY and not force_init:
+            self.logger.warning("optimizer already initialized, ignoring...")
+            return
+        contexts = range(self._ctx_len)
+        self._param_dict = [
+            {n: _zeros_like(self.group.store.array(n, i)) for n in self._param_names} for i in contexts
+        ]
+        made = self._create_optimizer(optimizer, kvstore, optimizer_params)
+        names = dict(made.idx2name)
+        super().init_optimizer(kvstore, made, optimizer_params, force_init)
+        made.idx2name = names
+        if self._kvstore is not None:
+            for name in self._trained_names():
+                rows = [_zeros_like(grads[name]) for grads in self._param_dict]
+                self._kvstore.broadcast(f"{name}_full", _zeros_like(rows[0]), rows)
+
+    def _create_optimizer(self, optimizer: Any, kvstore: Any, optimizer_params: Any) -> _SVRGOptimizer:
+        """Wrap an optimizer so that it leaves full gradients alone; both know the parameters by name."""
+        _, on_store = make_store(kvstore, self._ctx_len)
+        devices = 1 if on_store else self._ctx_len
+        names = {i * devices + k: name for i, name in enumerate(self._param_names) for k in range(devices)}
+        first = max(names, default=-1) + 1
+        names.update({first + i: f"{name}_full" for i, name in enumerate(self._param_names)})
+        arguments = {"rescale_grad": 1.0 / self.group.num_samples, **dict(optimizer_params)}
+        return _SVRGOptimizer(optimizer, param_idx2name=names, **arguments)
+
+    @property
+    def _kvstore(self) -> Any:
+        """The store, None if one device needs none."""
+        return self.updates.store
+
+    def _trained_names(self) -> list[str]:
+        store = self.group.store
+        return [name for name in self._param_names if store.grad(name, 0) is not None]
+
+    # computing
+
+    @needs(Stage.INITIALIZED)
+    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
+        """Run both modules forward, the second one only in training; see `Module.forward`.
+
+        Raises:
+            StateError: `is_train` is True, but `update_full_grads` has not been called.
+        """
+        super().forward(data_batch, is_train)
+        if is_train or (is_train is None and self.for_training and self._mod_aux.params_initialized):
+            self._second("forward").forward(data_batch, True)
+
+    @needs(Stage.INITIALIZED)
+    def backward(self, out_grads: Any = None) -> None:
+        """Run both modules backward; see `Module.backward`.
+
+        Raises:
+            StateError: `update_full_grads` has not been called.
+        """
+        super().backward(out_grads)
+        if self._mod_aux.binded:
+            self._second("backward").backward(out_grads)
+
+    @needs(Stage.INITIALIZED)
+    def forward_backward(self, data_batch: Any) -> None:
+        """Run both modules forward and backward on a batch.
+
+        Raises:
+            StateError: `update_full_grads` has not been called.
+        """
+        self._second("forward_backward").forward_backward(data_batch)
+        super().forward_backward(data_batch)
+
+    def _second(self, what: str) -> Module:
+        if not self._mod_aux.params_initialized:
+            raise StateError(f"SVRGModule.{what}: call update_full_grads(train_data) first")
+        return self._mod_aux
+
+    @needs(Stage.READY)
+    def update(self) -> None:
+        """Correct the gradients of the last backward, and apply the optimizer to them."""
+        self._update_svrg_gradients()
+        super().update()
+
+    @needs(Stage.READY)
+    def update_full_grads(self, train_data: Any) -> None:
+        """Give the second module the present parameters, and compute the mean gradient over all data with them.
+
+        The mean is taken over batches, and starts from the mean before, as in MXNet. `train_data` is left at its
+        end.
+
+        Args:
+            train_data: a DataIter.
+        """
+        self._mod_aux.set_params(*self.get_params())
+        train_data.reset()
+        num_batches, padding, rows = 0, 0, 1
+        for batch in train_data:
+            self._mod_aux.forward_backward(batch)
+            self._add_full_grads()
+            num_batches, padding = num_batches + 1, getattr(batch, "pad", None) or 0
+            rows = self._mod_aux.group.num_samples
+        if not num_batches:
+            raise ArgumentError("update_full_grads: train_data has no batch")
+        for name in self._trained_names():
+            means = [grads[name] for grads in self._full_grads()]
+            for mean in means:
+                mean.tensor.div_(num_batches - padding / rows)
+            if self._kvstore is not None:
+                self._accumulate_kvstore(name, means)
+
+    def _full_grads(self) -> list[dict[str, NDArray]]:
+        """Return the mean gradients over all data, by context and name."""
+        if self._param_dict is None:
+            raise StateError("SVRGModule: call init_optimizer() first")
+        return self._param_dict
+
+    def _add_full_grads(self) -> None:
+        store = self._mod_aux.group.store
+        for i, sums in enumerate(self._full_grads()):
+            for name in self._trained_names():
+                sums[name].tensor.add_(_gradient(store, name, i))
+
+    def _accumulate_kvstore(self, key: str, value: list[NDArray]) -> None:
+        """Sum a full gradient over contexts (and workers), and give each context its share of it.
+
+        Args:
+            key: name of the parameter.
+            value: its mean gradient on each context.
+        """
+        self._kvstore.pushpull(f"{key}_full", value, value)
+        for grads, total in zip(self._full_grads(), value):
+            grads[key] = NDArray(total.tensor / self._ctx_len, total.context)
+
+    def _update_svrg_gradients(self) -> None:
+        """Take the second module's gradients away from the module's own, and add the full ones."""
+        own, second = self.group.store, self._mod_aux.group.store
+        for i, full in enumerate(self._full_grads()):
+            for name in self._trained_names():
+                _gradient(own, name, i).sub_(_gradient(second, name, i)).add_(full[name].tensor)
+
+    def start_epoch(self, epoch: int, train_data: Any) -> None:
+        """Compute the full gradients every `update_freq` epochs of `fit`.
+
+        Args:
+            epoch: number of the epoch.
+            train_data: the iterator.
+        """
+        if epoch % self.update_freq == 0:
+            self.update_full_grads(train_data)
+            train_data.reset()
+
+    def prepare(self, data_batch: Any, sparse_row_id_fn: Any = None) -> None:
+        """Get both modules ready for the batch that comes next."""
+        super().prepare(data_batch, sparse_row_id_fn)
+        self._mod_aux.prepare(data_batch, sparse_row_id_fn)
+
+
+def _zeros_like(array: NDArray) -> NDArray:
+    return NDArray(torch.zeros_like(array.tensor), array.context)
+
+
+def _gradient(store: Any, name: str, i: int) -> torch.Tensor:
+    """Return a trained parameter's gradient on a context."""
+    found: torch.Tensor = store.grad(name, i).tensor
+    return found

@@ -1,0 +1,352 @@
+"""`PythonModule` and `PythonLossModule`: modules without parameters, written in Python."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..base import ArgumentError, ShapeError, StateError
+from ..initializer import Uniform
+from ..ndarray import NDArray, array
+from .base_module import BaseModule
+
+__all__ = ["PythonLossModule", "PythonModule"]
+
+
+class PythonModule(BaseModule):
+    """Base of modules written by hand: everything that a module without parameters need not do itself.
+
+    A subclass defines ``_compute_output_shapes()``, `forward`, `backward`, `get_outputs` and `get_input_grads`. One
+    with parameters also overrides `get_params`, `init_params`, `init_optimizer` and `update`.
+
+    Args:
+        data_names: names of the inputs.
+        label_names: names of the labels; None if the module takes none.
+        output_names: names of the outputs.
+        logger: where progress is logged.
+
+    Example:
+        >>> class Double(mx.mod.PythonModule):
+        ...     def __init__(self):
+        ...         super().__init__(["data"], None, ["double_output"])
+        ...     def _compute_output_shapes(self):
+        ...         return [("double_output", self.data_shapes[0][1])]
+        ...     def forward(self, data_batch, is_train=None):
+        ...         self.out = data_batch.data[0] * 2
+        ...     def backward(self, out_grads=None):
+        ...         self.grad = out_grads[0] * 2
+        ...     def get_outputs(self, merge_multi_context=True):
+        ...         return [self.out]
+        ...     def get_input_grads(self, merge_multi_context=True):
+        ...         return [self.grad]
+        >>> mod = Double()
+        >>> mod.bind([("data", (1, 2))])
+        >>> mod.forward(mx.io.DataBatch([mx.nd.ones((1, 2))]))
+        >>> mod.get_outputs()[0].asnumpy()
+        array([[2., 2.]], dtype=float32)
+
+    Source: MXNet 1.9.1 `PythonModule`.
+    """
+
+    def __init__(
+        self,
+        data_names: Sequence[str],
+        label_names: Sequence[str] | None,
+        output_names: Sequence[str],
+        logger: Any = logging,
+    ) -> None:
+        super().__init__(logger)
+        self._data_names = list(data_names)
+        self._label_names = None if label_names is None else list(label_names)
+        self._output_names = list(output_names)
+        self._data_shapes: Any = None
+        self._label_shapes: Any = None
+        self._output_shapes: list[tuple[str, tuple[int, ...]]] = []
+
+    @property
+    def data_names(self) -> list[str]:
+        """Names of the inputs."""
+        return self._data_names
+
+    @property
+    def label_names(self) -> list[str]:
+        """Names of the labels."""
+        return self._label_names or []
+
+    @property
+    def output_names(self) -> list[str]:
+        """Names of the outputs."""
+        return self._output_names
+
+    @property
+    def data_shapes(self) -> Any:
+        """Descriptions of the inputs."""
+        return self._data_shapes
+
+    @property
+    def label_shapes(self) -> Any:
+        """Descriptions of the labels; None without labels."""
+        return self._label_shapes
+
+    @property
+    def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
+        """(name, shape) of the outputs."""
+        return self._output_shapes
+
+    def bind(
+        self,
+        data_shapes: Sequence[Any],
+        label_shapes: Sequence[Any] | None = None,
+        for_training: bool = True,
+        inputs_need_grad: bool = False,
+        force_rebind: bool = False,
+        shared_module: Any = None,
+        grad_req: Any = "write",
+    ) -> None:
+        """Take note of the shapes and work out those of the outputs.
+
+        Args:
+            data_shapes: (name, shape) or `DataDesc` of every input, in the order of `data_names`.
+            label_shapes: the same for labels; None to run without.
+            for_training: whether gradients are needed.
+            inputs_need_grad: whether gradients of the inputs are needed.
+            force_rebind: bind again although the module is bound.
+            shared_module: passed over; there is nothing to share.
+            grad_req: must be "write".
+
+        Raises:
+            ArgumentError: names do not fit the module's, or `grad_req` is not "write".
+        """
+        if self.binded and not force_rebind:
+            self.logger.warning("Already bound, ignoring bind()")
+            return
+        if grad_req != "write":
+            raise ArgumentError(
+                f"bind: grad_req is {grad_req!r}, a {type(self).__name__} supports only 'write'"
+            )
+        self._check_names("data", data_shapes, self._data_names)
+        if label_shapes is not None:
+            self._check_names("label", label_shapes, self._label_names or [])
+        self.for_training, self.inputs_need_grad = for_training, inputs_need_grad
+        self._data_shapes, self._label_shapes = data_shapes, label_shapes
+        self._output_shapes = self._compute_output_shapes()
+        self.binded = True
+
+    @staticmethod
+    def _check_names(kind: str, shapes: Sequence[Any], names: Sequence[str]) -> None:
+        given = [s[0] for s in shapes]
+        if given != list(names):
+            raise ArgumentError(
+                f"bind: {kind}_shapes names {given}, the module's {kind}_names are {list(names)}"
+            )
+
+    def _compute_output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Return (name, shape) of the outputs; `data_shapes` and `label_shapes` are known already."""
+        raise NotImplementedError(f"{type(self).__name__} does not define _compute_output_shapes")
+
+    def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+        """Return no parameters and no states."""
+        return {}, {}
+
+    def init_params(
+        self,
+        initializer: Any = Uniform(0.01),
+        arg_params: Mapping[str, NDArray] | None = None,
+        aux_params: Mapping[str, NDArray] | None = None,
+        allow_missing: bool = False,
+        force_init: bool = False,
+        allow_extra: bool = False,
+    ) -> None:
+        """Initialize nothing: there are no parameters."""
+        self.params_initialized = True
+
+    def init_optimizer(
+        self,
+        kvstore: Any = "local",
+        optimizer: Any = "sgd",
+        optimizer_params: Any = (("learning_rate", 0.01),),
+        force_init: bool = False,
+    ) -> None:
+        """Install nothing: there are no parameters."""
+        self.optimizer_initialized = True
+
+    def update(self) -> None:
+        """Update nothing: there are no parameters."""
+
+    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
+        """Compute the outputs of a batch; to be defined by subclasses."""
+        raise NotImplementedError(f"{type(self).__name__} does not define forward")
+
+    def backward(self, out_grads: Any = None) -> None:
+        """Compute the gradients of the inputs; to be defined by subclasses."""
+        raise NotImplementedError(f"{type(self).__name__} does not define backward")
+
+    def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
+        """Return the outputs of the last forward; to be defined by subclasses."""
+        raise NotImplementedError(f"{type(self).__name__} does not define get_outputs")
+
+    def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
+        """Return the gradients of the inputs; to be defined by subclasses."""
+        raise NotImplementedError(f"{type(self).__name__} does not define get_input_grads")
+
+    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
+        """Show a metric the outputs, taken for scores; nothing if the module was bound without labels.
+
+        Args:
+            eval_metric: the metric.
+            labels: the batch's labels.
+            pre_sliced: refused; the module does not know contexts.
+            pad: how many samples at the end are padding that must not count.
+
+        Raises:
+            ArgumentError: labels come sliced.
+        """
+        if self._label_shapes is None:
+            return
+        if pre_sliced:
+            raise ArgumentError(f"update_metric: a {type(self).__name__} takes labels of whole batches only")
+        outputs = self.get_outputs()
+        if pad:
+            rows = labels[0].shape[0]
+            labels, outputs = _without_padding(labels, rows, pad), _without_padding(outputs, rows, pad)
+        eval_metric.update(labels, outputs)
+
+    def install_monitor(self, mon: Any) -> None:
+        """Install nothing: there is no executor to watch."""
+
+
+def _without_padding(arrays: Sequence[NDArray], rows: int, pad: int) -> list[NDArray]:
+    """Cut the padding off arrays with one row per sample."""
+    return [a[: rows - pad] if a.ndim and a.shape[0] == rows else a for a in arrays]
+
+
+class PythonLossModule(PythonModule):
+    """The end of a chain whose loss is a Python function: hands scores through and makes their gradient.
+
+    Args:
+        name: the output is called ``<name>_output``.
+        data_names: name of the scores, a list of one.
+        label_names: name of the labels, a list of one.
+        logger: where progress is logged.
+        grad_func: ``(scores, labels) -> gradient of the scores``, both NDArrays, the result an NDArray, a tensor or a
+            NumPy array of the scores' shape. A subclass may define ``_backward_impl()`` instead.
+
+    Raises:
+        ArgumentError: more than one name, or `grad_func` is no function.
+
+    Example:
+        >>> loss = mx.mod.PythonLossModule(grad_func=lambda scores, labels: scores - labels)
+        >>> loss.bind([("data", (2,))], [("softmax_label", (2,))])
+        >>> loss.forward(mx.io.DataBatch([mx.nd.array([3, 4])], [mx.nd.array([1, 1])]))
+        >>> loss.backward()
+        >>> loss.get_input_grads()[0].asnumpy()
+        array([2., 3.], dtype=float32)
+
+    Source: MXNet 1.9.1 `PythonLossModule`.
+    """
+
+    def __init__(
+        self,
+        name: str = "pyloss",
+        data_names: Sequence[str] = ("data",),
+        label_names: Sequence[str] = ("softmax_label",),
+        logger: Any = logging,
+        grad_func: Callable[[NDArray, NDArray], Any] | None = None,
+    ) -> None:
+        super().__init__(data_names, label_names, [f"{name}_output"], logger)
+        if len(self._data_names) != 1 or len(self.label_names) != 1:
+            raise ArgumentError(
+                f"PythonLossModule: data_names is {list(data_names)} and label_names {list(label_names)}, "
+                "expected one name each"
+            )
+        if grad_func is not None and not callable(grad_func):
+            raise ArgumentError(f"PythonLossModule: grad_func is {grad_func!r}, expected a function")
+        self._name = name
+        self._scores: Any = None
+        self._labels: Any = None
+        self._scores_grad: Any = None
+        self._grad_func = grad_func
+
+    def _compute_output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
+        return [(self._output_names[0], tuple(self._data_shapes[0][1]))]
+
+    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
+        """Take scores, and in training labels.
+
+        Args:
+            data_batch: a `DataBatch`.
+            is_train: None = as the module was bound.
+
+        Raises:
+            ArgumentError: the batch has no label, which training needs.
+        """
+        self._scores = data_batch.data[0]
+        if self.for_training if is_train is None else is_train:
+            label = getattr(data_batch, "label", None)
+            if not label:
+                raise ArgumentError(
+                    f"{self._name}: the batch has no label, which is needed in training; give DataBatch(label=[...]), "
+                    "or in a chain add(module, take_labels=True)"
+                )
+            self._labels = label[0]
+
+    def backward(self, out_grads: Any = None) -> None:
+        """Compute the gradient of the scores.
+
+        Raises:
+            ArgumentError: `out_grads` is given, of which a loss has no use.
+            StateError: nothing has been run forward in training, or the module was bound for prediction.
+            ShapeError: `grad_func` returned another shape than that of the scores.
+        """
+        if out_grads is not None:
+            raise ArgumentError(
+                f"{self._name}: a loss takes no out_grads; it has to be the last module of a chain"
+            )
+        if not self.for_training:
+            raise StateError("backward: bound with for_training=False; bind again with for_training=True")
+        if self._scores is None or self._labels is None:
+            raise StateError("backward: call forward(is_train=True) first")
+        self._backward_impl()
+
+    def _backward_impl(self) -> None:
+        """Set `_scores_grad` from `_scores` and `_labels`."""
+        if self._grad_func is None:
+            raise NotImplementedError(f"{self._name}: give grad_func, or define _backward_impl in a subclass")
+        grad = _as_array(self._grad_func(self._scores, self._labels), self._scores)
+        if grad.shape != self._scores.shape:
+            raise ShapeError(
+                f"{self._name}: grad_func returned shape {grad.shape}, expected the scores' {self._scores.shape}"
+            )
+        self._scores_grad = grad
+
+    def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
+        """Return the scores; in a list of one if `merge_multi_context` is off.
+
+        Raises:
+            StateError: nothing has been run forward.
+        """
+        if self._scores is None:
+            raise StateError("get_outputs: call forward() first")
+        return [self._scores] if merge_multi_context else [[self._scores]]
+
+    def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
+        """Return the gradient of the scores; in a list of one if `merge_multi_context` is off.
+
+        Raises:
+            StateError: nothing has been run backward.
+        """
+        if self._scores_grad is None:
+            raise StateError("get_input_grads: call backward() first")
+        return [self._scores_grad] if merge_multi_context else [[self._scores_grad]]
+
+
+def _as_array(value: Any, like: NDArray) -> NDArray:
+    """Return a gradient as an NDArray of the type and on the context of `like`."""
+    if isinstance(value, NDArray):
+        return value
+    if isinstance(value, torch.Tensor):
+        return NDArray(value.detach().to(like.tensor), like.context)
+    return array(value, ctx=like.context, dtype=like.dtype)

@@ -1,0 +1,461 @@
+"""`SequentialModule`: a chain of modules, each fed with the outputs of the one before."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..base import ArgumentError, DTypeError, MXNetError, ShapeError, StateError
+from ..initializer import Uniform
+from ..io import DataBatch, DataDesc
+from ..ndarray import NDArray
+from .base_module import BaseModule
+from .feed import is_per_context
+from .fit import show_metric
+from .stage import Stage, needs
+
+__all__ = ["SequentialModule"]
+
+
+class SequentialModule(BaseModule):
+    """Chains modules of any kind: symbolic, PyTorch's, written in Python, bucketing, or chains again.
+
+    Args:
+        logger: where progress is logged.
+
+    Example:
+        >>> body = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=8, name="body")
+        >>> head = mx.sym.SoftmaxOutput(mx.sym.Variable("scores"), name="softmax")
+        >>> chain = mx.mod.SequentialModule()
+        >>> chain = chain.add(mx.mod.Module(body, label_names=None))
+        >>> chain = chain.add(mx.mod.Module(head, data_names=["scores"]), take_labels=True, auto_wiring=True)
+        >>> chain.bind([("data", (4, 3))], [("softmax_label", (4,))])
+        >>> chain.output_shapes
+        [('softmax_output', (4, 8))]
+
+    Source: MXNet 1.9.1 `SequentialModule`. Under ``grad_req="add"`` gradients between modules do not add up here.
+    """
+
+    META_TAKE_LABELS = "take_labels"
+    META_AUTO_WIRING = "auto_wiring"
+
+    def __init__(self, logger: Any = logging) -> None:
+        super().__init__(logger)
+        self._modules: list[BaseModule] = []
+        self._metas: list[Mapping[str, Any]] = []
+        self._stage = Stage.CREATED
+        self._label_shapes: Any = None
+        self._grad_req: Any = "write"
+
+    def add(self, module: BaseModule, **kwargs: Any) -> SequentialModule:
+        """Put a module at the end of the chain, which has to be bound and initialized again.
+
+        Args:
+            module: the module.
+            kwargs: ``take_labels=True`` if it gets the batch's labels and is measured by metrics (several modules
+                may); ``auto_wiring=True`` to feed it by position, whatever the names of the outputs before it.
+
+        Returns:
+            the chain, so that calls can be strung together.
+
+        Raises:
+            ArgumentError: `module` is no module or in the chain already, or an option is unknown.
+        """
+        if not isinstance(module, BaseModule):
+            raise ArgumentError(f"add: module is {module!r}, expected a module")
+        if any(module is other for other in self._modules):
+            raise ArgumentError(
+                f"add: {_kind(module)} is in the chain already; make another module of its symbol"
+            )
+        known = (self.META_TAKE_LABELS, self.META_AUTO_WIRING)
+        for key in kwargs:
+            if key not in known:
+                raise ArgumentError(f"add: unknown option {key!r}, expected {' or '.join(known)}")
+        self._modules.append(module)
+        self._metas.append(kwargs)
+        self._stage = Stage.CREATED
+        return self
+
+    # properties
+
+    @property
+    def stage(self) -> Stage:
+        """How far the chain has come."""
+        return self._stage
+
+    @property
+    def modules(self) -> tuple[BaseModule, ...]:
+        """The modules, in order."""
+        return tuple(self._modules)
+
+    @property
+    def data_names(self) -> list[str]:
+        """Names of the first module's inputs."""
+        return self._modules[0].data_names if self._modules else []
+
+    @property
+    def label_names(self) -> list[str]:
+        """Names of the labels that the first module which takes labels knows them by."""
+        return next((list(getattr(module, "label_names", None) or ()) for module in self._labelled()), [])
+
+    @property
+    def output_names(self) -> list[str]:
+        """Names of the last module's outputs."""
+        return self._modules[-1].output_names if self._modules else []
+
+    @property
+    @needs(Stage.BOUND)
+    def data_shapes(self) -> Any:
+        """Descriptions of the first module's inputs."""
+        return self._modules[0].data_shapes
+
+    @property
+    @needs(Stage.BOUND)
+    def label_shapes(self) -> Any:
+        """Descriptions of the labels; None if no module takes them."""
+        return self._label_shapes
+
+    @property
+    @needs(Stage.BOUND)
+    def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
+        """(name, shape) of the last module's outputs."""
+        return self._modules[-1].output_shapes
+
+    def _labelled(self) -> list[BaseModule]:
+        """Return the modules that take labels."""
+        return [m for m, meta in zip(self._modules, self._metas) if meta.get(self.META_TAKE_LABELS)]
+
+    # binding
+
+    def bind(
+        self,
+        data_shapes: Sequence[Any],
+        label_shapes: Sequence[Any] | None = None,
+        for_training: bool = True,
+        inputs_need_grad: bool = False,
+        force_rebind: bool = False,
+        shared_module: Any = None,
+        grad_req: Any = "write",
+    ) -> None:
+        """Bind every module to what the one before it gives.
+
+        Args:
+            data_shapes: (name, shape) or `DataDesc` of the first module's inputs.
+            label_shapes: the same for the labels.
+            for_training: whether gradients are needed.
+            inputs_need_grad: whether gradients of the chain's inputs are needed.
+            force_rebind: bind again although the chain is bound.
+            shared_module: refused; chains share no memory.
+            grad_req: handed to every module.
+
+        Raises:
+            ShapeError: a module does not take the shapes before it; the text names both modules.
+            ArgumentError: it does not take their names or number; the text names both.
+            StateError: the chain is empty, or holds a module that was bound by itself to other shapes.
+        """
+        if self._stage >= Stage.BOUND and not force_rebind:
+            self.logger.warning("Already bound, ignoring bind()")
+            return
+        if shared_module is not None:
+            raise ArgumentError(
+                "bind: a SequentialModule cannot share memory with another module (shared_module)"
+            )
+        if not self._modules:
+            raise StateError("SequentialModule.bind: the chain is empty; call add(module) first")
+        if is_per_context(data_shapes):
+            raise ArgumentError(
+                "bind: a SequentialModule takes shapes of whole batches, not one list per context"
+            )
+        if inputs_need_grad and not for_training:
+            raise ArgumentError("bind: inputs_need_grad=True makes no sense with for_training=False")
+        self.for_training, self.inputs_need_grad, self._grad_req = for_training, inputs_need_grad, grad_req
+        self._label_shapes = label_shapes if self._labelled() else None
+        shapes = list(data_shapes)
+        for number, (module, meta) in enumerate(zip(self._modules, self._metas)):
+            if meta.get(self.META_AUTO_WIRING):
+                shapes = self._wired(number, shapes)
+            needs_grad = for_training and (inputs_need_grad or number > 0)
+            try:
+                module.bind(
+                    data_shapes=shapes,
+                    label_shapes=label_shapes if meta.get(self.META_TAKE_LABELS) else None,
+                    for_training=for_training,
+                    inputs_need_grad=needs_grad,
+                    force_rebind=force_rebind,
+                    grad_req=grad_req,
+                )
+            except MXNetError as error:
+                raise _same_kind(error, f"{self._joint(number, shapes)}: {error}") from error
+            self._check_bound(number, shapes, needs_grad)
+            shapes = list(module.output_shapes)
+        self._stage = max(self._stage, Stage.BOUND)
+
+    def _wired(self, number: int, shapes: Sequence[Any]) -> list[Any]:
+        """Give shapes the names of a module's inputs, by position.
+
+        Raises:
+            ArgumentError: the module has another number of inputs.
+        """
+        names = self._modules[number].data_names
+        if len(names) != len(shapes):
+            raise ArgumentError(
+                f"{self._joint(number, shapes)}: it has {len(names)} inputs, {', '.join(names)}"
+            )
+        return [
+            DataDesc(name, d.shape, d.dtype, d.layout) if isinstance(d, DataDesc) else (name, d[1])
+            for name, d in zip(names, shapes)
+        ]
+
+    def _check_bound(self, number: int, shapes: Sequence[Any], needs_grad: bool) -> None:
+        """Refuse a module that ignored `bind`, because it had been bound before the chain was.
+
+        Raises:
+            StateError: it was bound to something else than the chain needs.
+        """
+        module = self._modules[number]
+        bound = [(d[0], tuple(d[1])) for d in module.data_shapes]
+        if bound != [(d[0], tuple(d[1])) for d in shapes]:
+            raise StateError(
+                f"{self._joint(number, shapes)}: it was bound before, to {_listed(bound)}; "
+                "bind the chain with force_rebind=True"
+            )
+        if needs_grad and not module.inputs_need_grad:
+            raise StateError(
+                f"SequentialModule: {_called(number, module)} was bound before, without inputs_need_grad=True, "
+                "which a chain needs; bind the chain with force_rebind=True"
+            )
+
+    def _joint(self, number: int, shapes: Sequence[Any]) -> str:
+        """Describe the place where a module does not fit what comes before it."""
+        before = f"{_called(number - 1, self._modules[number - 1])} gives" if number else "bind was given"
+        return (
+            f"SequentialModule: {_called(number, self._modules[number])} does not take what {before}, "
+            f"{_listed(shapes)}"
+        )
+
+    # parameters
+
+    @needs(Stage.INITIALIZED)
+    def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+        """Return copies of all modules' parameters and auxiliary states."""
+        arg_params: dict[str, NDArray] = {}
+        aux_params: dict[str, NDArray] = {}
+        for module in self._modules:
+            args, states = module.get_params()
+            arg_params.update(args)
+            aux_params.update(states)
+        return arg_params, aux_params
+
+    @needs(Stage.BOUND)
+    def init_params(
+        self,
+        initializer: Any = Uniform(0.01),
+        arg_params: Mapping[str, NDArray] | None = None,
+        aux_params: Mapping[str, NDArray] | None = None,
+        allow_missing: bool = False,
+        force_init: bool = False,
+        allow_extra: bool = False,
+    ) -> None:
+        """Give all modules' parameters and auxiliary states their first values; see `Module.init_params`.
+
+        Raises:
+            ArgumentError: a value is missing or unknown, or two modules have a parameter of one name.
+            ShapeError: a value has another shape than its parameter.
+        """
+        if self._stage >= Stage.INITIALIZED and not force_init:
+            return
+        owners: tuple[dict[str, int], dict[str, int]] = ({}, {})
+        for number, module in enumerate(self._modules):
+            module.init_params(initializer, arg_params, aux_params, allow_missing, force_init, True)
+            for known, own in zip(owners, module.get_params()):
+                self._claim(known, own, number)
+        extra = [
+            n for known, own in zip(owners, (arg_params, aux_params)) for n in own or () if n not in known
+        ]
+        if extra and not allow_extra:
+            raise ArgumentError(
+                f"init_params: {', '.join(extra)} is given, but no module of the chain has such a parameter "
+                "(allow_extra=True passes over it)"
+            )
+        self._stage = max(self._stage, Stage.INITIALIZED)
+
+    def _claim(self, known: dict[str, int], names: Mapping[str, Any], number: int) -> None:
+        """Note whose parameters these are.
+
+        Raises:
+            ArgumentError: another module has one of the names.
+        """
+        for name in names:
+            if name in known:
+                other = known[name]
+                raise ArgumentError(
+                    f"SequentialModule: {name} is a parameter of {_called(other, self._modules[other])} and of "
+                    f"{_called(number, self._modules[number])}; give their layers different names"
+                )
+            known[name] = number
+
+    @needs(Stage.INITIALIZED)
+    def init_optimizer(
+        self,
+        kvstore: Any = "local",
+        optimizer: Any = "sgd",
+        optimizer_params: Any = (("learning_rate", 0.01),),
+        force_init: bool = False,
+    ) -> None:
+        """Install an optimizer in every module; see `Module.init_optimizer`.
+
+        Args:
+            kvstore: handed to every module.
+            optimizer: a name, of which every module makes its own; an `Optimizer` is shared by all of them, so that
+                its counts of updates go on once per module, as in MXNet.
+            optimizer_params: handed to every module.
+            force_init: replace optimizers that are installed.
+        """
+        if self._stage >= Stage.READY and not force_init:
+            self.logger.warning("optimizer already initialized, ignoring...")
+            return
+        for module in self._modules:
+            module.init_optimizer(kvstore, optimizer, optimizer_params, force_init)
+        self._stage = Stage.READY
+
+    @needs(Stage.READY)
+    def update(self) -> None:
+        """Update every module's parameters."""
+        for module in self._modules:
+            module.update()
+
+    def sync_contexts(self) -> None:
+        """Give every context the mean of all contexts' parameters and states; `fit` does so after each epoch."""
+        for module in self._modules:
+            module.sync_contexts()
+
+    # computing
+
+    @needs(Stage.INITIALIZED)
+    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
+        """Run all modules forward, one after the other.
+
+        Args:
+            data_batch: a `DataBatch`; modules that take labels get its labels.
+            is_train: None = as the chain was bound.
+
+        Raises:
+            ShapeError: a module does not take what the one before it made; the text names both.
+        """
+        self._pass_on(data_batch, lambda module, batch: module.forward(batch, is_train=is_train))
+
+    @needs(Stage.INITIALIZED)
+    def evaluate(self, data_batch: Any) -> None:
+        """Run all modules in prediction mode."""
+        self._pass_on(data_batch, lambda module, batch: module.evaluate(batch))
+
+    def _pass_on(self, batch: Any, run: Callable[[BaseModule, Any], None]) -> None:
+        """Run modules in order, each on the batch with its data replaced by the outputs of the one before."""
+        if isinstance(batch, list):
+            raise ArgumentError("SequentialModule takes whole batches, not a list of one per context")
+        for number, module in enumerate(self._modules):
+            try:
+                run(module, batch)
+            except (ShapeError, ArgumentError) as error:
+                if number == 0:
+                    raise
+                given = [(d[0], array.shape) for d, array in zip(module.data_shapes, batch.data)]
+                raise _same_kind(error, f"{self._joint(number, given)}: {error}") from error
+            if number + 1 < len(self._modules):
+                batch = _with_data(batch, module.get_outputs(), self._modules[number + 1].data_shapes)
+
+    @needs(Stage.INITIALIZED)
+    def backward(self, out_grads: Any = None) -> None:
+        """Run all modules backward, the last one first.
+
+        Args:
+            out_grads: gradients of the last module's outputs; needed for outputs that are no losses.
+        """
+        for number in reversed(range(len(self._modules))):
+            module = self._modules[number]
+            if number and self._grad_req != "write":
+                _clear_input_grads(module)
+            module.backward(out_grads=out_grads)
+            if number:
+                out_grads = module.get_input_grads()
+
+    @needs(Stage.INITIALIZED)
+    def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
+        """Return the last module's outputs."""
+        return self._modules[-1].get_outputs(merge_multi_context=merge_multi_context)
+
+    def output_parts(self) -> list[list[NDArray]]:
+        """Return, for every output of the last forward, what each context made of it."""
+        return self._modules[-1].output_parts()
+
+    @needs(Stage.INITIALIZED)
+    def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
+        """Return the gradients of the first module's inputs; needs ``bind(inputs_need_grad=True)``."""
+        if not self.inputs_need_grad:
+            raise StateError("get_input_grads: bind with inputs_need_grad=True")
+        return self._modules[0].get_input_grads(merge_multi_context=merge_multi_context)
+
+    @needs(Stage.INITIALIZED)
+    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
+        """Show a metric the outputs of the modules that take labels; see `Module.update_metric`."""
+        takers = self._labelled()
+        if not takers:
+            warnings.warn(
+                "update_metric: no module of the chain takes labels, so the metric sees nothing; "
+                "add the one to be measured with take_labels=True",
+                stacklevel=2,
+            )
+        for module in takers:
+            if pre_sliced:
+                module.update_metric(eval_metric, labels, pre_sliced)
+            else:
+                show_metric(module, eval_metric, labels, pad)
+
+    @needs(Stage.BOUND)
+    def install_monitor(self, mon: Any) -> None:
+        """Install a monitor on every module."""
+        for module in self._modules:
+            module.install_monitor(mon)
+
+
+def _kind(module: BaseModule) -> str:
+    return f"{type(module).__name__} {', '.join(module.output_names)}".rstrip()
+
+
+def _called(number: int, module: BaseModule) -> str:
+    """Return what a module is called in messages: its place, its kind and its outputs."""
+    return f"module {number} ({_kind(module)})"
+
+
+def _listed(shapes: Sequence[Any]) -> str:
+    return ", ".join(f"{d[0]} {tuple(d[1])}" for d in shapes)
+
+
+def _same_kind(error: MXNetError, text: str) -> MXNetError:
+    """Return an error with more text and the type of another one."""
+    kinds = (ShapeError, DTypeError, ArgumentError, StateError)
+    return next((kind for kind in kinds if isinstance(error, kind)), MXNetError)(text)
+
+
+def _with_data(batch: Any, data: list[NDArray], bound: Sequence[Any]) -> Any:
+    """Return a copy of a batch with other data, described by the names of the module that reads it."""
+    if isinstance(batch, tuple):
+        batch = DataBatch(None, getattr(batch, "label", None), getattr(batch, "pad", None))
+    made = copy.copy(batch)
+    made.data = data
+    made.provide_data = [
+        DataDesc(d[0], array.shape, getattr(d, "dtype", array.dtype), getattr(d, "layout", "NCHW"))
+        for d, array in zip(bound, data)
+    ]
+    return made
+
+
+def _clear_input_grads(module: BaseModule) -> None:
+    """Set the gradients of a module's inputs to zero, so that they hold one backward's only."""
+    for parts in module.get_input_grads(merge_multi_context=False):
+        for part in parts:
+            if part is not None:
+                part.tensor.zero_()

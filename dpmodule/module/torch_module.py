@@ -1,0 +1,173 @@
+"""`TorchModule`: a `torch.nn.Module` with the interface of the other modules."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..base import ArgumentError, StateError
+from ..ndarray import NDArray
+from ..symbol import Group, Variable, torch_module
+from ..symbol.torch_node import held_names, torch_calls
+from .module import Module
+from .stage import Stage, needs
+
+__all__ = ["TorchModule"]
+
+
+class TorchModule(Module):
+    """Trains and runs a torch module, alone or in a `SequentialModule`.
+
+    Parameters and buffers are the module's own memory, on the first context; further contexts have copies, whose
+    gradients are summed as for any other module. So the torch module is trained in place by the optimizers of this
+    package, and what is written into it (``load_state_dict``) counts at once where there is one context. In
+    `get_params` a parameter is called ``<name>_<torch's name>``, with underscores for dots; buffers are auxiliary
+    states. Parameters without ``requires_grad`` are not trained.
+
+    Its outputs are no losses: follow it with a module that ends in one, or hand gradients to `backward`.
+
+    Args:
+        module: the torch module.
+        data_names: names of its inputs, in the order of its forward.
+        logger: where progress is logged.
+        context: a device or a list of them; the first must be the module's own.
+        work_load_list: share of the batch for each device; None = equal.
+        fixed_param_names: further parameters that are not trained, as `get_params` calls them.
+        name: first part of the parameters' and outputs' names; None makes one from the class's name.
+        num_outputs: how many tensors the module returns.
+        dtypes: type of each input, for modules that take anything else than their own floating type or integers.
+
+    Raises:
+        ArgumentError: an argument does not fit, or the module lies on another device than the first context.
+
+    Example:
+        >>> import torch
+        >>> linear = torch.nn.Linear(3, 2)
+        >>> mod = mx.mod.TorchModule(linear, name="fc")
+        >>> mod.bind([("data", (4, 3))])
+        >>> mod.init_params()
+        >>> sorted(mod.get_params()[0])
+        ['fc_bias', 'fc_weight']
+        >>> mod.group.store.array("fc_weight", 0).tensor.data_ptr() == linear.weight.data_ptr()
+        True
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        data_names: Sequence[str] = ("data",),
+        logger: Any = logging,
+        context: Any = None,
+        work_load_list: Sequence[float] | None = None,
+        fixed_param_names: Sequence[str] | None = None,
+        *,
+        name: str | None = None,
+        num_outputs: int = 1,
+        dtypes: Sequence[Any] | None = None,
+    ) -> None:
+        inputs = [Variable(one) for one in data_names]
+        if not inputs:
+            raise ArgumentError("TorchModule: data_names is empty; a module needs an input")
+        symbol = Group(torch_module(module, *inputs, name=name, num_outputs=num_outputs, dtypes=dtypes))
+        ((node, self._call),) = torch_calls(symbol)
+        self._held = held_names(node, self._call)
+        frozen = [held for held, slot in self._held if not (slot.trained or slot.is_buffer)]
+        fixed = [*frozen, *(one for one in fixed_param_names or () if one not in frozen)]
+        super().__init__(symbol, data_names, None, logger, context, work_load_list, fixed)
+        self._places: list[tuple[str, NDArray, torch.nn.Module, str]] = []
+        self._check_device()
+
+    @property
+    def torch_module(self) -> torch.nn.Module:
+        """The torch module."""
+        return self._call.module
+
+    def _check_device(self) -> None:
+        """Refuse a module whose memory the first context cannot use.
+
+        Raises:
+            ArgumentError: it lies elsewhere.
+        """
+        device = self._context[0].torch_device
+        for held, slot in self._held:
+            found = self._call.value(slot).device
+            if found != device:
+                raise ArgumentError(
+                    f"TorchModule: {held} lies on {found}, the first context is {self._context[0]}; "
+                    f"move the module with module.to({str(device)!r}), or give another context"
+                )
+
+    def bind(
+        self,
+        data_shapes: Sequence[Any],
+        label_shapes: Sequence[Any] | None = None,
+        for_training: bool = True,
+        inputs_need_grad: bool = False,
+        force_rebind: bool = False,
+        shared_module: Any = None,
+        grad_req: Any = "write",
+    ) -> None:
+        """Allocate everything for some input shapes; see `Module.bind`.
+
+        Parameters are not allocated but found in the torch module, made contiguous there if they are not.
+        """
+        was = self._stage
+        super().bind(
+            data_shapes, label_shapes, for_training, inputs_need_grad, force_rebind, shared_module, grad_req
+        )
+        if shared_module is not None or (was >= Stage.BOUND and not force_rebind):
+            return
+        store, keep = self.group.store, self._stage >= Stage.INITIALIZED
+        self._places = []
+        for held, slot in self._held:
+            owner = self._call.owner_of(slot)
+            if not owner.is_contiguous():
+                owner.data = owner.data.contiguous()
+            store.place(held, self._call.value(slot), keep)
+            array = store.aux(held, 0) if slot.is_buffer else store.array(held, 0)
+            part, _, attribute = slot.path.rpartition(".")
+            self._places.append((held, array, self.torch_module.get_submodule(part), attribute))
+
+    @needs(Stage.INITIALIZED)
+    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
+        """Run forward on a batch; see `Module.forward`.
+
+        Raises:
+            StateError: the torch module's parameters have been moved to other memory.
+        """
+        self._check_place()
+        super().forward(data_batch, is_train)
+
+    @needs(Stage.INITIALIZED)
+    def forward_backward(self, data_batch: Any) -> None:
+        """Refuse: the outputs of a torch module are no losses, so that their gradients have to be given.
+
+        Raises:
+            StateError: always.
+        """
+        raise StateError(
+            "TorchModule.forward_backward: the outputs are no losses; call forward() and backward(out_grads), or put "
+            "the module into a SequentialModule that ends in a loss"
+        )
+
+    @needs(Stage.INITIALIZED)
+    def evaluate(self, data_batch: Any) -> None:
+        """Run forward in prediction mode, reading the batch where it lies."""
+        self._check_place()
+        super().evaluate(data_batch)
+
+    def _check_place(self) -> None:
+        """Notice when the torch module has got other memory, as ``module.to(...)`` gives it.
+
+        Raises:
+            StateError: the store and the module no longer share a parameter.
+        """
+        for held, array, part, attribute in self._places:
+            if array.tensor.data_ptr() != getattr(part, attribute).data_ptr():
+                raise StateError(
+                    f"TorchModule: {held} is no longer where it was at bind (module.to(...) moves parameters); "
+                    "bind again with force_rebind=True"
+                )

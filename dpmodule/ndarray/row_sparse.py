@@ -1,0 +1,259 @@
+"""`RowSparseNDArray`: an array of which some rows are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..base import ArgumentError, BoundsError, DTypeError, ShapeError
+from ..context import Context
+from ..ops.dtypes import name_of
+from .convert import dtype_pair, to_numpy
+from .handle import Handle
+from .ndarray import NDArray
+from .sparse_base import BaseSparseNDArray
+
+__all__ = ["RowSparseNDArray", "distinct", "rows_of", "sum_rows"]
+
+Tensor = torch.Tensor
+
+
+class RowSparseNDArray(BaseSparseNDArray):
+    """An array of which some rows (slices along the first axis) are stored; the others are zero.
+
+    It is what gradients of embeddings look like. Made by `nd.sparse.row_sparse_array`, or from a dense array
+    with ``tostype('row_sparse')``.
+
+    Args:
+        values: the stored rows, (R, ...); shared.
+        rows: their numbers, (R,) int64 on the same device; shared.
+        shape: lengths of all axes.
+        ctx: the context.
+        tidy: `rows` is known to be ascending, without repetition and within `shape`.
+
+    Raises:
+        ShapeError: values, rows and shape do not fit each other.
+
+    Example:
+        >>> a = mx.nd.sparse.row_sparse_array(([[1, 2], [3, 4]], [0, 2]), shape=(4, 2))
+        >>> a
+        <BLANKLINE>
+        <RowSparseNDArray 4x2 @cpu(0)>
+        >>> a.asnumpy()
+        array([[1., 2.],
+               [0., 0.],
+               [3., 4.],
+               [0., 0.]], dtype=float32)
+    """
+
+    __slots__ = ("_rows", "_tidy")
+
+    storage = "row_sparse"
+    _num_aux = 1
+
+    def __init__(
+        self, values: Tensor, rows: Tensor, shape: Sequence[int], ctx: Context, tidy: bool = False
+    ) -> None:
+        wanted = (rows.numel(), *shape[1:])
+        if not len(shape) or rows.dim() != 1 or tuple(values.shape) != wanted:
+            raise ShapeError(
+                f"row_sparse array of shape {tuple(shape)}: {tuple(rows.shape)} indices and data of shape "
+                f"{tuple(values.shape)}, expected data of shape {wanted}"
+            )
+        self.values, self._rows, self._shape = values, rows, tuple(shape)
+        self.context, self.pinned, self._tidy = ctx, False, tidy
+
+    @classmethod
+    def from_dense(cls, array: Handle) -> RowSparseNDArray:
+        """Return the array with those rows stored that are not all zero.
+
+        Raises:
+            ShapeError: the array has no axes.
+        """
+        tensor = array.tensor
+        if not tensor.dim():
+            raise ShapeError("an array without axes has no rows to store")
+        rows = tensor.reshape(tensor.shape[0], -1).ne(0).any(1).nonzero().flatten()
+        return cls(tensor.index_select(0, rows), rows, tensor.shape, array.context, True)
+
+    @classmethod
+    def zeros(cls, shape: Sequence[int], ctx: Context, dtype: torch.dtype) -> RowSparseNDArray:
+        """Return an array that stores no row."""
+        device = ctx.torch_device
+        values = torch.empty((0, *shape[1:]), dtype=dtype, device=device)
+        return cls(values, torch.empty(0, dtype=torch.int64, device=device), shape, ctx, True)
+
+    @property
+    def indices(self) -> NDArray:
+        """A copy of the stored rows' numbers, int64."""
+        return NDArray(self._rows.clone(), self.context)
+
+    def parts(self) -> tuple[Tensor, Tensor]:
+        """Return the stored rows' numbers, ascending and all different, and the rows; shared, not copied.
+
+        Raises:
+            BoundsError: a row is outside the array.
+            ArgumentError: a row is stored twice.
+        """
+        if not self._tidy:
+            order = self._rows.argsort()
+            self._rows, self.values = self._rows.index_select(0, order), self.values.index_select(0, order)
+            self.check_format()
+            self._tidy = True
+        return self._rows, self.values
+
+    def check_format(self, full_check: bool = True) -> None:
+        """Check that the stored rows are within the array, ascending and all different.
+
+        Args:
+            full_check: look at every row; if False there is nothing to check.
+
+        Raises:
+            BoundsError: a row is outside the array.
+            ArgumentError: rows are out of order, or one is stored twice.
+        """
+        if not full_check or self._tidy:
+            return
+        self.check_bounds()
+        steps = self._rows.diff()
+        if bool((steps <= 0).any()):
+            at = int((steps <= 0).nonzero()[0])
+            first, second = self._rows[at : at + 2].tolist()
+            what = f"holds row {first} twice" if first == second else f"has row {second} after {first}"
+            raise ArgumentError(f"row_sparse array: indices must be ascending; this one {what}")
+
+    def check_bounds(self) -> None:
+        """Check that the stored rows are within the array, in whatever order.
+
+        Raises:
+            BoundsError: one is not.
+        """
+        if self._tidy or not self._rows.numel():
+            return
+        low, high = int(self._rows.min()), int(self._rows.max())
+        if low < 0 or high >= self._shape[0]:
+            raise BoundsError(
+                f"row_sparse array: index {low if low < 0 else high} is outside of its {self._shape[0]} rows"
+            )
+
+    def dense(self) -> Tensor:
+        """Return all elements as a new dense tensor."""
+        rows, values = self.parts()
+        return self._zeros().index_copy_(0, rows, values)
+
+    def assign(self, other: Handle) -> None:
+        """Take over another array's elements, converted to this one's type and device; shapes agree."""
+        found = other if isinstance(other, RowSparseNDArray) else RowSparseNDArray.from_dense(other)
+        rows, values = found.parts()
+        like = self.values
+        self.values = values.to(like.device, like.dtype, copy=True)
+        self._rows, self._tidy = rows.to(like.device, copy=True), True
+
+    def replaced(self, values: Tensor, ctx: Context | None = None) -> RowSparseNDArray:
+        """Return an array that stores other values in the same rows."""
+        rows = self._rows.to(values.device, copy=True)
+        return RowSparseNDArray(values, rows, self._shape, ctx or self.context, self._tidy)
+
+    def fill(self, number: float) -> None:
+        """Store one number in all places; afterwards all rows are stored, whatever the number."""
+        like = self.values
+        self.values = torch.full(self._shape, number, dtype=like.dtype, device=like.device)
+        self._rows, self._tidy = torch.arange(self._shape[0], device=like.device), True
+
+    def retain(self, indices: Any) -> RowSparseNDArray:
+        """Return the array with only some rows stored.
+
+        Args:
+            indices: row numbers in any order, as an NDArray or a list; those not stored here become rows of zeros
+                unless nothing is stored at all.
+
+        Raises:
+            BoundsError: a row is outside the array.
+        """
+        wanted = self.row_numbers(indices)
+        if not self._rows.numel():
+            wanted = wanted[:0]
+        return RowSparseNDArray(rows_of(self, wanted), wanted, self._shape, self.context, True)
+
+    def row_numbers(self, indices: Any) -> Tensor:
+        """Return row numbers given by a user as ascending int64 without repetition, on this array's device.
+
+        Raises:
+            BoundsError: a row is outside the array.
+            DTypeError: `indices` holds no numbers.
+        """
+        try:
+            given = indices.tensor if isinstance(indices, Handle) else torch.as_tensor(np.asarray(indices))
+        except TypeError as error:
+            raise DTypeError(f"row numbers are {indices!r}, expected integers: {error}") from None
+        found, _ = distinct(given.to(self.values.device, torch.int64).flatten())
+        if found.numel() and not 0 <= int(found[0]) <= int(found[-1]) < self._shape[0]:
+            wrong = int(found[0]) if int(found[0]) < 0 else int(found[-1])
+            raise BoundsError(f"row {wrong} is outside of an array with {self._shape[0]} rows")
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values, dtype = self.values, self.values.dtype
+        bits = values.view(torch.int16) if dtype == torch.bfloat16 else values
+        return _unpickle, (to_numpy(bits), name_of(dtype), to_numpy(self._rows), self._shape, self.context)
+
+
+def _unpickle(
+    values: np.ndarray[Any, Any], dtype: str, rows: np.ndarray[Any, Any], shape: tuple[int, ...], ctx: Context
+) -> RowSparseNDArray:
+    """Make the array that was pickled; called by pickle."""
+    device = ctx.check().torch_device
+    found = torch.from_numpy(values.copy())
+    if dtype_pair(dtype)[1] == torch.bfloat16:
+        found = found.view(torch.bfloat16)
+    return RowSparseNDArray(found.to(device), torch.from_numpy(rows.copy()).to(device), shape, ctx)
+
+
+def distinct(numbers: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the different values of a tensor, ascending, and the position in them of each element."""
+    found, places = torch.unique(numbers, return_inverse=True)
+    return found, places
+
+
+def rows_of(array: Handle, rows: Tensor) -> Tensor:
+    """Return rows of any array as a new tensor.
+
+    Args:
+        array: dense or row-sparse; rows that it does not store are zeros.
+        rows: which, int64 on its device, within its shape.
+    """
+    if not isinstance(array, RowSparseNDArray):
+        return array.tensor.index_select(0, rows)
+    stored, values = array.parts()
+    found = values.new_zeros((rows.numel(), *array.shape[1:]))
+    if stored.numel():
+        places = torch.searchsorted(stored, rows).clamp_(max=stored.numel() - 1)
+        here = stored.index_select(0, places) == rows
+        found[here] = values.index_select(0, places[here])
+    return found
+
+
+def sum_rows(arrays: Sequence[RowSparseNDArray], ctx: Context | None = None) -> RowSparseNDArray:
+    """Add row-sparse arrays of one shape and type; every row that one of them stores is stored.
+
+    Args:
+        arrays: at least one; added in this order.
+        ctx: where the sum goes; None = the first one's context.
+    """
+    where = ctx or arrays[0].context
+    device = where.torch_device
+    parts = [array.parts() for array in arrays]
+    every = torch.cat([rows.to(device) for rows, _ in parts])
+    rows, places = distinct(every)
+    total = parts[0][1].new_zeros((rows.numel(), *arrays[0].shape[1:]), device=device)
+    start = 0
+    for stored, values in parts:
+        total.index_add_(0, places[start : start + stored.numel()], values.to(device))
+        start += stored.numel()
+    return RowSparseNDArray(total, rows, arrays[0].shape, where, True)
+
+
+Handle.casts["row_sparse"] = RowSparseNDArray.from_dense

@@ -1,0 +1,330 @@
+"""What sparse arrays share: they store some of their elements and behave as if they had all."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, ClassVar, NoReturn
+
+import numpy as np
+import torch
+
+from ..base import ArgumentError, DTypeError, MXNetError, NotSupportedForSparseNDArray, ShapeError
+from ..context import Context
+from ..ops.dtypes import name_of
+from ..ops.shapes import prod
+from .convert import dtype_pair, is_number, tensor_of, to_numpy
+from .handle import Handle
+from .invoke import as_context
+from .ndarray import NDArray
+
+__all__ = ["BaseSparseNDArray"]
+
+_ALL = slice(None)
+
+
+class BaseSparseNDArray(NDArray):
+    """An array that stores some of its elements; the others are zero.
+
+    Operators without a sparse form read a dense copy, made for the call, and return dense arrays. Nothing views a
+    sparse array: `data` and the index arrays are copies, reading takes ``[:]`` only, and so does writing.
+
+    Attributes:
+        values: the stored elements; library code only, others take `data`.
+    """
+
+    __slots__ = ("_shape", "values")
+
+    values: torch.Tensor
+    _shape: tuple[int, ...]
+    storage: ClassVar[str]
+    _num_aux: ClassVar[int]
+
+    # --- to be given by subclasses
+
+    def dense(self) -> torch.Tensor:
+        """Return all elements as a new dense tensor."""
+        raise NotImplementedError
+
+    def assign(self, other: Handle) -> None:
+        """Take over another array's elements, converted to this one's type and device; shapes agree."""
+        raise NotImplementedError
+
+    def replaced(self, values: torch.Tensor, ctx: Context | None = None) -> BaseSparseNDArray:
+        """Return an array that stores other values in the same places.
+
+        Args:
+            values: as many as are stored; shared.
+            ctx: the context they are on; None = this array's.
+        """
+        raise NotImplementedError
+
+    def check_format(self, full_check: bool = True) -> None:
+        """Check that the index arrays make sense.
+
+        Args:
+            full_check: look at every index; if False only at lengths.
+
+        Raises:
+            ArgumentError: they do not.
+        """
+        raise NotImplementedError
+
+    def check_bounds(self) -> None:
+        """Check what must hold so that no index leads out of the array.
+
+        Raises:
+            ArgumentError: it does not.
+        """
+        raise NotImplementedError
+
+    def _zeros(self) -> torch.Tensor:
+        """Return a dense tensor of this array's shape.
+
+        Raises:
+            MXNetError: there is not enough memory; the stored part may be small beside it.
+        """
+        try:
+            return self.values.new_zeros(self._shape)
+        except RuntimeError:  # torch's, also of torch.cuda.OutOfMemoryError
+            size = self.size * self.values.itemsize
+            raise MXNetError(
+                f"a dense copy of a {self.stype} {self.shape} array needs {size} bytes"
+            ) from None
+
+    # --- what a handle has
+
+    @property
+    def tensor(self) -> torch.Tensor:
+        """All elements as a dense tensor, made anew each time; writing to it changes nothing here."""
+        return self.dense()
+
+    @tensor.setter
+    def tensor(self, tensor: torch.Tensor) -> None:
+        self.overwrite(tensor)
+
+    def overwrite(self, values: torch.Tensor) -> None:
+        """Take over the elements of a dense tensor of the same shape, converted to this array's type."""
+        self.assign(NDArray(values, self.context))
+
+    @property
+    def stype(self) -> str:
+        """Storage type: "row_sparse" or "csr"."""
+        return self.storage
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Lengths of the axes."""
+        return self._shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self._shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements, those that are not stored included."""
+        return prod(self._shape)
+
+    @property
+    def dtype(self) -> Any:
+        """Element type, as that of a dense array."""
+        return NDArray(self.values, self.context).dtype
+
+    @property
+    def data(self) -> NDArray:
+        """A copy of the stored elements."""
+        return NDArray(self.values.clone(), self.context)
+
+    @property
+    def _aux_types(self) -> list[Any]:
+        return [np.int64] * self._num_aux
+
+    def wait_to_read(self) -> None:
+        """Wait until the elements are there."""
+        NDArray(self.values, self.context).wait_to_read()
+
+    wait_to_write = wait_to_read
+
+    # --- copies, types and places
+
+    def copy(self) -> BaseSparseNDArray:
+        """Return a copy in the same context."""
+        return self.replaced(self.values.clone())
+
+    def copyto(self, other: Any) -> Any:
+        """Copy into another array, dense or of this storage type, or into a new one in another context.
+
+        Args:
+            other: an array of the same shape, or a Context.
+
+        Returns:
+            The array copied to; False, with a warning, when it is this array itself.
+
+        Raises:
+            ShapeError: the other array has another shape.
+            DTypeError: `other` is neither, or an array of another sparse storage type.
+        """
+        if isinstance(other, Context):
+            return self.replaced(self.values.to(other.check().torch_device, copy=True), other)
+        if not isinstance(other, Handle):
+            raise DTypeError(f"copyto takes an NDArray or a Context, got {type(other).__name__}")
+        if other is self:
+            warnings.warn(
+                "copyto: an array is copied to itself; nothing is done", RuntimeWarning, stacklevel=2
+            )
+            return False
+        if other.stype not in ("default", self.stype):
+            raise DTypeError(f"copyto: the target is {other.stype}, expected default or {self.stype}")
+        if other.shape != self.shape:
+            raise ShapeError(f"copyto: the target has shape {other.shape}, expected {self.shape}")
+        if isinstance(other, BaseSparseNDArray):
+            other.assign(self)
+        else:
+            other.overwrite(self.dense())
+        return other
+
+    def astype(self, dtype: Any, copy: bool = True) -> BaseSparseNDArray:
+        """Return a copy of another type; this array itself if `copy` is False and the type is the same."""
+        wanted = dtype_pair(dtype)[1]
+        if not copy and wanted == self.values.dtype:
+            return self
+        return self.replaced(self.values.to(wanted, copy=True))
+
+    def as_in_context(self, context: Context) -> NDArray:
+        """Return this array if it is in `context`, else a copy there."""
+        where = as_context(context)
+        return self if where == self.context else self.copyto(where)
+
+    as_in_ctx = as_in_context
+
+    def tostype(self, stype: str) -> NDArray:
+        """Return a copy with this storage type, or a dense one.
+
+        Raises:
+            ArgumentError: `stype` is the other sparse storage type, or there is no such type.
+        """
+        if stype == "default":
+            return NDArray(self.dense(), self.context)
+        if stype == self.stype:
+            return self.copy()
+        if stype in self.casts:
+            raise ArgumentError(
+                f"cast_storage from {self.stype} to {stype} is not supported; go by tostype('default')"
+            )
+        known = ", ".join(map(repr, ("default", *self.casts)))
+        raise ArgumentError(f"stype is {stype!r}, expected one of {known}")
+
+    # --- values for Python and NumPy
+
+    def asnumpy(self) -> np.ndarray[Any, Any]:
+        """Return all elements as a dense NumPy array."""
+        return to_numpy(self.dense())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """Return all elements as a dense NumPy array, which is always a copy."""
+        if copy is False:
+            raise ValueError(f"a {self.stype} array cannot be given to NumPy without a copy")
+        array = self.asnumpy()
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def __len__(self) -> int:
+        return self._shape[0]
+
+    def __repr__(self) -> str:
+        return f"\n<{type(self).__name__} {'x'.join(map(str, self.shape))} @{self.context}>"
+
+    # --- parts
+
+    def __getitem__(self, key: Any) -> NDArray:
+        if type(key) is slice and key == _ALL:
+            return self
+        raise ArgumentError(f"{type(self).__name__} only supports [:], got {key!r}; use tostype('default')")
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Write all elements: ``array[:] = value``.
+
+        Args:
+            key: ``[:]``; nothing else works on sparse arrays.
+            value: an array of the same shape, a NumPy array, or, for row-sparse arrays, a number.
+
+        Raises:
+            ArgumentError: another key.
+            ShapeError: another shape.
+            DTypeError: `value` is something else.
+        """
+        if not (type(key) is slice and key == _ALL):
+            raise ArgumentError(f"{type(self).__name__} only supports [:] for assignment, got {key!r}")
+        if value is self:
+            return
+        if is_number(value):
+            self.fill(value)
+            return
+        if isinstance(value, Handle):
+            source = value
+        elif isinstance(value, np.ndarray):
+            dtype = self.values.dtype
+            source = NDArray(tensor_of(value, dtype, name_of(dtype), self.values.device), self.context)
+        else:
+            raise DTypeError(
+                f"cannot write a {type(value).__name__} into a sparse array; expected an NDArray or a NumPy array"
+            )
+        if source.shape != self.shape:
+            raise ShapeError(f"the value has shape {source.shape}, expected {self.shape}")
+        self.assign(source)
+
+    def fill(self, number: float) -> None:
+        """Store one number in all places.
+
+        Raises:
+            ArgumentError: the storage type has no use for it.
+        """
+        raise ArgumentError(f"a number cannot be written into a {self.stype} array")
+
+    # --- arithmetic in place
+
+    def __iadd__(self, other: Any) -> Any:
+        return self._become(self + other)
+
+    def __isub__(self, other: Any) -> Any:
+        return self._become(self - other)
+
+    def __imul__(self, other: Any) -> Any:
+        return self._become(self * other)
+
+    def __itruediv__(self, other: Any) -> Any:
+        return self._become(self / other)
+
+    def __imod__(self, other: Any) -> Any:
+        return self._become(self % other)
+
+    def __ipow__(self, other: Any) -> Any:
+        return self._become(self**other)
+
+    def _become(self, result: Any) -> Any:
+        if isinstance(result, Handle):
+            self[:] = result
+            return self
+        return result
+
+    # --- what needs memory that can be shared
+
+    def _refuse(self, name: str) -> NoReturn:
+        raise NotSupportedForSparseNDArray(name)
+
+    def _view(self, tensor: torch.Tensor) -> NoReturn:
+        self._refuse("views")
+
+    def reshape(self, *shape: Any, **kwargs: Any) -> NoReturn:
+        """Refuse: only dense arrays are reshaped."""
+        self._refuse("reshape")
+
+    def torch(self) -> NoReturn:
+        """Refuse: no tensor holds all elements; `data` has those that are stored."""
+        self._refuse("torch()")
+
+    def __dlpack__(self, **options: Any) -> NoReturn:
+        self._refuse("__dlpack__")
+
+    def __dlpack_device__(self) -> NoReturn:
+        self._refuse("__dlpack_device__")

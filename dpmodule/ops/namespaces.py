@@ -1,0 +1,34 @@
+"""Which operators a namespace of `nd` or `sym` shows, and under which names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+
+from .registry import names, namespace_of
+
+__all__ = ["listed", "names_in"]
+
+
+def names_in(space: str) -> dict[str, str]:
+    """Return the public names of a namespace and the operator names they stand for.
+
+    "" is the main one. "_internal" holds every name with a leading underscore, those of other namespaces too,
+    as code written for MXNet looks some of them up there. "random" has no ``_sample_`` operators: its
+    functions choose between those and the ``_random_`` ones by their arguments.
+    """
+    return _names_in(space, len(names()))
+
+
+@cache
+def _names_in(space: str, count: int) -> dict[str, str]:
+    """Do the work of `names_in` once, and again when the number of operators has grown."""
+    if space == "_internal":
+        return {n: n for n in names() if n.startswith("_")}
+    pairs = ((n, *namespace_of(n)) for n in names() if not n.startswith("_sample_"))
+    return {public: name for name, where, public in pairs if where == space}
+
+
+def listed(space: str, own: Iterable[str]) -> list[str]:
+    """Return what ``dir()`` of a namespace module shows: its operators and its own names."""
+    return sorted({*names_in(space), *own})

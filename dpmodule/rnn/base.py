@@ -1,0 +1,237 @@
+"""What all cells share: their interface, and the container of their weights' variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from .. import symbol as sym
+from ..base import ArgumentError, StateError
+from ..ndarray import NDArray
+from ..symbol import Symbol
+from .steps import Steps, as_list, last_valid, mask, shaped, time_axis
+
+__all__ = ["Arrays", "BaseRNNCell", "RNNParams", "flatten_states", "taken"]
+
+Arrays = dict[str, NDArray]
+"""Arrays by name, such as the arg_params of a Module."""
+
+
+class RNNParams:
+    """Hold the variables of a cell's weights; cells that are given the same one share them.
+
+    Args:
+        prefix: put before the name of each variable.
+    """
+
+    def __init__(self, prefix: str = "") -> None:
+        self._prefix = prefix
+        self._params: dict[str, Symbol] = {}
+
+    def get(self, name: str, **kwargs: Any) -> Symbol:
+        """Return the variable of a name, made on first use.
+
+        Args:
+            name: its name without the prefix.
+            kwargs: arguments of `sym.Variable`, used when it is made.
+        """
+        name = self._prefix + name
+        if name not in self._params:
+            self._params[name] = sym.Variable(name, **kwargs)
+        return self._params[name]
+
+    def names(self) -> list[str]:
+        """Return the full names of the variables made so far."""
+        return list(self._params)
+
+    def adopt(self, other: RNNParams) -> None:
+        """Take in the variables of another container."""
+        self._params.update(other._params)
+
+
+class BaseRNNCell:
+    """Interface of everything that reads a sequence step by step.
+
+    A cell makes symbols: calling it adds one step to a graph, `unroll` as many as a sequence has. Its weights are
+    the same variables in every step, and in every graph it makes: call `reset` before starting another one.
+
+    Args:
+        prefix: put before the names of its nodes and weights.
+        params: weights to share with other cells; None makes new ones.
+    """
+
+    def __init__(self, prefix: str = "", params: RNNParams | None = None) -> None:
+        self.prefix = prefix
+        self.modified = False
+        self._params = RNNParams(prefix) if params is None else params
+        self._init_counter = -1
+        self._counter = -1
+        self.reset()
+
+    def reset(self) -> None:
+        """Number steps and begin states from 0 again, for a new graph."""
+        self._init_counter = -1
+        self._counter = -1
+
+    @property
+    def steppable(self) -> bool:
+        """Whether the cell can be called for a single step."""
+        return True
+
+    def __call__(self, inputs: Symbol, states: Sequence[Symbol]) -> tuple[Symbol, list[Symbol]]:
+        """Add one step to the graph.
+
+        Args:
+            inputs: what the step reads, (N, C).
+            states: states after the step before, as `begin_state` and this method return them.
+
+        Returns:
+            (output, states after this step)
+
+        Raises:
+            ArgumentError: the number of states is not that of `state_info`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define __call__")
+
+    @property
+    def params(self) -> RNNParams:
+        """The weights' variables."""
+        return self._params
+
+    @property
+    def state_info(self) -> list[dict[str, Any]]:
+        """Shape and layout of each state; a batch size of 0 is inferred."""
+        raise NotImplementedError(f"{type(self).__name__} does not define state_info")
+
+    @property
+    def state_shape(self) -> list[tuple[int, ...]]:
+        """Shape of each state; a batch size of 0 is inferred."""
+        return [info["shape"] for info in self.state_info]
+
+    def begin_state(self, func: Callable[..., Symbol] = sym.zeros, **kwargs: Any) -> list[Symbol]:
+        """Make symbols for the states before the first step.
+
+        Args:
+            func: makes one from name, shape and layout: `sym.zeros`, `sym.ones`, `sym.Variable` for states that are
+                fed, or a random operator.
+            kwargs: further arguments of `func`.
+
+        Raises:
+            StateError: a modifier such as ZoneoutCell wraps this cell; call that one's.
+        """
+        if self.modified:
+            raise StateError(
+                f"{type(self).__name__} {self.prefix!r} is wrapped by a modifier cell; call the modifier instead"
+            )
+        return self.make_begin_state(func, **kwargs)
+
+    def make_begin_state(self, func: Callable[..., Symbol], **kwargs: Any) -> list[Symbol]:
+        """Make the begin states without asking who calls; for cells that wrap this one."""
+        states = []
+        for info in self.state_info:
+            self._init_counter += 1
+            states.append(func(name=f"{self.prefix}begin_state_{self._init_counter}", **{**kwargs, **info}))
+        return states
+
+    def unroll(
+        self,
+        length: int,
+        inputs: Symbol | Iterable[Symbol],
+        begin_state: Sequence[Any] | None = None,
+        layout: str = "NTC",
+        merge_outputs: bool | None = None,
+        valid_length: Symbol | None = None,
+    ) -> tuple[Steps, list[Any]]:
+        """Make the graph of a whole sequence.
+
+        Args:
+            length: number of steps.
+            inputs: one Symbol of shape (N, length, C), or a list of `length` Symbols of shape (N, C).
+            begin_state: states before the first step; None means those of `begin_state`.
+            layout: axes of merged inputs and outputs, "NTC" or "TNC".
+            merge_outputs: True for outputs in one Symbol, False for a list, None for whatever is natural.
+            valid_length: Symbol of shape (N,): how many steps of each sequence count. Outputs after them are zero,
+                and the states returned are those after the last of them.
+
+        Returns:
+            (outputs, states after the last step)
+
+        Raises:
+            ArgumentError: inputs, states or layout do not fit.
+
+        Example:
+            >>> cell = mx.rnn.LSTMCell(100, prefix="lstm_")
+            >>> outputs, states = cell.unroll(3, mx.sym.Variable("data"), merge_outputs=True)
+            >>> outputs.infer_shape(data=(32, 3, 50))[1]
+            [(32, 3, 100)]
+        """
+        self.reset()
+        axis = time_axis(layout)
+        steps = as_list(length, inputs, axis)
+        states = self.begin_state() if begin_state is None else flatten_states(begin_state)
+        outputs, history = [], []
+        for step in steps:
+            output, states = self(step, states)
+            outputs.append(output)
+            history.append(states)
+        if valid_length is None:
+            return shaped(length, outputs, axis, merge_outputs), states
+        return mask(length, outputs, axis, valid_length, merge_outputs), last_valid(history, valid_length)
+
+    def unpack_weights(self, args: Mapping[str, NDArray]) -> Arrays:
+        """Return a copy of the arrays with this cell's weights cut into gates.
+
+        Args:
+            args: arrays by name, such as the arg_params of a Module.
+
+        Raises:
+            ArgumentError: a weight of this cell is missing.
+        """
+        return dict(args)
+
+    def pack_weights(self, args: Mapping[str, NDArray]) -> Arrays:
+        """Return a copy of the arrays with this cell's gates put together, the inverse of `unpack_weights`.
+
+        Args:
+            args: arrays by name, as `unpack_weights` returns them.
+
+        Raises:
+            ArgumentError: a gate of this cell is missing.
+        """
+        return dict(args)
+
+    def check_states(self, states: Sequence[Symbol]) -> Sequence[Symbol]:
+        """Return the states if their number is right.
+
+        Raises:
+            ArgumentError: it is not.
+        """
+        wanted = len(self.state_info)
+        if len(states) != wanted:
+            raise ArgumentError(
+                f"{type(self).__name__} {self.prefix!r}: got {len(states)} states, expected {wanted}, as "
+                "begin_state() returns them"
+            )
+        return states
+
+
+def flatten_states(states: Sequence[Any]) -> list[Symbol]:
+    """Return states as a flat list; those that a bidirectional cell returns are nested."""
+    flat: list[Symbol] = []
+    for state in states:
+        flat.extend([state] if isinstance(state, Symbol) else flatten_states(state))
+    return flat
+
+
+def taken(args: Arrays, name: str, cell: BaseRNNCell) -> NDArray:
+    """Remove and return an array.
+
+    Raises:
+        ArgumentError: there is none of this name.
+    """
+    if name not in args:
+        raise ArgumentError(
+            f"{type(cell).__name__} {cell.prefix!r}: args has no {name!r}, only "
+            f"{', '.join(list(args)[:8]) or 'nothing'}"
+        )
+    return args.pop(name)

@@ -1,0 +1,242 @@
+"""Text for recurrent networks: words to numbers, and batches of sentences of similar length."""
+
+from __future__ import annotations
+
+import bisect
+import logging
+import random
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import generators
+from .. import ndarray as nd
+from ..base import ArgumentError, dtype_name
+from ..io import DataBatch, DataDesc, DataIter
+from ..ndarray import NDArray
+
+__all__ = ["BucketSentenceIter", "encode_sentences"]
+
+
+def encode_sentences(
+    sentences: Iterable[Iterable[Hashable]],
+    vocab: dict[Any, int] | None = None,
+    invalid_label: int = -1,
+    invalid_key: Hashable = "\n",
+    start_label: int = 0,
+    unknown_token: Hashable | None = None,
+) -> tuple[list[list[int]], dict[Any, int]]:
+    r"""Turn words into numbers.
+
+    Args:
+        sentences: sentences as lists of words.
+        vocab: numbers of the words, to which the unknown token's is added if need be; None makes new ones, in
+            order of appearance.
+        invalid_label: number of padding; no word gets it.
+        invalid_key: what stands for padding in a new vocabulary.
+        start_label: first number given to a word; numbers that are taken are left out.
+        unknown_token: stands for words that `vocab` lacks; without it they are refused.
+
+    Returns:
+        (sentences as lists of numbers, the vocabulary)
+
+    Raises:
+        ArgumentError: a word is not in `vocab`, and there is no unknown_token.
+
+    Example:
+        >>> mx.rnn.encode_sentences([["a", "b"], ["b", "c"]], invalid_label=0, start_label=1)
+        ([[1, 2], [2, 3]], {'\n': 0, 'a': 1, 'b': 2, 'c': 3})
+
+    Source: MXNet 1.9.1 `rnn.encode_sentences`. There the unknown token's number changes with every unknown word.
+    """
+    numbers: dict[Any, int] = {invalid_key: invalid_label} if vocab is None else vocab
+    taken = {invalid_label, *numbers.values()}
+    free = start_label
+    coded = []
+    for sentence in sentences:
+        row = []
+        for word in sentence:
+            key = word
+            if key not in numbers and vocab is not None:
+                if unknown_token is None:
+                    raise ArgumentError(
+                        f"{word!r} is not in vocab; add it, or give an unknown_token to stand for it"
+                    )
+                key = unknown_token
+            if key not in numbers:
+                while free in taken:
+                    free += 1
+                numbers[key] = free
+                taken.add(free)
+            row.append(numbers[key])
+        coded.append(row)
+    return coded, numbers
+
+
+class BucketSentenceIter(DataIter):
+    """Yield batches of sentences padded to the length of their bucket, each with the next words as labels.
+
+    A sentence goes to the smallest bucket it fits; longer ones are left out. Each epoch shuffles the sentences of
+    each bucket and the order of batches; a rest that fills no batch sits the epoch out. Shuffling follows
+    `mx.random.seed`; without it ``random.seed`` and ``numpy.random.seed``, as in MXNet.
+
+    Args:
+        sentences: sentences as lists of numbers, see `encode_sentences`.
+        batch_size: sentences in a batch.
+        buckets: lengths to pad to; None takes every length that fills a batch.
+        invalid_label: number of padding, in data and labels.
+        data_name: name of the data.
+        label_name: name of the labels.
+        dtype: element type of both.
+        layout: "NT" for batch first, "TN" for time first.
+
+    Raises:
+        ArgumentError: layout, buckets or batch_size do not fit.
+
+    Example:
+        >>> it = mx.rnn.BucketSentenceIter([[1, 2], [3, 4]], batch_size=2, buckets=[3], invalid_label=0)
+        >>> batch = it.next()
+        >>> batch.bucket_key, sorted(batch.label[0].asnumpy().tolist())
+        (3, [[2.0, 0.0, 0.0], [4.0, 0.0, 0.0]])
+
+    Source: MXNet 1.9.1 `rnn.BucketSentenceIter`.
+    """
+
+    def __init__(
+        self,
+        sentences: Sequence[Sequence[int]],
+        batch_size: int,
+        buckets: Iterable[int] | None = None,
+        invalid_label: int = -1,
+        data_name: str = "data",
+        label_name: str = "softmax_label",
+        dtype: Any = "float32",
+        layout: str = "NT",
+    ) -> None:
+        super().__init__()
+        if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
+            raise ArgumentError(f"BucketSentenceIter: batch_size is {batch_size!r}, expected a number from 1")
+        if layout not in ("NT", "TN"):
+            raise ArgumentError(
+                f"BucketSentenceIter: layout is {layout!r}, expected 'NT' (batch first) or 'TN'"
+            )
+        self.batch_size = batch_size
+        self.buckets = _buckets(sentences, batch_size, buckets)
+        self.invalid_label = invalid_label
+        self.data_name = data_name
+        self.label_name = label_name
+        self.dtype = dtype_name(dtype)
+        self.layout = layout
+        self.major_axis = layout.find("N")
+        self.default_bucket_key = max(self.buckets)
+        self.data = self._padded(sentences)
+        self.idx = [
+            (i, start)
+            for i, rows in enumerate(self.data)
+            for start in range(0, len(rows) - batch_size + 1, batch_size)
+        ]
+        self.nddata: list[NDArray] = []
+        self.ndlabel: list[NDArray] = []
+        self.curr_idx = 0
+        self.reset()
+
+    def _padded(self, sentences: Sequence[Sequence[int]]) -> list[np.ndarray[Any, Any]]:
+        """Return one array of padded sentences for each bucket, and log what is left out."""
+        rows: list[list[Sequence[int]]] = [[] for _ in self.buckets]
+        too_long = 0
+        for sentence in sentences:
+            bucket = bisect.bisect_left(self.buckets, len(sentence))
+            if bucket < len(self.buckets):
+                rows[bucket].append(sentence)
+            else:
+                too_long += 1
+        if too_long:
+            logging.warning("discarded %d sentences longer than the largest bucket.", too_long)
+        arrays = []
+        for size, mine in zip(self.buckets, rows, strict=True):
+            if 0 < len(mine) < self.batch_size:
+                logging.warning(
+                    "bucket %d has %d sentences, too few for a batch of %d", size, len(mine), self.batch_size
+                )
+            array = np.full((len(mine), size), self.invalid_label, dtype=self.dtype)
+            for row, sentence in zip(array, mine, strict=True):
+                row[: len(sentence)] = sentence
+            arrays.append(array)
+        return arrays
+
+    @property
+    def provide_data(self) -> list[DataDesc]:
+        """Description of the data of the largest bucket."""
+        return [self._describe(self.data_name, self.default_bucket_key)]
+
+    @property
+    def provide_label(self) -> list[DataDesc]:
+        """Description of the labels of the largest bucket."""
+        return [self._describe(self.label_name, self.default_bucket_key)]
+
+    def _describe(self, name: str, size: int) -> DataDesc:
+        shape = (self.batch_size, size) if self.major_axis == 0 else (size, self.batch_size)
+        return DataDesc(name, shape, self.dtype, self.layout)
+
+    def reset(self) -> None:
+        """Begin a new epoch in a new order."""
+        self.curr_idx = 0
+        host = generators.host()
+        # Python's own generator orders the batches as long as nobody has called mx.random.seed, as in MXNet
+        (random if host is np.random else host).shuffle(self.idx)
+        self.nddata, self.ndlabel = [], []
+        for rows in self.data:
+            host.shuffle(rows)
+            labels = np.full_like(rows, self.invalid_label)
+            labels[:, :-1] = rows[:, 1:]
+            self.nddata.append(nd.array(rows, dtype=self.dtype))
+            self.ndlabel.append(nd.array(labels, dtype=self.dtype))
+
+    def next(self) -> DataBatch:
+        """Return the next batch; its `bucket_key` is the length it is padded to.
+
+        Raises:
+            StopIteration: the epoch is over.
+        """
+        if self.curr_idx == len(self.idx):
+            raise StopIteration
+        bucket, start = self.idx[self.curr_idx]
+        self.curr_idx += 1
+        data = self.nddata[bucket][start : start + self.batch_size]
+        label = self.ndlabel[bucket][start : start + self.batch_size]
+        if self.major_axis == 1:
+            data, label = data.T, label.T
+        size = self.buckets[bucket]
+        return DataBatch(
+            [data],
+            [label],
+            pad=0,
+            bucket_key=size,
+            provide_data=[self._describe(self.data_name, size)],
+            provide_label=[self._describe(self.label_name, size)],
+        )
+
+
+def _buckets(sentences: Sequence[Sequence[int]], batch_size: int, buckets: Iterable[int] | None) -> list[int]:
+    """Return the bucket sizes in ascending order.
+
+    Raises:
+        ArgumentError: there is none, or one is no positive number.
+    """
+    if buckets is None:
+        counts = Counter(len(sentence) for sentence in sentences)
+        found = sorted(size for size, count in counts.items() if count >= batch_size and size)
+        if not found:
+            raise ArgumentError(
+                f"BucketSentenceIter: no length occurs in {batch_size} of the {len(sentences)} sentences, so there "
+                "would be no batch; give buckets=[...] to pad to, or a smaller batch_size"
+            )
+        return found
+    found = sorted(set(buckets))
+    if not found or not all(isinstance(size, (int, np.integer)) and size > 0 for size in found):
+        raise ArgumentError(
+            f"BucketSentenceIter: buckets is {buckets!r}, expected lengths from 1, such as [10, 20]"
+        )
+    return [int(size) for size in found]

@@ -1,0 +1,103 @@
+"""Torch modules as nodes of a symbol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..base import ArgumentError, dtype_name
+from ..graph import Node
+from ..ops.torch_call import TorchCall
+from ..ops.torch_slots import Slot
+from .compose import apply_op
+from .symbol import Symbol
+
+__all__ = ["held_names", "torch_calls", "torch_module", "write_back"]
+
+
+def torch_module(
+    module: Any,
+    *inputs: Symbol,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    num_outputs: int = 1,
+    dtypes: Sequence[Any] | None = None,
+    **kwargs: Any,
+) -> Symbol:
+    """Apply a `torch.nn.Module` to symbols.
+
+    Its parameters become arguments ``<name>_<parameter>`` (dots turned into underscores) and its buffers auxiliary
+    states, trained and kept by whatever the symbol is bound in. `Module.init_params` starts them from the values
+    that the module holds; the module's own parameters stay as they are (see `write_back`, and `mod.TorchModule` for
+    parameters that are shared). Parameters without ``requires_grad`` get learning rate and weight decay 0; of the
+    others those called weight are decayed, as everywhere. In training the module runs in its training mode and draws
+    random numbers from the context's generator.
+
+    Such a symbol can be bound, composed and copied, but not be saved to a file.
+
+    Args:
+        module: the module; its forward takes as many tensors as there are inputs.
+        inputs: symbols; without any, a variable ``<name>_data`` is made.
+        name: name of the node; by default the class's name and a number.
+        attr: further attributes.
+        num_outputs: how many tensors the module returns.
+        dtypes: type of each input, for modules that take anything else than their own floating type or integers.
+        kwargs: further attributes of the form ``__x__``.
+
+    Raises:
+        ArgumentError: `module` is no torch module, or has parameters without shape.
+        OpError: an input is no symbol with one output.
+
+    Example:
+        >>> import torch
+        >>> net = mx.sym.torch_module(torch.nn.Linear(3, 2), mx.sym.Variable("data"), name="fc")
+        >>> net.list_arguments()
+        ['data', 'fc_weight', 'fc_bias']
+        >>> net.infer_shape(data=(4, 3))[1]
+        [(4, 2)]
+    """
+    types = None if dtypes is None else [dtype_name(d) for d in dtypes]
+    call = TorchCall(module, max(len(inputs), 1), num_outputs, types)
+    node = apply_op(call.op, call.kind, inputs, kwargs, name, attr)
+    for slot, (child, _) in zip(call.parameters, node.inputs[len(call.input_names) :]):
+        if not slot.trained:
+            child.attrs.update({"__lr_mult__": "0.0", "__wd_mult__": "0.0"})
+        elif slot.path.rpartition(".")[2].startswith("weight") and not slot.name.endswith("weight"):
+            child.attrs["__wd_mult__"] = "1.0"  # as weight_ih_l0, which MXNet's rule by names would leave out
+    return Symbol((node, i) for i in range(node.num_outputs))
+
+
+def torch_calls(symbol: Symbol) -> list[tuple[Node, TorchCall]]:
+    """Return the nodes of a symbol that run torch modules, with the modules."""
+    return [
+        (n, n.op.owner) for n in symbol.graph.nodes if n.op is not None and isinstance(n.op.owner, TorchCall)
+    ]
+
+
+def write_back(
+    symbol: Symbol, arg_params: Mapping[str, Any], aux_params: Mapping[str, Any] | None = None
+) -> None:
+    """Copy trained parameters and states into the torch modules of a symbol.
+
+    Args:
+        symbol: a symbol with nodes of `torch_module`.
+        arg_params: arrays by name, as `Module.get_params` returns them; others are passed over.
+        aux_params: the same for states.
+
+    Raises:
+        ArgumentError: a module's parameter is missing.
+    """
+    values = {**arg_params, **(aux_params or {})}
+    for node, call in torch_calls(symbol):
+        for name, slot in held_names(node, call):
+            if name not in values:
+                raise ArgumentError(
+                    f"write_back: no value is given for {name}, which is {slot.path} of {call.kind}"
+                )
+            call.value(slot).copy_(values[name].tensor)
+
+
+def held_names(node: Node, call: TorchCall) -> list[tuple[str, Slot]]:
+    """Return the names of the variables that hold a torch module's parameters and buffers, with what they hold."""
+    slots = (*call.parameters, *call.buffers)
+    return [(child.name, slot) for (child, _), slot in zip(node.inputs[len(call.input_names) :], slots)]

@@ -1,0 +1,105 @@
+import numpy as np
+import pytest
+
+import dpmodule as mx
+
+S = mx.sym
+
+
+def net():
+    x = S.FullyConnected(S.Variable("data"), num_hidden=4, name="fc")
+    x = S.BatchNorm(x, fix_gamma=False, name="bn")
+    x = S.Dropout(S.Activation(x, act_type="relu", name="act"), p=0.4, name="drop")
+    parts = S.SliceChannel(x + S.zeros((0, 4)), num_outputs=2, name="parts")
+    return S.SoftmaxOutput(S.Concat(*parts, name="cat"), name="softmax")
+
+
+def bound(callback=None, monitor_all=False):
+    with mx.name.NameManager():
+        executor = net().simple_bind(mx.cpu(), data=(6, 3))
+    rng = np.random.RandomState(0)
+    for array in (*executor.arg_arrays, *executor.aux_arrays):
+        array[:] = mx.nd.array(rng.uniform(0.5, 1, array.shape))
+    executor.arg_dict["softmax_label"][:] = mx.nd.array([0, 1, 2, 3, 0, 1])
+    if callback:
+        executor.set_monitor_callback(callback, monitor_all)
+    return executor
+
+
+def results(executor, is_train):
+    mx.random.seed(1)
+    out = executor.forward(is_train=is_train)[0].asnumpy()
+    executor.backward()
+    grads = {k: g.asnumpy() for k, g in executor.grad_dict.items()}
+    return out, grads, [a.asnumpy() for a in executor.aux_arrays]
+
+
+@pytest.mark.parametrize("is_train", [True, False])
+def test_a_watched_run_gives_the_same(is_train):
+    out, grads, states = results(bound(), is_train)
+    seen = []
+    watched, found, after = results(bound(lambda name, array: seen.append(name), True), is_train)
+    assert seen
+    assert np.array_equal(out, watched)
+    assert all(np.array_equal(grads[k], found[k]) for k in grads)
+    assert all(np.array_equal(a, b) for a, b in zip(states, after, strict=True))
+
+
+def test_every_output_is_shown_in_order_with_its_value():
+    seen = {}
+    executor = bound(lambda name, array: seen.setdefault(name, array))
+    executor.forward()
+    assert list(seen) == [
+        "fc_output",
+        "bn_output",
+        "act_output",
+        "drop_output",
+        "_zeros0_output",
+        "_plus0_output",
+        "parts_output0",
+        "parts_output1",
+        "cat_output",
+        "softmax_output",
+    ]
+    want = executor.arg_dict["data"].asnumpy() @ executor.arg_dict["fc_weight"].asnumpy().T
+    want += executor.arg_dict["fc_bias"].asnumpy()
+    np.testing.assert_allclose(seen["fc_output"].asnumpy(), want, rtol=1e-5)
+    assert np.array_equal(seen["softmax_output"].asnumpy(), executor.outputs[0].asnumpy())
+
+
+def test_inputs_are_shown_under_mxnets_names():
+    seen = []
+    executor = bound(lambda name, array: seen.append((name, array.shape)), True)
+    executor.forward()
+    assert seen[:7] == [
+        ("data", (6, 3)),
+        ("fc_data", (6, 3)),
+        ("fc_weight", (4, 3)),
+        ("fc_bias", (4,)),
+        ("fc_output", (6, 4)),
+        ("bn_data", (6, 4)),
+        ("bn_gamma", (4,)),
+    ]
+    assert ("parts_data", (6, 4)) in seen
+    assert ("cat_arg1", (6, 2)) in seen
+
+
+def test_the_callback_is_taken_away_and_not_called_by_a_second_backward():
+    seen = []
+    executor = bound(lambda name, array: seen.append(name))
+    executor.forward(is_train=True)
+    executor.backward()
+    count = len(seen)
+    executor.backward()
+    assert len(seen) == count
+    executor.set_monitor_callback(None)
+    executor.forward()
+    assert len(seen) == count
+
+
+def test_shown_arrays_carry_the_context_and_no_history():
+    seen = []
+    executor = net().simple_bind(mx.cpu(1), data=(6, 3))
+    executor.set_monitor_callback(lambda name, array: seen.append(array))
+    executor.forward(is_train=True)
+    assert all(a.context == mx.cpu(1) and not a.tensor.requires_grad for a in seen)

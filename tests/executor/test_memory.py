@@ -1,0 +1,57 @@
+import logging
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+from dpmodule.base import DTypeError
+from dpmodule.executor import allocate, from_pool
+
+CPU = mx.cpu()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "bool", "bfloat16"])
+def test_new_arrays_are_zeros(dtype):
+    array = allocate((2, 3), mx.cpu(1), dtype)
+    assert array.shape == (2, 3)
+    assert array.context == mx.cpu(1)
+    assert not array.asnumpy().any()
+    assert not array.pinned
+    array[:] = 1
+    assert array.asnumpy().all()
+
+
+def test_a_pool_keeps_what_it_made_and_lends_its_head():
+    pool = {}
+    large = from_pool(pool, "data", (4, 3), CPU, "float32")
+    assert from_pool(pool, "data", (4, 3), CPU, "float32") is large
+    small = from_pool(pool, "data", (2, 2), CPU, "float32")
+    small[:] = 7
+    assert large.asnumpy().reshape(-1).tolist() == [7] * 4 + [0] * 8
+    assert pool["data"] is large
+
+
+def test_a_pool_grows_with_a_warning(caplog):
+    pool = {}
+    small = from_pool(pool, "data", (2,), CPU, "float32")
+    with caplog.at_level(logging.WARNING):
+        large = from_pool(pool, "data", (5,), CPU, "float32")
+    assert "larger than already allocated shape (2,)" in caplog.text
+    assert pool["data"] is large is not small
+
+
+def test_another_type_is_refused():
+    pool = {}
+    from_pool(pool, "data", (2,), CPU, "float32")
+    with pytest.raises(DTypeError, match="data: the shared array is float32, this executor needs int32"):
+        from_pool(pool, "data", (2,), CPU, "int32")
+
+
+def test_lent_memory_is_never_replaced_by_a_gradient():
+    net = mx.sym.square(mx.sym.Variable("x"))
+    pool = {}
+    large = net.simple_bind(CPU, x=(4,), shared_buffer=pool)
+    small = net.simple_bind(CPU, x=(2,), shared_buffer=pool)
+    small.forward(is_train=True, x=np.array([1.0, 2.0]))
+    small.backward(mx.nd.ones((2,)))
+    assert large.grad_dict["x"].asnumpy().tolist() == [2, 4, 0, 0]

@@ -1,0 +1,135 @@
+"""Matrices in compressed sparse row form: creation, conversion, rows, files' and pickles' round trips."""
+
+import io
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpmodule as mx
+from dpmodule.base import ArgumentError, BoundsError, DTypeError, MXNetError, ShapeError
+
+nd, sparse = mx.nd, mx.nd.sparse
+many = settings(max_examples=200, derandomize=True, deadline=None, database=None)
+
+
+@st.composite
+def matrices(draw):
+    rng = np.random.RandomState(draw(st.integers(0, 2**20)))
+    values = rng.randint(-3, 4, (draw(st.integers(1, 6)), draw(st.integers(1, 6))))
+    return (values * (rng.rand(*values.shape) < 0.6)).astype(draw(st.sampled_from(["f4", "f8", "i4"])))
+
+
+def check(array, values):
+    assert array.stype == "csr"
+    assert array.shape == values.shape
+    assert array.dtype == values.dtype
+    np.testing.assert_array_equal(array.asnumpy(), values)
+    starts, columns = array.indptr.asnumpy(), array.indices.asnumpy()
+    rows, want = values.nonzero()
+    np.testing.assert_array_equal(columns, want)
+    np.testing.assert_array_equal(starts, np.searchsorted(rows, np.arange(len(values) + 1)))
+    np.testing.assert_array_equal(array.data.asnumpy(), values[values != 0])
+    array.check_format()
+
+
+@many
+@given(matrices(), st.integers(-7, 7), st.integers(-7, 7))
+def test_every_way_to_a_matrix(values, start, stop):
+    array = nd.array(values, dtype=values.dtype).tostype("csr")
+    rows, columns = values.nonzero()
+    file = io.BytesIO()
+    nd.serial.write(file, [array])
+    for found in (
+        array,
+        sparse.csr_matrix(values),
+        sparse.csr_matrix((array.data, array.indices, array.indptr), shape=values.shape),
+        sparse.csr_matrix((values[values != 0], (rows, columns)), shape=values.shape),
+        sparse.csr_matrix(array),
+        nd.array(array),
+        pickle.loads(pickle.dumps(array)),
+        nd.load_frombuffer(file.getvalue())[0],
+        array.copyto(mx.cpu(1)),
+        array.tostype("csr"),
+    ):
+        check(found, values)
+    np.testing.assert_array_equal(array.tostype("default").asnumpy(), values)
+    check(array[start:stop], values[start:stop]) if len(values[start:stop]) else None
+    row = start % len(values)
+    check(array[row], values[row : row + 1])
+    check(array[row - len(values)], values[row : row + 1])
+
+
+def test_scipy_matrices_come_in_order_and_without_repetition():
+    scipy = pytest.importorskip("scipy.sparse")
+    parts = (np.array([1.0, 2, 3, 4, 5, 6, 1]), np.array([0, 2, 2, 0, 1, 2, 1]), np.array([0, 2, 3, 7]))
+    for found in (
+        nd.array(scipy.csr_matrix(parts, shape=(3, 3))),
+        sparse.array(scipy.csr_matrix(parts, shape=(3, 3))),
+    ):
+        check(found, np.array([[1.0, 0, 2], [0, 0, 3], [4, 6, 6]]))
+        back = found.asscipy()
+        assert back.dtype == np.float64
+        np.testing.assert_array_equal(back.toarray(), found.asnumpy())
+
+
+def test_coordinates_given_twice_add_up():
+    check(sparse.csr_matrix(([1, 2, 3], ([1, 0, 1], [2, 0, 2]))), np.array([[2, 0, 0], [0, 0, 4]], "f4"))
+
+
+def test_changing_a_matrix():
+    array = sparse.zeros("csr", (2, 2))
+    check(array, np.zeros((2, 2), "f4"))
+    array[:] = np.eye(2)
+    check(array, np.eye(2, dtype="f4"))
+    array += array
+    check(array * 2, np.eye(2, dtype="f4") * 4)
+    check(array.astype("int32"), np.eye(2, dtype="i4") * 2)
+    assert repr(array) == "\n<CSRNDArray 2x2 @cpu(0)>"
+    nd.elemwise_add(nd.ones((2, 2)), nd.ones((2, 2)), out=array)
+    check(array, np.full((2, 2), 2, "f4"))
+    np.testing.assert_array_equal(nd.dot(array, nd.ones((2, 1))).asnumpy(), [[4], [4]])
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (([7, 8, 9], [0, 2, 1], [0, 5, 2, 3]), "descend"),
+        (([7, 8, 9], [2, 1, 1], [0, 2, 2, 3]), "ascending"),
+        (([7, 8, 9], [1, 2, 1], [0, 2, 2, 4]), "expected 0 to 3"),
+        (([7, 8, 9], [0, 2, 1], [0, -2, 2, 3]), "descend"),
+        (([7, 8, 9], [0, 4, 1], [0, 2, 2, 3]), "outside of 4 columns"),
+        (([7, 8, 9], [0, -1, 1], [0, 2, 2, 3]), "outside"),
+    ],
+)
+def test_wrong_parts_are_found_when_asked(parts, message):
+    array = sparse.csr_matrix(parts, shape=(3, 4))
+    with pytest.raises(MXNetError, match=message):
+        array.check_format()
+    if "ascending" not in message:
+        with pytest.raises(MXNetError, match=message):
+            array.asnumpy()
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda: sparse.csr_matrix(nd.ones((2, 2)), shape=(3, 2)), ShapeError),
+        (lambda: sparse.csr_matrix((2, 2), shape=(3, 2)), ShapeError),
+        (lambda: sparse.csr_matrix(([], [], [0])), ShapeError),
+        (lambda: sparse.csr_matrix(([1], ([5], [0])), shape=(2, 2)), ShapeError),
+        (lambda: sparse.csr_matrix((1, 2, 3, 4)), ArgumentError),
+        (lambda: sparse.csr_matrix(nd.ones((2, 2)).tostype("row_sparse")), ArgumentError),
+        (lambda: nd.ones((2, 2, 2)).tostype("csr"), ShapeError),
+        (lambda: nd.ones((2, 2)).tostype("csr").tostype("row_sparse"), ArgumentError),
+        (lambda: nd.ones((2, 2)).tostype("csr")[2], BoundsError),
+        (lambda: nd.ones((2, 2)).tostype("csr")[::2], ArgumentError),
+        (lambda: nd.ones((2, 2)).tostype("csr").__setitem__(slice(None), 2), ArgumentError),
+        (lambda: nd.ones((2, 2)).tostype("csr").copyto(sparse.zeros("row_sparse", (2, 2))), DTypeError),
+    ],
+)
+def test_refusals(call, error):
+    with pytest.raises(error):
+        call()

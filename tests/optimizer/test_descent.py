@@ -1,0 +1,79 @@
+"""Signum, SGLD and DCASGD: what the formulas of the other tests do not show."""
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+from dpmodule import optimizer
+
+
+def after(made, weight, grad):
+    array = mx.nd.array(weight)
+    made.update(0, array, mx.nd.array(grad), made.create_state(0, array))
+    return array.asnumpy()
+
+
+def test_sign_descent_ignores_the_size_of_gradients():
+    made = optimizer.create("signum", learning_rate=0.5, momentum=0.0, rescale_grad=-1.0, clip_gradient=0.1)
+    np.testing.assert_array_equal(after(made, [1, 1, 1], [1e-6, -100, 0]), [0.5, 1.5, 1.0])
+    assert made.create_state(0, mx.nd.ones((2,))) is None
+
+
+def test_signum_decays_apart_from_the_gradient():
+    made = optimizer.create("signum", learning_rate=0.5, wd_lh=0.1)
+    np.testing.assert_allclose(after(made, [1.0, -2.0], [3.0, 0.0]), [0.95 - 0.5, -1.9], rtol=1e-6)
+
+
+def test_noise_has_the_deviation_of_the_formula_and_repeats():
+    made = optimizer.create("sgld", learning_rate=0.04, wd=0.1, rescale_grad=0.5, clip_gradient=0.3)
+    rng = np.random.RandomState(0)
+    weight, grad = rng.randn(200, 300), rng.randn(200, 300)
+    mx.random.seed(3)
+    found = after(made, weight, grad)
+    noise = found - (weight - 0.02 * (np.clip(0.5 * grad, -0.3, 0.3) + 0.1 * weight))
+    assert abs(noise.mean()) < 5e-3
+    assert noise.std() == pytest.approx(0.2, rel=0.02)
+    mx.random.seed(3)
+    np.testing.assert_array_equal(after(made, weight, grad), found)
+    mx.random.seed(3)
+    np.testing.assert_allclose(
+        noise, mx.nd.random.normal(0, 0.2, shape=(200, 300)).asnumpy(), rtol=0, atol=1e-6
+    )
+
+
+def test_noise_comes_parameter_by_parameter_and_from_the_context():
+    shapes = [(2, 3), (3,), (4,)]
+
+    def noise(at_once, ctx):
+        update = optimizer.get_updater(optimizer.create("sgld", learning_rate=1.0))
+        weights = [mx.nd.zeros(shape, ctx=ctx) for shape in shapes]
+        grads = [mx.nd.zeros(shape, ctx=ctx) for shape in shapes]
+        mx.random.seed(7)
+        if at_once:
+            update.update_all([0, 1, 2], grads, weights)
+        else:
+            for i in range(3):
+                update(i, grads[i], weights[i])
+        return np.concatenate([w.asnumpy().ravel() for w in weights])
+
+    np.testing.assert_array_equal(noise(True, mx.cpu(0)), noise(False, mx.cpu(0)))
+    np.testing.assert_array_equal(noise(True, mx.cpu(1)), noise(False, mx.cpu(1)))
+    assert (noise(True, mx.cpu(0)) != noise(True, mx.cpu(1))).all()
+
+
+def test_no_rate_no_noise():
+    np.testing.assert_array_equal(
+        after(optimizer.create("sgld", learning_rate=0.0), [1.0, 2.0], [3.0, 4.0]), [1.0, 2.0]
+    )
+
+
+def test_delay_is_compensated_from_the_second_update_on():
+    """The previous parameter is a copy: the first update sees no delay."""
+    made = optimizer.create("dcasgd", learning_rate=0.5, lamda=2.0)
+    weight = mx.nd.array([1.0])
+    state = made.create_state(0, weight)
+    assert state[0] is None
+    for expected in (0.5, 0.5 - 0.5 * (1 + 2.0 * (0.5 - 1.0))):
+        made.update(0, weight, mx.nd.array([1.0]), state)
+        assert weight.asscalar() == pytest.approx(expected)
+    assert state[1].asscalar() == 0.5

@@ -1,0 +1,112 @@
+"""LARS, LAMB and LBSGD: trust, corrected momentum and large batches."""
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+from dpmodule import optimizer
+from dpmodule.base import ArgumentError
+from helpers.rules import follow
+
+NAMES = {0: "a_weight", 1: "b_weight", 2: "n_gamma", 3: "n_beta", 4: "a_bias"}
+
+
+def test_lars_decays_weights_only():
+    made = optimizer.create("lars", wd=0.1, param_idx2name=NAMES)
+    assert made.wd_mult == {"n_gamma": 0.0, "n_beta": 0.0, "a_bias": 0.0}
+    assert optimizer.create("lamb", param_idx2name=NAMES).wd_mult == {"n_beta": 0.0, "a_bias": 0.0}
+
+
+def test_lars_trusts_norms_and_biases_fully():
+    update = optimizer.get_updater(optimizer.create("lars", learning_rate=0.5, eta=0.1, param_idx2name=NAMES))
+    weights = [mx.nd.array([3.0, 4.0]) for _ in NAMES]
+    update.update_all(list(NAMES), [mx.nd.array([0.0, 2.0]) for _ in NAMES], weights)
+    for index, name in NAMES.items():
+        trust = 0.1 * 5 / 2 if name.endswith("weight") else 1.0
+        np.testing.assert_allclose(weights[index].asnumpy(), [3.0, 4.0 - 0.5 * trust * 2], rtol=1e-6)
+
+
+def test_lars_knows_parameters_by_their_own_names_too():
+    """In a kvstore the keys are names."""
+    update = optimizer.get_updater(optimizer.create("lars", learning_rate=0.5, eta=0.1))
+    weight = mx.nd.array([3.0, 4.0])
+    update("fc_bias", mx.nd.array([0.0, 2.0]), weight)
+    np.testing.assert_allclose(weight.asnumpy(), [3.0, 3.0])
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_new_rate_corrects_the_momentum_of_every_parameter(at_once):
+    made = optimizer.create("lars", momentum=0.9, eta=0.1, param_idx2name=NAMES)
+    update = optimizer.get_updater(made)
+    rng = np.random.default_rng(0)
+    start, grads, lrs = rng.normal(size=(2, 5)), rng.normal(size=(4, 2, 5)), [0.1, 0.1, 0.05, 0.2]
+    weights = [mx.nd.array(w) for w in start]
+    for lr, grad in zip(lrs, grads):
+        made.set_learning_rate(lr)
+        if at_once:
+            update.update_all([0, 1], [mx.nd.array(g) for g in grad], weights)
+        else:
+            for i in (0, 1):
+                update(i, mx.nd.array(grad[i]), weights[i])
+    for i in (0, 1):
+        want = follow("lars", start[i], grads[:, i], lrs, momentum=0.9, eta=0.1)[-1]
+        np.testing.assert_allclose(weights[i].asnumpy(), want, rtol=1e-5)
+    assert made.cur_lr == 0.2
+
+
+def test_momenta_with_different_pasts():
+    """One parameter skipped the batch at another rate, so the two are corrected by different factors."""
+    made = optimizer.create("lars", momentum=0.5, learning_rate=0.1, param_idx2name=NAMES)
+    update = optimizer.get_updater(made)
+    weights = [mx.nd.array([1.0]) for _ in range(2)]
+    indices, zero = [3, 4], [mx.nd.zeros((1,))] * 2
+    update.update_all(indices, [mx.nd.ones((1,))] * 2, weights)  # both momenta are -0.1
+    made.set_learning_rate(0.2)
+    update(3, zero[0], weights[0])  # to -0.1 * 0.5 * 2
+    update.update_all(indices, zero, weights)
+    assert update.states[3].asscalar() == pytest.approx(-0.1 * 0.5)
+    assert update.states[4].asscalar() == pytest.approx(-0.1 * 0.5 * 2)
+
+
+@pytest.mark.parametrize("name", ["lars", "lamb", "lbsgd"])
+def test_nothing_is_nan_without_gradient_or_parameter(name):
+    extra = {"warmup_strategy": "lars"} if name == "lbsgd" else {}
+    for weight, grad in (([0.0, 0.0], [1.0, 2.0]), ([1.0, 2.0], [0.0, 0.0]), ([0.0, 0.0], [0.0, 0.0])):
+        for rescale in (1.0, 0.0):
+            made = optimizer.create(name, learning_rate=0.1, rescale_grad=rescale, **extra)
+            array = mx.nd.array(weight)
+            made.update(0, array, mx.nd.array(grad), made.create_state(0, array))
+            assert np.isfinite(array.asnumpy()).all()
+
+
+def test_norms_of_16_bit_parameters_do_not_overflow():
+    made = optimizer.create("lamb", learning_rate=0.25)
+    weight = mx.nd.full((200,), 30000, dtype="float16")
+    state = made.create_state(0, weight)
+    made.update(0, weight, mx.nd.ones((200,), dtype="float16"), state)
+    np.testing.assert_allclose(weight.asnumpy(), 22500, rtol=1e-3)
+
+
+def test_a_large_batch_waits_for_its_gradients():
+    made = optimizer.create("lbsgd", learning_rate=0.5, batch_scale=3, warmup_strategy="none")
+    update = optimizer.get_updater(made)
+    weights = [mx.nd.zeros((2,)), mx.nd.zeros((2,))]
+    for t in range(1, 7):
+        before = [w.asnumpy() for w in weights]
+        update.update_all([0, 1], [mx.nd.full((2,), t), mx.nd.full((2,), -t)], weights)
+        for i, sign in ((0, -1), (1, 1)):
+            moved = weights[i].asnumpy() - before[i]
+            np.testing.assert_allclose(moved, 0.0 if t % 3 else sign * 0.5 * (t - 1), rtol=1e-6)
+    assert made.cumgrads == {i: {"cum_grad": 0, "num_cums": 6} for i in (0, 1)}
+    with pytest.raises(ArgumentError, match="batch_scale is 0"):
+        optimizer.create("lbsgd", batch_scale=0)
+
+
+def test_a_warm_up_may_have_begun_before():
+    options = {"learning_rate": 0.5, "batch_scale": 2, "warmup_epochs": 2, "updates_per_epoch": 4}
+    for epoch, factor in ((0, 1 + 2 / 8), (1, 1 + 6 / 8), (2, 2.0), (9, 2.0)):
+        made = optimizer.create("lbsgd", begin_epoch=epoch, **options)
+        weight = mx.nd.zeros((1,))
+        for _ in range(2):
+            made.update(0, weight, mx.nd.ones((1,)), None)
+        assert weight.asscalar() == pytest.approx(-0.5 * factor)

@@ -1,0 +1,159 @@
+"""Stacks and bidirectional cells."""
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+from dpmodule.base import ArgumentError, StateError
+from helpers.rnn_run import as_numpy, close, random_args, run, shapes_of
+
+ROWS, STEPS, FEATURES = 2, 4, 3
+
+
+def stack_of(*cells):
+    stack = mx.rnn.SequentialRNNCell()
+    for cell in cells:
+        stack.add(cell)
+    return stack
+
+
+def two():
+    return stack_of(mx.rnn.LSTMCell(5, prefix="a_"), mx.rnn.GRUCell(2, prefix="b_"))
+
+
+def test_second_cell_reads_the_first():
+    outputs, states = two().unroll(STEPS, mx.sym.Variable("data"), merge_outputs=True)
+    symbol = mx.sym.Group([outputs, *states])
+    args = random_args(shapes_of(symbol, data=(ROWS, STEPS, FEATURES)))
+    found = [o.asnumpy() for o in symbol.bind(mx.cpu(), args).forward()]
+    lower, lower_states = mx.rnn.LSTMCell(5, prefix="a_").unroll(
+        STEPS, mx.sym.Variable("data"), merge_outputs=True
+    )
+    first = mx.sym.Group([lower, *lower_states])
+    want = [o.asnumpy() for o in first.bind(mx.cpu(), _only(first, args)).forward()]
+    upper, upper_states = mx.rnn.GRUCell(2, prefix="b_").unroll(
+        STEPS, mx.sym.Variable("data"), merge_outputs=True
+    )
+    second = mx.sym.Group([upper, *upper_states])
+    last = second.bind(mx.cpu(), {**_only(second, args), "data": mx.nd.array(want[0])}).forward()
+    close(found, [last[0].asnumpy(), *want[1:], last[1].asnumpy()])
+
+
+def _only(symbol, args):
+    return {name: args[name] for name in symbol.list_arguments()}
+
+
+def test_calling_step_by_step():
+    stack = two()
+    states = stack.begin_state()
+    outputs = []
+    for i in range(2):
+        output, states = stack(mx.sym.Variable(f"x{i}"), states)
+        outputs.append(output)
+    symbol = mx.sym.Group(outputs + states)
+    args = random_args(shapes_of(symbol, x0=(ROWS, FEATURES), x1=(ROWS, FEATURES)))
+    by_step = [o.asnumpy() for o in symbol.bind(mx.cpu(), args).forward()]
+    steps, last = two().unroll(2, [mx.sym.Variable("x0"), mx.sym.Variable("x1")])
+    at_once = mx.sym.Group(steps + last).bind(mx.cpu(), args).forward()
+    close(by_step, [o.asnumpy() for o in at_once])
+
+
+def test_bidirectional_is_a_run_from_each_end():
+    def side(prefix):
+        return mx.rnn.GRUCell(2, prefix=prefix)
+
+    cell = mx.rnn.BidirectionalCell(side("l_"), side("r_"))
+    outputs, states = cell.unroll(STEPS, mx.sym.Variable("data"), merge_outputs=True)
+    symbol = mx.sym.Group([outputs, *states[0], *states[1]])
+    args = random_args(shapes_of(symbol, data=(ROWS, STEPS, FEATURES)))
+    found = [o.asnumpy() for o in symbol.bind(mx.cpu(), args).forward()]
+
+    def alone(prefix, data):
+        one, last = side(prefix).unroll(STEPS, mx.sym.Variable("data"), merge_outputs=True)
+        both = mx.sym.Group([one, *last])
+        mine = {**_only(both, args), "data": mx.nd.array(data)}
+        return [o.asnumpy() for o in both.bind(mx.cpu(), mine).forward()]
+
+    data = args["data"].asnumpy()
+    left, right = alone("l_", data), alone("r_", data[:, ::-1].copy())
+    np.testing.assert_allclose(found[0], np.concatenate([left[0], right[0][:, ::-1]], axis=2), 1e-5, 1e-6)
+    close(found[1:], [left[1], right[1]])
+
+
+@pytest.mark.parametrize("merge", [True, False, None])
+@pytest.mark.parametrize("layout", ["NTC", "TNC"])
+def test_forms_of_bidirectional_outputs_agree(merge, layout):
+    def symbol_of(layout, merge):
+        halves = [mx.rnn.LSTMCell(2, prefix="l_"), mx.rnn.GRUCell(3, prefix="r_")]
+        outputs, _ = mx.rnn.BidirectionalCell(*halves).unroll(
+            STEPS, mx.sym.Variable("data"), layout=layout, merge_outputs=merge
+        )
+        return outputs if merge else mx.sym.stack(*outputs, axis=layout.index("T"))
+
+    reference = symbol_of("NTC", True)
+    args = random_args(shapes_of(reference, data=(ROWS, STEPS, FEATURES)))
+    head = np.random.RandomState(2).uniform(-1, 1, (ROWS, STEPS, 5))
+    want, want_grads = run(reference, args, [head])
+    if layout == "TNC":
+        args["data"] = mx.nd.array(args["data"].asnumpy().swapaxes(0, 1))
+        head, want = head.swapaxes(0, 1), [want[0].swapaxes(0, 1)]
+        want_grads["data"] = want_grads["data"].swapaxes(0, 1)
+    found, grads = run(symbol_of(layout, merge), args, [head])
+    close(found, want)
+    close(grads, want_grads)
+
+
+def test_states_returned_may_be_given_back():
+    def make():
+        return mx.rnn.BidirectionalCell(mx.rnn.LSTMCell(2, prefix="l_"), mx.rnn.GRUCell(3, prefix="r_"))
+
+    _, states = make().unroll(2, mx.sym.Variable("x"))
+    assert [len(part) for part in states] == [2, 1]
+    outputs, _ = make().unroll(2, mx.sym.Variable("y"), begin_state=states, merge_outputs=True)
+    assert outputs.infer_shape(x=(ROWS, 2, FEATURES), y=(ROWS, 2, FEATURES))[1] == [(ROWS, 2, 5)]
+
+
+def test_weights_of_all_cells_are_unpacked_and_packed():
+    stack = stack_of(
+        mx.rnn.BidirectionalCell(mx.rnn.LSTMCell(2, prefix="l_"), mx.rnn.GRUCell(3, prefix="r_")),
+        mx.rnn.FusedRNNCell(4, 2, "gru", prefix="f_"),
+        mx.rnn.RNNCell(3, prefix="p_"),
+    )
+    outputs, _ = stack.unroll(STEPS, mx.sym.Variable("data"), merge_outputs=True)
+    args = random_args(shapes_of(outputs, data=(ROWS, STEPS, FEATURES)))
+    unpacked = stack.unpack_weights(args)
+    assert {"l_i2h_f_weight", "r_h2h_z_bias", "f_l1_i2h_o_weight", "p_i2h_weight", "data"} <= set(unpacked)
+    close(as_numpy(stack.pack_weights(unpacked)), as_numpy(args), 0, 0)
+
+
+def test_reset_starts_names_again_in_every_cell():
+    stack = stack_of(mx.rnn.GRUCell(2, prefix="a_"), mx.rnn.ZoneoutCell(mx.rnn.GRUCell(2, prefix="b_"), 0.1))
+    first = [o.name for o in stack.begin_state()]
+    stack(mx.sym.Variable("x"), stack.begin_state())
+    stack.reset()
+    assert [o.name for o in stack.begin_state()] == first == ["a_begin_state_0", "b_begin_state_0"]
+
+
+class TestMisuse:
+    def test_step_of_a_bidirectional_cell(self):
+        cell = mx.rnn.BidirectionalCell(mx.rnn.GRUCell(2, prefix="l_"), mx.rnn.GRUCell(2, prefix="r_"))
+        with pytest.raises(NotImplementedError, match="use unroll on the whole sequence"):
+            cell(mx.sym.Variable("x"), cell.begin_state())
+        assert not stack_of(cell).steppable
+
+    def test_empty_stack(self):
+        with pytest.raises(StateError, match="there is no cell to unroll; add one first"):
+            mx.rnn.SequentialRNNCell().unroll(2, mx.sym.Variable("x"))
+
+    def test_no_cell(self):
+        with pytest.raises(ArgumentError, match="got 3, expected a cell such as LSTMCell"):
+            mx.rnn.SequentialRNNCell().add(3)
+
+    def test_two_owners_of_weights(self):
+        stack = mx.rnn.SequentialRNNCell(params=mx.rnn.RNNParams("s_"))
+        with pytest.raises(ArgumentError, match="give params to the cells alone"):
+            stack.add(mx.rnn.GRUCell(2))
+
+    def test_number_of_states(self):
+        with pytest.raises(ArgumentError, match="SequentialRNNCell '': got 1 states, expected 3"):
+            two().unroll(2, mx.sym.Variable("x"), begin_state=[mx.sym.Variable("h")])

@@ -1,0 +1,77 @@
+from pathlib import Path
+
+import pytest
+
+import dpmodule as mx
+from dpmodule.base import OpError
+
+S = mx.sym
+
+
+def test_the_users_line_is_kept():
+    node = S.relu(S.Variable("x")).entries[0][0]
+    file, line = node.source.rsplit(":", 1)
+    assert file == __file__
+    assert "S.relu" in Path(file).read_text().splitlines()[int(line) - 1]
+    assert node.inputs[0][0].source == node.source
+
+
+def test_inputs_by_position_and_name_may_be_mixed():
+    d, w = S.Variable("d"), S.Variable("w")
+    assert S.FullyConnected(d, weight=w, num_hidden=2).list_arguments()[:2] == ["d", "w"]
+    assert S.FullyConnected(d, None, w, 2, name="fc").list_arguments() == ["d", "fc_weight", "w"]
+
+
+def test_operators_of_many_inputs_take_lists_and_symbols_of_many_outputs():
+    parts = S.split(S.Variable("x"), num_outputs=3, name="s")
+    for net in (S.Concat(*parts), S.Concat(list(parts)), S.Concat(parts), S.add_n(*parts)):
+        assert [i for _, i in net.entries[0][0].inputs] == [0, 1, 2]
+
+
+def test_missing_inputs_of_many_become_variables():
+    net = S.Concat(S.Variable("a"), num_args=3, name="c")
+    assert net.list_arguments() == ["a", "c_arg1", "c_arg2"]
+    with pytest.raises(OpError, match="num_args is 1, but 2 inputs"):
+        S.Concat(S.Variable("a"), S.Variable("b"), num_args=1)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda x: S.FullyConnected(x), "num_hidden is required"),
+        (lambda x: S.FullyConnected(x, num_hidden="few"), "num_hidden is 'few', expected an integer"),
+        (
+            lambda x: S.FullyConnected(x, num_hidden=2, wide=True),
+            "unknown argument 'wide'.*data, weight, bias",
+        ),
+        (lambda x: S.FullyConnected(x, num_hidden=2, attr={"wide": "yes"}), "unknown argument 'wide'"),
+        (lambda x: S.FullyConnected(3, num_hidden=2), "input data is int 3, expected a Symbol"),
+        (lambda x: S.FullyConnected(x, bias=x, num_hidden=2, no_bias=True), "input bias does not exist"),
+        (lambda x: S.FullyConnected(x, x, x, x, num_hidden=2), "num_hidden is given twice"),
+        (lambda x: S.relu(x, data=x), "data is given twice"),
+        (lambda x: S.relu(S.split(x, num_outputs=2)), "has 2 outputs; choose one"),
+        (lambda x: S.relu(mx.nd.ones((2,))), "expected a Symbol"),
+        (lambda x: S.Concat(x, 3), "arg1 is int 3"),
+        (lambda x: S.elemwise_add(x, x, x), "takes at most 2|3 inputs"),
+    ],
+)
+def test_calls_that_do_not_fit_say_why(make, said):
+    with pytest.raises(OpError, match=said):
+        make(S.Variable("x"))
+
+
+def test_automatic_names_count_per_operator_and_manager():
+    with mx.name.NameManager():
+        x = S.Variable("x")
+        names = [S.relu(x).name, S.relu(x).name, S.tanh(x).name, (x + 1).name, (x + 1).name]
+        with mx.name.NameManager():
+            names.append(S.relu(x).name)
+        names.append(S.relu(x).name)
+    assert names == ["relu0", "relu1", "tanh0", "_plusscalar0", "_plusscalar1", "relu0", "relu2"]
+
+
+def test_prefix_is_put_before_every_name():
+    with mx.name.Prefix("net_"):
+        assert S.relu(S.Variable("x")).name == "net_relu0"
+        assert S.relu(S.Variable("x"), name="mine").list_outputs() == ["net_mine_output"]
+    assert S.Variable("x").name == "x"

@@ -1,0 +1,43 @@
+"""Names, attributes and saved form of what calls make, against MXNet 1.9.1."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+import dpmodule as mx
+
+DATA = Path(__file__).parents[1] / "data" / "symbols"
+GOLDEN = json.loads((DATA / "names.json").read_text())
+
+
+def _recipe():
+    spec = importlib.util.spec_from_file_location("name_cases", DATA / "name_cases.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+RECIPE = _recipe()
+CASES = RECIPE.cases(mx)
+
+
+def test_every_case_is_recorded():
+    assert sorted(CASES) == sorted(GOLDEN)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_call_makes_what_mxnet_makes(name):
+    want, have = GOLDEN[name], RECIPE.described(mx, CASES[name])
+    if want is None:
+        assert have is None, "MXNet refuses this call"
+        with pytest.raises((mx.MXNetError, TypeError)):
+            CASES[name]()
+        return
+    assert have is not None
+    want["heads"] = [head[:2] for head in want["heads"]]  # the third number is always 0 here
+    have["heads"] = [head[:2] for head in have["heads"]]
+    if want["debug_str"].startswith("AtomicFunctor"):  # what MXNet prints of a single node says less
+        del want["debug_str"], have["debug_str"]
+    assert have == want
