@@ -6,6 +6,7 @@ user's own torch code alone.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ _host: np.random.RandomState | None = None
 def _seed_of(ctx: Context) -> int:
     """Give every context a stream of its own under one seed; without a seed, take fresh entropy."""
     if _base_seed is None:
-        return int.from_bytes(np.random.SeedSequence().generate_state(2).tobytes(), "little") >> 1
+        return int.from_bytes(os.urandom(8), "little") >> 1  # numpy.random would be loaded for nothing else
     # torch's CPU generator looks at the low 32 bits only
     return (_base_seed + ctx.device_id * 0x9E3779B9) % 2**32
 

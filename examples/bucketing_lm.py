@@ -92,8 +92,8 @@ def train_on(contexts: list[mx.Context], texts: tuple, vocabulary: int, hidden: 
         train,
         eval_metric=mx.metric.Perplexity(PADDING),
         num_epoch=epochs,
-        optimizer="adam",
-        optimizer_params={"learning_rate": 0.003},
+        optimizer="adagrad",
+        optimizer_params={"learning_rate": 0.02},
         initializer=mx.init.Xavier(),
     )
     return module, validation, perplexity(module, validation)
@@ -104,7 +104,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a short run on a part of the text")
     args = parser.parse_args()
-    hidden, epochs, share = (32, 2, 3) if args.smoke else (128, 6, 1)
+    hidden, epochs, share = (64, 2, 3) if args.smoke else (128, 2, 1)
 
     train, validation, vocabulary = encode(sentences()[::share])
     unigram = unigram_perplexity(train, validation, vocabulary)

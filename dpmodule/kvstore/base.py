@@ -2,58 +2,126 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any
+import warnings
+from typing import Any, ClassVar, TypeVar
 
 from ..base import ArgumentError
 
 __all__ = ["KVStoreBase"]
 
+StoreT = TypeVar("StoreT", bound="type[KVStoreBase]")
 
-class KVStoreBase(ABC):
-    """A store of arrays by key.
 
-    Subclass it and register the class with `KVStoreBase.register` to use a store of one's own.
+class KVStoreBase:
+    """A store of arrays by key, shared by the devices and workers that train together.
+
+    A store of one's own is a subclass, registered with `KVStoreBase.register`; it gives at least `broadcast` and
+    `pushpull`. What a subclass leaves out raises `NotImplementedError`.
+
+    Attributes:
+        takes_lists: whether keys may come in lists, with lists of values; if not, `Module` calls key by key.
+
+    Example:
+        >>> @mx.kv.KVStoreBase.register
+        ... class Mine(mx.kv.KVStoreBase):
+        ...     def broadcast(self, key, value, out, priority=0):
+        ...         for array in out:
+        ...             array[:] = value
+        >>> mx.kv.create("mine").type
+        'mine'
+
+    Source: MXNet 1.9.1 `KVStoreBase`.
     """
 
     OPTIMIZER = "optimizer"
     """Name of the capability to apply an optimizer inside the store."""
 
-    kv_registry: dict[str, type[KVStoreBase]] = {}
+    kv_registry: ClassVar[dict[str, type[KVStoreBase]]] = {}
+    """Registered classes by lower-case name."""
+
+    takes_lists: ClassVar[bool] = False
 
     @staticmethod
-    def register(klass: type[KVStoreBase]) -> type[KVStoreBase]:
-        """Register a class under its lower-case name; use as a decorator."""
+    def register(klass: StoreT) -> StoreT:
+        """Register a class under its lower-case name; use as a decorator.
+
+        Raises:
+            ArgumentError: it is no subclass of `KVStoreBase`.
+        """
         if not (isinstance(klass, type) and issubclass(klass, KVStoreBase)):
             raise ArgumentError(f"register: {klass!r} is no subclass of KVStoreBase")
-        KVStoreBase.kv_registry[klass.__name__.lower()] = klass
+        name = klass.__name__.lower()
+        before = KVStoreBase.kv_registry.get(name)
+        if before is not None:
+            warnings.warn(
+                f"kvstore {klass.__module__}.{klass.__name__} replaces {before.__module__}.{before.__name__}",
+                stacklevel=2,
+            )
+        KVStoreBase.kv_registry[name] = klass
         return klass
 
-    @abstractmethod
     def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
-        """Store `value` under `key` and copy it to `out`."""
+        """Store the value of worker 0 under a new key and copy it to `out` everywhere.
 
-    @abstractmethod
+        Args:
+            key: a string or integer.
+            value: an NDArray.
+            out: an NDArray, or a list with one for each device.
+            priority: calls with a higher one may be carried out earlier.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no broadcast")
+
     def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
-        """Sum `value` over devices and write the result to `out` (to `value` without one)."""
+        """Sum `value` over devices and workers and copy the result to `out`.
 
-    @abstractmethod
+        Args:
+            key: a string or integer.
+            value: an NDArray, or a list with one for each device.
+            out: like `value`; None writes to `value` itself.
+            priority: calls with a higher one may be carried out earlier.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no pushpull")
+
     def set_optimizer(self, optimizer: Any) -> None:
         """Apply an optimizer to what is pushed from now on."""
+        raise NotImplementedError(f"{type(self).__name__} runs no optimizer")
+
+    def set_gradient_compression(self, compression_params: Any) -> None:
+        """Compress what is sent between devices or workers from now on."""
+        raise NotImplementedError(f"{type(self).__name__} compresses no gradients")
+
+    def save_optimizer_states(self, fname: str, dump_optimizer: bool = False) -> None:
+        """Write the optimizer's states to a file.
+
+        Args:
+            fname: the file.
+            dump_optimizer: add the optimizer itself, with its rates and counts.
+        """
+        raise NotImplementedError(f"{type(self).__name__} keeps no optimizer states")
+
+    def load_optimizer_states(self, fname: str) -> None:
+        """Read the optimizer's states from a file."""
+        raise NotImplementedError(f"{type(self).__name__} keeps no optimizer states")
 
     @staticmethod
     def is_capable(capability: str) -> bool:
-        """Say whether the store has a capability, such as `OPTIMIZER`."""
+        """Say whether the store has a capability, such as `OPTIMIZER`.
+
+        Raises:
+            ArgumentError: there is no such capability.
+        """
+        if capability.lower() != KVStoreBase.OPTIMIZER:
+            raise ArgumentError(f"unknown capability {capability!r}; expected {KVStoreBase.OPTIMIZER!r}")
         return False
 
     @property
-    @abstractmethod
     def type(self) -> str:
         """Name of the kind of store."""
+        return self.__class__.__name__.lower()
 
     @property
     def rank(self) -> int:
-        """Number of this worker."""
+        """Number of this worker, from 0."""
         return 0
 
     @property

@@ -10,46 +10,49 @@ import torch
 from .. import private
 from ..atomic import write_atomically
 from ..base import ArgumentError, ShapeError, StateError
-from ..context import cpu
+from ..commit import read_settled
+from ..context import Context, cpu
 from ..ndarray import NDArray
+from ..ndarray.row_sparse import RowSparseNDArray
 from ..optimizer import Optimizer, Updater, get_updater
 from .base import KVStoreBase
+from .compress import Compression
+from .keys import Key, KeysError, grouped, paired
+from .reduce import total
 
 __all__ = ["KVStore"]
-
-
-def _pairs(key: Any, value: Any) -> list[tuple[Any, list[NDArray]]]:
-    """Return (key, arrays of all devices) for one key or a list of them.
-
-    Raises:
-        ArgumentError: keys and values differ in number, or a value is no NDArray.
-    """
-    keys = list(key) if isinstance(key, (list, tuple)) else [key]
-    values = list(value) if isinstance(key, (list, tuple)) else [value]
-    if len(keys) != len(values):
-        raise ArgumentError(f"kvstore: got {len(keys)} keys and {len(values)} values")
-    pairs = []
-    for one, arrays in zip(keys, values):
-        group = list(arrays) if isinstance(arrays, (list, tuple)) else [arrays]
-        if not group or not all(isinstance(a, NDArray) for a in group):
-            raise ArgumentError(f"kvstore: the value of key {one!r} is {arrays!r}, expected NDArrays")
-        pairs.append((one, group))
-    return pairs
 
 
 class KVStore(KVStoreBase):
     """Sums over devices, applies an optimizer if one is set, and copies back.
 
-    Args:
-        kind: "local" keeps stored arrays on the CPU; "device" keeps them where the first value lay.
+    Keys are strings or integers, in one store all of one kind. A value is an NDArray or a list with one for each
+    device; lists of keys take lists of values. Calls are carried out in order; `priority` is accepted as in MXNet.
 
-    Source: MXNet 1.9.1 `KVStore`.
+    Args:
+        kind: its name; see `create`.
+        on_devices: add up where the first array lies instead of on the CPU.
+
+    Example:
+        >>> store = mx.kv.create("local")
+        >>> store.init("weight", mx.nd.zeros((2,)))
+        >>> store.push("weight", [mx.nd.ones((2,)), mx.nd.ones((2,))])
+        >>> out = mx.nd.empty((2,))
+        >>> store.pull("weight", out)
+        >>> out.asnumpy()
+        array([2., 2.], dtype=float32)
+
+    Source: MXNet 1.9.1 `KVStore`. A push of another shape than was stored is refused here.
     """
 
-    def __init__(self, kind: str = "local") -> None:
+    takes_lists = True
+
+    def __init__(self, kind: str = "local", on_devices: bool = False) -> None:
         self._kind = kind
-        self._stored: dict[Any, NDArray] = {}
+        self._on_devices = on_devices
+        self._stored: dict[Key, NDArray] = {}
         self._updater: Callable[[Any, NDArray, NDArray], None] | None = None
+        self._compression: Compression | None = None
 
     @property
     def type(self) -> str:
@@ -58,83 +61,179 @@ class KVStore(KVStoreBase):
 
     @staticmethod
     def is_capable(capability: str) -> bool:
-        """Say whether the store has a capability; it can run optimizers."""
-        return capability == KVStoreBase.OPTIMIZER
-
-    def init(self, key: Any, value: Any) -> None:
-        """Store a copy of `value` (its first device's) under a new key.
+        """Say whether the store has a capability; it can run optimizers.
 
         Raises:
-            ArgumentError: the key exists.
+            ArgumentError: there is no such capability.
         """
-        for one, arrays in _pairs(key, value):
-            if one in self._stored:
-                raise ArgumentError(f"kvstore: key {one!r} exists already")
-            ctx = cpu() if self._kind == "local" else arrays[0].context
-            self._stored[one] = arrays[0].copyto(ctx)
+        KVStoreBase.is_capable(capability)
+        return True
 
-    def _get(self, key: Any) -> NDArray:
-        if key not in self._stored:
-            raise ArgumentError(f"kvstore: unknown key {key!r}; call init first")
-        return self._stored[key]
+    # values
 
-    def _sums(self, pairs: Sequence[tuple[Any, list[NDArray]]]) -> list[NDArray]:
-        """Sum every key's arrays over devices, where the stored array lies."""
-        sums = []
-        for key, arrays in pairs:
-            stored = self._get(key)
-            for array in arrays:
-                if array.shape != stored.shape:
-                    raise ShapeError(f"kvstore: key {key!r} has shape {stored.shape}, got {array.shape}")
-            device = stored.context.torch_device
-            total = arrays[0].tensor.to(device)
-            if len(arrays) > 1:
-                total = total + arrays[1].tensor.to(device)
-                for array in arrays[2:]:
-                    total += array.tensor.to(device)
-            sums.append(NDArray(total, stored.context))
-        return sums
-
-    def push(self, key: Any, value: Any, priority: int = 0) -> None:
-        """Sum values over devices; hand the sum to the optimizer or updater, or store it.
+    def init(self, key: Any, value: Any) -> None:
+        """Store a copy of a value under a new key.
 
         Args:
-            key: a key or a list of them.
-            value: an NDArray, a list of one per device, or a list of those for a list of keys.
-            priority: accepted as in MXNet; calls run in order here.
+            key: a key, or a list of them.
+            value: an NDArray of any storage type, or a list of them.
+
+        Raises:
+            ArgumentError: the key exists, or has more than one value.
+            KeysError: the key is of another kind than those stored.
         """
-        pairs = _pairs(key, value)
+        found: dict[Key, NDArray] = {}
+        for one, arrays in paired(key, value):
+            self._check_kind(one)
+            if one in self._stored or one in found or len(arrays) > 1:
+                raise ArgumentError(
+                    f"kvstore: key {one!r} exists already, or has several values; init and broadcast take a new key "
+                    "with one value"
+                )
+            found[one] = arrays[0].copyto(arrays[0].context if self._on_devices else cpu())
+        self._stored.update(found)
+
+    def _check_kind(self, key: Key) -> None:
+        known = next(iter(self._stored), key)
+        if isinstance(known, str) is not isinstance(key, str):
+            raise KeysError(
+                f"kvstore: key {key!r} is a {type(key).__name__}, but others are like {known!r}; use one kind"
+            )
+
+    def _get(self, key: Key) -> NDArray:
+        found = self._stored.get(key)
+        if found is None:
+            self._check_kind(key)
+            raise ArgumentError(f"kvstore: unknown key {key!r}; call init first")
+        return found
+
+    def _sums(self, groups: dict[Key, list[NDArray]]) -> list[NDArray]:
+        """Add up every key's arrays over devices."""
+        for key, arrays in groups.items():
+            shape = self._get(key).shape
+            for array in arrays:
+                if array.shape != shape:
+                    raise ShapeError(f"kvstore: key {key!r} has shape {shape}, got {array.shape}")
+        sums = []
+        for key, arrays in groups.items():
+            where = self._place(key, arrays)
+            if self._compression is not None:
+                arrays = self._compression.compressed(key, arrays)
+            sums.append(total(arrays, where))
+        return sums
+
+    def _place(self, key: Key, arrays: Sequence[NDArray]) -> Context:
+        """Return where a key's arrays are added up; a stored value on the CPU follows them to a GPU."""
+        stored = self._stored[key]
+        if not self._on_devices or arrays[0].tensor.device == stored.context.torch_device:
+            return stored.context
+        where = arrays[0].context
+        if stored.context.torch_device.type == "cpu":
+            self._stored[key] = stored.as_in_context(where)
+            return where
+        return stored.context
+
+    def push(self, key: Any, value: Any, priority: int = 0) -> None:
+        """Sum values over devices; hand the sum to the optimizer or updater, or store it in place of the old value.
+
+        Args:
+            key: a key, or a list of them.
+            value: an NDArray, dense or row-sparse, a list of one per device, or a list of those for a list of keys.
+            priority: accepted as in MXNet.
+
+        Raises:
+            ArgumentError: a key is unknown, or values are CSR arrays.
+            ShapeError: a value has not the stored value's shape.
+        """
+        groups = grouped(key, value)
         with torch.no_grad():
-            sums = self._sums(pairs)
-            stored = [self._stored[one] for one, _ in pairs]
+            sums = self._sums(groups)
+            if self._updater is None:
+                for one, summed in zip(groups, sums, strict=True):
+                    self._replace(one, summed)
+                return
+            stored = [self._stored[one] for one in groups]
             if isinstance(self._updater, Updater):
-                self._updater.update_all([one for one, _ in pairs], sums, stored)
-            elif self._updater is not None:
-                for (one, _), total, kept in zip(pairs, sums, stored):
-                    self._updater(one, total, kept)
-            else:
-                for total, kept in zip(sums, stored):
-                    kept.tensor.copy_(total.tensor)
+                self._updater.update_all(list(groups), sums, stored)
+                return
+            for one, summed, kept in zip(groups, sums, stored, strict=True):
+                self._updater(one, summed, kept)
+
+    def _replace(self, key: Key, value: NDArray) -> None:
+        """Store a copy of a value, which may be of another storage type than the old one."""
+        kept = self._stored[key]
+        if kept.stype == value.stype:
+            value.copyto(kept)
+        else:
+            self._stored[key] = value.astype(kept.dtype).as_in_context(kept.context)
 
     def pull(self, key: Any, out: Any = None, priority: int = 0, ignore_sparse: bool = True) -> None:
         """Copy stored values to all devices of `out`.
 
         Args:
-            key: a key or a list of them.
+            key: a key, or a list of them.
             out: an NDArray, a list of one per device, or a list of those for a list of keys.
             priority: accepted as in MXNet.
-            ignore_sparse: accepted as in MXNet.
+            ignore_sparse: leave sparse arrays among `out` as they are; `row_sparse_pull` fills those.
+
+        Raises:
+            ArgumentError: a key is unknown, or `out` is missing.
+            ShapeError: an array of `out` has not the stored value's shape.
         """
         if out is None:
-            raise ArgumentError("kvstore.pull: out is missing; give the arrays to write to")
+            raise KeysError("kvstore.pull: out is missing; give the arrays to write to")
         sources, targets = [], []
-        for one, arrays in _pairs(key, out):
+        for one, arrays in paired(key, out):
             stored = self._get(one)
+            dense = stored.tensor
             for array in arrays:
-                sources.append(stored.tensor)
-                targets.append(array.tensor)
-        with torch.no_grad():
-            private.foreach_copy(targets, sources)
+                if array.stype != "default" and ignore_sparse:
+                    continue
+                if array.shape != stored.shape:
+                    raise ShapeError(f"kvstore: key {one!r} has shape {stored.shape}, out has {array.shape}")
+                if array.stype != "default":
+                    array[:] = stored
+                else:
+                    sources.append(dense)
+                    targets.append(array.tensor)
+        if targets:
+            with torch.no_grad():
+                private.foreach_copy(targets, sources)
+
+    def row_sparse_pull(self, key: Any, out: Any = None, priority: int = 0, row_ids: Any = None) -> None:
+        """Copy some rows of stored row-sparse values to row-sparse arrays, which then store just these.
+
+        Args:
+            key: a key, or a list of them.
+            out: as in `pull`, but row-sparse.
+            priority: accepted as in MXNet.
+            row_ids: row numbers in any order and shape: an NDArray for all of `out`, or NDArrays in lists like `out`.
+
+        Raises:
+            ArgumentError: `out` or the stored value is not row-sparse, or row_ids do not match `out`.
+            BoundsError: there is no such row.
+        """
+        if out is None or row_ids is None:
+            raise KeysError("kvstore.row_sparse_pull: give out and row_ids")
+        single = isinstance(row_ids, NDArray) or (len(row_ids) == 1 and not isinstance(key, (list, tuple)))
+        targets = paired(key, out)
+        if single:
+            ids = row_ids if isinstance(row_ids, NDArray) else row_ids[0]
+            numbers = [[ids] * len(arrays) for _, arrays in targets]
+        else:
+            numbers = [given for _, given in paired(key, row_ids)]
+        for (one, arrays), rows in zip(targets, numbers, strict=True):
+            stored = self._get(one)
+            if len(arrays) != len(rows):
+                raise KeysError(f"kvstore: key {one!r} has {len(arrays)} arrays, but {len(rows)} row_ids")
+            if not isinstance(stored, RowSparseNDArray):
+                raise ArgumentError(
+                    f"kvstore: key {one!r} is stored as {stored.stype}, expected row_sparse; use pull"
+                )
+            for array, ids in zip(arrays, rows, strict=True):
+                if array.stype != "row_sparse":
+                    raise ArgumentError(f"kvstore: out of key {one!r} is {array.stype}, expected row_sparse")
+                array[:] = stored.retain(ids)
 
     def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
         """Push, then pull into `out` (into `value` without one)."""
@@ -146,13 +245,30 @@ class KVStore(KVStoreBase):
         self.init(key, value)
         self.pull(key, out, priority)
 
+    # updates
+
     def set_optimizer(self, optimizer: Optimizer) -> None:
-        """Apply an optimizer to what is pushed from now on."""
+        """Apply an optimizer to what is pushed from now on; its states start anew."""
         self._updater = get_updater(optimizer)
 
     def _set_updater(self, updater: Callable[[Any, NDArray, NDArray], None]) -> None:
         """Call ``updater(key, pushed, stored)`` on every push (MXNet's name of this hook)."""
         self._updater = updater
+
+    def set_gradient_compression(self, compression_params: Any) -> None:
+        """Compress gradients between the devices and the place where they are added up.
+
+        Args:
+            compression_params: ``{"type": "2bit", "threshold": 0.5}``; see `quantize` for what happens then.
+
+        Raises:
+            ArgumentError: the parameters are wrong, or this kind of store adds up on the CPU.
+        """
+        if "device" not in self._kind:
+            raise ArgumentError(
+                f"gradient compression is not supported by kvstore {self._kind!r}; use 'device'"
+            )
+        self._compression = Compression(compression_params)
 
     @property
     def updater(self) -> Any:
@@ -172,10 +288,10 @@ class KVStore(KVStoreBase):
 
         Raises:
             StateError: no optimizer is set.
+            FileError: the file cannot be read.
             FileFormatError: the file is damaged or foreign.
         """
-        with open(fname, "rb") as file:
-            self._optimizer_updater("load").set_states(file.read())
+        self._optimizer_updater("load").set_states(read_settled(fname))
 
     def _optimizer_updater(self, what: str) -> Updater:
         if not isinstance(self._updater, Updater):
@@ -184,3 +300,5 @@ class KVStore(KVStoreBase):
 
     def barrier(self) -> None:
         """Wait for all workers; there is one."""
+
+    _barrier = barrier  # MXNet's name of it

@@ -14,7 +14,7 @@ from ..io import DataDesc
 from ..ndarray import NDArray
 from ..slicing import split_batch
 
-__all__ = ["Feed", "describe", "is_per_context", "redescribe", "resized"]
+__all__ = ["Feed", "describe", "is_batch_list", "is_per_context", "redescribe", "resized"]
 
 
 def describe(shapes: Iterable[Any] | None) -> list[DataDesc]:
@@ -28,6 +28,11 @@ def is_per_context(data_shapes: Sequence[Any]) -> bool:
     if isinstance(first, DataDesc):
         return False
     return isinstance(first, list) or isinstance(first, tuple) and bool(first) and isinstance(first[0], (tuple, list))
+
+
+def is_batch_list(batch: Any) -> bool:
+    """Say whether this is a list of batches, one per context; a named tuple with a field `data` is one batch."""
+    return isinstance(batch, (list, tuple)) and not hasattr(batch, "data")
 
 
 def redescribe(descs: Sequence[DataDesc], arrays: Sequence[Any], provided: Iterable[Any] | None) -> list[DataDesc]:
@@ -166,11 +171,11 @@ class Feed:
             ArgumentError: arrays are missing.
             ShapeError: the batch has another size than was bound.
         """
-        if isinstance(batch, (list, tuple)):
+        if is_batch_list(batch):
             data, label, cut = [b.data for b in batch], [b.label for b in batch], True
             has_label = bool(batch) and bool(batch[0].label)
         else:
-            data, label, cut = batch.data, batch.label, self.per_context
+            data, label, cut = batch.data, getattr(batch, "label", None), self.per_context
             has_label = label is not None and len(label) > 0
         if needs_label and self.label_names and not has_label:
             raise ArgumentError(

@@ -14,10 +14,11 @@ from ..checkpoint import load_checkpoint, save_checkpoint
 from ..commit import read_settled
 from ..context import Context, cpu
 from ..initializer import Uniform
+from ..kvstore import Compression
 from ..ndarray import NDArray
 from .base_module import BaseModule
 from .executor_group import DataParallelExecutorGroup
-from .feed import redescribe, resized
+from .feed import is_batch_list, redescribe, resized
 from .first_values import first_values
 from .stage import Stage, needs
 from .summary import summarize
@@ -69,7 +70,8 @@ class Module(BaseModule):
         fixed_param_names: parameters that are not trained.
         state_names: arguments that carry state from batch to batch.
         group2ctxs: refused unless empty.
-        compression_params: refused unless empty.
+        compression_params: how a kvstore "device" compresses gradients, such as
+            ``{"type": "2bit", "threshold": 0.5}``; None = not at all.
 
     Raises:
         ArgumentError: a name is no argument of the symbol.
@@ -99,7 +101,8 @@ class Module(BaseModule):
     ) -> None:
         super().__init__(logger)
         if compression_params:
-            raise ArgumentError("compression_params: gradient compression is not available yet")
+            Compression(compression_params)  # complains about wrong ones now
+        self._compression_params = compression_params
         self._context = _contexts(context)
         self._workload = list(work_load_list) if work_load_list is not None else None
         self._group2ctxs = group2ctxs
@@ -473,7 +476,8 @@ class Module(BaseModule):
         """Install an optimizer.
 
         Args:
-            kvstore: "local" or "device" (sum gradients over devices), None (every device for itself), or a store.
+            kvstore: "local" or "device" (sum gradients over devices; see `kvstore.create`), None (every device for
+                itself), or a store.
             optimizer: name or `Optimizer`.
             optimizer_params: its arguments, a dict or pairs; rescale_grad is 1 / batch size unless given.
             force_init: replace an optimizer that is installed.
@@ -484,7 +488,7 @@ class Module(BaseModule):
         if self._stage >= Stage.READY and not force_init:
             self.logger.warning("optimizer already initialized, ignoring...")
             return
-        store, on_store = make_store(kvstore, len(self._context))
+        store, on_store = make_store(kvstore, self.group, self._compression_params)
         self._optimizer = make_optimizer(optimizer, optimizer_params, self.group, on_store)
         self._updates = Updates(self.group, store, None if on_store else opt.get_updater(self._optimizer))
         self._updates.start()
@@ -547,16 +551,16 @@ class Module(BaseModule):
     def _fit_shapes(self, batch: Any) -> None:
         """Bind again if a batch has other shapes than are bound."""
         group = self.group
-        if isinstance(batch, (list, tuple)) or group.per_context:
+        if is_batch_list(batch) or group.per_context:
             return
-        labels = batch.label if batch.label and group.label_names else ()
+        labels = (getattr(batch, "label", None) or ()) if group.label_names else ()
         shapes = tuple(a.shape for a in (*batch.data, *labels))
-        if shapes == group.feed.input_shapes[: len(shapes)] and (labels or not batch.label):
+        if shapes == group.feed.input_shapes[: len(shapes)]:
             return
         data = redescribe(group.data_shapes, batch.data, getattr(batch, "provide_data", None))
         label = None
-        if group.label_shapes and batch.label:
-            label = redescribe(group.label_shapes, batch.label, getattr(batch, "provide_label", None))
+        if labels:
+            label = redescribe(group.label_shapes, labels, getattr(batch, "provide_label", None))
         elif group.label_shapes:
             label = resized(group.label_shapes, data[0])
         self.reshape(data, label)

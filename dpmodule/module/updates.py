@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 from .. import kvstore as kv
@@ -14,34 +16,49 @@ from .executor_group import DataParallelExecutorGroup
 
 __all__ = ["Updates", "make_optimizer", "make_store"]
 
+_LARGE = 16 * 2**20
+"""Elements from which on the "local" store leaves updates to the devices."""
+
 _DEFAULT_ARGUMENTS = (("learning_rate", 0.01),)
 """What `init_optimizer` and `fit` pass if the user gives nothing."""
 
 
-def make_store(kvstore: Any, devices: int) -> tuple[kv.KVStoreBase | None, bool]:
+def make_store(
+    kvstore: Any, group: DataParallelExecutorGroup, compression_params: Any = None
+) -> tuple[kv.KVStoreBase | None, bool]:
     """Return the store, None if one device needs none, and whether the optimizer runs inside it.
+
+    It does not if the environment sets ``MXNET_UPDATE_ON_KVSTORE=0``, nor if "local" would update a parameter of
+    more than 16 Mi elements on the CPU.
 
     Args:
         kvstore: a name, a store or None.
-        devices: number of devices.
+        group: whose parameters it will hold.
+        compression_params: how the store compresses gradients; None = not at all.
 
     Raises:
-        ArgumentError: there is no such store.
+        ArgumentError: there is no such store, or it does not compress gradients like this.
     """
-    if kvstore is None:
-        return None, False
+    store, on_store = None, os.environ.get("MXNET_UPDATE_ON_KVSTORE", "1") != "0"
     if isinstance(kvstore, str):
-        found = kv.create(kvstore)
-        if devices == 1 and isinstance(found, kv.KVStore):
-            return None, False
+        if len(group.contexts) > 1 or not kv.is_local(kvstore):
+            store = kv.create(kvstore)
+        if kvstore == "local":
+            on_store = on_store and max((w[0].size for w in group.param_arrays), default=0) <= _LARGE
     elif isinstance(kvstore, kv.KVStoreBase):
-        found = kvstore
-    else:
+        store = kvstore
+    elif kvstore is not None:
         raise ArgumentError(f"kvstore is {kvstore!r}, expected a name, a store or None")
-    return found, found.is_capable(kv.KVStoreBase.OPTIMIZER)
+    if store is not None and compression_params:
+        store.set_gradient_compression(compression_params)
+    elif compression_params:
+        warnings.warn("compression_params have no effect: no store adds up gradients here", stacklevel=4)
+    return store, store is not None and on_store and store.is_capable(kv.KVStoreBase.OPTIMIZER)
 
 
-def make_optimizer(optimizer: Any, params: Any, group: DataParallelExecutorGroup, on_store: bool) -> opt.Optimizer:
+def make_optimizer(
+    optimizer: Any, params: Any, group: DataParallelExecutorGroup, on_store: bool
+) -> opt.Optimizer:
     """Return an optimizer that knows the parameters' names.
 
     Args:
@@ -109,7 +126,11 @@ class Updates:
         self._grads: list[list[Any]] = [grads for _, _, _, grads in rows]
         devices = len(group.contexts)
         self._by_device = [
-            ([i * devices + k for i, _, _, _ in rows], [g[k] for g in self._grads], [w[k] for w in self._weights])
+            (
+                [i * devices + k for i, _, _, _ in rows],
+                [g[k] for g in self._grads],
+                [w[k] for w in self._weights],
+            )
             for k in range(devices)
         ]
 
@@ -125,10 +146,12 @@ class Updates:
         if self.store is not None:
             active = self.group.feed.active
             used = [[row[i] for i in active] for row in self._grads]
-            if self.updater is None:
-                self.store.pushpull(self.names, used, self._weights)
-                return
-            self.store.pushpull(self.names, used, self._grads)
+            targets = self._weights if self.updater is None else self._grads
+            if self.store.takes_lists:
+                self.store.pushpull(self.names, used, targets)
+            else:
+                for i, name in enumerate(self.names):
+                    self.store.pushpull(name, used[i], targets[i], priority=-i)
         if self.updater is not None:
             for indices, grads, weights in self._by_device:
                 self.updater.update_all(indices, grads, weights)
@@ -156,6 +179,10 @@ class Updates:
         """Put states that `states_by_name` returned into this updater, for every device."""
         updater = self.active_updater()
         if self.updater is None:
-            updater.states.update(states)
+            found = dict(states)
         else:
-            updater.states.update({i: states[n] for i, n in updater.optimizer.idx2name.items() if n in states})
+            names = updater.optimizer.idx2name
+            found = {i: deepcopy(states[n]) for i, n in names.items() if n in states}
+        updater.states.update(found)
+        # to be checked, and brought to their devices
+        updater.states_synced.update(dict.fromkeys(found, False))

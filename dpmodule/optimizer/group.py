@@ -19,7 +19,10 @@ Tensor = torch.Tensor
 HALF = (torch.float16, torch.bfloat16)
 """The 16-bit floating types."""
 
-_FUSED_TYPES = (torch.float32, torch.float64)  # torch 2.13's fused SGD skips most of a 16-bit tensor on the CPU
+_FUSED_TYPES = (
+    torch.float32,
+    torch.float64,
+)  # torch 2.13's fused SGD skips most of a 16-bit tensor on the CPU
 
 
 def is_fusable(weight: Tensor, states: Sequence[Tensor]) -> bool:

@@ -103,11 +103,10 @@ class LARS(Momentum):
         sizes = group.norms(group.weights)
         bottom = slopes * abs(float(self.rescale_grad)) + sizes * wd + self.eps
         plain = (sizes == 0.0) | (slopes == 0.0) | (bottom == 0.0)
-        names = [str(self.idx2name.get(key, key)) for key in group.keys]
-        skipped = [name.endswith(_LARS_SKIPS) for name in names]
-        if any(skipped):
-            plain |= torch.tensor(skipped, device=plain.device)
-        return (sizes * self.eta / bottom).masked_fill_(plain, 1.0)
+        if group.kept is None:
+            names = [str(self.idx2name.get(key, key)) for key in group.keys]
+            group.kept = torch.tensor([name.endswith(_LARS_SKIPS) for name in names], device=plain.device)
+        return (sizes * self.eta / bottom).masked_fill_(plain.logical_or_(group.kept), 1.0)
 
     def _keeps(self, group: Group) -> list[float]:
         """Return what is kept of each parameter's momentum, and take note of the rate."""

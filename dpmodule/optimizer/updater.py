@@ -138,14 +138,22 @@ class Updater:
         """Return a state with its arrays on a context.
 
         Args:
-            state: None, an NDArray, or lists and tuples of them.
+            state: None, an NDArray, or lists, tuples and dicts of them.
             context: where the parameter lives.
         """
         if isinstance(state, NDArray):
             return state.as_in_context(context)
         if isinstance(state, (tuple, list)):
             return type(state)(self.sync_state_context(part, context) for part in state)
+        if isinstance(state, dict):
+            return {name: self._sync_named(part, context) for name, part in state.items()}
         return state
+
+    def _sync_named(self, part: Any, context: Context) -> Any:
+        """Return a part of a state kept by name; single numbers, such as counts, stay on the host, but as a copy."""
+        if isinstance(part, NDArray) and part.ndim == 0:
+            return part.copy()
+        return self.sync_state_context(part, context)
 
     def get_states(self, dump_optimizer: bool = False) -> bytes:
         """Return the states as bytes that MXNet 1.9.1 reads too.

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, ShapeError, StateError
+from dpmodule.base import ArgumentError, DTypeError, ShapeError, StateError
 
 DEVICES = [mx.cpu(0), mx.cpu(1), mx.cpu(2)]
 
@@ -99,9 +99,18 @@ def test_misuse(store, call, error, message):
         call(store)
 
 
-@pytest.mark.parametrize("name", ["dist_sync", "nonsense", 3])
-def test_unknown_kinds(name):
-    with pytest.raises(ArgumentError, match="kvstore"):
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("dist_sync", ArgumentError, "not built yet"),
+        ("dist_device_async", ArgumentError, "not built yet"),
+        ("nonsense", ArgumentError, "expected one of local, "),
+        (3, DTypeError, "expected a name"),
+        (None, DTypeError, "expected a name"),
+    ],
+)
+def test_unknown_kinds(name, error, message):
+    with pytest.raises(error, match=message):
         mx.kv.create(name)
 
 

@@ -260,9 +260,10 @@ def test_registering():
     class Longer(Mine):
         pass
 
-    assert type(metric.create("mine")) is Mine
+    assert metric.register(Mine, "ours") is Mine
+    assert type(metric.create("mine")) is type(metric.create("ours")) is Mine
     assert type(metric.create("shorter")) is type(metric.create("longer")) is Longer
-    for name in ("mine", "longer", "shorter"):
+    for name in ("mine", "ours", "longer", "shorter"):
         registry._classes.pop(name)
 
 

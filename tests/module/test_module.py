@@ -101,7 +101,7 @@ def test_force_rebind_keeps_parameters():
         ({"data_names": ["image"]}, "data_names holds 'image', which is no argument of the symbol; did you mean"),
         ({"fixed_param_names": ["nothing"]}, "fixed_param_names holds 'nothing'"),
         ({"context": "gpu"}, r"context is 'gpu', expected a Context"),
-        ({"compression_params": {"type": "2bit"}}, "compression"),
+        ({"compression_params": {"type": "3bit"}}, "compression '3bit' is unknown"),
     ],
 )
 def test_constructor_refuses(kwargs, message):

@@ -332,9 +332,9 @@ def test_binding_and_installing_twice_is_logged(caplog):
 
 
 def test_shapes_that_do_not_fit_name_both_modules():
-    fixed = mx.sym.FullyConnected(var("data"), var("w", shape=(4, 9)) if False else None, num_hidden=4, name="x")
+    weight = mx.sym.Variable("w_weight", shape=(4, 9))
     second = mx.mod.Module(
-        mx.sym.SoftmaxOutput(mx.sym.broadcast_add(fixed, mx.sym.Variable("off", shape=(1, 3))), name="softmax")
+        mx.sym.SoftmaxOutput(mx.sym.FullyConnected(var("data"), weight, num_hidden=4, name="x"), name="softmax")
     )
     chain = mx.mod.SequentialModule().add(mx.mod.Module(low(var("data")), label_names=None)).add(second, **LABELLED)
     message = (

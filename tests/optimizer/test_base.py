@@ -107,6 +107,43 @@ def test_counts_are_kept_per_index_and_device():
     assert made._index_update_count == {0: 12, 1: 11}
 
 
+DEFAULTS = {
+    "adadelta": {"lr": 0.01, "rho": 0.9, "epsilon": 1e-5},
+    "adamax": {"lr": 0.002, "beta1": 0.9, "beta2": 0.999},
+    "nadam": {"lr": 0.001, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "schedule_decay": 0.004, "m_schedule": 1.0},
+    "ftrl": {"lr": 0.1, "lamda1": 0.01, "beta": 1},
+    "ftml": {"lr": 0.01, "beta1": 0.6, "beta2": 0.999, "epsilon": 1e-8},
+    "signum": {"lr": 0.01, "momentum": 0.9, "wd_lh": 0.0},
+    "sgld": {"lr": 0.01},
+    "dcasgd": {"lr": 0.01, "momentum": 0.0, "lamda": 0.04, "weight_previous": {}},
+    "lars": {"lr": 0.01, "momentum": 0.0, "eta": 0.001, "eps": 0, "momentum_correction": True, "aggregate_num": 4},
+    "lamb": {
+        "lr": 0.001, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-6, "lower_bound": None, "upper_bound": None,
+        "bias_correction": True, "aggregate_num": 45,
+    },
+    "lbsgd": {
+        "lr": 0.01, "momentum": 0.0, "warmup_strategy": "linear", "warmup_epochs": 5, "batch_scale": 1,
+        "updates_per_epoch": 32, "init_updates": 0, "num_epochs": 60, "lbmult": 1, "admult": 1, "adaptive": False,
+    },
+    "groupadagrad": {"lr": 0.01, "float_stable_eps": 1e-5},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_defaults_are_mxnets(name):
+    made = optimizer.create(name)
+    assert {key: getattr(made, key) for key in DEFAULTS[name]} == DEFAULTS[name]
+
+
+def test_names_are_mxnets():
+    theirs = (
+        "sgd signum ftml lars lbsgd lamb dcasgd nag sgld ccsgd adam adagrad rmsprop adadelta ftrl adamax nadam test "
+        "groupadagrad"
+    )
+    assert set(optimizer.Optimizer.opt_registry) >= set(theirs.split())
+    assert optimizer.Optimizer.opt_registry["sgd"] is optimizer.SGD
+
+
 def test_unknown_names_are_listed():
     with pytest.raises(ArgumentError, match="unknown optimizer 'foo'.*adagrad.*sgd"):
         optimizer.create("foo")

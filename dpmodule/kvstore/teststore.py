@@ -1,0 +1,38 @@
+"""`TestStore`: the smallest store that works, to try out what surrounds stores, and an example of one's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ndarray import NDArray
+from .base import KVStoreBase
+
+__all__ = ["TestStore"]
+
+
+def _listed(arrays: Any) -> list[NDArray]:
+    return list(arrays) if isinstance(arrays, (list, tuple)) else [arrays]
+
+
+@KVStoreBase.register
+class TestStore(KVStoreBase):
+    """Sums over devices and keeps nothing; made by ``mx.kv.create("teststore")``.
+
+    Source: MXNet 1.9.1 `TestStore`.
+    """
+
+    __test__ = False  # not a test class, whatever pytest makes of the name
+
+    def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
+        """Copy `value` to `out`."""
+        for array in _listed(out):
+            array[:] = value
+
+    def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
+        """Sum `value` over devices and copy the result to `out` (to `value` without one)."""
+        first, *rest = _listed(value)
+        summed = first.copy()
+        for array in rest:
+            summed += array.as_in_context(first.context)
+        for array in _listed(value if out is None else out):
+            array[:] = summed

@@ -1,0 +1,315 @@
+"""Torch modules as nodes of a symbol: names, shapes, types, training, files and memory."""
+
+import copy
+import gc
+import weakref
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import dpmodule as mx
+from dpmodule.base import ArgumentError, NodeError, OpError, ShapeError
+
+CONTEXTS = {"one": [mx.cpu(0)], "two": [mx.cpu(0), mx.cpu(1)]}
+
+
+def data():
+    return mx.sym.Variable("data")
+
+
+def body(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(5, 6), nn.BatchNorm1d(6), nn.Tanh())
+
+
+def network(module):
+    net = mx.sym.FullyConnected(data(), num_hidden=5, name="low")
+    net = mx.sym.torch_module(module, net, name="body")
+    return mx.sym.SoftmaxOutput(mx.sym.FullyConnected(net, num_hidden=3, name="top"), name="softmax")
+
+
+def trained(module, contexts=None, steps=4):
+    mod = mx.mod.Module(network(module), context=contexts)
+    mod.bind([("data", (6, 4))], [("softmax_label", (6,))])
+    mx.random.seed(3)
+    mod.init_params(mx.init.Xavier())
+    mod.init_optimizer(optimizer_params={"learning_rate": 0.1, "momentum": 0.9, "wd": 0.01})
+    for step in range(steps):
+        mod.forward_backward(batch(step))
+        mod.update()
+    return mod
+
+
+def batch(seed=0):
+    rng = np.random.RandomState(seed)
+    return mx.io.DataBatch([mx.nd.array(rng.randn(6, 4))], [mx.nd.array(np.arange(6) % 3)])
+
+
+def numbers(mod):
+    return {k: v.asnumpy() for part in mod.get_params() for k, v in part.items()}
+
+
+def test_names_shapes_and_types():
+    net = mx.sym.torch_module(body(), data(), name="body")
+    weights = ["body_0_weight", "body_0_bias", "body_1_weight", "body_1_bias"]
+    assert net.list_arguments() == ["data", *weights]
+    assert net.list_auxiliary_states() == ["body_1_running_mean", "body_1_running_var", "body_1_num_batches_tracked"]
+    assert net.list_outputs() == ["body_output"]
+    args, outs, states = net.infer_shape(data=(7, 5))
+    assert args == [(7, 5), (6, 5), (6,), (6,), (6,)]
+    assert (outs, states) == ([(7, 6)], [(6,), (6,), (1,)])
+    types = net.infer_type(data="float32")
+    assert types[0] == [np.float32] * 5
+    assert types[2][2] == np.int64
+    assert mx.sym.torch_module(nn.Linear(2, 2).double(), data()).infer_type()[0] == [np.float64] * 3
+
+
+def test_automatic_names():
+    with mx.name.NameManager():
+        first = mx.sym.torch_module(nn.Linear(2, 2))
+        second = mx.sym.torch_module(nn.Linear(2, 2), first)
+    assert second.list_arguments() == [
+        "linear0_data", "linear0_weight", "linear0_bias", "linear1_weight", "linear1_bias",
+    ]  # fmt: skip
+    with mx.AttrScope(ctx_group="dev1"):
+        attributes = mx.sym.torch_module(nn.Linear(2, 2), data(), name="x").attr_dict()
+    assert attributes["x_weight"]["__ctx_group__"] == "dev1"
+
+
+def test_a_node_and_a_torch_module_in_a_chain_train_alike():
+    node, member = body(), body()
+    found = numbers(trained(node))
+    low = mx.mod.Module(mx.sym.FullyConnected(data(), num_hidden=5, name="low"), label_names=None)
+    top = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(data(), num_hidden=3, name="top"), name="softmax")
+    chain = mx.mod.SequentialModule().add(low).add(mx.mod.TorchModule(member, name="body"), auto_wiring=True)
+    chain.add(mx.mod.Module(top), auto_wiring=True, take_labels=True)
+    chain.bind([("data", (6, 4))], [("softmax_label", (6,))])
+    start = numbers(trained(body(), steps=0))
+    as_arrays = {name: mx.nd.array(value) for name, value in start.items()}
+    chain.init_params(arg_params=as_arrays, allow_missing=True, allow_extra=True)
+    chain.init_optimizer(optimizer_params={"learning_rate": 0.1, "momentum": 0.9, "wd": 0.01})
+    for step in range(4):
+        chain.forward_backward(batch(step))
+        chain.update()
+    for name, value in numbers(chain).items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_two_contexts_sum_their_gradients():
+    module = nn.Sequential(nn.Linear(5, 6), nn.Tanh())
+    one, two = (numbers(trained(copy.deepcopy(module), CONTEXTS[where])) for where in ("one", "two"))
+    for name in one:
+        np.testing.assert_allclose(two[name], one[name], rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_the_module_keeps_its_values_until_they_are_written_back():
+    module = body()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    mod = trained(module)
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    mx.sym.write_back(mod.symbol, *mod.get_params())
+    args, states = mod.get_params()
+    np.testing.assert_array_equal(module[0].weight.detach().numpy(), args["body_0_weight"].asnumpy())
+    np.testing.assert_array_equal(module[1].running_var.numpy(), states["body_1_running_var"].asnumpy())
+    assert int(module[1].num_batches_tracked) == 4
+    with pytest.raises(ArgumentError, match=r"no value is given for body_0_weight, which is 0\.weight of Sequential"):
+        mx.sym.write_back(mod.symbol, {})
+
+
+def test_two_nodes_of_one_module_have_parameters_of_their_own():
+    module = nn.Linear(3, 3)
+    twice = mx.sym.torch_module(module, mx.sym.torch_module(module, data(), name="a"), name="b")
+    assert len(twice.list_arguments()) == 5
+    wanted = module(module(torch.ones(2, 3))).detach()
+    executor = twice.simple_bind(mx.cpu(), data=(2, 3))
+    mod = mx.mod.Module(twice, label_names=None)
+    mod.bind([("data", (2, 3))])
+    mod.init_params()
+    executor.copy_params_from(mod.get_params()[0])
+    found = executor.forward(data=mx.nd.ones((2, 3)))[0]
+    np.testing.assert_allclose(found.asnumpy(), wanted, rtol=1e-6)
+
+
+def test_decay_and_frozen_parameters_follow_names_and_requires_grad():
+    module = nn.GRU(3, 2)
+    module.bias_ih_l0.requires_grad_(False)
+    net = mx.sym.torch_module(module, data(), name="r", num_outputs=2)
+    attributes = net.attr_dict()
+    assert attributes["r_weight_hh_l0"]["__wd_mult__"] == "1.0"
+    assert attributes["r_bias_ih_l0"]["__lr_mult__"] == attributes["r_bias_ih_l0"]["__wd_mult__"] == "0.0"
+    assert "__wd_mult__" not in attributes["r_bias_hh_l0"]
+    loss = mx.sym.Group([mx.sym.MakeLoss(mx.sym.sum(net[0])), mx.sym.BlockGrad(net[1])])
+    mod = mx.mod.Module(loss, label_names=None)
+    mod.bind([("data", (4, 2, 3))])
+    mod.init_params()
+    mod.init_optimizer(optimizer_params={"learning_rate": 0.1, "wd": 0.1})
+    before = mod.get_params()[0]
+    mod.forward_backward(mx.io.DataBatch([mx.nd.ones((4, 2, 3))]))
+    mod.update()
+    after = mod.get_params()[0]
+    same = {name for name in before if np.array_equal(before[name].asnumpy(), after[name].asnumpy())}
+    assert same == {"r_bias_ih_l0"}
+
+
+def test_composition_copies_and_evaluation():
+    net = mx.sym.torch_module(nn.Identity(), data(), name="same")
+    value = mx.nd.ones((2, 3))
+    out = net.eval(data=value)[0]
+    out[:] = 5
+    assert (value.asnumpy() == 1).all()
+    joined = net(data=mx.sym.Variable("other") * 2)
+    assert joined.list_arguments() == ["other"]
+    assert (copy.copy(joined).eval(other=value)[0].asnumpy() == 2).all()
+
+
+def test_outputs_share_no_memory_with_each_other():
+    class Twice(nn.Module):
+        def forward(self, x):
+            y = x * 2
+            return y, y[:1]
+
+    net = mx.sym.torch_module(Twice(), data(), num_outputs=2)
+    first, second = net.eval(data=mx.nd.ones((2, 3)))
+    second[:] = 7
+    assert (first.asnumpy() == 2).all()
+
+
+def test_types_of_inputs():
+    class Pick(nn.Module):
+        def forward(self, table, rows):
+            return table[rows]
+
+    net = mx.sym.torch_module(Pick(), data(), mx.sym.Variable("rows"), dtypes=["float32", "int64"])
+    assert net.infer_shape(data=(4, 3), rows=(2,))[1] == [(2, 3)]
+    found = net.eval(data=mx.nd.array(np.arange(12).reshape(4, 3)), rows=mx.nd.array([3, 0], dtype="int64"))[0]
+    np.testing.assert_array_equal(found.asnumpy(), [[9, 10, 11], [0, 1, 2]])
+
+
+def test_shapes_of_modules_that_the_meta_device_cannot_run():
+    class Values(nn.Module):
+        def forward(self, x):
+            return x * float(x.sum() + 1)
+
+    net = mx.sym.torch_module(Values(), data())
+    assert net.infer_shape(data=(4, 3))[1] == [(4, 3)]
+    assert (net.eval(data=mx.nd.ones((1, 3)))[0].asnumpy() == 4).all()
+
+
+def test_programs_of_two_modules_of_one_structure_are_kept_apart():
+    nets = [mx.sym.torch_module(nn.Linear(2, 2, bias=False), data(), name="same") for _ in range(2)]
+    acts = [mx.sym.torch_module(act, data(), name="act") for act in (nn.ReLU(), nn.Tanh())]
+    outs = [act.eval(data=mx.nd.array([-1.0]))[0].asnumpy() for act in acts]
+    np.testing.assert_allclose(np.ravel(outs), [0, np.tanh(-1)], rtol=1e-6)
+    assert nets[0].graph.key != nets[1].graph.key
+
+
+def test_nothing_keeps_a_module_alive():
+    module = nn.Linear(3, 3)
+    gone = weakref.ref(module)
+    executor = mx.sym.torch_module(module, data()).simple_bind(mx.cpu(), data=(2, 3))
+    executor.forward(is_train=True)
+    executor.backward(mx.nd.ones((2, 3)))
+    del module, executor
+    gc.collect()
+    assert gone() is None
+
+
+def test_values_of_a_module_that_is_gone_are_refused():
+    net = mx.sym.torch_module(nn.Linear(3, 3), data(), name="x")
+    text = net.attr_dict()["x_weight"]["__init__"]
+    weight = mx.nd.zeros((3, 3))
+    mx.init.Zero()(mx.init.InitDesc("x_weight", {"__init__": text}), weight)
+    assert not (weight.asnumpy() == 0).all()
+    del net
+    gc.collect()
+    with pytest.raises(ArgumentError, match="the torch module that held 'weight' is gone"):
+        mx.init.Zero()(mx.init.InitDesc("x_weight", {"__init__": text}), weight)
+
+
+def test_saving_says_what_cannot_be_saved(tmp_path):
+    net = network(body())
+    for call in (net.tojson, lambda: net.save(str(tmp_path / "net.json"))):
+        with pytest.raises(ArgumentError, match=r"'body' made at .*test_torch_node\.py:\d+ runs a torch module"):
+            call()
+    assert list(tmp_path.iterdir()) == []
+
+
+class Breaks(nn.Module):
+    """Fails in training only, in forward or in backward."""
+
+    def __init__(self, where):
+        super().__init__()
+        self.where = where
+        self.weight = nn.Parameter(torch.ones(3))
+
+    def forward(self, x):
+        if self.training and self.where == "forward":
+            raise ValueError("broken here")
+        out = x * self.weight
+        if self.where == "backward" and out.requires_grad:
+            out.register_hook(self.fail)
+        return out
+
+    @staticmethod
+    def fail(grad):
+        raise ValueError("broken there")
+
+
+@pytest.mark.parametrize(("where", "text"), [("forward", "broken here"), ("backward", "broken there")])
+def test_errors_inside_a_module_name_the_node_and_leave_it_usable(where, text):
+    module = Breaks(where)
+    executor = mx.sym.torch_module(module, data(), name="bad").simple_bind(mx.cpu(), data=(2, 3))
+    with pytest.raises(NodeError, match=rf"torch\.Breaks\.\d+ 'bad' made at .*test_torch_node.*{text}"):
+        executor.forward(is_train=True)
+        executor.backward(mx.nd.ones((2, 3)))
+    assert isinstance(module.weight, nn.Parameter)
+    assert module.training
+    assert executor.forward(is_train=False)[0].shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda: mx.sym.torch_module(3, data()), ArgumentError, "expected a torch.nn.Module"),
+        (lambda: mx.sym.torch_module(nn.ReLU(), 3), OpError, "input data is int 3, expected a Symbol"),
+        (lambda: mx.sym.torch_module(nn.ReLU(), data(), size=3), OpError, "unknown argument 'size'"),
+        (lambda: mx.sym.torch_module(nn.ReLU(), data(), num_outputs=2).infer_shape(data=(2,)), ShapeError, "num_outputs=N"),
+        (
+            lambda: mx.sym.torch_module(nn.Linear(3, 2), data(), name="x").infer_shape(data=(4, 5)),
+            ShapeError,
+            r"'x' made at .*torch module Linear fails on inputs of shape \(4, 5\): mat1 and mat2",
+        ),
+        (
+            lambda: mx.sym.torch_module(nn.Linear(3, 2), data(), name="x").infer_shape(data=(4, 3), x_weight=(9, 9)),
+            ShapeError,
+            r"disagree: \(9, 9\) and \(2, 3\)",
+        ),
+    ],
+)
+def test_bad_calls(call, kind, message):
+    with pytest.raises(kind, match=message):
+        call()
+
+
+def test_a_module_used_in_two_threads_at_once():
+    class Slow(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(1))
+
+        def forward(self, x):
+            first = self.weight.clone()
+            total = sum(x.sum() for _ in range(2000)) * 0
+            return x * first + total + (self.weight - first)
+
+    net = mx.sym.torch_module(Slow(), data(), name="slow")
+    mod = mx.mod.Module(net, label_names=None, context=CONTEXTS["two"])
+    mod.bind([("data", (4, 3))], for_training=False)
+    mod.init_params()
+    mod.group.store.array("slow_weight", 1).tensor.fill_(3.0)
+    for _ in range(3):
+        mod.forward(mx.io.DataBatch([mx.nd.ones((4, 3))]))
+        found = mod.get_outputs()[0].asnumpy()
+        np.testing.assert_allclose(found, np.repeat([1.0, 3.0], 2)[:, None] * np.ones((4, 3)))
