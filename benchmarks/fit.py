@@ -13,7 +13,8 @@ import argparse
 import itertools
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -42,26 +43,26 @@ def distance(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> float:
     return float(np.sqrt(apart / moved))
 
 
-def check_alike(workload: Workload, ours: Worker, plain: Worker) -> str:
-    """Train everyone on a few batches from the same weights, and say how far ours is from every plain loop.
+def check_alike(workload: Workload, sides: Mapping[str, Worker]) -> str:
+    """Train every side on a few batches from the same weights, and say how far ours is from every plain loop.
 
     Raises:
         SystemExit: further than the workload allows.
     """
-    asked = {"count": workload.checked}
+    losses: dict[str, np.ndarray] = {}
+    values: dict[str, dict[str, np.ndarray]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        path = str(Path(folder) / "values.npz")
-        losses, own = np.array(ours.ask("check", path=path, **asked)), dict(np.load(path))
-        others = []
-        for name in variants(workload):
-            theirs = np.array(plain.ask("check", name=name, path=path, **asked))
-            others.append((theirs, dict(np.load(path))))
-    names = {frozenset(values) for _, values in others}
-    if names != {frozenset(own)}:
-        raise SystemExit(f"{workload.name}: the sides have different parameters: {sorted(own)}, {names}")
-    by_loss = max(float(np.abs(losses / each - 1).max()) for each, _ in others)
-    by_value = max(distance(own, values) for _, values in others)
-    among = max(distance(others[0][1], values) for _, values in others)
+        for name, side in sides.items():
+            path = str(Path(folder) / "values.npz")
+            losses[name] = np.array(side.ask("check", count=workload.checked, path=path))
+            values[name] = dict(np.load(path))
+    own_losses, own = losses.pop("ours"), values.pop("ours")
+    if any(set(each) != set(own) for each in values.values()):
+        raise SystemExit(f"{workload.name}: the sides have different parameters: {sorted(own)}")
+    first = next(iter(values.values()))
+    by_loss = max(float(np.abs(own_losses / each - 1).max()) for each in losses.values())
+    by_value = max(distance(own, each) for each in values.values())
+    among = max(distance(first, each) for each in values.values())
     text = (
         f"{workload.title}, after {workload.checked} batches: losses agree to {by_loss:.1g}, parameters to "
         f"{by_value:.1g} (the plain loops among themselves: {among:.1g})"
@@ -71,19 +72,17 @@ def check_alike(workload: Workload, ours: Worker, plain: Worker) -> str:
     return text
 
 
-def in_turns(workload: Workload, ours: Worker, plain: Worker, rounds: int, metric: bool) -> dict[str, Times]:
-    """Return the times of a batch, by side ("ours" or a variant) and clock, one per round.
+def in_turns(sides: Mapping[str, Worker], rounds: int, metric: bool) -> dict[str, Times]:
+    """Return the times of a batch by side and clock, one per round.
 
-    Each round asks everyone once, beginning with another one each time; a first round warms up and is dropped.
+    Each round asks every side once, beginning with another one each time; a first round warms up and is dropped.
     """
-    names = ["ours", *variants(workload)]
-    found: dict[str, Times] = {name: {"wall": [], "cpu": []} for name in names}
+    found: dict[str, Times] = {name: {"wall": [], "cpu": []} for name in sides}
+    names = list(sides)
     for number in range(rounds + 1):
         shift = number % len(names)
         for name in (*names[shift:], *names[:shift]):
-            side, options = (ours, {}) if name == "ours" else (plain, {"name": name})
-            times = side.ask("round", metric=metric, **options)
-            for clock, value in times.items():
+            for clock, value in sides[name].ask("round", metric=metric).items():
                 if number:
                     found[name][clock].append(value)
     return found
@@ -91,12 +90,15 @@ def in_turns(workload: Workload, ours: Worker, plain: Worker, rounds: int, metri
 
 def compare(workload: Workload, rounds: int, batches: int, report: Report) -> str:
     """Compare ours with the fastest plain loop, without and with the metric; return that loop's name."""
-    arguments = [workload.name, str(batches)]
+    common = [workload.name, str(batches)]
     fastest = ""
-    with Worker("ours.py", arguments=arguments) as ours, Worker("plain.py", arguments=arguments) as plain:
-        report.note(check_alike(workload, ours, plain))
+    with ExitStack() as stack:
+        sides = {"ours": stack.enter_context(Worker("ours.py", arguments=common))}
+        for name in variants(workload):
+            sides[name] = stack.enter_context(Worker("plain.py", arguments=[*common, name]))
+        report.note(check_alike(workload, sides))
         for metric in (False, True):
-            found = in_turns(workload, ours, plain, rounds, metric)
+            found = in_turns(sides, rounds, metric)
             own = found.pop("ours")
             fastest = min(found, key=lambda name: Spread.of(found[name]["cpu"]).median)
             best = found[fastest]
@@ -118,11 +120,14 @@ def compare(workload: Workload, rounds: int, batches: int, report: Report) -> st
 
 def compare_memory(variant: str, report: Report) -> None:
     """Compare the peak memory of two processes that each train the MLP one way only, five epochs of 20 batches."""
-    arguments = ["mlp", "20"]
-    with Worker("ours.py", arguments=arguments) as ours, Worker("plain.py", arguments=arguments) as plain:
+    common = ["mlp", "20"]
+    with (
+        Worker("ours.py", arguments=common) as ours,
+        Worker("plain.py", arguments=[*common, variant]) as plain,
+    ):
         for _ in range(5):
             ours.ask("round", metric=True)
-            plain.ask("round", name=variant, metric=True)
+            plain.ask("round", metric=True)
         own, theirs = ours.ask("memory"), plain.ask("memory")
     report.figure("peak memory of the MLP run", f"{own:.0f} MB", f"plain {theirs:.0f} MB", own / theirs, 0.8)
 

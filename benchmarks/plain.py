@@ -1,6 +1,6 @@
 """The plain PyTorch side: the same networks and loop without any framework, in every variant a careful user tries.
 
-Run by fit.py as ``plain.py WORKLOAD BATCHES``.
+Run by fit.py as ``plain.py WORKLOAD BATCHES VARIANT``, a process for each variant.
 """
 
 from __future__ import annotations
@@ -169,23 +169,17 @@ class Variant:
 def main() -> None:
     """Answer the parent's requests."""
     torch.set_num_threads(1)
-    workload, batches = sys.argv[1], int(sys.argv[2])
-    made: dict[str, Variant] = {}
+    workload, batches, name = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    variant = Variant(workload, batches, *name.split("/"))
 
-    def variant(name: str) -> Variant:
-        if name not in made:
-            made[name] = Variant(workload, batches, *name.split("/"))
-        return made[name]
+    def check(count: int, path: str) -> list[float]:
+        losses = variant.losses(count)
+        np.savez(path, **{k: v.detach().numpy() for k, v in named_values(variant.net).items()})
+        return losses
 
-    def check(name: str, count: int, path: str) -> list[float]:
-        own = variant(name)
-        found = own.losses(count)
-        np.savez(path, **{k: v.detach().numpy() for k, v in named_values(own.net).items()})
-        return found
-
-    def round_(name: str, metric: bool) -> dict[str, float]:
-        own, clock = variant(name), Clock()
-        own.epoch(metric)
+    def round_(metric: bool) -> dict[str, float]:
+        clock = Clock()
+        variant.epoch(metric)
         return clock.read(batches)
 
     serve({"check": check, "round": round_})

@@ -31,8 +31,15 @@ class ParamStore:
         self._grads: list[dict[str, NDArray]] = [{} for _ in contexts]
         self._aux: list[dict[str, NDArray]] = [{} for _ in contexts]
 
-    def _declare(self, table: list[dict[str, NDArray]], name: str, shape: tuple[int, ...], dtype: str) -> None:
-        for ctx, arrays in zip(self.contexts, table):
+    def _declare(
+        self,
+        table: list[dict[str, NDArray]],
+        name: str,
+        shape: tuple[int, ...],
+        dtype: str,
+        contexts: Sequence[Context] | None,
+    ) -> None:
+        for ctx, arrays in zip(contexts or self.contexts, table):
             known = arrays.get(name)
             if known is None:
                 arrays[name] = allocate(shape, ctx, dtype)
@@ -41,20 +48,36 @@ class ParamStore:
             elif dtype_name(known.dtype) != dtype:
                 raise DTypeError(f"shared parameter {name} is {dtype_name(known.dtype)}, this graph needs {dtype}")
 
-    def declare(self, name: str, shape: tuple[int, ...], dtype: str, needs_grad: bool) -> None:
+    def declare(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: str,
+        needs_grad: bool,
+        contexts: Sequence[Context] | None = None,
+    ) -> None:
         """Allocate a parameter, and its gradient if needed, on every context; an existing one must fit.
+
+        Args:
+            name: its name.
+            shape: its shape.
+            dtype: dtype name.
+            needs_grad: whether it has a gradient.
+            contexts: where the copies lie instead, one for each of the store's contexts (model parallelism).
 
         Raises:
             ShapeError: it exists with another shape.
             DTypeError: it exists with another dtype.
         """
-        self._declare(self._arrays, name, shape, dtype)
+        self._declare(self._arrays, name, shape, dtype, contexts)
         if needs_grad:
-            self._declare(self._grads, name, shape, dtype)
+            self._declare(self._grads, name, shape, dtype, contexts)
 
-    def declare_aux(self, name: str, shape: tuple[int, ...], dtype: str) -> None:
-        """Allocate an auxiliary state on every context; an existing one must fit."""
-        self._declare(self._aux, name, shape, dtype)
+    def declare_aux(
+        self, name: str, shape: tuple[int, ...], dtype: str, contexts: Sequence[Context] | None = None
+    ) -> None:
+        """Allocate an auxiliary state on every context; see `declare`."""
+        self._declare(self._aux, name, shape, dtype, contexts)
 
     def place(self, name: str, memory: torch.Tensor, keep: bool) -> None:
         """Move a parameter or state of the first context into given memory, whose owner then sees every update.

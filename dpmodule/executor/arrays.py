@@ -14,6 +14,7 @@ from ..ndarray import NDArray
 from ..ndarray.convert import tensor_of
 from ..ops.dtypes import name_of
 from .memory import allocate
+from .placement import Placement
 
 __all__ = ["BoundArrays", "assign"]
 
@@ -51,6 +52,7 @@ class BoundArrays:
         aux: an array for every auxiliary state.
         shapes: result of `infer_shapes`, if it is at hand.
         types: result of `infer_types`, if it is at hand.
+        places: context of each node, if not all of them run on `ctx`.
     """
 
     def __init__(
@@ -63,8 +65,10 @@ class BoundArrays:
         aux: Mapping[str, NDArray],
         shapes: Mapping[Node, Any] | None = None,
         types: Mapping[Node, Any] | None = None,
+        places: Placement | None = None,
     ) -> None:
         self.graph = graph
+        self._places = places or {}
         self.context = ctx
         self.grad_req = dict(grad_req)
         names = graph.argument_names
@@ -79,10 +83,14 @@ class BoundArrays:
             graph, {k: dtype_name(v.dtype) for k, v in every.items()}, default="float32"
         )
         self._outputs = [
-            allocate(tuple(self._shapes[node][i] or ()), ctx, types[node][i] or "float32")
+            allocate(tuple(self._shapes[node][i] or ()), self.context_of(node), types[node][i] or "float32")
             for node, i in graph.heads
         ]
         self._borrowed: dict[int, torch.Tensor] = {}
+
+    def context_of(self, node: Node) -> Context:
+        """Return the context that a node of the graph runs on."""
+        return self._places.get(node, self.context)
 
     @property
     def arg_dict(self) -> dict[str, NDArray]:

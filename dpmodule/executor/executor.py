@@ -20,6 +20,7 @@ from .heads import given_gradients, required
 from .interpreter import StepFailed, interpret
 from .locate import backward_error, forward_error
 from .memory import allocate
+from .placement import Placement
 from .program import Program, program_of
 from .resize import resize
 
@@ -64,6 +65,7 @@ class Executor(BoundArrays):
         aux: an array for every auxiliary state.
         shapes: result of `infer_shapes`, if it is at hand.
         types: result of `infer_types`, if it is at hand.
+        places: context of each node, if not all of them run on `ctx`.
 
     Source: MXNet 1.9.1 `Executor`; what is kept between forward and backward, and what a second backward does,
     was checked against it.
@@ -79,8 +81,9 @@ class Executor(BoundArrays):
         aux: Mapping[str, NDArray],
         shapes: Mapping[Node, Any] | None = None,
         types: Mapping[Node, Any] | None = None,
+        places: Placement | None = None,
     ) -> None:
-        super().__init__(graph, ctx, args, grads, grad_req, aux, shapes, types)
+        super().__init__(graph, ctx, args, grads, grad_req, aux, shapes, types, places)
         self._wanted = [
             (i, grad, self.grad_req[name] == "add")
             for i, (name, grad) in enumerate(self._grads.items())
@@ -94,7 +97,8 @@ class Executor(BoundArrays):
         self._alias_cache: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._run: _Run | None = None
         self._last_mode: bool | None = None
-        self._random_state: torch.Tensor | None = None
+        self._contexts = list(dict.fromkeys((ctx, *self._places.values())))
+        self._random_states: list[torch.Tensor] = []
         self._monitor: tuple[Callable[[str, NDArray], None], bool] | None = None
 
     def _own_inputs(self) -> list[int]:
@@ -143,9 +147,9 @@ class Executor(BoundArrays):
         self._run = None
         self._last_mode = is_train
         prepared = self._prepare(is_train, is_train)
-        program, env, _ = prepared
-        if program.random and env.generator is not None:
-            self._random_state = env.generator.get_state()
+        program = prepared.program
+        if program.random:
+            self._random_states = [generator(ctx).get_state() for ctx in self._contexts]
         values, aliases = self._inputs(recorded=is_train)
         result = self._execute(prepared, values, bool(aliases), self._monitor)
         for handle, out in zip(self._outputs, result[0]):
@@ -162,15 +166,21 @@ class Executor(BoundArrays):
         """Return the program for a forward that backward may follow, or not, in training mode, or not."""
         found = self._programs.get((recorded, is_train))
         if found is None:
-            program = program_of(self.graph, recorded)
-            device, random = self.context.torch_device, generator(self.context)
+            program = program_of(self.graph, recorded, self._place_key())
             shaped = []
             for step in program.shaped:
-                shapes = tuple(tuple(s or ()) for s in self._shapes[self.graph.nodes[step.node]])
-                shaped.append(Env(device, random, is_train, shapes))
-            found = _Prepared(program, Env(device, random, is_train), shaped)
+                node = self.graph.nodes[step.node]
+                ctx, shapes = self.context_of(node), tuple(tuple(s or ()) for s in self._shapes[node])
+                shaped.append(Env(ctx.torch_device, generator(ctx), is_train, shapes))
+            common = Env(self.context.torch_device, generator(self.context), is_train)
+            found = _Prepared(program, common, shaped)
             self._programs[recorded, is_train] = found
         return found
+
+    def _place_key(self) -> tuple[Context, ...]:
+        if not self._places:
+            return ()
+        return (self.context, *(self.context_of(node) for node in self.graph.nodes))
 
     def _inputs(self, recorded: bool) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """Return the tensors of all variables, and which of them want a gradient; aliases where it is recorded."""
@@ -265,16 +275,17 @@ class Executor(BoundArrays):
     def _run_again(self, is_train: bool) -> _Run:
         """Repeat the last forward with the random numbers it drew, for backward alone: no output changes."""
         prepared = self._prepare(True, is_train)
-        saved, gen = None, prepared.env.generator
-        if prepared.program.random and gen is not None and self._random_state is not None:
-            saved = gen.get_state()
-            gen.set_state(self._random_state)
+        saved: list[torch.Tensor] = []
+        if prepared.program.random:
+            saved = [generator(ctx).get_state() for ctx in self._contexts]
+            for ctx, state in zip(self._contexts, self._random_states):
+                generator(ctx).set_state(state)
         try:
             values, aliases = self._inputs(recorded=True)
             return _Run(prepared, values, aliases, self._execute(prepared, values, True))
         finally:
-            if saved is not None and gen is not None:
-                gen.set_state(saved)
+            for ctx, state in zip(self._contexts, saved):
+                generator(ctx).set_state(state)
 
     def _starts(
         self, run: _Run, given: list[torch.Tensor | None]
@@ -319,7 +330,7 @@ class Executor(BoundArrays):
     def release(self) -> None:
         """Give up outputs and what backward would need; handles of outputs taken before keep their values."""
         self._own_inputs()
-        self._outputs = [allocate(o.shape, self.context, dtype_name(o.dtype)) for o in self._outputs]
+        self._outputs = [allocate(o.shape, o.context, dtype_name(o.dtype)) for o in self._outputs]
         self._run = None
         self._last_mode = None
 
@@ -356,11 +367,11 @@ class Executor(BoundArrays):
         """
         self._own_inputs()
         arrays = self._args, {k: g for k, g in self._grads.items() if g is not None}, self._aux
-        args, grads, aux = resize(self.graph, self.context, arrays, kwargs, partial_shaping, allow_up_sizing)
-        return Executor(self.graph, self.context, args, grads, self.grad_req, aux)
+        args, grads, aux = resize(self.graph, arrays, kwargs, partial_shaping, allow_up_sizing)
+        return Executor(self.graph, self.context, args, grads, self.grad_req, aux, places=self._places)
 
     def debug_str(self) -> str:
         """Return the source of the generated functions, predict and training."""
         return "\n".join(
-            f"# is_train={mode}\n{program_of(self.graph, mode).source}" for mode in (False, True)
+            f"# is_train={mode}\n{self._prepare(mode, mode).program.source}" for mode in (False, True)
         )

@@ -30,6 +30,7 @@ class Step:
         detach_first: the first input is passed without its history (a loss head that was cut).
         needs_shapes: the operator wants its inferred output shapes.
         takes_env: the operator wants `Env` (all but plain torch functions).
+        own_env: it runs on another context than the executor's, and wants that one's `Env`.
     """
 
     function: Callable[..., Any]
@@ -41,6 +42,7 @@ class Step:
     detach_first: bool = False
     needs_shapes: bool = False
     takes_env: bool = True
+    own_env: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from ..context import Context
 from ..graph import Graph
 from . import passes
 from .lowering import Lowered, Step, lower
+from .placement import move_between, own_environments
 
 __all__ = ["Program", "program_of"]
 
@@ -60,7 +62,7 @@ class Program:
 
     def __init__(self, low: Lowered) -> None:
         self.low = low
-        self.shaped = [s for s in low.steps if s.needs_shapes]
+        self.shaped = [s for s in low.steps if s.needs_shapes or s.own_env]
         self.random = any(n.op is not None and n.op.random for n in low.graph.nodes)
         self._shaped_at = {id(s): i for i, s in enumerate(self.shaped)}
         self._globals: dict[str, Any] = {}
@@ -162,14 +164,15 @@ _in_use: weakref.WeakValueDictionary[Any, Program] = weakref.WeakValueDictionary
 _lock = threading.Lock()
 
 
-def program_of(graph: Graph, recorded: bool) -> Program:
+def program_of(graph: Graph, recorded: bool, places: tuple[Context, ...] = ()) -> Program:
     """Return the Program of a graph, shared by all graphs of equal structure, attributes and names.
 
     Args:
         graph: the graph.
         recorded: whether backward may follow.
+        places: context of the executor, then of each node of the graph, if they differ.
     """
-    key = graph.key, recorded, passes.settings()
+    key = graph.key, recorded, passes.settings(), places
     owned = any(node.op is not None and node.op.owner is not None for node in graph.nodes)
     with _lock:
         found = _in_use.get(key) if owned else _cache.get(key)
@@ -178,6 +181,9 @@ def program_of(graph: Graph, recorded: bool) -> Program:
                 _cache.move_to_end(key)
             return found
     low = lower(graph, recorded)
+    if places:
+        move_between(low, places[1:])
+        own_environments(low, places[1:], places[0])
     passes.apply(low)
     made = Program(low)
     with _lock:

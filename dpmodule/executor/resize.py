@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..base import ArgumentError, dtype_name
-from ..context import Context
 from ..graph import Graph, infer_shapes
 from ..ndarray import NDArray
 from ..ops.shapes import known, prod
@@ -20,7 +19,6 @@ Arrays = tuple[dict[str, NDArray], dict[str, NDArray], dict[str, NDArray]]
 
 def resize(
     graph: Graph,
-    ctx: Context,
     arrays: Arrays,
     given: Mapping[str, Any],
     partial_shaping: bool,
@@ -30,7 +28,6 @@ def resize(
 
     Args:
         graph: the graph.
-        ctx: context of arrays that have to grow.
         arrays: arguments, gradients and states as they are; left alone.
         given: new shapes by argument name.
         partial_shaping: allow shapes of variables that are not in `given` to change.
@@ -55,13 +52,13 @@ def resize(
                 f"reshape: the shape of {name} changes from {own[name].shape} to {shape} although it was not "
                 "given; set partial_shaping=True if that is meant"
             )
-        own[name] = _resized(name, own[name], shape, ctx, allow_up_sizing)
+        own[name] = _resized(name, own[name], shape, allow_up_sizing)
         if own is args and name in grads:
-            grads[name] = _resized(f"gradient of {name}", grads[name], shape, ctx, allow_up_sizing)
+            grads[name] = _resized(f"gradient of {name}", grads[name], shape, allow_up_sizing)
     return args, grads, aux
 
 
-def _resized(name: str, array: NDArray, shape: tuple[int, ...], ctx: Context, grow: bool) -> NDArray:
+def _resized(name: str, array: NDArray, shape: tuple[int, ...], grow: bool) -> NDArray:
     """Return the head of an array in another shape, or a new array if it is too small and may grow."""
     if array.size >= prod(shape):
         return array.head_view(shape)
@@ -69,4 +66,4 @@ def _resized(name: str, array: NDArray, shape: tuple[int, ...], ctx: Context, gr
         raise ArgumentError(
             f"reshape: {name} would grow from {array.shape} to {shape}; set allow_up_sizing=True to allow that"
         )
-    return allocate(shape, ctx, dtype_name(array.dtype))
+    return allocate(shape, array.context, dtype_name(array.dtype))

@@ -11,7 +11,7 @@ import torch
 
 from ..base import ArgumentError, ShapeError, StateError, dtype_name
 from ..context import Context
-from ..executor import Executor, from_pool, requirements
+from ..executor import Executor, from_pool, placement, requirements
 from ..graph import infer_shapes, infer_types
 from ..io import DataDesc
 from ..ndarray import NDArray, concatenate
@@ -30,6 +30,25 @@ class _Silent:
 
     def warning(self, *args: Any) -> None:
         """Drop a message."""
+
+
+def _per_context(group2ctxs: Any, count: int) -> list[dict[str, Context]]:
+    """Return the contexts of groups for each context of a data-parallel group.
+
+    Raises:
+        ArgumentError: a list has another length than there are contexts.
+    """
+    if not group2ctxs:
+        return [{}] * count
+    if isinstance(group2ctxs, Mapping):
+        lists = {k: v if isinstance(v, (list, tuple)) else [v] * count for k, v in group2ctxs.items()}
+        wrong = [k for k, v in lists.items() if len(v) != count]
+        if wrong:
+            raise ArgumentError(f"group2ctxs: {', '.join(wrong)} has not one context for each of {count} contexts")
+        return [{k: v[i] for k, v in lists.items()} for i in range(count)]
+    if len(group2ctxs) != count:
+        raise ArgumentError(f"group2ctxs has {len(group2ctxs)} entries for {count} contexts")
+    return [dict(each or {}) for each in group2ctxs]
 
 
 def _merge(parts: list[list[NDArray]], axes: Sequence[int]) -> list[NDArray]:
@@ -64,7 +83,8 @@ class DataParallelExecutorGroup:
         fixed_param_names: parameters that are not trained.
         grad_req: "write", "add" or "null" for all parameters, or a list or dict per argument.
         state_names: arguments that carry state from batch to batch.
-        group2ctxs: refused unless empty.
+        group2ctxs: where the groups named by ``AttrScope(ctx_group=...)`` live: a dict of contexts (or of lists of
+            them, one for each of `contexts`), or a list of dicts, one for each of `contexts`.
 
     Raises:
         ArgumentError: names, sizes or options do not fit.
@@ -90,8 +110,6 @@ class DataParallelExecutorGroup:
         state_names: Sequence[str] | None = None,
         group2ctxs: Any = None,
     ) -> None:
-        if group2ctxs:
-            raise ArgumentError("group2ctxs: model parallelism by context groups is not available yet")
         self.symbol = symbol
         self.contexts = list(contexts)
         self.workload = list(workload) if workload is not None else [1] * len(self.contexts)
@@ -106,7 +124,8 @@ class DataParallelExecutorGroup:
         self.state_names = list(state_names or ())
         self.for_training = for_training
         self.inputs_need_grad = inputs_need_grad
-        self.group2ctxs = group2ctxs
+        self.group2ctxs = _per_context(group2ctxs, len(self.contexts))
+        self._places = [placement(symbol.graph, c, g) for c, g in zip(self.contexts, self.group2ctxs)]
         self.logger = logger
         self.arg_names = symbol.list_arguments()
         self.aux_names = symbol.list_auxiliary_states()
@@ -200,7 +219,7 @@ class DataParallelExecutorGroup:
             )
         if not self._declared:
             self._declare(shapes, types)
-        ctx, pool = self.contexts[i], self.shared_data_arrays[i]
+        ctx, pool, places = self.contexts[i], self.shared_data_arrays[i], self._places[i]
         args, grads = {}, {}
         for node in graph.arguments:
             name = node.name
@@ -214,11 +233,12 @@ class DataParallelExecutorGroup:
                     grads[name] = grad
             else:
                 shape, dtype = tuple(shapes[node][0] or ()), types[node][0] or "float32"
-                args[name] = from_pool(pool, name, shape, ctx, dtype, logger)
+                where = places.get(node, ctx)
+                args[name] = from_pool(pool, name, shape, where, dtype, logger)
                 if self.grad_req[name] != "null":
-                    grads[name] = from_pool(pool, f"grad of {name}", shape, ctx, dtype, logger)
+                    grads[name] = from_pool(pool, f"grad of {name}", shape, where, dtype, logger)
         aux = {name: self.store.aux(name, i) for name in self.aux_names}
-        return Executor(graph, ctx, args, grads, self.grad_req, aux, shapes, types)
+        return Executor(graph, ctx, args, grads, self.grad_req, aux, shapes, types, places)
 
     def release(self) -> None:
         """Give up what was computed, so that another group can use the memory; arrays and parameters stay."""
@@ -240,10 +260,16 @@ class DataParallelExecutorGroup:
         for node in self.symbol.graph.arguments:
             if node.name in self.param_names:
                 needs_grad = self.grad_req[node.name] != "null"
-                self.store.declare(node.name, tuple(shapes[node][0]), types[node][0], needs_grad)
+                self.store.declare(
+                    node.name, tuple(shapes[node][0]), types[node][0], needs_grad, self._places_of(node)
+                )
         for node in self.symbol.graph.auxiliary:
-            self.store.declare_aux(node.name, tuple(shapes[node][0]), types[node][0])
+            self.store.declare_aux(node.name, tuple(shapes[node][0]), types[node][0], self._places_of(node))
         self._declared = True
+
+    def _places_of(self, node: Any) -> list[Context]:
+        """Return where a variable lies for each of the contexts."""
+        return [places.get(node, ctx) for places, ctx in zip(self._places, self.contexts)]
 
     def _silence_idle(self) -> None:
         """Make sure that contexts without samples add nothing to gradients."""

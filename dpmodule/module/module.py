@@ -69,7 +69,7 @@ class Module(BaseModule):
         work_load_list: share of the batch for each device; None = equal.
         fixed_param_names: parameters that are not trained.
         state_names: arguments that carry state from batch to batch.
-        group2ctxs: refused unless empty.
+        group2ctxs: where the groups named by ``AttrScope(ctx_group=...)`` live; see `DataParallelExecutorGroup`.
         compression_params: how a kvstore "device" compresses gradients, such as
             ``{"type": "2bit", "threshold": 0.5}``; None = not at all.
 

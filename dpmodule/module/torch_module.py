@@ -115,6 +115,7 @@ class TorchModule(Module):
         Parameters are not allocated but found in the torch module, made contiguous there if they are not.
         """
         was = self._stage
+        self._check_device()
         super().bind(
             data_shapes, label_shapes, for_training, inputs_need_grad, force_rebind, shared_module, grad_req
         )

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..base import ArgumentError, DTypeError, Shape, ShapeError, dtype_name
+from ..base import ArgumentError, DeviceError, DTypeError, Shape, ShapeError, dtype_name
 from ..context import Context, current_context
-from ..executor import Executor, allocate, from_pool, requirements
+from ..executor import Executor, Placement, allocate, from_pool, placement, requirements
 from ..graph import Graph, Node, infer_shapes, infer_types
 from ..ndarray import NDArray
 from ..ops.shapes import known
@@ -91,7 +91,7 @@ def bind(
         args_grad: arrays that receive gradients; those left out get none.
         grad_req: "write", "add" or "null" for all, or a list or dict of these per argument.
         aux_states: an NDArray for every auxiliary state.
-        group2ctx: refused unless empty.
+        group2ctx: context of each group named by ``AttrScope(ctx_group=...)``; see `executor.placement`.
         shared_exec: accepted as in MXNet; executors need no shared buffers here.
 
     Raises:
@@ -100,7 +100,8 @@ def bind(
     """
     graph = symbol.graph
     graph.check_names()
-    _refuse_groups(group2ctx)
+    context = _context(ctx)
+    places = placement(graph, context, group2ctx)
     names, states = graph.argument_names, graph.auxiliary_names
     arg_arrays = _named("args", names, args, partial=False)
     aux_arrays = _named("aux_states", states, aux_states, partial=False)
@@ -111,7 +112,8 @@ def bind(
         if grad.shape != arg_arrays[key].shape:
             raise ShapeError(f"args_grad: {key} has shape {grad.shape}, its argument {arg_arrays[key].shape}")
     reqs = {k: (r if k in grads else "null") for k, r in reqs.items()}
-    executor = Executor(graph, _context(ctx), arg_arrays, grads, reqs, aux_arrays, shapes)
+    _check_devices(graph, context, places, {**arg_arrays, **aux_arrays})
+    executor = Executor(graph, context, arg_arrays, grads, reqs, aux_arrays, shapes, places=places)
     for array in (*arg_arrays.values(), *aux_arrays.values(), *grads.values()):
         array.pinned = True
     return executor
@@ -123,9 +125,18 @@ def _refuse_storage(stype_dict: Mapping[str, str] | None) -> None:
             raise ArgumentError(f"stype_dict: {name} is {stype!r}; only 'default' is available yet")
 
 
-def _refuse_groups(group2ctx: Any) -> None:
-    if group2ctx:
-        raise ArgumentError("group2ctx: model parallelism by context groups is not available yet")
+def _check_devices(graph: Graph, ctx: Context, places: Placement, arrays: Mapping[str, NDArray]) -> None:
+    """Refuse arrays that lie on another device than the node that reads them.
+
+    Raises:
+        DeviceError: names the array and both devices.
+    """
+    for node in (*graph.arguments, *graph.auxiliary):
+        wanted, array = places.get(node, ctx), arrays[node.name]
+        if array.tensor.device != wanted.torch_device:
+            raise DeviceError(
+                f"{node.name} lies on {array.context}, but is bound to {wanted}; use {node.name}.as_in_context({wanted})"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +144,13 @@ class _Source:
     """Where `simple_bind` takes arrays from: another executor, a pool, or new memory.
 
     Attributes:
-        ctx: context of new arrays.
+        contexts: contexts of new arrays by name.
         names: arguments that are the other executor's.
         executor: the other executor.
         pool: arrays by name, for everything else.
     """
 
-    ctx: Context
+    contexts: Mapping[str, Context]
     names: frozenset[str]
     executor: Executor | None
     pool: dict[str, NDArray] | None
@@ -148,25 +159,25 @@ class _Source:
         """Return the array of an argument."""
         if self.executor is not None and name in self.names:
             return _fitting(name, self.executor.arg_dict, shape, dtype)
-        return self._own(name, shape, dtype)
+        return self._own(name, name, shape, dtype)
 
     def gradient(self, name: str, shape: tuple[int, ...], dtype: str) -> NDArray:
         """Return the array of an argument's gradient."""
         if self.executor is not None and name in self.names:
             shared = self.executor.grad_dict.get(name)
-            return allocate(shape, self.ctx, dtype) if shared is None else shared
-        return self._own(f"grad of {name}", shape, dtype)
+            return allocate(shape, self.contexts[name], dtype) if shared is None else shared
+        return self._own(name, f"grad of {name}", shape, dtype)
 
     def state(self, name: str, shape: tuple[int, ...], dtype: str) -> NDArray:
         """Return the array of an auxiliary state; one that the other executor has is shared with it."""
         if self.executor is not None and self.names and name in self.executor.aux_dict:
             return _fitting(name, self.executor.aux_dict, shape, dtype)
-        return allocate(shape, self.ctx, dtype)
+        return allocate(shape, self.contexts[name], dtype)
 
-    def _own(self, name: str, shape: tuple[int, ...], dtype: str) -> NDArray:
+    def _own(self, name: str, key: str, shape: tuple[int, ...], dtype: str) -> NDArray:
         if self.pool is not None:
-            return from_pool(self.pool, name, shape, self.ctx, dtype)
-        return allocate(shape, self.ctx, dtype)
+            return from_pool(self.pool, key, shape, self.contexts[name], dtype)
+        return allocate(shape, self.contexts[name], dtype)
 
 
 def _fitting(name: str, arrays: Mapping[str, NDArray], shape: tuple[int, ...], dtype: str) -> NDArray:
@@ -218,7 +229,7 @@ def simple_bind(
         grad_req: "write", "add" or "null" for all, or a list or dict of these per argument.
         type_dict: dtypes of arguments by name (default float32).
         stype_dict: storage types; only "default" exists so far.
-        group2ctx: refused unless empty.
+        group2ctx: context of each group named by ``AttrScope(ctx_group=...)``; see `executor.placement`.
         shared_arg_names: arguments whose arrays, and gradients, are those of `shared_exec`.
         shared_exec: executor that `shared_arg_names` and auxiliary states are borrowed from.
         shared_buffer: pool of arrays by name for all other arguments.
@@ -231,23 +242,24 @@ def simple_bind(
     """
     graph = symbol.graph
     graph.check_names()
-    _refuse_groups(group2ctx)
     _refuse_storage(stype_dict)
     context = _context(ctx)
+    places = placement(graph, context, group2ctx)
     given_types = _known_names(graph, "the type", type_dict or {})
     types = infer_types(graph, {k: dtype_name(v) for k, v in given_types.items()}, default="float32")
     given_shapes = _known_names(graph, "the shape", kwargs)
     shapes = infer_shapes(graph, {k: as_shape(k, v) for k, v in given_shapes.items()})
     _check_known(graph, shapes)
     reqs = requirements(graph.argument_names, grad_req)
-    source = _Source(context, frozenset(shared_arg_names or ()), shared_exec, shared_buffer)
+    contexts = {n.name: places.get(n, context) for n in graph.nodes if n.op is None}
+    source = _Source(contexts, frozenset(shared_arg_names or ()), shared_exec, shared_buffer)
     every = {
         n.name: (tuple(shapes[n][0] or ()), types[n][0] or "float32") for n in graph.nodes if n.op is None
     }
     args = {key: source.argument(key, *every[key]) for key in graph.argument_names}
     grads = {key: source.gradient(key, *every[key]) for key in graph.argument_names if reqs[key] != "null"}
     aux = {key: source.state(key, *every[key]) for key in graph.auxiliary_names}
-    return Executor(graph, context, args, grads, reqs, aux, shapes, types)
+    return Executor(graph, context, args, grads, reqs, aux, shapes, types, places)
 
 
 def _check_known(graph: Graph, shapes: Mapping[Any, list[Any]]) -> None:

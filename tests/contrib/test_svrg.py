@@ -148,6 +148,20 @@ def test_both_modules_are_bound_and_reshaped():
     assert mod.predict(np.ones((6, 2), "f4")).shape == (6, 1)
 
 
+def test_other_contexts_keep_parameters_and_states():
+    results = []
+    for contexts in (None, TWO):
+        mod = made()
+        start = {"fc_weight": mx.nd.array([[0.3, -0.2]]), "fc_bias": mx.nd.array([0.1])}
+        options = {"eval_metric": "mse", "optimizer_params": {"learning_rate": 0.01, "momentum": 0.5}}
+        mod.fit(data(), arg_params=start, num_epoch=2, **options)
+        mod.fit(data(), contexts=contexts, begin_epoch=2, num_epoch=4, **options)
+        assert mod._ctx_len == len(contexts or [0])
+        results.append(mod.get_params()[0])
+    for name in results[0]:
+        np.testing.assert_allclose(results[1][name].asnumpy(), results[0][name].asnumpy(), rtol=1e-5, atol=1e-6)
+
+
 def test_fixed_parameters_stay():
     mod = ready(fixed_param_names=["fc_bias"])
     mod.update_full_grads(data())

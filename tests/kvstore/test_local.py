@@ -1,8 +1,10 @@
+"""The store of one process: values, updaters, optimizers, misuse."""
+
 import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, DTypeError, ShapeError, StateError
+from dpmodule.base import ArgumentError, DeviceError, DTypeError, MXNetError, ShapeError, StateError
 
 DEVICES = [mx.cpu(0), mx.cpu(1), mx.cpu(2)]
 
@@ -78,25 +80,105 @@ def test_facts_about_the_store(store):
     assert store.num_workers == 1
     assert store.type in ("local", "device")
     assert store.is_capable("optimizer")
+    with pytest.raises(ValueError, match="unknown capability 'flying'"):
+        store.is_capable("flying")
     store.barrier()
+    store._barrier()
+
+
+@pytest.mark.parametrize(
+    "kind", ["local", "local_update_cpu", "local_allreduce_cpu", "local_allreduce_device", "Device"]
+)
+def test_kinds(kind):
+    one = mx.kv.create(kind)
+    assert one.type == kind.lower()
+    one.init("w", mx.nd.zeros((2,)))
+    one.push("w", on_devices(1, 2, shape=(2,)))
+    one.pull("w", out := mx.nd.zeros((2,)))
+    assert out.asnumpy().tolist() == [3, 3]
+
+
+def test_nccl_needs_a_gpu(monkeypatch):
+    monkeypatch.setattr("dpmodule.kvstore.num_gpus", lambda: 0)
+    with pytest.raises(DeviceError, match="needs a GPU"):
+        mx.kv.create("nccl")
+    monkeypatch.setattr("dpmodule.kvstore.num_gpus", lambda: 1)
+    assert mx.kv.create("nccl").type == "nccl"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["local", "device", "nccl"])
+def test_values_on_a_gpu(kind):
+    one, there = mx.kv.create(kind), mx.gpu(0)
+    one.init(["w", "r"], [mx.nd.ones((3, 2)), mx.nd.zeros((3, 2), stype="row_sparse")])
+    one.set_optimizer(mx.optimizer.Test())
+    one.push("w", [mx.nd.ones((3, 2), ctx=there), mx.nd.ones((3, 2), ctx=there)])
+    one.pull("w", [first := mx.nd.zeros((3, 2), ctx=there), second := mx.nd.zeros((3, 2))])
+    assert (first.asnumpy() == 3).all()
+    assert (second.asnumpy() == 3).all()
+    one.push("r", mx.nd.ones((3, 2), ctx=there).tostype("row_sparse"))
+    one.row_sparse_pull(
+        "r", out := mx.nd.zeros((3, 2), ctx=there, stype="row_sparse"), row_ids=mx.nd.array([1])
+    )
+    assert out.context == there
+    assert out.asnumpy().tolist() == [[0, 0], [1, 1], [0, 0]]
 
 
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
         (lambda s: s.pull("x", mx.nd.zeros((1,))), ArgumentError, "unknown key 'x'"),
-        (lambda s: s.pull("w"), ArgumentError, "out is missing"),
+        (lambda s: s.pull("w"), AssertionError, "out is missing"),
         (lambda s: s.init("w", mx.nd.zeros((1,))), ArgumentError, "exists already"),
+        (lambda s: s.init(["x", "x"], [mx.nd.zeros((1,))] * 2), ArgumentError, "exists already"),
+        (lambda s: s.init("x", [mx.nd.zeros((1,))] * 2), ArgumentError, "several values"),
+        (lambda s: s.broadcast("w", mx.nd.zeros((1,)), mx.nd.zeros((1,))), ArgumentError, "exists already"),
         (lambda s: s.push("w", mx.nd.zeros((9,))), ShapeError, r"shape \(2, 3\), got \(9,\)"),
-        (lambda s: s.push(["w"], []), ArgumentError, "1 keys and 0 values"),
-        (lambda s: s.push("w", 3), ArgumentError, "expected NDArrays"),
+        (lambda s: s.pull("w", mx.nd.zeros((1, 3))), ShapeError, r"shape \(2, 3\), out has \(1, 3\)"),
+        (lambda s: s.push(["w"], []), AssertionError, "1 keys and 0 values"),
+        (lambda s: s.push(["w"], mx.nd.zeros((2, 3))), AssertionError, "1 keys and a NDArray"),
+        (lambda s: s.push("w", 3), ArgumentError, "is a int, expected NDArrays"),
+        (lambda s: s.push("w", []), ArgumentError, "empty list"),
+        (
+            lambda s: s.push(2.5, mx.nd.zeros((2, 3))),
+            AssertionError,
+            "float, expected a string or an integer",
+        ),
+        (lambda s: s.init(["v", 3], [mx.nd.zeros((1,))] * 2), AssertionError, "use one kind"),
+        (lambda s: s.init(3, mx.nd.zeros((1,))), ArgumentError, "others are like 'w'"),
+        (lambda s: s.push(3, mx.nd.zeros((1,))), ArgumentError, "others are like 'w'"),
+        (lambda s: s.pull(3, mx.nd.zeros((1,))), ArgumentError, "others are like 'w'"),
+        (lambda s: s.push("w", mx.nd.zeros((2, 3)).tostype("csr")), ArgumentError, "cannot add up csr"),
         (lambda s: s.save_optimizer_states("f"), StateError, "set_optimizer"),
+        (lambda s: s.load_optimizer_states("f"), StateError, "set_optimizer"),
     ],
 )
 def test_misuse(store, call, error, message):
     store.init("w", mx.nd.zeros((2, 3)))
-    with pytest.raises(error, match=message):
+    with pytest.raises(MXNetError, match=message) as caught:
         call(store)
+    assert isinstance(caught.value, error)
+    store.pull("w", out := mx.nd.ones((2, 3)))
+    assert not out.asnumpy().any()
+
+
+def test_values_of_a_key_given_twice_are_added(store):
+    store.init(3, mx.nd.zeros((2, 3)))
+    store.push([3, 3], [mx.nd.ones((2, 3)), on_devices(1, 2)])
+    store.pull([3, 3], [first := mx.nd.zeros((2, 3)), second := mx.nd.zeros((2, 3))])
+    assert (first.asnumpy() == 4).all()
+    assert (second.asnumpy() == 4).all()
+
+
+def test_stored_values_are_apart_from_what_came_and_went(store):
+    store.init("w", given := mx.nd.ones((2, 3)))
+    given[:] = 5
+    store.pull("w", out := mx.nd.zeros((2, 3)))
+    out[:] = 7
+    store.push("w", pushed := mx.nd.full((2, 3), 2))
+    pushed[:] = 9
+    store.pull("w", out)
+    assert (out.asnumpy() == 2).all()
 
 
 @pytest.mark.parametrize(
@@ -112,38 +194,3 @@ def test_misuse(store, call, error, message):
 def test_unknown_kinds(name, error, message):
     with pytest.raises(error, match=message):
         mx.kv.create(name)
-
-
-def test_a_store_of_ones_own_trains_a_module():
-    @mx.kv.KVStoreBase.register
-    class Doubling(mx.kv.KVStoreBase):
-        type = "doubling"
-
-        def broadcast(self, key, value, out, priority=0):
-            for o in out:
-                value.copyto(o) if o is not value else None
-
-        def pushpull(self, key, value, out=None, priority=0):
-            for arrays, targets in zip(value, out):
-                total = sum(2 * a.asnumpy() for a in arrays)
-                for t in targets:
-                    t[:] = total
-
-        def set_optimizer(self, optimizer):
-            raise AssertionError("not capable of it")
-
-    try:
-        steps = []
-        for kvstore, lr in (("doubling", 0.1), ("local", 0.2)):
-            net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
-            mod = mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"), context=DEVICES[:2])
-            mod.bind([("data", (4, 3))], [("softmax_label", (4,))])
-            mod.init_params(mx.init.One())
-            mod.init_optimizer(kvstore, "sgd", {"learning_rate": lr})
-            data = mx.nd.array(np.arange(12).reshape(4, 3) / 10)
-            mod.forward_backward(mx.io.DataBatch([data], [mx.nd.array([0, 1, 1, 0])]))
-            mod.update()
-            steps.append(mod.get_params()[0]["fc_weight"].asnumpy())
-        np.testing.assert_allclose(steps[0], steps[1], rtol=1e-5)
-    finally:
-        del mx.kv.KVStoreBase.kv_registry["doubling"]

@@ -182,6 +182,18 @@ def chained(body, contexts=None):
     return chain.add(last, auto_wiring=True, take_labels=True)
 
 
+def test_other_contexts_keep_parameters():
+    module = net()
+    mod = ready(module)
+    run(mod, *arrays())
+    mod.update()
+    before = module[0].weight.detach().clone()
+    mod.rebind(CONTEXTS["two"], None, [("data", (8, 6))], None)
+    assert torch.equal(module[0].weight, before)
+    np.testing.assert_allclose(run(mod, arrays()[0]), module(torch.tensor(arrays()[0])).detach(), rtol=1e-5, atol=1e-6)
+    assert [ctx.device_id for ctx in mod.group.contexts] == [0, 1]
+
+
 def test_buffers_are_states_that_move_with_backward():
     module = nn.BatchNorm1d(6)
     other = copy.deepcopy(module)

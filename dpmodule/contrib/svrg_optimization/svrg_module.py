@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ...base import ArgumentError, DTypeError, StateError
+from ...context import Context
 from ...module import Module
 from ...module.stage import Stage, needs
 from ...module.updates import make_store
@@ -107,6 +108,18 @@ class SVRGModule(Module):
             shared = shared_module._mod_aux if isinstance(shared_module, SVRGModule) else shared_module
             self._mod_aux.bind(data_shapes, label_shapes, for_training, *options, shared, grad_req)
 
+    def rebind(
+        self,
+        contexts: Sequence[Context] | None,
+        workload: Sequence[float] | None,
+        data_shapes: Sequence[Any],
+        label_shapes: Sequence[Any] | None,
+    ) -> None:
+        """Bind both modules for training over other devices; see `Module.rebind`."""
+        self._mod_aux.rebind(contexts, workload, data_shapes, label_shapes)
+        self._ctx_len = len(self._mod_aux.group.contexts)
+        super().rebind(contexts, workload, data_shapes, label_shapes)
+
     @needs(Stage.BOUND)
     def reshape(self, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None = None) -> None:
         """Change the input shapes of both modules; see `Module.reshape`."""
@@ -159,7 +172,10 @@ class SVRGModule(Module):
         first = max(names, default=-1) + 1
         names.update({first + i: f"{name}_full" for i, name in enumerate(self._param_names)})
         arguments = {"rescale_grad": 1.0 / self.group.num_samples, **dict(optimizer_params)}
-        return _SVRGOptimizer(optimizer, param_idx2name=names, **arguments)
+        inner = optimizer.default_opt if isinstance(optimizer, _SVRGOptimizer) else optimizer
+        made = _SVRGOptimizer(inner, param_idx2name=names, **arguments)
+        made.default_opt.idx2name = dict(names)
+        return made
 
     @property
     def _kvstore(self) -> Any:

@@ -1,0 +1,102 @@
+"""Model parallelism: which context every node of a graph runs on.
+
+Variables and operators made in an ``AttrScope(ctx_group="...")`` belong to that group, and `group2ctx` tells where a
+group lives. Everything else lives on the executor's own context. Values move where a node reads one that another
+device made; gradients move back the same way.
+
+Source: MXNet 1.9.1's group2ctx; a group that `group2ctx` leaves out is an error here, where MXNet quietly takes the
+executor's context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+
+import torch
+
+from ..base import ArgumentError
+from ..context import Context
+from ..graph import Graph, Node
+from .lowering import Lowered, Step
+
+__all__ = ["Placement", "move_between", "own_environments", "placement"]
+
+Placement = Mapping[Node, Context]
+
+
+def placement(graph: Graph, ctx: Context, group2ctx: Mapping[str, Context] | None) -> Placement:
+    """Return the context of every node; empty if all of them run on `ctx`.
+
+    Args:
+        graph: the graph.
+        ctx: context of nodes without a group.
+        group2ctx: context of each group.
+
+    Raises:
+        ArgumentError: a group of the graph has no context, or something else than contexts was given.
+    """
+    if not group2ctx:
+        return {}
+    if not isinstance(group2ctx, Mapping) or not all(isinstance(c, Context) for c in group2ctx.values()):
+        raise ArgumentError(f"group2ctx is {group2ctx!r}, expected a dict of Contexts by group name")
+    found = {}
+    for node in graph.nodes:
+        group = node.attrs.get("__ctx_group__")
+        if group is not None and group not in group2ctx:
+            raise ArgumentError(
+                f"{node.describe()} belongs to the context group {group!r}, but group2ctx names only "
+                f"{', '.join(map(repr, group2ctx))}; add {group!r} to it"
+            )
+        found[node] = ctx if group is None else group2ctx[group].check()
+    return found if any(c != ctx for c in found.values()) else {}
+
+
+@cache
+def _mover(device: torch.device) -> Callable[[torch.Tensor], torch.Tensor]:
+    def move(x: torch.Tensor) -> torch.Tensor:
+        return x.to(device)
+
+    return move
+
+
+def move_between(low: Lowered, places: tuple[Context, ...]) -> None:
+    """Insert moves of values that a step reads from another device.
+
+    Args:
+        low: the steps, one for every operator so far.
+        places: context of each node of the graph, in its order.
+    """
+    graph = low.graph
+    variables = (*graph.arguments, *graph.auxiliary)
+    made_on: dict[int, torch.device] = {
+        number: places[graph.index[node]].torch_device for number, node in enumerate(variables)
+    }
+    moved: dict[tuple[int, torch.device], int] = {}
+    steps: list[Step] = []
+    for step in low.steps:
+        device = places[step.node].torch_device
+        for position, value in enumerate(step.inputs):
+            if made_on[value] == device:
+                continue
+            if (value, device) not in moved:
+                moved[value, device] = low.new_value(f"{low.names[value]}_on_{device.type}{device.index or 0}")
+                arrival = moved[value, device]
+                steps.append(Step(_mover(device), "move", None, [value], [arrival], -1, takes_env=False))
+            step.inputs[position] = moved[value, device]
+        made_on.update(dict.fromkeys(step.outputs, device))
+        steps.append(step)
+    low.steps = steps
+
+
+def own_environments(low: Lowered, places: tuple[Context, ...], ctx: Context) -> None:
+    """Mark the steps that run on another context than the executor's, so that they get its generator and device.
+
+    Args:
+        low: the steps.
+        places: context of each node of the graph, in its order.
+        ctx: the executor's context.
+    """
+    for step in low.steps:
+        if step.node >= 0 and step.takes_env and places[step.node] != ctx:
+            step.own_env = True
