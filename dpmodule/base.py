@@ -161,7 +161,7 @@ def dtype_name(dtype: Any) -> str:
     if text in _CODES:
         return text
     try:
-        name = np.dtype(dtype).name
+        name: str = np.dtype(dtype).name
     except TypeError:
         name = text
     if name not in _CODES:

@@ -30,13 +30,16 @@ class Context:
 
     __slots__ = ("_outer", "device_id", "device_typeid", "torch_device")
 
+    device_id: int
+
     devtype2str: ClassVar[dict[int, str]] = {1: "cpu", 2: "gpu", 3: "cpu_pinned", 5: "cpu_shared"}
     devstr2type: ClassVar[dict[str, int]] = {"cpu": 1, "gpu": 2, "cpu_pinned": 3, "cpu_shared": 5}
     _scope: ClassVar[threading.local] = threading.local()
 
     def __init__(self, device_type: str | Context, device_id: int = 0) -> None:
         if isinstance(device_type, Context):
-            device_type, device_id = device_type.device_type, device_type.device_id
+            other: Context = device_type
+            device_type, device_id = other.device_type, other.device_id
         if device_type not in self.devstr2type:
             raise ArgumentError(
                 f"unknown device type {device_type!r}; expected one of {', '.join(self.devstr2type)}"

@@ -32,7 +32,9 @@ class Residual(torch.nn.Module):
 def chain(body: torch.nn.Module, width: int) -> mx.mod.SequentialModule:
     """Return symbol (convolution) -> torch module -> symbol (classifier)."""
     net = mx.sym.Convolution(mx.sym.Variable("data"), kernel=(3, 3), num_filter=16, name="conv")
-    net = mx.sym.Pooling(mx.sym.Activation(net, act_type="relu"), kernel=(2, 2), stride=(2, 2), pool_type="max")
+    net = mx.sym.Pooling(
+        mx.sym.Activation(net, act_type="relu"), kernel=(2, 2), stride=(2, 2), pool_type="max"
+    )
     net = mx.sym.FullyConnected(net, num_hidden=width, name="into")
     top = mx.sym.FullyConnected(mx.sym.Variable("features"), num_hidden=10, name="scores")
     top = mx.sym.SoftmaxOutput(top, name="softmax")
@@ -92,7 +94,9 @@ def main() -> int:
 
     accuracy = dict(modules.score(validation, "acc"))["accuracy"]
     same = abs(accuracy - in_pytorch(modules, body, validation)) < 1e-6
-    print(f"validation accuracy {accuracy:.4f} after {num_epoch} epochs, the same in PyTorch: {same}, target {target}")
+    print(
+        f"validation accuracy {accuracy:.4f} after {num_epoch} epochs, the same in PyTorch: {same}, target {target}"
+    )
     return 0 if same and accuracy >= target else 1
 
 

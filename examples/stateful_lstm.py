@@ -45,10 +45,14 @@ def network(letters: int, hidden: int) -> tuple[mx.sym.Symbol, list[str]]:
     begin = cell.begin_state(func=mx.sym.Variable)
     embedded = mx.sym.Embedding(mx.sym.Variable("data"), input_dim=letters, output_dim=32, name="embed")
     output, states = cell.unroll(STEPS, embedded, begin_state=begin, merge_outputs=True, layout="NTC")
-    scores = mx.sym.FullyConnected(mx.sym.Reshape(output, shape=(-1, hidden)), num_hidden=letters, name="scores")
+    scores = mx.sym.FullyConnected(
+        mx.sym.Reshape(output, shape=(-1, hidden)), num_hidden=letters, name="scores"
+    )
     label = mx.sym.Reshape(mx.sym.Variable("softmax_label"), shape=(-1,))
     loss = mx.sym.SoftmaxOutput(scores, label, normalization="batch", name="softmax")
-    return mx.sym.Group([loss, *(mx.sym.BlockGrad(state) for state in states)]), [state.name for state in begin]
+    return mx.sym.Group([loss, *(mx.sym.BlockGrad(state) for state in states)]), [
+        state.name for state in begin
+    ]
 
 
 def train(module: mx.mod.Module, numbers: np.ndarray) -> None:

@@ -62,6 +62,9 @@ def _record_maker(name: str, fields: tuple[str, ...]) -> Callable[..., Any]:
     return lambda *values: record_class()(*values)
 
 
+_apply: Callable[..., torch.Tensor] = _LossHead.apply
+
+
 def op(
     name: str,
     inputs: Iterable[Input] | Callable[[Any], tuple[Input, ...]] = (),
@@ -112,7 +115,7 @@ def op(
             **fields,
         )
         if loss is not None:
-            object.__setattr__(record, "run", lambda a, env, *t: _LossHead.apply(record, a, env, *t))
+            object.__setattr__(record, "run", lambda a, env, *t: _apply(record, a, env, *t))
         for key in (name, *record.aliases):
             if key in _OPS:
                 raise OpError(f"operator {key!r} is declared twice")

@@ -63,13 +63,12 @@ def split_call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Split:
 
 def signature(op: Op, extra: tuple[str, ...]) -> inspect.Signature:
     """Return the true signature of a face: inputs, attributes, then `extra` keywords such as name and out."""
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    only = inspect.Parameter.KEYWORD_ONLY
+    either, only = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    kind = either if op.variadic is None else only
     if op.variadic is not None:
         parameters = [inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)]
-        kind = only
     else:
-        parameters = [inspect.Parameter(i.name, kind, default=None) for i in _declared(op)]
+        parameters = [inspect.Parameter(i.name, either, default=None) for i in _declared(op)]
     for key, attr in op.attrs.items():
         default = None if attr.default is REQUIRED else attr.default
         parameters.append(inspect.Parameter(key, kind, default=default))

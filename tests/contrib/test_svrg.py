@@ -18,7 +18,9 @@ TWO = [mx.cpu(0), mx.cpu(1)]
 def made(context=None, rows=8, **options):
     net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=1, name="fc")
     net = mx.sym.LinearRegressionOutput(net, mx.sym.Variable("label"), name="out")
-    mod = SVRGModule(net, ["data"], ["label"], context=context, update_freq=options.pop("update_freq", 2), **options)
+    mod = SVRGModule(
+        net, ["data"], ["label"], context=context, update_freq=options.pop("update_freq", 2), **options
+    )
     mod.bind([("data", (rows, 2))], [("label", (rows,))])
     return mod
 
@@ -53,7 +55,9 @@ def test_fit_gives_what_mxnet_recorded(case, where):
         np.testing.assert_allclose(found[key], wanted[key], rtol=2e-5, atol=2e-5, err_msg=key)
 
 
-@pytest.mark.parametrize("kvstore", ["local", "device", mx.kv.create("local")], ids=["local", "device", "object"])
+@pytest.mark.parametrize(
+    "kvstore", ["local", "device", mx.kv.create("local")], ids=["local", "device", "object"]
+)
 @pytest.mark.parametrize("context", [None, TWO], ids=["one", "two"])
 def test_a_store_and_two_contexts_change_nothing(context, kvstore):
     plain = cases.train_svrg(mx, SVRGModule, "every_epoch", None, None)
@@ -70,7 +74,10 @@ def test_one_step_follows_the_formula():
     mod, train = ready(), data()
     mod.update_full_grads(train)
     old = {name: value.asnumpy() for name, value in mod.get_params()[0].items()}
-    every = [gradient(part.data[0].asnumpy(), part.label[0].asnumpy(), old["fc_weight"], old["fc_bias"]) for part in again(train)]
+    every = [
+        gradient(part.data[0].asnumpy(), part.label[0].asnumpy(), old["fc_weight"], old["fc_bias"])
+        for part in again(train)
+    ]
     means = [sum(parts) / 2 for parts in zip(*every)]
     np.testing.assert_allclose(mod._param_dict[0]["fc_weight"].asnumpy(), means[0], rtol=1e-5)
     np.testing.assert_allclose(mod._param_dict[0]["fc_bias"].asnumpy(), means[1], rtol=1e-5)
@@ -120,8 +127,13 @@ def test_a_second_mean_starts_from_the_first():
 def test_padding_counts_as_part_of_a_batch():
     mod, train = ready(), data(count=12)
     mod.update_full_grads(train)
-    sums = [gradient(p.data[0].asnumpy(), p.label[0].asnumpy(), np.ones((1, 2)), np.zeros(1)) for p in again(train)]
-    np.testing.assert_allclose(mod._param_dict[0]["fc_weight"].asnumpy(), (sums[0][0] + sums[1][0]) / 1.5, rtol=1e-5)
+    sums = [
+        gradient(p.data[0].asnumpy(), p.label[0].asnumpy(), np.ones((1, 2)), np.zeros(1))
+        for p in again(train)
+    ]
+    np.testing.assert_allclose(
+        mod._param_dict[0]["fc_weight"].asnumpy(), (sums[0][0] + sums[1][0]) / 1.5, rtol=1e-5
+    )
 
 
 def test_fit_lowers_the_loss_and_reaches_the_solution():
@@ -159,7 +171,9 @@ def test_other_contexts_keep_parameters_and_states():
         assert mod._ctx_len == len(contexts or [0])
         results.append(mod.get_params()[0])
     for name in results[0]:
-        np.testing.assert_allclose(results[1][name].asnumpy(), results[0][name].asnumpy(), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            results[1][name].asnumpy(), results[0][name].asnumpy(), rtol=1e-5, atol=1e-6
+        )
 
 
 def test_fixed_parameters_stay():
@@ -220,7 +234,9 @@ def test_states_go_through_a_checkpoint(tmp_path):
     np.testing.assert_array_equal(states.asnumpy(), mod.updates.states_by_name()["fc_weight"].asnumpy())
 
 
-@pytest.mark.parametrize(("freq", "kind"), [(None, TypeError), (1.5, DTypeError), (0, ValueError), (-1, ArgumentError)])
+@pytest.mark.parametrize(
+    ("freq", "kind"), [(None, TypeError), (1.5, DTypeError), (0, ValueError), (-1, ArgumentError)]
+)
 def test_a_frequency_must_be_a_positive_integer(freq, kind):
     with pytest.raises(kind, match=f"update_freq is {freq}, expected a number of epochs from 1"):
         made(update_freq=freq)
@@ -228,7 +244,11 @@ def test_a_frequency_must_be_a_positive_integer(freq, kind):
 
 def test_training_without_full_gradients_is_refused():
     mod, batch = ready(), next(data())
-    for call in (lambda: mod.forward(batch, is_train=True), lambda: mod.forward_backward(batch), mod.backward):
+    for call in (
+        lambda: mod.forward(batch, is_train=True),
+        lambda: mod.forward_backward(batch),
+        mod.backward,
+    ):
         mod.forward(batch, is_train=False)
         with pytest.raises(StateError, match=r"call update_full_grads\(train_data\) first"):
             call()

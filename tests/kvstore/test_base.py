@@ -97,7 +97,7 @@ def test_registration(register):
     with pytest.warns(UserWarning, match="replaces"):
 
         @register
-        class Mine(Base):  # noqa: F811 (the second of that name)
+        class Mine(Base):
             pass
 
     assert type(mx.kv.create("MINE")) is Mine is not before

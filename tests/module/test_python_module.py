@@ -111,7 +111,9 @@ def test_bind_refuses_what_does_not_fit(shapes, options, message):
 def test_what_a_subclass_must_define_is_named(call):
     mod = mx.mod.PythonModule(["data"], None, ["out"])
     arguments = {"forward": [scores()], "bind": [[("data", (3, 2))]]}.get(call, [])
-    with pytest.raises(NotImplementedError, match="PythonModule does not define " + call.replace("bind", "_compute")):
+    with pytest.raises(
+        NotImplementedError, match="PythonModule does not define " + call.replace("bind", "_compute")
+    ):
         getattr(mod, call)(*arguments)
 
 
@@ -187,12 +189,20 @@ def test_prediction_needs_no_label():
     [
         (lambda: mx.mod.PythonLossModule(data_names=["a", "b"]), ArgumentError, "expected one name each"),
         (lambda: mx.mod.PythonLossModule(grad_func=3), ArgumentError, "expected a function"),
-        (lambda: bound_loss().forward(mx.io.DataBatch(scores().data)), ArgumentError, "own: the batch has no label"),
+        (
+            lambda: bound_loss().forward(mx.io.DataBatch(scores().data)),
+            ArgumentError,
+            "own: the batch has no label",
+        ),
         (lambda: bound_loss().get_outputs(), StateError, r"call forward\(\)"),
         (lambda: bound_loss().get_input_grads(), StateError, r"call backward\(\)"),
         (lambda: bound_loss().backward(), StateError, r"call forward\(is_train=True\)"),
         (lambda: bound_loss().backward([mx.nd.ones((3, 2))]), ArgumentError, "takes no out_grads"),
-        (lambda: stepped(bound_loss(lambda s, t: t)), ShapeError, r"shape \(3,\), expected the scores' \(3, 2\)"),
+        (
+            lambda: stepped(bound_loss(lambda s, t: t)),
+            ShapeError,
+            r"shape \(3,\), expected the scores' \(3, 2\)",
+        ),
         (lambda: stepped(bound_loss(None)), NotImplementedError, "give grad_func"),
     ],
 )

@@ -32,7 +32,11 @@ def top(data, classes=4, name="top"):
 
 def two(contexts=None, width=5, **kwargs):
     first = mx.mod.Module(low(var("data"), width), label_names=None, context=contexts)
-    return mx.mod.SequentialModule(**kwargs).add(first).add(mx.mod.Module(top(var("data")), context=contexts), **LABELLED)
+    return (
+        mx.mod.SequentialModule(**kwargs)
+        .add(first)
+        .add(mx.mod.Module(top(var("data")), context=contexts), **LABELLED)
+    )
 
 
 def bound(chain=None, rows=8, **bind):
@@ -229,7 +233,11 @@ def test_bucketing_module_as_a_member():
     for length in (4, 2, 3):
         shape = [("data", (8, length, 6))]
         one = mx.io.DataBatch(
-            [mx.nd.ones((8, length, 6))], [mx.nd.zeros((8,))], bucket_key=length, provide_data=shape, provide_label=None
+            [mx.nd.ones((8, length, 6))],
+            [mx.nd.zeros((8,))],
+            bucket_key=length,
+            provide_data=shape,
+            provide_label=None,
         )
         chain.forward_backward(one)
         chain.update()
@@ -334,9 +342,15 @@ def test_binding_and_installing_twice_is_logged(caplog):
 def test_shapes_that_do_not_fit_name_both_modules():
     weight = mx.sym.Variable("w_weight", shape=(4, 9))
     second = mx.mod.Module(
-        mx.sym.SoftmaxOutput(mx.sym.FullyConnected(var("data"), weight, num_hidden=4, name="x"), name="softmax")
+        mx.sym.SoftmaxOutput(
+            mx.sym.FullyConnected(var("data"), weight, num_hidden=4, name="x"), name="softmax"
+        )
     )
-    chain = mx.mod.SequentialModule().add(mx.mod.Module(low(var("data")), label_names=None)).add(second, **LABELLED)
+    chain = (
+        mx.mod.SequentialModule()
+        .add(mx.mod.Module(low(var("data")), label_names=None))
+        .add(second, **LABELLED)
+    )
     message = (
         r"module 1 \(Module softmax_output\) does not take what module 0 \(Module activation\d+_output\) gives, "
         r"data \(8, 5\)"
@@ -349,10 +363,14 @@ def test_shapes_that_do_not_fit_name_both_modules():
 def test_names_and_numbers_that_do_not_fit_name_both_modules():
     first = mx.mod.Module(low(var("data")), label_names=None)
     chain = mx.mod.SequentialModule().add(first).add(mx.mod.Module(top(var("data"))), take_labels=True)
-    with pytest.raises(ArgumentError, match=r"module 1 .*does not take what module 0 .*data_names are \['data'\]"):
+    with pytest.raises(
+        ArgumentError, match=r"module 1 .*does not take what module 0 .*data_names are \['data'\]"
+    ):
         bound(chain)
     both = mx.mod.Module(top(var("a") + var("b")), ["a", "b"])
-    chain = mx.mod.SequentialModule().add(mx.mod.Module(low(var("data")), label_names=None)).add(both, **LABELLED)
+    chain = (
+        mx.mod.SequentialModule().add(mx.mod.Module(low(var("data")), label_names=None)).add(both, **LABELLED)
+    )
     with pytest.raises(ArgumentError, match=r"module 1 .*module 0 .*it has 2 inputs, a, b"):
         bound(chain)
 
@@ -371,7 +389,11 @@ def test_a_batch_that_does_not_fit_names_both_modules():
 @pytest.mark.parametrize(
     ("call", "kind", "message"),
     [
-        (lambda: two().add(two().modules[0], wiring=True), ArgumentError, "unknown option 'wiring', expected take_labels"),
+        (
+            lambda: two().add(two().modules[0], wiring=True),
+            ArgumentError,
+            "unknown option 'wiring', expected take_labels",
+        ),
         (lambda: two().add(3), ArgumentError, "expected a module"),
         (lambda: bound(mx.mod.SequentialModule()), StateError, r"call add\(module\) first"),
         (lambda: bound(shared_module=ready()), ArgumentError, "shared_module"),
@@ -391,7 +413,9 @@ def test_a_module_twice_or_bound_before_is_refused():
     with pytest.raises(ArgumentError, match="in the chain already"):
         chain.add(chain.modules[1])
     chain.modules[1].bind([("data", (8, 9))], [("softmax_label", (8,))])
-    with pytest.raises(StateError, match=r"module 1 .*module 0 .*bound before, to data \(8, 9\).*force_rebind=True"):
+    with pytest.raises(
+        StateError, match=r"module 1 .*module 0 .*bound before, to data \(8, 9\).*force_rebind=True"
+    ):
         bound(chain)
     bound(chain, force_rebind=True)
     chain = two()

@@ -55,7 +55,9 @@ def test_carried_states_join_two_batches_to_one(where, fused):
         carry(short)
     both = [np.concatenate([batch(n).data[0].asnumpy() for n in (1, 2)], axis=1)]
     whole.forward(mx.io.DataBatch([mx.nd.array(both[0])]), is_train=False)
-    np.testing.assert_allclose(whole.get_outputs()[0].asnumpy(), np.concatenate(parts, 1), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        whole.get_outputs()[0].asnumpy(), np.concatenate(parts, 1), rtol=1e-5, atol=1e-6
+    )
     short.set_states(value=0)
     short.forward(batch(2), is_train=False)
     assert abs(short.get_outputs()[0].asnumpy() - parts[1]).max() > 1e-3
@@ -72,7 +74,9 @@ def test_two_contexts_train_as_one(fused):
             mod.forward_backward(batch(number))
             mod.update()
             carry(mod)
-        states = [np.concatenate([p.asnumpy() for p in parts], 1 if fused else 0) for parts in mod.get_states(False)]
+        states = [
+            np.concatenate([p.asnumpy() for p in parts], 1 if fused else 0) for parts in mod.get_states(False)
+        ]
         results.append([*states, *(v.asnumpy() for v in mod.get_params()[0].values())])
     for one, two in zip(*results):
         np.testing.assert_allclose(two, one, rtol=1e-5, atol=1e-6)
@@ -102,8 +106,16 @@ def test_states_are_no_parameters_and_are_kept_apart_from_outputs():
     [
         ({}, ArgumentError, "give either states or value"),
         ({"states": [], "value": 1}, ArgumentError, "give either states or value"),
-        ({"states": [[mx.nd.ones((4, 5))]]}, ArgumentError, r"got 1 states, the module has 2: l_begin_state_0"),
-        ({"states": [[mx.nd.ones((4, 5))], []]}, ArgumentError, "expected a list of 1 arrays, one per context"),
+        (
+            {"states": [[mx.nd.ones((4, 5))]]},
+            ArgumentError,
+            r"got 1 states, the module has 2: l_begin_state_0",
+        ),
+        (
+            {"states": [[mx.nd.ones((4, 5))], []]},
+            ArgumentError,
+            "expected a list of 1 arrays, one per context",
+        ),
         ({"states": [mx.nd.ones((4, 5))] * 2}, ArgumentError, "merge_multi_context=False"),
         (
             {"states": [[mx.nd.ones((4, 5))], [mx.nd.ones((1, 5))]]},

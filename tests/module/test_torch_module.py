@@ -68,11 +68,15 @@ def test_parameters_are_the_modules_own_memory():
     before = module[0].weight.detach().clone()
     mod.update()
     assert not torch.equal(module[0].weight, before)
-    np.testing.assert_array_equal(mod.get_params()[0]["net_0_weight"].asnumpy(), module[0].weight.detach().numpy())
+    np.testing.assert_array_equal(
+        mod.get_params()[0]["net_0_weight"].asnumpy(), module[0].weight.detach().numpy()
+    )
     mod.set_params({name: mx.nd.ones(value.shape) for name, value in args.items()}, {})
     assert (module[3].weight == 1).all()
     module.load_state_dict(net(seed=5).state_dict())
-    np.testing.assert_allclose(run(mod, arrays()[0]), net(seed=5)(torch.tensor(arrays()[0])).detach(), rtol=1e-6)
+    np.testing.assert_allclose(
+        run(mod, arrays()[0]), net(seed=5)(torch.tensor(arrays()[0])).detach(), rtol=1e-6
+    )
 
 
 def test_values_come_from_the_module_whatever_the_initializer():
@@ -121,7 +125,9 @@ def test_parameters_that_are_not_contiguous_are_made_so():
     np.testing.assert_allclose(run(mod, *arrays()), wanted[0], rtol=1e-5, atol=1e-6)
     before = module.weight.detach().numpy().copy()
     mod.update()
-    np.testing.assert_allclose(module.weight.detach(), before - 0.1 * wanted[2]["weight"], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        module.weight.detach(), before - 0.1 * wanted[2]["weight"], rtol=1e-4, atol=1e-5
+    )
 
 
 # computing
@@ -175,7 +181,9 @@ def test_a_chain_trains_as_plain_pytorch_does(where, rule):
 
 def chained(body, contexts=None):
     low = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=6, name="low")
-    top = mx.sym.FullyConnected(mx.sym.Activation(mx.sym.Variable("x"), act_type="relu"), num_hidden=4, name="top")
+    top = mx.sym.FullyConnected(
+        mx.sym.Activation(mx.sym.Variable("x"), act_type="relu"), num_hidden=4, name="top"
+    )
     chain = mx.mod.SequentialModule().add(mx.mod.Module(low, label_names=None, context=contexts))
     chain.add(mx.mod.TorchModule(body, context=contexts, name="net"), auto_wiring=True)
     last = mx.mod.Module(mx.sym.SoftmaxOutput(top, name="softmax"), ["x"], context=contexts)
@@ -184,13 +192,17 @@ def chained(body, contexts=None):
 
 def test_other_contexts_keep_parameters():
     module = net()
-    mod = ready(module)
+    mod = bound(module)
+    mod.init_params()
+    mod.init_optimizer()
     run(mod, *arrays())
     mod.update()
     before = module[0].weight.detach().clone()
     mod.rebind(CONTEXTS["two"], None, [("data", (8, 6))], None)
     assert torch.equal(module[0].weight, before)
-    np.testing.assert_allclose(run(mod, arrays()[0]), module(torch.tensor(arrays()[0])).detach(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        run(mod, arrays()[0]), module(torch.tensor(arrays()[0])).detach(), rtol=1e-5, atol=1e-6
+    )
     assert [ctx.device_id for ctx in mod.group.contexts] == [0, 1]
 
 
@@ -364,7 +376,9 @@ def test_parameters_are_saved_but_not_the_network(tmp_path):
     mod.save_params(str(tmp_path / "net.params"))
     other.load_params(str(tmp_path / "net.params"))
     assert torch.equal(other.torch_module[0].weight, mod.torch_module[0].weight)
-    with pytest.raises(ArgumentError, match="runs a torch module, which a symbol file cannot hold.*save_params"):
+    with pytest.raises(
+        ArgumentError, match="runs a torch module, which a symbol file cannot hold.*save_params"
+    ):
         mod.save_checkpoint(str(tmp_path / "net"), 1)
     assert [path.name for path in tmp_path.iterdir()] == ["net.params"]
 
@@ -374,11 +388,31 @@ def test_parameters_are_saved_but_not_the_network(tmp_path):
     [
         (lambda: mx.mod.TorchModule(torch.relu), ArgumentError, "expected a torch.nn.Module"),
         (lambda: mx.mod.TorchModule(net(), []), ArgumentError, "data_names is empty"),
-        (lambda: mx.mod.TorchModule(nn.LazyLinear(3)), ArgumentError, "weight of LazyLinear has no shape yet"),
-        (lambda: mx.mod.TorchModule(nn.ParameterList([torch.ones(0)])), ArgumentError, "0 of ParameterList is empty"),
-        (lambda: mx.mod.TorchModule(net(), dtypes=["float32"] * 2), ArgumentError, "dtypes has 2 entries for 1 inputs"),
-        (lambda: mx.mod.TorchModule(net().to("meta")), ArgumentError, r"lies on meta, the first context is cpu\(0\)"),
-        (lambda: bound().bind([("data", (8, 5))], force_rebind=True), ShapeError, r"fails on inputs of shape \(8, 5\)"),
+        (
+            lambda: mx.mod.TorchModule(nn.LazyLinear(3)),
+            ArgumentError,
+            "weight of LazyLinear has no shape yet",
+        ),
+        (
+            lambda: mx.mod.TorchModule(nn.ParameterList([torch.ones(0)])),
+            ArgumentError,
+            "0 of ParameterList is empty",
+        ),
+        (
+            lambda: mx.mod.TorchModule(net(), dtypes=["float32"] * 2),
+            ArgumentError,
+            "dtypes has 2 entries for 1 inputs",
+        ),
+        (
+            lambda: mx.mod.TorchModule(net().to("meta")),
+            ArgumentError,
+            r"lies on meta, the first context is cpu\(0\)",
+        ),
+        (
+            lambda: bound().bind([("data", (8, 5))], force_rebind=True),
+            ShapeError,
+            r"fails on inputs of shape \(8, 5\)",
+        ),
         (lambda: ready().forward_backward(mx.io.DataBatch([])), StateError, "the outputs are no losses"),
         (lambda: bound().forward(None), StateError, r"call init_params\(\) first"),
         (lambda: bound(nn.GRU(6, 4)), ShapeError, "returned Tensor, Tensor, expected 1"),

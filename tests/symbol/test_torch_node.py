@@ -55,7 +55,11 @@ def test_names_shapes_and_types():
     net = mx.sym.torch_module(body(), data(), name="body")
     weights = ["body_0_weight", "body_0_bias", "body_1_weight", "body_1_bias"]
     assert net.list_arguments() == ["data", *weights]
-    assert net.list_auxiliary_states() == ["body_1_running_mean", "body_1_running_var", "body_1_num_batches_tracked"]
+    assert net.list_auxiliary_states() == [
+        "body_1_running_mean",
+        "body_1_running_var",
+        "body_1_num_batches_tracked",
+    ]
     assert net.list_outputs() == ["body_output"]
     args, outs, states = net.infer_shape(data=(7, 5))
     assert args == [(7, 5), (6, 5), (6,), (6,), (6,)]
@@ -114,7 +118,9 @@ def test_the_module_keeps_its_values_until_they_are_written_back():
     np.testing.assert_array_equal(module[0].weight.detach().numpy(), args["body_0_weight"].asnumpy())
     np.testing.assert_array_equal(module[1].running_var.numpy(), states["body_1_running_var"].asnumpy())
     assert int(module[1].num_batches_tracked) == 4
-    with pytest.raises(ArgumentError, match=r"no value is given for body_0_weight, which is 0\.weight of Sequential"):
+    with pytest.raises(
+        ArgumentError, match=r"no value is given for body_0_weight, which is 0\.weight of Sequential"
+    ):
         mx.sym.write_back(mod.symbol, {})
 
 
@@ -183,7 +189,9 @@ def test_types_of_inputs():
 
     net = mx.sym.torch_module(Pick(), data(), mx.sym.Variable("rows"), dtypes=["float32", "int64"])
     assert net.infer_shape(data=(4, 3), rows=(2,))[1] == [(2, 3)]
-    found = net.eval(data=mx.nd.array(np.arange(12).reshape(4, 3)), rows=mx.nd.array([3, 0], dtype="int64"))[0]
+    found = net.eval(data=mx.nd.array(np.arange(12).reshape(4, 3)), rows=mx.nd.array([3, 0], dtype="int64"))[
+        0
+    ]
     np.testing.assert_array_equal(found.asnumpy(), [[9, 10, 11], [0, 1, 2]])
 
 
@@ -231,7 +239,9 @@ def test_values_of_a_module_that_is_gone_are_refused():
 def test_saving_says_what_cannot_be_saved(tmp_path):
     net = network(body())
     for call in (net.tojson, lambda: net.save(str(tmp_path / "net.json"))):
-        with pytest.raises(ArgumentError, match=r"'body' made at .*test_torch_node\.py:\d+ runs a torch module"):
+        with pytest.raises(
+            ArgumentError, match=r"'body' made at .*test_torch_node\.py:\d+ runs a torch module"
+        ):
             call()
     assert list(tmp_path.iterdir()) == []
 
@@ -275,14 +285,20 @@ def test_errors_inside_a_module_name_the_node_and_leave_it_usable(where, text):
         (lambda: mx.sym.torch_module(3, data()), ArgumentError, "expected a torch.nn.Module"),
         (lambda: mx.sym.torch_module(nn.ReLU(), 3), OpError, "input data is int 3, expected a Symbol"),
         (lambda: mx.sym.torch_module(nn.ReLU(), data(), size=3), OpError, "unknown argument 'size'"),
-        (lambda: mx.sym.torch_module(nn.ReLU(), data(), num_outputs=2).infer_shape(data=(2,)), ShapeError, "num_outputs=N"),
+        (
+            lambda: mx.sym.torch_module(nn.ReLU(), data(), num_outputs=2).infer_shape(data=(2,)),
+            ShapeError,
+            "num_outputs=N",
+        ),
         (
             lambda: mx.sym.torch_module(nn.Linear(3, 2), data(), name="x").infer_shape(data=(4, 5)),
             ShapeError,
             r"'x' made at .*torch module Linear fails on inputs of shape \(4, 5\): mat1 and mat2",
         ),
         (
-            lambda: mx.sym.torch_module(nn.Linear(3, 2), data(), name="x").infer_shape(data=(4, 3), x_weight=(9, 9)),
+            lambda: mx.sym.torch_module(nn.Linear(3, 2), data(), name="x").infer_shape(
+                data=(4, 3), x_weight=(9, 9)
+            ),
             ShapeError,
             r"disagree: \(9, 9\) and \(2, 3\)",
         ),

@@ -12,7 +12,6 @@ from ...base import ArgumentError, DTypeError, StateError
 from ...context import Context
 from ...module import Module
 from ...module.stage import Stage, needs
-from ...module.updates import make_store
 from ...ndarray import NDArray
 from .svrg_optimizer import _SVRGOptimizer
 
@@ -115,10 +114,20 @@ class SVRGModule(Module):
         data_shapes: Sequence[Any],
         label_shapes: Sequence[Any] | None,
     ) -> None:
-        """Bind both modules for training over other devices; see `Module.rebind`."""
+        """Bind both modules for training over other devices, keeping full gradients; see `Module.rebind`."""
+        before = self._param_dict
         self._mod_aux.rebind(contexts, workload, data_shapes, label_shapes)
         self._ctx_len = len(self._mod_aux.group.contexts)
         super().rebind(contexts, workload, data_shapes, label_shapes)
+        if before is not None and self._param_dict is not before:
+            for name, targets in self._by_name(self._full_grads()).items():
+                total = sum(grads[name].asnumpy() for grads in before)
+                for target in targets:
+                    target[:] = total / self._ctx_len
+
+    @staticmethod
+    def _by_name(grads: list[dict[str, NDArray]]) -> dict[str, list[NDArray]]:
+        return {name: [own[name] for own in grads] for name in grads[0]}
 
     @needs(Stage.BOUND)
     def reshape(self, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None = None) -> None:
@@ -153,28 +162,30 @@ class SVRGModule(Module):
             return
         contexts = range(self._ctx_len)
         self._param_dict = [
-            {n: _zeros_like(self.group.store.array(n, i)) for n in self._param_names} for i in contexts
+            {name: _zeros_like(self.group.store.array(name, i)) for name in self._param_names}
+            for i in contexts
         ]
-        made = self._create_optimizer(optimizer, kvstore, optimizer_params)
-        names = dict(made.idx2name)
+        made = self._wrapped(optimizer, optimizer_params)
         super().init_optimizer(kvstore, made, optimizer_params, force_init)
-        made.idx2name = names
+        first = max(made.idx2name, default=-1) + 1
+        made.idx2name.update({first + i: f"{name}_full" for i, name in enumerate(self._param_names)})
+        made.default_opt.idx2name = dict(made.idx2name)
         if self._kvstore is not None:
             for name in self._trained_names():
                 rows = [_zeros_like(grads[name]) for grads in self._param_dict]
                 self._kvstore.broadcast(f"{name}_full", _zeros_like(rows[0]), rows)
 
-    def _create_optimizer(self, optimizer: Any, kvstore: Any, optimizer_params: Any) -> _SVRGOptimizer:
-        """Wrap an optimizer so that it leaves full gradients alone; both know the parameters by name."""
-        _, on_store = make_store(kvstore, self._ctx_len)
-        devices = 1 if on_store else self._ctx_len
-        names = {i * devices + k: name for i, name in enumerate(self._param_names) for k in range(devices)}
-        first = max(names, default=-1) + 1
-        names.update({first + i: f"{name}_full" for i, name in enumerate(self._param_names)})
-        arguments = {"rescale_grad": 1.0 / self.group.num_samples, **dict(optimizer_params)}
+    def _wrapped(self, optimizer: Any, optimizer_params: Any) -> _SVRGOptimizer:
+        """Wrap an optimizer so that it leaves full gradients alone."""
+        rescale = 1.0 / self.group.num_samples
         inner = optimizer.default_opt if isinstance(optimizer, _SVRGOptimizer) else optimizer
-        made = _SVRGOptimizer(inner, param_idx2name=names, **arguments)
-        made.default_opt.idx2name = dict(names)
+        names = dict(enumerate(self._param_names))
+        made = _SVRGOptimizer(
+            inner, param_idx2name=names, **{"rescale_grad": rescale, **dict(optimizer_params)}
+        )
+        made.rescale_grad = (
+            rescale  # only the one inside rescales; Module would warn about another number here
+        )
         return made
 
     @property
