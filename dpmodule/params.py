@@ -5,17 +5,23 @@ Whatever shares parameters holds the same store: executor groups, buckets, modul
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from .base import ArgumentError, DTypeError, ShapeError, dtype_name
+from .base import ArgumentError, DTypeError, ShapeError, StateError, dtype_name
 from .context import Context, cpu
 from .executor import allocate
 from .ndarray import NDArray
+from .segment import Segment
 
 __all__ = ["ParamStore"]
+
+_Slot = tuple[str, int, str]
+"""What tells the arrays of a store apart: table, position of the context, name."""
+
+_KINDS = {"arrays": "parameter", "grads": "the gradient of", "aux": "state"}
 
 
 class ParamStore:
@@ -23,6 +29,9 @@ class ParamStore:
 
     Args:
         contexts: one copy of everything is kept on each.
+
+    A store can be pickled. After `share_memory()`, one that is sent through `torch.multiprocessing`, as an argument of
+    a process for example, comes out as a store over the same memory; else the copy has values of its own.
     """
 
     def __init__(self, contexts: Sequence[Context]) -> None:
@@ -30,6 +39,7 @@ class ParamStore:
         self._arrays: list[dict[str, NDArray]] = [{} for _ in contexts]
         self._grads: list[dict[str, NDArray]] = [{} for _ in contexts]
         self._aux: list[dict[str, NDArray]] = [{} for _ in contexts]
+        self._segments: list[tuple[Segment, list[_Slot]]] = []
 
     def _declare(
         self,
@@ -43,6 +53,7 @@ class ParamStore:
             known = arrays.get(name)
             if known is None:
                 arrays[name] = allocate(shape, ctx, dtype)
+                self._share_latecomer(arrays[name])
             elif known.shape != shape:
                 raise ShapeError(f"shared parameter {name} has shape {known.shape}, this graph needs {shape}")
             elif dtype_name(known.dtype) != dtype:
@@ -91,7 +102,10 @@ class ParamStore:
             ShapeError: the memory has another shape.
             DTypeError: it has another type.
             ArgumentError: it lies on another device, or is not contiguous.
+            StateError: the store is in shared memory and stays there.
         """
+        if self.is_shared:
+            raise StateError(f"{name} is in shared memory; give it another place before share_memory()")
         table = self._arrays if name in self._arrays[0] else self._aux
         array = table[0][name]
         if tuple(memory.shape) != array.shape:
@@ -174,6 +188,92 @@ class ParamStore:
                 total /= len(table)
             found[name] = NDArray(total, home)
         return found
+
+    # shared memory
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether `share_memory` has been called, here or where the store came from."""
+        return bool(self._segments)
+
+    def share_memory(self) -> None:
+        """Move parameters, gradients and auxiliary states into memory that other processes can map.
+
+        From then on they stay where they are; what one process writes, all others see, without any locking. What
+        is declared later goes there too. Send the store to a process through `torch.multiprocessing`.
+
+        Raises:
+            StateError: an array has been handed out, so that its owner would keep the old memory.
+
+        Example:
+            >>> store = ParamStore([mx.cpu()])
+            >>> store.declare("weight", (2, 2), "float32", needs_grad=True)
+            >>> store.share_memory()
+            >>> process = torch.multiprocessing.get_context("spawn").Process(target=print, args=(store,))
+        """
+        if self.is_shared:
+            return
+        slots = list(self._slots())
+        for slot in slots:
+            array = self._at(slot)
+            if array.pinned:
+                kind, _, name = slot
+                raise StateError(
+                    f"share_memory: {_KINDS[kind]} {name!r} on {array.context} has been handed out, as a view or to "
+                    "torch, NumPy, DLPack or a torch module, and cannot move any more; call share_memory() first"
+                )
+        by_device: dict[torch.device, list[_Slot]] = {}
+        for slot in slots:
+            by_device.setdefault(self._at(slot).tensor.device, []).append(slot)
+        for members in by_device.values():
+            self._move(members)
+
+    def _slots(self) -> Iterator[_Slot]:
+        for kind, table in self._tables().items():
+            for i, arrays in enumerate(table):
+                for name in arrays:
+                    yield kind, i, name
+
+    def _tables(self) -> dict[str, list[dict[str, NDArray]]]:
+        return {"arrays": self._arrays, "grads": self._grads, "aux": self._aux}
+
+    def _at(self, slot: _Slot) -> NDArray:
+        kind, i, name = slot
+        return self._tables()[kind][i][name]
+
+    def _move(self, slots: list[_Slot]) -> None:
+        """Put arrays of one device into a segment of their own."""
+        segment = Segment([self._at(slot).tensor for slot in slots])
+        for slot, tensor in zip(slots, segment.tensors(), strict=True):
+            array = self._at(slot)
+            array.tensor, array.pinned = tensor, True
+        self._segments.append((segment, slots))
+
+    def _share_latecomer(self, array: NDArray) -> None:
+        """Move an array that was declared after `share_memory`."""
+        if self.is_shared:
+            self._move([slot for slot in self._slots() if self._at(slot) is array])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the attributes; of what lies in shared memory the segments instead of the arrays."""
+        state = dict(self.__dict__)
+        if self.is_shared:
+            contexts = {slot: self._at(slot).context for slot in self._slots()}
+            state |= {"_slot_contexts": contexts, "_arrays": None, "_grads": None, "_aux": None}
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        contexts = state.pop("_slot_contexts", None)
+        self.__dict__.update(state)
+        if contexts is None:
+            return
+        for name in ("_arrays", "_grads", "_aux"):
+            setattr(self, name, [{} for _ in self.contexts])
+        tensors = {s: t for segment, slots in self._segments for s, t in zip(slots, segment.tensors(), strict=True)}
+        for slot, ctx in contexts.items():
+            kind, i, name = slot
+            self._tables()[kind][i][name] = NDArray(tensors[slot], ctx, True)
+        self._segments = [(segment, slots) for segment, slots in self._segments if segment.is_shared]
 
     def check_finite(self, names: Iterable[str] | None = None) -> str | None:
         """Return the name of the first parameter with a NaN or infinity, None if all are finite."""

@@ -23,12 +23,12 @@ class KVStoreBase:
 
     Example:
         >>> @mx.kv.KVStoreBase.register
-        ... class Mine(mx.kv.KVStoreBase):
+        ... class Repeater(mx.kv.KVStoreBase):
         ...     def broadcast(self, key, value, out, priority=0):
         ...         for array in out:
         ...             array[:] = value
-        >>> mx.kv.create("mine").type
-        'mine'
+        >>> mx.kv.create("repeater").type
+        'repeater'
 
     Source: MXNet 1.9.1 `KVStoreBase`.
     """

@@ -113,7 +113,8 @@ def as_sym_gen(saved: Mapping[Any, Bucket], sym_gen: Callable[[Any], Any] | None
         if sym_gen is None:
             keys = ", ".join(map(repr, saved))
             raise ArgumentError(
-                f"bucket key {key!r} is not in the checkpoint, which has {keys}; give sym_gen to load() for further ones"
+                f"bucket key {key!r} is not in the checkpoint, which has {keys}; "
+                "give sym_gen to load() for further ones"
             )
         made: tuple[Symbol, Sequence[str], Sequence[str] | None] = sym_gen(key)
         return made

@@ -567,7 +567,8 @@ class DataParallelExecutorGroup:
         """
         if len(states) != len(self.state_names):
             names = ", ".join(self.state_names) or "none"
-            raise ArgumentError(f"set_states: got {len(states)} states, the module has {len(self.state_names)}: {names}")
+            count = len(self.state_names)
+            raise ArgumentError(f"set_states: got {len(states)} states, the module has {count}: {names}")
         pairs = []
         for name, sources, targets in zip(self.state_names, states, self.state_arrays):
             if not isinstance(sources, (list, tuple)) or len(sources) != len(targets):

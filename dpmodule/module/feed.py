@@ -171,6 +171,8 @@ class Feed:
             ArgumentError: arrays are missing.
             ShapeError: the batch has another size than was bound.
         """
+        data: Any
+        label: Any
         if is_batch_list(batch):
             data, label, cut = [b.data for b in batch], [b.label for b in batch], True
             has_label = bool(batch) and bool(batch[0].label)

@@ -115,8 +115,8 @@ def _check_finite(module: BaseModule, options: FitOptions, epoch: int, nbatch: i
         if _are_finite(parts):
             continue
         text = (
-            f"output {module.output_names[number]!r} is not finite in batch {nbatch} of epoch {epoch}; the parameters are those before this "
-            "batch. A smaller learning rate, clip_gradient or a look at the data may help; "
+            f"output {module.output_names[number]!r} is not finite in batch {nbatch} of epoch {epoch}; the "
+            "parameters are those before this batch. A smaller learning rate, clip_gradient or a look at the data may help; "
             'on_nonfinite="warn" or "ignore" goes on'
         )
         if options.on_nonfinite == "raise":

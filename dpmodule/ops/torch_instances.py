@@ -36,6 +36,8 @@ class Instances:
         with self._lock:
             is_own, self._is_free = self._is_free, False
             found = self._module if is_own else self._copies.pop() if self._copies else self._copied()
+            for own, part in zip(self._module.modules(), () if is_own else found.modules()):
+                part.training = own.training
         try:
             yield found
         finally:

@@ -298,6 +298,7 @@ def _make_number(args: tuple[Any, ...], state: Any) -> Any:
 _MAKERS: dict[str, Callable[[tuple[Any, ...], Any], Any]] = {
     _ARRAY: _make_array,
     "mxnet.ndarray NDArray": _make_array,
+    "mxnet.ndarray.sparse RowSparseNDArray": _make_array,
     "builtins bytearray": _make_bytes,
     "__builtin__ bytearray": _make_bytes,
     "_codecs encode": _make_bytes,

@@ -135,7 +135,7 @@ def _check_devices(graph: Graph, ctx: Context, places: Placement, arrays: Mappin
         wanted, array = places.get(node, ctx), arrays[node.name]
         if array.tensor.device != wanted.torch_device:
             raise DeviceError(
-                f"{node.name} lies on {array.context}, but is bound to {wanted}; use {node.name}.as_in_context({wanted})"
+                f"{node.name} lies on {array.context}, but is bound to {wanted}; copy it there with as_in_context"
             )
 
 

@@ -99,7 +99,7 @@ def test_module_trains_with_groups(contexts):
 
 
 def test_a_group_without_a_context_is_named():
-    with pytest.raises(ArgumentError, match=r"'fc1_weight'.* belongs to the context group 'front', but group2ctx names only"):
+    with pytest.raises(ArgumentError, match=r"'fc1_weight'.* belongs to the context group 'front', but group2ctx"):
         network().simple_bind(mx.cpu(0), group2ctx={"back": mx.cpu(1)}, data=(5, 6))
     with pytest.raises(ArgumentError, match="expected a dict of Contexts"):
         network().simple_bind(mx.cpu(0), group2ctx={"front": "cpu"}, data=(5, 6))

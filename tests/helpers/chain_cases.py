@@ -1,4 +1,4 @@
-"""Chains of modules and SVRG trainings in terms of any package with MXNet's interface; the goldens' recipe uses them."""
+"""Chains of modules and SVRG trainings, for any package with MXNet's interface; the recipe of the goldens uses them."""
 
 import numpy as np
 
@@ -67,7 +67,7 @@ def chain(mx, case, contexts):
 
 
 def batch(mx, number):
-    data = mx.nd.array(values("data%d" % number, (ROWS, FEATURES)))
+    data = mx.nd.array(values(f"data{number}", (ROWS, FEATURES)))
     return mx.io.DataBatch([data], [mx.nd.array((np.arange(ROWS) * (number + 2)) % CLASSES)])
 
 
@@ -109,8 +109,8 @@ def train(mx, mod, optimizer_arguments, first):
         one = batch(mx, step)
         mod.forward(one, is_train=True)
         mod.backward()
-        found["output%d" % step] = mod.get_outputs()[0].asnumpy().copy()
-        found["grad%d" % step] = first.get_input_grads()[0].asnumpy().copy()
+        found[f"output{step}"] = mod.get_outputs()[0].asnumpy().copy()
+        found[f"grad{step}"] = first.get_input_grads()[0].asnumpy().copy()
         mod.update_metric(metric, one.label)
         mod.update()
     mod.forward(batch(mx, STEPS), is_train=False)
@@ -144,12 +144,12 @@ def train_svrg(mx, svrg_module, case, contexts, kvstore="local"):
     found = {}
 
     def end_epoch(epoch, symbol, arg_params, aux_params):
-        found.update({"%d/%s" % (epoch, name): value.asnumpy() for name, value in arg_params.items()})
+        found.update({f"{epoch}/{name}": value.asnumpy() for name, value in arg_params.items()})
 
     def end_batch(param):
         if param.nbatch == 0:
             for name, value in mod._param_dict[0].items():
-                found["%d/full/%s" % (param.epoch, name)] = value.asnumpy().copy()
+                found[f"{param.epoch}/full/{name}"] = value.asnumpy().copy()
 
     mod.fit(
         mx.io.NDArrayIter(data, label, 4, label_name="label"),

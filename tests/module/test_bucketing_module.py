@@ -340,7 +340,8 @@ def test_buckets_with_other_parameters_or_shapes():
     def differing(key):
         symbol, data, label = sym_gen(10 if key == "default" else 4)
         if key == "renamed":
-            symbol = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="new"), name="softmax")
+            out = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="new")
+            symbol = mx.sym.SoftmaxOutput(out, name="softmax")
         if key == "resized":
             out = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="out")
             symbol = mx.sym.SoftmaxOutput(out, name="softmax")

@@ -72,7 +72,8 @@ def test_residual_network_v1_equals_torch():
 def test_residual_network_v2_moves_statistics_with_the_biased_variance():
     whole = mx.sym.Variable("data")
     net = mx.sym.BatchNorm(whole, fix_gamma=True, momentum=0.8, name="bn0")
-    body = mx.sym.Convolution(mx.sym.Activation(net, act_type="relu"), kernel=(3, 3), pad=(1, 1), num_filter=2, name="c")
+    net = mx.sym.Activation(net, act_type="relu")
+    body = mx.sym.Convolution(net, kernel=(3, 3), pad=(1, 1), num_filter=2, name="c")
     net = mx.sym.MakeLoss(body + whole, name="loss")
     data = RNG.randn(4, 2, 5, 5).astype("f4")
     executor, _ = bind_and_fill(net, data)
@@ -164,7 +165,8 @@ def alexnet(net):
 def vgg(net):
     for block in range(2):
         for layer in range(2):
-            net = mx.sym.Convolution(net, kernel=(3, 3), pad=(1, 1), num_filter=4 * (block + 1), name=f"c{block}{layer}")
+            width, name = 4 * (block + 1), f"c{block}{layer}"
+            net = mx.sym.Convolution(net, kernel=(3, 3), pad=(1, 1), num_filter=width, name=name)
             net = mx.sym.Activation(net, act_type="relu")
         net = mx.sym.Pooling(net, kernel=(2, 2), stride=(2, 2), pool_type="max")
     return mx.sym.Flatten(net)

@@ -271,9 +271,13 @@ class Breaks(nn.Module):
 def test_errors_inside_a_module_name_the_node_and_leave_it_usable(where, text):
     module = Breaks(where)
     executor = mx.sym.torch_module(module, data(), name="bad").simple_bind(mx.cpu(), data=(2, 3))
-    with pytest.raises(NodeError, match=rf"torch\.Breaks\.\d+ 'bad' made at .*test_torch_node.*{text}"):
+
+    def step():
         executor.forward(is_train=True)
         executor.backward(mx.nd.ones((2, 3)))
+
+    with pytest.raises(NodeError, match=rf"torch\.Breaks\.\d+ 'bad' made at .*test_torch_node.*{text}"):
+        step()
     assert isinstance(module.weight, nn.Parameter)
     assert module.training
     assert executor.forward(is_train=False)[0].shape == (2, 3)

@@ -1,0 +1,27 @@
+"""States of row-sparse parameters as MXNet 1.9.1 writes them."""
+
+import base64
+
+import numpy as np
+
+import dpmodule as mx
+
+# bytes of `get_updater(SGD(learning_rate=0.1, momentum=0.9)).get_states()` in MXNet 1.9.1, after one update of a
+# row-sparse parameter named "w" of ones, (4, 2), with a row-sparse gradient of ones
+RECORDED = base64.b64decode(
+    """
+gASV8gAAAAAAAAB9lIwBd5SMFG14bmV0Lm5kYXJyYXkuc3BhcnNllIwQUm93U3BhcnNlTkRBcnJheZSTlE6FlFKUfZSMBmhhbmRs
+ZZSMCGJ1aWx0aW5zlIwJYnl0ZWFycmF5lJOUQ4zJ+pP5AQAAAAIAAAAAAAAAAAAAAAIAAAAAAAAAAgAAAAQAAAAAAAAAAgAAAAAA
+AAABAAAAAAAAAAAAAAAGAAAAAQAAAAQAAAAAAAAAzczMvc3MzL3NzMy9zczMvc3MzL3NzMy9zczMvc3MzL0AAAAAAAAAAAEAAAAA
+AAAAAgAAAAAAAAADAAAAAAAAAJSFlFKUc2JzLg==
+"""
+)
+
+
+def test_row_sparse_momentum_of_mxnet_is_read_and_used():
+    update = mx.optimizer.get_updater(mx.optimizer.SGD(learning_rate=0.1, momentum=0.9))
+    update.set_states(RECORDED)
+    np.testing.assert_allclose(update.states["w"].asnumpy(), np.full((4, 2), -0.1), rtol=1e-6)
+    weight = mx.nd.full((4, 2), 0.9).tostype("row_sparse")
+    update("w", mx.nd.ones((4, 2)).tostype("row_sparse"), weight)
+    np.testing.assert_allclose(weight.asnumpy(), np.full((4, 2), 0.71), rtol=1e-6)

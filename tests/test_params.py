@@ -1,0 +1,271 @@
+"""The store of parameters: what it keeps, and sharing it with other processes."""
+
+import copy
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import multiprocessing
+
+import dpmodule as mx
+from dpmodule.base import ArgumentError, DTypeError, ShapeError, StateError
+from dpmodule.params import ParamStore
+
+TWO = [mx.cpu(0), mx.cpu(1)]
+SHARED = Path("/dev/shm")
+
+
+def make(contexts=TWO):
+    store = ParamStore(contexts)
+    store.declare("weight", (3, 2), "float32", needs_grad=True)
+    store.declare("table", (5,), "float64", needs_grad=False)
+    store.declare("half", (3,), "float16", needs_grad=True)
+    store.declare("none", (0, 4), "float32", needs_grad=False)
+    store.declare_aux("mean", (2,), "float32")
+    store.declare_aux("seen", (1,), "bool")
+    return store
+
+
+def arrays_of(store):
+    """Return every array of a store by a name of its own."""
+    found = {}
+    for i in range(len(store.contexts)):
+        for name in store.names():
+            found[f"{name}/{i}"] = store.array(name, i)
+            found[f"{name}/{i}/grad"] = store.grad(name, i)
+        for name in store.aux_names():
+            found[f"{name}/{i}"] = store.aux(name, i)
+    return {key: array for key, array in found.items() if array is not None}
+
+
+def fill(store, start):
+    for number, array in enumerate(arrays_of(store).values()):
+        array[:] = bool(number % 2) if array.dtype == np.bool_ else start + number
+
+
+def values(store):
+    return {key: array.asnumpy().tolist() for key, array in arrays_of(store).items()}
+
+
+# --- in one process
+
+
+def test_declaring_twice():
+    store = make()
+    before = store.array("weight", 1)
+    store.declare("weight", (3, 2), "float32", needs_grad=True)
+    assert store.array("weight", 1) is before
+    with pytest.raises(ShapeError, match=r"weight has shape \(3, 2\), this graph needs \(2, 2\)"):
+        store.declare("weight", (2, 2), "float32", needs_grad=True)
+    with pytest.raises(DTypeError, match="mean is float32, this graph needs float64"):
+        store.declare_aux("mean", (2,), "float64")
+    assert store.grad("table", 0) is None
+    assert store.names() == ["weight", "table", "half", "none"]
+    assert store.aux_names() == ["mean", "seen"]
+
+
+def test_loading_and_averaging():
+    store = make()
+    store.load({"weight": mx.nd.full((3, 2), 2)}, {"mean": mx.nd.array([1, 2])})
+    store.array("weight", 1)[:] = 4
+    arg_params, aux_params = store.average()
+    assert (arg_params["weight"].asnumpy() == 3).all()
+    assert aux_params["mean"].asnumpy().tolist() == [1, 2]
+    store.load({"strange": mx.nd.ones((1,))}, {}, allow_extra=True)
+    with pytest.raises(ArgumentError, match="'strange' is no parameter"):
+        store.load({"strange": mx.nd.ones((1,))}, {})
+    with pytest.raises(ShapeError, match="weight has shape"):
+        store.load({"weight": mx.nd.ones((1,))}, {})
+
+
+def test_the_first_that_is_not_finite_is_named():
+    store = make()
+    assert store.check_finite() is None
+    store.array("table", 0)[2] = np.nan
+    assert store.check_finite() == "table"
+    assert store.check_finite(["weight"]) is None
+
+
+def test_copies_of_a_store_that_is_not_shared_have_values_of_their_own():
+    store = make()
+    fill(store, 1)
+    for other in (pickle.loads(pickle.dumps(store)), copy.deepcopy(store)):
+        assert values(other) == values(store)
+        assert not other.is_shared
+        other.array("weight", 0)[:] = 9
+        assert store.array("weight", 0).asnumpy()[0, 0] == 1
+
+
+# --- shared memory
+
+
+def test_sharing_keeps_values_places_and_handles():
+    store = make()
+    fill(store, 1)
+    before, handles = values(store), arrays_of(store)
+    assert not store.is_shared
+    store.share_memory()
+    assert store.is_shared
+    assert values(store) == before
+    for key, array in arrays_of(store).items():
+        assert array is handles[key]
+        assert array.pinned
+        assert array.tensor.is_shared()
+        assert array.tensor.is_contiguous()
+        assert array.tensor.data_ptr() % 64 == 0 or not array.size
+    places = [a.tensor.data_ptr() for a in handles.values()]
+    store.share_memory()
+    assert [a.tensor.data_ptr() for a in handles.values()] == places
+    fill(store, 50)
+    assert len({str(v) for v in values(store).values()}) > 10  # no two arrays overlap
+
+
+def test_what_is_declared_later_is_shared_too():
+    store = make()
+    store.share_memory()
+    store.declare("late", (4,), "float32", needs_grad=True)
+    for array in (store.array("late", 0), store.array("late", 1), store.grad("late", 1)):
+        assert array.tensor.is_shared()
+        assert array.pinned
+    with pytest.raises(StateError, match="before share_memory"):
+        store.place("late", torch.zeros(4), keep=True)
+
+
+@pytest.mark.parametrize(
+    ("export", "named"),
+    [
+        (lambda s: s.array("weight", 1).torch(), r"parameter 'weight' on cpu\(1\)"),
+        (lambda s: np.asarray(s.grad("half", 0)), r"the gradient of 'half' on cpu\(0\)"),
+        (lambda s: torch.utils.dlpack.from_dlpack(s.aux("mean", 0)), "state 'mean'"),
+        (lambda s: s.array("weight", 0)[0], "parameter 'weight'"),
+        (lambda s: s.array("weight", 0).reshape((6,)), "parameter 'weight'"),
+        (lambda s: s.place("table", torch.zeros(5, dtype=torch.float64), keep=True), "parameter 'table'"),
+    ],
+)
+def test_memory_that_was_handed_out_does_not_move(export, named):
+    store = make()
+    kept = export(store)
+    with pytest.raises(StateError, match=named):
+        store.share_memory()
+    assert not store.is_shared
+    assert not any(array.tensor.is_shared() for array in arrays_of(store).values())
+    del kept
+
+
+def test_plain_pickles_of_a_shared_store_are_copies():
+    store = make()
+    fill(store, 1)
+    store.share_memory()
+    other = pickle.loads(pickle.dumps(store))
+    assert values(other) == values(store)
+    other.array("weight", 0)[:] = 9
+    assert store.array("weight", 0).asnumpy()[0, 0] == 1
+    assert not other.is_shared
+    other.declare("more", (2,), "float32", needs_grad=False)
+    assert not other.array("more", 0).tensor.is_shared()
+
+
+def step(module, seed):
+    rng = np.random.RandomState(seed)
+    data, label = mx.nd.array(rng.rand(4, 3)), mx.nd.array(rng.randint(0, 2, 4))
+    module.forward_backward(mx.io.DataBatch([data], [label]))
+    module.update()
+
+
+def make_module(contexts):
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=4, name="one")
+    net = mx.sym.BatchNorm(net, name="norm")
+    net = mx.sym.FullyConnected(mx.sym.Activation(net, act_type="relu"), num_hidden=2, name="two")
+    mod = mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"), context=contexts)
+    mod.bind([("data", (4, 3))], [("softmax_label", (4,))])
+    mx.random.seed(3)
+    mod.init_params(mx.init.Xavier())
+    mod.init_optimizer(optimizer="sgd", optimizer_params={"learning_rate": 0.1, "momentum": 0.9})
+    return mod
+
+
+@pytest.mark.parametrize("contexts", [TWO[:1], TWO])
+@pytest.mark.parametrize("when", [0, 1, 2])
+def test_a_module_trains_on_after_its_store_was_shared(contexts, when):
+    one, other = make_module(contexts), make_module(contexts)
+    for seed in range(4):
+        if seed == when:
+            one.group.store.share_memory()
+        step(one, seed)
+        step(other, seed)
+    for mine, its in zip(one.get_params(), other.get_params()):
+        assert {k: v.asnumpy().tolist() for k, v in mine.items()} == {
+            k: v.asnumpy().tolist() for k, v in its.items()
+        }
+    assert all(a.tensor.is_shared() for a in arrays_of(one.group.store).values())
+    step(one, 9)
+    one.forward(mx.io.DataBatch([mx.nd.ones((7, 3))], []), is_train=False)  # another size binds again
+    assert one.get_outputs()[0].shape == (7, 2)
+
+
+# --- two processes
+
+
+def attend(store, pipe):
+    """Run in another process: tell the first values, wait, tell the new ones, write others."""
+    pipe.send((os.getpid(), store.is_shared, values(store)))
+    pipe.recv()
+    pipe.send(values(store))
+    fill(store, 200)
+
+
+@pytest.mark.timeout(120)
+def test_another_process_maps_the_store_and_both_see_every_write():
+    before = sorted(SHARED.iterdir()) if SHARED.is_dir() else []
+    spawn = multiprocessing.get_context("spawn")
+    store = make()
+    store.share_memory()
+    store.declare("late", (4,), "float32", needs_grad=True)
+    fill(store, 1)
+    first = values(store)
+    pipe, end = spawn.Pipe()
+    process = spawn.Process(target=attend, args=(store, end), name="attendant")
+    process.start()
+    end.close()  # so that reading from a process that died is an error
+    try:
+        assert pipe.recv() == (process.pid, True, first)
+        fill(store, 100)
+        pipe.send("go on")
+        assert pipe.recv() == values(store)
+        process.join(60)
+    finally:
+        process.kill()
+        process.join(10)
+    assert process.exitcode == 0
+    fill(expected := make(), 0)
+    expected.declare("late", (4,), "float32", needs_grad=True)
+    fill(expected, 200)
+    assert values(store) == values(expected)
+    assert (sorted(SHARED.iterdir()) if SHARED.is_dir() else []) == before
+
+
+KILLED = """
+import os, signal, sys
+import dpmodule as mx
+from dpmodule.params import ParamStore
+store = ParamStore([mx.cpu()])
+store.declare("weight", (1 << 20,), "float32", needs_grad=True)
+store.share_memory()
+assert store.array("weight", 0).tensor.is_shared()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="shared memory is not a folder here")
+def test_a_process_that_is_killed_leaves_no_segment_behind():
+    before = sorted(SHARED.iterdir())
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED], cwd=Path(mx.__file__).parents[1], check=False, timeout=60
+    )
+    assert done.returncode == -9
+    assert sorted(SHARED.iterdir()) == before
