@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from ..graph import Graph, Node, infer_shapes, infer_types
 from ..ndarray import NDArray
 from ..ndarray.convert import tensor_of
 from ..ops.dtypes import name_of
+from ..ops.shapes import prod
 from .memory import allocate
 from .placement import Placement
 
@@ -91,6 +93,11 @@ class BoundArrays:
     def context_of(self, node: Node) -> Context:
         """Return the context that a node of the graph runs on."""
         return self._places.get(node, self.context)
+
+    @cached_property
+    def size(self) -> int:
+        """Number of elements of all arguments and of what all operators make."""
+        return sum(prod(shape) for shapes in self._shapes.values() for shape in shapes if shape is not None)
 
     @property
     def arg_dict(self) -> dict[str, NDArray]:

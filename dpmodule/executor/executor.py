@@ -327,12 +327,19 @@ class Executor(BoundArrays):
         taken = [*seeds, *run.values, *(o.tensor for o in self._outputs)]
         deliver(grads, self._targets, self._adds, taken)
 
-    def release(self) -> None:
-        """Give up outputs and what backward would need; handles of outputs taken before keep their values."""
+    def release(self) -> bool:
+        """Give up outputs and what backward would need; handles of outputs taken before keep their values.
+
+        Returns:
+            Whether there was something to give up.
+        """
+        if self._last_mode is None:
+            return False
         self._own_inputs()
         self._outputs = [allocate(o.shape, o.context, dtype_name(o.dtype)) for o in self._outputs]
         self._run = None
         self._last_mode = None
+        return True
 
     # monitoring and reshaping
 

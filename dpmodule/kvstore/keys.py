@@ -37,17 +37,15 @@ def paired(key: Any, value: Any) -> list[tuple[Key, list[NDArray]]]:
         KeysError: keys and values differ in number, or keys are of two kinds.
         ArgumentError: a value is no NDArray.
     """
-    if isinstance(key, (list, tuple)):
-        if not isinstance(value, (list, tuple)) or len(key) != len(value):
-            count = (
-                len(value) if isinstance(value, (list, tuple)) else f"a {type(value).__name__}, not a list,"
-            )
-            raise KeysError(f"kvstore: got {len(key)} keys and {count} values")
-        pairs = [(_checked(one), _arrays(one, its)) for one, its in zip(key, value, strict=True)]
-        if len({isinstance(one, str) for one, _ in pairs}) > 1:
-            raise KeysError(f"kvstore: keys {list(key)!r} are strings and integers; use one kind")
-        return pairs
-    return [(_checked(key), _arrays(key, value))]
+    if not isinstance(key, (list, tuple)):
+        return [(_checked(key), _arrays(key, value))]
+    if not isinstance(value, (list, tuple)) or len(key) != len(value):
+        count = len(value) if isinstance(value, (list, tuple)) else f"a {type(value).__name__}, not a list,"
+        raise KeysError(f"kvstore: got {len(key)} keys and {count} values")
+    pairs = [(_checked(one), _arrays(one, its)) for one, its in zip(key, value)]
+    if {str} != set(map(type, key)) and len({isinstance(one, str) for one, _ in pairs}) > 1:
+        raise KeysError(f"kvstore: keys {list(key)!r} are strings and integers; use one kind")
+    return pairs
 
 
 def _arrays(key: Any, value: Any) -> list[NDArray]:

@@ -23,6 +23,11 @@ from .reduce import total
 __all__ = ["KVStore"]
 
 
+def _dims(array: NDArray) -> Sequence[int]:
+    """Return an array's shape, without making a tuple of it where that is not needed."""
+    return array.tensor.shape if type(array) is NDArray else array.shape
+
+
 class KVStore(KVStoreBase):
     """Sums over devices, applies an optimizer if one is set, and copies back.
 
@@ -110,17 +115,14 @@ class KVStore(KVStoreBase):
     def _sums(self, groups: dict[Key, list[NDArray]]) -> list[NDArray]:
         """Add up every key's arrays over devices."""
         for key, arrays in groups.items():
-            shape = self._get(key).shape
+            wanted = _dims(self._get(key))
             for array in arrays:
-                if array.shape != shape:
-                    raise ShapeError(f"kvstore: key {key!r} has shape {shape}, got {array.shape}")
-        sums = []
-        for key, arrays in groups.items():
-            where = self._place(key, arrays)
-            if self._compression is not None:
-                arrays = self._compression.compressed(key, arrays)
-            sums.append(total(arrays, where))
-        return sums
+                if _dims(array) != wanted:
+                    raise ShapeError(f"kvstore: key {key!r} has shape {tuple(wanted)}, got {array.shape}")
+        compression = self._compression
+        if compression is not None:
+            groups = {key: compression.compressed(key, arrays) for key, arrays in groups.items()}
+        return [total(arrays, self._place(key, arrays)) for key, arrays in groups.items()]
 
     def _place(self, key: Key, arrays: Sequence[NDArray]) -> Context:
         """Return where a key's arrays are added up; a stored value on the CPU follows them to a GPU."""
@@ -185,13 +187,14 @@ class KVStore(KVStoreBase):
         sources, targets = [], []
         for one, arrays in paired(key, out):
             stored = self._get(one)
-            dense = stored.tensor
+            dense, wanted = stored.tensor, _dims(stored)
             for array in arrays:
-                if array.stype != "default" and ignore_sparse:
+                is_sparse = type(array) is not NDArray and array.stype != "default"
+                if is_sparse and ignore_sparse:
                     continue
-                if array.shape != stored.shape:
+                if _dims(array) != wanted:
                     raise ShapeError(f"kvstore: key {one!r} has shape {stored.shape}, out has {array.shape}")
-                if array.stype != "default":
+                if is_sparse:
                     array[:] = stored
                 else:
                     sources.append(dense)

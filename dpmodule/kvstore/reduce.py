@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
-
 from ..base import ArgumentError
 from ..context import Context
 from ..ndarray import NDArray
@@ -24,19 +22,17 @@ def total(arrays: Sequence[NDArray], ctx: Context) -> NDArray:
     Raises:
         ArgumentError: an array is of another storage type.
     """
-    kinds = {array.stype for array in arrays}
-    if kinds == {"row_sparse"}:
-        return sum_rows([array for array in arrays if isinstance(array, RowSparseNDArray)], ctx)
-    if not kinds <= {"default", "row_sparse"}:
-        raise ArgumentError(
-            f"kvstore: cannot add up {', '.join(sorted(kinds))} arrays; use tostype('default')"
-        )
+    if set(map(type, arrays)) != {NDArray}:
+        kinds = {array.stype for array in arrays}
+        if kinds == {"row_sparse"}:
+            return sum_rows([array for array in arrays if isinstance(array, RowSparseNDArray)], ctx)
+        if not kinds <= {"default", "row_sparse"}:
+            found = ", ".join(sorted(kinds))
+            raise ArgumentError(f"kvstore: cannot add up {found} arrays; use tostype('default')")
     device = ctx.torch_device
     if len(arrays) == 1:
         return NDArray(arrays[0].tensor.to(device), ctx)
-    first, second, *rest = arrays
-    with torch.no_grad():
-        summed = first.tensor.to(device) + second.tensor.to(device)
-        for array in rest:
-            summed += array.tensor.to(device)
+    summed = arrays[0].tensor.to(device) + arrays[1].tensor.to(device)
+    for array in arrays[2:]:
+        summed += array.tensor.to(device)
     return NDArray(summed, ctx)

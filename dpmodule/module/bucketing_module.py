@@ -9,6 +9,7 @@ from typing import Any
 
 from ..base import ArgumentError, MXNetError, ShapeError, StateError
 from ..context import Context
+from ..executor import give_back
 from ..initializer import Uniform
 from ..ndarray import NDArray
 from ..symbol import Symbol
@@ -269,7 +270,10 @@ class BucketingModule(BaseModule):
         """
         module = self._bucket(bucket_key, data_shapes, label_shapes)
         if module is not self._current:
-            self._current.group.release()
+            left = self._current.group
+            # a larger bucket cannot use the free blocks that a smaller one leaves
+            if left.release() and module.group.size > left.size:
+                give_back()
             module.group.refresh()
             self._key, self._current = bucket_key, module
         self._evict()

@@ -240,10 +240,18 @@ class DataParallelExecutorGroup:
         aux = {name: self.store.aux(name, i) for name in self.aux_names}
         return Executor(graph, ctx, args, grads, self.grad_req, aux, shapes, types, places)
 
-    def release(self) -> None:
-        """Give up what was computed, so that another group can use the memory; arrays and parameters stay."""
-        for executor in self.execs:
-            executor.release()
+    @property
+    def size(self) -> int:
+        """Number of elements of all arguments and of what all operators make, over all contexts."""
+        return sum(executor.size for executor in self.execs)
+
+    def release(self) -> bool:
+        """Give up what was computed, so that another group can use the memory; arrays and parameters stay.
+
+        Returns:
+            Whether there was something to give up.
+        """
+        return any([executor.release() for execs in self._bound.values() for executor in execs])
 
     def refresh(self) -> None:
         """Bind again if the shared data memory has been replaced by a larger one since."""

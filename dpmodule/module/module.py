@@ -251,10 +251,31 @@ class Module(BaseModule):
             raise StateError("Module: call bind(data_shapes=..., label_shapes=...) first")
         return self._group
 
+    # names of MXNet's own attributes that programs reach for
+
     @property
     def _exec_group(self) -> DataParallelExecutorGroup:
-        """The executor group under the name MXNet's users know."""
         return self.group
+
+    @property
+    def _arg_params(self) -> Mapping[str, NDArray] | None:
+        return self.get_params()[0] if self._stage >= Stage.INITIALIZED else (self._preloaded or (None,))[0]
+
+    @property
+    def _aux_params(self) -> Mapping[str, NDArray] | None:
+        return self.get_params()[1] if self._stage >= Stage.INITIALIZED else (self._preloaded or (None, None))[1]
+
+    @property
+    def _kvstore(self) -> Any:
+        return None if self._updates is None else self._updates.store
+
+    @property
+    def _updater(self) -> Any:
+        return None if self._updates is None else self._updates.updater
+
+    @property
+    def _update_on_kvstore(self) -> bool:
+        return self._updates is not None and self._updates.updater is None
 
     @property
     def data_shapes(self) -> Any:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..base import ArgumentError, DTypeError, MXNetError, ShapeError, StateError
+from ..base import ArgumentError, MXNetError, ShapeError, StateError
 from ..initializer import Uniform
-from ..io import DataBatch, DataDesc
+from ..io import DataDesc
 from ..ndarray import NDArray
 from .base_module import BaseModule
 from .feed import is_per_context
 from .fit import show_metric
+from .joints import called, clear_input_grads, kind_of, listed, same_kind, with_data
 from .stage import Stage, needs
 
 __all__ = ["SequentialModule"]
@@ -68,7 +68,7 @@ class SequentialModule(BaseModule):
             raise ArgumentError(f"add: module is {module!r}, expected a module")
         if any(module is other for other in self._modules):
             raise ArgumentError(
-                f"add: {_kind(module)} is in the chain already; make another module of its symbol"
+                f"add: {kind_of(module)} is in the chain already; make another module of its symbol"
             )
         known = (self.META_TAKE_LABELS, self.META_AUTO_WIRING)
         for key in kwargs:
@@ -188,7 +188,7 @@ class SequentialModule(BaseModule):
                     grad_req=grad_req,
                 )
             except MXNetError as error:
-                raise _same_kind(error, f"{self._joint(number, shapes)}: {error}") from error
+                raise same_kind(error, f"{self._joint(number, shapes)}: {error}") from error
             self._check_bound(number, shapes, needs_grad)
             shapes = list(module.output_shapes)
         self._stage = max(self._stage, Stage.BOUND)
@@ -219,21 +219,21 @@ class SequentialModule(BaseModule):
         bound = [(d[0], tuple(d[1])) for d in module.data_shapes]
         if bound != [(d[0], tuple(d[1])) for d in shapes]:
             raise StateError(
-                f"{self._joint(number, shapes)}: it was bound before, to {_listed(bound)}; "
+                f"{self._joint(number, shapes)}: it was bound before, to {listed(bound)}; "
                 "bind the chain with force_rebind=True"
             )
         if needs_grad and not module.inputs_need_grad:
             raise StateError(
-                f"SequentialModule: {_called(number, module)} was bound before, without inputs_need_grad=True, "
+                f"SequentialModule: {called(number, module)} was bound before, without inputs_need_grad=True, "
                 "which a chain needs; bind the chain with force_rebind=True"
             )
 
     def _joint(self, number: int, shapes: Sequence[Any]) -> str:
         """Describe the place where a module does not fit what comes before it."""
-        before = f"{_called(number - 1, self._modules[number - 1])} gives" if number else "bind was given"
+        before = f"{called(number - 1, self._modules[number - 1])} gives" if number else "bind was given"
         return (
-            f"SequentialModule: {_called(number, self._modules[number])} does not take what {before}, "
-            f"{_listed(shapes)}"
+            f"SequentialModule: {called(number, self._modules[number])} does not take what {before}, "
+            f"{listed(shapes)}"
         )
 
     # parameters
@@ -292,8 +292,8 @@ class SequentialModule(BaseModule):
             if name in known:
                 other = known[name]
                 raise ArgumentError(
-                    f"SequentialModule: {name} is a parameter of {_called(other, self._modules[other])} and of "
-                    f"{_called(number, self._modules[number])}; give their layers different names"
+                    f"SequentialModule: {name} is a parameter of {called(other, self._modules[other])} and of "
+                    f"{called(number, self._modules[number])}; give their layers different names"
                 )
             known[name] = number
 
@@ -363,9 +363,9 @@ class SequentialModule(BaseModule):
                 if number == 0:
                     raise
                 given = [(d[0], array.shape) for d, array in zip(module.data_shapes, batch.data)]
-                raise _same_kind(error, f"{self._joint(number, given)}: {error}") from error
+                raise same_kind(error, f"{self._joint(number, given)}: {error}") from error
             if number + 1 < len(self._modules):
-                batch = _with_data(batch, module.get_outputs(), self._modules[number + 1].data_shapes)
+                batch = with_data(batch, module.get_outputs(), self._modules[number + 1].data_shapes)
 
     @needs(Stage.INITIALIZED)
     def backward(self, out_grads: Any = None) -> None:
@@ -377,7 +377,7 @@ class SequentialModule(BaseModule):
         for number in reversed(range(len(self._modules))):
             module = self._modules[number]
             if number and self._grad_req != "write":
-                _clear_input_grads(module)
+                clear_input_grads(module)
             module.backward(out_grads=out_grads)
             if number:
                 out_grads = module.get_input_grads()
@@ -419,43 +419,3 @@ class SequentialModule(BaseModule):
         """Install a monitor on every module."""
         for module in self._modules:
             module.install_monitor(mon)
-
-
-def _kind(module: BaseModule) -> str:
-    return f"{type(module).__name__} {', '.join(module.output_names)}".rstrip()
-
-
-def _called(number: int, module: BaseModule) -> str:
-    """Return what a module is called in messages: its place, its kind and its outputs."""
-    return f"module {number} ({_kind(module)})"
-
-
-def _listed(shapes: Sequence[Any]) -> str:
-    return ", ".join(f"{d[0]} {tuple(d[1])}" for d in shapes)
-
-
-def _same_kind(error: MXNetError, text: str) -> MXNetError:
-    """Return an error with more text and the type of another one."""
-    kinds = (ShapeError, DTypeError, ArgumentError, StateError)
-    return next((kind for kind in kinds if isinstance(error, kind)), MXNetError)(text)
-
-
-def _with_data(batch: Any, data: list[NDArray], bound: Sequence[Any]) -> Any:
-    """Return a copy of a batch with other data, described by the names of the module that reads it."""
-    if isinstance(batch, tuple):
-        batch = DataBatch(None, getattr(batch, "label", None), getattr(batch, "pad", None))
-    made = copy.copy(batch)
-    made.data = data
-    made.provide_data = [
-        DataDesc(d[0], array.shape, getattr(d, "dtype", array.dtype), getattr(d, "layout", "NCHW"))
-        for d, array in zip(bound, data)
-    ]
-    return made
-
-
-def _clear_input_grads(module: BaseModule) -> None:
-    """Set the gradients of a module's inputs to zero, so that they hold one backward's only."""
-    for parts in module.get_input_grads(merge_multi_context=False):
-        for part in parts:
-            if part is not None:
-                part.tensor.zero_()

@@ -188,11 +188,6 @@ class SVRGModule(Module):
         )
         return made
 
-    @property
-    def _kvstore(self) -> Any:
-        """The store, None if one device needs none."""
-        return self.updates.store
-
     def _trained_names(self) -> list[str]:
         store = self.group.store
         return [name for name in self._param_names if store.grad(name, 0) is not None]

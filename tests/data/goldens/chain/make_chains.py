@@ -24,12 +24,12 @@ def main():
     for where, contexts in CONTEXTS.items():
         for case in chain_cases.CHAINS:
             for key, value in chain_cases.train_chain(mx, case, contexts).items():
-                chains["%s/%s/%s" % (case, where, key)] = value
+                chains[f"{case}/{where}/{key}"] = value
     for case in chain_cases.SVRG:
         for where, contexts in CONTEXTS.items():
             kvstore = None if where == "two" else "local"  # a store on two contexts: see docs/differences.md
             for key, value in chain_cases.train_svrg(mx, SVRGModule, case, contexts, kvstore).items():
-                svrg["%s/%s/%s" % (case, where, key)] = value
+                svrg[f"{case}/{where}/{key}"] = value
     np.savez_compressed(os.path.join(HERE, "chains.npz"), **chains)
     np.savez_compressed(os.path.join(HERE, "svrg.npz"), **svrg)
 
