@@ -79,6 +79,7 @@ class Report:
     def __init__(self, rounds: int) -> None:
         self.missed: list[str] = []
         self._rounds = rounds
+        self._load = os.getloadavg()[0]
         self._rows: list[str] = []
         self._figures: list[str] = []
         self._rest: list[str] = []
@@ -133,7 +134,8 @@ class Report:
         """Write everything to a Markdown file."""
         machine = (
             f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, "
-            f"torch {metadata.version('torch')}, {self._rounds} rounds."
+            f"torch {metadata.version('torch')}, {self._rounds} rounds. Jobs that wanted a core (load average): "
+            f"{self._load:.1f} before, {os.getloadavg()[0]:.1f} at the end, of which this script is 1."
         )
         parts = [
             _ABOUT,

@@ -235,8 +235,9 @@ def test_another_process_maps_the_store_and_both_see_every_write():
     try:
         assert pipe.recv() == (process.pid, True, first)
         fill(store, 100)
+        second = values(store)
         pipe.send("go on")
-        assert pipe.recv() == values(store)
+        assert pipe.recv() == second
         process.join(60)
     finally:
         process.kill()

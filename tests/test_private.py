@@ -124,3 +124,12 @@ def test_norms(dtype):
         for norm, one in zip(found, given, strict=True):
             assert norm.dtype == torch.float32
             assert float(norm) == pytest.approx(float((one.double() ** 2).sum()) ** 0.5, rel=1e-6)
+
+
+def test_functions_are_looked_up_when_they_are_first_read():
+    private.select()
+    assert "fused_sgd" not in vars(private)
+    first = private.fused_sgd
+    assert vars(private)["fused_sgd"] is first
+    with pytest.raises(AttributeError, match="no_such_call"):
+        _ = private.no_such_call

@@ -96,8 +96,9 @@ class BoundArrays:
 
     @cached_property
     def size(self) -> int:
-        """Number of elements of all arguments and of what all operators make."""
-        return sum(prod(shape) for shapes in self._shapes.values() for shape in shapes if shape is not None)
+        """Number of elements of what all operators make, outputs included."""
+        made = (shapes for node, shapes in self._shapes.items() if node.op is not None)
+        return sum(prod(shape) for shapes in made for shape in shapes if shape is not None)
 
     @property
     def arg_dict(self) -> dict[str, NDArray]:

@@ -192,7 +192,9 @@ class Executor(BoundArrays):
         cache = self._alias_cache
         for slot, tensor in enumerate(values):
             cached = cache.get(slot)
-            values[slot] = cached[1] if cached is not None and cached[0] is tensor else self._alias(slot, tensor)
+            values[slot] = (
+                cached[1] if cached is not None and cached[0] is tensor else self._alias(slot, tensor)
+            )
         return values, [values[slot] for slot, _, _ in self._wanted]
 
     def _execute(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import mmap
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -22,12 +23,16 @@ __all__ = ["allocate", "from_pool", "give_back"]
 _ALIGNMENT = 64
 """Where arrays begin, in bytes; vector instructions like it more than NumPy's own 16."""
 
+_OWN_PAGES = 2**20
+"""Arrays from this size, in bytes, get pages of their own, where the system can do that."""
+
 
 def allocate(shape: tuple[int, ...], ctx: Context, dtype: str) -> NDArray:
     """Return a new array of zeros, which on the CPU takes no memory before it is written.
 
-    torch writes its zeros at once; the operating system hands out untouched ones for nothing, through NumPy.
-    Gradients and outputs are replaced before anybody writes them.
+    torch writes its zeros at once; the operating system hands out untouched ones for nothing. So does NumPy, but
+    only for blocks that the C library does not take from its heap. Gradients and outputs are replaced before
+    anybody writes them.
 
     Args:
         shape: its shape.
@@ -37,6 +42,9 @@ def allocate(shape: tuple[int, ...], ctx: Context, dtype: str) -> NDArray:
     if ctx.torch_device.type != "cpu" or dtype == "bfloat16":
         return NDArray(torch.zeros(shape, dtype=torch_dtype(dtype), device=ctx.torch_device), ctx)
     kind, count = np.dtype(dtype), prod(shape)
+    if count * kind.itemsize >= _OWN_PAGES and hasattr(mmap, "MAP_ANONYMOUS"):
+        pages = mmap.mmap(-1, count * kind.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        return NDArray(torch.from_numpy(np.frombuffer(pages, kind, count).reshape(shape)), ctx)
     memory = np.zeros(count + _ALIGNMENT // kind.itemsize, kind)
     start = -memory.__array_interface__["data"][0] % _ALIGNMENT // kind.itemsize
     return NDArray(torch.from_numpy(memory[start : start + count].reshape(shape)), ctx)

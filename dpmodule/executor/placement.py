@@ -80,7 +80,9 @@ def move_between(low: Lowered, places: tuple[Context, ...]) -> None:
             if made_on[value] == device:
                 continue
             if (value, device) not in moved:
-                moved[value, device] = low.new_value(f"{low.names[value]}_on_{device.type}{device.index or 0}")
+                moved[value, device] = low.new_value(
+                    f"{low.names[value]}_on_{device.type}{device.index or 0}"
+                )
                 arrival = moved[value, device]
                 steps.append(Step(_mover(device), "move", None, [value], [arrival], -1, takes_env=False))
             step.inputs[position] = moved[value, device]

@@ -160,7 +160,9 @@ class Program:
 
 _CACHE_SIZE = 256
 _cache: OrderedDict[Any, Program] = OrderedDict()
-_in_use: weakref.WeakValueDictionary[Any, Program] = weakref.WeakValueDictionary()  # would keep users' objects alive
+_in_use: weakref.WeakValueDictionary[Any, Program] = (
+    weakref.WeakValueDictionary()
+)  # would keep users' objects alive
 _lock = threading.Lock()
 
 

@@ -21,6 +21,9 @@ from .stage import Stage, needs
 
 __all__ = ["BucketingModule"]
 
+_WORTH_RETURNING = 2**22
+"""How many elements a bucket must have computed for free memory to be returned before a larger one runs."""
+
 SymGen = Callable[[Any], tuple[Symbol, Sequence[str], Sequence[str] | None]]
 
 
@@ -272,7 +275,7 @@ class BucketingModule(BaseModule):
         if module is not self._current:
             left = self._current.group
             # a larger bucket cannot use the free blocks that a smaller one leaves
-            if left.release() and module.group.size > left.size:
+            if left.release() and module.group.size > left.size >= _WORTH_RETURNING:
                 give_back()
             module.group.refresh()
             self._key, self._current = bucket_key, module
@@ -363,7 +366,9 @@ class BucketingModule(BaseModule):
         """Switch to a batch's bucket and compute; shape errors name the bucket."""
         key = getattr(batch, "bucket_key", None)
         if key is None:
-            raise ArgumentError("the batch has no bucket_key; give DataBatch(bucket_key=...), one that sym_gen knows")
+            raise ArgumentError(
+                "the batch has no bucket_key; give DataBatch(bucket_key=...), one that sym_gen knows"
+            )
         self.switch_bucket(key, *_shapes_of(batch))
         try:
             compute()
@@ -440,10 +445,14 @@ class BucketingModule(BaseModule):
         states = None
         if save_optimizer_states:
             if not self.optimizer_initialized:
-                raise StateError("BucketingModule.save_checkpoint: call init_optimizer() before saving its states")
+                raise StateError(
+                    "BucketingModule.save_checkpoint: call init_optimizer() before saving its states"
+                )
             states = self._default.updates.active_updater().get_states(dump_optimizer=False)
         buckets = {key: (m.symbol, m.data_names, m.label_names) for key, m in self._buckets.items()}
-        bucket_files.save(prefix, epoch, buckets, self._default_key, self.get_params(), states, remove_amp_cast)
+        bucket_files.save(
+            prefix, epoch, buckets, self._default_key, self.get_params(), states, remove_amp_cast
+        )
 
     @staticmethod
     def load(

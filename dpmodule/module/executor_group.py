@@ -44,7 +44,9 @@ def _per_context(group2ctxs: Any, count: int) -> list[dict[str, Context]]:
         lists = {k: v if isinstance(v, (list, tuple)) else [v] * count for k, v in group2ctxs.items()}
         wrong = [k for k, v in lists.items() if len(v) != count]
         if wrong:
-            raise ArgumentError(f"group2ctxs: {', '.join(wrong)} has not one context for each of {count} contexts")
+            raise ArgumentError(
+                f"group2ctxs: {', '.join(wrong)} has not one context for each of {count} contexts"
+            )
         return [{k: v[i] for k, v in lists.items()} for i in range(count)]
     if len(group2ctxs) != count:
         raise ArgumentError(f"group2ctxs has {len(group2ctxs)} entries for {count} contexts")
@@ -114,7 +116,9 @@ class DataParallelExecutorGroup:
         self.contexts = list(contexts)
         self.workload = list(workload) if workload is not None else [1] * len(self.contexts)
         if len(self.workload) != len(self.contexts):
-            raise ArgumentError(f"workload has {len(self.workload)} entries for {len(self.contexts)} contexts")
+            raise ArgumentError(
+                f"workload has {len(self.workload)} entries for {len(self.contexts)} contexts"
+            )
         if len(set(self.contexts)) != len(self.contexts):
             raise ArgumentError(f"contexts {self.contexts} hold one device twice")
         for ctx in self.contexts:
@@ -242,7 +246,7 @@ class DataParallelExecutorGroup:
 
     @property
     def size(self) -> int:
-        """Number of elements of all arguments and of what all operators make, over all contexts."""
+        """Number of elements of what all operators make, over all contexts."""
         return sum(executor.size for executor in self.execs)
 
     def release(self) -> bool:
@@ -251,7 +255,8 @@ class DataParallelExecutorGroup:
         Returns:
             Whether there was something to give up.
         """
-        return any([executor.release() for execs in self._bound.values() for executor in execs])
+        released = [executor.release() for execs in self._bound.values() for executor in execs]
+        return any(released)
 
     def refresh(self) -> None:
         """Bind again if the shared data memory has been replaced by a larger one since."""
@@ -374,7 +379,10 @@ class DataParallelExecutorGroup:
     def _input_arrays(self, names: Sequence[str]) -> list[Any]:
         if self.per_context:
             return [[e.arg_dict[name] for name in names] for e in self.execs]
-        return [[(self.slices[i], e.arg_dict[name]) for i, e in zip(self.feed.active, self.execs)] for name in names]
+        return [
+            [(self.slices[i], e.arg_dict[name]) for i, e in zip(self.feed.active, self.execs)]
+            for name in names
+        ]
 
     @property
     def data_arrays(self) -> list[Any]:
@@ -401,7 +409,10 @@ class DataParallelExecutorGroup:
     # parameters
 
     def set_params(
-        self, arg_params: Mapping[str, NDArray], aux_params: Mapping[str, NDArray] | None, allow_extra: bool = False
+        self,
+        arg_params: Mapping[str, NDArray],
+        aux_params: Mapping[str, NDArray] | None,
+        allow_extra: bool = False,
     ) -> None:
         """Copy parameters and states to every context; see `ParamStore.load`."""
         self.store.load(arg_params, aux_params or {}, allow_extra)
@@ -499,13 +510,18 @@ class DataParallelExecutorGroup:
             return [given]
         rows = list(zip(given, self.output_layouts))
         return [
-            [self.feed.split_head(g, axis, k, e.outputs[n].shape[axis], e.context) for n, (g, axis) in enumerate(rows)]
+            [
+                self.feed.split_head(g, axis, k, e.outputs[n].shape[axis], e.context)
+                for n, (g, axis) in enumerate(rows)
+            ]
             for k, e in enumerate(self.execs)
         ]
 
     # results
 
-    def get_outputs(self, merge_multi_context: bool = True, begin: int = 0, end: int | None = None) -> list[Any]:
+    def get_outputs(
+        self, merge_multi_context: bool = True, begin: int = 0, end: int | None = None
+    ) -> list[Any]:
         """Return the outputs of the last forward.
 
         Args:

@@ -116,8 +116,8 @@ def _check_finite(module: BaseModule, options: FitOptions, epoch: int, nbatch: i
             continue
         text = (
             f"output {module.output_names[number]!r} is not finite in batch {nbatch} of epoch {epoch}; the "
-            "parameters are those before this batch. A smaller learning rate, clip_gradient or a look at the data may help; "
-            'on_nonfinite="warn" or "ignore" goes on'
+            "parameters are those before this batch. A smaller learning rate, clip_gradient or a look at the data "
+            'may help; on_nonfinite="warn" or "ignore" goes on'
         )
         if options.on_nonfinite == "raise":
             raise NonFiniteError(text)

@@ -21,6 +21,27 @@ def test_new_arrays_are_zeros(dtype):
     assert array.asnumpy().all()
 
 
+@pytest.mark.parametrize("shape", [(), (0, 3), (1,), (5, 7), (300, 300)])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "uint8"])
+def test_new_arrays_fill_aligned_memory_of_their_own(shape, dtype):
+    first, second = allocate(shape, CPU, dtype).tensor, allocate(shape, CPU, dtype).tensor
+    assert tuple(first.shape) == shape
+    assert first.is_contiguous()
+    assert first.untyped_storage().nbytes() == first.nbytes
+    if first.numel():
+        assert first.data_ptr() % 64 == 0
+        first.fill_(1)
+        assert not second.any()
+
+
+def test_large_arrays_take_no_memory_before_they_are_written():
+    resource = pytest.importorskip("resource")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    array = allocate((64, 1024, 1024), CPU, "float32")
+    touched = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+    assert touched < array.tensor.nbytes // resource.getpagesize() // 100
+
+
 def test_a_pool_keeps_what_it_made_and_lends_its_head():
     pool = {}
     large = from_pool(pool, "data", (4, 3), CPU, "float32")

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from helpers.nets import blobs
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError, DeviceError
+from helpers.nets import blobs
 
 GROUPS = {"front": mx.cpu(1), "back": mx.cpu(2)}
 
@@ -87,7 +87,9 @@ def test_module_trains_with_groups(contexts):
     data = blobs(32)
     rng = np.random.RandomState(2)
     shapes = dict(zip(network().list_arguments(), network().infer_shape(data=(16, 6))[0]))
-    values = {n: mx.nd.array(rng.randn(*s) * 0.3) for n, s in shapes.items() if n not in ("data", "softmax_label")}
+    values = {
+        n: mx.nd.array(rng.randn(*s) * 0.3) for n, s in shapes.items() if n not in ("data", "softmax_label")
+    }
     found = []
     for groups in (None, {"front": [mx.cpu(3), mx.cpu(4)][:contexts], "back": mx.cpu(5)}):
         mod = mx.mod.Module(network(), context=[mx.cpu(i) for i in range(contexts)], group2ctxs=groups)
@@ -99,7 +101,9 @@ def test_module_trains_with_groups(contexts):
 
 
 def test_a_group_without_a_context_is_named():
-    with pytest.raises(ArgumentError, match=r"'fc1_weight'.* belongs to the context group 'front', but group2ctx"):
+    with pytest.raises(
+        ArgumentError, match=r"'fc1_weight'.* belongs to the context group 'front', but group2ctx"
+    ):
         network().simple_bind(mx.cpu(0), group2ctx={"back": mx.cpu(1)}, data=(5, 6))
     with pytest.raises(ArgumentError, match="expected a dict of Contexts"):
         network().simple_bind(mx.cpu(0), group2ctx={"front": "cpu"}, data=(5, 6))

@@ -97,7 +97,9 @@ def test_a_default_bucket_that_is_not_the_largest_reallocates_once(caplog):
         step(mod, batch(10))
     warnings = [r.getMessage() for r in caplog.records if "Need to re-allocate" in r.getMessage()]
     assert len(warnings) == 1
-    assert 'data "data" has a shape (8, 10), which is larger than already allocated shape (8, 4)' in warnings[0]
+    assert (
+        'data "data" has a shape (8, 10), which is larger than already allocated shape (8, 4)' in warnings[0]
+    )
     pointers = {m.group.execs[0].arg_dict["data"].tensor.data_ptr() for m in mod._buckets.values()}
     assert len(pointers) == 1
 
@@ -231,8 +233,12 @@ def test_all_buckets_load_without_sym_gen_and_go_on(tmp_path, contexts):
         for length in (7, 10, 4):
             step(each, batch(length, seed=9))
     for name, value in mod.get_params()[0].items():
-        np.testing.assert_allclose(again.get_params()[0][name].asnumpy(), value.asnumpy(), rtol=1e-5, atol=1e-7)
-    with pytest.raises(ArgumentError, match=r"bucket key 5 is not in the checkpoint, which has 10, 4, 7|4, 7, 10"):
+        np.testing.assert_allclose(
+            again.get_params()[0][name].asnumpy(), value.asnumpy(), rtol=1e-5, atol=1e-7
+        )
+    with pytest.raises(
+        ArgumentError, match=r"bucket key 5 is not in the checkpoint, which has 10, 4, 7|4, 7, 10"
+    ):
         again.forward(batch(5))
 
 
@@ -325,7 +331,9 @@ def test_a_batch_whose_key_and_shapes_disagree():
 def test_a_batch_whose_description_and_arrays_disagree():
     mod, wrong = ready(), batch(4)
     wrong.provide_data = [mx.io.DataDesc("data", (8, 7))]
-    with pytest.raises(ShapeError, match=r"bucket 4: the batch describes data as \(8, 7\), but its array has"):
+    with pytest.raises(
+        ShapeError, match=r"bucket 4: the batch describes data as \(8, 7\), but its array has"
+    ):
         mod.forward(wrong)
 
 
@@ -363,7 +371,10 @@ def test_buckets_with_other_parameters_or_shapes():
         (lambda: mx.mod.BucketingModule(sym_gen), "default_bucket_key is missing"),
         (lambda: mx.mod.BucketingModule(3, 4), "expected a function"),
         (lambda: mx.mod.BucketingModule(sym_gen, 4, max_buckets=0), "max_buckets is 0"),
-        (lambda: ready(optimizer=False).bind([], shared_module=ready(), force_rebind=True), "takes no shared_module"),
+        (
+            lambda: ready(optimizer=False).bind([], shared_module=ready(), force_rebind=True),
+            "takes no shared_module",
+        ),
     ],
 )
 def test_misuse(make, message):

@@ -25,7 +25,9 @@ def start_values(net, shape):
     }
 
 
-def trained(net, data, contexts, workload=None, epochs=3, batch=16, kvstore="local", optimizer="sgd", params=SGD):
+def trained(
+    net, data, contexts, workload=None, epochs=3, batch=16, kvstore="local", optimizer="sgd", params=SGD
+):
     mod = mx.mod.Module(net, context=contexts, work_load_list=workload)
     it = mx.io.NDArrayIter(*data, batch_size=batch)
     values = start_values(net, (batch, *data[0].shape[1:]))
@@ -43,7 +45,9 @@ def test_one_two_and_uneven_contexts_give_the_same_parameters(net, shape, kvstor
     for workload in (None, [1, 3]):
         spread = trained(net, data, TWO, workload, kvstore=kvstore)
         for name in alone:
-            np.testing.assert_allclose(spread[name], alone[name], atol=1e-5, err_msg=f"{name} under {workload}")
+            np.testing.assert_allclose(
+                spread[name], alone[name], atol=1e-5, err_msg=f"{name} under {workload}"
+            )
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "nag", "adam", "adagrad", "rmsprop"])
@@ -198,7 +202,12 @@ def test_fit_logs_metrics(caplog):
     with caplog.at_level(logging.INFO):
         mx.mod.Module(mlp()).fit(it, eval_data=it, num_epoch=1, eval_metric=["acc", "ce"])
     text = caplog.text
-    for part in ("Epoch[0] Train-accuracy=", "Epoch[0] Train-cross-entropy=", "Time cost=", "Validation-accuracy="):
+    for part in (
+        "Epoch[0] Train-accuracy=",
+        "Epoch[0] Train-cross-entropy=",
+        "Time cost=",
+        "Validation-accuracy=",
+    ):
         assert part in text
 
 

@@ -29,7 +29,10 @@ def batch(count=8, seed=0):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda m: m.forward(batch()), r"Module\.forward: call bind\(data_shapes=\.\.\., label_shapes=\.\.\.\) first"),
+        (
+            lambda m: m.forward(batch()),
+            r"Module\.forward: call bind\(data_shapes=\.\.\., label_shapes=\.\.\.\) first",
+        ),
         (lambda m: m.get_outputs(), r"Module\.get_outputs: call bind"),
         (lambda m: m.init_params(), r"Module\.init_params: call bind"),
         (lambda m: m.update(), r"Module\.update: call bind"),
@@ -98,7 +101,10 @@ def test_force_rebind_keeps_parameters():
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"data_names": ["image"]}, "data_names holds 'image', which is no argument of the symbol; did you mean"),
+        (
+            {"data_names": ["image"]},
+            "data_names holds 'image', which is no argument of the symbol; did you mean",
+        ),
         ({"fixed_param_names": ["nothing"]}, "fixed_param_names holds 'nothing'"),
         ({"context": "gpu"}, r"context is 'gpu', expected a Context"),
         ({"compression_params": {"type": "3bit"}}, "compression '3bit' is unknown"),
@@ -119,7 +125,11 @@ def test_unknown_label_name_warns():
     [
         (([("image", (8, 6))], SHAPES[1]), ArgumentError, r"data_shapes names \['image'\]"),
         ((SHAPES[0], [("target", (8,))]), ArgumentError, r"label_shapes names \['target'\]"),
-        ((SHAPES[0], [("softmax_label", (7,))]), ShapeError, "all data must have the same batch size: it is 8"),
+        (
+            (SHAPES[0], [("softmax_label", (7,))]),
+            ShapeError,
+            "all data must have the same batch size: it is 8",
+        ),
         (([("data", (8, 6, 2, 2, 0))], SHAPES[1]), ShapeError, "cannot infer the shape of .*fc1_weight"),
     ],
 )
@@ -165,8 +175,16 @@ def test_a_batch_that_contradicts_the_network_names_the_parameter():
     ("change", "error", "message"),
     [
         (lambda p: p.pop("fc1_bias"), ArgumentError, "no value is given for fc1_bias"),
-        (lambda p: p.update(extra=mx.nd.zeros((1,))), ArgumentError, "extra is given, but the symbol has no such"),
-        (lambda p: p.update(fc1_bias=mx.nd.zeros((3,))), ShapeError, r"fc1_bias has shape \(3,\), expected \(16,\)"),
+        (
+            lambda p: p.update(extra=mx.nd.zeros((1,))),
+            ArgumentError,
+            "extra is given, but the symbol has no such",
+        ),
+        (
+            lambda p: p.update(fc1_bias=mx.nd.zeros((3,))),
+            ShapeError,
+            r"fc1_bias has shape \(3,\), expected \(16,\)",
+        ),
     ],
 )
 def test_set_params_refuses(change, error, message):
@@ -180,7 +198,9 @@ def test_set_params_refuses(change, error, message):
 def test_set_params_may_leave_out_and_pass_over():
     mod = ready()
     before = mod.get_params()[0]
-    mod.set_params({"fc1_bias": mx.nd.ones((16,)), "other": mx.nd.ones((1,))}, {}, allow_missing=True, allow_extra=True)
+    mod.set_params(
+        {"fc1_bias": mx.nd.ones((16,)), "other": mx.nd.ones((1,))}, {}, allow_missing=True, allow_extra=True
+    )
     after = mod.get_params()[0]
     assert (after["fc1_bias"].asnumpy() == 1).all()
     np.testing.assert_array_equal(after["fc1_weight"].asnumpy(), before["fc1_weight"].asnumpy())
@@ -317,7 +337,9 @@ def test_grad_req_add_accumulates_over_batches():
 
 def test_states_are_set_read_and_fed_back():
     data, state = mx.sym.Variable("data"), mx.sym.Variable("h")
-    new = mx.sym.Activation(mx.sym.FullyConnected(data, num_hidden=3, name="i2h") + state, act_type="tanh", name="new")
+    new = mx.sym.Activation(
+        mx.sym.FullyConnected(data, num_hidden=3, name="i2h") + state, act_type="tanh", name="new"
+    )
     mod = mx.mod.Module(new, label_names=None, state_names=["h"], context=TWO)
     mod.bind([("data", (4, 3))], for_training=False)
     mod.init_params(mx.init.One())
@@ -327,7 +349,9 @@ def test_states_are_set_read_and_fed_back():
     np.testing.assert_allclose(mod.get_outputs()[0].asnumpy(), np.tanh(0.5) * np.ones((4, 3)), rtol=1e-6)
     mod.set_states(states=mod.get_outputs(merge_multi_context=False))
     mod.forward(mx.io.DataBatch([mx.nd.zeros((4, 3))]))
-    np.testing.assert_allclose(mod.get_outputs()[0].asnumpy(), np.tanh(np.tanh(0.5)) * np.ones((4, 3)), rtol=1e-6)
+    np.testing.assert_allclose(
+        mod.get_outputs()[0].asnumpy(), np.tanh(np.tanh(0.5)) * np.ones((4, 3)), rtol=1e-6
+    )
     with pytest.raises(ArgumentError, match="either states or value"):
         mod.set_states()
     with pytest.raises(ArgumentError, match="merge_multi_context"):
@@ -466,7 +490,11 @@ def test_training_goes_on_from_a_checkpoint(tmp_path, contexts, optimizer):
         mod.forward_backward(batch(seed=seed))
         mod.update()
     mod.save_checkpoint(prefix, 3, save_optimizer_states=True)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["net-0003.params", "net-0003.states", "net-symbol.json"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "net-0003.params",
+        "net-0003.states",
+        "net-symbol.json",
+    ]
     again = mx.mod.Module.load(prefix, 3, load_optimizer_states=True, context=contexts)
     again.bind(*SHAPES)
     again.init_params()
@@ -475,7 +503,9 @@ def test_training_goes_on_from_a_checkpoint(tmp_path, contexts, optimizer):
         each.forward_backward(batch(seed=9))
         each.update()
     for name, value in mod.get_params()[0].items():
-        np.testing.assert_allclose(again.get_params()[0][name].asnumpy(), value.asnumpy(), rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(
+            again.get_params()[0][name].asnumpy(), value.asnumpy(), rtol=1e-5, atol=1e-7
+        )
 
 
 def test_a_loaded_module_predicts_without_init_params(tmp_path):

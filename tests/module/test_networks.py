@@ -40,7 +40,13 @@ RNG = np.random.RandomState(7)
 def conv_bn(net, width, stride, name, kernel=3, relu=True):
     pad = (kernel // 2, kernel // 2)
     net = mx.sym.Convolution(
-        net, kernel=(kernel, kernel), stride=(stride, stride), pad=pad, num_filter=width, no_bias=True, name=name
+        net,
+        kernel=(kernel, kernel),
+        stride=(stride, stride),
+        pad=pad,
+        num_filter=width,
+        no_bias=True,
+        name=name,
     )
     net = mx.sym.BatchNorm(net, fix_gamma=False, eps=2e-5, name=name + "_bn")
     return mx.sym.Activation(net, act_type="relu") if relu else net
@@ -66,7 +72,9 @@ def test_residual_network_v1_equals_torch():
     x = F.relu(layer(layer(x, "a", 2), "b", 1, False) + layer(x, "skip", 2, False))
     logits = F.linear(x.mean((2, 3)), p["fc_weight"], p["fc_bias"])
     check_gradients(executor, p, F.cross_entropy(logits, torch.from_numpy(label), reduction="sum"))
-    np.testing.assert_allclose(executor.outputs[0].asnumpy(), logits.softmax(1).detach(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        executor.outputs[0].asnumpy(), logits.softmax(1).detach(), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_residual_network_v2_moves_statistics_with_the_biased_variance():
@@ -83,7 +91,9 @@ def test_residual_network_v2_moves_statistics_with_the_biased_variance():
     executor.backward()
     for name, value in (("mean", data.mean((0, 2, 3))), ("var", data.var((0, 2, 3)))):
         want = 0.8 * before[f"bn0_moving_{name}"] + 0.2 * value
-        np.testing.assert_allclose(executor.aux_dict[f"bn0_moving_{name}"].asnumpy(), want, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            executor.aux_dict[f"bn0_moving_{name}"].asnumpy(), want, rtol=1e-5, atol=1e-6
+        )
     assert (executor.arg_dict["bn0_gamma"].asnumpy() == 1).all()
 
 
@@ -158,7 +168,9 @@ def alexnet(net):
     net = mx.sym.LRN(mx.sym.Activation(net, act_type="relu"), nsize=5, alpha=0.0001, beta=0.75, knorm=2)
     net = mx.sym.Pooling(net, kernel=(3, 3), stride=(2, 2), pool_type="max", pooling_convention="full")
     net = mx.sym.Convolution(net, kernel=(3, 3), pad=(1, 1), num_group=2, num_filter=8, name="conv2")
-    net = mx.sym.FullyConnected(mx.sym.Flatten(mx.sym.LeakyReLU(net, act_type="leaky")), num_hidden=12, name="fc6")
+    net = mx.sym.FullyConnected(
+        mx.sym.Flatten(mx.sym.LeakyReLU(net, act_type="leaky")), num_hidden=12, name="fc6"
+    )
     return mx.sym.Dropout(mx.sym.Activation(net, act_type="relu"), p=0.5)
 
 

@@ -27,7 +27,11 @@ def sum_head():
 def transposed():
     """Loss sum(x @ w.T.T): the gradient is a transposed view."""
     w = mx.sym.transpose(mx.sym.Variable("w_weight", shape=(3, 6)))
-    return mx.sym.MakeLoss(mx.sym.sum(mx.sym.dot(mx.sym.Variable("data"), w))), W.T.copy(), np.tile(X.sum(0), (3, 1))
+    return (
+        mx.sym.MakeLoss(mx.sym.sum(mx.sym.dot(mx.sym.Variable("data"), w))),
+        W.T.copy(),
+        np.tile(X.sum(0), (3, 1)),
+    )
 
 
 def tied():
@@ -94,7 +98,12 @@ def rmsprop(w, g, s, t):
     return w - 0.1 * g / np.sqrt(s["n"] + 1e-8)
 
 
-RULES = {"sgd": (sgd, {"momentum": 0.9}), "nag": (nag, {"momentum": 0.9}), "adam": (adam, {}), "adagrad": (adagrad, {})}
+RULES = {
+    "sgd": (sgd, {"momentum": 0.9}),
+    "nag": (nag, {"momentum": 0.9}),
+    "adam": (adam, {}),
+    "adagrad": (adagrad, {}),
+}
 RULES["rmsprop"] = (rmsprop, {})
 
 

@@ -426,7 +426,9 @@ def test_bad_calls(call, kind, message):
 
 def test_a_chain_that_does_not_fit_names_both_modules():
     chain = chained(nn.Linear(9, 4))
-    message = r"module 1 \(TorchModule net_output\) does not take what module 0 \(Module low_output\) gives, data"
+    message = (
+        r"module 1 \(TorchModule net_output\) does not take what module 0 \(Module low_output\) gives, data"
+    )
     with pytest.raises(ShapeError, match=message):
         chain.bind([("data", (8, 6))], [("softmax_label", (8,))])
 

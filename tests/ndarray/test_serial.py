@@ -70,7 +70,9 @@ def test_a_buffer_loads_like_a_file(name):
         np.testing.assert_array_equal(got[key].asnumpy(), values, err_msg=key)
 
 
-@pytest.mark.parametrize("name", ["v2_dense.params", "v2_list.nd", "v2_single.nd", "v2_sparse.params", "empty.nd"])
+@pytest.mark.parametrize(
+    "name", ["v2_dense.params", "v2_list.nd", "v2_single.nd", "v2_sparse.params", "empty.nd"]
+)
 def test_saving_again_gives_the_same_bytes(name, tmp_path):
     target = tmp_path / "again"
     loaded = nd.load(FILES / name)

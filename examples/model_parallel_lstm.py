@@ -1,0 +1,126 @@
+"""Learn to spell with an LSTM whose two layers live on two devices, and compare with the same network on one.
+
+Each layer belongs to a context group, and `group2ctxs` tells where a group lives. The network itself does not change,
+nor do its results. It reads words letter by letter and guesses the next letter, in buckets of word lengths.
+
+Run: python examples/model_parallel_lstm.py [--smoke]
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import sys
+from collections import Counter
+from pydoc_data.topics import topics
+
+import numpy as np
+
+import dpmodule as mx
+
+BUCKETS = [6, 10, 16]
+BATCH_SIZE = 32
+PADDING = 0
+DEVICES = {"embedding and first layer": mx.cpu(0), "second layer and scores": mx.cpu(1)}
+FRONT, BACK = DEVICES
+
+
+def words() -> tuple[list[list[int]], list[list[int]], int]:
+    """Return training and validation words as letters' numbers, and how many letters there are."""
+    text = " ".join(topics[name] for name in sorted(topics)).lower()
+    found = [f"{word} " for word in sorted(set(re.findall(r"[a-z]{3,15}", text)))]
+    numbers, vocabulary = mx.rnn.encode_sentences(found, invalid_label=PADDING, start_label=1)
+    return [w for i, w in enumerate(numbers) if i % 5], numbers[::5], len(vocabulary)
+
+
+def unigram_perplexity(train: list[list[int]], validation: list[list[int]]) -> float:
+    """Return the perplexity of guessing every letter by its frequency alone."""
+    counts = Counter(letter for word in train for letter in word[1:])
+    letters = [letter for word in validation for letter in word[1:]]
+    return math.exp(-sum(math.log(counts[letter] / counts.total()) for letter in letters) / len(letters))
+
+
+def generator(letters: int, hidden: int) -> mx.mod.bucketing_module.SymGen:
+    """Return the function that makes the graph of a bucket."""
+
+    def sym_gen(length: int) -> tuple[mx.sym.Symbol, tuple[str], tuple[str]]:
+        data, label = mx.sym.Variable("data"), mx.sym.Variable("softmax_label")
+        with mx.AttrScope(ctx_group=FRONT):
+            net = mx.sym.Embedding(data, input_dim=letters, output_dim=hidden, name="embed")
+            cell = mx.rnn.LSTMCell(hidden, prefix="first_")
+            net, _ = cell.unroll(length, net, merge_outputs=True)
+        with mx.AttrScope(ctx_group=BACK):
+            cell = mx.rnn.LSTMCell(hidden, prefix="second_")
+            net, _ = cell.unroll(length, net, merge_outputs=True)
+            net = mx.sym.Reshape(net, shape=(-1, hidden))
+            net = mx.sym.FullyConnected(net, num_hidden=letters, name="scores")
+            label = mx.sym.Reshape(label, shape=(-1,))
+            net = mx.sym.SoftmaxOutput(net, label, use_ignore=True, ignore_label=PADDING, name="softmax")
+        return net, ("data",), ("softmax_label",)
+
+    return sym_gen
+
+
+def train_on(devices: dict[str, mx.Context] | None, hidden: int, epochs: int, start: dict | None) -> tuple:
+    """Train with the groups on some devices, or all on one.
+
+    Args:
+        devices: context of each group; None = one context for everything.
+        hidden: width of both layers.
+        epochs: how often to go through the words.
+        start: first weights; None draws them.
+
+    Returns:
+        (module, first weights, validation perplexity)
+    """
+    mx.random.seed(1)
+    *parts, letters = words()
+    train, validation = (
+        mx.rnn.BucketSentenceIter(part, BATCH_SIZE, buckets=BUCKETS, invalid_label=PADDING) for part in parts
+    )
+    module = mx.mod.BucketingModule(
+        generator(letters, hidden), train.default_bucket_key, context=mx.cpu(0), group2ctxs=devices
+    )
+    module.bind(train.provide_data, train.provide_label)
+    module.init_params(mx.init.Xavier(), arg_params=start)
+    start = module.get_params()[0]
+    module.fit(
+        train,
+        eval_metric=mx.metric.Perplexity(PADDING),
+        num_epoch=epochs,
+        optimizer="adam",
+        optimizer_params={"learning_rate": 0.005},
+    )
+    return module, start, module.score(validation, mx.metric.Perplexity(PADDING))[0][1]
+
+
+def difference(one: mx.mod.BucketingModule, two: mx.mod.BucketingModule) -> float:
+    """Return the largest difference between the parameters of two modules."""
+    found, others = (module.get_params()[0] for module in (one, two))
+    return max(float(np.abs(found[name].asnumpy() - others[name].asnumpy()).max()) for name in found)
+
+
+def main() -> int:
+    """Train on one and on two devices and compare; return the exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--smoke", action="store_true", help="a short run of a small network")
+    hidden, epochs = (32, 2) if parser.parse_args().smoke else (128, 8)
+
+    train, validation, _ = words()
+    unigram = unigram_perplexity(train, validation)
+    whole, start, one = train_on(None, hidden, epochs, None)
+    spread, _, two = train_on(DEVICES, hidden, epochs, start)
+    apart = difference(whole, spread)
+    target = unigram * (0.85 if hidden == 32 else 0.5)
+    print(
+        f"validation perplexity per letter {one:.3f} on one device, {two:.3f} on two (parameters differ by {apart:.1g}); "
+        f"letters alone {unigram:.2f}, target {target:.2f}"
+    )
+    return 0 if one <= target and abs(one - two) <= 1e-4 * one and apart <= 1e-4 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
