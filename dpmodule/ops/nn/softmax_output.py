@@ -64,14 +64,14 @@ def _softmax_output_grad(
     a: Any, env: Env, out: torch.Tensor, data: torch.Tensor, label: torch.Tensor
 ) -> torch.Tensor:
     """Return probability minus label, scaled; see `softmax_output`."""
-    scale: float | torch.Tensor = a.grad_scale
+    scale: float = a.grad_scale
     if label.dim() == 1 and out.dim() == 2 and _is_plain(a):
         grad = _minus_labels(out, label.long().unsqueeze(1), 1, 1.0)
     elif label.shape == out.shape:
         grad = out - label.to(out.dtype)
     else:
-        grad, scale = _hard_label_grad(a, out, label)
-    if not isinstance(scale, float) or scale != 1.0:
+        grad, scale = _hard_label_grad(a, out, label), 1.0
+    if scale != 1.0:
         grad.mul_(scale)
     return grad.mul_(out) if a.out_grad else grad
 
@@ -81,10 +81,8 @@ def _is_plain(a: Any) -> bool:
     return a.normalization == "null" and not (a.use_ignore or a.smooth_alpha or a.multi_output)
 
 
-def _hard_label_grad(
-    a: Any, out: torch.Tensor, label: torch.Tensor
-) -> tuple[torch.Tensor, float | torch.Tensor]:
-    """Return the unscaled gradient for labels that are class numbers, and the scale."""
+def _hard_label_grad(a: Any, out: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+    """Return the gradient for labels that are class numbers."""
     classes = label.long()
     if a.multi_output:
         p = out.reshape(out.shape[0], out.shape[1], -1)
@@ -96,12 +94,33 @@ def _hard_label_grad(
             labels = labels[: p.shape[0]]
     if a.smooth_alpha and not a.multi_output:
         rest = a.smooth_alpha / (p.shape[1] - 1)
-        grad = _minus_labels(p - rest, labels, 1, 1.0 - a.smooth_alpha - rest)
+        grad = _minus_labels(p - rest, labels, 1, 1.0 - a.smooth_alpha - rest).mul_(
+            _label_scale(a, classes, p)
+        )
     else:
-        grad = _minus_labels(p, labels, 1, 1.0)
+        grad = _scaled_minus_labels(p, labels, _label_scale(a, classes, p))
     if a.use_ignore:
-        grad.masked_fill_(labels == int(a.ignore_label), 0.0)
-    return grad if grad.shape == out.shape else grad.view(out.shape), _label_scale(a, classes, p)
+        _clear(grad, labels == int(a.ignore_label))
+    return grad if grad.shape == out.shape else grad.view(out.shape)
+
+
+def _scaled_minus_labels(p: torch.Tensor, labels: torch.Tensor, scale: float | torch.Tensor) -> torch.Tensor:
+    """Return (p - one-hot label) * scale, with the classes on axis 1.
+
+    In one pass over `p`, which a large vocabulary makes long: what is different at the labels is put in afterwards.
+    A label that is no class takes nothing away.
+    """
+    inside = labels.clamp(0, p.shape[1] - 1)
+    at_labels = p.gather(1, inside).sub_((labels == inside).to(p.dtype)).mul_(scale)
+    return (p * scale).scatter_(1, inside, at_labels)
+
+
+def _clear(grad: torch.Tensor, where: torch.Tensor) -> None:
+    """Set the columns along axis 1 to zero where the mask, which has length 1 on that axis, says so."""
+    if grad.is_cpu and grad.dim() == 2:  # writes the rows in question only
+        grad.index_fill_(0, where.flatten().nonzero().flatten(), 0.0)
+    else:
+        grad.masked_fill_(where, 0.0)
 
 
 def _label_scale(a: Any, classes: torch.Tensor, p: torch.Tensor) -> float | torch.Tensor:
