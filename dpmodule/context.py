@@ -10,7 +10,16 @@ import torch
 
 from .base import ArgumentError, DeviceError
 
-__all__ = ["Context", "cpu", "cpu_pinned", "current_context", "gpu", "gpu_memory_info", "num_gpus"]
+__all__ = [
+    "Context",
+    "cpu",
+    "cpu_pinned",
+    "current_context",
+    "gpu",
+    "gpu_memory_info",
+    "num_gpus",
+    "set_current_context",
+]
 
 
 class Context:
@@ -48,7 +57,9 @@ class Context:
             raise ArgumentError(f"device_id is {device_id}, expected a number from 0")
         self.device_typeid = self.devstr2type[device_type]
         self.device_id = int(device_id)
-        self.torch_device = torch.device("cuda", self.device_id) if device_type == "gpu" else torch.device("cpu")
+        self.torch_device = (
+            torch.device("cuda", self.device_id) if device_type == "gpu" else torch.device("cpu")
+        )
         self._outer: list[Context] = []
 
     @property
@@ -136,3 +147,11 @@ _DEFAULT = Context("cpu", 0)
 def current_context() -> Context:
     """Return the context of the innermost ``with`` block of this thread, cpu(0) outside any."""
     return getattr(Context._scope, "current", _DEFAULT)
+
+
+def set_current_context(ctx: Context) -> None:
+    """Make `ctx` the context that `current_context` returns in this thread.
+
+    Inside a ``with`` block of a Context this lasts until the block ends.
+    """
+    Context._scope.current = ctx

@@ -9,14 +9,24 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from . import mode
+from .base import MXNetError
+from .context import gpu_memory_info, num_gpus
 
 __all__ = [
+    "get_gpu_count",
+    "get_gpu_memory",
     "getenv",
     "is_np_array",
     "is_np_shape",
+    "np_array",
     "np_shape",
+    "reset_np",
+    "set_module",
+    "set_np",
     "set_np_shape",
     "setenv",
+    "use_np",
+    "use_np_array",
     "use_np_shape",
 ]
 
@@ -75,6 +85,84 @@ def use_np_shape(func: F) -> F:
 def is_np_array() -> bool:
     """Say whether `mx.np` arrays are made by default: never, as this package has none."""
     return False
+
+
+class np_array:
+    """Stand in for MXNet's switch to `mx.np` arrays, of which there are none here: only off is possible.
+
+    Args:
+        active: the flag's value inside the ``with`` block.
+
+    Raises:
+        MXNetError: the block is entered with `active` set.
+    """
+
+    def __init__(self, active: bool = True) -> None:
+        self._active = bool(active)
+
+    def __enter__(self) -> np_array:
+        if self._active:
+            raise MXNetError(
+                "this package has no mx.np arrays; use mx.nd, whose arrays may be 0-dimensional too"
+            )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+
+def use_np_array(func: F) -> F:
+    """Decorate a function that needs `mx.np` arrays: calling it raises, see `np_array`."""
+
+    @functools.wraps(func)
+    def inner(*args: Any, **kwargs: Any) -> Any:
+        with np_array():
+            return func(*args, **kwargs)
+
+    return inner  # type: ignore[return-value]
+
+
+def use_np(func: F) -> F:
+    """Decorate a function that needs `mx.np` arrays and shapes: calling it raises, see `np_array`."""
+    return use_np_shape(use_np_array(func))
+
+
+def set_np(shape: bool = True, array: bool = True) -> None:
+    """Set the flag of `np_shape`; `array` can only be False.
+
+    Raises:
+        MXNetError: `array` is set, see `np_array`.
+    """
+    with np_array(array):
+        mode.set_np_shape(shape)
+
+
+def reset_np() -> None:
+    """Turn the flag of `np_shape` off."""
+    mode.set_np_shape(False)
+
+
+def set_module(module: str | None) -> Callable[[F], F]:
+    """Return a decorator that writes `module` into ``__module__``; None leaves it."""
+
+    def decorate(func: F) -> F:
+        if module is not None:
+            func.__module__ = module
+        return func
+
+    return decorate
+
+
+def get_gpu_count() -> int:
+    """Return how many GPUs torch sees."""
+    return num_gpus()
+
+
+def get_gpu_memory(gpu_dev_id: int) -> tuple[int, int]:
+    """Return (free, total) memory of a GPU in bytes."""
+    return gpu_memory_info(gpu_dev_id)
 
 
 def getenv(name: str) -> str | None:

@@ -10,6 +10,7 @@ import pytest
 
 from dpmodule import atomic
 from dpmodule.base import FileError
+from helpers.spawned import killed_while_writing
 
 
 def test_content_as_bytes_or_by_a_function(tmp_path):
@@ -100,19 +101,10 @@ def test_left_overs_of_the_dead_go_and_files_in_work_stay(tmp_path):
     assert sorted(os.listdir(tmp_path)) == [foreign.name, "x"]
 
 
-def _killed_while_writing(path):
-    def writer(file):
-        file.write(b"half")
-        file.flush()
-        os._exit(9)
-
-    atomic.write_atomically(path, writer)
-
-
 def test_a_killed_writer_leaves_the_old_file_and_the_next_one_cleans_up(tmp_path):
     target = tmp_path / "x"
     target.write_bytes(b"old")
-    process = multiprocessing.get_context("spawn").Process(target=_killed_while_writing, args=(str(target),))
+    process = multiprocessing.get_context("spawn").Process(target=killed_while_writing, args=(str(target),))
     process.start()
     process.join()
     assert process.exitcode == 9

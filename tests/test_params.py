@@ -1,7 +1,6 @@
 """The store of parameters: what it keeps, and sharing it with other processes."""
 
 import copy
-import os
 import pickle
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from torch import multiprocessing
 import dpmodule as mx
 from dpmodule.base import ArgumentError, DTypeError, ShapeError, StateError
 from dpmodule.params import ParamStore
+from helpers.spawned import arrays_of, attend, fill, values
 
 TWO = [mx.cpu(0), mx.cpu(1)]
 SHARED = Path("/dev/shm")
@@ -29,27 +29,6 @@ def make(contexts=TWO):
     store.declare_aux("mean", (2,), "float32")
     store.declare_aux("seen", (1,), "bool")
     return store
-
-
-def arrays_of(store):
-    """Return every array of a store by a name of its own."""
-    found = {}
-    for i in range(len(store.contexts)):
-        for name in store.names():
-            found[f"{name}/{i}"] = store.array(name, i)
-            found[f"{name}/{i}/grad"] = store.grad(name, i)
-        for name in store.aux_names():
-            found[f"{name}/{i}"] = store.aux(name, i)
-    return {key: array for key, array in found.items() if array is not None}
-
-
-def fill(store, start):
-    for number, array in enumerate(arrays_of(store).values()):
-        array[:] = bool(number % 2) if array.dtype == np.bool_ else start + number
-
-
-def values(store):
-    return {key: array.asnumpy().tolist() for key, array in arrays_of(store).items()}
 
 
 # --- in one process
@@ -209,14 +188,6 @@ def test_a_module_trains_on_after_its_store_was_shared(contexts, when):
 
 
 # --- two processes
-
-
-def attend(store, pipe):
-    """Run in another process: tell the first values, wait, tell the new ones, write others."""
-    pipe.send((os.getpid(), store.is_shared, values(store)))
-    pipe.recv()
-    pipe.send(values(store))
-    fill(store, 200)
 
 
 @pytest.mark.timeout(120)

@@ -88,6 +88,7 @@ class BoundArrays:
             allocate(tuple(self._shapes[node][i] or ()), self.context_of(node), types[node][i] or "float32")
             for node, i in graph.heads
         ]
+        self._given_up = False
         self._borrowed: dict[int, torch.Tensor] = {}
 
     def context_of(self, node: Node) -> Context:
@@ -123,7 +124,7 @@ class BoundArrays:
         Raises:
             ArgumentError: two outputs have one name.
         """
-        found = dict(zip(self.graph.output_names, self._outputs))
+        found = dict(zip(self.graph.output_names, self.outputs))
         if len(found) < len(self._outputs):
             raise ArgumentError(
                 f"output_dict: two outputs have one name: {', '.join(self.graph.output_names)}"
@@ -148,7 +149,16 @@ class BoundArrays:
     @property
     def outputs(self) -> list[NDArray]:
         """Outputs of the last forward. The same objects every time: they show the newest values."""
+        if self._given_up:
+            self._outputs = [allocate(o.shape, o.context, dtype_name(o.dtype)) for o in self._outputs]
+            self._given_up = False
         return self._outputs
+
+    def _give_up_outputs(self) -> None:
+        """Put new arrays in place of the outputs, which take no memory until somebody looks at them."""
+        empty = [o.tensor.new_zeros(()).expand(o.shape) for o in self._outputs]
+        self._outputs = [NDArray(e, o.context) for e, o in zip(empty, self._outputs)]
+        self._given_up = True
 
     def input_array(self, name: str) -> NDArray:
         """Return an argument's own array without bringing it up to date; for loading the next batch."""

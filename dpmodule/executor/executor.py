@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
 
-from ..base import ArgumentError, StateError, dtype_name
+from ..base import ArgumentError, StateError
 from ..context import Context
 from ..generators import generator
 from ..graph import Graph, Node
@@ -17,9 +18,8 @@ from ..private import run_backward
 from .arrays import BoundArrays, assign
 from .gradients import deliver
 from .heads import given_gradients, required
-from .interpreter import StepFailed, interpret
+from .interpreter import StepFailed, backward_by_node, interpret
 from .locate import backward_error, forward_error
-from .memory import allocate
 from .placement import Placement
 from .program import Program, program_of
 from .resize import resize
@@ -51,6 +51,12 @@ class _Run:
         self.values = values
         self.aliases = aliases
         _, self.roots, self.rests, self.mutated = result
+
+
+def _heads(program: Program, starts: list[tuple[int, torch.Tensor, torch.Tensor]]) -> dict[int, torch.Tensor]:
+    """Return the gradient of each value at which backward starts."""
+    roots = {loss.output: loss.root for loss in program.low.losses}
+    return {roots.get(i, program.low.heads[i]): seed for i, _, seed in starts}
 
 
 class Executor(BoundArrays):
@@ -157,6 +163,7 @@ class Executor(BoundArrays):
             own = out.data if is_train else out
             handle.tensor = own if own.is_contiguous() else own.contiguous()
             handle.pinned = False
+        self._given_up = False
         if program.low.mutated:
             self._commit(program, result[3], at_once=True)
         if is_train:
@@ -268,26 +275,34 @@ class Executor(BoundArrays):
         try:
             starts = self._starts(run, given)
             self._run = None
+            if self._monitor is not None:
+                self._show_backward(run, starts)
             self._differentiate(run, starts)
         finally:
             torch.set_grad_enabled(before)
         if first and run.mutated:
             self._commit(run.prepared.program, run.mutated, at_once=False)
 
-    def _run_again(self, is_train: bool) -> _Run:
-        """Repeat the last forward with the random numbers it drew, for backward alone: no output changes."""
-        prepared = self._prepare(True, is_train)
+    @contextmanager
+    def _same_random_numbers(self, program: Program) -> Iterator[None]:
+        """Draw what the last forward drew inside the block, and go on behind it as if nothing had been drawn."""
         saved: list[torch.Tensor] = []
-        if prepared.program.random:
+        if program.random:
             saved = [generator(ctx).get_state() for ctx in self._contexts]
             for ctx, state in zip(self._contexts, self._random_states):
                 generator(ctx).set_state(state)
         try:
-            values, aliases = self._inputs(recorded=True)
-            return _Run(prepared, values, aliases, self._execute(prepared, values, True))
+            yield
         finally:
             for ctx, state in zip(self._contexts, saved):
                 generator(ctx).set_state(state)
+
+    def _run_again(self, is_train: bool) -> _Run:
+        """Repeat the last forward with the random numbers it drew, for backward alone: no output changes."""
+        prepared = self._prepare(True, is_train)
+        with self._same_random_numbers(prepared.program):
+            values, aliases = self._inputs(recorded=True)
+            return _Run(prepared, values, aliases, self._execute(prepared, values, True))
 
     def _starts(
         self, run: _Run, given: list[torch.Tensor | None]
@@ -318,16 +333,20 @@ class Executor(BoundArrays):
                 found = run_backward(roots, seeds, [run.aliases[i] for i in real])
             except Exception as error:
                 program, env, shaped = run.prepared
-                numbers = {loss.output: loss.root for loss in program.low.losses}
-                heads = {numbers.get(i, program.low.heads[i]): seed for i, _, seed in starts}
-                envs = env, shaped
+                heads = _heads(program, starts)
                 raise backward_error(
-                    error, program, self.graph, self._shapes, run.values, envs, heads
+                    error, program, self.graph, self._shapes, run.values, (env, shaped), heads
                 ) from error
             for i, grad in zip(real, found):
                 grads[i] = grad
         taken = [*seeds, *run.values, *(o.tensor for o in self._outputs)]
         deliver(grads, self._targets, self._adds, taken)
+
+    def _show_backward(self, run: _Run, starts: list[tuple[int, torch.Tensor, torch.Tensor]]) -> None:
+        """Show the monitor every operator's gradients; costs a further forward and backward."""
+        program, env, shaped = run.prepared
+        with self._same_random_numbers(program):
+            backward_by_node(program, run.values, env, shaped, _heads(program, starts), self._watch)
 
     def release(self) -> bool:
         """Give up outputs and what backward would need; handles of outputs taken before keep their values.
@@ -338,8 +357,9 @@ class Executor(BoundArrays):
         if self._last_mode is None:
             return False
         self._own_inputs()
-        self._outputs = [allocate(o.shape, o.context, dtype_name(o.dtype)) for o in self._outputs]
+        self._give_up_outputs()
         self._run = None
+        self._random_states = []
         self._last_mode = None
         return True
 
@@ -348,7 +368,9 @@ class Executor(BoundArrays):
     def set_monitor_callback(
         self, callback: Callable[[str, NDArray], None] | None, monitor_all: bool = False
     ) -> None:
-        """Call a function with the name and value of every operator's output during forward.
+        """Call a function with the name and value of every operator's output during forward and backward.
+
+        In backward these are the gradients of its inputs, as ``<node>_backward_output<i>``.
 
         Args:
             callback: ``(name, array)``; None takes the callback away.

@@ -12,7 +12,7 @@ from ..ops.spec import Env
 from .lowering import Step
 from .program import Program
 
-__all__ = ["StepFailed", "failing_node", "interpret"]
+__all__ = ["StepFailed", "backward_by_node", "interpret"]
 
 Watcher = Callable[[str, torch.Tensor], None]
 
@@ -101,49 +101,79 @@ def _show_inputs(node: Node, step: Step, known: Mapping[int, torch.Tensor], watc
         watch(own, known[number])
 
 
-def failing_node(
+def backward_by_node(
     program: Program,
     values: Sequence[torch.Tensor],
     env: Env,
     shaped: Sequence[Env],
     heads: Mapping[int, torch.Tensor],
+    watch: Watcher | None = None,
 ) -> int:
-    """Find the node whose gradient cannot be computed, by running backward node by node.
+    """Run forward, then backward node by node.
 
     Args:
         program: a training program.
-        values: tensors of the variables.
+        values: tensors of the variables; those that record gradients get one.
         env: device, generator and mode.
         shaped: environments of the operators that need their output shapes.
         heads: gradient of the values at which backward starts.
+        watch: called with the gradient of every operator's inputs as ``<node>_backward_output``, with a number behind
+            if there are several; zeros for an input that none reaches.
 
     Returns:
-        The index of the node in the graph, -1 if every node works by itself.
+        The index of the node in the graph whose gradient cannot be computed, -1 if all of them can.
     """
     low = program.low
-    known: dict[int, torch.Tensor] = dict(enumerate(values))
+    known = {n: value.detach() for n, value in enumerate(values)}
+    live = {n for n, value in enumerate(values) if value.requires_grad}
     tape: list[tuple[Step, dict[int, torch.Tensor], dict[int, torch.Tensor]]] = []
     with torch.enable_grad():
         for step in low.steps:
             own = {n: known[n].detach() for n in step.inputs}
-            for tensor in own.values():
-                tensor.requires_grad_(tensor.is_floating_point())
+            for n, tensor in own.items():
+                tensor.requires_grad_(n in live)
             results = dict(zip(step.outputs, _call(program, step, {**known, **own}, env, shaped)))
+            live.update(n for n, r in results.items() if r is not None and r.requires_grad)
             known.update({n: r.detach() for n, r in results.items() if r is not None})
             tape.append((step, own, results))
     grads = dict(heads)
     for step, own, results in reversed(tape):
-        outs = [(r, grads[n]) for n, r in results.items() if n in grads and r is not None and r.requires_grad]
-        ins = [(n, t) for n, t in own.items() if t.requires_grad]
-        if not outs or not ins:
-            continue
         try:
-            found = torch.autograd.grad(
-                [o for o, _ in outs], [t for _, t in ins], [g for _, g in outs], allow_unused=True
-            )
+            if step.detach_first:  # a loss: its rule has given the gradient already
+                found = {n: heads[n] for n in step.inputs[:1] if n in heads}
+            else:
+                found = _gradients(own, results, grads)
         except Exception:
             return step.node
-        for (number, _), grad in zip(ins, found):
-            if grad is not None:
+        if watch is not None and step.node >= 0:
+            _show_gradients(low.graph.nodes[step.node], step, known, found, watch)
+        if not step.detach_first:
+            for number, grad in found.items():
                 grads[number] = grads[number] + grad if number in grads else grad
     return -1
+
+
+def _gradients(
+    own: Mapping[int, torch.Tensor], results: Mapping[int, torch.Tensor], grads: Mapping[int, torch.Tensor]
+) -> dict[int, torch.Tensor]:
+    """Return the gradients of a step's inputs that its outputs' gradients lead to."""
+    outs = [(r, grads[n]) for n, r in results.items() if n in grads and r is not None and r.requires_grad]
+    ins = [(n, t) for n, t in own.items() if t.requires_grad]
+    if not outs or not ins:
+        return {}
+    found = torch.autograd.grad([o for o, _ in outs], [t for _, t in ins], [g for _, g in outs], allow_unused=True)
+    return {number: grad for (number, _), grad in zip(ins, found) if grad is not None}
+
+
+def _show_gradients(
+    node: Node,
+    step: Step,
+    known: Mapping[int, torch.Tensor],
+    found: Mapping[int, torch.Tensor],
+    watch: Watcher,
+) -> None:
+    """Show the gradients of an operator's inputs under the names that MXNet's monitor gives them."""
+    for position, number in enumerate(step.inputs):
+        suffix = "" if len(step.inputs) == 1 else str(position)
+        grad = found.get(number)
+        watch(f"{node.name}_backward_output{suffix}", torch.zeros_like(known[number]) if grad is None else grad)

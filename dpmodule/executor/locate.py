@@ -11,7 +11,7 @@ import torch
 from ..base import NodeError
 from ..graph import Graph, Node
 from ..ops.spec import Env
-from .interpreter import StepFailed, failing_node
+from .interpreter import StepFailed, backward_by_node
 from .program import Program
 
 __all__ = ["backward_error", "forward_error"]
@@ -67,7 +67,7 @@ def backward_error(
     generator = envs[0].generator
     state = generator.get_state() if generator is not None and program.random else None
     try:
-        index = failing_node(program, [v.detach() for v in values], *envs, heads)
+        index = backward_by_node(program, values, *envs, heads)
     except Exception:  # the search failed as well: what is known is the first error
         index = -1
     finally:

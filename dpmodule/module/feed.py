@@ -27,7 +27,7 @@ def is_per_context(data_shapes: Sequence[Any]) -> bool:
     first = data_shapes[0] if len(data_shapes) else None
     if isinstance(first, DataDesc):
         return False
-    return isinstance(first, list) or isinstance(first, tuple) and bool(first) and isinstance(first[0], (tuple, list))
+    return isinstance(first, (list, tuple)) and bool(first) and not isinstance(first[0], str)
 
 
 def is_batch_list(batch: Any) -> bool:

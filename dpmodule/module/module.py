@@ -266,6 +266,11 @@ class Module(BaseModule):
         return self.get_params()[1] if self._stage >= Stage.INITIALIZED else (self._preloaded or (None, None))[1]
 
     @property
+    def _total_exec_bytes(self) -> int:
+        pools = self.group.shared_data_arrays
+        return sum(array.tensor.nbytes for pool in pools for array in pool.values())
+
+    @property
     def _kvstore(self) -> Any:
         return None if self._updates is None else self._updates.store
 

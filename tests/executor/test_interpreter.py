@@ -84,14 +84,14 @@ def test_inputs_are_shown_under_mxnets_names():
     assert ("cat_arg1", (6, 2)) in seen
 
 
-def test_the_callback_is_taken_away_and_not_called_by_a_second_backward():
+def test_the_callback_is_taken_away_and_shown_no_forward_by_a_second_backward():
     seen = []
     executor = bound(lambda name, array: seen.append(name))
     executor.forward(is_train=True)
     executor.backward()
     count = len(seen)
     executor.backward()
-    assert len(seen) == count
+    assert all("_backward_output" in name for name in seen[count:])
     executor.set_monitor_callback(None)
     executor.forward()
     assert len(seen) == count
@@ -103,3 +103,28 @@ def test_shown_arrays_carry_the_context_and_no_history():
     executor.set_monitor_callback(lambda name, array: seen.append(array))
     executor.forward(is_train=True)
     assert all(a.context == mx.cpu(1) and not a.tensor.requires_grad for a in seen)
+
+
+def test_backward_is_shown_with_the_engines_gradients():
+    """Under MXNet's names; zeros for inputs that no gradient is wanted for, and the same dropout mask."""
+    data = mx.sym.Variable("data")
+    net = mx.sym.Dropout(mx.sym.FullyConnected(data, num_hidden=3, name="fc"), p=0.5, name="drop")
+    executor = mx.sym.LinearRegressionOutput(net, name="out").simple_bind(
+        mx.cpu(), grad_req={"fc_weight": "write", "fc_bias": "write"}, data=(4, 2)
+    )
+    for array in executor.arg_dict.values():
+        array[:] = np.random.RandomState(array.size).randn(*array.shape)
+    seen = {}
+    executor.set_monitor_callback(lambda name, array: seen.update({name: array.asnumpy()}))
+    executor.forward(is_train=True)
+    executor.backward()
+    assert [n for n in seen if "backward" in n] == [
+        *("out_backward_output0", "out_backward_output1"),
+        "drop_backward_output",
+        *(f"fc_backward_output{i}" for i in range(3)),
+    ]
+    np.testing.assert_array_equal(seen["fc_backward_output1"], executor.grad_dict["fc_weight"].asnumpy())
+    np.testing.assert_array_equal(seen["fc_backward_output2"], executor.grad_dict["fc_bias"].asnumpy())
+    assert not seen["fc_backward_output0"].any()
+    want = seen["drop_output"] - executor.arg_dict["out_label"].asnumpy()
+    np.testing.assert_allclose(seen["out_backward_output0"], want / 3, rtol=1e-6)

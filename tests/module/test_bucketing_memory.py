@@ -109,6 +109,29 @@ def test_outputs_of_a_bucket_are_given_up_when_it_is_left():
     assert live_bytes() <= made
 
 
+@pytest.mark.parametrize("order", [LENGTHS, LENGTHS[::-1], (8, 12, 4, 6)])
+def test_all_buckets_hold_no_more_than_the_largest_alone(order):
+    before = live_bytes()
+    alone = trained(LENGTHS[:1])
+    wanted = live_bytes() - before
+    del alone
+    before = live_bytes()
+    module = trained((*order, LENGTHS[0]))
+    assert live_bytes() - before <= 1.05 * wanted
+    assert len(module.bucket_keys) == len(LENGTHS)
+
+
+def test_outputs_of_a_bucket_that_has_not_run_again_are_zeros_that_can_be_written():
+    module = trained()
+    module.switch_bucket(4, [("data", (COUNT, 4))], [("softmax_label", (COUNT, 4))])
+    (output,) = module.get_outputs()
+    assert not output.asnumpy().any()
+    output[0] = 3.0
+    assert module.get_outputs()[0].asnumpy()[0].tolist() == [3.0] * VOCABULARY
+    module.forward(batch(4))
+    np.testing.assert_allclose(output.asnumpy().sum(axis=1), 1, rtol=1e-5)
+
+
 def test_an_output_taken_before_keeps_its_values():
     module = trained()
     module.forward(batch(12))

@@ -305,6 +305,14 @@ def test_monitor_shows_operators_and_changes_nothing():
     plain.fit(it, num_epoch=1, optimizer_params=SGD, arg_params=values)
     it.reset()
     watched.fit(it, num_epoch=1, optimizer_params=SGD, arg_params=values, monitor=Spy())
-    assert names == ["tic", "fc1_output", "tanh1_output", "fc2_output", "softmax_output", "toc"]
+    assert names == [
+        "tic",
+        *("fc1_output", "tanh1_output", "fc2_output", "softmax_output"),
+        *("softmax_backward_output0", "softmax_backward_output1"),
+        *(f"fc2_backward_output{i}" for i in range(3)),
+        "tanh1_backward_output",
+        *(f"fc1_backward_output{i}" for i in range(3)),
+        "toc",
+    ]
     for name, value in plain.get_params()[0].items():
         np.testing.assert_array_equal(watched.get_params()[0][name].asnumpy(), value.asnumpy())

@@ -1,0 +1,88 @@
+"""What the installed torch was built with, under the names of MXNet's features (`mx.runtime`)."""
+
+from __future__ import annotations
+
+import functools
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import torch
+
+from .base import ArgumentError
+
+__all__ = ["Feature", "Features", "feature_list"]
+
+# in MXNet's order; those without an entry in `_present` are never there
+_NAMES = ["CUDA", "CUDNN", "NCCL", "CUDA_RTC", "TENSORRT", "CPU_SSE", "CPU_SSE2", "CPU_SSE3", "CPU_SSE4_1", "CPU_SSE4_2", "CPU_SSE4A", "CPU_AVX", "CPU_AVX2", "OPENMP", "SSE", "F16C", "JEMALLOC", "BLAS_OPEN", "BLAS_ATLAS", "BLAS_MKL", "BLAS_APPLE", "LAPACK", "MKLDNN", "OPENCV", "CAFFE", "PROFILER", "DIST_KVSTORE", "CXX14", "INT64_TENSOR_SIZE", "SIGNAL_HANDLER", "DEBUG", "TVM_OP"]
+_OF_AVX2 = ("CPU_SSE", "CPU_SSE2", "CPU_SSE3", "CPU_SSE4_1", "CPU_SSE4_2", "CPU_AVX", "CPU_AVX2", "F16C")
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One feature.
+
+    Args:
+        name: MXNet's name of it.
+        enabled: torch has it.
+    """
+
+    name: str
+    enabled: bool
+
+    def __repr__(self) -> str:
+        return f"{'✔' if self.enabled else '✖'} {self.name}"
+
+
+def _present() -> set[str]:
+    config = torch.__config__.show()
+    known = {
+        "CUDA": torch.version.cuda is not None,
+        "CUDNN": torch.backends.cudnn.is_available(),
+        "NCCL": torch.distributed.is_available() and torch.distributed.is_nccl_available(),
+        "OPENMP": torch.backends.openmp.is_available(),
+        "BLAS_OPEN": "BLAS_INFO=open" in config,
+        "BLAS_MKL": torch.backends.mkl.is_available(),
+        "BLAS_APPLE": "BLAS_INFO=accelerate" in config,
+        "LAPACK": "LAPACK is enabled" in config,
+        "MKLDNN": torch.backends.mkldnn.is_available(),
+        "INT64_TENSOR_SIZE": True,
+    }
+    vector = torch.backends.cpu.get_cpu_capability().startswith("AVX")
+    return {name for name, has in known.items() if has} | set(_OF_AVX2 if vector else ())
+
+
+@functools.cache
+def _features() -> tuple[Feature, ...]:
+    present = _present()
+    return tuple(Feature(name, name in present) for name in _NAMES)
+
+
+def feature_list() -> list[Feature]:
+    """Return MXNet's features, each with whether the installed torch has it."""
+    return list(_features())
+
+
+class Features(OrderedDict[str, Feature]):
+    """The features by name.
+
+    Example:
+        >>> mx.runtime.Features().is_enabled("INT64_TENSOR_SIZE")
+        True
+    """
+
+    def __init__(self) -> None:
+        super().__init__((feature.name, feature) for feature in feature_list())
+
+    def is_enabled(self, feature_name: str) -> bool:
+        """Say whether a feature is there; upper and lower case are the same.
+
+        Raises:
+            ArgumentError: MXNet knows no such feature.
+        """
+        found = self.get(feature_name.upper())
+        if found is None:
+            raise ArgumentError(f"unknown feature {feature_name!r}; expected one of {', '.join(self)}")
+        return found.enabled
+
+    def __repr__(self) -> str:
+        return str(list(self.values()))

@@ -1,0 +1,244 @@
+"""Assertions about arrays, exceptions and symbols."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..ndarray import NDArray
+from ..symbol import Symbol
+from .tolerance import Tolerance, get_atol, get_etol, get_rtol, get_tols
+
+__all__ = [
+    "almost_equal",
+    "assert_allclose",
+    "assert_almost_equal",
+    "assert_almost_equal_ignore_nan",
+    "assert_almost_equal_with_err",
+    "assert_exception",
+    "checkShapes",
+    "compare_ndarray_tuple",
+    "locationError",
+    "same",
+    "same_array",
+    "same_symbol_structure",
+]
+
+Array = np.ndarray[Any, Any]
+Names = tuple[str, str]
+
+
+def _host(value: Any) -> Array:
+    return value.asnumpy() if isinstance(value, NDArray) else np.asarray(value)
+
+
+def same(a: Any, b: Any) -> bool:
+    """Say whether two NumPy arrays have the same shape and equal elements."""
+    return np.array_equal(a, b)
+
+
+def same_array(array1: NDArray, array2: NDArray) -> bool:
+    """Say whether two NDArrays share memory, by writing to the first and looking at the second.
+
+    The values are put back, up to rounding.
+    """
+    array1[:] += 1
+    shared = same(array1.asnumpy(), array2.asnumpy())
+    array1[:] -= 1
+    return shared and same(array1.asnumpy(), array2.asnumpy())
+
+
+def checkShapes(a: Any, b: Any) -> None:
+    """Refuse two arrays of different shape.
+
+    Raises:
+        AssertionError: the shapes differ.
+    """
+    if a.shape != b.shape:
+        raise AssertionError(f"the shapes differ: a has {a.shape}, b has {b.shape}")
+
+
+def almost_equal(
+    a: Any,
+    b: Any,
+    rtol: float | None = None,
+    atol: float | None = None,
+    equal_nan: bool = False,
+    use_broadcast: bool = True,
+) -> bool:
+    """Say whether ``|a - b| <= atol + rtol * |b|`` holds everywhere.
+
+    Args:
+        a: NumPy array.
+        b: NumPy array with the values that are right.
+        rtol: relative tolerance; the default is that of float64, 1e-5.
+        atol: absolute tolerance; the default is that of float64, 1e-20.
+        equal_nan: NaN equals NaN.
+        use_broadcast: one array may be stretched to the other's shape.
+
+    Raises:
+        AssertionError: the shapes differ and `use_broadcast` is False.
+    """
+    if not use_broadcast:
+        checkShapes(a, b)
+    return bool(np.allclose(a, b, rtol=get_rtol(rtol), atol=get_atol(atol), equal_nan=equal_nan))
+
+
+def locationError(a: Any, b: Any, index: Any, names: Names, maxError: bool = False) -> str:
+    """Describe the two elements at `index`."""
+    label = "worst element" if maxError else "element"
+    place = tuple(int(i) for i in index)
+    return f"{label} at {place}: {names[0]}={a[index]:.8g}, {names[1]}={b[index]:.8g}"
+
+
+def _violations(a: Array, b: Array, rtol: float, atol: float) -> Array:
+    """Return each element's error as a multiple of what is tolerated; infinite where either is NaN."""
+    with np.errstate(all="ignore"):
+        error = np.where(a == b, 0.0, np.abs(a.astype(np.float64) - b.astype(np.float64)))
+        ratio = error / (atol + rtol * np.abs(b.astype(np.float64)) + 1e-20)
+    return np.where(np.isnan(ratio), np.inf, ratio)
+
+
+def _report(a: Array, b: Array, rtol: float, atol: float, wrong: Array, names: Names, shown: int) -> str:
+    """Say how many elements are wrong and list the worst of them."""
+    if a.dtype == bool:
+        a, b = a.astype(np.int8), b.astype(np.int8)
+    a, b, wrong = np.broadcast_arrays(a, b, wrong)
+    ratio = np.where(wrong, _violations(a, b, rtol, atol), -1.0)
+    order = np.argsort(-ratio, axis=None, kind="stable")[: min(max(shown, 1), int(wrong.sum()))]
+    lines = [
+        f"{names[0]} and {names[1]} differ: worst error is {ratio.max():.4g} times what rtol={rtol:g}, "
+        f"atol={atol:g} allow; {int(wrong.sum())} of {wrong.size} elements are wrong"
+    ]
+    for rank, flat in enumerate(order):
+        index = np.unravel_index(flat, ratio.shape)
+        lines.append("  " + locationError(a, b, index, names, maxError=rank == 0))
+    return "\n".join(lines)
+
+
+def _wrong(a: Array, b: Array, rtol: float, atol: float, equal_nan: bool) -> Array:
+    if a.dtype == bool and b.dtype == bool:
+        return np.asarray(a != b)
+    return ~np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)
+
+
+def assert_almost_equal(
+    a: Any,
+    b: Any,
+    rtol: Tolerance = None,
+    atol: Tolerance = None,
+    names: Names = ("a", "b"),
+    equal_nan: bool = False,
+    use_broadcast: bool = True,
+    mismatches: tuple[int, int] = (10, 10),
+) -> None:
+    """Check that ``|a - b| <= atol + rtol * |b|`` holds everywhere.
+
+    Args:
+        a: NDArray, NumPy array, list or number.
+        b: the values that are right, in one of the same forms.
+        rtol: relative tolerance, as a number or by dtype; None takes the default of the coarser dtype.
+        atol: absolute tolerance, likewise.
+        names: what to call the two in the error's text.
+        equal_nan: NaN equals NaN.
+        use_broadcast: one array may be stretched to the other's shape.
+        mismatches: how many elements the error lists; the second number is not used, all are counted.
+
+    Raises:
+        AssertionError: some element is further off, or the shapes do not fit.
+
+    Example:
+        >>> assert_almost_equal(mx.nd.ones((2,)), np.array([1.0, 1.00005]))
+    """
+    if not use_broadcast:
+        checkShapes(a, b)
+    relative, absolute = get_tols(a, b, rtol, atol)
+    left, right = _host(a), _host(b)
+    try:
+        wrong = _wrong(left, right, relative, absolute, equal_nan)
+    except ValueError:
+        raise AssertionError(
+            f"{names[0]} {left.shape} and {names[1]} {right.shape} do not broadcast"
+        ) from None
+    if wrong.any():
+        raise AssertionError(_report(left, right, relative, absolute, wrong, names, mismatches[0]))
+
+
+def assert_allclose(
+    a: Any, b: Any, rtol: Tolerance = 1e-07, atol: Tolerance = 0, equal_nan: bool = True
+) -> None:
+    """Call `assert_almost_equal` with NumPy's tolerances: 1e-7 relative, nothing absolute, NaN equals NaN."""
+    assert_almost_equal(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan)
+
+
+def assert_almost_equal_with_err(
+    a: Any,
+    b: Any,
+    rtol: Tolerance = None,
+    atol: Tolerance = None,
+    etol: float | None = None,
+    names: Names = ("a", "b"),
+    equal_nan: bool = False,
+    mismatches: tuple[int, int] = (10, 10),
+) -> None:
+    """Check like `assert_almost_equal`, but let a share `etol` (0 to 1) of the elements be wrong.
+
+    Raises:
+        AssertionError: more elements are wrong.
+    """
+    share = get_etol(etol)
+    if share <= 0:
+        assert_almost_equal(a, b, rtol, atol, names, equal_nan, mismatches=mismatches)
+        return
+    relative, absolute = get_tols(a, b, rtol, atol)
+    left, right = _host(a), _host(b)
+    wrong = _wrong(left, right, relative, absolute, equal_nan)
+    if wrong.mean() > share:
+        raise AssertionError(_report(left, right, relative, absolute, wrong, names, mismatches[0]))
+
+
+def assert_almost_equal_ignore_nan(
+    a: Any, b: Any, rtol: Tolerance = None, atol: Tolerance = None, names: Names = ("a", "b")
+) -> None:
+    """Check like `assert_almost_equal`, leaving out elements where either array has NaN."""
+    left, right = _host(a).copy(), _host(b).copy()
+    unknown = np.isnan(left) | np.isnan(right)
+    left[unknown] = 0
+    right[unknown] = 0
+    assert_almost_equal(left, right, rtol, atol, names)
+
+
+def assert_exception(f: Callable[..., Any], exception_type: Any, *args: Any, **kwargs: Any) -> None:
+    """Check that ``f(*args, **kwargs)`` raises `exception_type`.
+
+    Raises:
+        AssertionError: it returned. Any other exception passes through.
+    """
+    try:
+        f(*args, **kwargs)
+    except exception_type:
+        return
+    raise AssertionError(f"{getattr(f, '__name__', f)} returned; expected it to raise {exception_type}")
+
+
+def compare_ndarray_tuple(t1: Any, t2: Any, rtol: Tolerance = None, atol: Tolerance = None) -> None:
+    """Check that two arrays, or two nests of tuples or lists of arrays, are almost equal.
+
+    A None on either side is not compared.
+    """
+    if t1 is None or t2 is None:
+        return
+    if isinstance(t1, (tuple, list)):
+        for one, other in zip(t1, t2):
+            compare_ndarray_tuple(one, other, rtol, atol)
+    else:
+        assert_almost_equal(t1, t2, rtol=rtol, atol=atol)
+
+
+def same_symbol_structure(sym1: Symbol, sym2: Symbol) -> bool:
+    """Say whether two symbols have the same operators in the same order, whatever their names."""
+    operators = [[node["op"] for node in json.loads(sym.tojson())["nodes"]] for sym in (sym1, sym2)]
+    return operators[0] == operators[1]

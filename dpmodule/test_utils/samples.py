@@ -1,0 +1,203 @@
+"""Random shapes, arrays and matrices, drawn from NumPy's global generator so that ``np.random.seed`` repeats them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.random as rnd
+
+from ..base import ArgumentError
+from ..ndarray import NDArray, arange, array, broadcast_to, eye
+from .tolerance import default_dtype
+
+__all__ = [
+    "assign_each",
+    "assign_each2",
+    "collapse_sum_like",
+    "create_2d_tensor",
+    "create_vector",
+    "get_identity_mat",
+    "get_identity_mat_batch",
+    "new_matrix_with_real_eigvals_2d",
+    "new_matrix_with_real_eigvals_nd",
+    "new_orthonormal_matrix_2d",
+    "new_sym_matrix_with_real_eigvals_2d",
+    "new_sym_matrix_with_real_eigvals_nd",
+    "np_reduce",
+    "rand_coord_2d",
+    "rand_shape_2d",
+    "rand_shape_3d",
+    "rand_shape_nd",
+    "random_arrays",
+    "random_sample",
+    "random_uniform_arrays",
+]
+
+Array = np.ndarray[Any, Any]
+
+
+def random_arrays(*shapes: tuple[int, ...]) -> Any:
+    """Return a standard normal float32 array of each shape: the array itself for one shape, else a list."""
+    arrays = [np.asarray(rnd.randn(*shape), dtype=default_dtype()) for shape in shapes]
+    return arrays[0] if len(arrays) == 1 else arrays
+
+
+def random_uniform_arrays(
+    *shapes: tuple[int, ...], low: float = 0.0, high: float = 1.0, dtype: Any = np.float32
+) -> list[Array]:
+    """Return a list of arrays of the given shapes, uniform in [low, high)."""
+    return [rnd.uniform(low, high, size=shape).astype(dtype) for shape in shapes]
+
+
+def random_sample(population: Sequence[Any], k: int) -> Any:
+    """Return `k` different members of a list, in random order.
+
+    Raises:
+        ArgumentError: there are fewer than `k`.
+    """
+    if not 0 <= k <= len(population):
+        raise ArgumentError(f"k is {k}, expected 0 to {len(population)}, the size of the population")
+    copy: Any = population[:]
+    rnd.shuffle(copy)
+    return copy[:k]
+
+
+def rand_shape_nd(num_dim: int, dim: int = 10, allow_zero_size: bool = False) -> tuple[int, ...]:
+    """Return a shape of `num_dim` axes of 1 to `dim` elements each (from 0 with `allow_zero_size`)."""
+    return tuple(rnd.randint(0 if allow_zero_size else 1, dim + 1, size=num_dim).tolist())
+
+
+def _rand_shape(dims: Sequence[int], allow_zero_size: bool) -> tuple[int, ...]:
+    return tuple(int(rnd.randint(0 if allow_zero_size else 1, dim + 1)) for dim in dims)
+
+
+def rand_shape_2d(dim0: int = 10, dim1: int = 10, allow_zero_size: bool = False) -> tuple[int, ...]:
+    """Return a shape of two axes with at most `dim0` and `dim1` elements."""
+    return _rand_shape((dim0, dim1), allow_zero_size)
+
+
+def rand_shape_3d(
+    dim0: int = 10, dim1: int = 10, dim2: int = 10, allow_zero_size: bool = False
+) -> tuple[int, ...]:
+    """Return a shape of three axes with at most `dim0`, `dim1` and `dim2` elements."""
+    return _rand_shape((dim0, dim1, dim2), allow_zero_size)
+
+
+def rand_coord_2d(x_low: int, x_high: int, y_low: int, y_high: int) -> tuple[Any, Any]:
+    """Return whole numbers x in [x_low, x_high) and y in [y_low, y_high), as int64."""
+    return rnd.randint(x_low, x_high, dtype=np.int64), rnd.randint(y_low, y_high, dtype=np.int64)
+
+
+def np_reduce(dat: Array, axis: Any, keepdims: bool, numpy_reduce_func: Callable[..., Any]) -> Any:
+    """Reduce over several axes with a function that takes one, such as ``np.sum`` or ``np.argmax``.
+
+    Args:
+        dat: the array.
+        axis: an axis, several, or None for all.
+        keepdims: leave the reduced axes with one element.
+        numpy_reduce_func: called as ``f(array, axis=i)``, the last axis first.
+    """
+    axes = [axis] if isinstance(axis, int) else list(range(dat.ndim) if axis is None else axis)
+    reduced: Any = dat
+    for each in sorted(axes, reverse=True):
+        reduced = numpy_reduce_func(reduced, axis=each)
+    if not keepdims:
+        return reduced
+    shape = list(dat.shape)
+    for each in axes:
+        shape[each] = 1
+    return np.asarray(reduced).reshape(shape)
+
+
+def collapse_sum_like(a: Array, shape: Sequence[int]) -> Array:
+    """Sum `a` down to `shape`: the gradient of broadcasting from `shape` to ``a.shape``.
+
+    Raises:
+        ArgumentError: `shape` does not broadcast to ``a.shape``.
+    """
+    extra = a.ndim - len(shape)
+    if extra < 0 or any(n not in (1, m) for n, m in zip(shape, a.shape[max(extra, 0) :])):
+        raise ArgumentError(f"shape {tuple(shape)} does not broadcast to {a.shape}")
+    if a.size == 0 or 0 in shape:
+        return np.zeros(shape, dtype=a.dtype)
+    axes = [*range(extra), *(extra + i for i, n in enumerate(shape) if n != a.shape[extra + i])]
+    return np.asarray(np.sum(a, axis=tuple(axes))).reshape(shape)
+
+
+def assign_each(the_input: Any, function: Callable[[Any], Any] | None) -> Array:
+    """Return a float64 array of `function` of each element; a copy of the input if it is None."""
+    values = np.array(the_input)
+    if function is None:
+        return values
+    return np.array([function(value) for value in values.flat], dtype=np.float64).reshape(values.shape)
+
+
+def assign_each2(input1: Any, input2: Any, function: Callable[[Any, Any], Any] | None) -> Array:
+    """Return a float64 array of `function` of each pair of elements; a copy of `input1` if it is None.
+
+    Raises:
+        ArgumentError: the shapes differ.
+    """
+    left, right = np.array(input1), np.array(input2)
+    if function is None:
+        return left
+    if left.shape != right.shape:
+        raise ArgumentError(f"input1 has shape {left.shape}, input2 {right.shape}; expected the same")
+    pairs = [function(one, other) for one, other in zip(left.flat, right.flat)]
+    return np.array(pairs, dtype=np.float64).reshape(left.shape)
+
+
+def create_vector(size: int, dtype: Any = np.int64) -> NDArray:
+    """Return the NDArray 0, 1, ... size - 1."""
+    return arange(0, size, dtype=dtype)
+
+
+def create_2d_tensor(rows: int, columns: int, dtype: Any = np.int64) -> NDArray:
+    """Return an NDArray whose row i is filled with i."""
+    column = arange(0, rows, dtype=dtype).reshape((rows, 1))
+    stretched: NDArray = broadcast_to(column, shape=(rows, columns))
+    return stretched
+
+
+def get_identity_mat(size: int) -> NDArray:
+    """Return the identity matrix as a float32 NDArray."""
+    return eye(size)
+
+
+def get_identity_mat_batch(size: int) -> NDArray:
+    """Return two identity matrices in an NDArray of shape (2, size, size)."""
+    return array(np.stack([np.eye(size, dtype=np.float32)] * 2))
+
+
+def new_orthonormal_matrix_2d(n: int) -> Array:
+    """Return a random (n, n) matrix with orthonormal columns."""
+    return np.linalg.qr(rnd.randn(n, n))[0]
+
+
+def new_matrix_with_real_eigvals_2d(n: int) -> Array:
+    """Return a random (n, n) matrix with real eigenvalues in (-10, 10) and well-conditioned eigenvectors."""
+    scaled = new_orthonormal_matrix_2d(n) * rnd.uniform(0.5, 1.0, n)  # condition number at most 2
+    return np.linalg.inv(scaled) @ np.diag(rnd.uniform(-10.0, 10.0, n)) @ scaled
+
+
+def new_sym_matrix_with_real_eigvals_2d(n: int) -> Array:
+    """Return a random symmetric (n, n) matrix with eigenvalues in (-10, 10)."""
+    vectors = new_orthonormal_matrix_2d(n)
+    return np.asarray((vectors.T * rnd.uniform(-10.0, 10.0, n)) @ vectors)
+
+
+def _batch(make: Callable[[int], Array], shape: Sequence[int]) -> Array:
+    count = int(np.prod(shape[:-2]))
+    return np.array([make(shape[-1]) for _ in range(count)]).reshape(shape)
+
+
+def new_matrix_with_real_eigvals_nd(shape: Sequence[int]) -> Array:
+    """Return an array of `shape` (..., n, n) of matrices of `new_matrix_with_real_eigvals_2d`."""
+    return _batch(new_matrix_with_real_eigvals_2d, shape)
+
+
+def new_sym_matrix_with_real_eigvals_nd(shape: Sequence[int]) -> Array:
+    """Return an array of `shape` (..., n, n) of matrices of `new_sym_matrix_with_real_eigvals_2d`."""
+    return _batch(new_sym_matrix_with_real_eigvals_2d, shape)

@@ -1,0 +1,245 @@
+"""Random arrays of every storage type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.random as rnd
+
+from ..base import ArgumentError
+from ..context import Context, current_context
+from ..ndarray import NDArray, array
+from ..ndarray.sparse import CSRNDArray, RowSparseNDArray, csr_matrix, row_sparse_array, zeros
+from .samples import assign_each, random_arrays
+from .tolerance import default_dtype
+
+__all__ = [
+    "create_sparse_array",
+    "create_sparse_array_zd",
+    "rand_ndarray",
+    "rand_sparse_ndarray",
+    "shuffle_csr_column_indices",
+]
+
+Modifier = Callable[[Any], Any]
+
+
+def shuffle_csr_column_indices(csr: Any) -> None:
+    """Put the column numbers within each row of a CSR matrix in random order, in place.
+
+    Args:
+        csr: anything with `indptr` and `indices` as NumPy arrays, such as a scipy matrix.
+    """
+    for start, end in zip(csr.indptr[:-1], csr.indptr[1:]):
+        rnd.shuffle(csr.indices[start:end])
+
+
+def _check_csr(shape: Sequence[int], density: float) -> None:
+    if len(shape) != 2 or min(shape) <= 0:
+        raise ArgumentError(
+            f"shape is {tuple(shape)}, expected two axes with at least one element each for csr"
+        )
+    if not 0 <= density <= 1:
+        raise ArgumentError(f"density is {density}, expected 0 to 1")
+
+
+def _uniform_csr(
+    shape: Sequence[int], density: float, dtype: Any, data_init: float | None, shuffled: bool, ctx: Context
+) -> CSRNDArray:
+    """Return a matrix with a share `density` of its elements, picked evenly, uniform in [0, 1)."""
+    rows, columns = shape
+    count = int(round(rows * columns * density))
+    flat = np.sort(rnd.choice(rows * columns, size=count, replace=False))
+    values = (rnd.rand(count) if data_init is None else np.full(count, data_init)).astype(dtype)
+    indptr = np.searchsorted(flat, np.arange(rows + 1) * columns)
+    indices = flat % columns
+    if shuffled:
+        for start, end in zip(indptr[:-1], indptr[1:]):
+            rnd.shuffle(indices[start:end])
+    return csr_matrix((values, indices, indptr), shape=(rows, columns), ctx=ctx, dtype=dtype)
+
+
+def _powerlaw_rows(rows: int, columns: int, count: int) -> list[int]:
+    """Return how many elements each row gets: one each first, then up to twice as many from row to row."""
+    lengths = [1 if row < count else 0 for row in range(rows)]
+    left = count - sum(lengths)
+    width = 2
+    for row in range(rows):
+        more = max(0, min(min(width, columns) - 1, left))
+        lengths[row] += more
+        left -= more
+        width *= 2
+    if left > 0:
+        raise ArgumentError(f"{count} elements do not fit a power law over shape ({rows}, {columns})")
+    return lengths
+
+
+def _powerlaw_csr(shape: Sequence[int], density: float, dtype: Any, ctx: Context) -> CSRNDArray:
+    """Return a matrix whose rows hold twice as many elements from row to row."""
+    rows, columns = shape
+    count = int(rows * columns * density)
+    if count < 2 * rows:
+        raise ArgumentError(
+            f"density {density} gives {count} elements for shape ({rows}, {columns}); "
+            f'distribution="powerlaw" needs at least two for each row'
+        )
+    lengths = _powerlaw_rows(rows, columns, count)
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    indices = np.concatenate([np.arange(length) for length in lengths])
+    values = 1 + rnd.uniform(0.001, 2, size=count)
+    return csr_matrix((values.astype(dtype), indices, indptr), shape=(rows, columns), ctx=ctx, dtype=dtype)
+
+
+def _row_sparse(
+    shape: Sequence[int],
+    density: float,
+    dtype: Any,
+    data_init: float | None,
+    rsp_indices: Any,
+    modifier_func: Modifier | None,
+    ctx: Context,
+) -> tuple[RowSparseNDArray, tuple[Any, Any]]:
+    """Return an array with random rows at the given or at random positions, and those values and positions."""
+    positions = (
+        np.flatnonzero(rnd.rand(shape[0]) < density) if rsp_indices is None else np.asarray(rsp_indices)
+    )
+    if len(positions) > shape[0]:
+        raise ArgumentError(f"rsp_indices names {len(positions)} rows, the array has {shape[0]}")
+    if len(positions) == 0:
+        empty = zeros("row_sparse", tuple(shape), ctx=ctx, dtype=dtype)
+        if not isinstance(empty, RowSparseNDArray):
+            raise TypeError(f"zeros made {type(empty).__name__}, expected RowSparseNDArray")
+        return empty, (np.array([], dtype=dtype), np.array([]))
+    values = rnd.rand(len(positions), *shape[1:]).astype(dtype)
+    if data_init is not None:
+        values.fill(data_init)
+    if modifier_func is not None:
+        values = assign_each(values, modifier_func)
+    made = row_sparse_array((values, positions), shape=tuple(shape), ctx=ctx, dtype=dtype)
+    return made, (values, positions)
+
+
+def rand_sparse_ndarray(
+    shape: Sequence[int],
+    stype: str,
+    density: float | None = None,
+    dtype: Any = None,
+    distribution: str | None = None,
+    data_init: float | None = None,
+    rsp_indices: Any = None,
+    modifier_func: Modifier | None = None,
+    shuffle_csr_indices: bool = False,
+    ctx: Context | None = None,
+) -> tuple[Any, tuple[Any, ...]]:
+    """Return a random sparse array and its parts.
+
+    Args:
+        shape: shape of the array; two axes for "csr".
+        stype: "row_sparse" or "csr".
+        density: share of rows or elements that are present, 0 to 1; random by default.
+        dtype: element type, float32 by default.
+        distribution: "uniform", or for "csr" also "powerlaw": each row twice as full as the one before.
+        data_init: value of every element present, instead of random ones in [0, 1).
+        rsp_indices: the rows that are present, for "row_sparse".
+        modifier_func: called on each value of a "row_sparse" array.
+        shuffle_csr_indices: leave the columns within a row out of order.
+        ctx: where to put the array.
+
+    Returns:
+        The array with (values, row numbers) as NumPy arrays for "row_sparse", with its own
+        (indptr, indices, data) for "csr".
+
+    Raises:
+        ArgumentError: an unknown storage type or distribution, or a density that does not fit.
+    """
+    where = ctx or current_context()
+    share = float(rnd.rand()) if density is None else density
+    kind = default_dtype() if dtype is None else dtype
+    spread = distribution or "uniform"
+    if stype == "row_sparse" and spread == "uniform":
+        return _row_sparse(shape, share, kind, data_init, rsp_indices, modifier_func, where)
+    if stype == "csr" and spread in ("uniform", "powerlaw"):
+        _check_csr(shape, share)
+        if spread == "uniform":
+            csr = _uniform_csr(shape, share, kind, data_init, shuffle_csr_indices, where)
+        else:
+            csr = _powerlaw_csr(shape, share, kind, where)
+        return csr, (csr.indptr, csr.indices, csr.data)
+    raise ArgumentError(
+        f"stype {stype!r} with distribution {spread!r}: expected row_sparse or csr with uniform, or csr with powerlaw"
+    )
+
+
+def rand_ndarray(
+    shape: Sequence[int],
+    stype: str = "default",
+    density: float | None = None,
+    dtype: Any = None,
+    modifier_func: Modifier | None = None,
+    shuffle_csr_indices: bool = False,
+    distribution: str | None = None,
+    ctx: Context | None = None,
+) -> NDArray:
+    """Return a random array: standard normal if dense, see `rand_sparse_ndarray` if not."""
+    if stype == "default":
+        return array(random_arrays(tuple(shape)), ctx=ctx or current_context(), dtype=dtype)
+    made: NDArray = rand_sparse_ndarray(
+        shape,
+        stype,
+        density=density,
+        dtype=dtype,
+        distribution=distribution,
+        modifier_func=modifier_func,
+        shuffle_csr_indices=shuffle_csr_indices,
+        ctx=ctx,
+    )[0]
+    return made
+
+
+def create_sparse_array(
+    shape: Sequence[int],
+    stype: str,
+    data_init: float | None = None,
+    rsp_indices: Any = None,
+    dtype: Any = None,
+    modifier_func: Modifier | None = None,
+    density: float = 0.5,
+    shuffle_csr_indices: bool = False,
+) -> Any:
+    """Return a random sparse array like `rand_sparse_ndarray`, with row numbers in order."""
+    rows = np.sort(np.asarray(rsp_indices)) if stype == "row_sparse" and rsp_indices is not None else None
+    return rand_sparse_ndarray(
+        shape,
+        stype,
+        density=density,
+        dtype=dtype,
+        data_init=data_init,
+        rsp_indices=rows,
+        modifier_func=modifier_func,
+        shuffle_csr_indices=shuffle_csr_indices,
+    )[0]
+
+
+def create_sparse_array_zd(
+    shape: Sequence[int],
+    stype: str,
+    density: float,
+    data_init: float | None = None,
+    rsp_indices: Any = None,
+    dtype: Any = None,
+    modifier_func: Modifier | None = None,
+    shuffle_csr_indices: bool = False,
+) -> Any:
+    """Return a random sparse array; a "row_sparse" one has only the rows of `rsp_indices`."""
+    return create_sparse_array(
+        shape,
+        stype,
+        data_init=data_init,
+        rsp_indices=rsp_indices,
+        dtype=dtype,
+        modifier_func=modifier_func,
+        density=0.0 if stype == "row_sparse" else density,
+        shuffle_csr_indices=shuffle_csr_indices,
+    )

@@ -1,0 +1,248 @@
+"""Checks of a symbol's outputs and gradients against values that are known."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..base import ArgumentError
+from ..context import Context, current_context
+from ..ndarray import NDArray, array, empty, waitall
+from ..symbol import Symbol
+from .arguments import Values, as_array, check_dtype, named_arguments, named_requests, named_states
+from .compare import assert_almost_equal
+from .sparse import create_sparse_array
+from .tolerance import Tolerance
+
+__all__ = ["check_speed", "check_symbolic_backward", "check_symbolic_forward", "simple_forward"]
+
+
+def simple_forward(sym: Symbol, ctx: Context | None = None, is_train: bool = False, **inputs: Any) -> Any:
+    """Run a symbol on NumPy arrays given by name and return NumPy arrays: one, or a list of several.
+
+    Example:
+        >>> simple_forward(mx.sym.Variable("x") * 2, x=np.array([1.0, 2.0]))
+        array([2., 4.], dtype=float32)
+    """
+    where = ctx or current_context()
+    executor = sym.bind(where, args={name: array(value, ctx=where) for name, value in inputs.items()})
+    outputs = [output.asnumpy() for output in executor.forward(is_train=is_train)]
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+def check_symbolic_forward(
+    sym: Symbol,
+    location: Values,
+    expected: Values,
+    rtol: Tolerance = None,
+    atol: Tolerance = None,
+    aux_states: Values | None = None,
+    ctx: Context | None = None,
+    equal_nan: bool = False,
+    dtype: Any = np.float32,
+) -> list[NDArray]:
+    """Check a symbol's outputs.
+
+    Args:
+        sym: the symbol.
+        location: the arguments' values, in order or by name.
+        expected: the outputs, in order or by name.
+        rtol: relative tolerance, see `assert_almost_equal`.
+        atol: absolute tolerance, likewise.
+        aux_states: the auxiliary states' values, in order or by name.
+        ctx: where to run.
+        equal_nan: NaN equals NaN.
+        dtype: element type of the arguments; "asnumpy" keeps that of the values given.
+
+    Returns:
+        The outputs.
+
+    Raises:
+        AssertionError: an output is not as expected.
+
+    Example:
+        >>> product = mx.sym.Variable("a") * mx.sym.Variable("b")
+        >>> found = check_symbolic_forward(product, [np.full((2,), 3.0), np.full((2,), 4.0)], [np.full((2,), 12.0)])
+    """
+    check_dtype(dtype)
+    where = ctx or current_context()
+    values = named_arguments(sym, location, where, dtype)
+    states = named_states(sym, aux_states, where, dtype)
+    wanted = [expected[name] for name in sym.list_outputs()] if isinstance(expected, Mapping) else expected
+    grads = {name: empty(value.shape, ctx=where, dtype=value.dtype) for name, value in values.items()}
+    executor = sym.bind(ctx=where, args=values, args_grad=grads, aux_states=states)
+    executor.forward(is_train=False)
+    for name, right, found in zip(sym.list_outputs(), wanted, executor.outputs):
+        names = (f"EXPECTED_{name}", f"FORWARD_{name}")
+        assert_almost_equal(right, found, rtol, atol, names, equal_nan=equal_nan)
+    return executor.outputs
+
+
+def _gradient(
+    name: str, start: Any, like: Any, ctx: Context, stypes: Mapping[str, str] | None, dtype: Any
+) -> NDArray:
+    """Return the array to receive one gradient, dirtied with `start` so that a missing write shows."""
+    stype = (stypes or {}).get(name)
+    if stype not in (None, "default"):
+        sparse: NDArray = create_sparse_array(start.shape, str(stype), density=0.0)
+        return sparse
+    kept = isinstance(dtype, str)
+    return array(start, ctx=ctx, dtype=like.dtype if kept else dtype)
+
+
+def _head_gradients(out_grads: Any, ctx: Context, dtype: Any) -> Any:
+    def convert(value: Any) -> Any:
+        return as_array(value, ctx, dtype) if isinstance(value, np.ndarray) else value
+
+    if isinstance(out_grads, Mapping):
+        return {name: convert(value) for name, value in out_grads.items()}
+    if isinstance(out_grads, (list, tuple)):
+        return [convert(value) for value in out_grads]
+    if out_grads is None:
+        return None
+    raise ArgumentError(f"out_grads is {type(out_grads).__name__}, expected a list, a dict or None")
+
+
+def check_requested(
+    name: str,
+    request: str,
+    right: Any,
+    found: NDArray,
+    start: Any,
+    rtol: Tolerance,
+    atol: Tolerance,
+    *,
+    label: str,
+    equal_nan: bool = False,
+) -> None:
+    """Check one gradient: the value under "write", what was added to `start` under "add", `start` under "null".
+
+    Raises:
+        AssertionError: it is not so.
+        ArgumentError: `request` is none of the three words.
+    """
+    names = (f"{label}_{name}", f"BACKWARD_{name}")
+    if request == "write":
+        assert_almost_equal(right, found, rtol, atol, names, equal_nan=equal_nan)
+    elif request == "add":
+        assert_almost_equal(right, found.asnumpy() - start, rtol, atol, names, equal_nan=equal_nan)
+    elif request == "null":
+        assert_almost_equal(start, found, rtol, atol, names, equal_nan=equal_nan)
+    else:
+        raise ArgumentError(f"grad_req of {name!r} is {request!r}, expected write, add or null")
+
+
+def check_symbolic_backward(
+    sym: Symbol,
+    location: Values,
+    out_grads: Any,
+    expected: Values,
+    rtol: Tolerance = None,
+    atol: Tolerance = None,
+    aux_states: Values | None = None,
+    grad_req: Any = "write",
+    ctx: Context | None = None,
+    grad_stypes: Mapping[str, str] | None = None,
+    equal_nan: bool = False,
+    dtype: Any = np.float32,
+) -> dict[str, NDArray]:
+    """Check the gradients of a symbol's arguments.
+
+    Args:
+        sym: the symbol.
+        location: the arguments' values, in order or by name.
+        out_grads: the gradients of the outputs, in order or by name; None for losses.
+        expected: the gradients of the arguments, in order or by name; those left out are not checked.
+        rtol: relative tolerance, see `assert_almost_equal`.
+        atol: absolute tolerance, likewise.
+        aux_states: the auxiliary states' values, in order or by name.
+        grad_req: "write", "add" or "null", one for all, in order or by name. The gradients start from random
+            values: under "add" what has been added is checked, under "null" that nothing was written.
+        ctx: where to run.
+        grad_stypes: storage types of gradients by name.
+        equal_nan: NaN equals NaN.
+        dtype: element type of the arguments; "asnumpy" keeps that of the values given.
+
+    Returns:
+        The gradients by name.
+
+    Raises:
+        AssertionError: a gradient is not as expected.
+    """
+    check_dtype(dtype)
+    where = ctx or current_context()
+    values = named_arguments(sym, location, where, dtype)
+    states = named_states(sym, aux_states, where, dtype)
+    named = expected if isinstance(expected, Mapping) else dict(zip(sym.list_arguments(), expected))
+    wanted = {name: right if hasattr(right, "shape") else np.asarray(right) for name, right in named.items()}
+    starts = {name: np.random.normal(size=right.shape) for name, right in sorted(wanted.items())}
+    grads = {
+        name: _gradient(name, start, wanted[name], where, grad_stypes, dtype)
+        for name, start in starts.items()
+    }
+    requests = named_requests(sym, grad_req)
+    executor = sym.bind(ctx=where, args=values, args_grad=grads, aux_states=states, grad_req=requests)
+    executor.forward(is_train=True)
+    executor.backward(_head_gradients(out_grads, where, dtype))
+    for name, right in wanted.items():
+        check_requested(
+            name,
+            requests[name],
+            right,
+            grads[name],
+            starts[name],
+            rtol,
+            atol,
+            label="EXPECTED",
+            equal_nan=equal_nan,
+        )
+    return grads
+
+
+def check_speed(
+    sym: Symbol,
+    location: Mapping[str, Any] | None = None,
+    ctx: Context | None = None,
+    N: int = 20,
+    grad_req: Any = None,
+    typ: str = "whole",
+    **kwargs: Any,
+) -> float:
+    """Return the mean time of a run in seconds, after one run to warm up.
+
+    Args:
+        sym: the symbol.
+        location: the arguments' values by name; random by default, of the shapes in `kwargs`.
+        ctx: where to run.
+        N: number of timed runs.
+        grad_req: which gradients to compute, as in `simple_bind`; "write" by default.
+        typ: "whole" for forward and backward, "forward" for a forward alone.
+        **kwargs: shapes for `simple_bind` where there is no `location`.
+
+    Raises:
+        ArgumentError: `typ` is neither of the two.
+    """
+    if typ not in ("whole", "forward"):
+        raise ArgumentError(f'typ is {typ!r}, expected "whole" or "forward"')
+    shapes = kwargs if location is None else {name: value.shape for name, value in location.items()}
+    executor = sym.simple_bind(grad_req=grad_req or "write", ctx=ctx or current_context(), **shapes)
+    if location is None:
+        location = {name: np.random.normal(size=a.shape) for name, a in executor.arg_dict.items()}
+    for name, value in location.items():
+        executor.arg_dict[name][:] = value.astype(executor.arg_dict[name].dtype)
+
+    def once() -> None:
+        executor.forward(is_train=typ == "whole")
+        if typ == "whole":
+            executor.backward(out_grads=executor.outputs)
+
+    once()
+    waitall()
+    start = time.perf_counter()
+    for _ in range(N):
+        once()
+    waitall()
+    return (time.perf_counter() - start) / N
