@@ -3,6 +3,9 @@
 MXNet's symbolic Module API on PyTorch: ``import dpmodule as mx``.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from . import (
     attribute,
     base,
@@ -28,6 +31,7 @@ from . import (
     random,
     registry,
     rnn,
+    runtime,
     symbol,
     util,
 )
@@ -37,6 +41,7 @@ from . import module as mod
 from . import monitor as mon
 from . import ndarray as nd
 from . import optimizer as opt
+from . import random as rnd
 from . import symbol as sym
 from .attribute import AttrScope
 from .base import MXNetError
@@ -44,6 +49,10 @@ from .context import Context, cpu, cpu_pinned, current_context, gpu, gpu_memory_
 from .monitor import Monitor
 from .ndarray import NDArray, waitall
 from .symbol import Symbol
+from .util import is_np_shape, np_shape, set_np_shape, use_np_shape
+
+if TYPE_CHECKING:
+    from . import test_utils
 
 __version__ = "0.1.0"
 
@@ -70,6 +79,7 @@ __all__ = [
     "init",
     "initializer",
     "io",
+    "is_np_shape",
     "kv",
     "kvstore",
     "log",
@@ -84,14 +94,26 @@ __all__ = [
     "name",
     "nd",
     "ndarray",
+    "np_shape",
     "num_gpus",
     "opt",
     "optimizer",
     "random",
     "registry",
+    "rnd",
     "rnn",
+    "runtime",
+    "set_np_shape",
     "sym",
     "symbol",
+    "test_utils",
+    "use_np_shape",
     "util",
     "waitall",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "test_utils":  # a tenth of the import time, and only tests need it
+        return importlib.import_module(".test_utils", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

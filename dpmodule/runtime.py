@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -13,7 +14,11 @@ from .base import ArgumentError
 __all__ = ["Feature", "Features", "feature_list"]
 
 # in MXNet's order; those without an entry in `_present` are never there
-_NAMES = ["CUDA", "CUDNN", "NCCL", "CUDA_RTC", "TENSORRT", "CPU_SSE", "CPU_SSE2", "CPU_SSE3", "CPU_SSE4_1", "CPU_SSE4_2", "CPU_SSE4A", "CPU_AVX", "CPU_AVX2", "OPENMP", "SSE", "F16C", "JEMALLOC", "BLAS_OPEN", "BLAS_ATLAS", "BLAS_MKL", "BLAS_APPLE", "LAPACK", "MKLDNN", "OPENCV", "CAFFE", "PROFILER", "DIST_KVSTORE", "CXX14", "INT64_TENSOR_SIZE", "SIGNAL_HANDLER", "DEBUG", "TVM_OP"]
+_NAMES = """
+    CUDA CUDNN NCCL CUDA_RTC TENSORRT CPU_SSE CPU_SSE2 CPU_SSE3 CPU_SSE4_1 CPU_SSE4_2 CPU_SSE4A CPU_AVX
+    CPU_AVX2 OPENMP SSE F16C JEMALLOC BLAS_OPEN BLAS_ATLAS BLAS_MKL BLAS_APPLE LAPACK MKLDNN OPENCV
+    CAFFE PROFILER DIST_KVSTORE CXX14 INT64_TENSOR_SIZE SIGNAL_HANDLER DEBUG TVM_OP
+""".split()  # noqa: SIM905  # thirty lines as a list
 _OF_AVX2 = ("CPU_SSE", "CPU_SSE2", "CPU_SSE3", "CPU_SSE4_1", "CPU_SSE4_2", "CPU_AVX", "CPU_AVX2", "F16C")
 
 
@@ -35,19 +40,20 @@ class Feature:
 
 def _present() -> set[str]:
     config = torch.__config__.show()
+    backends: Any = torch.backends  # its functions have no types
     known = {
         "CUDA": torch.version.cuda is not None,
-        "CUDNN": torch.backends.cudnn.is_available(),
+        "CUDNN": backends.cudnn.is_available(),
         "NCCL": torch.distributed.is_available() and torch.distributed.is_nccl_available(),
-        "OPENMP": torch.backends.openmp.is_available(),
+        "OPENMP": backends.openmp.is_available(),
         "BLAS_OPEN": "BLAS_INFO=open" in config,
-        "BLAS_MKL": torch.backends.mkl.is_available(),
+        "BLAS_MKL": backends.mkl.is_available(),
         "BLAS_APPLE": "BLAS_INFO=accelerate" in config,
         "LAPACK": "LAPACK is enabled" in config,
-        "MKLDNN": torch.backends.mkldnn.is_available(),
+        "MKLDNN": backends.mkldnn.is_available(),
         "INT64_TENSOR_SIZE": True,
     }
-    vector = torch.backends.cpu.get_cpu_capability().startswith("AVX")
+    vector = backends.cpu.get_cpu_capability().startswith("AVX")
     return {name for name, has in known.items() if has} | set(_OF_AVX2 if vector else ())
 
 

@@ -6,6 +6,7 @@ import ctypes
 import logging
 import mmap
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -27,6 +28,19 @@ _OWN_PAGES = 2**20
 """Arrays from this size, in bytes, get pages of their own, where the system can do that."""
 
 
+_HUGE_PAGES = 2**22
+"""Arrays from this size, in bytes, are better off with large pages, as NumPy's own are."""
+
+
+def _own_pages(size: int) -> mmap.mmap:
+    """Return zeros straight from the operating system, which are made when they are first written."""
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if size >= _HUGE_PAGES and hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a kernel without them
+            pages.madvise(mmap.MADV_HUGEPAGE)
+    return pages
+
+
 def allocate(shape: tuple[int, ...], ctx: Context, dtype: str) -> NDArray:
     """Return a new array of zeros, which on the CPU takes no memory before it is written.
 
@@ -43,7 +57,7 @@ def allocate(shape: tuple[int, ...], ctx: Context, dtype: str) -> NDArray:
         return NDArray(torch.zeros(shape, dtype=torch_dtype(dtype), device=ctx.torch_device), ctx)
     kind, count = np.dtype(dtype), prod(shape)
     if count * kind.itemsize >= _OWN_PAGES and hasattr(mmap, "MAP_ANONYMOUS"):
-        pages = mmap.mmap(-1, count * kind.itemsize, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        pages = _own_pages(count * kind.itemsize)
         return NDArray(torch.from_numpy(np.frombuffer(pages, kind, count).reshape(shape)), ctx)
     memory = np.zeros(count + _ALIGNMENT // kind.itemsize, kind)
     start = -memory.__array_interface__["data"][0] % _ALIGNMENT // kind.itemsize

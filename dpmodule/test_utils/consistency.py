@@ -102,6 +102,36 @@ class _Comparison:
             _log.warning("%s: %s", what, error)
 
 
+def _compare(
+    comparison: _Comparison,
+    executors: Sequence[Executor],
+    best: int,
+    truth: Mapping[str, Any],
+    *,
+    train: bool,
+) -> None:
+    """Compare the outputs, and after training the gradients, of all runs but the best."""
+    kinds = [executor.outputs[0].dtype for executor in executors]
+    for i, executor in enumerate(executors):
+        if i == best:
+            continue
+        found = {**executor.output_dict, **(executor.grad_dict if train else {})}
+        for name, value in found.items():
+            what = f"{'training' if train else 'predicting'}, run {i} against run {best}, {name}"
+            comparison.check(what, value, truth.get(name), (kinds[i], kinds[best]) if train else None)
+
+
+def _train(executors: Sequence[Executor], grad_req: Any) -> None:
+    """Run forward and backward on all, from gradients of zero under "add"."""
+    for executor in executors:
+        for grad in executor.grad_arrays if grad_req == "add" else ():
+            if grad is not None:
+                grad[:] = 0
+        executor.forward(is_train=True)
+    for executor, heads in zip(executors, _head_gradients(executors)):
+        executor.backward(heads)
+
+
 def check_consistency(
     sym: Symbol | Sequence[Symbol],
     ctx_list: Sequence[Mapping[str, Any]],
@@ -153,32 +183,16 @@ def check_consistency(
     auxs = {} if aux_params is None else aux_params
     _fill(executors, args, auxs, scale, use_uniform, rand_type)
     comparison = _Comparison(rtol, atol, equal_nan, raise_on_err)
-    outputs = list(executors[0].output_dict)
-    names = [*outputs, *executors[0].arg_dict]
-
     for executor in executors:
         executor.forward(is_train=False)
-    dtypes = [np.dtype(executor.outputs[0].dtype) for executor in executors]
-    best = max(range(len(executors)), key=lambda i: (dtypes[i].itemsize, -i))
-    others = [(i, executor) for i, executor in enumerate(executors) if i != best]
-    truth: Any = dict(executors[best].output_dict) if ground_truth is None else ground_truth
-    for i, executor in others:
-        for name, found in zip(outputs, executor.outputs):
-            comparison.check(f"predicting, run {i} against run {best}, {name}", found, truth[name])
+    sizes = [np.dtype(executor.outputs[0].dtype).itemsize for executor in executors]
+    best = sizes.index(max(sizes))
+    truth = dict(executors[best].output_dict) if ground_truth is None else ground_truth
+    _compare(comparison, executors, best, truth, train=False)
     if grad_req == "null":
         return truth
-
-    for executor in executors:
-        if grad_req == "add":
-            for grad in executor.grad_arrays:
-                grad[:] = 0
-        executor.forward(is_train=True)
-    for executor, heads in zip(executors, _head_gradients(executors)):
-        executor.backward(heads)
+    _train(executors, grad_req)
     if ground_truth is None:
         truth = {**executors[best].output_dict, **executors[best].grad_dict}
-    for i, executor in others:
-        for name, found in zip(names, [*executor.outputs, *executor.grad_arrays]):
-            kinds = (dtypes[i], dtypes[best])
-            comparison.check(f"training, run {i} against run {best}, {name}", found, truth.get(name), kinds)
+    _compare(comparison, executors, best, truth, train=True)
     return truth

@@ -96,13 +96,14 @@ def retry(n: int) -> Callable[[Callable[..., Any]], Callable[..., None]]:
     def decorate(function: Callable[..., Any]) -> Callable[..., None]:
         @functools.wraps(function)
         def repeated(*args: Any, **kwargs: Any) -> None:
-            for _ in range(n - 1):
+            for left in reversed(range(n)):
                 try:
                     function(*args, **kwargs)
                     return
-                except AssertionError:
+                except AssertionError:  # noqa: PERF203  # repeating is the purpose
+                    if left == 0:
+                        raise
                     waitall()
-            function(*args, **kwargs)
 
         return repeated
 

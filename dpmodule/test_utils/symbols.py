@@ -78,7 +78,8 @@ def check_symbolic_forward(
     for name, right, found in zip(sym.list_outputs(), wanted, executor.outputs):
         names = (f"EXPECTED_{name}", f"FORWARD_{name}")
         assert_almost_equal(right, found, rtol, atol, names, equal_nan=equal_nan)
-    return executor.outputs
+    outputs: list[NDArray] = executor.outputs
+    return outputs
 
 
 def _gradient(

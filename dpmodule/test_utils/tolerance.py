@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -77,7 +76,7 @@ def effective_dtype(dat: Any) -> DType:
     """
     if dat.dtype == "bfloat16":
         return np.dtype(np.float16)
-    dtype = np.dtype(dat.dtype)
+    dtype: DType = np.dtype(dat.dtype)
     ctx = getattr(dat, "ctx", None)
     if dtype == np.float32 and isinstance(ctx, Context) and _rounds_inputs(ctx):
         return np.dtype(np.float16)
@@ -92,10 +91,10 @@ def get_tolerance(dat: Any, tol: Tolerance, default_tol: Mapping[DType, float]) 
         tol: what the caller asked for.
         default_tol: a number for each dtype, used where `tol` says nothing.
     """
-    if isinstance(tol, Number):
-        return tol  # type: ignore[return-value]  # a Number is not a float to mypy
+    if tol is not None and not isinstance(tol, Mapping):
+        return tol
     dtype = effective_dtype(dat)
-    wanted = {np.dtype(kind): value for kind, value in tol.items()} if isinstance(tol, Mapping) else {}
+    wanted = {np.dtype(kind): value for kind, value in (tol or {}).items()}
     return wanted[dtype] if dtype in wanted else default_tol[dtype]
 
 

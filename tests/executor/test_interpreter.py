@@ -92,6 +92,7 @@ def test_the_callback_is_taken_away_and_shown_no_forward_by_a_second_backward():
     count = len(seen)
     executor.backward()
     assert all("_backward_output" in name for name in seen[count:])
+    count = len(seen)
     executor.set_monitor_callback(None)
     executor.forward()
     assert len(seen) == count
