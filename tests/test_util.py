@@ -3,6 +3,8 @@
 import pytest
 
 from dpmodule import util
+from dpmodule.base import MXNetError
+from dpmodule.context import num_gpus
 
 
 def test_np_shape_nests_and_comes_back():
@@ -43,3 +45,38 @@ def test_environment(monkeypatch):
     assert util.getenv("DPMODULE_TEST_VARIABLE") == "on"
     util.setenv("DPMODULE_TEST_VARIABLE", None)
     assert util.getenv("DPMODULE_TEST_VARIABLE") is None
+
+
+def test_np_arrays_can_only_be_off():
+    with util.np_array(False):
+        assert not util.is_np_array()
+
+    @util.use_np
+    def needs_np():
+        return 1
+
+    for call in (needs_np, util.use_np_array(len), util.set_np):
+        with pytest.raises(MXNetError, match=r"no mx\.np arrays"):
+            call()
+    util.set_np(array=False)
+    assert util.is_np_shape()
+    util.reset_np()
+    assert not util.is_np_shape()
+
+
+def test_set_module():
+    @util.set_module("elsewhere")
+    def moved():
+        pass
+
+    @util.set_module(None)
+    def stays():
+        pass
+
+    assert (moved.__module__, stays.__module__) == ("elsewhere", __name__)
+
+
+def test_gpu_count():
+    assert util.get_gpu_count() == num_gpus()
+    with pytest.raises(MXNetError, match="does not exist"):
+        util.get_gpu_memory(num_gpus())

@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import torch
+
 from ..base import ArgumentError
 from ..context import Context
 from ..initializer import Uniform
@@ -217,9 +219,9 @@ class BaseModule(ABC):
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the gradients of the inputs."""
 
-    def output_parts(self) -> list[list[NDArray]]:
-        """Return, for every output of the last forward, what each context made of it."""
-        return [[output] for output in self.get_outputs()]
+    def output_probes(self) -> list[list[torch.Tensor]]:
+        """Return, for every output of the last forward, tensors that are finite only if all of it is."""
+        return [[output.tensor] for output in self.get_outputs()]
 
     def get_states(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the states; none here."""

@@ -7,6 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
+
 from ..base import ArgumentError, MXNetError, ShapeError, StateError
 from ..context import Context
 from ..executor import give_back
@@ -391,9 +393,9 @@ class BucketingModule(BaseModule):
         """Give every context the mean of all contexts' parameters and states; `fit` does so after each epoch."""
         self._default.sync_contexts()
 
-    def output_parts(self) -> list[list[NDArray]]:
-        """Return, for every output of the last forward, what each context made of it."""
-        return self._current.output_parts()
+    def output_probes(self) -> list[list[torch.Tensor]]:
+        """Return, for every output of the last forward, tensors that are finite only if all of it is."""
+        return self._current.output_probes()
 
     @needs(Stage.INITIALIZED)
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:

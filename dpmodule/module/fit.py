@@ -94,10 +94,9 @@ class _BatchBoundary:
             signal.signal(signal.SIGINT, self._previous)
 
 
-def _are_finite(outputs: Sequence[NDArray]) -> bool:
+def _are_finite(tensors: Sequence[torch.Tensor]) -> bool:
     """Say whether every element is finite; the sum tells in one pass unless it overflows."""
-    for output in outputs:
-        tensor = output.tensor
+    for tensor in tensors:
         if tensor.is_floating_point():
             total = float(tensor.sum())
             if total - total != 0 and not torch.isfinite(tensor).all():
@@ -111,7 +110,7 @@ def _check_finite(module: BaseModule, options: FitOptions, epoch: int, nbatch: i
     Raises:
         NonFiniteError: one was found, and `on_nonfinite` is "raise".
     """
-    for number, parts in enumerate(module.output_parts()):
+    for number, parts in enumerate(module.output_probes()):
         if _are_finite(parts):
             continue
         text = (

@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
+
 from .. import optimizer as opt
 from ..atomic import write_atomically
 from ..base import ArgumentError, StateError
@@ -605,9 +607,9 @@ class Module(BaseModule):
         """Return the outputs of the last forward; per device if `merge_multi_context` is off."""
         return self.group.get_outputs(merge_multi_context)
 
-    def output_parts(self) -> list[list[NDArray]]:
-        """Return, for every output of the last forward, what each context made of it."""
-        return self.get_outputs(merge_multi_context=False)
+    def output_probes(self) -> list[list[torch.Tensor]]:
+        """Return, for every output of the last forward, tensors that are finite only if all of it is."""
+        return [list(parts) for parts in zip(*(executor.probes() for executor in self.group.execs))]
 
     @needs(Stage.INITIALIZED)
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:

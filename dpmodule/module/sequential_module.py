@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import torch
+
 from ..base import ArgumentError, MXNetError, ShapeError, StateError
 from ..initializer import Uniform
 from ..io import DataDesc
@@ -387,9 +389,9 @@ class SequentialModule(BaseModule):
         """Return the last module's outputs."""
         return self._modules[-1].get_outputs(merge_multi_context=merge_multi_context)
 
-    def output_parts(self) -> list[list[NDArray]]:
-        """Return, for every output of the last forward, what each context made of it."""
-        return self._modules[-1].output_parts()
+    def output_probes(self) -> list[list[torch.Tensor]]:
+        """Return, for every output of the last forward, tensors that are finite only if all of it is."""
+        return self._modules[-1].output_probes()
 
     @needs(Stage.INITIALIZED)
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:

@@ -20,6 +20,10 @@ from .shaping import Shaping
 
 __all__ = ["NDArray"]
 
+# names that code written for MXNet imports from here
+py_slice = slice
+_STORAGE_TYPE_STR_TO_ID = {"undefined": -1, "default": 0, "row_sparse": 1, "csr": 2}
+
 _ALL = slice(None)
 
 

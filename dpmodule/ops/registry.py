@@ -73,6 +73,7 @@ def op(
     aliases: Iterable[str] = (),
     loss_grad: Callable[..., torch.Tensor] | None = None,
     loss_when: Callable[[Any], bool] | None = None,
+    loss_probe: Callable[[Any, torch.Tensor], torch.Tensor] | None = None,
     **fields: Any,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare an operator; the decorated function is its implementation.
@@ -89,6 +90,7 @@ def op(
         aliases: further names; prefixes such as ``_contrib_`` put an alias into a namespace.
         loss_grad: makes it a loss: ``(a, env, out, *tensors) -> gradient of the first input``.
         loss_when: from the attributes, whether the head gradient is ignored (default: always).
+        loss_probe: ``(a, output) -> part`` that is finite only if the whole output is (default: none smaller).
         fields: the other fields of `Op`: variadic, outputs (names, or a function of the attributes), hidden
             (outputs counted in saved graphs only), bind, mutates (inputs whose new values `run` returns after the
             outputs; None in such a place leaves the input as it is), commit_now (those of them that forward writes
@@ -102,7 +104,7 @@ def op(
 
     def declare_function(run: Callable[..., Any]) -> Callable[..., Any]:
         attributes = dict(attrs or {})
-        loss = Loss(run, loss_grad, loss_when) if loss_grad is not None else None
+        loss = Loss(run, loss_grad, loss_when, loss_probe) if loss_grad is not None else None
         record = Op(
             name,
             run,

@@ -142,11 +142,13 @@ class Loss:
         forward: ``(a, env, data, *rest) -> output``, not differentiated.
         grad: ``(a, env, output, data, *rest) -> gradient of data``.
         when: tells from the attributes whether the head gradient is indeed ignored; None = always.
+        probe: ``(a, output) -> a part of it`` that is finite only if all of it is; None = no smaller part tells.
     """
 
     forward: Callable[..., torch.Tensor]
     grad: Callable[..., torch.Tensor]
     when: Callable[[Any], bool] | None = None
+    probe: Callable[[Any, torch.Tensor], torch.Tensor] | None = None
 
 
 Infer = Callable[[Any, list[Shape], list[Shape]], tuple[list[Shape], list[Shape]]]

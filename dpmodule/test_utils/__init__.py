@@ -1,7 +1,7 @@
 """Helpers for tests: comparisons, gradient checks, random arrays, statistics (`mx.test_utils`).
 
-MXNet's module has no `__all__`, so tests written for it get more than its functions from
-``from mxnet.test_utils import *``; the few names beside the functions are here for them.
+MXNet's module has no `__all__`, so tests written for it get more than its functions
+by a star import; the few names beside the functions are here for them.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.random as rnd
 
 from ..base import ArgumentError
-from ..ndarray import NDArray, arange, array, broadcast_to, eye
+from ..ndarray import NDArray, arange, array, eye
 from .tolerance import default_dtype
 
 __all__ = [
@@ -157,8 +157,7 @@ def create_vector(size: int, dtype: Any = np.int64) -> NDArray:
 def create_2d_tensor(rows: int, columns: int, dtype: Any = np.int64) -> NDArray:
     """Return an NDArray whose row i is filled with i."""
     column = arange(0, rows, dtype=dtype).reshape((rows, 1))
-    stretched: NDArray = broadcast_to(column, shape=(rows, columns))
-    return stretched
+    return column.broadcast_to((rows, columns))
 
 
 def get_identity_mat(size: int) -> NDArray:

@@ -142,6 +142,11 @@ def _rows_softmax(data: torch.Tensor) -> torch.Tensor:
     return torch.softmax(data.reshape(data.shape[0], -1), 1).view(data.shape)
 
 
+def _one_class(a: Any, out: torch.Tensor) -> torch.Tensor:
+    """Return the probabilities of one class: a score that is NaN or infinite makes all classes beside it NaN."""
+    return out.select(-1 if a.preserve_shape else 1, 0) if out.dim() > 1 else out
+
+
 @op(
     "SoftmaxOutput",
     [arg("data", ROWS), label()],
@@ -163,6 +168,7 @@ def _rows_softmax(data: torch.Tensor) -> torch.Tensor:
     },
     aliases=["Softmax"],
     loss_grad=_softmax_output_grad,
+    loss_probe=_one_class,
     infer=_softmax_output_infer,
     onnx=Onnx("Softmax", builder="softmax_output"),
 )

@@ -6,6 +6,7 @@ import torch
 
 from dpmodule.base import ShapeError
 from dpmodule.ops import get
+from dpmodule.ops.spec import Env
 from helpers.numeric import environment, gradients, run, shapes, types
 
 rng = np.random.RandomState(8)
@@ -168,3 +169,22 @@ def test_cross_entropy():
     p[1, 1] -= 1
     np.testing.assert_allclose(grad, 2 * p, atol=1e-12)
     assert shapes("softmax_cross_entropy", (4, 3), None) == ([(4, 3), (4,)], [(1,)])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize(
+    ("shape", "attrs"),
+    [((4, 3), {}), ((4, 3, 2), {}), ((4, 3, 2), {"multi_output": True}), ((4, 2, 3), {"preserve_shape": True})],
+)
+def test_the_probe_is_finite_only_if_the_output_is(shape, attrs, bad):
+    record = get("SoftmaxOutput")
+    a = record.parse(attrs)
+    env = Env(torch.device("cpu"), None, False)
+    for position in range(int(np.prod(shape))):
+        for value in (0.5, bad):
+            data = torch.randn(shape)
+            data.view(-1)[position] = value
+            out = record.loss.forward(a, env, data, torch.zeros(shape[0]))
+            probe = record.loss.probe(a, out)
+            assert probe.numel() < out.numel()
+            assert bool(torch.isfinite(probe).all()) == bool(torch.isfinite(out).all()) == (value == 0.5)

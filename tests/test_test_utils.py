@@ -1,0 +1,688 @@
+"""Each helper of `mx.test_utils` passes what is right and refuses what is wrong."""
+
+import gzip
+import io
+import os
+import struct
+import subprocess
+import sys
+import urllib.error
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+from dpmodule import test_utils as tu
+from dpmodule.base import ArgumentError, FileError, FileFormatError
+from dpmodule.test_utils import datasets, tolerance
+
+X = np.array([[1.0, 2.0], [3.0, 4.0]], dtype=np.float32)
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    np.random.seed(7)
+    mx.random.seed(7)
+
+
+def off(shift, dtype=np.float32):
+    return (X + shift).astype(dtype)
+
+
+# --- tolerances
+
+
+def test_tolerance_is_that_of_the_coarser_type():
+    one, two = np.zeros(1, np.float64), np.zeros(1, np.float16)
+    assert tu.get_tols(one, two, None, None) == (1e-2, 1e-1)
+    assert tu.get_tols(one, one, None, None) == (1e-5, 1e-20)
+    assert tu.get_tols(np.zeros(1, np.int32), 3, None, None) == (0, 0)
+    assert tu.get_tols(one, two, {np.float16: 0.5}, 3) == (0.5, 3)
+    assert (tu.get_rtol(), tu.get_atol(), tu.get_etol()) == (1e-5, 1e-20, 0)
+    assert (tu.get_rtol(1), tu.get_atol(2), tu.get_etol(0.5)) == (1, 2, 0.5)
+    assert tu.get_rtol(dtype=np.dtype("float16")) == 1e-2
+
+
+def test_defaults():
+    assert tu.default_dtype() is np.float32
+    assert tu.default_numeric_eps()[np.dtype("float32")] == 1 / 512
+    assert tu.effective_dtype(mx.nd.ones((1,))) == np.float32
+    assert tu.effective_dtype(mx.nd.ones((1,)).astype("bfloat16")) == np.float16
+    assert tu.get_tolerance(X, None, tolerance.default_rtols()) == 1e-4
+
+
+def test_tf32_counts_as_float16(monkeypatch):
+    array = type("OnGpu", (), {"dtype": np.float32, "ctx": mx.gpu(0)})()
+    monkeypatch.setattr(tolerance, "_rounds_inputs", lambda ctx: ctx.device_type == "gpu")
+    assert tu.effective_dtype(array) == np.float16
+    monkeypatch.undo()
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
+    assert tu.effective_dtype(array) == np.float32
+
+
+# --- comparisons
+
+
+@pytest.mark.parametrize("wrap", [np.asarray, mx.nd.array, np.ndarray.tolist])
+def test_assert_almost_equal(wrap):
+    tu.assert_almost_equal(wrap(X), off(5e-4))
+    tu.assert_almost_equal(X, wrap(X), rtol=0, atol=0)
+    with pytest.raises(AssertionError, match=r"worst element at \(0, 0\): left=1, right=1.01"):
+        tu.assert_almost_equal(wrap(X), off(1e-2), names=("left", "right"))
+
+
+def test_assert_almost_equal_reports_the_worst_of_all():
+    wrong = X.copy()
+    wrong[1, 0], wrong[0, 1] = 9, 2.5
+    with pytest.raises(AssertionError) as caught:
+        tu.assert_almost_equal(mx.nd.array(wrong), X)
+    assert "2 of 4 elements are wrong" in str(caught.value)
+    assert str(caught.value).index("(1, 0)") < str(caught.value).index("(0, 1)")
+    with pytest.raises(AssertionError) as caught:
+        tu.assert_almost_equal(wrong, X, mismatches=(1, 1))
+    assert "(0, 1)" not in str(caught.value)
+
+
+def test_assert_almost_equal_nan_bool_and_shapes():
+    nan = np.array([np.nan, 1.0], np.float32)
+    tu.assert_almost_equal(nan, nan, equal_nan=True)
+    with pytest.raises(AssertionError):
+        tu.assert_almost_equal(nan, nan)
+    tu.assert_almost_equal(np.array([True]), np.array([True]))
+    with pytest.raises(AssertionError):
+        tu.assert_almost_equal(np.array([True]), np.array([False]))
+    tu.assert_almost_equal(np.float32(1), mx.nd.ones((3, 2)))
+    tu.assert_almost_equal(2, 2)
+    with pytest.raises(AssertionError, match="shapes differ"):
+        tu.assert_almost_equal(np.ones(()), np.ones((2,)), use_broadcast=False)
+    with pytest.raises(AssertionError, match="do not broadcast"):
+        tu.assert_almost_equal(np.ones((3,)), np.ones((2,)))
+
+
+def test_almost_equal():
+    assert tu.almost_equal(X, X + 1e-6)
+    assert not tu.almost_equal(X, X + 1e-3)
+    assert tu.almost_equal(X, X + 1e-3, atol=1e-2)
+    with pytest.raises(AssertionError):
+        tu.almost_equal(X, X[:1], use_broadcast=False)
+
+
+def test_assert_allclose():
+    tu.assert_allclose(X, X)
+    with pytest.raises(AssertionError):
+        tu.assert_allclose(X, off(1e-5))
+
+
+def test_ignore_nan():
+    a, b = off(0), off(0)
+    a[0, 0] = b[1, 1] = np.nan
+    tu.assert_almost_equal_ignore_nan(a, mx.nd.array(b))
+    b[0, 1] += 1
+    with pytest.raises(AssertionError):
+        tu.assert_almost_equal_ignore_nan(a, b)
+
+
+def test_with_err_forgives_a_share():
+    wrong = X.copy()
+    wrong[0, 0] = 7
+    tu.assert_almost_equal_with_err(wrong, X, etol=0.3)
+    for share in (0.2, None):
+        with pytest.raises(AssertionError):
+            tu.assert_almost_equal_with_err(mx.nd.array(wrong), X, etol=share)
+
+
+def test_same_and_same_array():
+    assert tu.same(X, X.copy())
+    assert not tu.same(X, X[0])
+    array = mx.nd.array(X)
+    assert tu.same_array(array, array.reshape((2, 2)))
+    assert not tu.same_array(array, array.copy())
+    assert tu.same(array.asnumpy(), X)
+
+
+def test_assert_exception():
+    tu.assert_exception(int, ValueError, "x")
+    with pytest.raises(AssertionError, match="returned"):
+        tu.assert_exception(int, ValueError, "1")
+    with pytest.raises(TypeError):
+        tu.assert_exception(int, ValueError, None)
+
+
+def test_compare_ndarray_tuple():
+    nest = (mx.nd.array(X), (mx.nd.array(X), None))
+    tu.compare_ndarray_tuple(nest, nest)
+    tu.compare_ndarray_tuple(None, nest)
+    with pytest.raises(AssertionError):
+        tu.compare_ndarray_tuple(nest, (nest[0], (nest[0] + 1, None)))
+
+
+def test_same_symbol_structure():
+    a, b = mx.sym.Variable("a"), mx.sym.Variable("b")
+    assert tu.same_symbol_structure(a + b, b + a)
+    assert not tu.same_symbol_structure(a + b, a * b)
+    assert not tu.same_symbol_structure(a + b, a)
+
+
+# --- symbols
+
+
+def product():
+    return mx.sym.Variable("a") * mx.sym.Variable("b")
+
+
+def test_simple_forward():
+    tu.assert_allclose(tu.simple_forward(product(), a=X, b=X), X * X)
+    x = mx.sym.Variable("x")
+    both = tu.simple_forward(mx.sym.Group([x * 2, x + 1]), x=X)
+    tu.assert_allclose(both[1], X + 1)
+
+
+def test_check_symbolic_forward():
+    outputs = tu.check_symbolic_forward(product(), [X, X + 1], [X * (X + 1)])
+    assert outputs[0].shape == (2, 2)
+    named = product()
+    tu.check_symbolic_forward(named, {"b": X, "a": X}, {named.list_outputs()[0]: X * X})
+    with pytest.raises(AssertionError):
+        tu.check_symbolic_forward(product(), [X, X], [X])
+    with pytest.raises(ArgumentError, match="arguments are"):
+        tu.check_symbolic_forward(product(), {"a": X}, [X])
+    with pytest.raises(ArgumentError, match="dtype"):
+        tu.check_symbolic_forward(product(), [X, X], [X], dtype=np.int32)
+
+
+def test_check_symbolic_forward_keeps_a_dtype():
+    whole = np.array([1, 2], np.int32)
+    (output,) = tu.check_symbolic_forward(product(), [whole, whole], [whole * whole], dtype="asnumpy")
+    assert output.dtype == np.int32
+
+
+def test_check_symbolic_forward_with_states():
+    norm = mx.sym.BatchNorm(mx.sym.Variable("x"), name="bn", fix_gamma=False, eps=1e-3)
+    ones, states = np.ones(2, np.float32), [np.zeros(2, np.float32), np.full(2, 4.0, np.float32)]
+    tu.check_symbolic_forward(norm, [X, ones, 0 * ones], [X / np.sqrt(4.001)], aux_states=states)
+    with pytest.raises(ArgumentError, match="aux_states"):
+        tu.check_symbolic_forward(norm, [X, ones, ones], [X], aux_states={"bn_moving_mean": ones})
+
+
+@pytest.mark.parametrize("request_", ["write", "add", ["add", "write"], {"a": "write", "b": "null"}])
+def test_check_symbolic_backward(request_):
+    head = np.full((2, 2), 3.0, np.float32)
+    grads = tu.check_symbolic_backward(product(), [X, X + 1], [head], [3 * (X + 1), 3 * X], grad_req=request_)
+    assert set(grads) == {"a", "b"}
+    with pytest.raises(AssertionError):
+        tu.check_symbolic_backward(product(), [X, X + 1], [head], [3 * X, 3 * X], grad_req=request_)
+
+
+def test_check_symbolic_backward_of_a_loss_and_by_name():
+    loss = mx.sym.MakeLoss(mx.sym.Variable("x") * 2, name="loss")
+    tu.check_symbolic_backward(loss, [X], None, {"x": np.full((2, 2), 2.0)})
+    with pytest.raises(ArgumentError, match="out_grads"):
+        tu.check_symbolic_backward(loss, [X], 3, [X])
+    with pytest.raises(ArgumentError):
+        tu.check_symbolic_backward(loss, [X], None, [X], grad_req="overwrite")
+
+
+def test_check_numeric_gradient():
+    tu.check_numeric_gradient(product(), [X, X + 1])
+    tu.check_numeric_gradient(product(), {"a": X, "b": X}, dtype=np.float64, rtol=1e-5, atol=1e-6)
+    tu.check_numeric_gradient(product(), [X, X], grad_nodes={"a": "add", "b": "null"})
+    tu.check_numeric_gradient(product(), [X, X], grad_nodes=["b"])
+    wrong = mx.sym.BlockGrad(mx.sym.Variable("a"))
+    with pytest.raises(AssertionError, match="NUMERICAL_a"):
+        tu.check_numeric_gradient(wrong, [X])
+    with pytest.raises(ArgumentError, match="numeric_eps"):
+        tu.check_numeric_gradient(product(), [X, X], numeric_eps=1e-7)
+    with pytest.raises(ArgumentError, match="grad_nodes"):
+        tu.check_numeric_gradient(product(), [X, X], grad_nodes=3)
+
+
+def test_check_numeric_gradient_with_states():
+    norm = mx.sym.BatchNorm(mx.sym.Variable("x"), name="bn", fix_gamma=False, eps=1e-3)
+    place = {"x": np.random.randn(6, 2), "bn_gamma": np.ones(2), "bn_beta": np.zeros(2)}
+    states = [np.zeros(2), np.ones(2)]
+    tu.check_numeric_gradient(norm, place, states, dtype=np.float64, rtol=1e-3, atol=1e-5)
+
+
+def test_numeric_grad_leaves_the_arguments():
+    executor = mx.sym.square(mx.sym.Variable("x")).bind(mx.cpu(), {"x": mx.nd.zeros((2, 2))})
+    grads = tu.numeric_grad(executor, {"x": X}, eps=1 / 64)
+    tu.assert_almost_equal(grads["x"], 2 * X, atol=1e-3)
+    assert tu.same(executor.arg_dict["x"].asnumpy(), X)
+
+
+def test_check_consistency(caplog):
+    net = mx.sym.FullyConnected(num_hidden=3, name="fc")
+    kinds = (np.float64, np.float32, np.float16)
+    runs = [
+        {"ctx": mx.cpu(i), "fc_data": (2, 4), "type_dict": {"fc_data": kind}} for i, kind in enumerate(kinds)
+    ]
+    for request_ in ("write", "add", "null"):
+        truth = tu.check_consistency(net, runs, grad_req=request_)
+    assert truth["fc_output"].dtype == np.float64
+    given = {"fc_data": np.ones((2, 4)), "fc_weight": np.ones((3, 4)), "fc_bias": np.ones(3)}
+    right = {"fc_output": np.full((2, 3), 5.0)}
+    tu.check_consistency(net, runs, arg_params=given, grad_req="null", ground_truth=right)
+    wrong = {"fc_output": np.full((2, 3), 6.0)}
+    with pytest.raises(AssertionError, match="run 1 against run 0"):
+        tu.check_consistency(net, runs, arg_params=given, grad_req="null", ground_truth=wrong)
+    tu.check_consistency(net, runs, arg_params=given, grad_req="null", ground_truth=wrong, raise_on_err=False)
+    assert "run 1 against run 0" in caplog.text
+    with pytest.raises(ArgumentError, match="two at least"):
+        tu.check_consistency(net, runs[:1])
+
+
+def test_check_consistency_finds_a_wrong_gradient():
+    x = mx.sym.Variable("x")
+    nets = [mx.sym.identity(x, name="y"), mx.sym.BlockGrad(x, name="y")]
+    runs = [{"ctx": mx.cpu(), "x": (2,), "type_dict": {"x": np.float32}}] * 2
+    with pytest.raises(AssertionError, match="training"):
+        tu.check_consistency(nets, runs, use_uniform=True)
+    with pytest.raises(ArgumentError, match="same names"):
+        tu.check_consistency([nets[0], mx.sym.identity(x, name="z")], runs)
+
+
+def test_check_speed():
+    assert tu.check_speed(product(), location={"a": X, "b": X}, N=2) > 0
+    assert tu.check_speed(product(), N=1, typ="forward", a=(2, 2), b=(2, 2)) > 0
+    with pytest.raises(ArgumentError, match="typ"):
+        tu.check_speed(product(), typ="backward", a=(2, 2), b=(2, 2))
+
+
+# --- optimizers
+
+
+class Descent(mx.optimizer.Optimizer):
+    def create_state(self, index, weight):
+        return None
+
+    def update(self, index, weight, grad, state):
+        weights, grads = (weight, grad) if isinstance(weight, list) else ([weight], [grad])
+        for each, g in zip(weights, grads):
+            each[:] -= self.lr * g.tostype("default")
+
+
+@pytest.mark.parametrize("stypes", [("default", "default"), ("default", "row_sparse")])
+def test_compare_optimizer(stypes):
+    shape = (4, 3)
+    sgd = mx.optimizer.SGD(learning_rate=0.5, lazy_update=False)
+    tu.compare_optimizer(Descent(learning_rate=0.5), sgd, shape, np.float32, *stypes)
+    with pytest.raises(AssertionError):
+        tu.compare_optimizer(Descent(learning_rate=0.4), sgd, shape, np.float32, *stypes)
+
+
+def test_compare_optimizer_on_a_list():
+    shapes = [(2, 3), (4,)]
+    tu.compare_optimizer(Descent(learning_rate=1), Descent(learning_rate=1), shapes, "float32", ntensors=2)
+    with pytest.raises(AssertionError):
+        tu.compare_optimizer(
+            Descent(learning_rate=1), Descent(learning_rate=2), shapes, "float32", ntensors=2
+        )
+    with pytest.raises(ArgumentError, match="ntensors"):
+        tu.compare_optimizer(Descent(), Descent(), shapes, "float32")
+    with pytest.raises(ArgumentError, match="w_stype"):
+        tu.compare_optimizer(Descent(), Descent(), (2,), "float32", w_stype="dense")
+
+
+# --- random arrays
+
+
+def test_random_arrays_and_samples():
+    assert tu.random_arrays((2, 3)).shape == (2, 3)
+    one, two = tu.random_arrays((), (4,))
+    assert one.shape == ()
+    assert two.dtype == np.float32
+    (uniform,) = tu.random_uniform_arrays((50,), low=2, high=3, dtype=np.float64)
+    assert uniform.dtype == np.float64
+    assert 2 <= uniform.min() <= uniform.max() < 3
+    assert sorted(tu.random_sample([1, 2, 3], 3)) == [1, 2, 3]
+    with pytest.raises(ArgumentError, match="k is 4"):
+        tu.random_sample([1, 2, 3], 4)
+
+
+def test_random_shapes():
+    for _ in range(20):
+        assert all(1 <= n <= 2 for n in tu.rand_shape_2d(2, 2))
+        assert all(type(n) is int for n in tu.rand_shape_nd(4, dim=3))
+    assert len(tu.rand_shape_3d()) == 3
+    assert {tu.rand_shape_nd(1, 1, allow_zero_size=True) for _ in range(30)} == {(0,), (1,)}
+    assert tu.rand_coord_2d(3, 4, 5, 6) == (3, 5)
+
+
+@pytest.mark.parametrize("axis", [None, 1, (0, 2), -1])
+@pytest.mark.parametrize("keepdims", [True, False])
+def test_np_reduce(axis, keepdims):
+    values = np.arange(24.0).reshape(2, 3, 4)
+    found = tu.np_reduce(values, axis, keepdims, np.sum)
+    tu.assert_allclose(found, values.sum(axis=axis, keepdims=keepdims))
+    assert np.shape(found) == np.shape(values.sum(axis=axis, keepdims=keepdims))
+
+
+def test_collapse_sum_like():
+    assert tu.same(tu.collapse_sum_like(np.ones((2, 3, 4)), (3, 1)), np.full((3, 1), 8.0))
+    assert tu.collapse_sum_like(np.ones((0, 3)), (3,)).tolist() == [0, 0, 0]
+    with pytest.raises(ArgumentError, match="broadcast"):
+        tu.collapse_sum_like(np.ones((2, 3)), (2,))
+
+
+def test_assign_each():
+    assert tu.same(tu.assign_each(X, lambda v: v * 2), X * 2)
+    assert tu.same(tu.assign_each(X, None), X)
+    assert tu.same(tu.assign_each2(X, X.T, lambda v, w: v - w), X - X.T)
+    with pytest.raises(ArgumentError, match="shape"):
+        tu.assign_each2(X, X[0], max)
+
+
+def test_matrices():
+    assert tu.same(tu.create_2d_tensor(3, 2).asnumpy(), [[0, 0], [1, 1], [2, 2]])
+    assert tu.same(tu.create_vector(3).asnumpy(), [0, 1, 2])
+    assert tu.same(tu.get_identity_mat_batch(2).asnumpy(), [np.eye(2)] * 2)
+    assert tu.same(tu.get_identity_mat(3).asnumpy(), np.eye(3))
+    real = tu.new_matrix_with_real_eigvals_nd((2, 4, 4))
+    assert np.abs(np.linalg.eigvals(real).imag).max() < 1e-9
+    symmetric = tu.new_sym_matrix_with_real_eigvals_nd((3, 3))
+    tu.assert_almost_equal(symmetric, symmetric.T, atol=1e-9)
+
+
+@pytest.mark.parametrize("stype", ["default", "row_sparse", "csr"])
+def test_rand_ndarray(stype):
+    array = tu.rand_ndarray((6, 5), stype, density=0.5, dtype=np.float64, ctx=mx.cpu(1))
+    assert (array.stype, array.shape, array.dtype, array.ctx) == (stype, (6, 5), np.float64, mx.cpu(1))
+    if stype == "csr":
+        assert np.count_nonzero(array.asnumpy()) == 15
+
+
+def test_rand_sparse_ndarray():
+    array, (values, rows) = tu.rand_sparse_ndarray((5, 2), "row_sparse", rsp_indices=[1, 3], data_init=2)
+    assert tu.same(array.asnumpy()[[1, 3]], values)
+    assert array.asnumpy().sum() == 8
+    assert rows.tolist() == [1, 3]
+    array, _ = tu.rand_sparse_ndarray((3, 2), "row_sparse", density=1, modifier_func=lambda v: -5)
+    assert tu.same(array.asnumpy(), np.full((3, 2), -5))
+    empty, (values, _) = tu.rand_sparse_ndarray((3, 2), "row_sparse", density=0)
+    assert values.size == 0
+    assert empty.asnumpy().sum() == 0
+    for bad in ("dense", "row_sparse"):
+        with pytest.raises(ArgumentError, match="powerlaw"):
+            tu.rand_sparse_ndarray((3, 2), bad, distribution="powerlaw")
+    with pytest.raises(ArgumentError, match="density"):
+        tu.rand_sparse_ndarray((3, 2), "csr", density=2)
+
+
+def test_powerlaw_rows_double():
+    csr, (indptr, _, _) = tu.rand_sparse_ndarray((5, 16), "csr", density=0.5, distribution="powerlaw")
+    lengths = np.diff(indptr.asnumpy())
+    assert lengths.sum() == 40
+    assert lengths[:4].tolist() == [2, 4, 8, 16]
+    with pytest.raises(ArgumentError, match="density"):
+        tu.rand_sparse_ndarray((5, 16), "csr", density=0.01, distribution="powerlaw")
+
+
+def test_create_sparse_array():
+    array = tu.create_sparse_array((4, 3), "row_sparse", data_init=1, rsp_indices=[2, 0])
+    assert array.indices.asnumpy().tolist() == [0, 2]
+    assert tu.create_sparse_array_zd((4, 3), "row_sparse", 1).asnumpy().sum() == 0
+    assert tu.create_sparse_array_zd((4, 3), "csr", 1, data_init=2).asnumpy().sum() == 24
+
+
+def test_shuffle_csr_column_indices():
+    parts = type("Parts", (), {"indptr": np.array([0, 30, 40]), "indices": np.arange(40)})()
+    tu.shuffle_csr_column_indices(parts)
+    assert sorted(parts.indices[:30]) == list(range(30)) != list(parts.indices[:30])
+    assert sorted(parts.indices[30:]) == list(range(30, 40))
+
+
+# --- distributions
+
+
+def uniform(count):
+    return np.random.uniform(size=count)
+
+
+def skewed(count):
+    return np.random.uniform(size=count) ** 1.1
+
+
+def test_verify_generator_of_ranges():
+    buckets, probs = tu.gen_buckets_probs_with_ppf(lambda p: p, 5)
+    assert buckets[1] == (0.2, 0.4)
+    assert probs == [0.2] * 5
+    values = tu.verify_generator(uniform, buckets, probs, nsamples=20000)
+    assert len(values) == 5
+    assert all(0 <= p <= 1 for p in values)
+    with pytest.raises(AssertionError, match="do not follow"):
+        tu.verify_generator(skewed, buckets, probs, nsamples=20000)
+    with pytest.raises(ArgumentError, match="ascending"):
+        tu.chi_square_check(uniform, buckets[::-1], probs, 10)
+    with pytest.raises(ArgumentError, match="probs"):
+        tu.chi_square_check(uniform, buckets, probs[:2], 10)
+    with pytest.raises(ArgumentError, match="nbuckets"):
+        tu.gen_buckets_probs_with_ppf(lambda p: p, 0)
+
+
+def test_chi_square_of_values():
+    # 0 comes 60 times and 1 40 times: statistic 4, whose p value with one degree of freedom is 0.0455
+    samples = mx.nd.array([0] * 60 + [1] * 40)
+    p, observed, expected = tu.chi_square_check(lambda count: samples, [0, 1], [0.5, 0.5], 100)
+    assert abs(p - 0.0455) < 1e-4
+    assert observed.tolist() == [60, 40]
+    assert expected.tolist() == [50, 50]
+
+
+def test_mean_and_variance():
+    assert tu.mean_check(uniform, 0.5, 12**-0.5, 10000)
+    assert not tu.mean_check(uniform, 0.52, 12**-0.5, 10000)
+    assert tu.var_check(np.random.standard_normal, 1.0, 10000)
+    assert not tu.var_check(np.random.standard_normal, 1.1, 10000)
+
+
+# --- surroundings
+
+
+def test_default_context():
+    with mx.cpu(3):
+        tu.set_default_context(mx.cpu(2))
+        assert tu.default_context() == mx.cpu(2) == mx.nd.ones((1,)).ctx
+    assert tu.default_context() == mx.cpu(0)
+
+
+def test_machine():
+    assert len(tu.list_gpus()) == mx.num_gpus()
+    assert not tu.has_tvm_ops()
+    assert tu.is_op_runnable()
+    assert tu.is_aarch64_run() == (os.uname().machine == "aarch64")
+    with tu.environment("CD_JOB", "1"):
+        assert tu.is_cd_run()
+    with tu.environment("CD_JOB", None):
+        assert not tu.is_cd_run()
+
+
+def test_environment(monkeypatch):
+    monkeypatch.setenv("PRESENT", "old")
+    monkeypatch.delenv("ABSENT", raising=False)
+    with tu.environment({"PRESENT": None, "ABSENT": "new"}):
+        assert "PRESENT" not in os.environ
+        assert os.environ["ABSENT"] == "new"
+    with pytest.raises(KeyError), tu.environment("PRESENT", "other"):
+        raise KeyError
+    assert os.environ["PRESENT"] == "old"
+    assert "ABSENT" not in os.environ
+    with pytest.raises(ArgumentError), tu.environment("PRESENT"):
+        pass
+
+
+def test_retry():
+    calls = []
+
+    @tu.retry(3)
+    def third(good):
+        calls.append(good)
+        assert len(calls) == good
+
+    third(2)
+    assert len(calls) == 2
+    calls.clear()
+    with pytest.raises(AssertionError):
+        third(4)
+    assert len(calls) == 3
+    with pytest.raises(ArgumentError):
+        tu.retry(0)
+
+
+def test_discard_stderr():
+    code = (
+        "import os, dpmodule.test_utils as tu\n"
+        "with tu.discard_stderr():\n    os.write(2, b'lost')\n"
+        "os.write(2, b'kept')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "kept")
+
+
+def test_discard_stderr_without_a_file(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with tu.discard_stderr():
+        sys.stderr.write("still there")
+    assert sys.stderr.getvalue() == "still there"
+
+
+def test_dummy_iter():
+    real = mx.io.NDArrayIter(np.arange(6).reshape(6, 1), np.zeros(6), batch_size=2)
+    dummy = tu.DummyIter(real)
+    assert dummy.provide_data == real.provide_data
+    assert dummy.batch_size == 2
+    for _, batch in zip(range(5), dummy):
+        assert batch.data[0].asnumpy().tolist() == [[0], [1]]
+
+
+def test_im2rec_path(tmp_path, monkeypatch):
+    monkeypatch.setenv("MXNET_HOME", str(tmp_path))
+    with pytest.raises(FileError, match="MXNET_HOME"):
+        tu.get_im2rec_path()
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "im2rec.py").touch()
+    assert tu.get_im2rec_path() == str(tmp_path / "tools" / "im2rec.py")
+
+
+# --- data sets
+
+
+@pytest.fixture
+def fetched(monkeypatch, tmp_path):
+    """Answer downloads from a dict of contents by address; an address that is missing cannot be reached."""
+    contents, asked = {}, []
+
+    def fetch(url):
+        asked.append(url)
+        if url not in contents:
+            raise urllib.error.URLError("no route")
+        return contents[url]
+
+    monkeypatch.setattr(datasets, "_fetch", fetch)
+    monkeypatch.chdir(tmp_path)
+    return contents, asked
+
+
+def test_download(fetched):
+    contents, asked = fetched
+    url = "http://host/file.bin"
+    with pytest.raises(FileError, match="put the file at folder/file.bin"):
+        tu.download(url, dirname="folder", retries=2)
+    assert len(asked) == 3
+    contents[url] = b"one"
+    assert tu.download(url, dirname="folder") == "folder/file.bin"
+    contents[url] = b"two"
+    tu.download(url, dirname="folder")
+    assert Path("folder/file.bin").read_text() == "one"
+    tu.download(url, dirname="folder", overwrite=True)
+    assert Path("folder/file.bin").read_text() == "two"
+    with pytest.raises(ArgumentError, match="url"):
+        tu.download("file:///etc/hosts")
+
+
+def test_download_model(fetched):
+    contents, _ = fetched
+    contents.update({"http://host/s": b"{}", "http://host/p": b"0"})
+    where = {"net": {"symbol": "http://host/s", "params": "http://host/p"}}
+    assert tu.download_model("net", "models", where) == ("models/net", 0)
+    assert os.path.exists("models/net-0000.params")
+    assert tu.download_model("other", "models", where) == (None, 0)
+
+
+def idx(values):
+    return (
+        struct.pack(f">HBB{values.ndim}I", 0, 8, values.ndim, *values.shape)
+        + values.astype(np.uint8).tobytes()
+    )
+
+
+def test_mnist(fetched):
+    images, labels = np.full((5, 28, 28), 51), np.arange(5)
+    os.mkdir("data")
+    for stem in ("train", "t10k"):
+        for kind, values in (("images-idx3", images), ("labels-idx1", labels)):
+            with gzip.open(f"{stem}-{kind}-ubyte.gz", "wb") as packed:
+                packed.write(idx(values))
+            with open(f"data/{stem}-{kind}-ubyte", "wb") as plain:
+                plain.write(idx(values))
+    found = tu.get_mnist()
+    assert found["train_data"].shape == (5, 1, 28, 28)
+    tu.assert_allclose(found["test_data"], np.full((5, 1, 28, 28), 0.2), rtol=1e-6)
+    assert found["test_label"].tolist() == [0, 1, 2, 3, 4]
+    _, validation = tu.get_mnist_iterator(2, (784,), num_parts=2, part_index=1)
+    (batch,) = list(validation)
+    assert batch.data[0].shape == (2, 784)
+    assert batch.label[0].asnumpy().tolist() == [2, 3]
+    assert fetched[1] == []
+
+
+def test_mnist_without_a_network(fetched):
+    for get in (tu.get_mnist, tu.get_mnist_ubyte, tu.get_mnist_pkl, tu.get_cifar10):
+        with pytest.raises(FileError, match="without a network"):
+            get()
+
+
+def test_damaged_idx(tmp_path):
+    path = tmp_path / "labels"
+    path.write_bytes(idx(np.arange(5))[:-1])
+    with pytest.raises(FileFormatError, match="expected 5 bytes, found 4"):
+        datasets._read_idx(str(path))
+    path.write_bytes(b"text")
+    with pytest.raises(FileFormatError, match="mark"):
+        datasets._read_idx(str(path))
+
+
+def test_packed_data(fetched):
+    import bz2
+    import zipfile
+
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as file:
+        file.writestr("a.txt", "in zip")
+    fetched[0].update({"http://host/a.zip": packed.getvalue(), "http://host/b.bz2": bz2.compress(b"in bz2")})
+    for _ in range(2):
+        tu.get_zip_data("data", "http://host/a.zip", "a.zip")
+        tu.get_bz2_data("data", "b.txt", "http://host/b.bz2", "b.bz2")
+    assert Path("data/a.txt").read_text() == "in zip"
+    assert Path("data/b.txt").read_text() == "in bz2"
+    assert not os.path.exists("data/b.bz2")
+    assert len(fetched[1]) == 2
+
+
+# --- the package
+
+
+def test_star_import_gives_the_helpers_and_old_names():
+    names = {}
+    exec("from dpmodule.test_utils import *", names)
+    assert names["np"] is np
+    assert names["assert_almost_equal"] is tu.assert_almost_equal
+    assert "annotations" not in names
+
+
+def test_package_comes_without_it_until_asked():
+    code = "import sys, dpmodule as mx; a = 'dpmodule.test_utils' in sys.modules; print(a, mx.test_utils.same(1, 1))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]
+    with pytest.raises(AttributeError, match="nothing_like_it"):
+        mx.nothing_like_it  # noqa: B018
