@@ -131,7 +131,7 @@ class Report:
         self._figures.append(f"| {title} | {value} | {detail} | {verdict} |")
 
     def write(self, path: Path) -> None:
-        """Write everything to a Markdown file."""
+        """Write everything to a Markdown file, keeping sections of it that other benchmarks wrote."""
         machine = (
             f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, "
             f"torch {metadata.version('torch')}, {self._rounds} rounds. Jobs that wanted a core (load average): "
@@ -154,4 +154,8 @@ class Report:
             "|---|---|---|---|",
             *self._rest,
         ]
-        path.write_text("\n".join(parts) + "\n", encoding="utf-8")
+        before = path.read_text(encoding="utf-8") if path.exists() else ""
+        own = {part.strip() for part in parts if part.strip().startswith("## ")}
+        others = [f"\n## {text.rstrip()}" for text in before.split("\n## ")[1:]]
+        kept = [text for text in others if text.split("\n")[1] not in own]
+        path.write_text("\n".join([*parts, *kept]) + "\n", encoding="utf-8")

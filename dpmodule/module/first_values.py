@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..base import ArgumentError
+from ..base import ArgumentError, dtype_name
+from ..context import cpu
+from ..executor import allocate
 from ..initializer import InitDesc
 from ..ndarray import NDArray
 
@@ -20,7 +22,9 @@ def first_values(
     allow_missing: bool,
     allow_extra: bool,
 ) -> dict[str, NDArray]:
-    """Return a value for every array; initialized ones are written in place.
+    """Return a value for every array.
+
+    Initialized ones are drawn on cpu(0), wherever the array lies, so that one seed gives the same start everywhere.
 
     Args:
         arrays: the arrays by name.
@@ -48,5 +52,6 @@ def first_values(
         elif given is not None and not allow_missing:
             raise ArgumentError(f"init_params: no value is given for {name} (allow_missing=True initializes it)")
         elif initializer is not None:
-            initializer(InitDesc(name, attributes.get(name)), arrays[name])
+            values[name] = allocate(arrays[name].shape, cpu(), dtype_name(arrays[name].dtype))
+            initializer(InitDesc(name, attributes.get(name)), values[name])
     return values
