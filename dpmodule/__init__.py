@@ -12,9 +12,7 @@ from . import (
     callback,
     checkpoint,
     context,
-    contrib,
     executor,
-    executor_manager,
     initializer,
     io,
     kvstore,
@@ -22,7 +20,6 @@ from . import (
     lr_scheduler,
     metric,
     mode,
-    model,
     module,
     monitor,
     name,
@@ -30,8 +27,6 @@ from . import (
     optimizer,
     random,
     registry,
-    rnn,
-    runtime,
     symbol,
     util,
 )
@@ -52,7 +47,10 @@ from .symbol import Symbol
 from .util import is_np_shape, np_shape, set_np_shape, use_np_shape
 
 if TYPE_CHECKING:
-    from . import test_utils
+    from . import contrib, executor_manager, model, rnn, runtime, test_utils
+
+_LATER = frozenset({"contrib", "executor_manager", "model", "rnn", "runtime", "test_utils"})
+"""Parts that are imported when they are first asked for, since most programs do without them."""
 
 __version__ = "0.1.0"
 
@@ -114,6 +112,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "test_utils":  # a tenth of the import time, and only tests need it
-        return importlib.import_module(".test_utils", __name__)
+    if name in _LATER:
+        return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

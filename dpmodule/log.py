@@ -9,7 +9,10 @@ __all__ = ["getLogger", "get_logger"]
 
 
 def get_logger(
-    name: str | None = None, filename: str | None = None, filemode: str | None = None, level: int = logging.WARNING
+    name: str | None = None,
+    filename: str | None = None,
+    filemode: str | None = None,
+    level: int = logging.WARNING,
 ) -> logging.Logger:
     """Return a logger that writes to a file, or to standard error.
 
@@ -22,7 +25,9 @@ def get_logger(
     logger = logging.getLogger(name)
     if name is not None and not logger.handlers:
         handler: logging.Handler
-        handler = logging.FileHandler(filename, filemode or "a") if filename else logging.StreamHandler(sys.stderr)
+        handler = (
+            logging.FileHandler(filename, filemode or "a") if filename else logging.StreamHandler(sys.stderr)
+        )
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logger.addHandler(handler)
         logger.setLevel(level)

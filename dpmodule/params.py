@@ -57,7 +57,9 @@ class ParamStore:
             elif known.shape != shape:
                 raise ShapeError(f"shared parameter {name} has shape {known.shape}, this graph needs {shape}")
             elif dtype_name(known.dtype) != dtype:
-                raise DTypeError(f"shared parameter {name} is {dtype_name(known.dtype)}, this graph needs {dtype}")
+                raise DTypeError(
+                    f"shared parameter {name} is {dtype_name(known.dtype)}, this graph needs {dtype}"
+                )
 
     def declare(
         self,
@@ -269,7 +271,9 @@ class ParamStore:
             return
         for name in ("_arrays", "_grads", "_aux"):
             setattr(self, name, [{} for _ in self.contexts])
-        tensors = {s: t for segment, slots in self._segments for s, t in zip(slots, segment.tensors(), strict=True)}
+        tensors = {
+            s: t for segment, slots in self._segments for s, t in zip(slots, segment.tensors(), strict=True)
+        }
         for slot, ctx in contexts.items():
             kind, i, name = slot
             self._tables()[kind][i][name] = NDArray(tensors[slot], ctx, True)

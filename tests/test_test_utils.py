@@ -686,3 +686,17 @@ def test_package_comes_without_it_until_asked():
     assert done.stdout.split() == ["False", "True"]
     with pytest.raises(AttributeError, match="nothing_like_it"):
         mx.nothing_like_it  # noqa: B018
+
+
+def test_private_names_that_tests_for_mxnet_import():
+    from dpmodule.base import _as_list, integer_types, mx_real_t, py_str
+    from dpmodule.ndarray.ndarray import _STORAGE_TYPE_STR_TO_ID, py_slice
+
+    assert _as_list(3) == [3]
+    assert _as_list((3, 4)) == [3, 4]
+    assert py_str(b"text") == "text"
+    assert isinstance(np.int64(3), integer_types)
+    assert mx_real_t is np.float32
+    assert _STORAGE_TYPE_STR_TO_ID["csr"] == 2
+    assert py_slice is slice
+    assert mx.rnd is mx.random

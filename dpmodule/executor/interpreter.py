@@ -161,7 +161,9 @@ def _gradients(
     ins = [(n, t) for n, t in own.items() if t.requires_grad]
     if not outs or not ins:
         return {}
-    found = torch.autograd.grad([o for o, _ in outs], [t for _, t in ins], [g for _, g in outs], allow_unused=True)
+    found = torch.autograd.grad(
+        [o for o, _ in outs], [t for _, t in ins], [g for _, g in outs], allow_unused=True
+    )
     return {number: grad for (number, _), grad in zip(ins, found) if grad is not None}
 
 
@@ -176,4 +178,6 @@ def _show_gradients(
     for position, number in enumerate(step.inputs):
         suffix = "" if len(step.inputs) == 1 else str(position)
         grad = found.get(number)
-        watch(f"{node.name}_backward_output{suffix}", torch.zeros_like(known[number]) if grad is None else grad)
+        watch(
+            f"{node.name}_backward_output{suffix}", torch.zeros_like(known[number]) if grad is None else grad
+        )

@@ -148,6 +148,11 @@ class Initializer:
         """
         if not isinstance(arr, NDArray):
             raise ArgumentError(f"{type(self).__name__}: arr is {type(arr).__name__}, expected an NDArray")
+        if arr.stype != "default":  # the rules write to the memory of a dense array
+            dense = NDArray(arr.tensor, arr.context)
+            self(desc, dense)
+            arr.tensor = dense.tensor
+            return
         if not isinstance(desc, InitDesc):
             self._legacy_init(desc, arr)
             return

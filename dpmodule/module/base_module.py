@@ -386,7 +386,9 @@ class BaseModule(ABC):
             always_output_list: return a list also for a single output.
             sparse_row_id_fn: handed to `prepare`.
         """
-        return loops.predict(self, eval_data, num_batch, merge_batches, reset, always_output_list, sparse_row_id_fn)
+        return loops.predict(
+            self, eval_data, num_batch, merge_batches, reset, always_output_list, sparse_row_id_fn
+        )
 
     def iter_predict(
         self, eval_data: Any, num_batch: int | None = None, reset: bool = True, sparse_row_id_fn: Any = None

@@ -88,11 +88,16 @@ def load(prefix: str) -> tuple[dict[Any, Bucket], Any]:
         return {}, None
     try:
         found = json.loads(read_settled(path))
-        rows = [(ast.literal_eval(r["key"]), list(r["data_names"]), list(r["label_names"])) for r in found["buckets"]]
+        rows = [
+            (ast.literal_eval(r["key"]), list(r["data_names"]), list(r["label_names"]))
+            for r in found["buckets"]
+        ]
         default = ast.literal_eval(found["default_bucket_key"])
         return {key: (_symbol(prefix, key), data, label) for key, data, label in rows}, default
     except (ValueError, SyntaxError, KeyError, TypeError) as error:
-        raise FileFormatError(f"{path}: not the list of buckets that save_checkpoint writes ({error!r})") from error
+        raise FileFormatError(
+            f"{path}: not the list of buckets that save_checkpoint writes ({error!r})"
+        ) from error
 
 
 def _symbol(prefix: str, key: Any) -> Symbol:

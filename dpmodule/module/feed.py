@@ -35,7 +35,9 @@ def is_batch_list(batch: Any) -> bool:
     return isinstance(batch, (list, tuple)) and not hasattr(batch, "data")
 
 
-def redescribe(descs: Sequence[DataDesc], arrays: Sequence[Any], provided: Iterable[Any] | None) -> list[DataDesc]:
+def redescribe(
+    descs: Sequence[DataDesc], arrays: Sequence[Any], provided: Iterable[Any] | None
+) -> list[DataDesc]:
     """Describe the arrays of a batch: as the batch itself does, or like those bound with the arrays' shapes.
 
     Raises:
@@ -44,7 +46,9 @@ def redescribe(descs: Sequence[DataDesc], arrays: Sequence[Any], provided: Itera
     if provided:
         return describe(provided)
     if len(descs) != len(arrays):
-        raise ArgumentError(f"the batch has {len(arrays)} arrays, bound were {', '.join(d.name for d in descs)}")
+        raise ArgumentError(
+            f"the batch has {len(arrays)} arrays, bound were {', '.join(d.name for d in descs)}"
+        )
     return [DataDesc(d.name, tuple(a.shape), d.dtype, d.layout) for d, a in zip(descs, arrays)]
 
 
@@ -95,9 +99,13 @@ class Feed:
         self.label_shapes: Any
         if self.per_context:
             if len(data_shapes) != len(self._workload):
-                raise ArgumentError(f"data_shapes has {len(data_shapes)} lists for {len(self._workload)} contexts")
+                raise ArgumentError(
+                    f"data_shapes has {len(data_shapes)} lists for {len(self._workload)} contexts"
+                )
             self.data_shapes = [describe(part) for part in data_shapes]
-            self.label_shapes = [describe(part) for part in label_shapes] if label_shapes is not None else None
+            self.label_shapes = (
+                [describe(part) for part in label_shapes] if label_shapes is not None else None
+            )
             data, labels = self.data_shapes[0], (self.label_shapes or [[]])[0]
         else:
             data = self.data_shapes = describe(data_shapes)
@@ -118,7 +126,9 @@ class Feed:
             if axis < 0:
                 continue
             if axis >= len(desc.shape):
-                raise ShapeError(f"{desc.name} has shape {desc.shape}; its layout {desc.layout!r} has N on axis {axis}")
+                raise ShapeError(
+                    f"{desc.name} has shape {desc.shape}; its layout {desc.layout!r} has N on axis {axis}"
+                )
             if self.batch_size is None:
                 self.batch_size = desc.shape[axis]
             elif desc.shape[axis] != self.batch_size:
@@ -156,7 +166,11 @@ class Feed:
     @cached_property
     def input_shapes(self) -> tuple[tuple[int, ...], ...]:
         """Shapes of the arrays of a batch, labels last; only for batches that come whole."""
-        return () if self.per_context else tuple(d.shape for d in (*self.data_shapes, *(self.label_shapes or ())))
+        return (
+            ()
+            if self.per_context
+            else tuple(d.shape for d in (*self.data_shapes, *(self.label_shapes or ())))
+        )
 
     # cutting
 
@@ -201,7 +215,9 @@ class Feed:
             columns = [self._narrow(_tensor(a), axis, name) for a, name, axis in zip(arrays, names, axes)]
             return [dict(zip(names, row)) for row in zip(*columns)]
         if len(arrays) != len(self.active):
-            raise ArgumentError(f"the batch has {kind} for {len(arrays)} contexts, bound were {len(self.active)}")
+            raise ArgumentError(
+                f"the batch has {kind} for {len(arrays)} contexts, bound were {len(self.active)}"
+            )
         parts = []
         for own in arrays:
             group = list(own) if isinstance(own, (list, tuple)) else [own]

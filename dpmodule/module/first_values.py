@@ -50,7 +50,9 @@ def first_values(
         if given is not None and name in given:
             values[name] = given[name]
         elif given is not None and not allow_missing:
-            raise ArgumentError(f"init_params: no value is given for {name} (allow_missing=True initializes it)")
+            raise ArgumentError(
+                f"init_params: no value is given for {name} (allow_missing=True initializes it)"
+            )
         elif initializer is not None:
             values[name] = allocate(arrays[name].shape, cpu(), dtype_name(arrays[name].dtype))
             initializer(InitDesc(name, attributes.get(name)), values[name])

@@ -223,7 +223,9 @@ def _run_epoch(
             if following is None:
                 values = eval_metric.get_global_name_value()
             if callbacks:
-                _call_back(callbacks, epoch, nbatch, eval_metric, {**locals(), "end_of_batch": following is None})
+                _call_back(
+                    callbacks, epoch, nbatch, eval_metric, {**locals(), "end_of_batch": following is None}
+                )
             boundary.check()
             batch = following
             nbatch += 1

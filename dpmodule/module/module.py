@@ -37,7 +37,9 @@ def _contexts(context: Any) -> list[Context]:
     """
     found = [cpu()] if context is None else [context] if isinstance(context, Context) else list(context)
     if not found or not all(isinstance(c, Context) for c in found):
-        raise ArgumentError(f"context is {context!r}, expected a Context or a list such as [mx.cpu(0), mx.cpu(1)]")
+        raise ArgumentError(
+            f"context is {context!r}, expected a Context or a list such as [mx.cpu(0), mx.cpu(1)]"
+        )
     return found
 
 
@@ -53,7 +55,9 @@ def _check_inputs(symbol: Any, names: Sequence[str], kind: str, required: bool) 
             continue
         ends = ("_weight", "_bias", "_gamma", "_beta")
         near = ", ".join(a for a in arguments if not a.endswith(ends))
-        text = f"{kind}_names holds {name!r}, which is no argument of the symbol; did you mean one of: {near}?"
+        text = (
+            f"{kind}_names holds {name!r}, which is no argument of the symbol; did you mean one of: {near}?"
+        )
         if required:
             raise ArgumentError(text)
         warnings.warn(text, stacklevel=4)
@@ -141,7 +145,9 @@ class Module(BaseModule):
         """
         symbol, arg_params, aux_params = load_checkpoint(prefix, epoch)
         module = Module(symbol, **kwargs)
-        module.preload(arg_params, aux_params, f"{prefix}-{epoch:04d}.states" if load_optimizer_states else None)
+        module.preload(
+            arg_params, aux_params, f"{prefix}-{epoch:04d}.states" if load_optimizer_states else None
+        )
         return module
 
     def preload(
@@ -265,7 +271,9 @@ class Module(BaseModule):
 
     @property
     def _aux_params(self) -> Mapping[str, NDArray] | None:
-        return self.get_params()[1] if self._stage >= Stage.INITIALIZED else (self._preloaded or (None, None))[1]
+        return (
+            self.get_params()[1] if self._stage >= Stage.INITIALIZED else (self._preloaded or (None, None))[1]
+        )
 
     @property
     def _total_exec_bytes(self) -> int:
@@ -332,7 +340,9 @@ class Module(BaseModule):
             return
         names = [s[0] for s in data_shapes]
         if names != self._data_names and sorted(names) != sorted(self._data_names):
-            raise ArgumentError(f"bind: data_shapes names {names}, the module's data_names are {self._data_names}")
+            raise ArgumentError(
+                f"bind: data_shapes names {names}, the module's data_names are {self._data_names}"
+            )
         label_shapes = label_shapes or None
         if label_shapes is not None:
             label_shapes = self._known_labels(label_shapes)
@@ -388,7 +398,9 @@ class Module(BaseModule):
         known = [s for s in label_shapes if s[0] in arguments]
         unknown = [s[0] for s in label_shapes if s[0] not in arguments]
         if unknown and set(unknown) - set(self._label_names):
-            raise ArgumentError(f"bind: label_shapes names {unknown}, the module's label_names are {self._label_names}")
+            raise ArgumentError(
+                f"bind: label_shapes names {unknown}, the module's label_names are {self._label_names}"
+            )
         return known
 
     def rebind(

@@ -28,7 +28,11 @@ def summarize(group: DataParallelExecutorGroup) -> str:
     for node in graph.nodes:
         if node.op is None:
             continue
-        own = [c.name for c, _ in node.inputs if c.op is None and c.name in group.param_names and c.name not in counted]
+        own = [
+            c.name
+            for c, _ in node.inputs
+            if c.op is None and c.name in group.param_names and c.name not in counted
+        ]
         counted.update(own)
         count = sum(prod(group.store.array(name, 0).shape) for name in own)
         learnt = sum(prod(group.store.array(name, 0).shape) for name in own if group.grad_req[name] != "null")

@@ -31,7 +31,9 @@ if hasattr(os, "register_at_fork"):
 def _pool(ctx: Context) -> ThreadPoolExecutor:
     found = _pools.get(ctx)
     if found is None:
-        found = _pools[ctx] = ThreadPoolExecutor(1, thread_name_prefix=f"dpmodule-{ctx.device_type}{ctx.device_id}")
+        found = _pools[ctx] = ThreadPoolExecutor(
+            1, thread_name_prefix=f"dpmodule-{ctx.device_type}{ctx.device_id}"
+        )
     return found
 
 

@@ -48,7 +48,11 @@ def _literal(value: Any) -> Any:
     if not isinstance(value, str):
         return plain(value)
     text = value.strip()
-    return {"true": True, "false": False, "none": None}.get(text.lower()) if text.isalpha() else ast.literal_eval(text)
+    return (
+        {"true": True, "false": False, "none": None}.get(text.lower())
+        if text.isalpha()
+        else ast.literal_eval(text)
+    )
 
 
 def _to_int(value: Any) -> int:

@@ -39,5 +39,7 @@ def name_of(dtype: torch.dtype) -> str:
     """
     found = _NAMES.get(dtype)
     if found is None:
-        raise DTypeError(f"{dtype} has no counterpart in MXNet; convert the tensor to one of {', '.join(_TORCH)}")
+        raise DTypeError(
+            f"{dtype} has no counterpart in MXNet; convert the tensor to one of {', '.join(_TORCH)}"
+        )
     return found

@@ -92,7 +92,9 @@ def with_params(params: Callable[..., Sequence[Shape]], output: Callable[..., An
         rest = [unify(have, want, "parameter shape") for have, want in zip(ins[1:], params(a, data))]
         found = output(a, data)
         results = list(found) if isinstance(found, list) else [found]
-        return [data, *rest], [unify(o, r, "inferred and required output shape") for o, r in zip(outs, results)]
+        return [data, *rest], [
+            unify(o, r, "inferred and required output shape") for o, r in zip(outs, results)
+        ]
 
     return infer
 

@@ -201,7 +201,15 @@ class Op:
             if key in given:
                 try:
                     values.append(attr.type.parse(given[key]))
-                except (ValueError, TypeError, KeyError, OverflowError, SyntaxError, RecursionError, MemoryError):
+                except (
+                    ValueError,
+                    TypeError,
+                    KeyError,
+                    OverflowError,
+                    SyntaxError,
+                    RecursionError,
+                    MemoryError,
+                ):
                     raise OpError(
                         f"{self.name}: {key} is {given[key]!r}, expected {attr.type.expects} ({attr.doc})"
                     ) from None

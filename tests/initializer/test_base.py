@@ -200,3 +200,12 @@ def test_wrong_arguments():
         mx.init.One()(3, mx.nd.zeros((2,)))
     with pytest.raises(NotImplementedError, match="Initializer does not define _init_weight"):
         filled(mx.init.Initializer())
+
+
+@pytest.mark.parametrize("stype", ["row_sparse", "csr"])
+def test_sparse_arrays_are_filled_in_place(stype):
+    array = mx.nd.ones((3, 2)).tostype(stype)
+    mx.init.Zero()(Desc("a_weight"), array)
+    assert (array.stype, array.asnumpy().sum()) == (stype, 0)
+    mx.init.Constant(2)(Desc("a_weight"), array)
+    assert array.asnumpy().sum() == 12

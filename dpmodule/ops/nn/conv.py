@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ...base import ShapeError
+from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, integer, optional, shape
 from ..bound import bound
 from ..spec import ROWS, Attr, Onnx, arg, param
@@ -51,6 +51,29 @@ def _output(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     return to_last((data[0], a.num_filter, *sizes), last)
 
 
+_forward = layer(("weight", "bias"), _params, _output)
+
+
+def _axis_before(size: int, out: int, window: int, step: int, pad: int) -> int:
+    """Return an axis of the data, from that of the output if it is unknown and the step leaves one choice."""
+    return out + window - 1 - 2 * pad if not size and out and step == 1 else size
+
+
+def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    """Infer as a layer does, and unknown spatial axes of the data from the output where the stride is 1."""
+    data, out = ins[0], outs[0]
+    if data and out and 0 in data and len(out) == len(data):
+        rank, last = _rank(a, data), channels_last(a.layout)
+        windows = [
+            d * (k - 1) + 1 for k, d in zip(a.kernel, per_axis(a.dilate, rank, 1, "dilate"), strict=True)
+        ]
+        steps, pads = per_axis(a.stride, rank, 1, "stride"), per_axis(a.pad, rank, 0, "pad")
+        first = to_first(data, last)
+        axes = zip(first[2:], to_first(out, last)[2:], windows, steps, pads, strict=True)
+        ins = [to_last((*first[:2], *(_axis_before(*axis) for axis in axes)), last), *ins[1:]]
+    return _forward(a, ins, outs)
+
+
 @bound(
     "Convolution",
     [arg("data", ROWS), param("weight"), param("bias", when=lambda a: not a.no_bias)],
@@ -74,7 +97,7 @@ def _output(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
         ),
     },
     aliases=["Convolution_v1"],
-    infer=layer(("weight", "bias"), _params, _output),
+    infer=_infer,
     onnx=Onnx("Conv", builder="convolution"),
 )
 def convolution(a: Any) -> Callable[..., torch.Tensor]:

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dpmodule as mx
 from dpmodule.base import ShapeError
 from dpmodule.ops import get
 from helpers.numeric import check_gradients, run, shapes
@@ -109,3 +110,17 @@ def test_old_name_and_ignored_attributes():
     assert op is get("Convolution")
     ignored = {"workspace": "512", "cudnn_tune": "None", "cudnn_off": "1"}
     assert op.parse({"kernel": "(3, 3)", "num_filter": "4", **ignored}).kernel == (3, 3)
+
+
+def inferred(output, **attrs):
+    """Return the data's shape that follows from an output's, by way of a sum with a variable of that shape."""
+    data = mx.sym.Variable("data", shape=(0, 10, 0, 0))
+    total = mx.sym.Convolution(data, num_filter=21, **attrs) + mx.sym.Variable("other", shape=output)
+    return total.infer_shape_partial()[0][0]
+
+
+def test_data_is_inferred_from_the_output():
+    # as MXNet 1.9.1 has it for stride 1; with stride 2 the data may be 31 or 32 wide
+    assert inferred((5, 21, 32, 32), kernel=(3, 3), pad=(1, 1)) == (5, 10, 32, 32)
+    assert inferred((5, 21, 30, 16), kernel=(3, 3), dilate=(2, 1)) == (5, 10, 34, 18)
+    assert inferred((5, 21, 16, 14), kernel=(3, 3), stride=(2, 1)) == (5, 10, 0, 16)

@@ -174,7 +174,12 @@ def test_cross_entropy():
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize(
     ("shape", "attrs"),
-    [((4, 3), {}), ((4, 3, 2), {}), ((4, 3, 2), {"multi_output": True}), ((4, 2, 3), {"preserve_shape": True})],
+    [
+        ((4, 3), {}),
+        ((4, 3, 2), {}),
+        ((4, 3, 2), {"multi_output": True}),
+        ((4, 2, 3), {"preserve_shape": True}),
+    ],
 )
 def test_the_probe_is_finite_only_if_the_output_is(shape, attrs, bad):
     record = get("SoftmaxOutput")
