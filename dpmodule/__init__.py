@@ -47,9 +47,9 @@ from .symbol import Symbol
 from .util import is_np_shape, np_shape, set_np_shape, use_np_shape
 
 if TYPE_CHECKING:
-    from . import contrib, executor_manager, model, rnn, runtime, test_utils
+    from . import contrib, executor_manager, gluon, model, rnn, runtime, test_utils
 
-_LATER = frozenset({"contrib", "executor_manager", "model", "rnn", "runtime", "test_utils"})
+_LATER = frozenset({"contrib", "executor_manager", "gluon", "model", "rnn", "runtime", "test_utils"})
 """Parts that are imported when they are first asked for, since most programs do without them."""
 
 __version__ = "0.1.0"
@@ -72,6 +72,7 @@ __all__ = [
     "current_context",
     "executor",
     "executor_manager",
+    "gluon",
     "gpu",
     "gpu_memory_info",
     "init",

@@ -159,6 +159,20 @@ class BucketingModule(BaseModule):
         """Keys of the buckets that have executors, the one used longest ago first."""
         return list(self._buckets)
 
+    # names of MXNet's own attributes that programs reach for
+
+    @property
+    def _default_bucket_key(self) -> Any:
+        return self._default_key
+
+    @property
+    def _curr_bucket_key(self) -> Any:
+        return self._key
+
+    @property
+    def _curr_module(self) -> Module:
+        return self._current
+
     @property
     def bucket_key(self) -> Any:
         """Key of the current bucket."""

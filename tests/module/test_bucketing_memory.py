@@ -58,7 +58,7 @@ def live_bytes():
     gc.collect()
     storages = {}
     for thing in gc.get_objects():
-        if type(thing) is torch.Tensor:
+        if type(thing) is torch.Tensor and thing.layout is torch.strided:
             storage = thing.untyped_storage()
             storages[storage.data_ptr()] = storage.nbytes()
     return sum(storages.values())
