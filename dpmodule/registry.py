@@ -64,7 +64,13 @@ class Registry(Generic[T]):
         return found
 
     def create(self, spec: Any, *args: Any, **kwargs: Any) -> T:
-        """Make an instance from a name, from the JSON text ``["name", {arguments}]``, or pass an instance through.
+        """Make an instance from a name or a configuration; pass an instance through.
+
+        Args:
+            spec: an instance, a name, a dictionary of a name under the registry's kind and the arguments beside it,
+                or either as JSON text: ``["name", {arguments}]`` or ``{"<kind>": "name", **arguments}``.
+            *args: arguments of the class, beside a name.
+            **kwargs: arguments of the class; they go before those of a configuration.
 
         Raises:
             ArgumentError: `spec` is none of these, or names nothing.
@@ -73,11 +79,29 @@ class Registry(Generic[T]):
             if args or kwargs:
                 raise ArgumentError(f"{self._kind}: further arguments make no sense beside an instance")
             return spec
+        if isinstance(spec, str) and spec.startswith(("[", "{")):
+            spec = self._decoded(spec)
+        if isinstance(spec, Mapping):
+            stored = dict(spec)
+            spec = stored.pop(self._kind, None)
+            kwargs = {**stored, **kwargs}
         if not isinstance(spec, str):
             raise ArgumentError(
-                f"{self._kind} is {spec!r}, expected a {self._base.__name__} or one of {', '.join(self.names())}"
+                f"{self._kind} is {spec!r}, expected an instance of {self._base.__name__}, "
+                f"or a name: {', '.join(self.names())}"
             )
-        if spec.startswith("["):
-            name, stored = json.loads(spec)
-            return self.find(name)(*args, **{**stored, **kwargs})
         return self.find(spec)(*args, **kwargs)
+
+    def _decoded(self, text: str) -> dict[str, Any]:
+        """Return the dictionary that a JSON text stands for."""
+        try:
+            value = json.loads(text)
+            if isinstance(value, list):
+                name, arguments = value
+                value = {self._kind: name, **arguments}
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(
+                f'{self._kind} is {text!r}, expected JSON of the form ["name", {{arguments}}] '
+                f'or {{"{self._kind}": "name", ...}}'
+            ) from error
+        return dict(value)

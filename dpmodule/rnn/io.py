@@ -90,7 +90,7 @@ class BucketSentenceIter(DataIter):
         data_name: name of the data.
         label_name: name of the labels.
         dtype: element type of both.
-        layout: "NT" for batch first, "TN" for time first.
+        layout: "NT" for batch first, "TN" for time first; axes after these two are taken as MXNet takes them, unused.
 
     Raises:
         ArgumentError: layout, buckets or batch_size do not fit.
@@ -118,7 +118,7 @@ class BucketSentenceIter(DataIter):
         super().__init__()
         if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
             raise ArgumentError(f"BucketSentenceIter: batch_size is {batch_size!r}, expected a number from 1")
-        if layout not in ("NT", "TN"):
+        if layout.find("N") not in (0, 1):
             raise ArgumentError(
                 f"BucketSentenceIter: layout is {layout!r}, expected 'NT' (batch first) or 'TN'"
             )

@@ -267,6 +267,30 @@ def test_registering():
         registry._classes.pop(name)
 
 
+@pytest.mark.parametrize(
+    "made",
+    [("acc", {"axis": 0}), ("f1", {"average": "micro"}), ("perplexity", {"ignore_label": -1}), ("loss", {})],
+)
+def test_configurations_make_the_metric_again(made):
+    name, arguments = made
+    one = metric.create(["acc", metric.create(name, **arguments)])
+    for again in (metric.create(one.get_config()), metric.create(json.dumps(one.get_config()))):
+        assert again.get_config() == one.get_config()
+
+
+@pytest.mark.parametrize("text", ["[1", '["acc"]', '["acc", 3]', "{"])
+def test_broken_configurations(text):
+    with pytest.raises(ArgumentError, match=r"metric is .*, expected JSON of the form"):
+        metric.create(text)
+
+
+def test_configuration_without_a_name():
+    with pytest.raises(
+        ArgumentError, match="metric is None, expected an instance of EvalMetric, or a name: acc"
+    ):
+        metric.create({"axis": 1})
+
+
 def test_names_of_functions():
     def foo(label, pred):
         return 1.0

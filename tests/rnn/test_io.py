@@ -140,10 +140,17 @@ def test_nothing_is_logged_when_all_fit(caplog):
     assert not caplog.records
 
 
+@pytest.mark.parametrize(("layout", "shape"), [("NTC", (2, 3)), ("TNC", (3, 2))])
+def test_only_the_batch_axis_of_a_longer_layout_counts(layout, shape):
+    it = mx.rnn.BucketSentenceIter([[1, 2], [3, 4]], 2, buckets=[3], layout=layout)
+    assert it.next().data[0].shape == it.provide_data[0].shape == shape
+    assert it.provide_data[0].layout == layout
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"layout": "NTC"}, "layout is 'NTC', expected 'NT'"),
+        ({"layout": "CTN"}, "layout is 'CTN', expected 'NT'"),
         ({"batch_size": 0}, "batch_size is 0, expected a number from 1"),
         ({"buckets": []}, "buckets is \\[\\], expected lengths from 1"),
         ({"buckets": [3, 0]}, "expected lengths from 1, such as"),
