@@ -5,7 +5,7 @@ Whatever shares parameters holds the same store: executor groups, buckets, modul
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -278,14 +278,3 @@ class ParamStore:
             kind, i, name = slot
             self._tables()[kind][i][name] = NDArray(tensors[slot], ctx, True)
         self._segments = [(segment, slots) for segment, slots in self._segments if segment.is_shared]
-
-    def check_finite(self, names: Iterable[str] | None = None) -> str | None:
-        """Return the name of the first parameter with a NaN or infinity, None if all are finite."""
-        for name in names if names is not None else self.names():
-            if not bool(torch.isfinite(self._arrays[0][name].tensor).all()):
-                return name
-        return None
-
-    def same_as(self, other: Any) -> bool:
-        """Say whether `other` is this very store."""
-        return self is other

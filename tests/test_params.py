@@ -62,14 +62,6 @@ def test_loading_and_averaging():
         store.load({"weight": mx.nd.ones((1,))}, {})
 
 
-def test_the_first_that_is_not_finite_is_named():
-    store = make()
-    assert store.check_finite() is None
-    store.array("table", 0)[2] = np.nan
-    assert store.check_finite() == "table"
-    assert store.check_finite(["weight"]) is None
-
-
 def test_copies_of_a_store_that_is_not_shared_have_values_of_their_own():
     store = make()
     fill(store, 1)

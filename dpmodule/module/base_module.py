@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -395,6 +395,3 @@ class BaseModule(ABC):
     ) -> Iterator[tuple[list[NDArray], int, Any]]:
         """Yield (outputs, number of the batch, batch) for data, padding rows cut off."""
         return loops.iter_predict(self, eval_data, num_batch, reset, sparse_row_id_fn)
-
-    def _callbacks(self, callbacks: Any) -> list[Callable[..., Any]]:
-        return loops.as_list(callbacks)

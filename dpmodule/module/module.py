@@ -28,6 +28,8 @@ from .updates import Updates, make_optimizer, make_store
 
 __all__ = ["Module"]
 
+_ROW_SPARSE = "1"  # the text of `__storage_type__` in graphs
+
 
 def _contexts(context: Any) -> list[Context]:
     """Return one context or several as a list.
@@ -123,6 +125,12 @@ class Module(BaseModule):
         _check_inputs(symbol, self._fixed_param_names, "fixed_param", True)
         inputs = {*self._data_names, *self._label_names, *self._state_names}
         self._param_names = [name for name in symbol.list_arguments() if name not in inputs]
+        attributes = symbol.attr_dict()
+        self._row_sparse = {
+            name
+            for name in self._param_names
+            if attributes.get(name, {}).get("__storage_type__") == _ROW_SPARSE
+        }
         self._stage = Stage.CREATED
         self._group: DataParallelExecutorGroup | None = None
         self._preloaded: tuple[Mapping[str, NDArray], Mapping[str, NDArray]] | None = None
@@ -450,8 +458,13 @@ class Module(BaseModule):
 
     @needs(Stage.INITIALIZED)
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
-        """Return copies of parameters and auxiliary states, averaged over devices, as CPU arrays."""
+        """Return copies of parameters and auxiliary states, averaged over devices, as CPU arrays.
+
+        Parameters declared ``stype="row_sparse"`` come as row-sparse arrays; the devices' own are dense.
+        """
         arg_params, aux_params = self.group.store.average()
+        for name in self._row_sparse:
+            arg_params[name] = arg_params[name].tostype("row_sparse")
         return {k: arg_params[k] for k in self._param_names}, {k: aux_params[k] for k in self.group.aux_names}
 
     def sync_contexts(self) -> None:

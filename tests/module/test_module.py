@@ -5,6 +5,7 @@ import pytest
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError, DeviceError, ShapeError, StateError
+from dpmodule.contrib.svrg_optimization.svrg_module import SVRGModule
 from helpers.nets import blobs, mlp
 
 TWO = [mx.cpu(0), mx.cpu(1)]
@@ -543,3 +544,37 @@ def test_summary_counts_parameters():
     assert "fc1 (FullyConnected)" in table
     assert "(8, 4)" in table
     assert "parameters: 180 (164 trained)" in table
+
+
+@pytest.mark.parametrize("context", [[mx.cpu(0)], [mx.cpu(0), mx.cpu(1)]], ids=len)
+@pytest.mark.parametrize("kind", [mx.mod.Module, SVRGModule])
+def test_parameters_declared_row_sparse_come_and_are_saved_row_sparse(kind, context, tmp_path):
+    def trained(stype):
+        weight = mx.sym.var("v", shape=(6, 1), init=mx.init.Uniform(0.1), stype=stype)
+        net = mx.sym.dot(mx.sym.var("data", stype="csr"), weight)
+        net = mx.sym.LinearRegressionOutput(net, mx.sym.var("label"), name="out")
+        data = mx.nd.array(np.eye(4, 6)).tostype("csr")
+        it = mx.io.NDArrayIter(data, {"label": mx.nd.ones((4, 1))}, 4, last_batch_handle="discard")
+        extra = {"update_freq": 2} if kind is SVRGModule else {}
+        module = kind(net, label_names=["label"], context=context, **extra)
+        module.bind(it.provide_data, it.provide_label)
+        mx.random.seed(0)
+        module.init_params()
+        first = module._arg_params["v"]
+        assert first.stype == stype
+        assert np.abs(first.asnumpy()).min() > 0
+        module.fit(it, num_epoch=5, optimizer_params={"learning_rate": 0.5}, eval_metric="mse")
+        assert (module.get_params()[0]["v"].asnumpy() != first.asnumpy()).sum() == 4
+        return module
+
+    module = trained("row_sparse")
+    found = module.get_params()[0]["v"]
+    assert found.stype == "row_sparse"
+    np.testing.assert_array_equal(found.asnumpy(), trained("default").get_params()[0]["v"].asnumpy())
+
+    module.save_params(str(tmp_path / "v.params"))
+    assert mx.nd.load(str(tmp_path / "v.params"))["arg:v"].stype == "row_sparse"
+    module.set_params({"v": mx.nd.zeros((6, 1))}, {})
+    assert module.get_params()[0]["v"].asnumpy().sum() == 0
+    module.load_params(str(tmp_path / "v.params"))
+    np.testing.assert_array_equal(module.get_params()[0]["v"].asnumpy(), found.asnumpy())

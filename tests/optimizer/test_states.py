@@ -77,11 +77,17 @@ def test_training_goes_on_from_a_dump_of_mxnet(name):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("dump", [False, True])
-@pytest.mark.parametrize(("name", "kwargs"), VARIANTS)
+@pytest.mark.parametrize(
+    ("name", "kwargs", "dump"),
+    [
+        (name, kwargs, dump)
+        for name, kwargs in VARIANTS
+        for dump in (False, True)
+        # as in MXNet, Nadam's schedule and gradients that wait belong to the optimizer, which only a dump holds
+        if dump or not (name == "nadam" or "batch_scale" in kwargs)
+    ],
+)
 def test_training_goes_on_where_it_stopped(name, kwargs, dump, dtype):
-    if not dump and (name == "nadam" or "batch_scale" in kwargs):
-        pytest.skip("as in MXNet, schedule and waiting gradients belong to the optimizer")
     update, weights = trained(name, dtype, multi_precision=dtype == "float16", **kwargs)
     other = optimizer.get_updater(
         optimizer.create(name, learning_rate=0.1, multi_precision=dtype == "float16", **kwargs)
