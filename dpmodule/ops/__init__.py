@@ -4,6 +4,7 @@ Importing this package declares every operator.
 """
 
 from . import array as array
+from . import contrib as contrib
 from . import math as math
 from . import nn as nn
 from . import random as random

@@ -109,12 +109,16 @@ class Variadic:
 
 @dataclass(frozen=True, slots=True)
 class Onnx:
-    """ONNX operator: its type, attributes renamed (ours to theirs) and constant ones; or the name of a builder."""
+    """ONNX operator: its type, attributes renamed (ours to theirs) and constant ones; or the name of a builder.
+
+    `missing` says instead why ONNX has nothing for it, as half a sentence: "updates a weight in place".
+    """
 
     type: str = ""
     rename: Mapping[str, str] = field(default_factory=dict)
     const: Mapping[str, Any] = field(default_factory=dict)
     builder: str = ""
+    missing: str = ""
 
 
 @dataclass(slots=True)

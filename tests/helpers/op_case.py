@@ -25,12 +25,16 @@ class OpCase:
         inputs: NumPy arrays.
         attrs: attributes as Python values.
         expect: function of the inputs that returns the expected output or a tuple of them (NumPy).
+        grad: positions of the inputs whose gradient is checked; None = every float64 one.
+        no_grad: why there is no gradient to check.
     """
 
     name: str
     inputs: tuple[np.ndarray, ...]
     attrs: dict[str, Any] = field(default_factory=dict)
     expect: Callable[..., Any] | None = None
+    grad: tuple[int, ...] | None = None
+    no_grad: str = ""
 
     def __str__(self) -> str:
         """Return a readable test id."""
