@@ -47,10 +47,38 @@ from .symbol import Symbol
 from .util import is_np_shape, np_shape, set_np_shape, use_np_shape
 
 if TYPE_CHECKING:
-    from . import contrib, executor_manager, gluon, model, rnn, runtime, test_utils
+    from . import (
+        contrib,
+        engine,
+        executor_manager,
+        gluon,
+        libinfo,
+        misc,
+        model,
+        profiler,
+        rnn,
+        runtime,
+        test_utils,
+        visualization,
+    )
+    from . import visualization as viz
 
-_LATER = frozenset({"contrib", "executor_manager", "gluon", "model", "rnn", "runtime", "test_utils"})
-"""Parts that are imported when they are first asked for, since most programs do without them."""
+_LATER = {
+    "contrib": "contrib",
+    "engine": "engine",
+    "executor_manager": "executor_manager",
+    "gluon": "gluon",
+    "libinfo": "libinfo",
+    "misc": "misc",
+    "model": "model",
+    "profiler": "profiler",
+    "rnn": "rnn",
+    "runtime": "runtime",
+    "test_utils": "test_utils",
+    "visualization": "visualization",
+    "viz": "visualization",
+}
+"""Modules that are imported when they are first asked for, since most programs do without them; short names too."""
 
 __version__ = "0.1.0"
 
@@ -70,6 +98,7 @@ __all__ = [
     "cpu",
     "cpu_pinned",
     "current_context",
+    "engine",
     "executor",
     "executor_manager",
     "gluon",
@@ -81,9 +110,11 @@ __all__ = [
     "is_np_shape",
     "kv",
     "kvstore",
+    "libinfo",
     "log",
     "lr_scheduler",
     "metric",
+    "misc",
     "mod",
     "mode",
     "model",
@@ -97,6 +128,7 @@ __all__ = [
     "num_gpus",
     "opt",
     "optimizer",
+    "profiler",
     "random",
     "registry",
     "rnd",
@@ -108,13 +140,15 @@ __all__ = [
     "test_utils",
     "use_np_shape",
     "util",
+    "visualization",
+    "viz",
     "waitall",
 ]
 
 
 def __getattr__(name: str) -> Any:
     if name in _LATER:
-        return importlib.import_module(f".{name}", __name__)
+        return importlib.import_module(f".{_LATER[name]}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -13,6 +13,7 @@ that handlers written for it keep working::
     ├── DeviceError                       a device that does not exist here
     ├── FileError [OSError]               a file that cannot be opened, read or written
     ├── FileFormatError [ValueError]      a damaged, truncated or foreign file
+    ├── MissingPackageError [ImportError] an optional package that is not installed
     ├── NodeError                         an operator failed inside a graph; names the node
     ├── NonFiniteError [ArithmeticError]  NaN or infinity where a number is needed
     ├── NotImplementedForSymbol           an NDArray call on a Symbol
@@ -34,6 +35,7 @@ __all__ = [
     "FileError",
     "FileFormatError",
     "MXNetError",
+    "MissingPackageError",
     "NodeError",
     "NonFiniteError",
     "NotImplementedForSymbol",
@@ -93,6 +95,10 @@ class FileError(OSError, MXNetError):
 
 class FileFormatError(MXNetError, ValueError):
     """A damaged, truncated or foreign file; the text names the file and the byte offset."""
+
+
+class MissingPackageError(MXNetError, ImportError):
+    """An optional package is not installed; the message says how to get it."""
 
 
 class NodeError(MXNetError):

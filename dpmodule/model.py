@@ -1,8 +1,447 @@
-"""MXNet's import path of checkpoints."""
+"""`FeedForward`, MXNet's first trainer, and its import path of checkpoints (also ``mx.model``)."""
 
-from .callback import BatchEndParam as BatchEndParam
-from .checkpoint import load_checkpoint as load_checkpoint
-from .checkpoint import load_params as load_params
-from .checkpoint import save_checkpoint as save_checkpoint
+from __future__ import annotations
 
-__all__ = ["BatchEndParam", "load_checkpoint", "load_params", "save_checkpoint"]
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import metric as metrics
+from .base import ArgumentError, ShapeError
+from .callback import BatchEndParam, LogValidationMetricsCallback
+from .checkpoint import load_checkpoint, load_params, save_checkpoint
+from .context import Context, cpu
+from .initializer import Uniform
+from .io import DataIter, NDArrayIter, ResizeIter
+from .module import BaseModule, BucketingModule, Module
+from .ndarray import NDArray, array
+from .symbol import Symbol
+
+__all__ = ["BatchEndParam", "FeedForward", "load_checkpoint", "load_params", "save_checkpoint"]
+
+Params = Mapping[str, NDArray]
+
+
+def _as_array(name: str, values: Any) -> NDArray:
+    """Return labels or inputs as an array.
+
+    Raises:
+        ArgumentError: they are neither an NDArray nor something NumPy takes.
+    """
+    if isinstance(values, NDArray):
+        return values
+    found = np.asarray(values)
+    if found.dtype == object:
+        raise ArgumentError(f"{name} is {type(values).__name__}, expected an array or an iterator")
+    return array(found)
+
+
+class FeedForward:
+    """Train and use a network from arrays or iterators, as programs of MXNet's first years do.
+
+    A thin face of `Module`, which newer programs use; a function as `symbol` makes it one of `BucketingModule`.
+
+    Args:
+        symbol: the network, or a function from a bucket key to the network of that bucket.
+        ctx: context, or list of contexts; None = ``cpu()``.
+        num_epoch: how many epochs `fit` runs to (counted from 0, not from `begin_epoch`).
+        epoch_size: batches in an epoch; None = as many as the data have.
+        optimizer: name of an optimizer, or an `Optimizer`.
+        initializer: gives parameters without a value their first one.
+        numpy_batch_size: samples in a batch made from arrays.
+        arg_params: values of parameters by name.
+        aux_params: values of auxiliary states by name.
+        allow_extra_params: whether `arg_params` and `aux_params` may hold names that the network has not.
+        begin_epoch: number of the first epoch.
+        kwargs: arguments of the optimizer, such as ``learning_rate=0.1``.
+
+    Raises:
+        ArgumentError: `symbol` is neither, or parameters are given that the network has not.
+
+    Example:
+        >>> model = mx.model.FeedForward(net, num_epoch=5, learning_rate=0.1)
+        >>> model.fit(X=train_data, eval_data=test_data)
+        >>> scores = model.predict(test_images)
+
+    Source: MXNet 1.9.1 `FeedForward`.
+    """
+
+    def __init__(
+        self,
+        symbol: Symbol | Callable[[Any], Any],
+        ctx: Context | Sequence[Context] | None = None,
+        num_epoch: int | None = None,
+        epoch_size: int | None = None,
+        optimizer: Any = "sgd",
+        initializer: Any = None,
+        numpy_batch_size: int = 128,
+        arg_params: Params | None = None,
+        aux_params: Params | None = None,
+        allow_extra_params: bool = False,
+        begin_epoch: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        self.symbol: Symbol | None = symbol if isinstance(symbol, Symbol) else None
+        self.sym_gen = None if isinstance(symbol, Symbol) else symbol
+        if self.sym_gen is not None and not callable(self.sym_gen):
+            raise ArgumentError(f"symbol is {type(symbol).__name__}, expected a Symbol or a function")
+        contexts = [cpu()] if ctx is None else ctx
+        self.ctx = [contexts] if isinstance(contexts, Context) else list(contexts)
+        self.num_epoch = num_epoch
+        self.epoch_size = epoch_size
+        self.optimizer = optimizer
+        self.initializer = Uniform(0.01) if initializer is None else initializer
+        self.numpy_batch_size = numpy_batch_size
+        self.arg_params = dict(arg_params) if arg_params is not None else None
+        self.aux_params = dict(aux_params) if aux_params is not None else None
+        self.allow_extra_params = allow_extra_params
+        self.begin_epoch = begin_epoch
+        self.kwargs = dict(kwargs)
+        self._predictor: Module | None = None
+        self._check_arguments()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_predictor": None}
+
+    def _check_arguments(self) -> None:
+        """Drop parameters that the network has not, or refuse them."""
+        if self.symbol is None:
+            return
+        for what in ("arg_params", "aux_params"):
+            given = getattr(self, what)
+            names = (
+                self.symbol.list_arguments() if what == "arg_params" else self.symbol.list_auxiliary_states()
+            )
+            extra = sorted(set(given or ()) - set(names))
+            if extra and not self.allow_extra_params:
+                raise ArgumentError(
+                    f"{what} holds {', '.join(extra)}, which the network has not; "
+                    "allow_extra_params=True passes over them"
+                )
+            if extra:
+                setattr(self, what, {k: v for k, v in given.items() if k in names})
+
+    def _network(self, data: DataIter) -> Symbol:
+        """Return the network, or that of the iterator's default bucket."""
+        if self.sym_gen is None:
+            net: Any = self.symbol
+        else:
+            made = self.sym_gen(getattr(data, "default_bucket_key", None))
+            net = made[0] if isinstance(made, tuple) else made
+        if not isinstance(net, Symbol):
+            raise ArgumentError(f"the network is {type(net).__name__}, expected a Symbol")
+        return net
+
+    # data
+
+    def _train_iter(self, X: Any, y: Any, shuffle: bool) -> DataIter:
+        """Return an iterator over inputs and labels, made from arrays where needed."""
+        if isinstance(X, DataIter):
+            return X
+        if hasattr(X, "provide_data"):
+            return X  # type: ignore[no-any-return]  # an iterator that inherits nothing
+        inputs = _as_array("X", X)
+        count = inputs.shape[0] if inputs.ndim else 0
+        if y is None:
+            if shuffle:
+                raise ArgumentError("y is None; labels must come with X when it is an array")
+            labels = array(np.zeros(count, "f"))
+        else:
+            labels = _as_array("y", y)
+        if labels.ndim == 2 and labels.shape[1] == 1:
+            labels = labels.reshape((-1,))
+        if labels.ndim != 1 or labels.shape[0] != count:
+            raise ShapeError(f"y has shape {labels.shape}, expected ({count},), one label for each row of X")
+        handling = "roll_over" if shuffle else "pad"
+        size = min(count, self.numpy_batch_size)
+        return NDArrayIter(inputs, labels, size, shuffle=shuffle, last_batch_handle=handling)
+
+    def _eval_iter(self, eval_data: Any) -> DataIter | None:
+        """Return an iterator over validation data: one that is given, or made from a pair of arrays."""
+        if eval_data is None or not isinstance(eval_data, (list, tuple)):
+            return eval_data
+        if len(eval_data) != 2:
+            raise ArgumentError(f"eval_data has {len(eval_data)} members, expected inputs and labels")
+        if eval_data[0] is None:
+            raise ArgumentError("eval_data[0] is None, expected inputs")
+        if isinstance(eval_data[0], DataIter):
+            return eval_data[0]
+        return self._train_iter(eval_data[0], eval_data[1], shuffle=False)
+
+    # training
+
+    def _module(self, data: DataIter, logger: Any, work_load_list: Any) -> BaseModule:
+        names = [d[0] for d in data.provide_data]
+        labels = [d[0] for d in data.provide_label or ()]
+        options = {"logger": logger, "context": self.ctx, "work_load_list": work_load_list}
+        if self.sym_gen is None:
+            net = self._network(data)
+            known = set(net.list_arguments())
+            return Module(net, names, [n for n in labels if n in known], **options)
+
+        def sym_gen(key: Any) -> tuple[Any, Any, Any]:
+            made = self.sym_gen(key)  # type: ignore[misc]  # checked above
+            return made if isinstance(made, tuple) else (made, names, labels)
+
+        return BucketingModule(sym_gen, getattr(data, "default_bucket_key", None), **options)
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        eval_data: Any = None,
+        eval_metric: Any = "acc",
+        epoch_end_callback: Any = None,
+        batch_end_callback: Any = None,
+        kvstore: Any = "local",
+        logger: Any = None,
+        work_load_list: Sequence[float] | None = None,
+        monitor: Any = None,
+        eval_end_callback: Any = None,
+        eval_batch_end_callback: Any = None,
+    ) -> None:
+        """Train up to epoch `num_epoch`; `arg_params` and `aux_params` hold the result.
+
+        Args:
+            X: iterator, or array (N, ...) of inputs.
+            y: labels (N,), when `X` is an array.
+            eval_data: iterator, or pair of arrays, measured after every epoch.
+            eval_metric: as in `Module.fit`.
+            epoch_end_callback: as in `Module.fit`.
+            batch_end_callback: as in `Module.fit`.
+            kvstore: as in `Module.fit`.
+            logger: where progress goes; None = the logging module.
+            work_load_list: share of each context.
+            monitor: a `Monitor`.
+            eval_end_callback: called after each measurement.
+            eval_batch_end_callback: called after each batch of a measurement.
+
+        Raises:
+            ArgumentError: `num_epoch` was not given, or data of the wrong kind.
+            ShapeError: inputs and labels do not fit.
+        """
+        if self.num_epoch is None:
+            raise ArgumentError("num_epoch is None; FeedForward(num_epoch=...) says how long fit trains")
+        data = self._train_iter(X, y, shuffle=True)
+        module = self._module(data, logger or logging, work_load_list)
+        if self.epoch_size is not None:
+            data = ResizeIter(data, self.epoch_size, reset_internal=False)
+        module.fit(
+            data,
+            eval_data=self._eval_iter(eval_data),
+            eval_metric=eval_metric,
+            epoch_end_callback=epoch_end_callback,
+            batch_end_callback=batch_end_callback,
+            kvstore=kvstore,
+            optimizer=self.optimizer,
+            optimizer_params=self.kwargs,
+            eval_end_callback=eval_end_callback,
+            eval_batch_end_callback=eval_batch_end_callback,
+            initializer=self.initializer,
+            arg_params=self.arg_params,
+            aux_params=self.aux_params,
+            allow_missing=True,
+            begin_epoch=self.begin_epoch,
+            num_epoch=self.num_epoch,
+            monitor=monitor,
+        )
+        self.arg_params, self.aux_params = module.get_params()
+        if self.sym_gen is not None:
+            self.symbol = self._network(data)
+        self._predictor = None
+
+    # use
+
+    def _bound(self, data: DataIter) -> Module:
+        """Return a module for prediction with the present parameters, bound to the iterator's shapes."""
+        if self.arg_params is None:
+            raise ArgumentError("there are no parameters yet; call fit, load, or give arg_params")
+        names = [d[0] for d in data.provide_data]
+        if self._predictor is None or self._predictor.data_names != names:
+            net = self._network(data)
+            inputs = {*names, *(d[0] for d in data.provide_label or ())}
+            labels = [
+                n
+                for n in net.list_arguments()
+                if n not in names and (n in inputs or n not in self.arg_params)
+            ]
+            self._predictor = Module(net, names, labels, context=self.ctx)
+        module = self._predictor
+        shapes = [tuple(d)[:2] for d in data.provide_data]
+        if not module.binded:
+            module.bind(shapes, for_training=False)
+        else:
+            module.reshape(shapes)
+        module.set_params(self.arg_params, self.aux_params or {}, allow_extra=True)
+        return module
+
+    def predict(
+        self, X: Any, num_batch: int | None = None, return_data: bool = False, reset: bool = True
+    ) -> Any:
+        """Run the network on data, without what pads the last batch.
+
+        Args:
+            X: iterator, or array (N, ...) of inputs.
+            num_batch: stop after so many batches.
+            return_data: return inputs and labels too.
+            reset: start the iterator anew first.
+
+        Returns:
+            The outputs as NumPy arrays (N, ...), one or a list; with `return_data` a tuple of outputs, inputs and
+            labels.
+
+        Raises:
+            ArgumentError: there are no parameters yet, or nothing was read.
+        """
+        data = self._train_iter(X, None, shuffle=False)
+        if reset:
+            data.reset()
+        module = self._bound(data)
+        outputs: list[list[Any]] = []
+        inputs: list[list[Any]] = []
+        labels: list[list[Any]] = []
+        for number, batch in enumerate(data):
+            if number == num_batch:
+                break
+            module.forward(batch, is_train=False)
+            outputs.append(_cut(module.get_outputs(), batch.pad))
+            if return_data:
+                inputs.append(_cut(batch.data, batch.pad))
+                labels.append(_cut(batch.label or (), batch.pad))
+        if not outputs:
+            raise ArgumentError("predict: the data hold no batch; is the iterator at its end (reset=False)?")
+        found = _joined(outputs)
+        return (found, _joined(inputs), _joined(labels)) if return_data else found
+
+    def score(
+        self,
+        X: Any,
+        eval_metric: Any = "acc",
+        num_batch: int | None = None,
+        batch_end_callback: Any = None,
+        reset: bool = True,
+    ) -> Any:
+        """Measure the network on data with labels.
+
+        Args:
+            X: iterator over inputs and labels.
+            eval_metric: metric, or its name.
+            num_batch: stop after so many batches.
+            batch_end_callback: called with a `BatchEndParam` after each batch.
+            reset: start the iterator anew first.
+
+        Returns:
+            The metric's value, or a list of values.
+        """
+        data = self._train_iter(X, None, shuffle=False)
+        measure = eval_metric if isinstance(eval_metric, metrics.EvalMetric) else metrics.create(eval_metric)
+        measure.reset()
+        if reset:
+            data.reset()
+        module = self._bound(data)
+        callbacks = (
+            batch_end_callback if isinstance(batch_end_callback, (list, tuple)) else [batch_end_callback]
+        )
+        for number, batch in enumerate(data):
+            if number == num_batch:
+                break
+            module.forward(batch, is_train=False)
+            measure.update(batch.label, module.get_outputs())
+            for call in filter(None, callbacks):
+                call(BatchEndParam(epoch=0, nbatch=number, eval_metric=measure, locals=locals()))
+        return measure.get()[1]
+
+    # files
+
+    def save(self, prefix: str, epoch: int | None = None, remove_amp_cast: bool = True) -> None:
+        """Write ``prefix-symbol.json`` and ``prefix-<epoch>.params``.
+
+        Args:
+            prefix: start of the file names.
+            epoch: number of the epoch; None = `num_epoch`.
+            remove_amp_cast: leave casts of automatic mixed precision out.
+
+        Raises:
+            ArgumentError: there is no epoch, or nothing to save yet.
+        """
+        number = self.num_epoch if epoch is None else epoch
+        if number is None:
+            raise ArgumentError("epoch is None, and the model has no num_epoch; give one of them")
+        if self.symbol is None or self.arg_params is None:
+            raise ArgumentError("there is nothing to save yet; call fit, or give arg_params")
+        save_checkpoint(prefix, number, self.symbol, self.arg_params, self.aux_params or {}, remove_amp_cast)
+
+    @staticmethod
+    def load(prefix: str, epoch: int, ctx: Any = None, **kwargs: Any) -> FeedForward:
+        """Return the model that `save` wrote.
+
+        Args:
+            prefix: start of the file names.
+            epoch: number of the epoch.
+            ctx: context, or list of contexts.
+            kwargs: further arguments of `FeedForward`.
+        """
+        symbol, arg_params, aux_params = load_checkpoint(prefix, epoch)
+        return FeedForward(
+            symbol, ctx=ctx, arg_params=arg_params, aux_params=aux_params, begin_epoch=epoch, **kwargs
+        )
+
+    @staticmethod
+    def create(
+        symbol: Any,
+        X: Any,
+        y: Any = None,
+        ctx: Any = None,
+        num_epoch: int | None = None,
+        epoch_size: int | None = None,
+        optimizer: Any = "sgd",
+        initializer: Any = None,
+        eval_data: Any = None,
+        eval_metric: Any = "acc",
+        epoch_end_callback: Any = None,
+        batch_end_callback: Any = None,
+        kvstore: Any = "local",
+        logger: Any = None,
+        work_load_list: Sequence[float] | None = None,
+        eval_end_callback: Any = None,
+        eval_batch_end_callback: Any = None,
+        **kwargs: Any,
+    ) -> FeedForward:
+        """Make a model and train it: the arguments are those of `FeedForward` and of `fit`."""
+        model = FeedForward(
+            symbol,
+            ctx=ctx,
+            num_epoch=num_epoch,
+            epoch_size=epoch_size,
+            optimizer=optimizer,
+            initializer=initializer,
+            **kwargs,
+        )
+        model.fit(
+            X,
+            y,
+            eval_data=eval_data,
+            eval_metric=eval_metric,
+            epoch_end_callback=epoch_end_callback,
+            batch_end_callback=batch_end_callback,
+            kvstore=kvstore,
+            logger=logger,
+            work_load_list=work_load_list,
+            eval_end_callback=eval_end_callback or LogValidationMetricsCallback(),
+            eval_batch_end_callback=eval_batch_end_callback,
+        )
+        return model
+
+
+def _cut(arrays: Sequence[Any], pad: int | None) -> list[Any]:
+    """Return arrays as NumPy ones without the last `pad` rows."""
+    found = [a.asnumpy() for a in arrays]
+    return [a[: len(a) - pad] for a in found] if pad else found
+
+
+def _joined(batches: list[list[Any]]) -> Any:
+    """Join the batches of each array; one array comes without a list."""
+    joined = [np.concatenate(parts) for parts in zip(*batches)]
+    return joined[0] if len(joined) == 1 else joined

@@ -46,7 +46,7 @@ def parsed(name: str, attrs: dict[str, Any], count: int = 0) -> Any:
     """Return the attributes as an operator reads them from the text of a saved graph."""
     op = ops.get(name)
     if op.variadic is not None and op.variadic.count:
-        attrs = {**attrs, op.variadic.count: count}
+        attrs = {**attrs, op.variadic.count: op.variadic.units(count)}
     return op.parse({key: to_text(value) for key, value in attrs.items()})
 
 

@@ -1,0 +1,6 @@
+"""MXNet's first import path of learning-rate schedules."""
+
+from .lr_scheduler import FactorScheduler as FactorScheduler
+from .lr_scheduler import LRScheduler as LearningRateScheduler
+
+__all__ = ["FactorScheduler", "LearningRateScheduler"]

@@ -1,0 +1,375 @@
+"""MXNet's profiler calls (`mx.profiler`) over `torch.profiler`.
+
+``set_state("run")`` starts, ``set_state("stop")`` ends a recording; `dump` writes it as a Chrome trace, `dumps` tells
+it as a table. Ranges that a program marks (`Task`, `Frame`, `Event`, `Marker`) appear in both under their names.
+
+Example:
+    >>> mx.profiler.set_config(filename="profile.json")
+    >>> mx.profiler.set_state("run")
+    >>> total = mx.nd.ones((2, 2)).sum()
+    >>> mx.profiler.set_state("stop")
+    >>> "aten::sum" in mx.profiler.dumps()
+    True
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .base import ArgumentError, StateError
+
+__all__ = [
+    "Counter",
+    "Domain",
+    "Event",
+    "Frame",
+    "Marker",
+    "Task",
+    "dump",
+    "dump_profile",
+    "dumps",
+    "pause",
+    "profiler_set_config",
+    "profiler_set_state",
+    "resume",
+    "set_config",
+    "set_state",
+]
+
+_OPTIONS = frozenset(
+    {
+        "filename",
+        "profile_all",
+        "profile_symbolic",
+        "profile_imperative",
+        "profile_memory",
+        "profile_api",
+        "continuous_dump",
+        "dump_period",
+        "aggregate_stats",
+        "profile_process",
+    }
+)
+_SORT = {"total": "cpu_time_total", "avg": "cpu_time", "min": "cpu_time", "max": "cpu_time", "count": "count"}
+
+
+class _Recording:
+    """What has been configured and recorded: one torch profiler at a time, and those that were paused."""
+
+    def __init__(self) -> None:
+        self.filename = "profile.json"
+        self.memory = False
+        self.running: Any = None
+        self.parts: list[Any] = []
+        self.counters: dict[str, float] = {}
+
+    def start(self) -> None:
+        if self.running is None:
+            kinds = [torch.profiler.ProfilerActivity.CPU]
+            if torch.cuda.is_available():
+                kinds.append(torch.profiler.ProfilerActivity.CUDA)
+            self.running = torch.profiler.profile(
+                activities=kinds, profile_memory=self.memory, acc_events=True
+            )
+            self.running.start()
+
+    def stop(self) -> None:
+        if self.running is not None:
+            self.running.stop()
+            self.parts.append(self.running)
+            self.running = None
+
+
+_recording = _Recording()
+
+
+def set_config(**kwargs: Any) -> None:
+    """Configure the profiler.
+
+    Args:
+        kwargs: MXNet's options. `filename` names the file that `dump` writes, `profile_memory` records allocations;
+            the others choose between parts of MXNet and change nothing here.
+
+    Raises:
+        ArgumentError: MXNet has no such option.
+    """
+    unknown = sorted(set(kwargs) - _OPTIONS)
+    if unknown:
+        raise ArgumentError(
+            f"set_config has no option {', '.join(unknown)}; it takes {', '.join(sorted(_OPTIONS))}"
+        )
+    _recording.filename = str(kwargs.get("filename", _recording.filename))
+    _recording.memory = bool(kwargs.get("profile_memory", _recording.memory))
+
+
+def profiler_set_config(mode: str = "symbolic", filename: str = "profile.json") -> None:
+    """Configure the profiler, as programs before MXNet 1.2 do; `mode` changes nothing."""
+    set_config(filename=filename)
+
+
+def set_state(state: str = "stop", profile_process: str = "worker") -> None:
+    """Start or stop recording.
+
+    Args:
+        state: "run" or "stop". A new run forgets what was recorded before.
+        profile_process: accepted and ignored.
+
+    Raises:
+        ArgumentError: another state.
+    """
+    if state not in ("run", "stop"):
+        raise ArgumentError(f'state is {state!r}, expected "run" or "stop"')
+    if state == "stop":
+        _recording.stop()
+    elif _recording.running is None:
+        _recording.parts = []
+        _recording.start()
+
+
+def profiler_set_state(state: str = "stop") -> None:
+    """Start or stop recording, as programs before MXNet 1.2 do."""
+    set_state(state)
+
+
+def pause(profile_process: str = "worker") -> None:
+    """Stop recording for a while."""
+    _recording.stop()
+
+
+def resume(profile_process: str = "worker") -> None:
+    """Go on recording."""
+    _recording.start()
+
+
+def dump(finished: bool = True, profile_process: str = "worker") -> None:
+    """Write what was recorded as a Chrome trace, to be opened in a browser's tracing page.
+
+    Args:
+        finished: stop recording first; a recording that runs is stopped in any case and goes on after.
+        profile_process: accepted and ignored.
+
+    Raises:
+        StateError: nothing was recorded.
+    """
+    running = _recording.running is not None
+    _recording.stop()
+    if not _recording.parts:
+        raise StateError('dump: nothing was recorded; call set_state("run") first')
+    path = Path(_recording.filename)
+    events: list[Any] = []
+    for part in _recording.parts:
+        part.export_chrome_trace(str(path))
+        events += json.loads(path.read_text())["traceEvents"]
+    if len(_recording.parts) > 1:
+        path.write_text(json.dumps({"traceEvents": events}))
+    if running and not finished:
+        _recording.start()
+
+
+def dump_profile() -> None:
+    """Write what was recorded, as programs before MXNet 1.2 do."""
+    dump()
+
+
+def dumps(reset: bool = False, format: str = "table", sort_by: str = "total", ascending: bool = False) -> str:
+    """Return what was recorded, summed up by operator.
+
+    Args:
+        reset: forget it afterwards.
+        format: "table" or "json".
+        sort_by: "total", "avg", "min", "max" or "count".
+        ascending: smallest first.
+
+    Raises:
+        ArgumentError: another format or order.
+    """
+    if format not in ("table", "json"):
+        raise ArgumentError(f'format is {format!r}, expected "table" or "json"')
+    if sort_by not in _SORT:
+        raise ArgumentError(f"sort_by is {sort_by!r}, expected one of {', '.join(_SORT)}")
+    rows: dict[str, list[float]] = {}
+    for part in _recording.parts:
+        for row in part.key_averages():
+            entry = rows.setdefault(row.key, [0, 0.0])
+            entry[0] += row.count
+            entry[1] += row.cpu_time_total
+    column = {"total": 1, "count": 0}.get(sort_by)
+    order = sorted(
+        rows.items(),
+        key=lambda item: item[1][column] if column is not None else item[1][1] / max(item[1][0], 1),
+        reverse=not ascending,
+    )
+    counters = dict(_recording.counters)
+    if reset:
+        _recording.parts = []
+    if format == "json":
+        table = {
+            name: {"Count": int(n), "Total": t / 1e3, "Avg": t / 1e3 / max(n, 1)} for name, (n, t) in order
+        }
+        return json.dumps({"Time": table, "Unit": {"Time": "ms"}, "Counters": counters})
+    lines = [
+        "Profile Statistics",
+        f"{'Name':<50} {'Total Count':>12} {'Time (ms)':>14} {'Avg Time (ms)':>14}",
+    ]
+    lines += [
+        f"{name:<50} {int(n):>12} {t / 1e3:>14.4f} {t / 1e3 / max(n, 1):>14.4f}" for name, (n, t) in order
+    ]
+    lines += [f"{name:<50} {value:>12g}" for name, value in counters.items()]
+    return "\n".join(lines) + "\n"
+
+
+class Domain:
+    """A name that groups tasks, frames, markers and counters.
+
+    Args:
+        name: shown before theirs.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __str__(self) -> str:
+        return self.name
+
+    def new_task(self, name: str) -> Task:
+        """Return a range of work."""
+        return Task(self, name)
+
+    def new_frame(self, name: str) -> Frame:
+        """Return a range such as a batch."""
+        return Frame(self, name)
+
+    def new_counter(self, name: str, value: float | None = None) -> Counter:
+        """Return a number that is followed."""
+        return Counter(self, name, value)
+
+    def new_marker(self, name: str) -> Marker:
+        """Return a name for single moments."""
+        return Marker(self, name)
+
+
+class _Range:
+    """A named range of time."""
+
+    def __init__(self, label: str, name: str) -> None:
+        self.name = name
+        self._label = label
+        self._open: Any = None
+
+    def __str__(self) -> str:
+        return self.name
+
+    def start(self) -> None:
+        """Begin the range."""
+        self._open = torch.profiler.record_function(self._label)
+        self._open.__enter__()
+
+    def stop(self) -> None:
+        """End the range.
+
+        Raises:
+            StateError: it was not begun.
+        """
+        if self._open is None:
+            raise StateError(f"{self.name}: stop() without start()")
+        self._open.__exit__(None, None, None)
+        self._open = None
+
+
+class Task(_Range):
+    """A range of work in a domain.
+
+    Args:
+        domain: the domain.
+        name: its name.
+    """
+
+    def __init__(self, domain: Domain, name: str) -> None:
+        super().__init__(f"{domain}::{name}", name)
+
+
+class Frame(_Range):
+    """A range such as one batch, in a domain.
+
+    Args:
+        domain: the domain.
+        name: its name.
+    """
+
+    def __init__(self, domain: Domain, name: str) -> None:
+        super().__init__(f"{domain}::{name}", name)
+
+
+class Event(_Range):
+    """A range of work without a domain.
+
+    Args:
+        name: its name.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, name)
+
+
+class Counter:
+    """A number that is followed; `dumps` shows its last value.
+
+    Args:
+        domain: the domain.
+        name: its name.
+        value: its first value.
+    """
+
+    def __init__(self, domain: Domain, name: str, value: float | None = None) -> None:
+        self.name = name
+        self._label = f"{domain}::{name}"
+        self.set_value(0 if value is None else value)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def set_value(self, value: float) -> None:
+        """Set the number."""
+        _recording.counters[self._label] = value
+
+    def increment(self, delta: float = 1) -> None:
+        """Add to the number."""
+        _recording.counters[self._label] += delta
+
+    def decrement(self, delta: float = 1) -> None:
+        """Subtract from the number."""
+        _recording.counters[self._label] -= delta
+
+    def __iadd__(self, delta: float) -> Counter:
+        self.increment(delta)
+        return self
+
+    def __isub__(self, delta: float) -> Counter:
+        self.decrement(delta)
+        return self
+
+
+class Marker:
+    """A name for single moments.
+
+    Args:
+        domain: the domain.
+        name: its name.
+    """
+
+    def __init__(self, domain: Domain, name: str) -> None:
+        self.name = name
+        self._label = f"{domain}::{name}"
+
+    def mark(self, scope: str = "process") -> None:
+        """Record the present moment.
+
+        Args:
+            scope: accepted and ignored.
+        """
+        with torch.profiler.record_function(self._label):
+            pass

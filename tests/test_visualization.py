@@ -1,0 +1,86 @@
+"""print_summary and plot_network."""
+
+import builtins
+
+import pytest
+
+import dpmodule as mx
+from dpmodule.base import ArgumentError, MissingPackageError, ShapeError
+
+
+def network():
+    net = mx.sym.Convolution(mx.sym.Variable("data"), kernel=(3, 3), num_filter=8, pad=(1, 1), name="conv1")
+    net = mx.sym.Activation(mx.sym.BatchNorm(net, name="bn1"), act_type="relu", name="relu1")
+    net = mx.sym.Pooling(net, kernel=(2, 2), stride=(2, 2), pool_type="max", name="pool1")
+    net = mx.sym.Convolution(net, kernel=(3, 3), num_filter=8, num_group=4, no_bias=True, name="conv2")
+    net = mx.sym.FullyConnected(mx.sym.Flatten(net, name="flat"), num_hidden=10, no_bias=True, name="fc")
+    net = mx.sym.elemwise_add(mx.sym.Activation(net, act_type="tanh", name="tanh"), net, name="plus")
+    return mx.sym.SoftmaxOutput(net, name="softmax")
+
+
+def rows(text):
+    return {line.split("(")[0]: line for line in text.splitlines() if "(" in line}
+
+
+def test_summary_counts_parameters(capsys):
+    mx.viz.print_summary(network(), shape={"data": (1, 3, 8, 8)})
+    text = capsys.readouterr().out
+    counts = {name: line[76:88].split()[0] for name, line in rows(text).items() if name != "Layer "}
+    expected = {"conv1": 8 * 3 * 9 + 8, "bn1": 16, "conv2": 8 * 2 * 9, "fc": 320}
+    zero = ("data", "relu1", "pool1", "flat", "tanh", "plus", "softmax")
+    assert counts == {k: str(v) for k, v in {**expected, **dict.fromkeys(zero, 0)}.items()}
+    assert f"Total params: {sum(expected.values())}" in text
+    assert "8x4x4" in rows(text)["pool1"]
+    plus = text.splitlines().index(rows(text)["plus"])
+    assert text.splitlines()[plus].endswith("tanh")
+    assert text.splitlines()[plus + 1].strip() == "fc"
+
+
+def test_shared_parameters_count_once(capsys):
+    weight, data = mx.sym.Variable("w"), mx.sym.Variable("data")
+    net = mx.sym.FullyConnected(data, weight, no_bias=True, num_hidden=4, name="a")
+    net = mx.sym.FullyConnected(net, weight, no_bias=True, num_hidden=4, name="b")
+    mx.viz.print_summary(net, shape={"data": (1, 4)})
+    assert "Total params: 16" in capsys.readouterr().out
+
+
+def test_summary_without_shapes_and_in_other_widths(capsys):
+    mx.viz.print_summary(network())
+    assert "Total params: 0" in capsys.readouterr().out
+    mx.viz.print_summary(network(), {"data": (1, 3, 8, 8)}, line_length=60, positions=[20, 35, 45, 60])
+    assert max(map(len, capsys.readouterr().out.splitlines())) == 60
+
+
+def test_bad_input():
+    with pytest.raises(ArgumentError, match="symbol is int"):
+        mx.viz.print_summary(3)
+    with pytest.raises(ShapeError, match="does not follow"):
+        mx.viz.print_summary(network(), {"softmax_label": (1,)})
+    with pytest.raises(ArgumentError, match="four numbers"):
+        mx.viz.print_summary(network(), positions=[1.0])
+
+
+def test_drawing_shows_layers_shapes_and_no_weights():
+    dot = mx.viz.plot_network(network(), shape={"data": (1, 3, 8, 8)}, node_attrs={"fixedsize": "false"})
+    assert "Convolution\n3x3/1, 8" in dot.source
+    assert "Pooling\nmax, 2x2/2x2" in dot.source
+    assert "relu1 -> bn1" in dot.source
+    assert "label=8x8x8" in dot.source.replace('"', "")
+    assert "fixedsize=false" in dot.source
+    assert "conv1_weight" not in dot.source
+    types = mx.viz.plot_network(network(), dtype={"data": "float32"}, hide_weights=False)
+    assert "conv1_weight" in types.source
+    assert "float32" in types.source
+
+
+def test_drawing_without_graphviz_says_what_to_install(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name == "graphviz":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingPackageError, match=r'pip install "dpmodule\[viz\]"'):
+        mx.viz.plot_network(network())
