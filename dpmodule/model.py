@@ -308,7 +308,7 @@ class FeedForward:
             module.forward(batch, is_train=False)
             outputs.append(_cut(module.get_outputs(), batch.pad))
             if return_data:
-                inputs.append(_cut(batch.data, batch.pad))
+                inputs.append(_cut(batch.data or (), batch.pad))
                 labels.append(_cut(batch.label or (), batch.pad))
         if not outputs:
             raise ArgumentError("predict: the data hold no batch; is the iterator at its end (reset=False)?")
