@@ -7,7 +7,7 @@ import re
 
 from ..context import Context
 
-__all__ = ["add_data_options", "contexts", "fraction", "positive", "shape", "workload"]
+__all__ = ["add_data_options", "contexts", "fraction", "named_shape", "positive", "shape", "workload"]
 
 _CONTEXT = re.compile(r"\s*(cpu|gpu)(?:\((\d+)\)|:(\d+))?\s*")
 
@@ -40,6 +40,14 @@ def shape(text: str) -> tuple[int, ...]:
     if not sizes or min(sizes) <= 0:
         raise argparse.ArgumentTypeError(f"{text!r}, expected the shape of one sample such as '1,8,8'")
     return sizes
+
+
+def named_shape(text: str) -> tuple[str, tuple[int, ...]]:
+    """Read an input's name and its whole shape, such as "data=1,3,224,224"."""
+    name, _, sizes = text.partition("=")
+    if not name or not sizes:
+        raise argparse.ArgumentTypeError(f"{text!r}, expected a name and a shape such as 'data=1,3,224,224'")
+    return name, shape(sizes)
 
 
 def positive(text: str) -> int:

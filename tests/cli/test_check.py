@@ -1,0 +1,75 @@
+"""``dpmodule check``: what it finds out about published networks, and what it says when it cannot."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import dpmodule as mx
+from dpmodule.cli.__main__ import main
+
+DATA = Path(__file__).parents[1] / "data"
+DET2 = DATA / "checkpoints" / "mtcnn_det2"
+
+
+def check(*words):
+    return main(["check", *map(str, words)])
+
+
+def test_a_published_network_with_its_parameters(capsys):
+    assert check(DET2 / "mtcnn_det2-symbol.json", DET2 / "mtcnn_det2-0001.params") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == (
+        "operators: Convolution 3, FullyConnected 3, LeakyReLU 4, Pooling 2, SoftmaxOutput 1 (none missing)"
+    )
+    assert "input: data (1, 3, 24, 24) (assumed)" in lines
+    assert "parameters: 100,178 numbers in 16 arrays" in lines
+    assert any(line.startswith("output: prob1_output (1, 2) float32 min ") for line in lines)
+    assert not any("not finite" in line for line in lines)
+
+
+def test_shapes_may_be_given(capsys):
+    assert check(DET2 / "mtcnn_det2-symbol.json", "--shape", "data=2,3,24,24") == 0
+    shown = capsys.readouterr().out
+    assert "input: data (2, 3, 24, 24)\n" in shown
+    assert "output: conv5_2_output (2, 4)" in shown
+
+
+@pytest.mark.parametrize("path", sorted((DATA / "symbols").glob("*resnet*-symbol.json")))
+def test_without_parameters_random_ones_serve(path, capsys):
+    assert check(path) == 0
+    assert "not finite" not in capsys.readouterr().out
+
+
+def test_parameters_that_do_not_fit_are_listed(tmp_path, capsys):
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc")
+    net.save(str(tmp_path / "net-symbol.json"))
+    mx.nd.save(str(tmp_path / "net.params"), {"arg:fc_weight": mx.nd.ones((3, 5)), "arg:old": mx.nd.ones(2)})
+    assert check(tmp_path / "net-symbol.json", tmp_path / "net.params", "--shape", "data=1,5") == 0
+    shown = capsys.readouterr().out
+    assert "parameters missing: fc_bias" not in shown  # without a value it counts as an input
+    assert "input: fc_bias (3,)" in shown
+    assert "parameters not used: old" in shown
+
+
+def test_all_missing_operators_come_in_one_message(tmp_path, capsys):
+    names = ["MyLayer", "Other", "MyLayer"]
+    nodes = [{"op": "null", "name": "x", "inputs": []}]
+    nodes += [{"op": op, "name": f"n{i}", "inputs": [[i, 0, 0]]} for i, op in enumerate(names)]
+    path = tmp_path / "odd-symbol.json"
+    path.write_text(json.dumps({"nodes": nodes, "arg_nodes": [0], "heads": [[3, 0, 0]]}))
+    assert check(path) == 2
+    assert "MyLayer (2 nodes, the first is 'n0'), Other ('n1')" in capsys.readouterr().err
+
+
+def test_shapes_that_cannot_be_guessed_are_asked_for(tmp_path, capsys):
+    path = tmp_path / "two-symbol.json"
+    (mx.sym.Variable("a") + mx.sym.Variable("b")).save(str(path))
+    mx.nd.save(str(tmp_path / "no.params"), {"arg:c": mx.nd.ones(1)})
+    assert check(path, tmp_path / "no.params") == 2
+    assert "--shape a=... --shape b=..." in capsys.readouterr().err
+
+
+def test_bad_words(capsys):
+    assert check(DET2 / "mtcnn_det2-symbol.json", "--shape", "1,2") == 2
+    assert "data=1,3,224,224" in capsys.readouterr().err
