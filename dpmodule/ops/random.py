@@ -84,6 +84,16 @@ _TABLE = {
         "the negative binomial distribution of mean mu and variance mu + alpha * mu ** 2",
     ),
 }
+_IN_ONNX = {"uniform": "RandomUniform", "normal": "RandomNormal"}
+
+
+def _onnx(short: str, suffix: str = "") -> Onnx:
+    """Return the ONNX operator that draws from a distribution; there are two."""
+    if short in _IN_ONNX:
+        return Onnx(_IN_ONNX[short] + suffix, builder="random")
+    return Onnx(missing="ONNX has no sampler of this distribution")
+
+
 _MAY_BE_NEGATIVE = frozenset({"low", "high", "loc"})
 
 
@@ -148,7 +158,7 @@ def _declare_random(short: str, one: _Distribution) -> None:
         random=True,
         needs_shapes=True,
         batch=NEVER,
-        onnx=Onnx({"uniform": "RandomUniform", "normal": "RandomNormal"}.get(short, ""), builder="random"),
+        onnx=_onnx(short),
     )(run)
 
 
@@ -167,7 +177,7 @@ def _declare_like(short: str, one: _Distribution) -> None:
         f"Draw from {one.does}, as many numbers as the data has.\n\n"
         f"Shape:\n    data, output: any.\n\nSource: MXNet 1.9.1 `{name}`.\n"
     )
-    op(name, [arg("data")], one.attrs, infer=same, random=True, batch=NEVER)(run)
+    op(name, [arg("data")], one.attrs, infer=same, random=True, batch=NEVER, onnx=_onnx(short, "Like"))(run)
 
 
 def _sample_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
@@ -204,6 +214,7 @@ def _declare_sample(short: str, one: _Distribution) -> None:
         infer_type=typed(lambda a: a.dtype or "float32"),
         random=True,
         batch=NEVER,
+        onnx=Onnx(missing="ONNX has no sampler with parameters for each element"),
     )(run)
 
 
@@ -231,6 +242,7 @@ for _short, _one in _TABLE.items():
     random=True,
     needs_shapes=True,
     batch=NEVER,
+    onnx=Onnx(missing="ONNX has no sampler of integers"),
 )
 def randint(a: Any, env: Env) -> torch.Tensor:
     """Draw integers from [low, high), each as likely.
@@ -277,6 +289,7 @@ def _multinomial_type(
     infer_type=_multinomial_type,
     random=True,
     batch=NEVER,
+    onnx=Onnx("Multinomial", builder="multinomial"),
 )
 def sample_multinomial(
     a: Any, env: Env, data: torch.Tensor
@@ -302,7 +315,15 @@ def sample_multinomial(
     return out, rows.gather(1, drawn).log().reshape(dims)
 
 
-@op("_shuffle", [arg("data")], aliases=["shuffle"], infer=same, random=True, batch=NEVER)
+@op(
+    "_shuffle",
+    [arg("data")],
+    aliases=["shuffle"],
+    infer=same,
+    random=True,
+    batch=NEVER,
+    onnx=Onnx(missing="ONNX has no random permutation"),
+)
 def shuffle(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
     """Put the rows into random order.
 

@@ -11,7 +11,7 @@ from dpmodule import ops
 from dpmodule.ops.attrs import to_text
 from dpmodule.ops.dtypes import name_of
 from dpmodule.ops.infer import infer_shape, infer_type
-from dpmodule.ops.spec import Env
+from dpmodule.ops.spec import AUX, Env
 
 CPU = torch.device("cpu")
 
@@ -81,7 +81,12 @@ def shapes(
 
 def gradients(name: str, *arrays: np.ndarray, head: Any = None, **attrs: Any) -> list[np.ndarray]:
     """Return the gradient of each input for a head gradient of ones, or `head`; zeros where there is none."""
-    tensors = [torch.from_numpy(np.array(each)).requires_grad_(each.dtype.kind == "f") for each in arrays]
+    op = ops.get(name)
+    kinds = [] if op.variadic else [i.kind for i in op.wanted(parsed(name, attrs))]
+    tensors = [torch.from_numpy(np.array(each)) for each in arrays]
+    for number, tensor in enumerate(tensors):
+        state = number < len(kinds) and kinds[number] == AUX
+        tensor.requires_grad_(tensor.is_floating_point() and not state)
     out = call(name, *tensors, **attrs)[0]
     if out.requires_grad:
         out.backward(

@@ -237,6 +237,7 @@ def _written(name: str, a: Any, data: torch.Tensor, value: Any) -> torch.Tensor:
     _RANGE,
     aliases=("_crop_assign",),
     infer=_infer_assign,
+    onnx=Onnx(builder="slice_assign"),
 )
 def slice_assign(a: Any) -> Binary:
     """Return `lhs` with the part lhs[begin:end:step] replaced by `rhs`.
@@ -269,6 +270,7 @@ def slice_assign(a: Any) -> Binary:
     {"scalar": Attr(real, "the number", 0.0), **_RANGE},
     aliases=("_crop_assign_scalar",),
     infer=_infer_assign,
+    onnx=Onnx(builder="slice_assign"),
 )
 def slice_assign_scalar(a: Any) -> Unary:
     """Return `data` with the part data[begin:end:step] replaced by a number.

@@ -85,12 +85,12 @@ _AXIS = Attr(optional(ints), "axes to reduce; None or () means all", None)
 _KEEP = Attr(boolean, "leave reduced axes in with size 1", False)
 _EXCLUDE = Attr(boolean, "reduce all axes but the ones given", False)
 
-_REDUCTIONS: dict[str, tuple[Reduction, str, tuple[str, ...], Onnx | None]] = {
+_REDUCTIONS: dict[str, tuple[Reduction, str, tuple[str, ...], Onnx]] = {
     "sum": (_sum, "Add up the elements along axes", ("sum_axis", "_sparse_sum"), Onnx(builder="reduce_sum")),
     "mean": (_mean, "Average the elements along axes", ("_sparse_mean",), Onnx(builder="reduce_mean")),
     "prod": (_prod, "Multiply the elements along axes", (), Onnx(builder="reduce_prod")),
-    "nansum": (_nansum, "Add up the elements along axes, NaN counted as 0", (), None),
-    "nanprod": (_nanprod, "Multiply the elements along axes, NaN counted as 1", (), None),
+    "nansum": (_nansum, "Add up the elements along axes, NaN counted as 0", (), Onnx(builder="nansum")),
+    "nanprod": (_nanprod, "Multiply the elements along axes, NaN counted as 1", (), Onnx(builder="nanprod")),
     "max": (
         _max,
         "Return the greatest element along axes (all that equal it get the gradient)",
@@ -144,9 +144,7 @@ def _over_axes(a: Any, function: Reduction) -> Callable[[torch.Tensor], torch.Te
     return run
 
 
-def _declare(
-    name: str, function: Reduction, sentence: str, aliases: tuple[str, ...], onnx: Onnx | None
-) -> None:
+def _declare(name: str, function: Reduction, sentence: str, aliases: tuple[str, ...], onnx: Onnx) -> None:
     def bind(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
         run = _over_axes(a, function)
         run.__name__ = name
@@ -254,7 +252,7 @@ def _infer_channel(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Sh
     return ins, [unify(outs[0], ins[0][:1] + ins[0][2:], "inferred and required output shape")]
 
 
-@bound("argmax_channel", [arg("data")], infer=_infer_channel)
+@bound("argmax_channel", [arg("data")], infer=_infer_channel, onnx=Onnx(builder="argmax_channel"))
 def argmax_channel(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     """Return the position of the greatest element along axis 1.
 
@@ -281,6 +279,7 @@ def _infer_moments(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Sh
     {"axes": Attr(optional(ints), "axes to reduce; None means all", None), "keepdims": _KEEP},
     outputs=("output0", "output1"),
     infer=_infer_moments,
+    onnx=Onnx(builder="moments"),
 )
 def moments(a: Any) -> Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
     """Return mean and variance (of the population) along axes.

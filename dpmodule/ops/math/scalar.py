@@ -12,8 +12,8 @@ from ..bound import bound
 from ..shapes import same
 from ..spec import ROWS, Attr, Onnx, arg
 from .binary import divide, hypot, modulo
-from .compare import COMPARISONS
-from .pointwise import in_type_of, whole
+from .compare import COMPARISONS, in_operand_type
+from .pointwise import in_type_of, whole, with_gradient
 
 __all__: list[str] = []
 
@@ -37,12 +37,21 @@ def _rpower(x: torch.Tensor, number: float) -> torch.Tensor:
     return in_type_of(x, torch.pow(number, x.double()))
 
 
-def _compare(test: Callable[..., torch.Tensor]) -> Scalar:
-    return lambda x, number: test(x, number).to(x.dtype)
-
-
 def _logic(test: Callable[..., torch.Tensor]) -> Scalar:
-    return lambda x, number: test(x, _like(x, number)).to(x.dtype)
+    written = in_operand_type(test)
+    return lambda x, number: written(x, _like(x, number))
+
+
+def _limit(name: str, inside: Callable[..., torch.Tensor]) -> Scalar:
+    """Return `torch.clamp` from one side, with a gradient that is computed without branches."""
+
+    def limit(x: torch.Tensor, number: Any) -> torch.Tensor:
+        if not (x.requires_grad and torch.is_grad_enabled()):
+            return torch.clamp(x, **{name: number})
+        slope = with_gradient(lambda t: torch.clamp(t, **{name: number}), lambda t, y: inside(t, number))
+        return slope(x)
+
+    return limit
 
 
 _SCALAR: dict[str, tuple[Scalar, str, str, Onnx]] = {
@@ -77,13 +86,13 @@ _SCALAR: dict[str, tuple[Scalar, str, str, Onnx]] = {
     "power": (_power, "Power", "Raise each element to a power", Onnx("Pow")),
     "rpower": (_rpower, "RPower", "Raise a number to the power of each element", Onnx("Pow")),
     "maximum": (
-        lambda x, s: torch.clamp(x, min=s),
+        _limit("min", in_operand_type(torch.ge)),
         "Maximum",
         "Return the greater of each element and a number (the gradient is 1 where both are equal)",
         Onnx("Max"),
     ),
     "minimum": (
-        lambda x, s: torch.clamp(x, max=s),
+        _limit("max", in_operand_type(torch.le)),
         "Minimum",
         "Return the smaller of each element and a number (the gradient is 1 where both are equal)",
         Onnx("Min"),
@@ -150,7 +159,7 @@ for _word, (_test, _alias, _holds, _onnx) in COMPARISONS.items():
     _declare(
         f"_{_word}_scalar",
         f"_{_alias.replace('_', '')}Scalar",
-        (_logic if _word.startswith("logical") else _compare)(_test),
+        (_logic if _word.startswith("logical") else in_operand_type)(_test),
         f"Return 1 where {_holds}, else 0, with the array first and the number second",
         _onnx,
     )

@@ -45,10 +45,14 @@ def _logical_not(x: torch.Tensor) -> torch.Tensor:
     return torch.eq(x, 0).to(x.dtype)
 
 
-_ELEMENTWISE: dict[str, tuple[Elementwise, str, Onnx | None]] = {
+_ELEMENTWISE: dict[str, tuple[Elementwise, str, Onnx]] = {
     "abs": (torch.abs, "Return the magnitude; its gradient at 0 is 0", Onnx("Abs")),
     "sign": (torch.sign, "Return -1, 0 or 1, with 0 for 0 and NaN; the gradient is 0", Onnx("Sign")),
-    "round": (_round_away, "Round to the nearest integer, halves away from 0; the gradient is 0", None),
+    "round": (
+        _round_away,
+        "Round to the nearest integer, halves away from 0; the gradient is 0",
+        Onnx(builder="round_away"),
+    ),
     "rint": (
         _round_half_down,
         "Round to the nearest integer, halves down; the gradient is 0",
@@ -56,27 +60,27 @@ _ELEMENTWISE: dict[str, tuple[Elementwise, str, Onnx | None]] = {
     ),
     "ceil": (torch.ceil, "Round up; the gradient is 0", Onnx("Ceil")),
     "floor": (torch.floor, "Round down; the gradient is 0", Onnx("Floor")),
-    "trunc": (torch.trunc, "Cut the fraction off; the gradient is 0", None),
-    "fix": (torch.trunc, "Round towards 0; the gradient is 0", None),
+    "trunc": (torch.trunc, "Cut the fraction off; the gradient is 0", Onnx(builder="trunc")),
+    "fix": (torch.trunc, "Round towards 0; the gradient is 0", Onnx(builder="trunc")),
     "square": (torch.square, "Return the square", Onnx(builder="square")),
     "sqrt": (kept_type(torch.sqrt), "Return the square root", Onnx("Sqrt")),
     "rsqrt": (kept_type(torch.rsqrt), "Return one over the square root", Onnx(builder="rsqrt")),
     "cbrt": (
         kept_type(with_gradient(_cube_root, lambda x, y: 1.0 / (3.0 * y * y))),
         "Return the real cube root",
-        None,
+        Onnx(builder="cbrt"),
     ),
     "rcbrt": (
         kept_type(with_gradient(lambda x: 1.0 / _cube_root(x), lambda x, y: y.pow(4) / -3.0)),
         "Return one over the real cube root",
-        None,
+        Onnx(builder="rcbrt"),
     ),
     "exp": (kept_type(torch.exp), "Return e to the power of each element", Onnx("Exp")),
     "log": (kept_type(torch.log), "Return the natural logarithm", Onnx("Log")),
-    "log10": (kept_type(torch.log10), "Return the logarithm to base 10", None),
-    "log2": (kept_type(torch.log2), "Return the logarithm to base 2", None),
-    "log1p": (kept_type(torch.log1p), "Return log(1 + x), exact near 0", None),
-    "expm1": (kept_type(torch.expm1), "Return exp(x) - 1, exact near 0", None),
+    "log10": (kept_type(torch.log10), "Return the logarithm to base 10", Onnx(builder="log10")),
+    "log2": (kept_type(torch.log2), "Return the logarithm to base 2", Onnx(builder="log2")),
+    "log1p": (kept_type(torch.log1p), "Return log(1 + x), exact near 0", Onnx(builder="log1p")),
+    "expm1": (kept_type(torch.expm1), "Return exp(x) - 1, exact near 0", Onnx(builder="expm1")),
     "sin": (kept_type(torch.sin), "Return the sine of angles in radians", Onnx("Sin")),
     "cos": (kept_type(torch.cos), "Return the cosine of angles in radians", Onnx("Cos")),
     "tan": (kept_type(torch.tan), "Return the tangent of angles in radians", Onnx("Tan")),
@@ -89,20 +93,40 @@ _ELEMENTWISE: dict[str, tuple[Elementwise, str, Onnx | None]] = {
     "arcsinh": (kept_type(torch.asinh), "Return the inverse hyperbolic sine", Onnx("Asinh")),
     "arccosh": (kept_type(torch.acosh), "Return the inverse hyperbolic cosine", Onnx("Acosh")),
     "arctanh": (kept_type(torch.atanh), "Return the inverse hyperbolic tangent", Onnx("Atanh")),
-    "degrees": (kept_type(torch.rad2deg), "Turn radians into degrees", None),
-    "radians": (kept_type(torch.deg2rad), "Turn degrees into radians", None),
-    "gamma": (kept_type(_gamma), "Return the gamma function, NaN at negative whole numbers", None),
-    "gammaln": (kept_type(torch.lgamma), "Return the logarithm of the gamma function's magnitude", None),
+    "degrees": (kept_type(torch.rad2deg), "Turn radians into degrees", Onnx(builder="degrees")),
+    "radians": (kept_type(torch.deg2rad), "Turn degrees into radians", Onnx(builder="radians")),
+    "gamma": (
+        kept_type(_gamma),
+        "Return the gamma function, NaN at negative whole numbers",
+        Onnx(missing="ONNX has no gamma function"),
+    ),
+    "gammaln": (
+        kept_type(torch.lgamma),
+        "Return the logarithm of the gamma function's magnitude",
+        Onnx(missing="ONNX has no gamma function"),
+    ),
     "erf": (kept_type(torch.erf), "Return the error function", Onnx("Erf")),
-    "erfinv": (kept_type(torch.erfinv), "Return the inverse error function", None),
+    "erfinv": (
+        kept_type(torch.erfinv),
+        "Return the inverse error function",
+        Onnx(missing="ONNX has no inverse error function"),
+    ),
     "reciprocal": (kept_type(torch.reciprocal), "Return one over each element", Onnx("Reciprocal")),
     "negative": (torch.neg, "Return the negative", Onnx("Neg")),
     "relu": (torch.relu, "Return max(x, 0); its gradient at 0 is 0", Onnx("Relu")),
     "sigmoid": (kept_type(torch.sigmoid), "Return 1 / (1 + exp(-x))", Onnx("Sigmoid")),
     "softsign": (kept_type(F.softsign), "Return x / (1 + |x|)", Onnx("Softsign")),
     "logical_not": (_logical_not, "Return 1 where an element is 0, else 0", Onnx(builder="logical_not")),
-    "zeros_like": (torch.zeros_like, "Return zeros of the shape and type of `data`", None),
-    "ones_like": (torch.ones_like, "Return ones of the shape and type of `data`", None),
+    "zeros_like": (
+        torch.zeros_like,
+        "Return zeros of the shape and type of `data`",
+        Onnx(builder="filled_like"),
+    ),
+    "ones_like": (
+        torch.ones_like,
+        "Return ones of the shape and type of `data`",
+        Onnx(builder="filled_like"),
+    ),
 }
 """Name: torch function, first sentence, ONNX operator."""
 
@@ -207,6 +231,7 @@ def clip(a: Any) -> Elementwise:
     [arg("data", ROWS)],
     {"scalar": Attr(optional(real), "s; the square part ends at 1 / s^2, and None means 1", None)},
     infer=same,
+    onnx=Onnx(builder="smooth_l1"),
 )
 def smooth_l1(a: Any) -> Elementwise:
     """Return (s x)^2 / 2 where |x| < 1 / s^2, and |x| - 1 / (2 s^2) elsewhere.

@@ -1,0 +1,182 @@
+"""What holds for every operator of the registry: documented, checked from outside torch, differentiated, mapped.
+
+Evidence comes from two places: recorded calls of MXNet 1.9.1 (data/goldens/ops, whose values and gradients are compared
+in parity/test_ops_goldens.py), and the tables in `cases`, whose rows are formulas or recorded values. Here every
+row is run, and every gradient is compared with central differences in float64.
+"""
+
+import importlib.util
+import json
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+from dpmodule import ops
+from dpmodule.ops.spec import NEVER, ROWS, SHARE, STACK
+from helpers.op_case import check_gradient, check_value
+
+FOLDER = Path(__file__).parent
+GOLDENS = FOLDER.parent / "data" / "goldens" / "ops"
+EVERY = sorted({ops.get(name).name for name in ops.names()})
+
+NOT_THE_DERIVATIVE = {
+    "BlockGrad": "lets no gradient through",
+    "Custom": "its gradient is whatever the user writes",
+    "IdentityAttachKLSparseReg": "adds a penalty's gradient",
+    "LeakyReLU": "selu has MXNet's gradient below zero (other kinds: nn/test_activation.py)",
+    "_contrib_gradientmultiplier": "scales the gradient",
+    "_contrib_round_ste": "passes the gradient straight through",
+    "_contrib_sign_ste": "passes the gradient straight through",
+}
+
+AT_A_KINK = {"correlation_ties", "max_ties", "u_relu_at_zero"}
+"""Recorded calls at points where there is no derivative."""
+
+
+def rows():
+    for path in sorted((FOLDER / "cases").glob("*.py")):
+        spec = importlib.util.spec_from_file_location(f"cases_{path.stem}", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        yield from module.CASES
+
+
+def goldens():
+    for path in sorted(GOLDENS.glob("*.json")):
+        for case in json.loads(path.read_text()):
+            yield path.stem, case
+
+
+@lru_cache(maxsize=2)
+def arrays_of(group):
+    with np.load(GOLDENS / f"{group}.npz") as found:
+        return dict(found)
+
+
+def last_op(case):
+    heads = mx.sym.load_json(case["symbol_json"]).graph.heads
+    return heads[0][0].op
+
+
+ROWS_OF_TABLES = list(rows())
+RECORDED = [(group, case, last_op(case)) for group, case in goldens()]
+WITH_VALUES = {op.name for _, _, op in RECORDED} | {
+    ops.get(row.name).name for row in ROWS_OF_TABLES if row.expect is not None
+}
+
+
+@pytest.mark.parametrize("row", ROWS_OF_TABLES, ids=str)
+def test_values_of_the_tables(row):
+    check_value(row)
+
+
+DIFFERENTIATED = [row for row in ROWS_OF_TABLES if not row.no_grad]
+
+
+@pytest.mark.parametrize("row", DIFFERENTIATED, ids=str)
+def test_gradients_of_the_tables(row):
+    inputs = row.grad
+    if inputs is None:
+        inputs = tuple(i for i, x in enumerate(row.inputs) if x.dtype == np.float64)
+    assert inputs, f"{row} checks no gradient and gives no reason (no_grad)"
+    check_gradient(row, inputs)
+
+
+def differentiable(case, op):
+    return (
+        case["backward"]
+        and case["grads"]
+        and not op.random
+        and op.name not in NOT_THE_DERIVATIVE
+        and case["name"] not in AT_A_KINK
+        and not op.is_loss(op.parse(case_params(case)))
+        and all(v.dtype != np.float16 for v in recorded(case))
+    )
+
+
+def case_params(case):
+    node = mx.sym.load_json(case["symbol_json"]).graph.heads[0][0]
+    return node.params
+
+
+def recorded(case):
+    """Yield the recorded inputs and outputs of a call."""
+    group = next(g for g, c, _ in RECORDED if c is case)
+    prefixes = (f"{case['name']}/in/", f"{case['name']}/out/")
+    return [value for key, value in arrays_of(group).items() if key.startswith(prefixes)]
+
+
+RECORDED_GRADIENTS = [
+    pytest.param(group, case, id=f"{group}-{case['name']}")
+    for group, case, op in RECORDED
+    if differentiable(case, op)
+]
+
+
+@pytest.mark.filterwarnings("ignore:.*lstm_state_clip")
+@pytest.mark.parametrize(("group", "case"), RECORDED_GRADIENTS)
+def test_gradients_of_recorded_calls(group, case):
+    data, name = arrays_of(group), case["name"]
+    symbol = mx.sym.load_json(case["symbol_json"])
+    args = {key: data[f"{name}/in/{key}"] for key in case["arguments"]}
+    args = {k: v.astype("f8") if v.dtype.kind == "f" else v for k, v in args.items()}
+    aux = {key: data[f"{name}/aux_in/{key}"].astype("f8") for key in case["aux"]}
+    moving = [key for key in case["grads"] if args[key].dtype.kind == "f"]
+    random = np.random.RandomState(3)
+    directions = {key: random.standard_normal(args[key].shape) for key in moving}
+
+    def run(step):
+        at = {k: v + step * directions[k] if k in directions else v for k, v in args.items()}
+        bound = symbol.bind(
+            mx.cpu(),
+            {k: mx.nd.array(v, dtype=v.dtype) for k, v in at.items()},
+            args_grad={k: mx.nd.zeros(args[k].shape, dtype="float64") for k in moving},
+            grad_req={k: "write" if k in moving else "null" for k in args},
+            aux_states={k: mx.nd.array(v, dtype=v.dtype) for k, v in aux.items()} or None,
+        )
+        outputs = bound.forward(is_train=case["is_train"])
+        return bound, outputs, sum(float((o.asnumpy() * h).sum()) for o, h in zip(outputs, weights(outputs)))
+
+    def weights(outputs):
+        source = np.random.RandomState(5)
+        drawn = [source.standard_normal(o.shape) for o in outputs]
+        return [h if np.dtype(o.dtype).kind == "f" else 0 * h for h, o in zip(drawn, outputs)]
+
+    bound, outputs, _ = run(0.0)
+    bound.backward([mx.nd.array(h, dtype=o.dtype) for h, o in zip(weights(outputs), outputs)])
+    exact = sum(float((bound.grad_dict[k].asnumpy() * directions[k]).sum()) for k in moving)
+    eps = 1e-6
+    numeric = (run(eps)[2] - run(-eps)[2]) / (2 * eps)
+    assert exact == pytest.approx(numeric, rel=2e-5, abs=2e-6)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_has_evidence_from_outside_torch(name):
+    # what random operators draw is tested as distributions in test_random.py and nn/test_dropout.py
+    assert name in WITH_VALUES or ops.get(name).random, f"{name} has neither a golden nor a formula"
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_is_mapped_to_onnx_or_says_why_not(name):
+    onnx = ops.get(name).onnx
+    assert onnx is not None
+    assert bool(onnx.missing) != bool(onnx.type or onnx.builder), name
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_has_a_batch_rule(name):
+    op = ops.get(name)
+    if op.batch == NEVER:
+        return
+    inputs = () if callable(op.inputs) else op.inputs
+    rules = [i.batch for i in inputs] + ([op.variadic.batch] if op.variadic else [])
+    assert set(rules) <= {ROWS, STACK, SHARE}
+    assert set(rules) != {SHARE}, "nothing tells how many rows there are"
+
+
+def test_exceptions_are_used():
+    for name in NOT_THE_DERIVATIVE:
+        assert name == "Custom" or name in EVERY, name
