@@ -1,5 +1,6 @@
 """Every notebook is stored without outputs and runs from top to bottom."""
 
+import shutil
 from pathlib import Path
 
 import nbclient
@@ -24,6 +25,7 @@ def test_notebook_is_stored_without_outputs(path):
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_runs(path, tmp_path, monkeypatch):
     monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+    shutil.copytree(path.parent / "models", tmp_path / "models")
     book = nbformat.read(path, as_version=4)
     client = nbclient.NotebookClient(book, timeout=200, resources={"metadata": {"path": str(tmp_path)}})
     client.execute()

@@ -326,7 +326,7 @@ class TestSymbolFiles:
 
     def test_inference_says_when_it_cannot(self):
         net = S.FullyConnected(S.Variable("x"), num_hidden=2)
-        with pytest.warns(UserWarning):
+        with pytest.warns(UserWarning, match="shape|infer"):
             assert net.infer_shape() == (None, None, None)
         with pytest.raises(MXNetError):
             S.elemwise_add(S.Variable("a"), S.Variable("b")).infer_shape(a=(2,), b=(3,))
