@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from types import TracebackType
 from typing import ClassVar
 
 from .base import ArgumentError
 
-__all__ = ["BARE_KEYS", "AttrScope", "current", "stored_key"]
+__all__ = ["BARE_KEYS", "AttrScope", "current", "stored_key", "subgraph_name"]
 
 BARE_KEYS = frozenset({"ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage"})
 """Attributes that users write without the double underscores they are stored with."""
@@ -30,6 +31,7 @@ class AttrScope:
     """
 
     _scope: ClassVar[threading.local] = threading.local()
+    _subgraph_names: ClassVar[defaultdict[str, int]] = defaultdict(int)
 
     def __init__(self, **kwargs: str) -> None:
         for key, value in kwargs.items():
@@ -53,6 +55,19 @@ class AttrScope:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         AttrScope._scope.current, self._attr = self._outer.pop()
+
+
+def subgraph_name(text: str) -> str:
+    """Return a name for a new subgraph: `text` and a number, behind the name of the subgraph it lies in.
+
+    Args:
+        text: what it is, such as "foreach".
+    """
+    outer = current().get(None).get("__subgraph_name__", "")
+    name = f"{outer}${text}" if outer else text
+    number = AttrScope._subgraph_names[name]
+    AttrScope._subgraph_names[name] = number + 1
+    return f"{name}{number}"
 
 
 def current() -> AttrScope:

@@ -12,7 +12,7 @@ import torch
 
 from .base import ArgumentError, DTypeError, ShapeError, StateError, dtype_name
 from .context import Context, cpu
-from .executor import allocate
+from .executor.sparse_arrays import allocate_as, is_sparse
 from .ndarray import NDArray
 from .segment import Segment
 
@@ -48,12 +48,14 @@ class ParamStore:
         shape: tuple[int, ...],
         dtype: str,
         contexts: Sequence[Context] | None,
+        stype: str = "default",
     ) -> None:
         for ctx, arrays in zip(contexts or self.contexts, table):
             known = arrays.get(name)
             if known is None:
-                arrays[name] = allocate(shape, ctx, dtype)
-                self._share_latecomer(arrays[name])
+                arrays[name] = allocate_as(stype, shape, ctx, dtype)
+                if stype == "default":
+                    self._share_latecomer(arrays[name])
             elif known.shape != shape:
                 raise ShapeError(f"shared parameter {name} has shape {known.shape}, this graph needs {shape}")
             elif dtype_name(known.dtype) != dtype:
@@ -68,6 +70,7 @@ class ParamStore:
         dtype: str,
         needs_grad: bool,
         contexts: Sequence[Context] | None = None,
+        grad_stype: str = "default",
     ) -> None:
         """Allocate a parameter, and its gradient if needed, on every context; an existing one must fit.
 
@@ -77,6 +80,7 @@ class ParamStore:
             dtype: dtype name.
             needs_grad: whether it has a gradient.
             contexts: where the copies lie instead, one for each of the store's contexts (model parallelism).
+            grad_stype: storage type of the gradient.
 
         Raises:
             ShapeError: it exists with another shape.
@@ -84,7 +88,7 @@ class ParamStore:
         """
         self._declare(self._arrays, name, shape, dtype, contexts)
         if needs_grad:
-            self._declare(self._grads, name, shape, dtype, contexts)
+            self._declare(self._grads, name, shape, dtype, contexts, grad_stype)
 
     def declare_aux(
         self, name: str, shape: tuple[int, ...], dtype: str, contexts: Sequence[Context] | None = None
@@ -233,8 +237,9 @@ class ParamStore:
     def _slots(self) -> Iterator[_Slot]:
         for kind, table in self._tables().items():
             for i, arrays in enumerate(table):
-                for name in arrays:
-                    yield kind, i, name
+                for name, array in arrays.items():
+                    if not is_sparse(array):
+                        yield kind, i, name
 
     def _tables(self) -> dict[str, list[dict[str, NDArray]]]:
         return {"arrays": self._arrays, "grads": self._grads, "aux": self._aux}
@@ -261,7 +266,8 @@ class ParamStore:
         state = dict(self.__dict__)
         if self.is_shared:
             contexts = {slot: self._at(slot).context for slot in self._slots()}
-            state |= {"_slot_contexts": contexts, "_arrays": None, "_grads": None, "_aux": None}
+            sparse = [{k: v for k, v in grads.items() if is_sparse(v)} for grads in self._grads]
+            state |= {"_slot_contexts": contexts, "_arrays": None, "_grads": sparse, "_aux": None}
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -269,7 +275,7 @@ class ParamStore:
         self.__dict__.update(state)
         if contexts is None:
             return
-        for name in ("_arrays", "_grads", "_aux"):
+        for name in ("_arrays", "_aux"):
             setattr(self, name, [{} for _ in self.contexts])
         tensors = {
             s: t for segment, slots in self._segments for s, t in zip(slots, segment.tensors(), strict=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..base import ArgumentError, ShapeError, dtype_name
@@ -17,6 +18,8 @@ from ..ops.dtypes import name_of
 from ..ops.shapes import prod
 from .memory import allocate
 from .placement import Placement
+from .sparse_arrays import allocate_as, is_sparse, kinds_of
+from .storage import storage_of
 
 __all__ = ["BoundArrays", "assign"]
 
@@ -33,6 +36,9 @@ def assign(name: str, target: NDArray, value: Any) -> None:
         ShapeError: the value has another shape.
         DTypeError: the value holds no numbers.
     """
+    if is_sparse(target):
+        target[:] = value if isinstance(value, NDArray) else np.asarray(value)
+        return
     own = target.tensor
     tensor = tensor_of(value, own.dtype, name_of(own.dtype), own.device)
     if tensor.shape != own.shape:
@@ -55,6 +61,8 @@ class BoundArrays:
         shapes: result of `infer_shapes`, if it is at hand.
         types: result of `infer_types`, if it is at hand.
         places: context of each node, if not all of them run on `ctx`.
+        stypes: storage types by which the graph knows dense arguments: "row_sparse" ones count as storing all rows,
+            so that their gradients may have some.
     """
 
     def __init__(
@@ -68,6 +76,7 @@ class BoundArrays:
         shapes: Mapping[Node, Any] | None = None,
         types: Mapping[Node, Any] | None = None,
         places: Placement | None = None,
+        stypes: Mapping[str, str] | None = None,
     ) -> None:
         self.graph = graph
         self._places = places or {}
@@ -84,12 +93,22 @@ class BoundArrays:
         types = types or infer_types(
             graph, {k: dtype_name(v.dtype) for k, v in every.items()}, default="float32"
         )
+        self._stypes = {name: stype for name, stype in (stypes or {}).items() if stype == "row_sparse"}
+        self._stored = {i for i, name in enumerate(every) if name in self._stypes}
+        self._storage = storage_of(graph, {**self._stypes, **kinds_of(every)})
         self._outputs = [
-            allocate(tuple(self._shapes[node][i] or ()), self.context_of(node), types[node][i] or "float32")
+            self._allocate_head(node, i, tuple(self._shapes[node][i] or ()), types[node][i] or "float32")
             for node, i in graph.heads
         ]
         self._given_up = False
         self._borrowed: dict[int, torch.Tensor] = {}
+
+    def _allocate_head(self, node: Node, i: int, shape: tuple[int, ...], dtype: str) -> NDArray:
+        """Return an array for an output."""
+        ctx = self.context_of(node)
+        if self._storage is None:
+            return allocate(shape, ctx, dtype)
+        return allocate_as(self._storage.of((node, i)), shape, ctx, dtype)
 
     def context_of(self, node: Node) -> Context:
         """Return the context that a node of the graph runs on."""
@@ -150,14 +169,20 @@ class BoundArrays:
     def outputs(self) -> list[NDArray]:
         """Outputs of the last forward. The same objects every time: they show the newest values."""
         if self._given_up:
-            self._outputs = [allocate(o.shape, o.context, dtype_name(o.dtype)) for o in self._outputs]
+            self._outputs = [
+                allocate_as(o.stype, o.shape, o.context, dtype_name(o.dtype)) for o in self._outputs
+            ]
             self._given_up = False
         return self._outputs
 
     def _give_up_outputs(self) -> None:
         """Put new arrays in place of the outputs, which take no memory until somebody looks at them."""
-        empty = [o.tensor.new_zeros(()).expand(o.shape) for o in self._outputs]
-        self._outputs = [NDArray(e, o.context) for e, o in zip(empty, self._outputs)]
+        self._outputs = [
+            allocate_as(o.stype, o.shape, o.context, dtype_name(o.dtype))
+            if is_sparse(o)
+            else NDArray(o.tensor.new_zeros(()).expand(o.shape), o.context)
+            for o in self._outputs
+        ]
         self._given_up = True
 
     def input_array(self, name: str) -> NDArray:
@@ -168,7 +193,10 @@ class BoundArrays:
         """Copy inputs that the last forward read in place into the arrays; return which ones."""
         copied = list(self._borrowed)
         for slot, tensor in self._borrowed.items():
-            self._variables[slot].tensor.copy_(tensor)
+            if is_sparse(self._variables[slot]):
+                self._variables[slot].take_over(tensor.clone())  # type: ignore[attr-defined]
+            else:
+                self._variables[slot].tensor.copy_(tensor)
         self._borrowed = {}
         return copied
 

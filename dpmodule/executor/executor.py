@@ -8,14 +8,18 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..base import ArgumentError, StateError
+from ..base import ArgumentError, StateError, dtype_name
 from ..context import Context
 from ..generators import generator
 from ..graph import Graph, Node
 from ..ndarray import NDArray
+from ..ops.sparse import densify, leaf_of
 from ..ops.spec import Env
+from ..ops.user_code import is_users
 from ..private import run_backward
 from .arrays import BoundArrays, assign
+from .body import CompiledBody
+from .cost import intermediate_bytes
 from .gradients import deliver
 from .heads import given_gradients, required
 from .interpreter import StepFailed, backward_by_node, interpret
@@ -23,6 +27,7 @@ from .locate import backward_error, forward_error
 from .placement import Placement
 from .program import Program, program_of
 from .resize import resize
+from .sparse_arrays import array_of, deliver_sparse, dense_pointers, is_sparse, show, value_of
 
 __all__ = ["Executor"]
 
@@ -72,6 +77,7 @@ class Executor(BoundArrays):
         shapes: result of `infer_shapes`, if it is at hand.
         types: result of `infer_types`, if it is at hand.
         places: context of each node, if not all of them run on `ctx`.
+        stypes: storage types by which the graph knows dense arguments.
 
     Source: MXNet 1.9.1 `Executor`; what is kept between forward and backward, and what a second backward does,
     was checked against it.
@@ -88,8 +94,9 @@ class Executor(BoundArrays):
         shapes: Mapping[Node, Any] | None = None,
         types: Mapping[Node, Any] | None = None,
         places: Placement | None = None,
+        stypes: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(graph, ctx, args, grads, grad_req, aux, shapes, types, places)
+        super().__init__(graph, ctx, args, grads, grad_req, aux, shapes, types, places, stypes)
         self._wanted = [
             (i, grad, self.grad_req[name] == "add")
             for i, (name, grad) in enumerate(self._grads.items())
@@ -97,8 +104,12 @@ class Executor(BoundArrays):
         ]
         self._targets = [grad for _, grad, _ in self._wanted]
         self._adds = [add for _, _, add in self._wanted]
+        self._dense_only = self._storage is None and not any(map(is_sparse, self._targets))
         self._wanted_slots = {slot for slot, _, _ in self._wanted}
-        self._is_loss_head = [node.op is not None and node.op.is_loss(node.a) for node, _ in graph.heads]
+        self._ignores_gradient = [
+            node.op is not None and not node.op.wants_head(node.a) for node, _ in graph.heads
+        ]
+        self._memos: dict[Node, dict[Any, Any]] = {}
         self._programs: dict[tuple[bool, bool], _Prepared] = {}
         self._alias_cache: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._run: _Run | None = None
@@ -112,7 +123,7 @@ class Executor(BoundArrays):
         copied = super()._own_inputs()
         if self._run is not None:
             for slot in copied:
-                self._run.values[slot] = self._variables[slot].tensor
+                self._run.values[slot] = value_of(self._variables[slot])
         return copied
 
     # forward
@@ -140,14 +151,14 @@ class Executor(BoundArrays):
         self.run(bool(is_train))
         return self._outputs
 
-    def run(self, is_train: bool, inputs: Mapping[str, torch.Tensor] | None = None) -> None:
+    def run(self, is_train: bool, inputs: Mapping[str, Any] | None = None) -> None:
         """Run the graph, reading some inputs where they lie instead of copying them in.
 
         The tensors must stay unchanged until backward is done; whoever looks at `arg_dict` later finds a copy.
 
         Args:
             is_train: training mode.
-            inputs: tensors by argument name, of the bound shapes, types and device.
+            inputs: tensors, or records of CSR matrices, by argument name, of the bound shapes, types and device.
         """
         self._borrowed = {self._slots[name]: tensor for name, tensor in inputs.items()} if inputs else {}
         self._run = None
@@ -159,6 +170,9 @@ class Executor(BoundArrays):
         values, aliases = self._inputs(recorded=is_train)
         result = self._execute(prepared, values, bool(aliases), self._monitor)
         for handle, out in zip(self._outputs, result[0]):
+            if self._storage is not None and is_sparse(handle):
+                show(handle, out)
+                continue
             # a version counter of its own: an output may be written before backward, as in MXNet
             own = out.data if is_train else out
             handle.tensor = own if own.is_contiguous() else own.contiguous()
@@ -173,13 +187,14 @@ class Executor(BoundArrays):
         """Return the program for a forward that backward may follow, or not, in training mode, or not."""
         found = self._programs.get((recorded, is_train))
         if found is None:
-            program = program_of(self.graph, recorded, self._place_key())
+            program = program_of(self.graph, recorded, self._place_key(), self._storage, CompiledBody)
             shaped = []
             for step in program.shaped:
                 node = self.graph.nodes[step.node]
                 ctx, shapes = self.context_of(node), tuple(tuple(s or ()) for s in self._shapes[node])
-                shaped.append(Env(ctx.torch_device, generator(ctx), is_train, shapes))
-            common = Env(self.context.torch_device, generator(self.context), is_train)
+                memo = self._memos.setdefault(node, {}) if node.op is not None and node.op.stateful else None
+                shaped.append(Env(ctx.torch_device, generator(ctx), is_train, shapes, ctx, memo))
+            common = Env(self.context.torch_device, generator(self.context), is_train, (), self.context)
             found = _Prepared(program, common, shaped)
             self._programs[recorded, is_train] = found
         return found
@@ -191,7 +206,10 @@ class Executor(BoundArrays):
 
     def _inputs(self, recorded: bool) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """Return the tensors of all variables, and which of them want a gradient; aliases where it is recorded."""
-        values = [array.tensor for array in self._variables]
+        if self._storage is None:
+            values = [array.tensor for array in self._variables]
+        else:
+            values = [value_of(array, i in self._stored) for i, array in enumerate(self._variables)]
         for slot, tensor in self._borrowed.items():
             values[slot] = tensor
         if not recorded:
@@ -219,6 +237,10 @@ class Executor(BoundArrays):
         except Exception as error:
             if monitor is not None and not isinstance(error, StepFailed):
                 raise  # by the monitor's callback
+            if is_users(error):
+                raise
+            if isinstance(error, StepFailed) and error.__cause__ is not None and is_users(error.__cause__):
+                raise error.__cause__ from error.__cause__.__cause__
             raise forward_error(error, program, self.graph, self._shapes) from (error.__cause__ or error)
         finally:
             torch.set_grad_enabled(before)
@@ -241,7 +263,7 @@ class Executor(BoundArrays):
         with torch.no_grad():
             for (slot, _, now), new in zip(program.low.mutated, mutated):
                 if now is at_once and new is not None:
-                    self._variables[slot].tensor.copy_(new)
+                    self._variables[slot].overwrite(new)
 
     def probes(self) -> list[torch.Tensor]:
         """Return, for each output of the last forward, a part that is finite only if all of it is."""
@@ -305,10 +327,22 @@ class Executor(BoundArrays):
             for ctx, state in zip(self._contexts, saved):
                 generator(ctx).set_state(state)
 
+    @contextmanager
+    def _same_states(self, program: Program) -> Iterator[None]:
+        """Take back what operators that write their states by themselves have written inside the block."""
+        states = [self._variables[slot].tensor for slot in program.written]
+        saved = [state.clone() for state in states]
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for state, before in zip(states, saved):
+                    state.copy_(before)
+
     def _run_again(self, is_train: bool) -> _Run:
         """Repeat the last forward with the random numbers it drew, for backward alone: no output changes."""
         prepared = self._prepare(True, is_train)
-        with self._same_random_numbers(prepared.program):
+        with self._same_random_numbers(prepared.program), self._same_states(prepared.program):
             values, aliases = self._inputs(recorded=True)
             return _Run(prepared, values, aliases, self._execute(prepared, values, True))
 
@@ -324,11 +358,11 @@ class Executor(BoundArrays):
                 continue
             if i in cut:
                 loss, made = cut[i]
-                rest = [run.values[n] if m is None else m.detach() for n, m in zip(loss.rest, made)]
+                rest = [densify(run.values[n] if m is None else m.detach()) for n, m in zip(loss.rest, made)]
                 seed = loss.op.loss.grad(loss.a, env, self._outputs[i].tensor, root.detach(), *rest)  # type: ignore[union-attr]
             else:
-                seed = required(self.graph.output_names[i], self._is_loss_head[i], given[i], root)
-            starts.append((i, root, seed))
+                seed = required(self.graph.output_names[i], self._ignores_gradient[i], given[i], root)
+            starts.append((i, leaf_of(root), seed))
         return starts
 
     def _differentiate(self, run: _Run, starts: list[tuple[int, torch.Tensor, torch.Tensor]]) -> None:
@@ -338,8 +372,10 @@ class Executor(BoundArrays):
         grads: list[torch.Tensor | None] = [None] * len(run.aliases)
         if roots and real:
             try:
-                found = run_backward(roots, seeds, [run.aliases[i] for i in real])
+                found = run_backward(roots, seeds, [leaf_of(run.aliases[i]) for i in real])
             except Exception as error:
+                if is_users(error):
+                    raise
                 program, env, shaped = run.prepared
                 heads = _heads(program, starts)
                 raise backward_error(
@@ -347,13 +383,20 @@ class Executor(BoundArrays):
                 ) from error
             for i, grad in zip(real, found):
                 grads[i] = grad
-        taken = [*seeds, *run.values, *(o.tensor for o in self._outputs)]
-        deliver(grads, self._targets, self._adds, taken)
+        if self._dense_only:
+            taken = [*seeds, *run.values, *(o.tensor for o in self._outputs)]
+            deliver(grads, self._targets, self._adds, taken)
+            return
+        taken = dense_pointers([*seeds, *run.values, *map(value_of, self._outputs)])
+        rest = deliver_sparse(grads, self._targets, self._adds, taken)
+        deliver(
+            [grads[i] for i in rest], [self._targets[i] for i in rest], [self._adds[i] for i in rest], taken
+        )
 
     def _show_backward(self, run: _Run, starts: list[tuple[int, torch.Tensor, torch.Tensor]]) -> None:
         """Show the monitor every operator's gradients; costs a further forward and backward."""
         program, env, shaped = run.prepared
-        with self._same_random_numbers(program):
+        with self._same_random_numbers(program), self._same_states(program):
             backward_by_node(program, run.values, env, shaped, _heads(program, starts), self._watch)
 
     def release(self) -> bool:
@@ -388,7 +431,7 @@ class Executor(BoundArrays):
 
     def _watch(self, name: str, tensor: torch.Tensor) -> None:
         if self._monitor is not None and tensor is not None:
-            self._monitor[0](name, NDArray(tensor.detach(), self.context))
+            self._monitor[0](name, array_of(tensor, self.context))
 
     def reshape(
         self, partial_shaping: bool = False, allow_up_sizing: bool = False, **kwargs: Iterable[int]
@@ -407,10 +450,30 @@ class Executor(BoundArrays):
         self._own_inputs()
         arrays = self._args, {k: g for k, g in self._grads.items() if g is not None}, self._aux
         args, grads, aux = resize(self.graph, arrays, kwargs, partial_shaping, allow_up_sizing)
-        return Executor(self.graph, self.context, args, grads, self.grad_req, aux, places=self._places)
+        return Executor(
+            self.graph,
+            self.context,
+            args,
+            grads,
+            self.grad_req,
+            aux,
+            places=self._places,
+            stypes=self._stypes,
+        )
 
     def debug_str(self) -> str:
-        """Return the source of the generated functions, predict and training."""
-        return "\n".join(
-            f"# is_train={mode}\n{self._prepare(mode, mode).program.source}" for mode in (False, True)
+        """Return the source of the generated functions, predict and training, and the memory they work in.
+
+        The last two lines have MXNet's form, as programs cut the number out of the first of them; it is what the
+        operators' results take by their shapes, all of them where there are gradients, else at the worst moment.
+        """
+        sources = [f"# is_train={mode}\n{self._prepare(mode, mode).program.source}" for mode in (False, True)]
+        bound = {**self.arg_dict, **self.aux_dict}
+        size = intermediate_bytes(
+            self.graph,
+            {name: array.shape for name, array in bound.items()},
+            {name: dtype_name(array.dtype) for name, array in bound.items()},
+            training=bool(self._targets),
         )
+        total = f"Total {size // 2**20} MB allocated\nTotal 0 TempSpace resource requested\n"
+        return "\n".join([*sources, total])

@@ -9,6 +9,8 @@ import torch
 
 from ..base import ArgumentError, ShapeError
 from ..ndarray import NDArray
+from ..ops.sparse import leaf_of
+from .sparse_arrays import is_sparse, seed_of
 
 __all__ = ["given_gradients", "required"]
 
@@ -46,11 +48,12 @@ def given_gradients(
         raise ArgumentError(f"out_grads is {type(out_grads).__name__}, expected an NDArray, a list or a dict")
     if len(given) != count:
         raise ArgumentError(f"out_grads has {len(given)} arrays for {count} outputs: {', '.join(names)}")
-    written = {array.tensor.data_ptr() for array in targets}
+    written = {array.tensor.data_ptr() for array in targets if not is_sparse(array)}
     found: list[torch.Tensor | None] = []
     for name, grad, out in zip(names, given, outputs):
         tensor = None if grad is None else _checked(name, grad, out)
-        found.append(tensor.clone() if tensor is not None and tensor.data_ptr() in written else tensor)
+        shared = tensor is not None and not tensor.is_sparse and tensor.data_ptr() in written
+        found.append(tensor.clone() if tensor is not None and shared else tensor)
     return found
 
 
@@ -59,7 +62,8 @@ def _checked(name: str, grad: Any, out: NDArray) -> torch.Tensor:
         raise ArgumentError(f"out_grads: {name} is {type(grad).__name__}, expected an NDArray")
     if grad.shape != out.shape:
         raise ShapeError(f"out_grads: {name} has shape {grad.shape}, expected {out.shape}")
-    return grad.tensor.to(out.tensor)
+    tensor: torch.Tensor = seed_of(grad, out)
+    return tensor
 
 
 def required(name: str, is_loss: bool, given: torch.Tensor | None, root: torch.Tensor) -> torch.Tensor:
@@ -81,4 +85,4 @@ def required(name: str, is_loss: bool, given: torch.Tensor | None, root: torch.T
             f"backward: output {name!r} is no loss, so its gradient must be given in out_grads "
             "(or wrap it in BlockGrad or MakeLoss)"
         )
-    return torch.ones_like(root)
+    return torch.ones_like(leaf_of(root))

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..graph import Node
+from ..ops.sparse import leaf_of
 from ..ops.spec import Env
 from .lowering import Step
 from .program import Program
@@ -157,8 +158,10 @@ def _gradients(
     own: Mapping[int, torch.Tensor], results: Mapping[int, torch.Tensor], grads: Mapping[int, torch.Tensor]
 ) -> dict[int, torch.Tensor]:
     """Return the gradients of a step's inputs that its outputs' gradients lead to."""
-    outs = [(r, grads[n]) for n, r in results.items() if n in grads and r is not None and r.requires_grad]
-    ins = [(n, t) for n, t in own.items() if t.requires_grad]
+    outs = [
+        (leaf_of(r), grads[n]) for n, r in results.items() if n in grads and r is not None and r.requires_grad
+    ]
+    ins = [(n, leaf_of(t)) for n, t in own.items() if t.requires_grad]
     if not outs or not ins:
         return {}
     found = torch.autograd.grad(
@@ -179,5 +182,6 @@ def _show_gradients(
         suffix = "" if len(step.inputs) == 1 else str(position)
         grad = found.get(number)
         watch(
-            f"{node.name}_backward_output{suffix}", torch.zeros_like(known[number]) if grad is None else grad
+            f"{node.name}_backward_output{suffix}",
+            torch.zeros_like(leaf_of(known[number])) if grad is None else grad,
         )

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..graph import Graph, Node
+from ..ops.sparse import SparseCall, densify
 from ..ops.spec import Op
+from .storage import Storage
 
 __all__ = ["LossHead", "Lowered", "Step", "lower"]
 
@@ -30,7 +32,7 @@ class Step:
         detach_first: the first input is passed without its history (a loss head that was cut).
         needs_shapes: the operator wants its inferred output shapes.
         takes_env: the operator wants `Env` (all but plain torch functions).
-        own_env: it runs on another context than the executor's, and wants that one's `Env`.
+        own_env: it wants an `Env` of its own: it runs on another context than the executor's, or keeps things.
     """
 
     function: Callable[..., Any]
@@ -99,7 +101,24 @@ class Lowered:
         return self.num_values - 1
 
 
-def lower(graph: Graph, recorded: bool) -> Lowered:
+class _OnDense:
+    """An operator's function that reads dense copies of sparse values."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.__name__ = getattr(function, "__name__", "run")
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._function(*map(densify, arguments))
+
+
+def lower(
+    graph: Graph,
+    recorded: bool,
+    storage: Storage | None = None,
+    body: Callable[[Graph], Any] | None = None,
+    is_body: bool = False,
+) -> Lowered:
     """Turn a graph into steps.
 
     Where backward may follow, terminal loss heads are cut: the loss operator runs on a detached input, and
@@ -109,6 +128,9 @@ def lower(graph: Graph, recorded: bool) -> Lowered:
     Args:
         graph: the graph.
         recorded: whether backward may follow.
+        storage: storage types, if some values are sparse.
+        body: makes a callable of a subgraph.
+        is_body: whether it is a subgraph itself, whose losses are never cut.
     """
     variables = (*graph.arguments, *graph.auxiliary)
     low = Lowered(graph, recorded, len(graph.arguments), len(variables), [], [])
@@ -118,20 +140,29 @@ def lower(graph: Graph, recorded: bool) -> Lowered:
         if node.op is not None:
             cut = (
                 recorded
+                and not is_body
                 and node.op.is_loss(node.a)
                 and node not in graph.readers
                 and head_nodes.count(node) == 1
+                and (storage is None or storage.of(node.inputs[0]) == "default")
             )
-            _lower_node(low, values, number, node, cut)
+            a = (
+                node.a._replace(bodies=tuple(map(body, node.subgraphs)))
+                if node.subgraphs and body
+                else node.a
+            )
+            _lower_node(low, values, number, node, a, cut)
+            if storage is not None:
+                _on_stored_parts(low.steps[-1], node, storage)
     low.heads = [values[entry] for entry in graph.heads]
     return low
 
 
 def _lower_node(
-    low: Lowered, values: dict[tuple[Node, int], int], number: int, node: Node, cut: bool
+    low: Lowered, values: dict[tuple[Node, int], int], number: int, node: Node, a: Any, cut: bool
 ) -> None:
     """Append the step of one operator node."""
-    op, a = node.op, node.a
+    op = node.op
     if op is None:
         return
     inputs = [values[entry] for entry in node.inputs]
@@ -140,13 +171,12 @@ def _lower_node(
         values[node, i] = low.new_value(name.removesuffix("_output"))
         outputs.append(values[node, i])
     if op.mutates:
-        names = [one.name for one in op.wanted(a, len(inputs))]
-        for state in op.mutates:
-            new = low.new_value(f"{node.name}_{state}_new")
+        declared = op.wanted(a, len(inputs))
+        for position, now in op.written(declared):
+            new = low.new_value(f"{node.name}_{declared[position].name}_new")
             outputs.append(new)
-            target = inputs[names.index(state)]
-            if target < low.num_variables:
-                low.mutated.append((target, new, state in op.commit_now))
+            if inputs[position] < low.num_variables:
+                low.mutated.append((inputs[position], new, now))
     if cut and op.loss is not None:
         position = [n for n, _ in low.graph.heads].index(node)
         low.losses.append(LossHead(position, inputs[0], tuple(inputs[1:]), op, a))
@@ -160,4 +190,19 @@ def _lower_node(
         name = getattr(function, "__name__", op.name)
         low.steps.append(Step(function, name, None, inputs, outputs, number, takes_env=False))
         return
-    low.steps.append(Step(op.run, op.name, a, inputs, outputs, number, needs_shapes=op.needs_shapes))
+    step = Step(op.run, op.name, a, inputs, outputs, number, needs_shapes=op.needs_shapes)
+    step.own_env = op.stateful
+    low.steps.append(step)
+
+
+def _on_stored_parts(step: Step, node: Node, storage: Storage) -> None:
+    """Let a step work on what sparse values store, or on dense copies of them."""
+    if node.op is None:
+        return
+    found = storage.rules.get(node)
+    if found is not None:
+        takes_rows = [child.op is None or storage.of((child, i)) != "default" for child, i in node.inputs]
+        step.function = SparseCall(node.op, found[0], found[1], takes_rows)
+        step.name, step.fixed, step.takes_env = node.op.name, node.a, True
+    elif any(storage.of(entry) != "default" for entry in node.inputs):
+        step.function = _OnDense(step.function)

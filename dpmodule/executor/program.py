@@ -22,6 +22,7 @@ from ..graph import Graph
 from . import passes
 from .lowering import Lowered, Step, lower
 from .placement import move_between, own_environments
+from .storage import Storage
 
 __all__ = ["Program", "program_of"]
 
@@ -63,7 +64,8 @@ class Program:
     def __init__(self, low: Lowered) -> None:
         self.low = low
         self.shaped = [s for s in low.steps if s.needs_shapes or s.own_env]
-        self.random = any(n.op is not None and n.op.random for n in low.graph.nodes)
+        self.random = any(op.random for n in low.graph.nodes for op in n.every_operator())
+        self.written = _written_by_operators(low)
         self._shaped_at = {id(s): i for i, s in enumerate(self.shaped)}
         self._globals: dict[str, Any] = {}
         self._line_nodes: dict[int, int] = {}
@@ -158,6 +160,20 @@ class Program:
         )
 
 
+def _written_by_operators(low: Lowered) -> list[int]:
+    """Return the variables that operators change by themselves: states of users' operators, and those in loops."""
+    found: set[int] = set()
+    for step in low.steps:
+        node = low.graph.nodes[step.node]
+        if step.node < 0 or node.op is None or not node.op.stateful:
+            continue
+        if any(inner.auxiliary for inner in node.subgraphs):
+            found.update(step.inputs)
+        states = {child for child, _ in node.auxiliary_inputs}
+        found.update(value for (child, _), value in zip(node.inputs, step.inputs) if child in states)
+    return sorted(value for value in found if value < low.num_variables)
+
+
 _CACHE_SIZE = 256
 _cache: OrderedDict[Any, Program] = OrderedDict()
 _in_use: weakref.WeakValueDictionary[Any, Program] = (
@@ -166,23 +182,33 @@ _in_use: weakref.WeakValueDictionary[Any, Program] = (
 _lock = threading.Lock()
 
 
-def program_of(graph: Graph, recorded: bool, places: tuple[Context, ...] = ()) -> Program:
+def program_of(
+    graph: Graph,
+    recorded: bool,
+    places: tuple[Context, ...] = (),
+    storage: Storage | None = None,
+    body: Callable[[Graph], Any] | None = None,
+    is_body: bool = False,
+) -> Program:
     """Return the Program of a graph, shared by all graphs of equal structure, attributes and names.
 
     Args:
         graph: the graph.
         recorded: whether backward may follow.
         places: context of the executor, then of each node of the graph, if they differ.
+        storage: storage types, if some values are sparse.
+        body: makes a callable of a subgraph.
+        is_body: whether it is the subgraph of an operator, which calls it under autograd.
     """
-    key = graph.key, recorded, passes.settings(), places
-    owned = any(node.op is not None and node.op.owner is not None for node in graph.nodes)
+    key = graph.key, recorded, passes.settings(), places, None if storage is None else storage.key, is_body
+    owned = any(op.owner is not None for node in graph.nodes for op in node.every_operator())
     with _lock:
         found = _in_use.get(key) if owned else _cache.get(key)
         if found is not None:
             if not owned:
                 _cache.move_to_end(key)
             return found
-    low = lower(graph, recorded)
+    low = lower(graph, recorded, storage, body, is_body)
     if places:
         move_between(low, places[1:])
         own_environments(low, places[1:], places[0])

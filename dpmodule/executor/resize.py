@@ -10,6 +10,7 @@ from ..graph import Graph, infer_shapes
 from ..ndarray import NDArray
 from ..ops.shapes import known, prod
 from .memory import allocate
+from .sparse_arrays import allocate_as, is_sparse
 
 __all__ = ["Arrays", "resize"]
 
@@ -60,6 +61,8 @@ def resize(
 
 def _resized(name: str, array: NDArray, shape: tuple[int, ...], grow: bool) -> NDArray:
     """Return the head of an array in another shape, or a new array if it is too small and may grow."""
+    if is_sparse(array):
+        return allocate_as(array.stype, shape, array.context, dtype_name(array.dtype))
     if array.size >= prod(shape):
         return array.head_view(shape)
     if not grow:

@@ -1,5 +1,6 @@
 """Graphs as plain data: nodes, order, inference and the JSON file format. No torch here."""
 
+from .infer import InferredBody as InferredBody
 from .infer import infer_shapes as infer_shapes
 from .infer import infer_types as infer_types
 from .infer import variable_dtype as variable_dtype

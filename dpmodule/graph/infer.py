@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..base import DTypeError, Shape, ShapeError, dtype_from_code, dtype_name
@@ -12,13 +12,16 @@ from ..ops.shapes import known, same_types, unify
 from ..ops.spec import LABEL
 from .node import Graph, Node
 
-__all__ = ["infer_shapes", "infer_types", "variable_dtype", "variable_shape"]
+__all__ = ["InferredBody", "infer_shapes", "infer_types", "variable_dtype", "variable_shape"]
 
 
 def variable_shape(node: Node) -> Shape:
     """Return the shape a variable was declared with, None without one."""
     text = node.attrs.get("__shape__")
-    return attribute_types.shape.parse(text) if text else None
+    try:
+        return attribute_types.shape.parse(text) if text else None
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        raise ShapeError(f"{node.describe()}: __shape__ is {text!r}, expected one such as (0, 3)") from None
 
 
 def variable_dtype(node: Node) -> str | None:
@@ -26,13 +29,54 @@ def variable_dtype(node: Node) -> str | None:
     text = node.attrs.get("__dtype__")
     if text is None or text == "-1":
         return None
-    return dtype_from_code(int(text)) if text.isdigit() else dtype_name(text)
+    return dtype_from_code(int(text)) if text.isdecimal() and len(text) < 4 else dtype_name(text)
 
 
 def _located(error: ShapeError, node: Node, shapes: Mapping[Node, list[Shape]]) -> ShapeError:
     """Say in which node inference failed, and what came in."""
     inputs = ", ".join(f"{child.output_names[i]} {shapes[child][i]}" for child, i in node.inputs)
     return ShapeError(f"{node.describe()}: {error}; inputs: {inputs or 'none'}")
+
+
+class InferredBody:
+    """A subgraph as the shape and type rules of the operator that carries it see it.
+
+    Args:
+        graph: the subgraph.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    @property
+    def num_inputs(self) -> int:
+        """Number of inputs."""
+        return len(self.graph.inputs)
+
+    def shapes(self, ins: Sequence[Shape], outs: Sequence[Shape] = ()) -> tuple[list[Shape], list[Shape]]:
+        """Infer the shapes of all inputs and outputs from those of some of them.
+
+        Raises:
+            ShapeError: they contradict each other inside; names the inner node.
+        """
+        given = {node.name: shape for node, shape in zip(self.graph.inputs, ins)}
+        found = infer_shapes(self.graph, given, outs)
+        return [found[node][0] for node in self.graph.inputs], [found[n][i] for n, i in self.graph.heads]
+
+    def types(self, ins: Sequence[str | None]) -> tuple[list[str | None], list[str | None]]:
+        """Infer the types of all inputs and outputs from those of some inputs.
+
+        Raises:
+            DTypeError: they contradict each other inside; names the inner node.
+        """
+        given = {node.name: dtype for node, dtype in zip(self.graph.inputs, ins) if dtype is not None}
+        found = infer_types(self.graph, given)
+        return [found[node][0] for node in self.graph.inputs], [found[n][i] for n, i in self.graph.heads]
+
+
+def _attributes(node: Node) -> Any:
+    """Return a node's attributes, with subgraphs that can be asked for shapes and types."""
+    return node.a._replace(bodies=tuple(map(InferredBody, node.subgraphs))) if node.subgraphs else node.a
 
 
 def _declared_shapes(graph: Graph, given: Mapping[str, Shape]) -> dict[Node, list[Shape]]:
@@ -52,7 +96,9 @@ def _declared_shapes(graph: Graph, given: Mapping[str, Shape]) -> dict[Node, lis
     return shapes
 
 
-def infer_shapes(graph: Graph, given: Mapping[str, Shape]) -> dict[Node, list[Shape]]:
+def infer_shapes(
+    graph: Graph, given: Mapping[str, Shape], heads: Sequence[Shape] = ()
+) -> dict[Node, list[Shape]]:
     """Infer the shape of every node's outputs.
 
     Every operator's rule runs in turn, forwards and backwards through the graph, and again whenever something it
@@ -61,6 +107,7 @@ def infer_shapes(graph: Graph, given: Mapping[str, Shape]) -> dict[Node, list[Sh
     Args:
         graph: the graph.
         given: shapes of variables by name, 0 = unknown dimension.
+        heads: what is known about the shapes of the heads, in their order.
 
     Returns:
         For every node the shapes of its visible outputs; None or 0 where nothing is known.
@@ -69,6 +116,8 @@ def infer_shapes(graph: Graph, given: Mapping[str, Shape]) -> dict[Node, list[Sh
         ShapeError: a contradiction; the text names the node and the line that made it.
     """
     shapes = _declared_shapes(graph, given)
+    for (node, i), shape in zip(graph.heads, heads):
+        shapes[node][i] = unify(shapes[node][i], shape, f"given and required shape of {node.describe()}")
     operators = [n for n in graph.nodes if n.op is not None]
     pending = set(operators)
     forwards = True
@@ -92,7 +141,7 @@ def _run_rule(graph: Graph, node: Node, shapes: dict[Node, list[Shape]], pending
     """
     outs = shapes[node]
     ins = [shapes[child][i] for child, i in node.inputs]
-    found_ins, found_outs = infer_shape(node.op, node.a, ins, outs)  # type: ignore[arg-type]
+    found_ins, found_outs = infer_shape(node.op, _attributes(node), ins, outs)  # type: ignore[arg-type]
     changed = False
     # merged with what was known, so that knowledge only grows and the walk ends
     for i, (before, found) in enumerate(zip(outs, found_outs)):
@@ -169,7 +218,7 @@ def _propagate_types(graph: Graph, types: dict[Node, list[Any]]) -> None:
             ins = [types[child][i] for child, i in node.inputs]
             if None not in ins and None not in outs:
                 continue
-            new_ins, new_outs = infer_type(node.op, node.a, ins, outs)  # type: ignore[arg-type]
+            new_ins, new_outs = infer_type(node.op, _attributes(node), ins, outs)  # type: ignore[arg-type]
             if new_outs != outs:
                 types[node] = list(new_outs)
                 changed = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -21,9 +22,10 @@ class Node:
         attrs: further attributes (``__lr_mult__`` and the like; for a variable all it has).
         inputs: (node, output number) of each input.
         source: "file:line" of the user's code that made the node, "" if unknown.
+        subgraphs: the graphs that an operator such as a loop runs.
     """
 
-    __slots__ = ("_parsed", "attrs", "inputs", "name", "op", "params", "source")
+    __slots__ = ("_parsed", "attrs", "inputs", "name", "op", "params", "source", "subgraphs")
 
     def __init__(
         self,
@@ -33,6 +35,7 @@ class Node:
         attrs: dict[str, str] | None = None,
         inputs: tuple[Entry, ...] = (),
         source: str = "",
+        subgraphs: tuple[Graph, ...] = (),
     ) -> None:
         self.op = op
         self.name = name
@@ -40,14 +43,28 @@ class Node:
         self.attrs = attrs or {}
         self.inputs = inputs
         self.source = source
+        self.subgraphs = subgraphs
         self._parsed: Any = None
 
     @property
     def a(self) -> Any:
         """The operator's attributes, parsed."""
         if self._parsed is None and self.op is not None:
-            self._parsed = self.op.parse(self.params)
+            self._parsed = self._parse(self.params)
         return self._parsed
+
+    def _parse(self, params: dict[str, str]) -> Any:
+        if self.op is None:
+            return None
+        return self.op.parse(params, self.subgraphs) if self.subgraphs else self.op.parse(params)
+
+    def every_operator(self) -> Iterator[Op]:
+        """Yield the node's operator, and those of its subgraphs."""
+        if self.op is not None:
+            yield self.op
+        for graph in self.subgraphs:
+            for node in graph.nodes:
+                yield from node.every_operator()
 
     @property
     def all_attrs(self) -> dict[str, str]:
@@ -62,7 +79,7 @@ class Node:
         """
         if self.op is not None:
             params = {**self.params, key: value}
-            self._parsed = self.op.parse(params)
+            self._parsed = self._parse(params)
             self.params = params
 
     @property
@@ -80,9 +97,9 @@ class Node:
     @property
     def auxiliary_inputs(self) -> tuple[Entry, ...]:
         """The inputs that are auxiliary states of the operator."""
-        if self.op is None or self.op.variadic is not None:
+        if self.op is None:
             return ()
-        declared = self.op.wanted(self.a)
+        declared = self.op.wanted(self.a, len(self.inputs))
         return tuple(entry for entry, one in zip(self.inputs, declared) if one.kind == AUX)
 
     def describe(self) -> str:
@@ -145,9 +162,9 @@ class Graph:
         states: set[Node] = set()
         labels: set[Node] = set()
         for node in self.nodes:
-            if node.op is None or node.op.variadic is not None:
+            if node.op is None or node.op.variadic is not None and not node.op.variadic.group:
                 continue
-            for (child, _), declared in zip(node.inputs, node.op.wanted(node.a)):
+            for (child, _), declared in zip(node.inputs, node.op.wanted(node.a, len(node.inputs))):
                 if child.op is None and declared.kind == AUX:
                     states.add(child)
                 elif child.op is None and declared.kind == LABEL:
@@ -170,6 +187,11 @@ class Graph:
         return tuple(n.name for n in self.arguments if n in self._fed[1])
 
     @cached_property
+    def inputs(self) -> tuple[Node, ...]:
+        """All variables, arguments and states, in order."""
+        return tuple(n for n in self.nodes if n.op is None)
+
+    @cached_property
     def argument_names(self) -> list[str]:
         """Names of the arguments, in order."""
         return [n.name for n in self.arguments]
@@ -188,7 +210,8 @@ class Graph:
     def key(self) -> tuple[Any, ...]:
         """What two graphs have in common when they run the same program: structure, attributes and names.
 
-        Attributes count as text: 0.0 and -0.0 are equal numbers, but not equal divisors.
+        Attributes count as text: 0.0 and -0.0 are equal numbers, but not equal divisors. An operator that reads its
+        attributes by itself may find something else in equal ones later on; what it found counts too.
         """
         rows = tuple(
             (
@@ -196,6 +219,8 @@ class Graph:
                 node.name,
                 tuple(node.params.items()),
                 tuple((self.index[child], i) for child, i in node.inputs),
+                tuple(graph.key for graph in node.subgraphs),
+                None if node.op is None or node.op.read_attrs is None else repr(node.a),
             )
             for node in self.nodes
         )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from ..attribute import BARE_KEYS, stored_key
 from ..base import ArgumentError, FileFormatError, MXNetError
 from ..ops import find as find_op
-from ..ops.spec import AUX
+from ..ops import get as get_op
+from ..ops.spec import AUX, Op
 from .node import Entry, Graph, Node
 
 __all__ = ["from_json", "input_versions", "to_json"]
@@ -22,6 +24,11 @@ def to_json(graph: Graph) -> str:
     Raises:
         ArgumentError: a node runs an object of this process, such as a torch module.
     """
+    return json.dumps({**_to_rows(graph), "attrs": {"mxnet_version": ["int", _VERSION]}}, indent=2)
+
+
+def _to_rows(graph: Graph) -> dict[str, Any]:
+    """Return a graph, or a subgraph, as JSON values."""
     versions = input_versions(graph)
     nodes, row_ptr = [], [0]
     for node in graph.nodes:
@@ -34,19 +41,17 @@ def to_json(graph: Graph) -> str:
         if attributes := node.all_attrs:
             row["attrs"] = dict(sorted(attributes.items()))
         row["inputs"] = [[graph.index[child], i, v] for (child, i), v in zip(node.inputs, versions[node])]
+        if node.subgraphs:
+            row["subgraphs"] = [_to_rows(inner) for inner in node.subgraphs]
         nodes.append(row)
         hidden = node.op.num_hidden(node.a) if node.op else 0
         row_ptr.append(row_ptr[-1] + node.num_outputs + hidden)
-    return json.dumps(
-        {
-            "nodes": nodes,
-            "arg_nodes": [i for i, node in enumerate(graph.nodes) if node.op is None],
-            "node_row_ptr": row_ptr,
-            "heads": [[graph.index[node], i, 0] for node, i in graph.heads],
-            "attrs": {"mxnet_version": ["int", _VERSION]},
-        },
-        indent=2,
-    )
+    return {
+        "nodes": nodes,
+        "arg_nodes": [i for i, node in enumerate(graph.nodes) if node.op is None],
+        "node_row_ptr": row_ptr,
+        "heads": [[graph.index[node], i, 0] for node, i in graph.heads],
+    }
 
 
 def input_versions(graph: Graph) -> dict[Node, list[int]]:
@@ -127,25 +132,41 @@ def _upgrade_keys(attributes: dict[str, str], inputs: list[Entry], names: tuple[
 
 def _split_attributes(op: Any, attributes: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Divide attributes into the operator's own and all others."""
-    params = {k: v for k, v in attributes.items() if k in op.attrs}
-    rest = {k: v for k, v in attributes.items() if k not in op.attrs}
+    params = {k: v for k, v in attributes.items() if stored_key(k) == k and op.owns(k)}
+    rest = {k: v for k, v in attributes.items() if k not in params}
     return params, rest
+
+
+def _subgraphs(op: Op, row: dict[str, Any], version: int, where: str) -> tuple[Graph, ...]:
+    """Read the graphs that an operator such as a loop carries.
+
+    Raises:
+        FileFormatError: there are too few or too many, or one is damaged.
+    """
+    rows = row.get("subgraphs", [])
+    if not isinstance(rows, list) or len(rows) != op.num_subgraphs:
+        raise _bad(f"{where} has no list of {op.num_subgraphs} 'subgraphs'")
+    return tuple(
+        Graph(_from_rows(each, version, f"subgraph {i} of {where}: ")) for i, each in enumerate(rows)
+    )
 
 
 def _operator_node(row: dict[str, Any], before: list[Node], version: int, where: str) -> Node:
     """Read an operator node; versions before 0.9 leave trailing inputs out, which become variables."""
     name = row["op"]
-    op = find_op(name)
-    if op is None:
-        raise MXNetError(f"{where} uses the operator {name!r}, which this package does not have")
+    op = get_op(name)
     attributes = _attributes(row, where)
     inputs = _references(_field(row, "inputs", list, where), before, where)
     if version < 905 and op.name in ("argmax", "argmin") and attributes.get("axis") == "-1":
         del attributes["axis"]
     params, rest = _split_attributes(op, attributes)
     if op.variadic is not None and op.variadic.count and op.variadic.count not in params:
-        params[op.variadic.count] = str(len(inputs))
-    declared = op.wanted(op.parse(params), len(inputs))
+        params[op.variadic.count] = str(op.variadic.units(len(inputs)))
+    graphs = _subgraphs(op, row, version, where) if op.num_subgraphs else ()
+    a = op.parse(params, graphs)
+    if graphs and a.num_outputs != len(graphs[-1].heads):
+        raise _bad(f"{where} has {a.num_outputs} outputs, its last subgraph {len(graphs[-1].heads)}")
+    declared = op.wanted(a, len(inputs))
     rest = _upgrade_keys(rest, inputs, tuple(i.name for i in declared))
     if version < 900:
         for missing in declared[len(inputs) :]:
@@ -157,11 +178,43 @@ def _operator_node(row: dict[str, Any], before: list[Node], version: int, where:
         for (child, _), one in zip(inputs, declared):
             if child.op is None and one.init and "__init__" not in child.attrs:
                 child.attrs["__init__"] = one.init
-    return Node(op, str(row["name"]), params, rest, tuple(inputs))
+    return Node(op, str(row["name"]), params, rest, tuple(inputs), subgraphs=graphs)
 
 
 def _stored(attributes: dict[str, str]) -> dict[str, str]:
     return {stored_key(k): v for k, v in attributes.items()}
+
+
+def _refuse_unknown(root: dict[str, Any]) -> None:
+    """Name all operators of a file that do not exist here at once, with the nodes that use them.
+
+    Raises:
+        MXNetError: there are some.
+    """
+    missing: dict[str, list[str]] = {}
+    for op, name in _operators(root):
+        if find_op(op) is None:
+            missing.setdefault(op, []).append(name)
+    if missing:
+        listed = ", ".join(
+            f"{op} ({len(nodes)} nodes, the first is {nodes[0]!r})"
+            if len(nodes) > 1
+            else f"{op} ({nodes[0]!r})"
+            for op, nodes in missing.items()
+        )
+        raise MXNetError(f"the graph uses operators that this package does not have: {listed}")
+
+
+def _operators(rows: Any) -> Iterator[tuple[str, str]]:
+    """Yield operator and name of all nodes of a graph and its subgraphs, as far as it is sound."""
+    nodes = rows.get("nodes") if isinstance(rows, dict) else None
+    for row in nodes if isinstance(nodes, list) else ():
+        if isinstance(row, dict) and isinstance(row.get("op"), str):
+            if row["op"] != "null":
+                yield row["op"], str(row.get("name"))
+            inner_graphs = row.get("subgraphs")
+            for inner in inner_graphs if isinstance(inner_graphs, list) else ():
+                yield from _operators(inner)
 
 
 def from_json(text: str) -> tuple[Entry, ...]:
@@ -179,18 +232,34 @@ def from_json(text: str) -> tuple[Entry, ...]:
     except (ValueError, RecursionError) as error:
         hint = "; it looks like an HTML page" if text.lstrip()[:1] == "<" else ""
         raise _bad(f"{error}{hint}") from None
-    rows = _field(root, "nodes", list, "the file")
-    version = _version(root)
+    if not isinstance(root, dict):
+        raise _bad("it holds no JSON object")
+    try:
+        _refuse_unknown(root)
+        return _from_rows(root, _version(root))
+    except RecursionError:
+        raise _bad("its subgraphs lie too deep in each other") from None
+
+
+def _from_rows(root: Any, version: int, place: str = "") -> tuple[Entry, ...]:
+    """Read the nodes of a graph or subgraph; `place` tells which one in messages.
+
+    Raises:
+        FileFormatError: something in it is damaged.
+    """
+    rows = _field(root, "nodes", list, place.rstrip(": ") or "the file")
     numbered: list[Node] = []
     for number, row in enumerate(rows):
-        where = f"node {number}"
+        where = f"{place}node {number}"
         op = _field(row, "op", str, where)
         name = _field(row, "name", str, where)
-        where = f"node {number} ({name!r})"
+        where = f"{place}node {number} ({name!r})"
         if op == "null":
             numbered.append(Node(None, name, attrs=_stored(_attributes(row, where))))
         else:
             numbered.append(_operator_node(row, numbered, version, where))
     if "heads" not in root and numbered:
         return tuple((numbered[-1], i) for i in range(numbered[-1].num_outputs))
-    return tuple(_references(_field(root, "heads", list, "the file"), numbered, "heads"))
+    return tuple(
+        _references(_field(root, "heads", list, place.rstrip(": ") or "the file"), numbered, f"{place}heads")
+    )

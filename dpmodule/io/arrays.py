@@ -12,6 +12,7 @@ import torch
 from .. import generators
 from ..base import ArgumentError, ShapeError, StateError
 from ..ndarray import NDArray
+from ..ndarray.csr import CSRNDArray
 from .desc import DataBatch, DataDesc
 from .iterator import DataIter
 from .wrap import named_arrays, shares_read_only, wrap
@@ -41,12 +42,16 @@ class _Source:
         return DataDesc(self.name, shape, self.array.dtype, layout)
 
     def cut(self, start: int, length: int) -> NDArray:
+        if isinstance(self.array, CSRNDArray):
+            return self.array[start : start + length]
         tensor = self.array.tensor
         # the same view, in half the time
         part = tensor[start : start + length] if self.axis == 0 else tensor.narrow(self.axis, start, length)
         return NDArray(part.clone() if self.read_only else part, self.array.context)
 
     def gather(self, rows: torch.Tensor) -> NDArray:
+        if isinstance(self.array, CSRNDArray):
+            return self.array.rows(rows)
         tensor = self.array.tensor
         return NDArray(tensor.index_select(self.axis, rows.to(tensor.device)), self.array.context)
 
@@ -60,7 +65,7 @@ class NDArrayIter(DataIter):
 
     Args:
         data: an array, a list of arrays, or a dict of arrays by name. NumPy arrays are read as float32;
-            tensors and NDArrays keep their type.
+            tensors and NDArrays keep their type; a CSR array, or a matrix of SciPy's, gives CSR batches.
         label: the labels, in the same forms, or None.
         batch_size: number of examples in a batch.
         shuffle: whether each epoch takes the examples in a new random order.
@@ -284,14 +289,15 @@ def _sources(pairs: list[tuple[str, Any]], what: str, layout: str) -> list[_Sour
         if array.ndim == 0:
             raise ShapeError(f"NDArrayIter: {what} {name!r} is a single number, expected an axis of examples")
         array.pinned = True
-        axis = batch_axis if batch_axis < array.ndim else 0
+        axis = batch_axis if batch_axis < array.ndim and array.stype == "default" else 0
         sources.append(_Source(name, array, axis, shares_read_only(value)))
     return sources
 
 
 def _watched(sources: list[_Source]) -> list[torch.Tensor]:
     """Return the tensors whose batches are views that can be written into."""
-    return [each.array.tensor for each in sources if not (each.read_only or each.array.tensor.is_inference())]
+    dense = [each for each in sources if each.array.stype == "default"]
+    return [each.array.tensor for each in dense if not (each.read_only or each.array.tensor.is_inference())]
 
 
 def _common_size(sources: list[_Source]) -> int:

@@ -12,6 +12,7 @@ import torch
 from ..base import ArgumentError, DTypeError
 from ..context import Context, cpu, current_context, gpu
 from ..ndarray import NDArray
+from ..ndarray.sparse_creation import csr_matrix, is_scipy
 
 __all__ = ["is_array", "named_arrays", "numbered_names", "shares_read_only", "wrap"]
 
@@ -42,6 +43,8 @@ def wrap(value: Any, what: str) -> NDArray:
     """
     if isinstance(value, NDArray):
         return value
+    if is_scipy(value):
+        return csr_matrix(value)
     if isinstance(value, torch.Tensor):
         return NDArray(value.detach(), _context_of(value))
     if not is_array(value):

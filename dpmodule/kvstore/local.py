@@ -28,6 +28,11 @@ def _dims(array: NDArray) -> Sequence[int]:
     return array.tensor.shape if type(array) is NDArray else array.shape
 
 
+def _all_rows(array: NDArray) -> torch.Tensor:
+    """Return all elements; of a row-sparse array that stores every row, these rows themselves."""
+    return array.record().dense() if isinstance(array, RowSparseNDArray) else array.tensor
+
+
 class KVStore(KVStoreBase):
     """Sums over devices, applies an optimizer if one is set, and copies back.
 
@@ -187,7 +192,7 @@ class KVStore(KVStoreBase):
         sources, targets = [], []
         for one, arrays in paired(key, out):
             stored = self._get(one)
-            dense, wanted = stored.tensor, _dims(stored)
+            dense, wanted = _all_rows(stored), _dims(stored)
             for array in arrays:
                 is_sparse = type(array) is not NDArray and array.stype != "default"
                 if is_sparse and ignore_sparse:
@@ -206,14 +211,16 @@ class KVStore(KVStoreBase):
     def row_sparse_pull(self, key: Any, out: Any = None, priority: int = 0, row_ids: Any = None) -> None:
         """Copy some rows of stored row-sparse values to row-sparse arrays, which then store just these.
 
+        Dense arrays, as which `Module` keeps row-sparse parameters on the devices, get these rows and keep the others.
+
         Args:
             key: a key, or a list of them.
-            out: as in `pull`, but row-sparse.
+            out: as in `pull`; row-sparse or dense.
             priority: accepted as in MXNet.
             row_ids: row numbers in any order and shape: an NDArray for all of `out`, or NDArrays in lists like `out`.
 
         Raises:
-            ArgumentError: `out` or the stored value is not row-sparse, or row_ids do not match `out`.
+            ArgumentError: the stored value is not row-sparse, `out` is CSR, or row_ids do not match `out`.
             BoundsError: there is no such row.
         """
         if out is None or row_ids is None:
@@ -234,9 +241,19 @@ class KVStore(KVStoreBase):
                     f"kvstore: key {one!r} is stored as {stored.stype}, expected row_sparse; use pull"
                 )
             for array, ids in zip(arrays, rows, strict=True):
-                if array.stype != "row_sparse":
+                if array.stype == "csr":
                     raise ArgumentError(f"kvstore: out of key {one!r} is {array.stype}, expected row_sparse")
-                array[:] = stored.retain(ids)
+                if array.shape != stored.shape:
+                    raise ShapeError(
+                        f"kvstore: key {one!r} has shape {stored.shape}, out has {array.shape}, expected the same"
+                    )
+                kept = stored.retain(ids)
+                if array.stype == "default":
+                    picked, values = kept.parts()
+                    memory = array.tensor
+                    memory.index_copy_(0, picked.to(memory.device), values.to(memory))
+                else:
+                    array[:] = kept
 
     def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
         """Push, then pull into `out` (into `value` without one)."""

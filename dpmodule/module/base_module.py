@@ -241,7 +241,12 @@ class BaseModule(ABC):
         """Install a monitor on every executor."""
 
     def prepare(self, data_batch: Any, sparse_row_id_fn: Any = None) -> None:  # noqa: B027 (most have nothing to do)
-        """Get ready for the batch that comes next."""
+        """Get ready for the batch that comes next.
+
+        Args:
+            data_batch: the batch.
+            sparse_row_id_fn: ``(batch) -> {parameter: row numbers}``, which rows of row-sparse parameters it needs.
+        """
 
     def start_epoch(self, epoch: int, train_data: Any) -> None:  # noqa: B027 (most have nothing to do)
         """Get ready for an epoch of `fit`.

@@ -313,6 +313,7 @@ class BucketingModule(BaseModule):
         if data_batch.bucket_key is not None:
             self._bucket(data_batch.bucket_key, *_shapes_of(data_batch))
             self._buckets.move_to_end(self._key)
+        self._default.prepare(data_batch, sparse_row_id_fn)
 
     # parameters and optimizer
 

@@ -7,14 +7,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import torch
-
 from ..base import ArgumentError, ShapeError, StateError, dtype_name
 from ..context import Context
 from ..executor import Executor, from_pool, placement, requirements
+from ..executor.sparse_arrays import allocate_as, clear, is_sparse, load_stored
+from ..executor.storage import declared_storage, gradient_storage, storage_of
 from ..graph import infer_shapes, infer_types
 from ..io import DataDesc
 from ..ndarray import NDArray, concatenate
+from ..ops.sparse import Csr
 from ..params import ParamStore
 from .feed import Feed, describe, is_per_context
 from .group_arrays import GroupArrays
@@ -145,6 +146,7 @@ class DataParallelExecutorGroup(GroupArrays):
             [{} for _ in self.contexts] if shared_group is None else shared_group.shared_data_arrays
         )
         self._declared = False
+        self._stypes = declared_storage(symbol.graph)
         self._bound: OrderedDict[Any, list[Executor]] = OrderedDict()
         self.bind_exec(data_shapes, label_shapes, shared_group)
 
@@ -239,11 +241,21 @@ class DataParallelExecutorGroup(GroupArrays):
             else:
                 shape, dtype = tuple(shapes[node][0] or ()), types[node][0] or "float32"
                 where = places.get(node, ctx)
-                args[name] = from_pool(pool, name, shape, where, dtype, logger)
+                stype = self._stypes.get(name, "default")
+                if stype == "default":
+                    args[name] = from_pool(pool, name, shape, where, dtype, logger)
+                else:
+                    args[name] = pool[name] = allocate_as(stype, shape, where, dtype)
                 if self.grad_req[name] != "null":
                     grads[name] = from_pool(pool, f"grad of {name}", shape, where, dtype, logger)
         aux = {name: self.store.aux(name, i) for name in self.aux_names}
-        return Executor(graph, ctx, args, grads, self.grad_req, aux, shapes, types, places)
+        known = {name: stype for name, stype in self._stypes.items() if name in self.param_names}
+        return Executor(graph, ctx, args, grads, self.grad_req, aux, shapes, types, places, known)
+
+    @property
+    def row_sparse_names(self) -> set[str]:
+        """Names of the parameters that are declared row-sparse; devices keep all their rows, in dense arrays."""
+        return {n for n in self.param_names if self._stypes.get(n) == "row_sparse"}
 
     @property
     def size(self) -> int:
@@ -271,11 +283,19 @@ class DataParallelExecutorGroup(GroupArrays):
 
     def _declare(self, shapes: Mapping[Any, Any], types: Mapping[Any, Any]) -> None:
         """Allocate parameters and states, or check that shared ones fit."""
+        graph = self.symbol.graph
+        storage = storage_of(graph, self._stypes)
+        grad_stypes = {} if storage is None else gradient_storage(graph, storage)
         for node in self.symbol.graph.arguments:
             if node.name in self.param_names:
                 needs_grad = self.grad_req[node.name] != "null"
                 self.store.declare(
-                    node.name, tuple(shapes[node][0]), types[node][0], needs_grad, self._places_of(node)
+                    node.name,
+                    tuple(shapes[node][0]),
+                    types[node][0],
+                    needs_grad,
+                    self._places_of(node),
+                    grad_stypes.get(node.name, "default"),
                 )
         for node in self.symbol.graph.auxiliary:
             self.store.declare_aux(node.name, tuple(shapes[node][0]), types[node][0], self._places_of(node))
@@ -292,7 +312,7 @@ class DataParallelExecutorGroup(GroupArrays):
                 for name in self.param_names:
                     grad = self.store.grad(name, i)
                     if grad is not None and self.grad_req[name] == "write":
-                        grad.tensor.zero_()
+                        clear(grad)
 
     def reshape(self, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None) -> None:
         """Change the input shapes; parameters stay.
@@ -306,11 +326,17 @@ class DataParallelExecutorGroup(GroupArrays):
     # running
 
     @staticmethod
-    def _load(executor: Executor, inputs: dict[str, torch.Tensor], borrow: bool) -> dict[str, torch.Tensor]:
+    def _load(executor: Executor, inputs: dict[str, Any], borrow: bool) -> dict[str, Any]:
         """Copy inputs into an executor's arrays; return those it may read in place instead."""
         kept = {}
         for name, tensor in inputs.items():
-            own = executor.input_array(name).tensor
+            array = executor.input_array(name)
+            if is_sparse(array) or isinstance(tensor, Csr):
+                value = load_stored(name, array, tensor, borrow)
+                if value is not None:
+                    kept[name] = value
+                continue
+            own = array.tensor
             if tensor.shape != own.shape:
                 raise ShapeError(f"{name} has shape {tuple(tensor.shape)}, expected {tuple(own.shape)}")
             if borrow and tensor.dtype == own.dtype and tensor.device == own.device:
@@ -455,6 +481,8 @@ class DataParallelExecutorGroup(GroupArrays):
 
 
 def _memory(array: NDArray) -> int:
+    if is_sparse(array):  # each executor has one of its own
+        return 0
     return array.tensor.untyped_storage().data_ptr()
 
 
@@ -462,11 +490,11 @@ def _known(shape: Any) -> bool:
     return shape is not None and 0 not in shape
 
 
-def _forward_job(executor: Executor, inputs: dict[str, torch.Tensor], train: bool) -> Callable[[], None]:
+def _forward_job(executor: Executor, inputs: dict[str, Any], train: bool) -> Callable[[], None]:
     return lambda: executor.run(train, inputs)
 
 
-def _step_job(executor: Executor, inputs: dict[str, torch.Tensor]) -> Callable[[], None]:
+def _step_job(executor: Executor, inputs: dict[str, Any]) -> Callable[[], None]:
     def job() -> None:
         executor.run(True, inputs)
         executor.backward()

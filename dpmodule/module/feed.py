@@ -10,8 +10,11 @@ import torch
 
 from ..base import ArgumentError, ShapeError, dtype_name
 from ..context import Context
+from ..executor.sparse_arrays import array_of
 from ..io import DataDesc
 from ..ndarray import NDArray
+from ..ndarray.csr import CSRNDArray
+from ..ops.sparse import Csr, row_range
 from ..slicing import split_batch
 
 __all__ = ["Feed", "describe", "is_batch_list", "is_per_context", "redescribe", "resized"]
@@ -64,7 +67,10 @@ def resized(labels: Sequence[DataDesc], data: DataDesc) -> list[DataDesc]:
     return found
 
 
-def _tensor(array: Any) -> torch.Tensor:
+def _tensor(array: Any) -> Any:
+    """Return a batch's array as what programs read: a tensor, or a record of a CSR matrix."""
+    if isinstance(array, CSRNDArray):
+        return array.record()
     return array.tensor if isinstance(array, NDArray) else torch.as_tensor(array)
 
 
@@ -174,7 +180,7 @@ class Feed:
 
     # cutting
 
-    def split(self, batch: Any, needs_label: bool) -> list[dict[str, torch.Tensor]]:
+    def split(self, batch: Any, needs_label: bool) -> list[dict[str, Any]]:
         """Return the inputs of every active context by name.
 
         Args:
@@ -207,7 +213,7 @@ class Feed:
 
     def _parts(
         self, arrays: Sequence[Any], names: Sequence[str], axes: Sequence[int], kind: str, cut: bool
-    ) -> list[dict[str, torch.Tensor]]:
+    ) -> list[dict[str, Any]]:
         if not cut:
             self._check_count(arrays, names, f"the batch has {len(arrays)} {kind} arrays")
             if len(self._workload) == 1:
@@ -230,14 +236,16 @@ class Feed:
         if len(arrays) != len(names):
             raise ArgumentError(f"{what}, bound were {len(names)}: {', '.join(names)}")
 
-    def _narrow(self, tensor: torch.Tensor, axis: int, name: str) -> list[torch.Tensor]:
+    def _narrow(self, tensor: Any, axis: int, name: str) -> list[Any]:
         """Return each active context's slice of a tensor."""
         if axis < 0:
             return [tensor] * len(self.active)
-        if tensor.dim() <= axis or tensor.shape[axis] != self.batch_size:
+        if len(tensor.shape) <= axis or tensor.shape[axis] != self.batch_size:
             shape = tuple(tensor.shape)
             raise ShapeError(f"{name} has shape {shape}, expected {self.batch_size} samples on axis {axis}")
         parts = [self.slices[i] for i in self.active]
+        if isinstance(tensor, Csr):
+            return [row_range(tensor, part.start, part.stop) for part in parts]
         return [tensor.narrow(axis, part.start, part.stop - part.start) for part in parts]
 
     def split_labels(self, labels: Sequence[Any], k: int, ctx: Context) -> list[NDArray]:
@@ -246,7 +254,7 @@ class Feed:
             return list(labels)
         own = []
         for label, axis, name in zip(labels, self.label_layouts, self.label_names):
-            own.append(NDArray(self._narrow(_tensor(label), axis, name)[k].to(ctx.torch_device), ctx))
+            own.append(array_of(self._narrow(_tensor(label), axis, name)[k].to(ctx.torch_device), ctx))
         return own
 
     def split_head(self, grad: NDArray | None, axis: int, k: int, rows: int, ctx: Context) -> NDArray | None:

@@ -18,6 +18,7 @@ from ..context import Context, cpu
 from ..initializer import Uniform
 from ..kvstore import Compression
 from ..ndarray import NDArray
+from ..ndarray.row_sparse import row_numbers
 from .base_module import BaseModule
 from .executor_group import DataParallelExecutorGroup
 from .feed import is_batch_list, redescribe, resized
@@ -565,6 +566,33 @@ class Module(BaseModule):
         self._optimizer = shared_module.optimizer
         self._updates = Updates(self.group, other.store, other.updater, other.parameters)
         self._stage = Stage.READY
+
+    @needs(Stage.BOUND)
+    def prepare(self, data_batch: Any, sparse_row_id_fn: Any = None) -> None:
+        """Get ready for the batch that comes next.
+
+        The devices keep all rows of row-sparse parameters up to date, so that none have to be fetched; what the
+        function returns is checked only.
+
+        Args:
+            data_batch: the batch.
+            sparse_row_id_fn: ``(batch) -> {parameter: row numbers}``, which rows of row-sparse parameters it needs.
+
+        Raises:
+            ArgumentError: the function returns something else, or names what is no parameter.
+            BoundsError: there is no such row.
+        """
+        if sparse_row_id_fn is None:
+            return
+        wanted = sparse_row_id_fn(data_batch)
+        if not isinstance(wanted, Mapping):
+            raise ArgumentError(f"sparse_row_id_fn returned {type(wanted).__name__}, expected a dict")
+        for name, rows in wanted.items():
+            if name not in self._param_names:
+                raise ArgumentError(
+                    f"sparse_row_id_fn names {name!r}, which is no parameter; there are {', '.join(self._param_names)}"
+                )
+            row_numbers(rows, self.group.store.array(name, 0).shape[0])
 
     @needs(Stage.READY)
     def update(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from .. import kvstore as kv
 from .. import optimizer as opt
 from ..base import ArgumentError, StateError
+from ..executor.sparse_arrays import all_rows, array_of
 from ..ndarray import NDArray
 from .executor_group import DataParallelExecutorGroup
 
@@ -133,13 +134,24 @@ class Updates:
             )
             for k in range(devices)
         ]
+        self._row_sparse = [i for i, name in enumerate(self.names) if name in group.row_sparse_names]
 
     def start(self) -> None:
         """Put the parameters into the store."""
         if self.store is None:
             return
-        for name, weights in zip(self.names, self._weights):
-            self.store.broadcast(name, weights[0], weights)
+        firsts = self._declared([weights[0] for weights in self._weights])
+        for name, first, weights in zip(self.names, firsts, self._weights):
+            self.store.broadcast(name, first, weights)
+
+    def _declared(self, weights: Sequence[NDArray]) -> Sequence[NDArray]:
+        """Return parameters as they are declared: row-sparse ones store all rows, in the memory of the dense ones."""
+        if not self._row_sparse:
+            return weights
+        found = list(weights)
+        for i in self._row_sparse:
+            found[i] = array_of(all_rows(weights[i].tensor), weights[i].context)
+        return found
 
     def apply(self) -> None:
         """Update every parameter."""
@@ -154,7 +166,7 @@ class Updates:
                     self.store.pushpull(name, used[i], targets[i], priority=-i)
         if self.updater is not None:
             for indices, grads, weights in self._by_device:
-                self.updater.update_all(indices, grads, weights)
+                self.updater.update_all(indices, grads, self._declared(weights))
 
     def active_updater(self) -> opt.Updater:
         """Return the updater that holds the optimizer's states, in the store or outside.

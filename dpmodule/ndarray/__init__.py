@@ -39,6 +39,7 @@ from .creation import (
     zeros,
 )
 from .faces import face_of, listed
+from .image_file import imdecode
 from .ndarray import NDArray
 from .operators import (
     add,
@@ -81,6 +82,7 @@ __all__ = [
     "greater",
     "greater_equal",
     "histogram",
+    "imdecode",
     "lesser",
     "lesser_equal",
     "linspace",

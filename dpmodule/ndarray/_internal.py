@@ -4,7 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..base import ArgumentError
 from .faces import face_of, listed
+from .ndarray import NDArray
+
+
+def _set_value(src: float, out: Any = None) -> Any:
+    """Fill an array with a number, as ``out[:] = src`` does.
+
+    Args:
+        src: the number.
+        out: the array; returned.
+
+    Raises:
+        ArgumentError: `out` is no array.
+    """
+    if not isinstance(out, NDArray):
+        raise ArgumentError(f"_set_value: out is {type(out).__name__}, expected the array to fill")
+    out[:] = src
+    return out
 
 
 def __getattr__(name: str) -> Any:

@@ -9,11 +9,13 @@ import numpy as np
 import torch
 import torch.utils.dlpack
 
+from .. import mode
 from ..base import ArgumentError, DTypeError, ShapeError
 from ..context import Context
 from ..ops import get
 from ..ops.dtypes import name_of
 from . import sparse_creation as sparse
+from . import tape
 from .convert import dtype_pair, host_array, is_number, wanted_shape
 from .handle import Handle
 from .invoke import as_context, call
@@ -70,7 +72,13 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
         if dtype is None:
             dtype = given.dtype if isinstance(source_array, Handle) else "float32"
         wanted = dtype_pair(dtype)[1]
-        return NDArray(given.to(device, wanted, copy=True, memory_format=torch.contiguous_format), where)
+
+        def convert(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor.to(device, wanted, copy=True, memory_format=torch.contiguous_format)
+
+        if isinstance(source_array, NDArray):
+            return cast("NDArray", tape.apply(source_array, convert, "array", ctx=where))
+        return NDArray(convert(given), where)
     name, wanted = dtype_pair(dtype)
     return NDArray(torch.from_numpy(host_array(source_array, name)).to(device, wanted), where)
 
@@ -292,6 +300,8 @@ def concatenate(arrays: Sequence[NDArray], axis: int = 0, always_copy: bool = Tr
             f"concatenate takes arrays of one type, got {', '.join(a.describe() for a in arrays)}"
         )
     first = arrays[0]
+    if mode.is_recording() and any(map(tape.in_graph, arrays)):
+        return cast("NDArray", call(get("Concat"), tuple(arrays), {"dim": axis}))
     try:
         joined = torch.cat([a.tensor.to(first.tensor.device) for a in arrays], axis)
     except (RuntimeError, IndexError):
@@ -306,13 +316,17 @@ def moveaxis(tensor: NDArray, source: int | Sequence[int], destination: int | Se
     Raises:
         ShapeError: an axis does not exist or is named twice, or the counts differ.
     """
+
+    def move(values: torch.Tensor) -> torch.Tensor:
+        moved = torch.movedim(values, _axes(source), _axes(destination))
+        return moved.clone(memory_format=torch.contiguous_format)
+
     try:
-        moved = torch.movedim(tensor.tensor, _axes(source), _axes(destination))
+        return cast("NDArray", tape.apply(tensor, move, "moveaxis"))
     except (RuntimeError, IndexError) as error:
         raise ShapeError(
             f"cannot move axes {source} of shape {tensor.shape} to {destination}: {error}"
         ) from None
-    return NDArray(moved.clone(memory_format=torch.contiguous_format), tensor.context)
 
 
 def _axes(given: int | Sequence[int]) -> tuple[int, ...]:
@@ -357,12 +371,16 @@ def histogram(
         range: smallest and greatest edge; None = those of the values.
 
     Returns:
-        Counts as int64, and edges in the values' type.
+        Counts and edges. Counts are int64; float32 if `bins` is a number and `range` None, as in MXNet.
     """
-    edges_given = bins.asnumpy() if isinstance(bins, NDArray) else bins
-    counts, edges = np.histogram(a.asnumpy(), edges_given, range)
-    kind = a.dtype if np.issubdtype(a.dtype, np.floating) else np.float32
-    return array(counts, a.context, "int64"), array(edges, a.context, kind)
+    if isinstance(bins, NDArray):
+        counts, edges = call(get("_histogram"), (a, bins), {})
+        return counts, edges
+    if range is not None:
+        counts, edges = call(get("_histogram"), (a,), {"bin_cnt": bins, "range": range})
+        return counts, edges
+    found = np.histogram(a.asnumpy(), bins)
+    return array(found[0], a.context), array(found[1], a.context)
 
 
 def waitall() -> None:

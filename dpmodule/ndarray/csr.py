@@ -11,6 +11,7 @@ import torch
 from ..base import ArgumentError, BoundsError, ShapeError
 from ..context import Context
 from ..ops.dtypes import name_of
+from ..ops.sparse import Csr, rows_of_csr
 from .convert import dtype_pair, to_numpy
 from .handle import Handle
 from .ndarray import NDArray
@@ -61,6 +62,7 @@ class CSRNDArray(BaseSparseNDArray):
         self.values, self._columns, self._starts = values, columns, starts
         self._shape = tuple(shape)
         self.context, self.pinned, self._checked = ctx, False, False
+        self.trace = None
 
     @classmethod
     def from_dense(cls, array: Handle) -> CSRNDArray:
@@ -105,6 +107,22 @@ class CSRNDArray(BaseSparseNDArray):
         """
         self.check_bounds()
         return self._starts, self._columns, self.values
+
+    @classmethod
+    def of_record(cls, record: Csr, ctx: Context) -> CSRNDArray:
+        """Return a matrix of what an operator made; parts are shared."""
+        found = cls(record.values, record.columns, record.starts, record.shape, ctx)
+        found._checked = True
+        return found
+
+    def record(self) -> Csr:
+        """Return what operators read; parts are shared. Errors as for `parts`."""
+        return Csr(*self.parts(), self._shape)
+
+    def take_over(self, record: Csr) -> None:
+        """Take over what an operator made, of this matrix's shape; parts are shared."""
+        self.values, self._columns, self._starts = record.values, record.columns, record.starts
+        self._checked = True
 
     def check_bounds(self) -> None:
         """Check that rows begin in order and that columns are within the matrix; errors as for `parts`."""
@@ -188,6 +206,14 @@ class CSRNDArray(BaseSparseNDArray):
             self.context,
         )
 
+    def rows(self, numbers: Tensor) -> CSRNDArray:
+        """Return rows by number, in the order given, as a new matrix.
+
+        Args:
+            numbers: which, (N,) int64, each within the matrix.
+        """
+        return CSRNDArray.of_record(rows_of_csr(self.record(), numbers.to(self.values.device)), self.context)
+
     def asscipy(self) -> Any:
         """Return a copy as a `scipy.sparse.csr_matrix`.
 
@@ -217,3 +243,4 @@ def _unpickle(
 
 
 Handle.casts["csr"] = CSRNDArray.from_dense
+Handle.of_records["csr"] = CSRNDArray.of_record

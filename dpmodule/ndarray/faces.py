@@ -6,14 +6,14 @@ import difflib
 from collections.abc import Callable
 from typing import Any
 
-from ..base import MXNetError
 from ..ops import find, names, namespace_of
 from ..ops.namespaces import listed as listed
 from ..ops.namespaces import names_in as names_in
 from ..ops.signature import docstring, signature
 from ..ops.spec import Op
+from .forms import Forms
 from .invoke import call
-from .plan import Plan, execute
+from .plan import execute
 
 __all__ = ["face", "face_of", "listed", "make_face", "names_in"]
 
@@ -26,21 +26,14 @@ def make_face(op: Op, name: str) -> Face:
 
     It takes inputs, then attributes, by position or name, and the keywords `out` and `name`.
     """
-    count = len(op.inputs) if isinstance(op.inputs, tuple) and op.variadic is None else -1
-    bare: Plan | None = None
+    forms: Forms = {}
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        nonlocal bare
-        if kwargs or len(args) != count or not count:
-            return call(op, args, kwargs)
-        if bare is None:
-            try:
-                bare = Plan(op, {}, count)
-            except MXNetError:  # an attribute is required
-                return call(op, args, kwargs)
-        if bare.count != count:  # some inputs exist under other attributes only
-            return call(op, args, kwargs)
-        return execute(bare, args)
+        form = forms.get((len(args), *kwargs))
+        found = form.find(args, kwargs) if form is not None else None
+        if found is None:
+            return call(op, args, kwargs, forms)
+        return execute(found[0], found[1], None, kwargs.get("out"))
 
     run.__name__ = run.__qualname__ = name
     run.__doc__ = docstring(op)

@@ -37,9 +37,10 @@ class Handle:
         tensor: the values. Library code may *rebind* it to another tensor as long as `pinned` is False.
         context: the context; two CPU contexts are two places although torch knows one CPU device.
         pinned: if True, nobody rebinds `tensor`: new values are written into its memory.
+        trace: the array's place in a recorded graph (see `tape`), None outside any.
     """
 
-    __slots__ = ("__weakref__", "context", "pinned", "tensor")
+    __slots__ = ("__weakref__", "context", "pinned", "tensor", "trace")
 
     result_type: ClassVar[type[Handle]]
     """Class of the arrays that operators return; set by the module that defines it, which stands above."""
@@ -47,10 +48,14 @@ class Handle:
     casts: ClassVar[dict[str, Callable[[Any], Handle]]] = {}
     """How a dense array becomes one of another storage type; filled by the modules that define those."""
 
+    of_records: ClassVar[dict[str, Callable[[Any, Context], Handle]]] = {}
+    """How an operator's sparse result becomes an array, by storage type; filled by the same modules."""
+
     def __init__(self, tensor: torch.Tensor, ctx: Context, pinned: bool = False) -> None:
         self.tensor = tensor
         self.context = ctx
         self.pinned = pinned
+        self.trace: Any = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -84,8 +89,7 @@ class Handle:
 
     def overwrite(self, values: torch.Tensor) -> None:
         """Take over values of the same shape, converted to this array's type; the memory stays where it is."""
-        with torch.no_grad():
-            self.tensor.copy_(values)
+        self.tensor.detach().copy_(values.detach())
 
     def describe(self) -> str:
         """Return shape, type and context in a few words, for messages."""

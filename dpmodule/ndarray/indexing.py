@@ -20,7 +20,7 @@ import torch
 from ..base import ArgumentError, BoundsError, ShapeError
 from .handle import Handle
 
-__all__ = ["read", "write"]
+__all__ = ["fit", "read", "whole", "write"]
 
 Item = int | slice | None | torch.Tensor
 _FULL = slice(None)
@@ -63,8 +63,29 @@ def write(target: torch.Tensor, key: Any, value: torch.Tensor) -> None:
         _write_advanced(target, items, value)
         return
     part, flips = _basic_view(target, items)
-    fitted = _fit(value, part.shape)
+    fitted = fit(value, part.shape)
     part.copy_(fitted.expand(part.shape).flip(flips) if flips else fitted)
+
+
+def whole(target: torch.Tensor, key: Any) -> tuple[int, ...] | None:
+    """Return the shape that `key` selects if that is all of `target`, in its order and by a basic key; else None.
+
+    Raises:
+        BoundsError: an index outside an axis, or too many indices.
+        ArgumentError: a key of a kind that arrays do not take.
+    """
+    items = _expand(_items(key, target.device), target.shape)
+    axis = 0
+    for item in items:
+        if item is None:
+            continue
+        length = target.shape[axis]
+        axis += 1
+        if isinstance(item, torch.Tensor) or (isinstance(item, int) and length != 1):
+            return None
+        if isinstance(item, slice) and range(*item.indices(length)) != range(length):
+            return None
+    return tuple(_basic_view(target, items)[0].shape)
 
 
 def _items(key: Any, device: torch.device) -> list[Any]:
@@ -271,7 +292,7 @@ def _write_advanced(target: torch.Tensor, items: list[Item], value: torch.Tensor
     block, block_shape = _block(items)
     basic, advanced = _split(block)
     part, flips = _basic_view(target, basic)
-    value = _fit(value, _selected_shape(part.shape, advanced, block_shape)).to(part.dtype)
+    value = fit(value, _selected_shape(part.shape, advanced, block_shape)).to(part.dtype)
     if flips:  # rare: reverse a copy, write to it and write it back
         turned = part.flip(flips)
         turned[tuple(advanced)] = value
@@ -289,8 +310,12 @@ def _selected_shape(shape: Sequence[int], advanced: list[Any], block: tuple[int,
     return rest[:at] + block + rest[at:]
 
 
-def _fit(value: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
-    """Drop leading axes of length 1 that `shape` lacks, and check that the rest broadcasts."""
+def fit(value: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """Drop leading axes of length 1 that `shape` lacks, and check that the rest broadcasts.
+
+    Raises:
+        ShapeError: it does not.
+    """
     given = tuple(value.shape)
     while value.dim() > len(shape) and value.shape[0] == 1:
         value = value[0]

@@ -10,6 +10,7 @@ from ..context import Context, current_context
 from ..ops.dtypes import name_of
 from ..ops.signature import split_call
 from ..ops.spec import Op
+from .forms import Forms, keep
 from .handle import Handle
 from .plan import execute, plan_for
 
@@ -39,13 +40,7 @@ def _inputs_of(
     op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[list[Any], dict[str, Any], dict[str, Any]]:
     """Sort arguments into positional inputs, named inputs and attributes."""
-    if op.variadic is not None or isinstance(op.inputs, tuple):
-        return split_call(op, args, kwargs)
-    # inputs that depend on attributes: the leading arrays are inputs
-    leading = next((i for i, x in enumerate(args) if x is not None and not isinstance(x, Handle)), len(args))
-    named = {k: v for k, v in kwargs.items() if isinstance(v, Handle)}
-    attributes = dict(zip(op.attrs, args[leading:], strict=False))
-    return list(args[:leading]), named, {**attributes, **{k: v for k, v in kwargs.items() if k not in named}}
+    return split_call(op, args, kwargs, lambda value: isinstance(value, Handle))
 
 
 def _ordered(op: Op, positional: list[Any], named: dict[str, Any], attributes: dict[str, Any]) -> list[Any]:
@@ -55,8 +50,10 @@ def _ordered(op: Op, positional: list[Any], named: dict[str, Any], attributes: d
         OpError: one is missing, or one is given that does not exist under these attributes.
     """
     if op.variadic is not None:
-        prefix = len(op.variadic.name)
-        return positional + [named[k] for k in sorted(named, key=lambda k: int(k[prefix:]))]
+        total = op.variadic.total(op.variadic.units(len(positional) + len(named)))
+        a = op.parse(attributes) if op.variadic.fixed is not None else None
+        names = [i.name for i in op.wanted(a, total)] if named else []
+        return positional + [named[k] for k in sorted(named, key=names.index)]
     while positional and positional[-1] is None:
         positional.pop()
     static = op.inputs if isinstance(op.inputs, tuple) else None
@@ -83,7 +80,7 @@ def _ordered(op: Op, positional: list[Any], named: dict[str, Any], attributes: d
     return found
 
 
-def call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], forms: Forms | None = None) -> Any:
     """Run an operator as a user called it: inputs first, then attributes, by position or name.
 
     Args:
@@ -91,6 +88,7 @@ def call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         args: positional arguments.
         kwargs: inputs and attributes by name; also `out`, `name` (accepted, unused) and, for operators
             without inputs, `ctx`.
+        forms: where to keep what has been found out about the call, for the next one like it.
 
     Raises:
         OpError: arguments that do not fit the declaration.
@@ -108,7 +106,10 @@ def call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise OpError(f"{op.name}: ctx is given, but the result goes where the first input is")
     else:
         where = None
-    return execute(plan_for(op, attributes, len(arrays)), arrays, where, out)
+    plan = plan_for(op, attributes, len(arrays))
+    if forms is not None and arrays:
+        keep(forms, op, args, kwargs, plan)
+    return execute(plan, arrays, where, out)
 
 
 def _place(ctx: Any, out: Any, attributes: dict[str, Any], op: Op) -> Context:

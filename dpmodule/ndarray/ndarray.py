@@ -9,11 +9,13 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from ..base import ArgumentError, DTypeError, ShapeError
+from .. import mode
+from ..base import ArgumentError, DTypeError, ShapeError, StateError
 from ..context import Context
 from ..ops.dtypes import name_of
-from . import indexing
+from . import indexing, tape
 from .convert import dtype_pair, host_array, is_number, tensor_of, to_numpy
+from .differentiate import differentiate
 from .handle import Handle
 from .invoke import as_context
 from .shaping import Shaping
@@ -144,11 +146,21 @@ class NDArray(Shaping):
         """Return a part: a view where `key` selects one run of memory, else a copy (see `indexing`)."""
         if type(key) is slice and key == _ALL:
             return self
+        if self.trace is not None and mode.is_recording():
+            return self._read_recorded(key)
         part, shared = indexing.read(self.tensor, key)
         return self._view(part) if shared else NDArray(part, self.context)
 
+    def _read_recorded(self, key: Any) -> NDArray:
+        """Return a part, and record that."""
+        shared = indexing.read(self.tensor, key)[1]
+        part: NDArray = tape.apply(self, lambda t: indexing.read(t, key)[0], "getitem", shared)
+        return part
+
     def __setitem__(self, key: Any, value: Any) -> None:
         """Write numbers or an array, broadcast and converted to this array's type, to a part."""
+        if mode.is_recording() and self._write_recorded(key, value):
+            return
         tensor = self.tensor
         if type(key) is slice and key == _ALL and _write_all(tensor, value):
             return
@@ -166,6 +178,29 @@ class NDArray(Shaping):
         with torch.no_grad():
             indexing.write(tensor, key, source)
 
+    def _write_recorded(self, key: Any, value: Any) -> bool:
+        """Do what recording asks of a write; say whether that was all.
+
+        Raises:
+            StateError: this array is in a graph, or a part of it would be.
+        """
+        shape = indexing.whole(self.tensor, key)
+        if shape is not None and isinstance(value, np.ndarray):  # MXNet copies it past the operators
+            return False
+        tape.check_writable(self)
+        if not (isinstance(value, Handle) and tape.in_graph(value)):
+            return False
+        if shape is None:
+            raise StateError(
+                f"{tape.IN_PLACE}: a recorded array is written to a part of another; use concat, stack or where"
+            )
+
+        def spread(tensor: torch.Tensor) -> torch.Tensor:
+            return indexing.fit(tensor, shape).expand(shape).reshape(self.shape)
+
+        tape.apply(value, spread, "broadcast_to").copyto(self)
+        return True
+
     def slice_assign(self, rhs: Handle, begin: Any, end: Any, step: Any) -> NDArray:
         """Write an array to ``self[begin:end:step]``, given axis by axis, and return self."""
         self[_slices(begin, end, step)] = rhs
@@ -180,13 +215,15 @@ class NDArray(Shaping):
 
     def copy(self) -> NDArray:
         """Return a copy in the same context."""
-        return NDArray(self.tensor.clone(memory_format=torch.contiguous_format), self.context)
+        copied: NDArray = tape.apply(self, _clone, "copy")
+        return copied
 
     def __copy__(self) -> NDArray:
         return self.copy()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> NDArray:
-        return self.copy()
+        with mode.scope(recording=False):
+            return self.copy()
 
     def copyto(self, other: Any) -> Any:
         """Copy into another array, converting to its type, or into a new one in another context.
@@ -209,12 +246,26 @@ class NDArray(Shaping):
                 return False
             if other.shape != self.shape:
                 raise ShapeError(f"copyto: the target has shape {other.shape}, expected {self.shape}")
-            other.overwrite(self.tensor)
-            return other
+            return self._copy_into(other)
         if isinstance(other, Context):
             device = other.check().torch_device
-            return NDArray(self.tensor.to(device, copy=True, memory_format=torch.contiguous_format), other)
+
+            def move(tensor: torch.Tensor) -> torch.Tensor:
+                return tensor.to(device, copy=True, memory_format=torch.contiguous_format)
+
+            return tape.apply(self, move, "copyto", ctx=other)
         raise DTypeError(f"copyto takes an NDArray or a Context, got {type(other).__name__}")
+
+    def _copy_into(self, other: Handle) -> Handle:
+        """Copy into an array of the same shape, and record that if need be."""
+        if mode.is_recording():
+            tape.check_writable(other)
+            if tape.in_graph(self) and other.stype == "default":
+                (traced,), nodes = tape.inputs_of((self,))
+                other.trace = tape.copy_into(traced, other), tape.Node(tape.Step("copyto"), nodes)
+                return other
+        other.overwrite(self.tensor)
+        return other
 
     def as_in_context(self, context: Context) -> NDArray:
         """Return this array if it is in `context`, else a copy there; cpu(0) and cpu(1) are two places."""
@@ -228,8 +279,12 @@ class NDArray(Shaping):
         _, wanted = dtype_pair(dtype)
         if not copy and wanted == self.tensor.dtype:
             return self
-        converted = self.tensor.to(wanted, copy=True, memory_format=torch.contiguous_format)
-        return NDArray(converted, self.context)
+
+        def convert(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor.to(wanted, copy=True, memory_format=torch.contiguous_format)
+
+        converted: NDArray = tape.apply(self, convert, "astype")
+        return converted
 
     def tostype(self, stype: str) -> NDArray:
         """Return the array in another storage type: "default", "row_sparse" or "csr" (two axes).
@@ -243,7 +298,7 @@ class NDArray(Shaping):
         if stype == "default":
             return self
         if stype not in self.casts:
-            known = ", ".join(map(repr, ("default", *self.casts)))
+            known = ", ".join(map(repr, ("default", *sorted(self.casts, reverse=True))))
             raise ArgumentError(f"stype is {stype!r}, expected one of {known}")
         return cast("NDArray", self.casts[stype](self))
 
@@ -251,8 +306,61 @@ class NDArray(Shaping):
         """Return this array (MXNet has a second class to convert from)."""
         return self
 
+    # --- gradients
+
+    def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
+        """Make this array a variable: `backward` computes its gradient, into a new array of zeros.
+
+        Args:
+            grad_req: "write", "add", or "null" for none.
+            stype: storage type of the gradient; None = this array's own.
+
+        Raises:
+            ArgumentError: there is no such `grad_req` or storage type.
+        """
+        grad = NDArray(torch.zeros_like(self.tensor, memory_format=torch.contiguous_format), self.context)
+        kind = self.stype if stype is None else stype
+        tape.mark(self, grad if kind == "default" else grad.tostype(kind), grad_req)
+
+    @property
+    def grad(self) -> NDArray | None:
+        """The gradient that `backward` writes; None if there is none attached."""
+        variable = tape.variable_of(self)
+        return None if variable is None or variable.request == "null" else cast("NDArray", variable.grad)
+
+    @property
+    def _fresh_grad(self) -> bool:
+        """Whether `backward` has written the gradient since this was last set to False."""
+        variable = tape.variable_of(self)
+        return variable is not None and variable.fresh
+
+    @_fresh_grad.setter
+    def _fresh_grad(self, state: bool) -> None:
+        variable = tape.variable_of(self)
+        if variable is None:
+            raise StateError(
+                "this array has no gradient: call attach_grad() or autograd.mark_variables() first"
+            )
+        variable.fresh = bool(state)
+
+    def backward(
+        self, out_grad: NDArray | None = None, retain_graph: bool = False, train_mode: bool = True
+    ) -> None:
+        """Compute gradients of this array with respect to all variables it depends on.
+
+        Args:
+            out_grad: gradient of this array; None = ones.
+            retain_graph: keep the graph for another time.
+            train_mode: the training flag that users' gradient functions see.
+
+        Raises:
+            StateError: this array was not recorded, or depends on no variable.
+            ShapeError: `out_grad` has another shape.
+        """
+        differentiate([self], [out_grad], None, retain_graph, False, train_mode)
+
     def detach(self) -> NDArray:
-        """Return an array over the same memory."""
+        """Return an array over the same memory that is in no graph."""
         return self._view(self.tensor)
 
     def wait_to_read(self) -> None:
@@ -261,6 +369,10 @@ class NDArray(Shaping):
             torch.cuda.synchronize(self.tensor.device)
 
     wait_to_write = wait_to_read
+
+
+def _clone(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def _write_all(tensor: torch.Tensor, value: Any) -> bool:

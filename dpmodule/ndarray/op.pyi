@@ -52,6 +52,16 @@ def BatchNorm_v1(
 ) -> Any:
     """Normalise as `BatchNorm` does, with the channels on axis 1; kept for old saved graphs."""
 
+def BilinearSampler(
+    data: NDArray | None = None,
+    grid: NDArray | None = None,
+    cudnn_off: bool | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Read images at the places of a grid, with bilinear interpolation; beyond the image ..."""
+
 def BlockGrad(
     data: NDArray | None = None,
     *,
@@ -59,6 +69,20 @@ def BlockGrad(
     name: str | None = None,
 ) -> NDArray:
     """Return `data` as it is and let no gradient through."""
+
+def CTCLoss(
+    data: NDArray | None = None,
+    label: NDArray | None = None,
+    data_lengths: NDArray | None = None,
+    label_lengths: NDArray | None = None,
+    use_data_lengths: bool = False,
+    use_label_lengths: bool = False,
+    blank_label: str = "first",
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return minus the log-likelihood of each label sequence, summed over all alignments ..."""
 
 def Cast(
     data: NDArray | None = None,
@@ -120,6 +144,63 @@ def Convolution_v1(
 ) -> NDArray:
     """Slide `num_filter` filters over the data and sum the products (cross-correlation)."""
 
+def Correlation(
+    data1: NDArray | None = None,
+    data2: NDArray | None = None,
+    kernel_size: int = 1,
+    max_displacement: int = 1,
+    stride1: int = 1,
+    stride2: int = 1,
+    pad_size: int = 0,
+    is_multiply: bool = True,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Compare each patch of one feature map with the patches around the same place in another."""
+
+def Crop(
+    *args: NDArray,
+    num_args: int = ...,
+    offset: tuple[int, ...] = ...,
+    h_w: tuple[int, ...] = ...,
+    center_crop: bool = False,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Cut a rectangle out of images: as large as a second input, or as `h_w` tells."""
+
+def Custom(
+    *args: NDArray,
+    op_type: str = ...,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> Any:
+    """Run an operator registered with `mx.operator.register`."""
+
+def Deconvolution(
+    data: NDArray | None = None,
+    weight: NDArray | None = None,
+    bias: NDArray | None = None,
+    kernel: tuple[int, ...] = ...,
+    stride: tuple[int, ...] = ...,
+    dilate: tuple[int, ...] = ...,
+    pad: tuple[int, ...] = ...,
+    adj: tuple[int, ...] = ...,
+    target_shape: tuple[int, ...] = ...,
+    num_filter: int = ...,
+    num_group: int = 1,
+    workspace: int = 512,
+    no_bias: bool = True,
+    cudnn_tune: str | None = None,
+    cudnn_off: bool = False,
+    layout: str | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Spread each element of the data over a window by `num_filter` filters: the transpose ..."""
+
 def Dropout(
     data: NDArray | None = None,
     p: float = 0.5,
@@ -174,6 +255,16 @@ def FullyConnected(
 ) -> NDArray:
     """Map each row linearly: ``data @ weight.T + bias``."""
 
+def GridGenerator(
+    data: NDArray | None = None,
+    transform_type: str = ...,
+    target_shape: tuple[int, ...] = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Make the places where `BilinearSampler` reads, in units in which the image reaches ..."""
+
 def GroupNorm(
     data: NDArray | None = None,
     gamma: NDArray | None = None,
@@ -186,6 +277,18 @@ def GroupNorm(
     name: str | None = None,
 ) -> Any:
     """Give each group of channels of each row mean 0 and variance 1, then scale by gamma ..."""
+
+def IdentityAttachKLSparseReg(
+    data: NDArray | None = None,
+    moving_avg: NDArray | None = None,
+    sparseness_target: float = 0.1,
+    penalty: float = 0.001,
+    momentum: float = 0.9,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the data; the gradient pulls the mean activation of each unit towards a target."""
 
 def InstanceNorm(
     data: NDArray | None = None,
@@ -353,6 +456,17 @@ def RNN(
 ) -> Any:
     """Run a recurrent network of several layers over whole sequences."""
 
+def ROIPooling(
+    data: NDArray | None = None,
+    rois: NDArray | None = None,
+    pooled_size: tuple[int, int] = ...,
+    spatial_scale: float = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Divide each region of interest into a fixed number of bins and take each bin's maximum."""
+
 def Reshape(
     data: NDArray | None = None,
     shape: tuple[int, ...] = ...,
@@ -465,6 +579,19 @@ def SoftmaxOutput(
 ) -> NDArray:
     """Apply softmax; the gradient is that of the cross-entropy: probability minus one-hot label."""
 
+def SpatialTransformer(
+    data: NDArray | None = None,
+    loc: NDArray | None = None,
+    target_shape: tuple[int, ...] = ...,
+    transform_type: str = ...,
+    sampler_type: str = ...,
+    cudnn_off: bool | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Move, turn and scale each image by an affine map that a network found; beyond the ..."""
+
 def SwapAxis(
     data: NDArray | None = None,
     dim1: int = 0,
@@ -496,6 +623,25 @@ def abs(
 ) -> NDArray:
     """Return the magnitude; its gradient at 0 is 0."""
 
+def adam_update(
+    weight: NDArray | None = None,
+    grad: NDArray | None = None,
+    mean: NDArray | None = None,
+    var: NDArray | None = None,
+    lr: float = ...,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-08,
+    wd: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    lazy_update: bool = True,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Update a weight by Adam, without its correction of the first steps."""
+
 def add_n(
     *args: NDArray,
     num_args: int = 0,
@@ -503,6 +649,15 @@ def add_n(
     name: str | None = None,
 ) -> NDArray:
     """Add any number of arrays."""
+
+def all_finite(
+    data: NDArray | None = None,
+    init_output: bool = True,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Say whether no element is NaN or infinite: 1 or 0. No gradient."""
 
 def amp_cast(
     data: NDArray | None = None,
@@ -512,6 +667,15 @@ def amp_cast(
     name: str | None = None,
 ) -> NDArray:
     """Convert between float32 and the half-precision types; leave other types alone."""
+
+def amp_multicast(
+    *args: NDArray,
+    num_outputs: int = ...,
+    cast_narrow: bool = False,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> Any:
+    """Convert arrays of float32 and half-precision types to one of these; leave other types ..."""
 
 def arccos(
     data: NDArray | None = None,
@@ -857,7 +1021,7 @@ def cast_storage(
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
 ) -> NDArray:
-    """Change the storage type."""
+    """Change the storage type; one sparse type does not become the other."""
 
 def cbrt(
     data: NDArray | None = None,
@@ -897,6 +1061,19 @@ def clip(
 ) -> NDArray:
     """Limit each element to a_min..a_max; the gradient is 1 inside and at both ends, else 0."""
 
+def col2im(
+    data: NDArray | None = None,
+    output_size: tuple[int, ...] = ...,
+    kernel: tuple[int, ...] = ...,
+    stride: tuple[int, ...] = ...,
+    dilate: tuple[int, ...] = ...,
+    pad: tuple[int, ...] = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Add up columns to an image: what windows share is summed. The transpose of `im2col`."""
+
 def concat(
     *args: NDArray,
     num_args: int = 0,
@@ -932,6 +1109,20 @@ def crop(
     name: str | None = None,
 ) -> NDArray:
     """Cut out a range along each of the leading axes, as data[begin:end:step] does in Python."""
+
+def ctc_loss(
+    data: NDArray | None = None,
+    label: NDArray | None = None,
+    data_lengths: NDArray | None = None,
+    label_lengths: NDArray | None = None,
+    use_data_lengths: bool = False,
+    use_label_lengths: bool = False,
+    blank_label: str = "first",
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return minus the log-likelihood of each label sequence, summed over all alignments ..."""
 
 def cumsum(
     a: NDArray | None = None,
@@ -1060,6 +1251,16 @@ def expm1(
 ) -> NDArray:
     """Return exp(x) - 1, exact near 0."""
 
+def fill_element_0index(
+    lhs: NDArray | None = None,
+    mhs: NDArray | None = None,
+    rhs: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return a matrix with one element of each row replaced."""
+
 def fix(
     data: NDArray | None = None,
     *,
@@ -1092,6 +1293,43 @@ def floor(
     name: str | None = None,
 ) -> NDArray:
     """Round down; the gradient is 0."""
+
+def ftml_update(
+    weight: NDArray | None = None,
+    grad: NDArray | None = None,
+    d: NDArray | None = None,
+    v: NDArray | None = None,
+    z: NDArray | None = None,
+    lr: float = ...,
+    beta1: float = 0.6,
+    beta2: float = 0.999,
+    epsilon: float = 1e-08,
+    t: int = ...,
+    wd: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_grad: float = -1.0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Update a weight by following the moving leader."""
+
+def ftrl_update(
+    weight: NDArray | None = None,
+    grad: NDArray | None = None,
+    z: NDArray | None = None,
+    n: NDArray | None = None,
+    lr: float = ...,
+    lamda1: float = 0.01,
+    beta: float = 1.0,
+    wd: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Update a weight by following the regularized leader."""
 
 def gamma(
     data: NDArray | None = None,
@@ -1135,6 +1373,219 @@ def identity(
     name: str | None = None,
 ) -> NDArray:
     """Return `data` as it is."""
+
+def im2col(
+    data: NDArray | None = None,
+    kernel: tuple[int, ...] = ...,
+    stride: tuple[int, ...] = ...,
+    dilate: tuple[int, ...] = ...,
+    pad: tuple[int, ...] = ...,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Lay out the windows of an image as columns."""
+
+def khatri_rao(
+    *args: NDArray,
+    num_args: int = 0,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return, column by column, the Kronecker product of the inputs' columns."""
+
+def lamb_update_phase1(
+    weight: NDArray | None = None,
+    grad: NDArray | None = None,
+    mean: NDArray | None = None,
+    var: NDArray | None = None,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-06,
+    t: int = ...,
+    bias_correction: bool = True,
+    wd: float = ...,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the direction of a LAMB step."""
+
+def lamb_update_phase2(
+    weight: NDArray | None = None,
+    g: NDArray | None = None,
+    r1: NDArray | None = None,
+    r2: NDArray | None = None,
+    lr: float = ...,
+    lower_bound: float = -1.0,
+    upper_bound: float = -1.0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Update a weight along the direction of `lamb_update_phase1`: ``w - lr * r1 / r2 * g``."""
+
+def linalg_det(
+    A: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the determinant of matrices; the gradient at a singular one is 0."""
+
+def linalg_extractdiag(
+    A: NDArray | None = None,
+    offset: int = 0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return a diagonal of matrices."""
+
+def linalg_extracttrian(
+    A: NDArray | None = None,
+    offset: int = 0,
+    lower: bool = True,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the elements of a triangle of matrices: a lower one row by row, an upper one ..."""
+
+def linalg_gelqf(
+    A: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> list[NDArray]:
+    """Factorise ``A = L @ Q`` into a lower triangular matrix and one with orthonormal rows."""
+
+def linalg_gemm(
+    A: NDArray | None = None,
+    B: NDArray | None = None,
+    C: NDArray | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    axis: int = -2,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Multiply matrices pairwise and add others: ``alpha * op(A) @ op(B) + beta * C``."""
+
+def linalg_gemm2(
+    A: NDArray | None = None,
+    B: NDArray | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    alpha: float = 1.0,
+    axis: int = -2,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Multiply matrices pairwise: ``alpha * op(A) @ op(B)``."""
+
+def linalg_inverse(
+    A: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Invert matrices."""
+
+def linalg_makediag(
+    A: NDArray | None = None,
+    offset: int = 0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return matrices with the given diagonal and zeros elsewhere."""
+
+def linalg_maketrian(
+    A: NDArray | None = None,
+    offset: int = 0,
+    lower: bool = True,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return matrices with the given triangle, in the order of `extracttrian`, and zeros ..."""
+
+def linalg_potrf(
+    A: NDArray | None = None,
+    lower: bool = True,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the Cholesky factor L of symmetric positive definite matrices, ``A = L @ L^T``."""
+
+def linalg_potri(
+    A: NDArray | None = None,
+    lower: bool = True,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return ``(A @ A^T)^-1`` of lower triangular matrices: the inverse of what `potrf` ..."""
+
+def linalg_slogdet(
+    A: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> list[NDArray]:
+    """Return sign and logarithm of the magnitude of determinants; the sign has no gradient."""
+
+def linalg_sumlogdiag(
+    A: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Sum the logarithms of the diagonal: of a Cholesky factor half the logarithm of the ..."""
+
+def linalg_syrk(
+    A: NDArray | None = None,
+    transpose: bool = False,
+    alpha: float = 1.0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Multiply matrices by their own transposes: ``alpha * A @ A^T``, or ``alpha * A^T @ ..."""
+
+def linalg_trmm(
+    A: NDArray | None = None,
+    B: NDArray | None = None,
+    transpose: bool = False,
+    rightside: bool = False,
+    lower: bool = True,
+    alpha: float = 1.0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Multiply by triangular matrices: ``alpha * op(A) @ B``, or ``alpha * B @ op(A)`` ..."""
+
+def linalg_trsm(
+    A: NDArray | None = None,
+    B: NDArray | None = None,
+    transpose: bool = False,
+    rightside: bool = False,
+    lower: bool = True,
+    alpha: float = 1.0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Solve ``op(A) @ X = alpha * B``, or ``X @ op(A) = alpha * B`` under `rightside`, by ..."""
 
 def log(
     data: NDArray | None = None,
@@ -1261,6 +1712,185 @@ def moments(
 ) -> list[NDArray]:
     """Return mean and variance (of the population) along axes."""
 
+def mp_lamb_update_phase1(
+    weight: NDArray | None = None,
+    grad: NDArray | None = None,
+    mean: NDArray | None = None,
+    var: NDArray | None = None,
+    weight32: NDArray | None = None,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-06,
+    t: int = ...,
+    bias_correction: bool = True,
+    wd: float = ...,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the direction of a LAMB step for a 16-bit weight with a float32 copy."""
+
+def mp_lamb_update_phase2(
+    weight: NDArray | None = None,
+    g: NDArray | None = None,
+    r1: NDArray | None = None,
+    r2: NDArray | None = None,
+    weight32: NDArray | None = None,
+    lr: float = ...,
+    lower_bound: float = -1.0,
+    upper_bound: float = -1.0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Update a 16-bit weight along the direction of `mp_lamb_update_phase1`, starting at ..."""
+
+def mp_nag_mom_update(
+    weight: NDArray | None = None,
+    grad: NDArray | None = None,
+    mom: NDArray | None = None,
+    weight32: NDArray | None = None,
+    lr: float = ...,
+    momentum: float = 0.0,
+    wd: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Update a 16-bit weight as `nag_mom_update` does, through its float32 copy."""
+
+def mp_sgd_mom_update(
+    weight: NDArray | None = None,
+    grad: NDArray | None = None,
+    mom: NDArray | None = None,
+    weight32: NDArray | None = None,
+    lr: float = ...,
+    momentum: float = 0.0,
+    wd: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    lazy_update: bool = True,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Update a 16-bit weight as `sgd_mom_update` does, through its float32 copy."""
+
+def mp_sgd_update(
+    weight: NDArray | None = None,
+    grad: NDArray | None = None,
+    weight32: NDArray | None = None,
+    lr: float = ...,
+    wd: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    lazy_update: bool = True,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Update a 16-bit weight as `sgd_update` does, through its float32 copy."""
+
+def multi_all_finite(
+    *args: NDArray,
+    num_arrays: int = 1,
+    init_output: bool = True,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Say whether no element of any input is NaN or infinite: 1 or 0. No gradient."""
+
+def multi_lars(
+    lrs: NDArray | None = None,
+    weights_sum_sq: NDArray | None = None,
+    grads_sum_sq: NDArray | None = None,
+    wds: NDArray | None = None,
+    eta: float = ...,
+    eps: float = ...,
+    rescale_grad: float = 1.0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the learning rates of LARS: ``lr * eta * |w| / (rescale_grad * |g| + wd * |w| ..."""
+
+def multi_mp_sgd_mom_update(
+    *args: NDArray,
+    lrs: tuple[float, ...] = ...,
+    wds: tuple[float, ...] = ...,
+    momentum: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    num_weights: int = 1,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> Any:
+    """Update several 16-bit weights as `mp_sgd_mom_update` does."""
+
+def multi_mp_sgd_update(
+    *args: NDArray,
+    lrs: tuple[float, ...] = ...,
+    wds: tuple[float, ...] = ...,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    num_weights: int = 1,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> Any:
+    """Update several 16-bit weights as `mp_sgd_update` does."""
+
+def multi_sgd_mom_update(
+    *args: NDArray,
+    lrs: tuple[float, ...] = ...,
+    wds: tuple[float, ...] = ...,
+    momentum: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    num_weights: int = 1,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> Any:
+    """Update several weights as `sgd_mom_update` does."""
+
+def multi_sgd_update(
+    *args: NDArray,
+    lrs: tuple[float, ...] = ...,
+    wds: tuple[float, ...] = ...,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    num_weights: int = 1,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> Any:
+    """Update several weights as `sgd_update` does."""
+
+def multi_sum_sq(
+    *args: NDArray,
+    num_arrays: int = ...,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the sum of squares of each array."""
+
+def nag_mom_update(
+    weight: NDArray | None = None,
+    grad: NDArray | None = None,
+    mom: NDArray | None = None,
+    lr: float = ...,
+    momentum: float = 0.0,
+    wd: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Update a weight by Nesterov's accelerated gradient."""
+
 def nanprod(
     data: NDArray | None = None,
     axis: int | tuple[int, ...] | None = None,
@@ -1358,6 +1988,48 @@ def pick(
 ) -> NDArray:
     """Pick one element along an axis for every place of the other axes."""
 
+def preloaded_multi_mp_sgd_mom_update(
+    *args: NDArray,
+    momentum: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    num_weights: int = 1,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> Any:
+    """Update several 16-bit weights as `multi_mp_sgd_mom_update` does, with rates from arrays."""
+
+def preloaded_multi_mp_sgd_update(
+    *args: NDArray,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    num_weights: int = 1,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> Any:
+    """Update several 16-bit weights as `multi_mp_sgd_update` does, with rates from arrays."""
+
+def preloaded_multi_sgd_mom_update(
+    *args: NDArray,
+    momentum: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    num_weights: int = 1,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> Any:
+    """Update several weights as `multi_sgd_mom_update` does, with rates from arrays."""
+
+def preloaded_multi_sgd_update(
+    *args: NDArray,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    num_weights: int = 1,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> Any:
+    """Update several weights as `multi_sgd_update` does, with rates from arrays."""
+
 def prod(
     data: NDArray | None = None,
     axis: int | tuple[int, ...] | None = None,
@@ -1436,6 +2108,91 @@ def random_normal(
 ) -> NDArray:
     """Draw from the normal distribution."""
 
+def random_pdf_dirichlet(
+    sample: NDArray | None = None,
+    alpha: NDArray | None = None,
+    is_log: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the probability density of samples: Dirichlet with concentrations alpha."""
+
+def random_pdf_exponential(
+    sample: NDArray | None = None,
+    lam: NDArray | None = None,
+    is_log: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the probability density of samples: exponential with rate lam."""
+
+def random_pdf_gamma(
+    sample: NDArray | None = None,
+    alpha: NDArray | None = None,
+    beta: NDArray | None = None,
+    is_log: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the probability density of samples: gamma with shape alpha and rate beta."""
+
+def random_pdf_generalized_negative_binomial(
+    sample: NDArray | None = None,
+    mu: NDArray | None = None,
+    alpha: NDArray | None = None,
+    is_log: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the probability density of samples: negative binomial of mean mu and variance ..."""
+
+def random_pdf_negative_binomial(
+    sample: NDArray | None = None,
+    k: NDArray | None = None,
+    p: NDArray | None = None,
+    is_log: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the probability density of samples: negative binomial: successes before k ..."""
+
+def random_pdf_normal(
+    sample: NDArray | None = None,
+    mu: NDArray | None = None,
+    sigma: NDArray | None = None,
+    is_log: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the probability density of samples: normal with mean mu and standard deviation ..."""
+
+def random_pdf_poisson(
+    sample: NDArray | None = None,
+    lam: NDArray | None = None,
+    is_log: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the probability density of samples: Poisson with mean lam."""
+
+def random_pdf_uniform(
+    sample: NDArray | None = None,
+    low: NDArray | None = None,
+    high: NDArray | None = None,
+    is_log: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Return the probability density of samples: uniform over [low, high); that it lies ..."""
+
 def random_poisson(
     lam: float = 1.0,
     shape: int | tuple[int, ...] | None = None,
@@ -1471,6 +2228,15 @@ def random_uniform(
 ) -> NDArray:
     """Draw from the uniform distribution over [low, high)."""
 
+def ravel_multi_index(
+    data: NDArray | None = None,
+    shape: tuple[int, ...] | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Turn positions along several axes into positions in the flattened array; no gradient."""
+
 def rcbrt(
     data: NDArray | None = None,
     *,
@@ -1504,6 +2270,14 @@ def repeat(
     name: str | None = None,
 ) -> NDArray:
     """Repeat each element along an axis."""
+
+def reset_arrays(
+    *args: NDArray,
+    num_arrays: int = ...,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> list[NDArray]:
+    """Set arrays to zero in place."""
 
 def reshape(
     data: NDArray | None = None,
@@ -1546,6 +2320,43 @@ def rint(
     name: str | None = None,
 ) -> NDArray:
     """Round to the nearest integer, halves down; the gradient is 0."""
+
+def rmsprop_update(
+    weight: NDArray | None = None,
+    grad: NDArray | None = None,
+    n: NDArray | None = None,
+    lr: float = ...,
+    gamma1: float = 0.95,
+    epsilon: float = 1e-08,
+    wd: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    clip_weights: float = -1.0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Update a weight by RMSProp in the version of Tieleman and Hinton."""
+
+def rmspropalex_update(
+    weight: NDArray | None = None,
+    grad: NDArray | None = None,
+    n: NDArray | None = None,
+    g: NDArray | None = None,
+    delta: NDArray | None = None,
+    lr: float = ...,
+    gamma1: float = 0.95,
+    gamma2: float = 0.9,
+    epsilon: float = 1e-08,
+    wd: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    clip_weights: float = -1.0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Update a weight by RMSProp in the version of Graves, which subtracts the squared mean."""
 
 def round(
     data: NDArray | None = None,
@@ -1659,6 +2470,36 @@ def scatter_nd(
 ) -> NDArray:
     """Write elements, or slices, into zeros by one position for each of the leading axes."""
 
+def sgd_mom_update(
+    weight: NDArray | None = None,
+    grad: NDArray | None = None,
+    mom: NDArray | None = None,
+    lr: float = ...,
+    momentum: float = 0.0,
+    wd: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    lazy_update: bool = True,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Update a weight by gradient descent with momentum."""
+
+def sgd_update(
+    weight: NDArray | None = None,
+    grad: NDArray | None = None,
+    lr: float = ...,
+    wd: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    lazy_update: bool = True,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Update a weight by gradient descent: ``w - lr * (clip(rescale_grad * grad) + wd * w)``."""
+
 def shape_array(
     data: NDArray | None = None,
     *,
@@ -1690,6 +2531,35 @@ def sign(
     name: str | None = None,
 ) -> NDArray:
     """Return -1, 0 or 1, with 0 for 0 and NaN; the gradient is 0."""
+
+def signsgd_update(
+    weight: NDArray | None = None,
+    grad: NDArray | None = None,
+    lr: float = ...,
+    wd: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Update a weight by the sign of its gradient: ``(1 - lr * wd) * w - lr * sign(grad)``."""
+
+def signum_update(
+    weight: NDArray | None = None,
+    grad: NDArray | None = None,
+    mom: NDArray | None = None,
+    lr: float = ...,
+    momentum: float = 0.0,
+    wd: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    wd_lh: float = 0.0,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Update a weight by the sign of its momentum."""
 
 def sin(
     data: NDArray | None = None,
@@ -1749,7 +2619,8 @@ def slice_like(
 
 def smooth_l1(
     data: NDArray | None = None,
-    scalar: float | None = None,
+    scalar: float | None = 1.0,
+    is_int: bool = True,
     *,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
@@ -1979,6 +2850,15 @@ def uniform(
     name: str | None = None,
 ) -> NDArray:
     """Draw from the uniform distribution over [low, high)."""
+
+def unravel_index(
+    data: NDArray | None = None,
+    shape: tuple[int, ...] | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Turn positions in a flattened array into positions along its axes; no gradient."""
 
 def where(
     condition: NDArray | None = None,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from .. import mode
 from ..base import DTypeError
 from ..ops import get
 from ..ops.dtypes import name_of
@@ -80,11 +81,10 @@ class _Binary:
 
     def within(self, lhs: Handle, rhs: Any) -> Any:
         """Run on an array and write the result into it."""
-        if self.inplace is not None and lhs.tensor.is_floating_point():
+        if self.inplace is not None and not mode.is_recording() and lhs.tensor.is_floating_point():
             value = _direct(lhs.tensor, rhs)
             if value is not None:
-                with torch.no_grad():
-                    self.inplace(lhs.tensor, value)
+                self.inplace(lhs.tensor.detach(), value)
                 return lhs
         return self.right(lhs, rhs, lhs)
 

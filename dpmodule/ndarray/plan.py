@@ -7,30 +7,35 @@ can be known before the tensors are.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
 from .. import mode
-from ..base import DTypeError, MXNetError, OpError, ShapeError
+from ..base import MXNetError, OpError
 from ..context import Context
 from ..generators import generator
 from ..ops import infer, shapes
-from ..ops.dtypes import name_of
-from ..ops.spec import AUX, Env, Input, Op
+from ..ops.sparse import Sparse, note_fallback, rule_of
+from ..ops.spec import AUX, Env, Op
+from ..ops.user_code import is_users
+from . import recording, tape
+from .failures import check_alike, failure, no_array, targets_of
 from .handle import Handle
 
-__all__ = ["Plan", "SparseRule", "execute", "plan_for", "sparse_rules"]
+__all__ = ["LazyRule", "Plan", "can_be_key", "execute", "lazy_rules", "plan_for"]
 
-SparseRule = Callable[[Sequence[Any], Callable[..., torch.Tensor]], Any]
-"""Runs an operator on arrays of which some are sparse, given its inputs and itself as a function of tensors.
+LazyRule = Callable[[Any, Sequence[Any], Callable[..., torch.Tensor], Any], Any]
+"""Updates a weight by a sparse gradient, given the attributes, inputs, itself as a function of tensors, and `out`.
 
-It returns None where it has no answer; then the operator works on dense copies.
+It writes the states and `out` itself, and returns None where it has no answer; then the operator works on dense
+copies.
 """
 
-sparse_rules: dict[str, SparseRule] = {}
-"""What operators do with sparse arrays, by operator name; filled by the module that defines those arrays."""
+lazy_rules: dict[str, LazyRule] = {}
+"""What update operators do with sparse gradients, by operator name."""
 
 _CACHED_PLANS = 4096
 _KEYS = (int, str, bool, type, type(None), np.dtype, torch.dtype)
@@ -46,26 +51,32 @@ class Plan:
 
     Attributes:
         a: the attributes, read.
+        alone: its rule for sparse arrays counts even where all inputs are dense.
         count: number of inputs the operator takes under them.
         function: what the operator is once its attributes are known, if that is one function of tensors.
+        guarded: it runs users' code, which may have tensors of its own that require grad.
         mutated: positions of the inputs it gives new values to; None for auxiliary states, which MXNet writes
             in the backward pass only.
         out_shapes: shapes of the outputs, once they are known, of an operator that asks for them and has no
             inputs.
+        states: auxiliary states with new values: number among these, and position among the inputs.
         sparse: whether it has a rule for sparse arrays; if not, it works on dense copies.
         visible: number of outputs.
     """
 
     __slots__ = (
         "a",
+        "alone",
         "count",
         "function",
+        "guarded",
         "mutated",
         "op",
         "out_shapes",
         "same_shape",
         "same_type",
         "sparse",
+        "states",
         "visible",
     )
 
@@ -73,26 +84,32 @@ class Plan:
         given = dict(attributes)
         variadic = op.variadic
         if variadic is not None and variadic.count in op.attrs and variadic.count is not None:
-            stated = given.setdefault(variadic.count, count)
-            if int(stated) != count:
+            stated = given.setdefault(variadic.count, variadic.units(count))
+            if variadic.total(int(stated)) != count and not variadic.is_fixed(op.parse(given)):
                 raise OpError(f"{op.name}: {variadic.count} is {stated}, but {count} inputs are given")
         self.op = op
         self.a = a = op.parse(given)
         inputs = op.wanted(a, count)
-        names = [i.name for i in inputs]
-        self.count = len(names)
+        self.count = len(inputs)
         self.function = op.bind(a) if op.bind is not None else None
-        self.mutated = tuple(_written(inputs, names.index(m)) for m in op.mutates if m in names)
+        self.mutated = tuple(
+            None if inputs[position].kind == AUX and not now else position
+            for position, now in op.written(inputs)
+        )
+        self.states = tuple(
+            (i, position)
+            for i, (position, now) in enumerate(op.written(inputs))
+            if inputs[position].kind == AUX and not now
+        )
+        self.guarded = op.owner is not None or op.read_attrs is not None
         self.visible = len(op.output_names(a))
         self.out_shapes: tuple[tuple[int, ...], ...] = ()
-        self.sparse = op.name in sparse_rules
+        rule = rule_of(op)
+        self.sparse = rule is not None or op.name in lazy_rules
+        self.alone = rule is not None and rule.alone is not None and rule.alone(a)
         # what MXNet checks before it runs; torch would broadcast or promote instead
         self.same_shape = op.infer is shapes.same and count > 1
         self.same_type = op.infer_type in (None, shapes.same_types) and count > 1
-
-
-def _written(inputs: Sequence[Input], position: int) -> int | None:
-    return None if inputs[position].kind == AUX else position
 
 
 _plans: dict[tuple[Any, ...], Plan] = {}
@@ -104,21 +121,23 @@ def _env(ctx: Context) -> Env:
     found = _envs.get(ctx)
     if found is None:
         device, gen = ctx.torch_device, generator(ctx)
-        found = _envs[ctx] = (Env(device, gen, False), Env(device, gen, True))
+        found = _envs[ctx] = (Env(device, gen, False, (), ctx), Env(device, gen, True, (), ctx))
     return found[mode.is_training()]
 
 
-def _can_be_key(value: Any) -> bool:
+def can_be_key(value: Any) -> bool:
     """Say whether equal values of a type mean equal attributes (0.0 and -0.0 do not)."""
     if isinstance(value, tuple):
-        return all(type(v) is int for v in value)
+        return all(type(v) is int or (type(v) is float and v != 0.0) for v in value)
     return isinstance(value, _KEYS) or (type(value) is float and value != 0.0)
 
 
 def plan_for(op: Op, attributes: Mapping[str, Any], count: int) -> Plan:
     """Return the plan of a call, kept for the next one with equal attributes."""
+    if op.read_attrs is not None:  # what they mean may change with the next call
+        return Plan(op, attributes, count)
     for value in attributes.values():
-        if not _can_be_key(value):
+        if not can_be_key(value):
             return Plan(op, attributes, count)
     # types too, as 1 == True == 1.0
     key = (op, count, *attributes.items(), *map(type, attributes.values()))
@@ -132,7 +151,7 @@ def plan_for(op: Op, attributes: Mapping[str, Any], count: int) -> Plan:
 
 
 def execute(plan: Plan, arrays: Sequence[Handle], ctx: Context | None = None, out: Any = None) -> Any:
-    """Run a prepared operator.
+    """Run a prepared operator; record it if this thread records and an input is in a graph.
 
     Args:
         plan: the operator with its attributes.
@@ -147,73 +166,148 @@ def execute(plan: Plan, arrays: Sequence[Handle], ctx: Context | None = None, ou
         OpError: an input is not an array, or the operator failed on these inputs.
         ShapeError: the shapes do not fit each other, the operator or `out`.
         DTypeError: the types do not.
+        StateError: `out` is in a graph that is being recorded.
     """
-    found = _run_sparse(plan, arrays, out) if plan.sparse else None
-    if found is not None:
-        return found
     try:
-        tensors = [x.tensor for x in arrays]
+        recorded = mode.is_recording() and recording.is_wanted(arrays, out)
+        if plan.sparse:
+            found = _run_sparse(plan, arrays, out, recorded)
+            if found is not None:
+                return found
+        tensors, nodes = tape.inputs_of(arrays) if recorded else ([x.tensor for x in arrays], ())
     except AttributeError:
-        raise _no_array(plan.op, arrays) from None
+        if all(isinstance(x, Handle) for x in arrays):
+            raise
+        raise no_array(plan.op, arrays) from None
     if plan.same_type or plan.same_shape:
-        _check_alike(plan, arrays, tensors)
-    if ctx is None:
-        ctx = arrays[0].context
-    try:
-        results = _run(plan, tensors, ctx)
-    except MXNetError:
-        raise
-    except (RuntimeError, ValueError, IndexError, TypeError, AttributeError, KeyError) as error:
-        raise _failure(plan, arrays, error) from error
-    if plan.mutated:
-        _write_back(plan, arrays, tensors)
+        check_alike(plan, arrays, tensors)
+    ctx = ctx or arrays[0].context
+    env = None if plan.function is not None else _env_with_shapes(plan, tensors, ctx)
+    results, values = _attempt(plan, env, arrays, tensors, recorded)
+    if values:
+        _write_back(plan, arrays, values)
+    if recorded:
+        node = tape.Node(plan, nodes)
+        if plan.states and values:
+            node.states = recording.states_of(plan, arrays, values, lambda: _run_plain(plan, env, tensors))
+        return recording.arrays_of(plan, results, node, ctx, out)
     if out is not None:
         return _write_out(plan, results, out)
     make = Handle.result_type
-    if plan.visible == 1:
-        return make(results[0], ctx)
-    return [make(r, ctx) for r in results[: plan.visible]]
+    return make(results[0], ctx) if plan.visible == 1 else [make(r, ctx) for r in results]
 
 
-def _run(plan: Plan, tensors: list[torch.Tensor], ctx: Context) -> list[torch.Tensor]:
-    """Return the visible outputs in memory of their own, after writing back what the operator mutates."""
-    if torch.is_grad_enabled():
-        with torch.no_grad():
-            return _run(plan, tensors, ctx)
-    if plan.function is not None:
-        results = plan.function(*tensors)
+Results = tuple[list[torch.Tensor], Sequence[torch.Tensor | None]]
+
+
+def _attempt(
+    plan: Plan, env: Env | None, arrays: Sequence[Handle], tensors: list[torch.Tensor], traced: bool
+) -> Results:
+    """Run an operator, and say in its errors what it was given."""
+    try:
+        return _run(plan, env, tensors, traced)
+    except MXNetError:
+        raise
+    except (RuntimeError, ValueError, IndexError, TypeError, AttributeError, KeyError) as error:
+        if is_users(error):
+            raise
+        raise failure(plan, arrays, error) from error
+
+
+def _run(plan: Plan, env: Env | None, tensors: list[torch.Tensor], traced: bool = False) -> Results:
+    """Return the visible outputs in memory of their own, and the new values of what the operator mutates."""
+    if traced is not torch.is_grad_enabled() and (traced or plan.guarded):
+        with torch.set_grad_enabled(traced):
+            return _run(plan, env, tensors, traced)
+    results = plan.function(*tensors) if plan.function is not None else plan.op.run(plan.a, env, *tensors)
+    if isinstance(results, (tuple, list)):
+        found = [_own(plan.op, r, tensors) for r in results[: plan.visible]]
+        values = results[plan.visible :]
     else:
-        results = plan.op.run(plan.a, _env_with_shapes(plan, tensors, ctx), *tensors)
-    if not isinstance(results, (tuple, list)):
-        return [_own(plan.op, results, tensors)]
-    visible = [_own(plan.op, r, tensors) for r in results[: plan.visible]]
-    for position, value in zip(plan.mutated, results[plan.visible :], strict=True):
+        found, values = [_own(plan.op, results, tensors)], ()
+    if not traced and found and found[0].requires_grad:  # a user has made an input's tensor require grad
+        found = [r.detach() for r in found]
+    return found, values
+
+
+def _run_plain(plan: Plan, env: Env | None, tensors: list[torch.Tensor]) -> Sequence[torch.Tensor | None]:
+    """Return the new values of what an operator mutates, as they are by now."""
+    with torch.no_grad():
+        return _run(plan, env, tensors)[1]
+
+
+def _write_back(plan: Plan, arrays: Sequence[Handle], values: Sequence[torch.Tensor | None]) -> None:
+    for position, value in zip(plan.mutated, values, strict=True):
         if value is not None and position is not None:
-            tensors[position].copy_(value)
-    return visible
+            arrays[position].overwrite(value)
 
 
-def _run_sparse(plan: Plan, arrays: Sequence[Any], out: Any) -> Any:
+def _run_sparse(plan: Plan, arrays: Sequence[Any], out: Any, recorded: bool) -> Any:
     """Run an operator on what sparse arrays store; None if all are dense or its rule does not cover them."""
     dense = Handle.result_type
     for array in arrays:
         if type(array) is not dense and isinstance(array, Handle) and array.stype != "default":
             break
     else:
-        return None
-    rule, ctx = sparse_rules[plan.op.name], arrays[0].context
+        if not plan.alone:
+            return None
+    if recorded:
+        return recording.by_rule(plan, _env(arrays[0].context), arrays) if out is None else None
     with torch.no_grad():
-        found = rule(arrays, lambda *tensors: _run(plan, list(tensors), ctx)[0])
-    if found is None or out is None:
-        return found
-    return found.copyto(out) if found.stype == out.stype else _write_out(plan, [found.tensor], out)
+        if plan.op.name in lazy_rules:
+            return lazy_rules[plan.op.name](plan.a, arrays, partial(_run_on, plan, arrays[0].context), out)
+        found = _by_rule(plan, arrays)
+    if found is None:
+        return None
+    kinds, results = found
+    ctx = arrays[0].context
+    made = [_as_array(result, ctx) for result in results]
+    if out is None:
+        return made[0] if len(made) == 1 else made
+    if (
+        len(made) == 1
+        and isinstance(out, Handle)
+        and made[0].shape == out.shape
+        and made[0].stype == out.stype
+    ):
+        return made[0].copyto(out)
+    return _write_out(plan, [array.tensor for array in made], out)
 
 
-def _write_back(plan: Plan, arrays: Sequence[Handle], tensors: list[torch.Tensor]) -> None:
-    """Give sparse arrays the new values that went into their dense copies."""
-    for position in plan.mutated:
-        if position is not None and arrays[position].stype != "default":
-            arrays[position].overwrite(tensors[position])
+def _by_rule(plan: Plan, arrays: Sequence[Any]) -> tuple[tuple[str, ...], Sequence[Any]] | None:
+    """Return the storage types and values that an operator's sparse rule makes; None if it has none for these."""
+    rule, kinds = rule_of(plan.op), tuple(array.stype for array in arrays)
+    stypes = None if rule is None else rule.storage(plan.a, kinds)
+    if rule is None or stypes is None:
+        note_fallback(plan.op.name, kinds)
+        return None
+    found = rule.run(plan.a, _env(arrays[0].context), *map(_stored, arrays))
+    return stypes, found if isinstance(found, tuple) else (found,)
+
+
+def _stored(array: Any) -> Any:
+    """Return what a sparse rule reads: a tensor, or a record of a sparse array's parts."""
+    return array.tensor if array.stype == "default" else array.record()
+
+
+def _as_array(value: Any, ctx: Context) -> Any:
+    return (
+        Handle.of_records[value.stype](value, ctx)
+        if isinstance(value, Sparse)
+        else Handle.result_type(value, ctx)
+    )
+
+
+def _run_on(plan: Plan, ctx: Context, *tensors: torch.Tensor) -> torch.Tensor:
+    """Run an operator whose first output alone counts; what it mutates is written."""
+    given = list(tensors)
+    results, values = _run(
+        plan, None if plan.function is not None else _env_with_shapes(plan, given, ctx), given
+    )
+    for position, value in zip(plan.mutated, values, strict=True):
+        if value is not None and position is not None:
+            given[position].copy_(value)
+    return results[0]
 
 
 def _env_with_shapes(plan: Plan, tensors: list[torch.Tensor], ctx: Context) -> Env:
@@ -228,7 +322,7 @@ def _env_with_shapes(plan: Plan, tensors: list[torch.Tensor], ctx: Context) -> E
         found = tuple(s or () for s in outs)
         if not tensors:
             plan.out_shapes = found
-    return Env(env.device, env.generator, env.is_train, found)
+    return Env(env.device, env.generator, env.is_train, found, env.context)
 
 
 def _own(op: Op, result: torch.Tensor, tensors: list[torch.Tensor]) -> torch.Tensor:
@@ -245,64 +339,6 @@ def _own(op: Op, result: torch.Tensor, tensors: list[torch.Tensor]) -> torch.Ten
 
 def _write_out(plan: Plan, results: list[torch.Tensor], out: Any) -> Any:
     """Copy results into the arrays given as `out`."""
-    targets = list(out) if isinstance(out, (list, tuple)) else [out]
-    if len(targets) != len(results):
-        raise OpError(f"{plan.op.name}: out has {len(targets)} arrays, expected {len(results)}")
-    for target, result in zip(targets, results, strict=True):
-        if not isinstance(target, Handle):
-            raise OpError(f"{plan.op.name}: out is {type(target).__name__}, expected NDArray")
-        if target.shape != result.shape:
-            raise ShapeError(f"{plan.op.name}: out has shape {target.shape}, expected {tuple(result.shape)}")
-        kind = target.tensor.dtype
-        if kind != result.dtype:
-            have, want = name_of(kind), name_of(result.dtype)
-            raise DTypeError(f"{plan.op.name}: out has type {have}, expected {want}")
-    for target, result in zip(targets, results, strict=True):
+    for target, result in zip(targets_of(plan, results, out), results, strict=True):
         target.overwrite(result)
     return out
-
-
-def _check_alike(plan: Plan, arrays: Sequence[Handle], tensors: list[torch.Tensor]) -> None:
-    """Refuse inputs of different types, and of different shapes where the operator does not broadcast."""
-    first = tensors[0]
-    for tensor in tensors[1:]:
-        if plan.same_type and tensor.dtype != first.dtype:
-            raise DTypeError(
-                f"{plan.op.name} takes inputs of one type, got {_listed(arrays)}; convert with astype"
-            )
-        if plan.same_shape and tensor.shape != first.shape:
-            raise ShapeError(
-                f"{plan.op.name} takes inputs of one shape, got {_listed(arrays)}; "
-                "the broadcast_* operators stretch lengths of 1"
-            )
-
-
-def _listed(arrays: Sequence[Any]) -> str:
-    return (
-        ", ".join(x.describe() if isinstance(x, Handle) else type(x).__name__ for x in arrays) or "no inputs"
-    )
-
-
-def _no_array(op: Op, arrays: Sequence[Any]) -> OpError:
-    """Name the input that is no array."""
-    position, value = next((i, x) for i, x in enumerate(arrays) if not isinstance(x, Handle))
-    names = [i.name for i in op.inputs] if isinstance(op.inputs, tuple) else []
-    name = names[position] if position < len(names) else f"input {position}"
-    hint = "nd.from_torch(x)" if isinstance(value, torch.Tensor) else "nd.array(x)"
-    shown = f" {value!r}" if isinstance(value, (int, float, str)) else ""
-    return OpError(
-        f"{op.name}: {name} is {type(value).__name__}{shown}, expected NDArray; convert it with {hint}"
-    )
-
-
-def _failure(plan: Plan, arrays: Sequence[Handle], error: Exception) -> MXNetError:
-    """Turn torch's complaint into an error that names the operator and its inputs."""
-    text = f"{plan.op.name} failed on {_listed(arrays)}"
-    try:
-        infer.infer_shape(plan.op, plan.a, [x.shape for x in arrays], [None] * plan.visible)
-    except ShapeError as reason:
-        return ShapeError(f"{text}: {reason}")
-    except MXNetError:  # the rule is asked for a better message only
-        pass
-    words = str(error).splitlines() or [type(error).__name__]
-    return OpError(f"{text}: {words[0]}")

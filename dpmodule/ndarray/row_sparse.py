@@ -11,12 +11,13 @@ import torch
 from ..base import ArgumentError, BoundsError, DTypeError, ShapeError
 from ..context import Context
 from ..ops.dtypes import name_of
+from ..ops.sparse import Rows
 from .convert import dtype_pair, to_numpy
 from .handle import Handle
 from .ndarray import NDArray
 from .sparse_base import BaseSparseNDArray
 
-__all__ = ["RowSparseNDArray", "distinct", "rows_of", "sum_rows"]
+__all__ = ["RowSparseNDArray", "distinct", "row_numbers", "rows_of", "sum_rows"]
 
 Tensor = torch.Tensor
 
@@ -65,6 +66,7 @@ class RowSparseNDArray(BaseSparseNDArray):
             )
         self.values, self._rows, self._shape = values, rows, tuple(shape)
         self.context, self.pinned, self._tidy = ctx, False, tidy
+        self.trace = None
 
     @classmethod
     def from_dense(cls, array: Handle) -> RowSparseNDArray:
@@ -104,6 +106,19 @@ class RowSparseNDArray(BaseSparseNDArray):
             self.check_format()
             self._tidy = True
         return self._rows, self.values
+
+    @classmethod
+    def of_record(cls, record: Rows, ctx: Context) -> RowSparseNDArray:
+        """Return an array of what an operator made; parts are shared."""
+        return cls(record.values, record.rows, record.shape, ctx, True)
+
+    def record(self) -> Rows:
+        """Return what operators read; parts are shared. Errors as for `parts`."""
+        return Rows(*self.parts(), self._shape)
+
+    def take_over(self, record: Rows) -> None:
+        """Take over what an operator made, of this array's shape; parts are shared."""
+        self.values, self._rows, self._tidy = record.values, record.rows, True
 
     def check_format(self, full_check: bool = True) -> None:
         """Check that the stored rows are within the array, ascending and all different.
@@ -185,15 +200,7 @@ class RowSparseNDArray(BaseSparseNDArray):
             BoundsError: a row is outside the array.
             DTypeError: `indices` holds no numbers.
         """
-        try:
-            given = indices.tensor if isinstance(indices, Handle) else torch.as_tensor(np.asarray(indices))
-        except TypeError as error:
-            raise DTypeError(f"row numbers are {indices!r}, expected integers: {error}") from None
-        found, _ = distinct(given.to(self.values.device, torch.int64).flatten())
-        if found.numel() and not 0 <= int(found[0]) <= int(found[-1]) < self._shape[0]:
-            wrong = int(found[0]) if int(found[0]) < 0 else int(found[-1])
-            raise BoundsError(f"row {wrong} is outside of an array with {self._shape[0]} rows")
-        return found
+        return row_numbers(indices, self._shape[0]).to(self.values.device)
 
     def __reduce__(self) -> tuple[Any, ...]:
         values, dtype = self.values, self.values.dtype
@@ -210,6 +217,28 @@ def _unpickle(
     if dtype_pair(dtype)[1] == torch.bfloat16:
         found = found.view(torch.bfloat16)
     return RowSparseNDArray(found.to(device), torch.from_numpy(rows.copy()).to(device), shape, ctx)
+
+
+def row_numbers(indices: Any, count: int) -> Tensor:
+    """Return row numbers given by a user as ascending int64 without repetition.
+
+    Args:
+        indices: an NDArray or a list, in any order and shape.
+        count: how many rows there are.
+
+    Raises:
+        BoundsError: a row is outside the array.
+        DTypeError: `indices` holds no numbers.
+    """
+    try:
+        given = indices.tensor if isinstance(indices, Handle) else torch.as_tensor(np.asarray(indices))
+    except TypeError as error:
+        raise DTypeError(f"row numbers are {indices!r}, expected integers: {error}") from None
+    found, _ = distinct(given.to(torch.int64).flatten())
+    if found.numel() and not 0 <= int(found[0]) <= int(found[-1]) < count:
+        wrong = int(found[0]) if int(found[0]) < 0 else int(found[-1])
+        raise BoundsError(f"row {wrong} is outside of an array with {count} rows")
+    return found
 
 
 def distinct(numbers: Tensor) -> tuple[Tensor, Tensor]:
@@ -257,3 +286,4 @@ def sum_rows(arrays: Sequence[RowSparseNDArray], ctx: Context | None = None) -> 
 
 
 Handle.casts["row_sparse"] = RowSparseNDArray.from_dense
+Handle.of_records["row_sparse"] = RowSparseNDArray.of_record

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from ..base import ArgumentError, DTypeError, ShapeError
+from ..base import ArgumentError, DTypeError, NotSupportedForSparseNDArray, ShapeError
 from ..ops.array.codes import resolve
 from ..ops.shapes import prod
+from . import tape
 from .convert import integers, wanted_shape
 from .faces import face
 from .handle import Handle
@@ -20,24 +21,39 @@ if TYPE_CHECKING:
 
 __all__ = ["Shaping"]
 
+Function = Callable[[torch.Tensor], torch.Tensor]
+
 
 class Shaping(Arithmetic):
     """The shape-changing methods of NDArray."""
 
     __slots__ = ()
 
-    def _new(self, tensor: torch.Tensor) -> Self:
-        """Return an array over memory of its own in the same context."""
-        return cast("Self", self.result_type(tensor, self.context))
-
     def _view(self, tensor: torch.Tensor) -> Self:
         """Return an array over a part of this one's memory; neither may be rebound from now on."""
         self.pinned = True
         return cast("Self", self.result_type(tensor, self.context, True))
 
-    def _maybe_view(self, tensor: torch.Tensor, view: bool) -> Self:
-        """Return a view, or a copy if none is wanted."""
-        return self._view(tensor) if view else self._new(tensor.clone(memory_format=torch.contiguous_format))
+    def _derive(self, name: str, function: Function, view: bool) -> Self:
+        """Return an array made of a view of this one's tensor: that view, or a copy; recorded if need be.
+
+        Args:
+            name: what to call it in a recorded graph.
+            function: makes the view.
+            view: share memory.
+
+        Raises:
+            NotSupportedForSparseNDArray: memory of a sparse array is to be shared.
+        """
+        if view:
+            if self.stype != "default":
+                raise NotSupportedForSparseNDArray("views")
+            return cast("Self", tape.apply(self, function, name, True))
+
+        def copy(tensor: torch.Tensor) -> torch.Tensor:
+            return function(tensor).clone(memory_format=torch.contiguous_format)
+
+        return cast("Self", tape.apply(self, copy, name))
 
     def reshape(self, *shape: Any, **kwargs: Any) -> Self:
         """Return a view of another shape and equal size.
@@ -56,9 +72,9 @@ class Shaping(Arithmetic):
             raise DTypeError(f"reshape takes shape and reverse, got {', '.join(sorted(unknown))}")
         wanted = shape[0] if len(shape) == 1 else shape or kwargs.get("shape")
         dims = _target(self.shape, wanted, bool(kwargs.get("reverse", False)))
-        if not self.tensor.is_contiguous():  # came from from_torch or from_dlpack; a copy, as in NumPy
-            return self._new(self.tensor.reshape(dims))
-        return self._view(self.tensor.view(dims))
+        # memory from from_torch or from_dlpack may have gaps; then it is copied, as in NumPy
+        shares = self.tensor.is_contiguous()
+        return self._derive("reshape", lambda t: t.reshape(dims), shares)
 
     def head_view(self, shape: Sequence[int]) -> Self:
         """Return a view of the first elements in another, not greater shape (the data pool of executors).
@@ -75,7 +91,8 @@ class Shaping(Arithmetic):
     @property
     def T(self) -> Self:
         """Copy with the axes in reverse order."""
-        return self._maybe_view(self.tensor.permute(*reversed(range(self.ndim))), False)
+        axes = tuple(reversed(range(self.ndim)))
+        return self._derive("transpose", lambda t: t.permute(axes), False)
 
     def broadcast_to(self, shape: Sequence[int]) -> Self:
         """Return a copy stretched to `shape`.
@@ -87,7 +104,7 @@ class Shaping(Arithmetic):
         offset = len(dims) - self.ndim
         if offset < 0 or any(s not in (1, d) for s, d in zip(self.shape, dims[offset:], strict=True)):
             raise ShapeError(f"cannot broadcast an array of shape {self.shape} to {dims}")
-        return self._maybe_view(self.tensor.expand(dims), False)
+        return self._derive("broadcast_to", lambda t: t.expand(dims), False)
 
     def broadcast_like(self, other: Handle) -> Self:
         """Return a copy stretched to the shape of `other`."""
@@ -97,12 +114,13 @@ class Shaping(Arithmetic):
         """Insert an axis of length 1; a view if `inplace`, else a copy."""
         if not -self.ndim - 1 <= axis <= self.ndim:
             raise ShapeError(f"axis is {axis}, expected {-self.ndim - 1} to {self.ndim}")
-        return self._maybe_view(self.tensor.unsqueeze(axis), inplace)
+        return self._derive("expand_dims", lambda t: t.unsqueeze(axis), inplace)
 
     def flatten(self, inplace: bool = False) -> Self:
         """Merge all axes but the first; a view if `inplace`, else a copy."""
         rows = self.shape[0] if self.ndim else 1
-        return self._maybe_view(self.tensor.reshape(rows, prod(self.shape[1:])), inplace)
+        dims = rows, prod(self.shape[1:])
+        return self._derive("flatten", lambda t: t.reshape(dims), inplace)
 
     def squeeze(self, axis: int | tuple[int, ...] | None = None, inplace: bool = False) -> Self:
         """Remove axes of length 1, all of them if `axis` is None; a view if `inplace`, else a copy.
@@ -122,7 +140,7 @@ class Shaping(Arithmetic):
         left = tuple(s for i, s in enumerate(self.shape) if i not in chosen)
         if not left and self.ndim:
             left = (1,)
-        return self._maybe_view(self.tensor.reshape(left), inplace)
+        return self._derive("squeeze", lambda t: t.reshape(left), inplace)
 
     def split_v2(
         self, indices_or_sections: int | tuple[int, ...], axis: int = 0, squeeze_axis: bool = False
@@ -144,16 +162,25 @@ class Shaping(Arithmetic):
         if not -self.ndim <= axis < self.ndim:
             raise ShapeError(f"axis is {axis}, expected {-self.ndim} to {self.ndim - 1}")
         bounds = _bounds(self.shape[axis], indices_or_sections)
-        parts = []
-        for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
-            part = self.tensor.narrow(axis, begin, max(end - begin, 0))
-            part = part.squeeze(axis) if squeeze_axis and part.shape[axis] == 1 else part
-            parts.append(self._maybe_view(part, False))
+        parts = [
+            self._derive("split_v2", _slicer(axis, begin, max(end - begin, 0), squeeze_axis), False)
+            for begin, end in zip(bounds[:-1], bounds[1:], strict=True)
+        ]
         return parts[0] if len(parts) == 1 else parts
 
     def diag(self, k: int = 0, **kwargs: Any) -> Any:
         """Return a diagonal of a matrix, or make a matrix of a diagonal (operator `diag`)."""
         return face("diag")(self, k=k, **kwargs)
+
+
+def _slicer(axis: int, begin: int, length: int, squeeze: bool) -> Function:
+    """Return a function that cuts a piece out of an axis, and drops the axis if the piece has length 1."""
+
+    def cut(tensor: torch.Tensor) -> torch.Tensor:
+        part = tensor.narrow(axis, begin, length)
+        return part.squeeze(axis) if squeeze and length == 1 else part
+
+    return cut
 
 
 def _target(dims: tuple[int, ...], wanted: Any, reverse: bool) -> tuple[int, ...]:

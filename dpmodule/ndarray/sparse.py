@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import sparse_rules as sparse_rules
+from . import sparse_updates as sparse_updates
 from .csr import CSRNDArray
 from .faces import face_of, listed
-from .operators import add, divide, multiply, subtract
 from .row_sparse import RowSparseNDArray
 from .sparse_base import BaseSparseNDArray
 from .sparse_creation import array, cast_storage, csr_matrix, empty, row_sparse_array, zeros
+from .sparse_operators import add, divide, multiply, subtract
 
 __all__ = [
     "BaseSparseNDArray",

@@ -16,6 +16,7 @@ from .convert import dtype_pair, is_number, tensor_of, to_numpy
 from .handle import Handle
 from .invoke import as_context
 from .ndarray import NDArray
+from .sparse_operators import alike
 
 __all__ = ["BaseSparseNDArray"]
 
@@ -56,6 +57,14 @@ class BaseSparseNDArray(NDArray):
             values: as many as are stored; shared.
             ctx: the context they are on; None = this array's.
         """
+        raise NotImplementedError
+
+    def record(self) -> Any:
+        """Return what operators read: the stored parts, shared."""
+        raise NotImplementedError
+
+    def take_over(self, record: Any) -> None:
+        """Take over the parts of what an operator made; shapes agree."""
         raise NotImplementedError
 
     def check_format(self, full_check: bool = True) -> None:
@@ -152,6 +161,10 @@ class BaseSparseNDArray(NDArray):
         """Return a copy in the same context."""
         return self.replaced(self.values.clone())
 
+    def detach(self) -> BaseSparseNDArray:
+        """Return an array over the same stored elements that is in no graph."""
+        return self.replaced(self.values)
+
     def copyto(self, other: Any) -> Any:
         """Copy into another array, dense or of this storage type, or into a new one in another context.
 
@@ -212,7 +225,7 @@ class BaseSparseNDArray(NDArray):
             raise ArgumentError(
                 f"cast_storage from {self.stype} to {stype} is not supported; go by tostype('default')"
             )
-        known = ", ".join(map(repr, ("default", *self.casts)))
+        known = ", ".join(map(repr, ("default", *sorted(self.casts, reverse=True))))
         raise ArgumentError(f"stype is {stype!r}, expected one of {known}")
 
     # --- values for Python and NumPy
@@ -281,7 +294,23 @@ class BaseSparseNDArray(NDArray):
         """
         raise ArgumentError(f"a number cannot be written into a {self.stype} array")
 
-    # --- arithmetic in place
+    # --- arithmetic
+
+    def __add__(self, other: Any) -> Any:
+        found = alike("elemwise_add", self, other)
+        return super().__add__(other) if found is None else found
+
+    def __sub__(self, other: Any) -> Any:
+        found = alike("elemwise_sub", self, other)
+        return super().__sub__(other) if found is None else found
+
+    def __mul__(self, other: Any) -> Any:
+        found = alike("elemwise_mul", self, other)
+        return super().__mul__(other) if found is None else found
+
+    def __truediv__(self, other: Any) -> Any:
+        found = alike("elemwise_div", self, other)
+        return super().__truediv__(other) if found is None else found
 
     def __iadd__(self, other: Any) -> Any:
         return self._become(self + other)

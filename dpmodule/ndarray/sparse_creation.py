@@ -10,11 +10,13 @@ import torch
 
 from ..base import ArgumentError, ShapeError, integer_types
 from ..context import Context
+from ..ops import get
 from .convert import dtype_pair, host_array, wanted_shape
 from .csr import CSRNDArray
 from .handle import Handle
 from .invoke import as_context
 from .ndarray import NDArray
+from .plan import execute, plan_for
 from .row_sparse import RowSparseNDArray, distinct
 from .sparse_base import BaseSparseNDArray
 
@@ -248,10 +250,9 @@ def cast_storage(data: NDArray, stype: str, out: NDArray | None = None, name: st
     Raises:
         ArgumentError: there is no such type or no way to it, or `out` has another.
     """
-    if out is not None:
-        if out.stype != stype:
-            raise ArgumentError(f"cast_storage: out is {out.stype}, expected {stype}")
-        out[:] = data
-        return out
-    found = data.tostype(stype)
-    return found.copy() if found is data else found
+    if stype not in ("default", *_KINDS):
+        raise ArgumentError(f"stype is {stype!r}, expected 'row_sparse', 'csr' or 'default'")
+    if out is not None and out.stype != stype:
+        raise ArgumentError(f"cast_storage: out is {out.stype}, expected {stype}")
+    made: NDArray = execute(plan_for(get("cast_storage"), {"stype": stype}, 1), (data,), None, out)
+    return made

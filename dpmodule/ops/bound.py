@@ -17,7 +17,7 @@ Bind = Callable[[Any], Callable[..., Any]]
 
 def bound(
     name: str,
-    inputs: Iterable[Input] = (),
+    inputs: Iterable[Input] | Callable[[Any], tuple[Input, ...]] = (),
     attrs: Mapping[str, Attr] | None = None,
     **fields: Any,
 ) -> Callable[[Bind], Bind]:

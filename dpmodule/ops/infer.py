@@ -9,6 +9,7 @@ import torch
 from ..base import OpError, Shape, ShapeError
 from .shapes import known, same_types, unify
 from .spec import Env, Op
+from .user_code import is_users
 
 __all__ = ["infer_shape", "infer_type"]
 
@@ -37,6 +38,8 @@ def infer_shape(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[li
         try:
             return op.infer(a, ins, outs)
         except (IndexError, TypeError, ZeroDivisionError, OpError) as error:
+            if is_users(error):
+                raise
             raise ShapeError(f"{op.name} does not take inputs of shape {ins}: {error}") from error
     if all(known(s) for s in ins):
         return ins, _by_meta(op, a, ins, outs)

@@ -96,7 +96,10 @@ def op(
             outputs; None in such a place leaves the input as it is), commit_now (those of them that forward writes
             at once; backward commits the others), infer, infer_type, view (the result may share memory with the
             first input), random (draws from the generator), needs_shapes (wants
-            ``env.out_shapes``), batch (NEVER), onnx.
+            ``env.out_shapes``), stateful (keeps things in ``env.memo`` from one call of an executor to the next),
+            num_subgraphs (how many graphs a node carries; they are the last field, ``bodies``, of the attributes),
+            read_attrs (reads the attributes by itself, which then may have any name), needs_head (from the
+            attributes, whether backward needs the outputs' gradients), batch (NEVER), onnx.
 
     Raises:
         OpError: a name is declared twice.
@@ -108,7 +111,9 @@ def op(
         record = Op(
             name,
             run,
-            _record_maker(name.strip("_"), tuple(attributes)),
+            _record_maker(
+                name.strip("_"), (*attributes, "bodies") if fields.get("num_subgraphs") else tuple(attributes)
+            ),
             attributes,
             inputs if callable(inputs) else tuple(inputs),
             aliases=tuple(aliases),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 from ..base import OpError
-from .spec import REQUIRED, Input, Op
+from .spec import REQUIRED, Input, Op, Variadic
 
 __all__ = ["docstring", "signature", "split_call"]
 
@@ -19,11 +20,13 @@ def _declared(op: Op) -> tuple[Input, ...]:
 Split = tuple[list[Any], dict[str, Any], dict[str, Any]]
 
 
-def _split_variadic(prefix: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Split:
+def _split_variadic(variadic: Variadic, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Split:
     """Sort the arguments of an operator that takes any number of inputs; they may come as one list too."""
     if len(args) == 1 and isinstance(args[0], (list, tuple)):
         args = tuple(args[0])
-    named = {k: v for k, v in kwargs.items() if k.startswith(prefix) and k[len(prefix) :].isdigit()}
+    named = {k: v for k, v in kwargs.items() if variadic.is_input(k)}
+    names = [i.name for i in variadic.instead]
+    named.update({k: v for k, v in kwargs.items() if k in names and not isinstance(v, (list, tuple))})
     for extra in ("data", "args"):
         if isinstance(kwargs.get(extra), (list, tuple)):
             args = (*args, *kwargs[extra])
@@ -31,13 +34,30 @@ def _split_variadic(prefix: str, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return list(args), named, {k: v for k, v in kwargs.items() if k not in named}
 
 
-def split_call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Split:
+def _split_by_kind(
+    op: Op, args: tuple[Any, ...], kwargs: dict[str, Any], is_input: Callable[[Any], bool]
+) -> Split:
+    """Sort the arguments of an operator whose inputs depend on its attributes: inputs are known by what they are."""
+    leading = next((i for i, x in enumerate(args) if x is not None and not is_input(x)), len(args))
+    named = {k: v for k, v in kwargs.items() if is_input(v)}
+    attributes = dict(zip(op.attrs, args[leading:], strict=False))
+    attributes.update({k: v for k, v in kwargs.items() if k not in named})
+    return list(args[:leading]), named, attributes
+
+
+def split_call(
+    op: Op,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    is_input: Callable[[Any], bool] | None = None,
+) -> Split:
     """Sort a call's arguments into positional inputs, inputs by name and attributes.
 
     Args:
         op: the operator called.
         args: inputs in order, then attributes in order, as MXNet accepts; all of them inputs if variadic.
         kwargs: inputs and attributes by name.
+        is_input: tells inputs from attributes where the operator's inputs depend on its attributes.
 
     Returns:
         The positional inputs, the named inputs (values of None left out), the raw attributes.
@@ -46,7 +66,9 @@ def split_call(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Split:
         OpError: too many arguments, or one given twice.
     """
     if op.variadic is not None:
-        return _split_variadic(op.variadic.name, args, kwargs)
+        return _split_variadic(op.variadic, args, kwargs)
+    if callable(op.inputs) and is_input is not None:
+        return _split_by_kind(op, args, kwargs, is_input)
     input_names = [i.name for i in _declared(op)]
     positional, rest = list(args[: len(input_names)]), args[len(input_names) :]
     if len(rest) > len(op.attrs):

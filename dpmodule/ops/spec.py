@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -100,11 +100,57 @@ def label(name: str = "label", batch: str = ROWS) -> Input:
 
 @dataclass(frozen=True, slots=True)
 class Variadic:
-    """Any number of inputs ``<name>0, <name>1, ...``; `count` is the attribute that stores how many."""
+    """Any number of inputs ``<name>0, <name>1, ...``, or of groups of inputs ``weight_0, grad_0, weight_1, ...``.
+
+    Attributes:
+        name: what each input's name starts with; unused if there is a group.
+        count: the attribute that stores how many inputs, or groups, there are.
+        batch: how automatic batching joins each input; unused if there is a group.
+        group: the inputs of one group; their names get a number.
+        tail: inputs after the last group, under their own names.
+        instead: inputs that the operator takes in place of these when `fixed` says so.
+        fixed: tells from the attributes whether it takes `instead`; None = never.
+    """
 
     name: str = "arg"
     count: str | None = "num_args"
     batch: str = STACK
+    group: tuple[Input, ...] = ()
+    tail: tuple[Input, ...] = ()
+    instead: tuple[Input, ...] = ()
+    fixed: Callable[[Any], bool] | None = None
+
+    def is_fixed(self, a: Any) -> bool:
+        """Say whether the operator takes `instead` under the attributes `a`."""
+        return self.fixed is not None and self.fixed(a)
+
+    def units(self, inputs: int) -> int:
+        """Return what `count` stores for a number of inputs; of groups, as many as they begin."""
+        if not self.group:
+            return inputs
+        return -(-max(inputs - len(self.tail), 0) // len(self.group))
+
+    def total(self, units: int) -> int:
+        """Return the number of inputs where `count` stores `units`."""
+        return units * len(self.group) + len(self.tail) if self.group else units
+
+    def inputs(self, units: int) -> tuple[Input, ...]:
+        """Return all inputs where `count` stores `units`."""
+        if not self.group:
+            return tuple(Input(f"{self.name}{i}", DATA, self.batch) for i in range(units))
+        numbered = (replace(each, name=f"{each.name}_{i}") for i in range(units) for each in self.group)
+        return (*numbered, *self.tail)
+
+    def is_input(self, key: str) -> bool:
+        """Say whether a keyword names an input."""
+        if not self.group:
+            return key.startswith(self.name) and key[len(self.name) :].isdigit()
+        member, _, number = key.rpartition("_")
+        return (
+            number.isdigit()
+            and any(i.name == member for i in self.group)
+            or any(i.name == key for i in self.tail)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +176,16 @@ class Env:
         generator: the context's random generator.
         is_train: training mode.
         out_shapes: inferred output shapes, only for operators declared with ``needs_shapes``.
+        context: the `Context` it runs on; None means that of the device.
+        memo: what a ``stateful`` operator keeps from one call to the next; None where nothing is kept.
     """
 
     device: torch.device
     generator: torch.Generator | None
     is_train: bool
     out_shapes: tuple[tuple[int, ...], ...] = ()
+    context: Any = None
+    memo: dict[Any, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,17 +234,33 @@ class Op:
     view: bool = False
     random: bool = False
     needs_shapes: bool = False
+    stateful: bool = False
+    num_subgraphs: int = 0
+    read_attrs: Callable[[Mapping[str, Any]], Any] | None = None
+    needs_head: Callable[[Any], bool] | None = None
     batch: str = ""
     onnx: Onnx | None = None
     doc: str = field(default="", repr=False)
     owner: Any = field(default=None, repr=False)
 
-    def parse(self, given: Mapping[str, Any]) -> Any:
+    def owns(self, key: str) -> bool:
+        """Say whether an attribute of this name is the operator's own, and not a free one of the form ``__x__``."""
+        return key in self.attrs or (
+            self.read_attrs is not None and not (key.startswith("__") and key.endswith("__"))
+        )
+
+    def parse(self, given: Mapping[str, Any], bodies: tuple[Any, ...] = ()) -> Any:
         """Return the attributes as an immutable record, from values or from the strings of a saved graph.
+
+        Args:
+            given: the attributes.
+            bodies: the subgraphs of an operator that has some; they become the record's last field.
 
         Raises:
             OpError: unknown, missing or ill-typed attribute.
         """
+        if self.read_attrs is not None:
+            return self.read_attrs(given)
         for key in given:
             if key not in self.attrs:
                 raise OpError(
@@ -221,15 +287,28 @@ class Op:
                 raise OpError(f"{self.name}: {key} is required: {attr.doc}, {attr.type.expects}")
             else:
                 values.append(attr.default)
-        return self.parse_record(*values)
+        return self.parse_record(*values, bodies) if self.num_subgraphs else self.parse_record(*values)
 
     def wanted(self, a: Any, count: int = 0) -> tuple[Input, ...]:
         """Return the inputs that exist under the attributes `a`; `count` is the number of variadic ones."""
         if self.variadic is not None:
-            name, batch = self.variadic.name, self.variadic.batch
-            return tuple(Input(f"{name}{i}", DATA, batch) for i in range(count))
+            if self.variadic.is_fixed(a):
+                return self.variadic.instead
+            return self.variadic.inputs(self.variadic.units(count))
         inputs = self.inputs(a) if callable(self.inputs) else self.inputs
         return tuple(i for i in inputs if i.when is None or i.when(a))
+
+    def written(self, declared: Sequence[Input]) -> list[tuple[int, bool]]:
+        """Return the positions of the inputs that `run` gives new values to, and whether forward writes them at once.
+
+        Args:
+            declared: what `wanted` returned.
+        """
+        if self.variadic is not None:
+            names = [i.name.rpartition("_")[0] for i in declared]
+            return [(p, n in self.commit_now) for p, n in enumerate(names) if n in self.mutates]
+        names = [i.name for i in declared]
+        return [(names.index(m), m in self.commit_now) for m in self.mutates if m in names]
 
     def output_names(self, a: Any) -> tuple[str, ...]:
         """Return the names of the visible outputs."""
@@ -242,3 +321,7 @@ class Op:
     def is_loss(self, a: Any) -> bool:
         """Say whether the output ignores its head gradient."""
         return self.loss is not None and (self.loss.when is None or self.loss.when(a))
+
+    def wants_head(self, a: Any) -> bool:
+        """Say whether backward needs the gradient of the output from outside."""
+        return not self.is_loss(a) if self.needs_head is None else self.needs_head(a)

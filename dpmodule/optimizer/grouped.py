@@ -51,6 +51,9 @@ class GroupedOptimizer(Optimizer):
     in_order: ClassVar[bool] = False
     """Whether the order of the parameters matters, so that each is a group of its own."""
 
+    lazy_halves: ClassVar[bool] = True
+    """Whether a lazy update of a 16-bit parameter's float32 copy leaves rows alone, too."""
+
     is_grouped: ClassVar[bool] = True
     """Whether the stock update is in place, so that `Updater.update_all` may hand over all parameters at once."""
 
@@ -124,14 +127,22 @@ class GroupedOptimizer(Optimizer):
         """Update one parameter when it or its gradient is row-sparse."""
         with written_back(weight) as target:
             half = halves and is_half(target)
-            if not (isinstance(grad, RowSparseNDArray) and self.is_lazy(weight)) or half:
+            if not isinstance(grad, RowSparseNDArray) or not self.is_lazy(weight) or half > self.lazy_halves:
                 self._update(index, target, densified(grad), state, halves)
-                return
-            rates = self._next_rates(index)
-            rows = RowUpdate(index, target, slots_of(state), grad)
-            if rows.grads[0].numel():
-                self.step(rows.group, rows.grads, *rates)
-                rows.finish()
+            elif half:
+                master, inner = self.master_of(state)
+                self._update_rows(index, master, grad.replaced(grad.values.float()), inner)
+                target.tensor.copy_(master.tensor)
+            else:
+                self._update_rows(index, target, grad, state)
+
+    def _update_rows(self, index: Any, weight: NDArray, grad: RowSparseNDArray, state: Any) -> None:
+        """Update the rows of a dense parameter that a gradient is about."""
+        rates = self._next_rates(index)
+        rows = RowUpdate(index, weight, slots_of(state), grad)
+        if rows.grads[0].numel():
+            self.step(rows.group, rows.grads, *rates)
+            rows.finish()
 
 
 def _listed(index: Any, *columns: Any) -> tuple[Any, ...]:

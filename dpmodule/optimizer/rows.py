@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from ..base import ArgumentError
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import RowSparseNDArray
 from .group import Group, is_fusable
@@ -29,20 +28,16 @@ def written_back(weight: NDArray) -> Iterator[NDArray]:
 
     Args:
         weight: the parameter. Of a row-sparse one that stores all its rows, the array is these rows themselves.
-
-    Raises:
-        ArgumentError: the parameter is of another storage type.
     """
     if weight.stype == "default":
         yield weight
         return
-    if not isinstance(weight, RowSparseNDArray):
-        raise ArgumentError(f"a parameter is stored as {weight.stype!r}, expected default or row_sparse")
-    rows, values = weight.parts()
-    if rows.numel() == weight.shape[0]:
-        yield NDArray(values, weight.context)
-        return
-    dense = NDArray(weight.dense(), weight.context)
+    if isinstance(weight, RowSparseNDArray):
+        rows, values = weight.parts()
+        if rows.numel() == weight.shape[0]:
+            yield NDArray(values, weight.context)
+            return
+    dense = NDArray(weight.tensor.clone(), weight.context)
     yield dense
     weight.overwrite(dense.tensor)
 

@@ -34,6 +34,8 @@ class Momentum(GroupedOptimizer):
         **kwargs: see `Optimizer`.
     """
 
+    lazy_halves = False
+
     def __init__(self, momentum: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.momentum = momentum
@@ -112,6 +114,10 @@ class NAG(Momentum):
 
     Source: MXNet 1.9.1 `nag_mom_update`, where the momentum sees the decay of the parameter already updated.
     """
+
+    def is_lazy(self, weight: NDArray) -> bool:
+        """Say whether a row-sparse gradient updates its own rows only: without momentum, as there this is SGD."""
+        return self.momentum == 0.0
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
         """Update one group in place."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import pickletools
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
@@ -119,6 +120,7 @@ def load_states(data: bytes) -> tuple[dict[Any, Any], Optimizer | None]:
         FileFormatError: damaged bytes, or anything else than states.
     """
     try:
+        _check_places(data)
         found = _Builder().build(_InertUnpickler(io.BytesIO(data), encoding="latin1").load())
     except FileFormatError:
         raise
@@ -132,6 +134,18 @@ def load_states(data: bytes) -> tuple[dict[Any, Any], Optimizer | None]:
             f"optimizer states are a {type(found).__name__}, expected a dict from index to state"
         )
     return found, optimizer
+
+
+def _check_places(data: bytes) -> None:
+    """Refuse a pickle that stores under a number no writer reaches: Python would allocate room for all below it.
+
+    Raises:
+        FileFormatError: there is one.
+        ValueError: the bytes are no pickle.
+    """
+    for count, (op, value, position) in enumerate(pickletools.genops(data)):
+        if op.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(value) > count:
+            raise FileFormatError(f"optimizer states are damaged at byte {position}: place {value} of {count}")
 
 
 class _Record:
@@ -210,6 +224,7 @@ class _Builder:
         attributes = _attributes(value.origin, state)
         if isinstance(made, Optimizer):
             made.__setstate__(attributes)
+            _check_attributes(value.origin, vars(made))
         else:
             made.__dict__.update(attributes)
         return made
@@ -219,6 +234,16 @@ def _attributes(origin: str, state: Any) -> dict[str, Any]:
     if not (isinstance(state, dict) and all(isinstance(key, str) for key in state)):
         raise FileFormatError(f"{origin} has attributes {state!r}, expected a dict")
     return state
+
+
+def _check_attributes(origin: str, found: dict[str, Any]) -> None:
+    """Refuse an optimizer that lacks what every optimizer has, or holds something else in its place."""
+    for key, usual in vars(Optimizer()).items():
+        kind = (int, float) if isinstance(usual, (int, float)) else dict if isinstance(usual, dict) else object
+        if key == "lr" and found.get("lr_scheduler") is not None:  # the schedule says it
+            continue
+        if not isinstance(found.get(key, None if kind is object else _Record), kind):
+            raise FileFormatError(f"{origin} among the optimizer states has no {key} such as {usual!r}")
 
 
 def _class_of(origin: str) -> type[Any] | None:

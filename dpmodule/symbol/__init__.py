@@ -16,7 +16,21 @@ from . import methods as methods
 from . import op as op
 from . import random as random
 from . import sparse as sparse
-from .creation import arange, eye, full, hypot, linspace, maximum, minimum, ones, pow, power, split_v2, zeros
+from .creation import (
+    arange,
+    eye,
+    full,
+    histogram,
+    hypot,
+    linspace,
+    maximum,
+    minimum,
+    ones,
+    pow,
+    power,
+    split_v2,
+    zeros,
+)
 from .faces import face_of, listed
 from .symbol import Group, Symbol, Variable, load, load_json, var
 from .torch_node import torch_module, write_back
@@ -28,6 +42,7 @@ __all__ = [
     "arange",
     "eye",
     "full",
+    "histogram",
     "hypot",
     "linspace",
     "load",

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ..base import ArgumentError, DeviceError, DTypeError, Shape, ShapeError, dtype_name
 from ..context import Context, current_context
 from ..executor import Executor, Placement, allocate, from_pool, placement, requirements
+from ..executor.sparse_arrays import allocate_as
+from ..executor.storage import declared_storage, gradient_storage, storage_of
 from ..graph import Graph, Node, infer_shapes, infer_types
 from ..ndarray import NDArray
 from ..ops.shapes import known
@@ -119,10 +121,20 @@ def bind(
     return executor
 
 
-def _refuse_storage(stype_dict: Mapping[str, str] | None) -> None:
-    for name, stype in (stype_dict or {}).items():
-        if stype != "default":
-            raise ArgumentError(f"stype_dict: {name} is {stype!r}; only 'default' is available yet")
+_STYPES = ("default", "row_sparse", "csr")
+
+
+def _storage_types(graph: Graph, stype_dict: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the storage types of variables that are not dense: as given, else as declared.
+
+    Raises:
+        ArgumentError: there is no such type.
+    """
+    given = _known_names(graph, "the storage type", stype_dict or {})
+    for name, stype in given.items():
+        if stype not in _STYPES:
+            raise ArgumentError(f"stype_dict: {name} is {stype!r}, expected one of {', '.join(_STYPES)}")
+    return {name: stype for name, stype in {**declared_storage(graph), **given}.items() if stype != "default"}
 
 
 def _check_devices(graph: Graph, ctx: Context, places: Placement, arrays: Mapping[str, NDArray]) -> None:
@@ -133,7 +145,7 @@ def _check_devices(graph: Graph, ctx: Context, places: Placement, arrays: Mappin
     """
     for node in (*graph.arguments, *graph.auxiliary):
         wanted, array = places.get(node, ctx), arrays[node.name]
-        if array.tensor.device != wanted.torch_device:
+        if array.context.torch_device != wanted.torch_device:
             raise DeviceError(
                 f"{node.name} lies on {array.context}, but is bound to {wanted}; copy it there with as_in_context"
             )
@@ -148,17 +160,24 @@ class _Source:
         names: arguments that are the other executor's.
         executor: the other executor.
         pool: arrays by name, for everything else.
+        stypes: storage types of the arguments that are not dense.
+        grad_stypes: storage types of the gradients that are not.
     """
 
     contexts: Mapping[str, Context]
     names: frozenset[str]
     executor: Executor | None
     pool: dict[str, NDArray] | None
+    stypes: Mapping[str, str]
+    grad_stypes: Mapping[str, str]
 
     def argument(self, name: str, shape: tuple[int, ...], dtype: str) -> NDArray:
         """Return the array of an argument."""
         if self.executor is not None and name in self.names:
             return _fitting(name, self.executor.arg_dict, shape, dtype)
+        stype = self.stypes.get(name)
+        if stype is not None:
+            return allocate_as(stype, shape, self.contexts[name], dtype)
         return self._own(name, name, shape, dtype)
 
     def gradient(self, name: str, shape: tuple[int, ...], dtype: str) -> NDArray:
@@ -166,6 +185,9 @@ class _Source:
         if self.executor is not None and name in self.names:
             shared = self.executor.grad_dict.get(name)
             return allocate(shape, self.contexts[name], dtype) if shared is None else shared
+        stype = self.grad_stypes.get(name)
+        if stype is not None:
+            return allocate_as(stype, shape, self.contexts[name], dtype)
         return self._own(name, f"grad of {name}", shape, dtype)
 
     def state(self, name: str, shape: tuple[int, ...], dtype: str) -> NDArray:
@@ -228,7 +250,8 @@ def simple_bind(
         ctx: where.
         grad_req: "write", "add" or "null" for all, or a list or dict of these per argument.
         type_dict: dtypes of arguments by name (default float32).
-        stype_dict: storage types; only "default" exists so far.
+        stype_dict: storage types of variables by name, "default", "row_sparse" or "csr"; others have the one
+            their ``Variable(stype=...)`` declares. Gradients are stored as the operators give them.
         group2ctx: context of each group named by ``AttrScope(ctx_group=...)``; see `executor.placement`.
         shared_arg_names: arguments whose arrays, and gradients, are those of `shared_exec`.
         shared_exec: executor that `shared_arg_names` and auxiliary states are borrowed from.
@@ -242,7 +265,6 @@ def simple_bind(
     """
     graph = symbol.graph
     graph.check_names()
-    _refuse_storage(stype_dict)
     context = _context(ctx)
     places = placement(graph, context, group2ctx)
     given_types = _known_names(graph, "the type", type_dict or {})
@@ -252,7 +274,12 @@ def simple_bind(
     _check_known(graph, shapes)
     reqs = requirements(graph.argument_names, grad_req)
     contexts = {n.name: places.get(n, context) for n in graph.nodes if n.op is None}
-    source = _Source(contexts, frozenset(shared_arg_names or ()), shared_exec, shared_buffer)
+    stypes = _storage_types(graph, stype_dict)
+    storage = storage_of(graph, stypes)
+    grad_stypes = {} if storage is None else gradient_storage(graph, storage)
+    source = _Source(
+        contexts, frozenset(shared_arg_names or ()), shared_exec, shared_buffer, stypes, grad_stypes
+    )
     every = {
         n.name: (tuple(shapes[n][0] or ()), types[n][0] or "float32") for n in graph.nodes if n.op is None
     }

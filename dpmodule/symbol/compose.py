@@ -49,7 +49,9 @@ def _split_attributes(op: Op, raw: Mapping[str, Any]) -> tuple[dict[str, str], d
     params, free = {}, {}
     for key, value in raw.items():
         stored = stored_key(key)
-        if key in op.attrs:
+        if key == stored and key not in op.attrs and op.owns(key):
+            params[key] = to_text(value)
+        elif key in op.attrs:
             declared = op.attrs[key]
             if value is not None or declared.default is not None:
                 is_dtype = declared.type.annotation == "Any" and value is not None
@@ -99,11 +101,15 @@ def _count_inputs(op: Op, given: int, params: dict[str, str]) -> int:
     key = op.variadic.count
     if key is None:
         return given
-    stated = op.attrs[key].type.parse(params[key]) if key in params else given
-    if stated < given:
+    if op.variadic.fixed is not None and op.variadic.is_fixed(op.parse(params)):
+        params.setdefault(key, str(given))
+        return given
+    stated = op.attrs[key].type.parse(params[key]) if key in params else op.variadic.units(given)
+    total = op.variadic.total(int(stated))
+    if total < given:
         raise OpError(f"{op.name}: {key} is {stated}, but {given} inputs are given")
     params[key] = str(stated)
-    return int(stated)
+    return total
 
 
 def _named_inputs(
@@ -115,7 +121,8 @@ def _named_inputs(
         OpError: there are too many, one does not exist, or one is no symbol.
     """
     names = [i.name for i in declared]
-    if len(positional) > len(names):
+    # None stands for an input that does not exist under these attributes, as a bias beside no_bias=True
+    if any(value is not None for value in positional[len(names) :]):
         raise OpError(
             f"{op.name} {name!r}: got {len(positional)} inputs, it takes {', '.join(names) or 'none'}"
         )
@@ -148,7 +155,7 @@ def apply_op(
     Raises:
         OpError: an input or attribute does not fit.
     """
-    positional, named, raw = split_call(op, args, kwargs)
+    positional, named, raw = split_call(op, args, kwargs, lambda value: hasattr(value, "entries"))
     params, attrs = _split_attributes(op, {**attribute.current().get(dict(attr or {})), **raw})
     if op.variadic is not None:
         positional = _flatten(positional)
@@ -207,5 +214,6 @@ def substitute(
             (copies[child][0], copies[child][1] if child.op is None else i) for child, i in node.inputs
         )
         new_name = name if name is not None and node is graph.heads[0][0] else node.name
-        copies[node] = (Node(node.op, new_name, dict(node.params), dict(node.attrs), inputs, node.source), 0)
+        params, attrs = dict(node.params), dict(node.attrs)
+        copies[node] = (Node(node.op, new_name, params, attrs, inputs, node.source, node.subgraphs), 0)
     return tuple((copies[node][0], copies[node][1] if node.op is None else i) for node, i in graph.heads)

@@ -15,6 +15,7 @@ __all__ = [
     "arange",
     "eye",
     "full",
+    "histogram",
     "hypot",
     "linspace",
     "maximum",
@@ -88,6 +89,30 @@ def linspace(
 def eye(N: int, M: int = 0, k: int = 0, dtype: Any = None, **kwargs: Any) -> Symbol:
     """Return a symbol of an N x M matrix (N x N if M is 0) with ones on the `k`-th diagonal."""
     return call("_eye", N=N, M=M, k=k, dtype=dtype_name(dtype), **kwargs)
+
+
+def histogram(a: Symbol, bins: Any = 10, range: Any = None, **kwargs: Any) -> Symbol:
+    """Count values in bins; see `nd.histogram`.
+
+    Args:
+        a: the values.
+        bins: number of equal bins, or a symbol of their edges.
+        range: smallest and greatest edge; needed beside a number of bins.
+        kwargs: name and attributes.
+
+    Returns:
+        A symbol of two outputs: the counts as int64, and the edges.
+
+    Raises:
+        ArgumentError: a number of bins without a range.
+    """
+    if isinstance(bins, Symbol):
+        return call("_histogram", a, bins, **kwargs)
+    if range is None:
+        raise ArgumentError(
+            f"histogram: range is None beside bins {bins}, expected two numbers: values are not known"
+        )
+    return call("_histogram", a, bin_cnt=bins, range=range, **kwargs)
 
 
 def _either(

@@ -125,7 +125,7 @@ class Listing:
             if not isinstance(value, str):
                 raise ArgumentError(f"_set_attr: {key} is {value!r}, expected a string")
             stored = stored_key(key)
-            if node.op is not None and key in node.op.attrs:
+            if node.op is not None and stored == key and node.op.owns(key):
                 node.set_param(key, value)
             elif node.op is not None and not (stored.startswith("__") and stored.endswith("__")):
                 raise OpError(f"{node.describe()} has no attribute {key!r}; free ones have the form __x__")

@@ -55,6 +55,17 @@ def BatchNorm_v1(
 ) -> Symbol:
     """Normalise as `BatchNorm` does, with the channels on axis 1; kept for old saved graphs."""
 
+def BilinearSampler(
+    data: Symbol | None = None,
+    grid: Symbol | None = None,
+    cudnn_off: bool | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Read images at the places of a grid, with bilinear interpolation; beyond the image ..."""
+
 def BlockGrad(
     data: Symbol | None = None,
     *,
@@ -63,6 +74,21 @@ def BlockGrad(
     out: Any = None,
 ) -> Symbol:
     """Return `data` as it is and let no gradient through."""
+
+def CTCLoss(
+    data: Symbol | None = None,
+    label: Symbol | None = None,
+    data_lengths: Symbol | None = None,
+    label_lengths: Symbol | None = None,
+    use_data_lengths: bool = False,
+    use_label_lengths: bool = False,
+    blank_label: str = "first",
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return minus the log-likelihood of each label sequence, summed over all alignments ..."""
 
 def Cast(
     data: Symbol | None = None,
@@ -128,6 +154,67 @@ def Convolution_v1(
 ) -> Symbol:
     """Slide `num_filter` filters over the data and sum the products (cross-correlation)."""
 
+def Correlation(
+    data1: Symbol | None = None,
+    data2: Symbol | None = None,
+    kernel_size: int = 1,
+    max_displacement: int = 1,
+    stride1: int = 1,
+    stride2: int = 1,
+    pad_size: int = 0,
+    is_multiply: bool = True,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Compare each patch of one feature map with the patches around the same place in another."""
+
+def Crop(
+    *args: Symbol,
+    num_args: int = ...,
+    offset: tuple[int, ...] = ...,
+    h_w: tuple[int, ...] = ...,
+    center_crop: bool = False,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Cut a rectangle out of images: as large as a second input, or as `h_w` tells."""
+
+def Custom(
+    *args: Symbol,
+    op_type: str = ...,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Run an operator registered with `mx.operator.register`."""
+
+def Deconvolution(
+    data: Symbol | None = None,
+    weight: Symbol | None = None,
+    bias: Symbol | None = None,
+    kernel: tuple[int, ...] = ...,
+    stride: tuple[int, ...] = ...,
+    dilate: tuple[int, ...] = ...,
+    pad: tuple[int, ...] = ...,
+    adj: tuple[int, ...] = ...,
+    target_shape: tuple[int, ...] = ...,
+    num_filter: int = ...,
+    num_group: int = 1,
+    workspace: int = 512,
+    no_bias: bool = True,
+    cudnn_tune: str | None = None,
+    cudnn_off: bool = False,
+    layout: str | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Spread each element of the data over a window by `num_filter` filters: the transpose ..."""
+
 def Dropout(
     data: Symbol | None = None,
     p: float = 0.5,
@@ -187,6 +274,17 @@ def FullyConnected(
 ) -> Symbol:
     """Map each row linearly: ``data @ weight.T + bias``."""
 
+def GridGenerator(
+    data: Symbol | None = None,
+    transform_type: str = ...,
+    target_shape: tuple[int, ...] = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Make the places where `BilinearSampler` reads, in units in which the image reaches ..."""
+
 def GroupNorm(
     data: Symbol | None = None,
     gamma: Symbol | None = None,
@@ -200,6 +298,19 @@ def GroupNorm(
     out: Any = None,
 ) -> Symbol:
     """Give each group of channels of each row mean 0 and variance 1, then scale by gamma ..."""
+
+def IdentityAttachKLSparseReg(
+    data: Symbol | None = None,
+    moving_avg: Symbol | None = None,
+    sparseness_target: float = 0.1,
+    penalty: float = 0.001,
+    momentum: float = 0.9,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the data; the gradient pulls the mean activation of each unit towards a target."""
 
 def InstanceNorm(
     data: Symbol | None = None,
@@ -380,6 +491,18 @@ def RNN(
 ) -> Symbol:
     """Run a recurrent network of several layers over whole sequences."""
 
+def ROIPooling(
+    data: Symbol | None = None,
+    rois: Symbol | None = None,
+    pooled_size: tuple[int, int] = ...,
+    spatial_scale: float = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Divide each region of interest into a fixed number of bins and take each bin's maximum."""
+
 def Reshape(
     data: Symbol | None = None,
     shape: tuple[int, ...] = ...,
@@ -501,6 +624,20 @@ def SoftmaxOutput(
 ) -> Symbol:
     """Apply softmax; the gradient is that of the cross-entropy: probability minus one-hot label."""
 
+def SpatialTransformer(
+    data: Symbol | None = None,
+    loc: Symbol | None = None,
+    target_shape: tuple[int, ...] = ...,
+    transform_type: str = ...,
+    sampler_type: str = ...,
+    cudnn_off: bool | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Move, turn and scale each image by an affine map that a network found; beyond the ..."""
+
 def SwapAxis(
     data: Symbol | None = None,
     dim1: int = 0,
@@ -535,6 +672,26 @@ def abs(
 ) -> Symbol:
     """Return the magnitude; its gradient at 0 is 0."""
 
+def adam_update(
+    weight: Symbol | None = None,
+    grad: Symbol | None = None,
+    mean: Symbol | None = None,
+    var: Symbol | None = None,
+    lr: float = ...,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-08,
+    wd: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    lazy_update: bool = True,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Update a weight by Adam, without its correction of the first steps."""
+
 def add_n(
     *args: Symbol,
     num_args: int = 0,
@@ -543,6 +700,16 @@ def add_n(
     out: Any = None,
 ) -> Symbol:
     """Add any number of arrays."""
+
+def all_finite(
+    data: Symbol | None = None,
+    init_output: bool = True,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Say whether no element is NaN or infinite: 1 or 0. No gradient."""
 
 def amp_cast(
     data: Symbol | None = None,
@@ -553,6 +720,16 @@ def amp_cast(
     out: Any = None,
 ) -> Symbol:
     """Convert between float32 and the half-precision types; leave other types alone."""
+
+def amp_multicast(
+    *args: Symbol,
+    num_outputs: int = ...,
+    cast_narrow: bool = False,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Convert arrays of float32 and half-precision types to one of these; leave other types ..."""
 
 def arccos(
     data: Symbol | None = None,
@@ -936,7 +1113,7 @@ def cast_storage(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Change the storage type."""
+    """Change the storage type; one sparse type does not become the other."""
 
 def cbrt(
     data: Symbol | None = None,
@@ -980,6 +1157,20 @@ def clip(
 ) -> Symbol:
     """Limit each element to a_min..a_max; the gradient is 1 inside and at both ends, else 0."""
 
+def col2im(
+    data: Symbol | None = None,
+    output_size: tuple[int, ...] = ...,
+    kernel: tuple[int, ...] = ...,
+    stride: tuple[int, ...] = ...,
+    dilate: tuple[int, ...] = ...,
+    pad: tuple[int, ...] = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Add up columns to an image: what windows share is summed. The transpose of `im2col`."""
+
 def concat(
     *args: Symbol,
     num_args: int = 0,
@@ -1019,6 +1210,21 @@ def crop(
     out: Any = None,
 ) -> Symbol:
     """Cut out a range along each of the leading axes, as data[begin:end:step] does in Python."""
+
+def ctc_loss(
+    data: Symbol | None = None,
+    label: Symbol | None = None,
+    data_lengths: Symbol | None = None,
+    label_lengths: Symbol | None = None,
+    use_data_lengths: bool = False,
+    use_label_lengths: bool = False,
+    blank_label: str = "first",
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return minus the log-likelihood of each label sequence, summed over all alignments ..."""
 
 def cumsum(
     a: Symbol | None = None,
@@ -1161,6 +1367,17 @@ def expm1(
 ) -> Symbol:
     """Return exp(x) - 1, exact near 0."""
 
+def fill_element_0index(
+    lhs: Symbol | None = None,
+    mhs: Symbol | None = None,
+    rhs: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return a matrix with one element of each row replaced."""
+
 def fix(
     data: Symbol | None = None,
     *,
@@ -1197,6 +1414,45 @@ def floor(
     out: Any = None,
 ) -> Symbol:
     """Round down; the gradient is 0."""
+
+def ftml_update(
+    weight: Symbol | None = None,
+    grad: Symbol | None = None,
+    d: Symbol | None = None,
+    v: Symbol | None = None,
+    z: Symbol | None = None,
+    lr: float = ...,
+    beta1: float = 0.6,
+    beta2: float = 0.999,
+    epsilon: float = 1e-08,
+    t: int = ...,
+    wd: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_grad: float = -1.0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Update a weight by following the moving leader."""
+
+def ftrl_update(
+    weight: Symbol | None = None,
+    grad: Symbol | None = None,
+    z: Symbol | None = None,
+    n: Symbol | None = None,
+    lr: float = ...,
+    lamda1: float = 0.01,
+    beta: float = 1.0,
+    wd: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Update a weight by following the regularized leader."""
 
 def gamma(
     data: Symbol | None = None,
@@ -1245,6 +1501,239 @@ def identity(
     out: Any = None,
 ) -> Symbol:
     """Return `data` as it is."""
+
+def im2col(
+    data: Symbol | None = None,
+    kernel: tuple[int, ...] = ...,
+    stride: tuple[int, ...] = ...,
+    dilate: tuple[int, ...] = ...,
+    pad: tuple[int, ...] = ...,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Lay out the windows of an image as columns."""
+
+def khatri_rao(
+    *args: Symbol,
+    num_args: int = 0,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return, column by column, the Kronecker product of the inputs' columns."""
+
+def lamb_update_phase1(
+    weight: Symbol | None = None,
+    grad: Symbol | None = None,
+    mean: Symbol | None = None,
+    var: Symbol | None = None,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-06,
+    t: int = ...,
+    bias_correction: bool = True,
+    wd: float = ...,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the direction of a LAMB step."""
+
+def lamb_update_phase2(
+    weight: Symbol | None = None,
+    g: Symbol | None = None,
+    r1: Symbol | None = None,
+    r2: Symbol | None = None,
+    lr: float = ...,
+    lower_bound: float = -1.0,
+    upper_bound: float = -1.0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Update a weight along the direction of `lamb_update_phase1`: ``w - lr * r1 / r2 * g``."""
+
+def linalg_det(
+    A: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the determinant of matrices; the gradient at a singular one is 0."""
+
+def linalg_extractdiag(
+    A: Symbol | None = None,
+    offset: int = 0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return a diagonal of matrices."""
+
+def linalg_extracttrian(
+    A: Symbol | None = None,
+    offset: int = 0,
+    lower: bool = True,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the elements of a triangle of matrices: a lower one row by row, an upper one ..."""
+
+def linalg_gelqf(
+    A: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Factorise ``A = L @ Q`` into a lower triangular matrix and one with orthonormal rows."""
+
+def linalg_gemm(
+    A: Symbol | None = None,
+    B: Symbol | None = None,
+    C: Symbol | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    axis: int = -2,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Multiply matrices pairwise and add others: ``alpha * op(A) @ op(B) + beta * C``."""
+
+def linalg_gemm2(
+    A: Symbol | None = None,
+    B: Symbol | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    alpha: float = 1.0,
+    axis: int = -2,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Multiply matrices pairwise: ``alpha * op(A) @ op(B)``."""
+
+def linalg_inverse(
+    A: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Invert matrices."""
+
+def linalg_makediag(
+    A: Symbol | None = None,
+    offset: int = 0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return matrices with the given diagonal and zeros elsewhere."""
+
+def linalg_maketrian(
+    A: Symbol | None = None,
+    offset: int = 0,
+    lower: bool = True,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return matrices with the given triangle, in the order of `extracttrian`, and zeros ..."""
+
+def linalg_potrf(
+    A: Symbol | None = None,
+    lower: bool = True,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the Cholesky factor L of symmetric positive definite matrices, ``A = L @ L^T``."""
+
+def linalg_potri(
+    A: Symbol | None = None,
+    lower: bool = True,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return ``(A @ A^T)^-1`` of lower triangular matrices: the inverse of what `potrf` ..."""
+
+def linalg_slogdet(
+    A: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return sign and logarithm of the magnitude of determinants; the sign has no gradient."""
+
+def linalg_sumlogdiag(
+    A: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Sum the logarithms of the diagonal: of a Cholesky factor half the logarithm of the ..."""
+
+def linalg_syrk(
+    A: Symbol | None = None,
+    transpose: bool = False,
+    alpha: float = 1.0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Multiply matrices by their own transposes: ``alpha * A @ A^T``, or ``alpha * A^T @ ..."""
+
+def linalg_trmm(
+    A: Symbol | None = None,
+    B: Symbol | None = None,
+    transpose: bool = False,
+    rightside: bool = False,
+    lower: bool = True,
+    alpha: float = 1.0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Multiply by triangular matrices: ``alpha * op(A) @ B``, or ``alpha * B @ op(A)`` ..."""
+
+def linalg_trsm(
+    A: Symbol | None = None,
+    B: Symbol | None = None,
+    transpose: bool = False,
+    rightside: bool = False,
+    lower: bool = True,
+    alpha: float = 1.0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Solve ``op(A) @ X = alpha * B``, or ``X @ op(A) = alpha * B`` under `rightside`, by ..."""
 
 def log(
     data: Symbol | None = None,
@@ -1384,6 +1873,198 @@ def moments(
 ) -> Symbol:
     """Return mean and variance (of the population) along axes."""
 
+def mp_lamb_update_phase1(
+    weight: Symbol | None = None,
+    grad: Symbol | None = None,
+    mean: Symbol | None = None,
+    var: Symbol | None = None,
+    weight32: Symbol | None = None,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-06,
+    t: int = ...,
+    bias_correction: bool = True,
+    wd: float = ...,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the direction of a LAMB step for a 16-bit weight with a float32 copy."""
+
+def mp_lamb_update_phase2(
+    weight: Symbol | None = None,
+    g: Symbol | None = None,
+    r1: Symbol | None = None,
+    r2: Symbol | None = None,
+    weight32: Symbol | None = None,
+    lr: float = ...,
+    lower_bound: float = -1.0,
+    upper_bound: float = -1.0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Update a 16-bit weight along the direction of `mp_lamb_update_phase1`, starting at ..."""
+
+def mp_nag_mom_update(
+    weight: Symbol | None = None,
+    grad: Symbol | None = None,
+    mom: Symbol | None = None,
+    weight32: Symbol | None = None,
+    lr: float = ...,
+    momentum: float = 0.0,
+    wd: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Update a 16-bit weight as `nag_mom_update` does, through its float32 copy."""
+
+def mp_sgd_mom_update(
+    weight: Symbol | None = None,
+    grad: Symbol | None = None,
+    mom: Symbol | None = None,
+    weight32: Symbol | None = None,
+    lr: float = ...,
+    momentum: float = 0.0,
+    wd: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    lazy_update: bool = True,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Update a 16-bit weight as `sgd_mom_update` does, through its float32 copy."""
+
+def mp_sgd_update(
+    weight: Symbol | None = None,
+    grad: Symbol | None = None,
+    weight32: Symbol | None = None,
+    lr: float = ...,
+    wd: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    lazy_update: bool = True,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Update a 16-bit weight as `sgd_update` does, through its float32 copy."""
+
+def multi_all_finite(
+    *args: Symbol,
+    num_arrays: int = 1,
+    init_output: bool = True,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Say whether no element of any input is NaN or infinite: 1 or 0. No gradient."""
+
+def multi_lars(
+    lrs: Symbol | None = None,
+    weights_sum_sq: Symbol | None = None,
+    grads_sum_sq: Symbol | None = None,
+    wds: Symbol | None = None,
+    eta: float = ...,
+    eps: float = ...,
+    rescale_grad: float = 1.0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the learning rates of LARS: ``lr * eta * |w| / (rescale_grad * |g| + wd * |w| ..."""
+
+def multi_mp_sgd_mom_update(
+    *args: Symbol,
+    lrs: tuple[float, ...] = ...,
+    wds: tuple[float, ...] = ...,
+    momentum: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    num_weights: int = 1,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Update several 16-bit weights as `mp_sgd_mom_update` does."""
+
+def multi_mp_sgd_update(
+    *args: Symbol,
+    lrs: tuple[float, ...] = ...,
+    wds: tuple[float, ...] = ...,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    num_weights: int = 1,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Update several 16-bit weights as `mp_sgd_update` does."""
+
+def multi_sgd_mom_update(
+    *args: Symbol,
+    lrs: tuple[float, ...] = ...,
+    wds: tuple[float, ...] = ...,
+    momentum: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    num_weights: int = 1,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Update several weights as `sgd_mom_update` does."""
+
+def multi_sgd_update(
+    *args: Symbol,
+    lrs: tuple[float, ...] = ...,
+    wds: tuple[float, ...] = ...,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    num_weights: int = 1,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Update several weights as `sgd_update` does."""
+
+def multi_sum_sq(
+    *args: Symbol,
+    num_arrays: int = ...,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the sum of squares of each array."""
+
+def nag_mom_update(
+    weight: Symbol | None = None,
+    grad: Symbol | None = None,
+    mom: Symbol | None = None,
+    lr: float = ...,
+    momentum: float = 0.0,
+    wd: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Update a weight by Nesterov's accelerated gradient."""
+
 def nanprod(
     data: Symbol | None = None,
     axis: int | tuple[int, ...] | None = None,
@@ -1490,6 +2171,52 @@ def pick(
 ) -> Symbol:
     """Pick one element along an axis for every place of the other axes."""
 
+def preloaded_multi_mp_sgd_mom_update(
+    *args: Symbol,
+    momentum: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    num_weights: int = 1,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Update several 16-bit weights as `multi_mp_sgd_mom_update` does, with rates from arrays."""
+
+def preloaded_multi_mp_sgd_update(
+    *args: Symbol,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    num_weights: int = 1,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Update several 16-bit weights as `multi_mp_sgd_update` does, with rates from arrays."""
+
+def preloaded_multi_sgd_mom_update(
+    *args: Symbol,
+    momentum: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    num_weights: int = 1,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Update several weights as `multi_sgd_mom_update` does, with rates from arrays."""
+
+def preloaded_multi_sgd_update(
+    *args: Symbol,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    num_weights: int = 1,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Update several weights as `multi_sgd_update` does, with rates from arrays."""
+
 def prod(
     data: Symbol | None = None,
     axis: int | tuple[int, ...] | None = None,
@@ -1575,6 +2302,99 @@ def random_normal(
 ) -> Symbol:
     """Draw from the normal distribution."""
 
+def random_pdf_dirichlet(
+    sample: Symbol | None = None,
+    alpha: Symbol | None = None,
+    is_log: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the probability density of samples: Dirichlet with concentrations alpha."""
+
+def random_pdf_exponential(
+    sample: Symbol | None = None,
+    lam: Symbol | None = None,
+    is_log: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the probability density of samples: exponential with rate lam."""
+
+def random_pdf_gamma(
+    sample: Symbol | None = None,
+    alpha: Symbol | None = None,
+    beta: Symbol | None = None,
+    is_log: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the probability density of samples: gamma with shape alpha and rate beta."""
+
+def random_pdf_generalized_negative_binomial(
+    sample: Symbol | None = None,
+    mu: Symbol | None = None,
+    alpha: Symbol | None = None,
+    is_log: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the probability density of samples: negative binomial of mean mu and variance ..."""
+
+def random_pdf_negative_binomial(
+    sample: Symbol | None = None,
+    k: Symbol | None = None,
+    p: Symbol | None = None,
+    is_log: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the probability density of samples: negative binomial: successes before k ..."""
+
+def random_pdf_normal(
+    sample: Symbol | None = None,
+    mu: Symbol | None = None,
+    sigma: Symbol | None = None,
+    is_log: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the probability density of samples: normal with mean mu and standard deviation ..."""
+
+def random_pdf_poisson(
+    sample: Symbol | None = None,
+    lam: Symbol | None = None,
+    is_log: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the probability density of samples: Poisson with mean lam."""
+
+def random_pdf_uniform(
+    sample: Symbol | None = None,
+    low: Symbol | None = None,
+    high: Symbol | None = None,
+    is_log: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Return the probability density of samples: uniform over [low, high); that it lies ..."""
+
 def random_poisson(
     lam: float = 1.0,
     shape: int | tuple[int, ...] | None = None,
@@ -1613,6 +2433,16 @@ def random_uniform(
 ) -> Symbol:
     """Draw from the uniform distribution over [low, high)."""
 
+def ravel_multi_index(
+    data: Symbol | None = None,
+    shape: tuple[int, ...] | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Turn positions along several axes into positions in the flattened array; no gradient."""
+
 def rcbrt(
     data: Symbol | None = None,
     *,
@@ -1650,6 +2480,15 @@ def repeat(
     out: Any = None,
 ) -> Symbol:
     """Repeat each element along an axis."""
+
+def reset_arrays(
+    *args: Symbol,
+    num_arrays: int = ...,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Set arrays to zero in place."""
 
 def reshape(
     data: Symbol | None = None,
@@ -1696,6 +2535,45 @@ def rint(
     out: Any = None,
 ) -> Symbol:
     """Round to the nearest integer, halves down; the gradient is 0."""
+
+def rmsprop_update(
+    weight: Symbol | None = None,
+    grad: Symbol | None = None,
+    n: Symbol | None = None,
+    lr: float = ...,
+    gamma1: float = 0.95,
+    epsilon: float = 1e-08,
+    wd: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    clip_weights: float = -1.0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Update a weight by RMSProp in the version of Tieleman and Hinton."""
+
+def rmspropalex_update(
+    weight: Symbol | None = None,
+    grad: Symbol | None = None,
+    n: Symbol | None = None,
+    g: Symbol | None = None,
+    delta: Symbol | None = None,
+    lr: float = ...,
+    gamma1: float = 0.95,
+    gamma2: float = 0.9,
+    epsilon: float = 1e-08,
+    wd: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    clip_weights: float = -1.0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Update a weight by RMSProp in the version of Graves, which subtracts the squared mean."""
 
 def round(
     data: Symbol | None = None,
@@ -1820,6 +2698,38 @@ def scatter_nd(
 ) -> Symbol:
     """Write elements, or slices, into zeros by one position for each of the leading axes."""
 
+def sgd_mom_update(
+    weight: Symbol | None = None,
+    grad: Symbol | None = None,
+    mom: Symbol | None = None,
+    lr: float = ...,
+    momentum: float = 0.0,
+    wd: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    lazy_update: bool = True,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Update a weight by gradient descent with momentum."""
+
+def sgd_update(
+    weight: Symbol | None = None,
+    grad: Symbol | None = None,
+    lr: float = ...,
+    wd: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    lazy_update: bool = True,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Update a weight by gradient descent: ``w - lr * (clip(rescale_grad * grad) + wd * w)``."""
+
 def shape_array(
     data: Symbol | None = None,
     *,
@@ -1855,6 +2765,37 @@ def sign(
     out: Any = None,
 ) -> Symbol:
     """Return -1, 0 or 1, with 0 for 0 and NaN; the gradient is 0."""
+
+def signsgd_update(
+    weight: Symbol | None = None,
+    grad: Symbol | None = None,
+    lr: float = ...,
+    wd: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Update a weight by the sign of its gradient: ``(1 - lr * wd) * w - lr * sign(grad)``."""
+
+def signum_update(
+    weight: Symbol | None = None,
+    grad: Symbol | None = None,
+    mom: Symbol | None = None,
+    lr: float = ...,
+    momentum: float = 0.0,
+    wd: float = 0.0,
+    rescale_grad: float = 1.0,
+    clip_gradient: float = -1.0,
+    wd_lh: float = 0.0,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Update a weight by the sign of its momentum."""
 
 def sin(
     data: Symbol | None = None,
@@ -1920,7 +2861,8 @@ def slice_like(
 
 def smooth_l1(
     data: Symbol | None = None,
-    scalar: float | None = None,
+    scalar: float | None = 1.0,
+    is_int: bool = True,
     *,
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
@@ -2174,6 +3116,16 @@ def uniform(
     out: Any = None,
 ) -> Symbol:
     """Draw from the uniform distribution over [low, high)."""
+
+def unravel_index(
+    data: Symbol | None = None,
+    shape: tuple[int, ...] | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Turn positions in a flattened array into positions along its axes; no gradient."""
 
 def where(
     condition: Symbol | None = None,

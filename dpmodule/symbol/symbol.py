@@ -150,7 +150,8 @@ def _without_casts(symbol: Symbol) -> tuple[Entry, ...]:
         if node.op is not None and node.op.name == "amp_cast":
             replaced[node] = inputs[0]
         else:
-            replaced[node] = (Node(node.op, node.name, node.params, node.attrs, inputs, node.source), 0)
+            new = Node(node.op, node.name, node.params, node.attrs, inputs, node.source, node.subgraphs)
+            replaced[node] = (new, 0)
     return tuple((replaced[node][0], replaced[node][1] or i) for node, i in heads)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -146,7 +146,7 @@ def check_symbolic_backward(
     aux_states: Values | None = None,
     grad_req: Any = "write",
     ctx: Context | None = None,
-    grad_stypes: Mapping[str, str] | None = None,
+    grad_stypes: Mapping[str, str] | Sequence[str] | None = None,
     equal_nan: bool = False,
     dtype: Any = np.float32,
 ) -> dict[str, NDArray]:
@@ -163,7 +163,7 @@ def check_symbolic_backward(
         grad_req: "write", "add" or "null", one for all, in order or by name. The gradients start from random
             values: under "add" what has been added is checked, under "null" that nothing was written.
         ctx: where to run.
-        grad_stypes: storage types of gradients by name.
+        grad_stypes: storage types of gradients, in order or by name.
         equal_nan: NaN equals NaN.
         dtype: element type of the arguments; "asnumpy" keeps that of the values given.
 
@@ -179,9 +179,13 @@ def check_symbolic_backward(
     states = named_states(sym, aux_states, where, dtype)
     named = expected if isinstance(expected, Mapping) else dict(zip(sym.list_arguments(), expected))
     wanted = {name: right if hasattr(right, "shape") else np.asarray(right) for name, right in named.items()}
+    if isinstance(grad_stypes, Mapping):
+        stypes = dict(grad_stypes)
+    else:
+        stypes = dict(zip(sym.list_arguments(), grad_stypes or ()))
     starts = {name: np.random.normal(size=right.shape) for name, right in sorted(wanted.items())}
     grads = {
-        name: _gradient(name, start, wanted[name], where, grad_stypes, dtype)
+        name: _gradient(name, start, wanted[name], where, stypes, dtype)
         for name, start in starts.items()
     }
     requests = named_requests(sym, grad_req)

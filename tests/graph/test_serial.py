@@ -119,9 +119,9 @@ ONE = {"op": "null", "name": "x", "inputs": []}
     [
         ("", "not a symbol file"),
         ("<html><body>404</body></html>", "HTML page"),
-        ("[]", "no 'nodes'"),
+        ("[]", "no JSON object"),
         ("{}", "no 'nodes'"),
-        ("3", "no 'nodes'"),
+        ("3", "no JSON object"),
         ('{"nodes": {}}', "no 'nodes' of type list"),
         ('{"nodes": [3]}', "node 0 has no 'op'"),
         ('{"nodes": [{"op": "null"}]}', "node 0 has no 'name'"),
@@ -149,7 +149,7 @@ def test_an_odd_version_reads_as_the_oldest(version):
 
 
 def test_an_unknown_operator_is_named():
-    with pytest.raises(MXNetError, match="node 1 \\('q'\\) uses the operator 'NoSuchThing'"):
+    with pytest.raises(MXNetError, match="does not have: NoSuchThing \\('q'\\)"):
         from_json(old([ONE, {"op": "NoSuchThing", "name": "q", "inputs": [[0, 0]]}]))
 
 

@@ -113,7 +113,7 @@ def test_rows_of_lists():
         (lambda s: s.row_sparse_pull("r", empty()), AssertionError, "give out and row_ids"),
         (lambda s: s.row_sparse_pull("r", row_ids=nd.array([0])), AssertionError, "give out and row_ids"),
         (
-            lambda s: s.row_sparse_pull("r", nd.ones(SHAPE), row_ids=nd.array([0])),
+            lambda s: s.row_sparse_pull("r", nd.ones(SHAPE).tostype("csr"), row_ids=nd.array([0])),
             ArgumentError,
             "out of key 'r'",
         ),

@@ -8,7 +8,6 @@ import torch
 
 import dpmodule as mx
 from dpmodule import optimizer
-from dpmodule.base import ArgumentError
 from dpmodule.optimizer.grouped import slots_of
 
 GOLDENS = np.load(Path(__file__).parents[1] / "data" / "goldens" / "optim" / "sparse.npz")
@@ -105,10 +104,34 @@ def test_16_bit_and_torch_optimizers_see_dense_gradients():
     np.testing.assert_array_equal(weight.asnumpy(), [[1, 1], [0.5, 0.5], [1, 1]])
 
 
-def test_compressed_rows_are_refused_as_parameters():
-    update = optimizer.get_updater(optimizer.create("sgd"))
-    with pytest.raises(ArgumentError, match="stored as 'csr'"):
-        update(0, mx.nd.ones((2, 2)), mx.nd.ones((2, 2)).tostype("csr"))
+def test_compressed_rows_may_be_parameters():
+    update = optimizer.get_updater(optimizer.create("sgd", learning_rate=0.5))
+    weight = mx.nd.ones((2, 2)).tostype("csr")
+    update(0, mx.nd.array([[1, 0], [0, 2]]).tostype("csr"), weight)
+    assert weight.stype == "csr"
+    np.testing.assert_array_equal(weight.asnumpy(), [[0.5, 1], [1, 0]])
+
+
+def test_lazy_updates_of_16_bit_parameters_leave_rows_alone():
+    """As in MXNet, adam's do and sgd's do not."""
+    for name, moves in (("adam", False), ("sgd", True)):
+        update = optimizer.get_updater(
+            optimizer.create(name, learning_rate=0.5, wd=0.5, multi_precision=True)
+        )
+        weight = mx.nd.ones((3, 2), dtype="float16")
+        grad = mx.nd.sparse.row_sparse_array(
+            (np.ones((1, 2), np.float16), [1]), shape=(3, 2), dtype="float16"
+        )
+        update(0, grad, weight)
+        assert (weight.asnumpy()[0] != 1).all() == moves
+        assert (weight.asnumpy()[1] != 1).all()
+
+
+def test_nesterov_without_momentum_is_lazy():
+    update = optimizer.get_updater(optimizer.create("nag", learning_rate=0.5, wd=0.5))
+    weight = mx.nd.ones((3, 2))
+    update(0, rows([[1, 1]], [1], (3, 2)), weight)
+    np.testing.assert_array_equal(weight.asnumpy(), [[1, 1], [0.25, 0.25], [1, 1]])
 
 
 def test_states_of_a_row_sparse_parameter_are_loaded():

@@ -275,6 +275,51 @@ def hostile(mark):
     yield "object array", pickle.dumps({0: np.array([Reduce(os.system, (command,))], dtype=object)})
 
 
+def calls():
+    """Names of functions that run code, read, write or delete files, or lead to others that do."""
+    yield from (("posix", "system"), ("nt", "system"), ("os", "popen"), ("os", "execv"), ("os", "remove"))
+    yield from (("subprocess", "Popen"), ("subprocess", "getoutput"), ("builtins", "compile"))
+    yield from (("builtins", "open"), ("builtins", "__import__"), ("importlib", "import_module"))
+    yield from (("runpy", "run_path"), ("pty", "spawn"), ("webbrowser", "open"), ("ctypes", "CDLL"))
+    yield from (
+        ("codecs", "decode"),
+        ("operator", "attrgetter"),
+        ("functools", "partial"),
+        ("types", "FunctionType"),
+    )
+    yield from (("code", "interact"), ("pickle", "loads"), ("marshal", "loads"), ("shutil", "rmtree"))
+    yield from (("timeit", "timeit"), ("cProfile", "run"), ("pdb", "run"), ("logging.config", "listen"))
+    yield from (
+        ("numpy.testing._private.utils", "runstring"),
+        ("torch", "load"),
+        ("torch.serialization", "load"),
+    )
+    yield from (
+        ("dpmodule.ndarray", "save"),
+        ("dpmodule.checkpoint", "load_checkpoint"),
+        ("mxnet.base", "check_call"),
+    )
+    yield from (("copyreg", "__newobj__"), ("copyreg", "add_extension"), ("multiprocessing.util", "Finalize"))
+
+
+def hostile_calls(mark):
+    """The same call of each function by several opcodes."""
+    argument = f"V{mark}\n".encode()
+    for module, name in calls():
+        where = f"{module}\n{name}\n".encode()
+        yield f"{module}.{name} reduce", b"c" + where + b"(" + argument + b"tR."
+        yield f"{module}.{name} instance", b"(" + argument + b"i" + where + b"."
+        yield f"{module}.{name} new object", b"\x80\x02c" + where + argument + b"\x85\x81."
+
+
+@pytest.mark.parametrize("position", range(3 * len(list(calls()))))
+def test_no_function_is_called(position, tmp_path):
+    name, data = list(hostile_calls(tmp_path / "mark"))[position]
+    with pytest.raises(FileFormatError):
+        optimizer.get_updater(optimizer.create("sgd")).set_states(data)
+    assert list(tmp_path.iterdir()) == [], name
+
+
 @pytest.mark.parametrize("position", range(19))
 def test_hostile_pickles_run_nothing(position, tmp_path):
     mark = tmp_path / "mark"

@@ -5,11 +5,16 @@ MXNet's outputs are memory of their own; torch's reshapes, slices and transposes
 
 from __future__ import annotations
 
-import torch
+from typing import Any
 
 from ..lowering import Lowered, Step
 
 __all__ = ["fresh_heads"]
+
+
+def clone(value: Any) -> Any:
+    """Return a copy of a tensor or sparse value."""
+    return value.clone()
 
 
 def _root(low: Lowered, made_by: dict[int, Step], value: int) -> int:
@@ -30,5 +35,5 @@ def fresh_heads(low: Lowered) -> None:
     for i, head in enumerate(low.heads):
         if roots[i] < low.num_variables or roots[i] in roots[:i]:
             copy = low.new_value(f"{low.names[head]}_copy")
-            low.steps.append(Step(torch.clone, "clone", None, [head], [copy], -1, takes_env=False))
+            low.steps.append(Step(clone, "clone", None, [head], [copy], -1, takes_env=False))
             low.heads[i] = copy

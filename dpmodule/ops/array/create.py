@@ -78,7 +78,12 @@ def ones(a: Any, env: Env) -> torch.Tensor:
 @op(
     "_full",
     (),
-    {"shape": _SHAPE, "ctx": _CTX, "dtype": _DTYPE, "value": Attr(real, "the number")},
+    {
+        "shape": Attr(optional(shape), "shape of the result; 0 or None: it follows from elsewhere", None),
+        "ctx": _CTX,
+        "dtype": _DTYPE,
+        "value": Attr(real, "the number"),
+    },
     infer=_infer_filled,
     infer_type=_TYPE,
     needs_shapes=True,

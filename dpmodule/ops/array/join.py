@@ -79,6 +79,25 @@ def concat(a: Any) -> Many:
     return concat
 
 
+@bound(
+    "_rnn_param_concat",
+    attrs={"num_args": _COUNT, "dim": Attr(integer(), "axis along which to join", 1)},
+    variadic=Variadic(),
+    infer=_infer_concat,
+    onnx=Onnx("Concat", {"dim": "axis"}),
+)
+def rnn_param_concat(a: Any) -> Many:
+    """Join the parameters of recurrent layers along an axis.
+
+    Shape:
+        args: shapes that differ at most at axis `dim`; at most one may be unknown if the result's is known.
+        returns: the sum of their sizes there.
+
+    Source: MXNet 1.9.1 `_rnn_param_concat`.
+    """
+    return concat(a)
+
+
 def _infer_stack(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
     common: Shape = None
     for each in ins:

@@ -24,7 +24,7 @@ def _attrs(axis: str) -> dict[str, Attr]:
         "transpose_b": Attr(boolean, "contract the last axis of rhs", False),
         "forward_stype": Attr(
             optional(choice("csr", "default", "row_sparse")),
-            "storage type of the result; accepted for old graphs",
+            "storage type of the result; None: what the inputs' storage makes",
             None,
         ),
     }

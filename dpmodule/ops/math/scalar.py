@@ -119,10 +119,10 @@ def _attrs() -> dict[str, Attr]:
 def _types(
     a: Any, ins: list[str | None], outs: list[str | None]
 ) -> tuple[list[str | None], list[str | None]]:
-    """One type, except that integers and a number that is not one give float64."""
+    """One type, except that booleans give int64, and integers with a number that is not one float64."""
     if a.is_int:
         found = ins[0] or outs[0]
-        return [found], [found]
+        return [found], ["int64" if ins[0] == "bool" else found]
     if ins[0] is None:
         return ins, outs
     return ins, [ins[0] if "float" in ins[0] else "float64"]
@@ -135,6 +135,8 @@ def _declare(name: str, alias: str, function: Scalar, sentence: str, onnx: Onnx)
         def run(x: torch.Tensor) -> torch.Tensor:
             if x.is_floating_point():
                 return function(x, number)
+            if x.dtype == torch.bool and is_int:
+                x = x.to(torch.int64)
             return function(x, whole(number)) if is_int else function(x.double(), number)
 
         run.__name__ = name.strip("_")
@@ -144,7 +146,7 @@ def _declare(name: str, alias: str, function: Scalar, sentence: str, onnx: Onnx)
 
 Shape:
     data: any shape.
-    returns: the shape and dtype of `data`; float64 for integers when `is_int` is False.
+    returns: the shape and dtype of `data`; int64 for booleans; float64 for integers when `is_int` is False.
 
 Source: MXNet 1.9.1 `{name}`.
 """

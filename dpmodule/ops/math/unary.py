@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from ...base import Shape
-from ..attrs import optional, real
+from ..attrs import boolean, optional, real
 from ..bound import bound
 from ..registry import declare
 from ..shapes import forward, same, typed
@@ -229,7 +229,10 @@ def clip(a: Any) -> Elementwise:
 @bound(
     "smooth_l1",
     [arg("data", ROWS)],
-    {"scalar": Attr(optional(real), "s; the square part ends at 1 / s^2, and None means 1", None)},
+    {
+        "scalar": Attr(optional(real), "s; the square part ends at 1 / s^2, and None means 1", 1.0),
+        "is_int": Attr(boolean, "accepted and ignored", True),
+    },
     infer=same,
     onnx=Onnx(builder="smooth_l1"),
 )

@@ -13,7 +13,7 @@ from ..shapes import unify
 from ..spec import NEVER, Attr, Env, Onnx, arg, aux, param
 from .rules import agree
 
-__all__ = ["batch_norm", "batch_norm_v1"]
+__all__ = ["ATTRS", "FIELDS", "INPUTS", "batch_norm", "batch_norm_v1", "normalize", "with_variance"]
 
 _VECTORS = ("gamma", "beta", "moving_mean", "moving_var")
 
@@ -71,7 +71,7 @@ def _by_batch(
     return out, mean, scale, new_mean, new_var
 
 
-def _normalize(
+def normalize(
     a: Any, env: Env, data: torch.Tensor, *vectors: torch.Tensor
 ) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor | None, ...]]:
     """Return the outputs, with mean and 1 / deviation if wanted, and the new values of gamma and the states."""
@@ -97,21 +97,26 @@ def _normalize(
     return (out, mean.detach(), scale.detach()), states
 
 
-_INPUTS = (
+def with_variance(a: Any, outs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    """Return the outputs with the variance in the place of 1 / deviation, as some relatives of BatchNorm do."""
+    return (*outs[:2], outs[2].pow(-2) - a.eps) if a.output_mean_var else outs
+
+
+INPUTS = (
     arg("data"),
     param("gamma"),
     param("beta"),
     aux("moving_mean", '["zero", {}]'),
     aux("moving_var", '["one", {}]'),
 )
-_ATTRS = {
+ATTRS = {
     "eps": Attr(real, "added to the variance", 1e-3),
     "momentum": Attr(real, "share of the old moving statistics that stays", 0.9),
     "fix_gamma": Attr(boolean, "treat gamma as 1, and set it so", True),
     "use_global_stats": Attr(boolean, "use the moving statistics in training, too", False),
     "output_mean_var": Attr(boolean, "also return the statistics", False),
 }
-_FIELDS: dict[str, Any] = {
+FIELDS: dict[str, Any] = {
     "outputs": lambda a: ("output", "mean", "var") if a.output_mean_var else ("output",),
     "hidden": lambda a: 0 if a.output_mean_var else 2,
     "mutates": ("gamma", "moving_mean", "moving_var"),
@@ -125,15 +130,15 @@ _FIELDS: dict[str, Any] = {
 
 @op(
     "BatchNorm",
-    _INPUTS,
+    INPUTS,
     {
-        **_ATTRS,
+        **ATTRS,
         "axis": Attr(integer(), "axis of the channels", 1),
         "cudnn_off": Attr(boolean, "accepted and ignored", False),
         "min_calib_range": Attr(optional(real), "accepted and ignored", None),
         "max_calib_range": Attr(optional(real), "accepted and ignored", None),
     },
-    **_FIELDS,
+    **FIELDS,
 )
 def batch_norm(
     a: Any, env: Env, data: torch.Tensor, *vectors: torch.Tensor
@@ -152,11 +157,11 @@ def batch_norm(
 
     Source: Ioffe and Szegedy, "Batch normalization", 2015; MXNet 1.9.1 `BatchNorm`.
     """
-    outs, states = _normalize(a, env, data, *vectors)
+    outs, states = normalize(a, env, data, *vectors)
     return *outs, *states
 
 
-@op("BatchNorm_v1", _INPUTS, _ATTRS, **_FIELDS)
+@op("BatchNorm_v1", INPUTS, ATTRS, **FIELDS)
 def batch_norm_v1(
     a: Any, env: Env, data: torch.Tensor, *vectors: torch.Tensor
 ) -> tuple[torch.Tensor | None, ...]:
@@ -169,7 +174,5 @@ def batch_norm_v1(
 
     Source: MXNet 1.9.1 `BatchNorm_v1`.
     """
-    outs, states = _normalize(a, env, data, *vectors)
-    if a.output_mean_var:
-        outs = (*outs[:2], outs[2].pow(-2) - a.eps)
-    return *outs, *states
+    outs, states = normalize(a, env, data, *vectors)
+    return *with_variance(a, outs), *states

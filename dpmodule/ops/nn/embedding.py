@@ -42,7 +42,7 @@ def _infer_type(
         "input_dim": Attr(integer(low=1), "number of rows of the table"),
         "output_dim": Attr(integer(low=1), "length of a row"),
         "dtype": Attr(dtype, "type of the table", "float32"),
-        "sparse_grad": Attr(boolean, "accepted; the gradient is dense", False),
+        "sparse_grad": Attr(boolean, "make the table's gradient row-sparse", False),
     },
     aliases=["_sparse_Embedding"],
     infer=_infer,

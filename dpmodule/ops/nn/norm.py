@@ -164,7 +164,9 @@ def group_norm(a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor, beta: 
 def _lrn(alpha: float, beta: float, knorm: float, nsize: int, data: torch.Tensor) -> torch.Tensor:
     half = (nsize - 1) // 2
     size = 2 * half + 1
-    return F.local_response_norm(data, size, alpha=alpha * size / nsize, beta=beta, k=knorm)
+    # half precision lacks a kernel on the CPU, and overflows where squares are summed
+    x = data.float() if data.dtype is torch.float16 else data
+    return F.local_response_norm(x, size, alpha=alpha * size / nsize, beta=beta, k=knorm).to(data.dtype)
 
 
 @bound(

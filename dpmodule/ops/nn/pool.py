@@ -18,7 +18,16 @@ from .rules import channels_last, layer, per_axis, through_first, to_first, to_l
 __all__ = ["pooling"]
 
 _MAX: dict[int, Callable[..., torch.Tensor]] = {1: torch.max_pool1d, 2: torch.max_pool2d, 3: torch.max_pool3d}
-_AVG: dict[int, Callable[..., torch.Tensor]] = {2: F.avg_pool2d, 3: F.avg_pool3d}
+
+
+def _avg_pool3d(data: torch.Tensor, *options: Any, **named: Any) -> torch.Tensor:
+    """Average windows of volumes; torch has no half-precision kernel for them on the CPU."""
+    if data.dtype is torch.float16 and data.device.type == "cpu":
+        return F.avg_pool3d(data.float(), *options, **named).to(data.dtype)
+    return F.avg_pool3d(data, *options, **named)
+
+
+_AVG: dict[int, Callable[..., torch.Tensor]] = {2: F.avg_pool2d, 3: _avg_pool3d}
 
 
 def _sizes(a: Any, spatial: tuple[int, ...]) -> tuple[int, ...]:

@@ -209,6 +209,18 @@ def _run_padded(
     return padded, *(state.index_select(1, back) for state in last)
 
 
+def _check_states(a: Any, data: torch.Tensor, states: Sequence[torch.Tensor]) -> None:
+    """Refuse states of another shape, which torch's functions would read without a look."""
+    count = a.num_layers * (2 if a.bidirectional else 1)
+    sizes = (a.projection_size or a.state_size, a.state_size)
+    for name, state, size in zip(("state", "state_cell"), states, sizes, strict=False):
+        wanted = (count, data.shape[1], size)
+        if tuple(state.shape) != wanted:
+            raise ShapeError(
+                f"{name} has shape {tuple(state.shape)}, expected {wanted} from data {tuple(data.shape)}"
+            )
+
+
 @op(
     "RNN",
     [
@@ -280,6 +292,7 @@ def rnn(
     weights = _weights(a, parameters, data.shape[-1])
     count = 1 + _with_cell(a)
     states = (state, *rest[: count - 1])
+    _check_states(a, data, states)
     if _with_lengths(a):
         found = _run_padded(a, env, data, states, rest[-1], weights)
     else:

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 from ...base import Shape, ShapeError
 from ..attrs import choice, integer
 from ..registry import op
-from ..shapes import known, unify
-from ..spec import ROWS, Attr, Env, Onnx, Variadic
+from ..shapes import unify
+from ..spec import ROWS, Attr, Env, Onnx, Variadic, arg, param
 
 __all__ = ["upsampling"]
 
@@ -21,20 +21,26 @@ def _bilinear_weight(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     return (data[1], 1, size, size)
 
 
+def _channels(a: Any, ins: list[Shape]) -> int:
+    """Return the output's channels; 0 where an input's are unknown."""
+    if a.sample_type == "bilinear" or a.multi_input_mode == "sum":
+        return next((s[1] for s in ins[:1] if s), 0)
+    found = [s[1] if s else 0 for s in ins]
+    return sum(found) if all(found) else 0
+
+
 def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
     first = ins[0]
-    if first is None or not known(first):
+    if first is None:
         return ins, outs
     if len(first) != 4:
         raise ShapeError(f"the first input has shape {first}, expected 4 axes: (N, C, H, W)")
-    rows, channels, height, width = first
+    if outs[0] and not first[0]:
+        first = (outs[0][0], *first[1:])
+    ins = [first, *ins[1:]]
     if a.sample_type == "bilinear":
         ins = [first, unify(ins[1], _bilinear_weight(a, first), "weight")]
-    elif a.multi_input_mode == "concat":
-        if not all(known(s) for s in ins):
-            return ins, outs
-        channels = sum(s[1] for s in ins if s is not None)
-    size = (rows, channels, height * a.scale, width * a.scale)
+    size = (first[0], _channels(a, ins), first[2] * a.scale, first[3] * a.scale)
     return ins, [unify(outs[0], size, "output")]
 
 
@@ -57,7 +63,13 @@ def _bilinear(scale: int, data: torch.Tensor, weight: torch.Tensor) -> torch.Ten
         "num_args": Attr(integer(low=1), "number of inputs, filled in by the call", 1),
         "workspace": Attr(integer(low=0), "accepted and ignored", 512),
     },
-    variadic=Variadic("arg", "num_args", ROWS),
+    variadic=Variadic(
+        "arg",
+        "num_args",
+        ROWS,
+        instead=(arg("data", ROWS), param("weight")),
+        fixed=lambda a: a.sample_type == "bilinear",
+    ),
     infer=_infer,
     view=True,
     onnx=Onnx(builder="upsampling"),

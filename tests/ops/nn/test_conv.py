@@ -124,3 +124,11 @@ def test_data_is_inferred_from_the_output():
     assert inferred((5, 21, 32, 32), kernel=(3, 3), pad=(1, 1)) == (5, 10, 32, 32)
     assert inferred((5, 21, 30, 16), kernel=(3, 3), dilate=(2, 1)) == (5, 10, 34, 18)
     assert inferred((5, 21, 16, 14), kernel=(3, 3), stride=(2, 1)) == (5, 10, 0, 16)
+
+
+def test_none_stands_for_the_bias_that_no_bias_leaves_out():
+    x, w = mx.sym.Variable("x"), mx.sym.Variable("w")
+    symbol = mx.sym.Convolution(x, w, None, kernel=(3,), num_filter=4, no_bias=True)
+    assert symbol.list_arguments() == ["x", "w"]
+    with pytest.raises(mx.base.MXNetError, match="got 3 inputs"):
+        mx.sym.Convolution(x, w, mx.sym.Variable("b"), kernel=(3,), num_filter=4, no_bias=True)

@@ -77,3 +77,11 @@ def test_l2_normalization_needs_axes():
         shapes("L2Normalization", (4, 3), mode="channel")
     with pytest.raises(ShapeError, match="at least 3 axes"):
         shapes("InstanceNorm", (4, 3), None, None)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_lrn_of_half_precision(rank):
+    data = 200 * rng.randn(2, 4, *[3] * rank)  # squares beyond float16
+    out = run("LRN", data.astype("f2"), nsize=3)
+    assert out.dtype == np.float16
+    np.testing.assert_allclose(out, run("LRN", data, nsize=3), rtol=1e-2)

@@ -127,3 +127,19 @@ def test_mistakes_are_named():
 def test_unknown_batch_size():
     assert shapes("Pooling", (0, 3, 8, 0), kernel=(3, 3)) == ([(0, 3, 8, 0)], [(0, 3, 6, 0)])
     assert shapes("Pooling", (0, 3, 8, 8), outs=[(4, 3, 6, 6)], kernel=(3, 3))[0] == [(4, 3, 8, 8)]
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["avg", "sum", "max", "lp"])
+def test_half_precision(rank, kind):
+    data = np.abs(rng.randn(2, 3, *[5] * rank)) + 0.1
+    attrs = {
+        "kernel": (2,) * rank,
+        "pool_type": kind,
+        "p_value": 2,
+        "pooling_convention": "full",
+        "stride": (2,) * rank,
+    }
+    out = run("Pooling", data.astype("f2"), **attrs)
+    assert out.dtype == np.float16
+    np.testing.assert_allclose(out, run("Pooling", data, **attrs), rtol=1e-2)

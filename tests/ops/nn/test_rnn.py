@@ -364,3 +364,13 @@ def test_gpu_gives_what_the_cpu_gives(mode):
     on_gpu = call("RNN", *(each.cuda() for each in given), **attrs(mode, 2, True, state_outputs=True))
     for one, other in zip(on_cpu, on_gpu, strict=True):
         np.testing.assert_allclose(other.cpu(), one, 1e-3, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("state", "cell"), [((1, 5, 4), (1, 2, 4)), ((1, 2, 4), (2, 2, 4)), ((1, 2, 3), (1, 2, 4))]
+)
+def test_states_of_another_shape_are_refused(state, cell):
+    size = rnn_weights.vector_size("lstm", 1, 3, 4, False, None)
+    arrays = [np.zeros(shape, "f4") for shape in ((5, 2, 3), (size,), state, cell)]
+    with pytest.raises(ShapeError, match="state.* has shape"):
+        mx.nd.RNN(*map(mx.nd.array, arrays), mode="lstm", state_size=4, num_layers=1)

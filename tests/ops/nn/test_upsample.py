@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+import dpmodule as mx
 from dpmodule.base import ShapeError
 from helpers.numeric import check_gradients, run, shapes
 
@@ -44,3 +45,32 @@ def test_bilinear_of_a_constant_is_constant_inside():
 def test_images_only():
     with pytest.raises(ShapeError, match="expected 4 axes"):
         shapes("UpSampling", (2, 3, 4), scale=2, sample_type="nearest", num_args=1)
+
+
+def test_unknown_dimensions_stay_unknown():
+    attrs = {"scale": 3, "sample_type": "nearest", "num_args": 1}
+    assert shapes("UpSampling", (0, 2, 4, 0), **attrs)[1] == [(0, 2, 12, 0)]
+    two = {**attrs, "num_args": 2}
+    assert shapes("UpSampling", (2, 0, 4, 5), (2, 3, 4, 5), **two)[1] == [(2, 0, 12, 15)]
+    bilinear = {**attrs, "sample_type": "bilinear", "num_args": 2}
+    found = shapes("UpSampling", (0, 2, 4, 0), None, outs=[(5, 2, 12, 0)], **bilinear)
+    assert found == ([(5, 2, 4, 0), (2, 1, 5, 5)], [(5, 2, 12, 0)])
+
+
+def test_bilinear_has_a_weight_that_is_made_when_missing():
+    data = mx.sym.var("data")
+    for attrs in ({}, {"num_args": 1}, {"num_args": 2}):
+        symbol = mx.sym.UpSampling(data, scale=2, sample_type="bilinear", num_filter=3, name="up", **attrs)
+        assert symbol.list_arguments() == ["data", "up_weight"]
+        assert symbol.infer_shape(data=(1, 3, 4, 4))[0] == [(1, 3, 4, 4), (3, 1, 4, 4)]
+        assert mx.sym.load_json(symbol.tojson()).list_arguments() == ["data", "up_weight"]
+
+
+def test_bilinear_inputs_by_name_and_position():
+    x, weight = mx.nd.ones((1, 2, 3, 3)), mx.nd.ones((2, 1, 4, 4))
+    attrs = {"scale": 2, "sample_type": "bilinear", "num_filter": 2}
+    one = mx.nd.UpSampling(x, weight, **attrs)
+    other = mx.nd.UpSampling(data=x, weight=weight, num_args=1, **attrs)
+    np.testing.assert_array_equal(one.asnumpy(), other.asnumpy())
+    symbol = mx.sym.UpSampling(data=mx.sym.var("x"), weight=mx.sym.var("w"), **attrs)
+    assert symbol.list_arguments() == ["x", "w"]

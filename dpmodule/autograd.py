@@ -1,0 +1,336 @@
+"""Differentiation of programs on arrays: recording, gradients, and functions with gradients of their own.
+
+Example:
+    >>> x = mx.nd.array([1, 2, 3])
+    >>> x.attach_grad()
+    >>> with mx.autograd.record():
+    ...     y = (x * x).sum()
+    >>> y.backward()
+    >>> x.grad.asnumpy()
+    array([2., 4., 6.], dtype=float32)
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+
+from . import mode
+from .base import ArgumentError, DTypeError, StateError
+from .graph import Entry
+from .graph import Node as GraphNode
+from .mode import is_recording, is_training, set_recording, set_training
+from .ndarray import NDArray, tape
+from .ndarray.differentiate import differentiate
+from .ops.attrs import to_text
+from .ops.spec import Env, Op, arg
+from .symbol import Symbol
+
+__all__ = [
+    "Function",
+    "backward",
+    "get_symbol",
+    "grad",
+    "is_recording",
+    "is_training",
+    "mark_variables",
+    "pause",
+    "predict_mode",
+    "record",
+    "set_recording",
+    "set_training",
+    "train_mode",
+]
+
+
+class _Flags:
+    """A ``with`` block that sets the flags; the same object may be entered again, also inside itself."""
+
+    def __init__(self, recording: bool | None, training: bool | None) -> None:
+        self._wanted = recording, training
+        self._before: list[tuple[bool, bool]] = []
+
+    def __enter__(self) -> None:
+        recording, training = self._wanted
+        self._before.append((is_recording(), is_training()))
+        if recording is not None:
+            set_recording(recording)
+        if training is not None:
+            set_training(training)
+
+    def __exit__(self, *error: object) -> None:
+        recording, training = self._before.pop()
+        set_recording(recording)
+        set_training(training)
+
+
+def record(train_mode: bool = True) -> AbstractContextManager[None]:
+    """Record operators inside a ``with`` block, so that `backward` can differentiate them.
+
+    Args:
+        train_mode: run them in training mode (dropout and batch statistics on).
+    """
+    return _Flags(True, train_mode)
+
+
+def pause(train_mode: bool = False) -> AbstractContextManager[None]:
+    """Record nothing inside a ``with`` block; `train_mode` as in `record`."""
+    return _Flags(False, train_mode)
+
+
+def train_mode() -> AbstractContextManager[None]:
+    """Run operators in training mode inside a ``with`` block, recorded or not as outside."""
+    return _Flags(None, True)
+
+
+def predict_mode() -> AbstractContextManager[None]:
+    """Run operators in prediction mode inside a ``with`` block, recorded or not as outside."""
+    return _Flags(None, False)
+
+
+def _listed(name: str, arrays: Any) -> list[NDArray]:
+    """Return one array or several as a list.
+
+    Raises:
+        DTypeError: something else is among them.
+    """
+    found = [arrays] if isinstance(arrays, NDArray) else list(arrays)
+    for array in found:
+        if not isinstance(array, NDArray):
+            raise DTypeError(f"{name} holds {type(array).__name__}, expected NDArrays")
+    return found
+
+
+def mark_variables(
+    variables: NDArray | Sequence[NDArray],
+    gradients: NDArray | Sequence[NDArray],
+    grad_reqs: str | Sequence[str] = "write",
+) -> None:
+    """Make arrays variables, with arrays for their gradients (`NDArray.attach_grad` makes its own).
+
+    Args:
+        variables: the arrays.
+        gradients: where `backward` writes, one of each variable's shape.
+        grad_reqs: "write", "add" or "null"; one for all, or one each.
+
+    Raises:
+        ArgumentError: the numbers differ, or a request is none of these.
+        ShapeError: a gradient has another shape than its variable.
+    """
+    arrays, grads = _listed("variables", variables), _listed("gradients", gradients)
+    requests = [grad_reqs] * len(arrays) if isinstance(grad_reqs, str) else list(grad_reqs)
+    if not len(arrays) == len(grads) == len(requests):
+        raise ArgumentError(
+            f"{len(arrays)} variables, {len(grads)} gradients and {len(requests)} grad_reqs are given; "
+            "expected as many of each"
+        )
+    for array, gradient, request in zip(arrays, grads, requests, strict=True):
+        tape.mark(array, gradient, request)
+
+
+def _heads(heads: Any, head_grads: Any) -> tuple[list[NDArray], list[NDArray | None]]:
+    found = _listed("heads", heads)
+    if head_grads is None:
+        return found, [None] * len(found)
+    grads = [head_grads] if isinstance(head_grads, NDArray) else list(head_grads)
+    if len(grads) != len(found):
+        raise ArgumentError(
+            f"{len(found)} heads and {len(grads)} head_grads are given; expected as many of each"
+        )
+    _listed("head_grads", [g for g in grads if g is not None])
+    return found, grads
+
+
+def backward(
+    heads: NDArray | Sequence[NDArray],
+    head_grads: NDArray | Sequence[NDArray | None] | None = None,
+    retain_graph: bool = False,
+    train_mode: bool = True,
+) -> None:
+    """Compute gradients of `heads` with respect to all variables they depend on, and write them as requested.
+
+    Args:
+        heads: recorded arrays.
+        head_grads: the gradient of each; None = ones.
+        retain_graph: keep the graph for another time.
+        train_mode: the training flag that users' gradient functions see.
+
+    Raises:
+        StateError: a head was not recorded, or depends on no variable.
+        ArgumentError: the numbers of heads and head gradients differ.
+        ShapeError: a head gradient has another shape than its head.
+    """
+    found, grads = _heads(heads, head_grads)
+    differentiate(found, grads, None, retain_graph, False, train_mode)
+
+
+def grad(
+    heads: NDArray | Sequence[NDArray],
+    variables: NDArray | Sequence[NDArray],
+    head_grads: NDArray | Sequence[NDArray | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    train_mode: bool = True,
+) -> list[NDArray]:
+    """Return gradients of `heads` with respect to `variables`, as new arrays.
+
+    Args:
+        heads: recorded arrays.
+        variables: arrays with `attach_grad`; their own gradient arrays stay as they are.
+        head_grads: the gradient of each head; None = ones.
+        retain_graph: keep the graph for another time; None = as `create_graph`.
+        create_graph: record the gradients, so that they can be differentiated, too.
+        train_mode: the training flag that users' gradient functions see.
+
+    Returns:
+        A list, also for one variable.
+
+    Raises:
+        StateError: a head was not recorded, or a variable is none, or the heads do not depend on it.
+        ArgumentError: there are no variables, or the numbers of heads and head gradients differ.
+
+    Example:
+        >>> x = mx.nd.ones((1,))
+        >>> x.attach_grad()
+        >>> with mx.autograd.record():
+        ...     (dx,) = mx.autograd.grad(x**3, x, create_graph=True)
+        >>> dx.backward()
+        >>> x.grad.asnumpy()
+        array([6.], dtype=float32)
+    """
+    found, grads = _heads(heads, head_grads)
+    wanted = _listed("variables", variables)
+    if not wanted:
+        raise ArgumentError("variables is empty, expected at least one array")
+    retain = create_graph if retain_graph is None else retain_graph
+    return differentiate(found, grads, wanted, retain, create_graph, train_mode)
+
+
+# --- the graph as a symbol
+
+
+def get_symbol(x: NDArray) -> Symbol:
+    """Return how a recorded array was computed, as a Symbol whose arguments are the arrays it started from.
+
+    Raises:
+        StateError: the array is in no graph.
+    """
+    if not isinstance(x, NDArray):
+        raise DTypeError(f"get_symbol takes an NDArray, got {type(x).__name__}")
+    if not tape.in_graph(x):
+        raise StateError("this array is in no computational graph: compute it inside autograd.record()")
+    return Symbol([_entry_of(x.trace[1])])
+
+
+def _entry_of(head: tape.Node) -> Entry:
+    """Return the graph's form of a node of the tape; a loop, so deep graphs are fine."""
+    made: dict[tape.Node, Entry] = {}
+    count = itertools.count()
+    stack = [head]
+    while stack:
+        node = stack[-1]
+        missing = [n for n in node.inputs if n is not None and n not in made]
+        if missing:
+            stack += missing
+        else:
+            stack.pop()
+            if node not in made:
+                made[node] = _convert(node, made, count)
+    return made[head]
+
+
+def _convert(node: tape.Node, made: dict[tape.Node, Entry], count: itertools.count[int]) -> Entry:
+    if isinstance(node, tape.Variable):
+        return GraphNode(None, node.name), 0
+    if node.plan is None:  # an output of an operator with several
+        return made[node.inputs[0]][0], node.index  # type: ignore[index]  # it always has an operator
+    inputs = tuple((GraphNode(None, f"null{next(count)}"), 0) if n is None else made[n] for n in node.inputs)
+    name = f"node_{next(count)}"
+    if isinstance(node.plan, tape.Step):
+        return GraphNode(_op_of(node.plan, len(inputs)), name, inputs=inputs), 0
+    op, a = node.plan.op, node.plan.a
+    if op.read_attrs is not None:  # attributes of a user's operator, under names of the user's
+        return GraphNode(op, name, dict(a.attributes), inputs=inputs), 0
+    values = {key: getattr(a, key) for key in op.attrs}
+    params = {k: to_text(v) for k, v in values.items() if v != op.attrs[k].default}
+    return GraphNode(op, name, params, inputs=inputs), 0
+
+
+def _op_of(step: tape.Step, count: int) -> Op:
+    """Return an operator, in no registry, that does what a step of the tape did."""
+
+    def run(a: Any, env: Env, *tensors: torch.Tensor) -> torch.Tensor:
+        if step.function is None:
+            raise StateError(f"{step.name} cannot run again in a graph made by get_symbol")
+        return step.function(*tensors)
+
+    return Op(step.name, run, lambda *values: None, {}, tuple(arg(f"arg{i}") for i in range(count)))
+
+
+# --- functions of the user's
+
+
+class Function:
+    """A computation on arrays with a gradient of its own. Subclasses give `forward` and `backward`.
+
+    An instance is called once; make one for every call.
+
+    Example:
+        >>> class Sigmoid(mx.autograd.Function):
+        ...     def forward(self, x):
+        ...         y = 1 / (1 + mx.nd.exp(-x))
+        ...         self.save_for_backward(y)
+        ...         return y
+        ...
+        ...     def backward(self, dy):
+        ...         (y,) = self.saved_tensors
+        ...         return dy * y * (1 - y)
+        >>> x = mx.nd.zeros(2)
+        >>> x.attach_grad()
+        >>> with mx.autograd.record():
+        ...     y = Sigmoid()(x)
+        >>> y.backward()
+        >>> x.grad.asnumpy()
+        array([0.25, 0.25], dtype=float32)
+    """
+
+    _used = False
+    saved_tensors: tuple[Any, ...] = ()
+
+    def save_for_backward(self, *args: Any) -> None:
+        """Keep arrays for `backward`, which finds them in `saved_tensors`."""
+        self.saved_tensors = args
+
+    def __call__(self, *inputs: NDArray) -> Any:
+        """Compute, and record it if this thread records.
+
+        Raises:
+            StateError: this instance has been called before.
+        """
+        if self._used:
+            raise StateError(
+                f"each {type(self).__name__} instance can only be called once; create another instance"
+            )
+        self._used = True
+        with mode.scope(recording=False):
+            outputs = self.forward(*inputs)
+        if is_recording():
+            made = _listed("the result of forward", outputs)
+            tape.record_function(type(self).__name__, inputs, made, self._gradients)
+        return outputs
+
+    def _gradients(self, *output_grads: NDArray) -> Sequence[NDArray | None]:
+        found = self.backward(*output_grads)
+        return [found] if found is None or isinstance(found, NDArray) else list(found)
+
+    def forward(self, *inputs: NDArray) -> Any:
+        """Compute one array, or several in a tuple, from the inputs; nothing is recorded meanwhile."""
+        raise NotImplementedError
+
+    def backward(self, *output_grads: NDArray) -> Any:
+        """Return the gradient of each input (None for zeros), given that of each output."""
+        raise NotImplementedError

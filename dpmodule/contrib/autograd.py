@@ -1,0 +1,92 @@
+"""Automatic differentiation as it was called before MXNet 1.0; `mx.autograd` replaces it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import wraps
+from typing import Any
+
+from .. import mode
+from ..autograd import backward as backward
+from ..autograd import mark_variables as mark_variables
+from ..base import ArgumentError
+from ..ndarray import NDArray, zeros_like
+
+__all__ = [
+    "backward",
+    "compute_gradient",
+    "grad",
+    "grad_and_loss",
+    "mark_variables",
+    "set_is_training",
+    "test_section",
+    "train_section",
+]
+
+
+def set_is_training(is_train: bool) -> bool:
+    """Start or stop recording in training mode, and return whether it was training before."""
+    mode.set_recording(is_train)
+    return mode.set_training(is_train)
+
+
+def train_section() -> AbstractContextManager[None]:
+    """Return a ``with`` block that records in training mode."""
+    return mode.scope(recording=True, training=True)
+
+
+def test_section() -> AbstractContextManager[None]:
+    """Return a ``with`` block that does not record and predicts."""
+    return mode.scope(recording=False, training=False)
+
+
+test_section.__test__ = False  # type: ignore[attr-defined]  # not one of pytest's
+
+
+def compute_gradient(outputs: Sequence[NDArray]) -> None:
+    """Write the gradients of recorded arrays into those of the marked variables."""
+    backward(outputs)
+
+
+def grad_and_loss(
+    func: Callable[..., Any], argnum: int | Sequence[int] | None = None
+) -> Callable[..., tuple[list[NDArray], Any]]:
+    """Return a function that gives the gradients of `func` by its arguments, and its result.
+
+    Args:
+        func: function of arrays that returns an array or a list of them.
+        argnum: number or numbers of the arguments to differentiate by; None = all.
+    """
+
+    @wraps(func)
+    def both(*args: Any) -> tuple[list[NDArray], Any]:
+        numbers = range(len(args)) if argnum is None else [argnum] if isinstance(argnum, int) else argnum
+        chosen = [args[i] for i in numbers]
+        for each in chosen:
+            if not isinstance(each, NDArray):
+                raise ArgumentError(f"an argument is {type(each).__name__}, expected NDArray")
+        gradients = [zeros_like(each) for each in chosen]
+        mark_variables(chosen, gradients)
+        with train_section():
+            result = func(*args)
+        backward([result] if isinstance(result, NDArray) else list(result))
+        return gradients, result
+
+    return both
+
+
+def grad(func: Callable[..., Any], argnum: int | Sequence[int] | None = None) -> Callable[..., list[NDArray]]:
+    """Return a function that gives the gradients of `func` by its arguments.
+
+    Args:
+        func: as in `grad_and_loss`.
+        argnum: as in `grad_and_loss`.
+    """
+    both = grad_and_loss(func, argnum)
+
+    @wraps(func)
+    def only(*args: Any) -> list[NDArray]:
+        return both(*args)[0]
+
+    return only

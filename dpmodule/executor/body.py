@@ -1,0 +1,95 @@
+"""Subgraphs of operators such as loops, as functions that run them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ..base import Shape
+from ..graph import Graph, InferredBody, Node, infer_shapes
+from ..ops.spec import Env
+from ..ops.user_code import is_users
+from .locate import forward_error
+from .program import Program, program_of
+
+__all__ = ["CompiledBody"]
+
+
+class CompiledBody(InferredBody):
+    """A subgraph as the operator that carries it runs it: a function of tensors.
+
+    Args:
+        graph: the subgraph.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        order = {node: i for i, node in enumerate(graph.inputs)}
+        self._order = [order[node] for node in (*graph.arguments, *graph.auxiliary)]
+        self._programs: dict[bool, Program] = {}
+        self._shapes: dict[Any, Any] = {}
+
+    def __call__(self, env: Env, tensors: Sequence[torch.Tensor], step: int = 0) -> list[torch.Tensor]:
+        """Run the subgraph once.
+
+        New values of auxiliary states, such as moving averages, go into the tensors that hold them.
+
+        Args:
+            env: of the operator that carries the subgraph.
+            tensors: a tensor for each input.
+            step: which run of a loop it is; operators that keep something keep it for each of them.
+
+        Returns:
+            The outputs.
+
+        Raises:
+            NodeError: an operator in it failed; names it.
+        """
+        recorded = torch.is_grad_enabled()
+        program = self._programs.get(recorded)
+        if program is None:
+            program = self._programs[recorded] = program_of(
+                self.graph, recorded, body=CompiledBody, is_body=True
+            )
+        values = [tensors[i] for i in self._order]
+        try:
+            outputs, _, _, mutated = program.forward(
+                values, env, self._environments(program, env, tensors, step)
+            )
+        except Exception as error:
+            if is_users(error):
+                raise
+            raise forward_error(error, program, self.graph, self._shapes_of(tensors)) from error
+        for (slot, _, _), new in zip(program.low.mutated, mutated):
+            if new is not None:
+                values[slot].data.copy_(new.detach())
+        return list(outputs)
+
+    def _shapes_of(self, tensors: Sequence[torch.Tensor]) -> dict[Node, list[Shape]]:
+        """Return the shapes of every node's outputs."""
+        key = tuple(tuple(t.shape) for t in tensors)
+        found: dict[Node, list[Shape]] | None = self._shapes.get(key)
+        if found is None:
+            given = {node.name: shape for node, shape in zip(self.graph.inputs, key)}
+            found = self._shapes[key] = infer_shapes(self.graph, given)
+        return found
+
+    def _environments(
+        self, program: Program, env: Env, tensors: Sequence[torch.Tensor], step: int
+    ) -> list[Env]:
+        """Return what the operators get that want their output shapes, or keep things."""
+        if not program.shaped:
+            return []
+        shapes = self._shapes_of(tensors)
+        memo: dict[Any, Any] = {} if env.memo is None else env.memo
+        return [
+            replace(
+                env,
+                out_shapes=tuple(tuple(s or ()) for s in shapes[self.graph.nodes[own.node]]),
+                memo=memo.setdefault((self, step, own.node), {}) if own.own_env else None,
+            )
+            for own in program.shaped
+        ]

@@ -1,0 +1,118 @@
+"""Which values of a graph are sparse, and which operators run by their sparse rules.
+
+Most graphs know dense values only; for them `storage_of` says so after one look at each node, and nothing else here
+runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..graph import Entry, Graph, Node
+from ..ops.sparse import SparseRule, note_fallback, rule_of
+
+__all__ = ["Storage", "declared_storage", "gradient_storage", "storage_of"]
+
+_DENSE = "default"
+_BY_NUMBER = {"0": "default", "1": "row_sparse", "2": "csr"}
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Storage types of a graph's values.
+
+    Attributes:
+        key: tells it from others of the same graph.
+        values: storage type of each value that is not dense.
+        rules: the nodes that run by their rule, and the storage types of their outputs.
+    """
+
+    key: tuple[str, ...]
+    values: Mapping[Entry, str]
+    rules: Mapping[Node, tuple[SparseRule, tuple[str, ...]]]
+
+    def of(self, entry: Entry) -> str:
+        """Return the storage type of a value."""
+        return self.values.get(entry, _DENSE)
+
+
+def declared_storage(graph: Graph) -> dict[str, str]:
+    """Return the storage types that variables declare, by name; dense ones are left out."""
+    found = {}
+    for node in graph.nodes:
+        if node.op is None:
+            stype = _BY_NUMBER.get(node.attrs.get("__storage_type__", "0"), _DENSE)
+            if stype != _DENSE:
+                found[node.name] = stype
+    return found
+
+
+def storage_of(graph: Graph, stypes: Mapping[str, str]) -> Storage | None:
+    """Follow storage types through a graph.
+
+    Args:
+        graph: the graph.
+        stypes: storage types of variables by name; those left out are dense.
+
+    Returns:
+        What is known, or None if no value and no operator has to do with sparse arrays.
+    """
+    given = {name: stype for name, stype in stypes.items() if stype != _DENSE}
+    if not given and not any(_counts_alone(node) for node in graph.nodes):
+        return None
+    values: dict[Entry, str] = {}
+    rules: dict[Node, tuple[SparseRule, tuple[str, ...]]] = {}
+    for node in graph.nodes:
+        if node.op is None:
+            if node.name in given:
+                values[node, 0] = given[node.name]
+            continue
+        kinds = tuple(values.get(entry, _DENSE) for entry in node.inputs)
+        found = _rule_for(node, kinds)
+        if found is None:
+            continue
+        rules[node] = found
+        for i, stype in enumerate(found[1]):
+            if stype != _DENSE:
+                values[node, i] = stype
+    variables = (*graph.arguments, *graph.auxiliary)
+    return Storage(tuple(given.get(node.name, _DENSE) for node in variables), values, rules)
+
+
+def _counts_alone(node: Node) -> bool:
+    """Say whether an operator has to do with sparse arrays even where its inputs are dense."""
+    rule = None if node.op is None else rule_of(node.op)
+    return rule is not None and rule.alone is not None and rule.alone(node.a)
+
+
+def _rule_for(node: Node, kinds: tuple[str, ...]) -> tuple[SparseRule, tuple[str, ...]] | None:
+    """Return the rule a node runs by, with its outputs' storage types; None if it reads dense values."""
+    if node.op is None or (set(kinds) <= {_DENSE} and not _counts_alone(node)):
+        return None
+    rule = rule_of(node.op)
+    found = None if rule is None else rule.storage(node.a, kinds)
+    if rule is None or found is None:
+        note_fallback(node.op.name, kinds)
+        return None
+    return rule, found
+
+
+def gradient_storage(graph: Graph, storage: Storage) -> dict[str, str]:
+    """Return the storage type of the gradient of each argument that is not dense.
+
+    It is what all readers of the argument agree about.
+    """
+    said: dict[Node, set[str]] = {}
+    for node in graph.nodes:
+        if node.op is None:
+            continue
+        kinds = tuple(storage.of(entry) for entry in node.inputs)
+        rule = rule_of(node.op)
+        found: tuple[str, ...] = (_DENSE,) * len(kinds)
+        if rule is not None and rule.grad_storage is not None:
+            found = rule.grad_storage(node.a, kinds)
+        for (child, _), stype in zip(node.inputs, found):
+            if child.op is None:
+                said.setdefault(child, set()).add(stype)
+    return {node.name: next(iter(s)) for node, s in said.items() if len(s) == 1 and s != {_DENSE}}

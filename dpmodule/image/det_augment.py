@@ -1,0 +1,352 @@
+"""Changes to images with objects: mirror, crop, border."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import warnings
+from collections.abc import Sequence
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from ..base import ArgumentError, DTypeError, numeric_types
+from ..ndarray import NDArray
+from .augment import Augmenter, plain_arguments
+from .functions import copyMakeBorder, fixed_crop
+
+__all__ = [
+    "DetAugmenter",
+    "DetBorrowAug",
+    "DetHorizontalFlipAug",
+    "DetRandomCropAug",
+    "DetRandomPadAug",
+    "DetRandomSelectAug",
+]
+
+_logger = logging.getLogger(__name__)
+
+Labels = np.ndarray[Any, Any]
+Changed = tuple[NDArray, Labels]
+Box = tuple[int, int, int, int]
+_ISOLATED = 16
+
+
+class DetAugmenter:
+    """Base of the changes to images and their objects.
+
+    A subclass defines `__call__`, which may change image and labels in place.
+
+    Args:
+        **kwargs: the subclass's arguments, for `dumps`.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        self._kwargs = plain_arguments(kwargs)
+
+    def dumps(self) -> Any:
+        """Return the class's name and arguments as JSON text."""
+        return json.dumps([type(self).__name__.lower(), self._kwargs])
+
+    def __call__(self, src: NDArray, label: Labels) -> Changed:
+        """Change an image, (H, W, C), and its objects, (N, 5 or more): class, left, top, right, bottom."""
+        raise NotImplementedError(f"{type(self).__name__} does not define __call__")
+
+
+class DetBorrowAug(DetAugmenter):
+    """Make a change that leaves objects where they are.
+
+    Args:
+        augmenter: the change.
+
+    Raises:
+        DTypeError: it is no `Augmenter`; a TypeError.
+    """
+
+    def __init__(self, augmenter: Augmenter) -> None:
+        if not isinstance(augmenter, Augmenter):
+            raise DTypeError(f"DetBorrowAug: augmenter is {type(augmenter).__name__}, expected an Augmenter")
+        super().__init__(augmenter=augmenter.dumps())
+        self.augmenter = augmenter
+
+    def dumps(self) -> Any:
+        """Return the class's name and what its change returns, as a list."""
+        return [type(self).__name__.lower(), self.augmenter.dumps()]
+
+    def __call__(self, src: NDArray, label: Labels) -> Changed:
+        """Return the changed image and its objects."""
+        return self.augmenter(src), label
+
+
+class DetRandomSelectAug(DetAugmenter):
+    """Make one of several changes, chosen at random, or none.
+
+    Args:
+        aug_list: the changes, or one.
+        skip_prob: probability of none.
+
+    Raises:
+        ArgumentError: something in the list is no `DetAugmenter`.
+    """
+
+    def __init__(self, aug_list: DetAugmenter | Sequence[DetAugmenter], skip_prob: float = 0) -> None:
+        super().__init__(skip_prob=skip_prob)
+        changes = list(aug_list) if isinstance(aug_list, (list, tuple)) else [aug_list]
+        for each in changes:
+            if not isinstance(each, DetAugmenter):
+                raise ArgumentError(f"DetRandomSelectAug: {each!r} in aug_list is no DetAugmenter")
+        self.aug_list: list[DetAugmenter] = changes  # type: ignore[assignment]
+        self.skip_prob = skip_prob if changes else 1
+
+    def dumps(self) -> Any:
+        """Return the class's name and what its changes return, as a list."""
+        return [type(self).__name__.lower(), [each.dumps() for each in self.aug_list]]
+
+    def __call__(self, src: NDArray, label: Labels) -> Changed:
+        """Return the changed image and its objects."""
+        if random.random() < self.skip_prob:
+            return src, label
+        random.shuffle(self.aug_list)
+        return self.aug_list[0](src, label)
+
+
+class DetHorizontalFlipAug(DetAugmenter):
+    """Mirror left to right.
+
+    Args:
+        p: probability.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__(p=p)
+        self.p = p
+
+    def __call__(self, src: NDArray, label: Labels) -> Changed:
+        """Return the changed image and its objects."""
+        if random.random() < self.p:
+            src = NDArray(src.tensor.flip(1), src.context)
+            left = label[:, 1].copy()
+            label[:, 1] = 1.0 - label[:, 3]
+            label[:, 3] = 1.0 - left
+        return src, label
+
+
+def _span(owner: str, name: str, value: Any) -> tuple[Any, Any]:
+    """Return a range given as two numbers or one."""
+    if isinstance(value, (tuple, list)):
+        return value[0], value[1]
+    if not isinstance(value, numeric_types):
+        raise ArgumentError(f"{owner}: {name} is {value!r}, expected a number or a pair of numbers")
+    _logger.info("%s: %s is always %s", owner, name, value)
+    return value, value
+
+
+def _areas(boxes: Labels) -> Labels:
+    """Return the areas of boxes left, top, right, bottom."""
+    sides = np.maximum(0, boxes[:, 2:4] - boxes[:, 0:2])
+    areas: Labels = sides[:, 0] * sides[:, 1]
+    return areas
+
+
+class DetRandomCropAug(DetAugmenter):
+    """Crop at random, so that enough of the objects is kept.
+
+    Args:
+        min_object_covered: smallest part of any object in the crop that has to be inside.
+        aspect_ratio_range: smallest and largest width / height of the crop.
+        area_range: smallest and largest area, as parts of the image's.
+        min_eject_coverage: objects of which a smaller part stays inside are dropped.
+        max_attempts: number of crops that are tried.
+    """
+
+    def __init__(
+        self,
+        min_object_covered: float = 0.1,
+        aspect_ratio_range: Any = (0.75, 1.33),
+        area_range: Any = (0.05, 1.0),
+        min_eject_coverage: float = 0.3,
+        max_attempts: int = 50,
+    ) -> None:
+        aspect_ratio_range = _span("DetRandomCropAug", "aspect_ratio_range", aspect_ratio_range)
+        area_range = _span("DetRandomCropAug", "area_range", area_range)
+        super().__init__(
+            min_object_covered=min_object_covered,
+            aspect_ratio_range=aspect_ratio_range,
+            area_range=area_range,
+            min_eject_coverage=min_eject_coverage,
+            max_attempts=max_attempts,
+        )
+        self.min_object_covered = min_object_covered
+        self.min_eject_coverage = min_eject_coverage
+        self.max_attempts = max_attempts
+        self.aspect_ratio_range = aspect_ratio_range
+        self.area_range = area_range
+        self.enabled = False
+        if area_range[1] <= 0 or area_range[0] > area_range[1]:
+            warnings.warn(f"DetRandomCropAug does nothing: area_range is {area_range}", stacklevel=2)
+        elif aspect_ratio_range[0] > aspect_ratio_range[1] or aspect_ratio_range[0] <= 0:
+            warnings.warn(
+                f"DetRandomCropAug does nothing: aspect_ratio_range is {aspect_ratio_range}", stacklevel=2
+            )
+        else:
+            self.enabled = True
+
+    def __call__(self, src: NDArray, label: Labels) -> Changed:
+        """Return the changed image and its objects."""
+        found = self._proposal(label, src.shape[0], src.shape[1])
+        if found is None:
+            return src, label
+        (x, y, w, h), label = found
+        return fixed_crop(src, x, y, w, h, None), label
+
+    def _proposal(self, label: Labels, height: int, width: int) -> tuple[Box, Labels] | None:
+        """Return a crop and the objects in it; None if no attempt was good."""
+        if not self.enabled or height <= 0 or width <= 0:
+            return None
+        for _ in range(self.max_attempts):
+            size = self._size(height, width)
+            if size is None:
+                continue
+            w, h = size
+            y = random.randint(0, max(0, height - h))
+            x = random.randint(0, max(0, width - w))
+            box = (x, y, w, h)
+            if self._satisfies(label, box, height, width):
+                kept = self._cropped(label, box, height, width)
+                if kept is not None:
+                    return box, kept
+        return None
+
+    def _size(self, height: int, width: int) -> tuple[int, int] | None:
+        """Draw width and height of a crop; None if they do not fit."""
+        least, most = (part * height * width for part in self.area_range)
+        ratio = random.uniform(*self.aspect_ratio_range)
+        if ratio <= 0:
+            return None
+        h, max_h = round(sqrt(least / ratio)), round(sqrt(most / ratio))
+        if round(max_h * ratio) > width:
+            max_h = int((width + 0.4999999) / ratio)
+        max_h = min(max_h, height)
+        h = min(h, max_h)
+        if h < max_h:
+            h = random.randint(h, max_h)
+        w = round(h * ratio)
+        if w * h < least:
+            h += 1
+            w = round(h * ratio)
+        if w * h > most:
+            h -= 1
+            w = round(h * ratio)
+        fits = least <= w * h <= most and 0 <= w <= width and 0 <= h <= height
+        return (w, h) if fits else None
+
+    def _satisfies(self, label: Labels, box: Box, height: int, width: int) -> bool:
+        x, y, w, h = box
+        if w * h < 2:
+            return False
+        areas = _areas(label[:, 1:])
+        large = areas * width * height > 2
+        if not large.any():
+            return False
+        boxes = label[large, 1:5]
+        inside = np.concatenate(
+            [
+                np.maximum(boxes[:, 0:2], (x / width, y / height)),
+                np.minimum(boxes[:, 2:4], ((x + w) / width, (y + h) / height)),
+            ],
+            axis=1,
+        )
+        covered = _areas(inside) / areas[large]
+        covered = covered[covered > 0]
+        return bool(covered.size and covered.min() > self.min_object_covered)
+
+    def _cropped(self, label: Labels, box: Box, height: int, width: int) -> Labels | None:
+        """Return the objects of a crop; None if none is left."""
+        x, y, w, h = box[0] / width, box[1] / height, box[2] / width, box[3] / height
+        out = label.copy()
+        out[:, (1, 3)] = (out[:, (1, 3)] - x) / w
+        out[:, (2, 4)] = (out[:, (2, 4)] - y) / h
+        out[:, 1:5] = np.clip(out[:, 1:5], 0, 1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            coverage = _areas(out[:, 1:]) * w * h / _areas(label[:, 1:])
+        kept = (out[:, 3] > out[:, 1]) & (out[:, 4] > out[:, 2]) & (coverage > self.min_eject_coverage)
+        return out[kept] if kept.any() else None
+
+
+class DetRandomPadAug(DetAugmenter):
+    """Put the image at a random place on a larger one.
+
+    Args:
+        aspect_ratio_range: smallest and largest width / height of the larger image.
+        area_range: smallest and largest area, in areas of the image.
+        max_attempts: number of sizes that are tried.
+        pad_val: color of the border, a number or one per channel.
+    """
+
+    def __init__(
+        self,
+        aspect_ratio_range: Any = (0.75, 1.33),
+        area_range: Any = (1.0, 3.0),
+        max_attempts: int = 50,
+        pad_val: Any = (128, 128, 128),
+    ) -> None:
+        aspect_ratio_range = _span("DetRandomPadAug", "aspect_ratio_range", aspect_ratio_range)
+        area_range = _span("DetRandomPadAug", "area_range", area_range)
+        if not isinstance(pad_val, (list, tuple)):
+            pad_val = (pad_val,) * 3
+        super().__init__(
+            aspect_ratio_range=aspect_ratio_range,
+            area_range=area_range,
+            max_attempts=max_attempts,
+            pad_val=pad_val,
+        )
+        self.pad_val = pad_val
+        self.aspect_ratio_range = aspect_ratio_range
+        self.area_range = area_range
+        self.max_attempts = max_attempts
+        self.enabled = False
+        if area_range[1] <= 1.0 or area_range[0] > area_range[1]:
+            warnings.warn(f"DetRandomPadAug does nothing: area_range is {area_range}", stacklevel=2)
+        elif aspect_ratio_range[0] <= 0 or aspect_ratio_range[0] > aspect_ratio_range[1]:
+            warnings.warn(
+                f"DetRandomPadAug does nothing: aspect_ratio_range is {aspect_ratio_range}", stacklevel=2
+            )
+        else:
+            self.enabled = True
+
+    def __call__(self, src: NDArray, label: Labels) -> Changed:
+        """Return the changed image and its objects."""
+        height, width, _ = src.shape
+        box = self._proposal(height, width)
+        if box is None:
+            return src, label
+        x, y, w, h = box
+        margins = y, h - y - height, x, w - x - width
+        out = label.copy()
+        out[:, (1, 3)] = (out[:, (1, 3)] * width + x) / w
+        out[:, (2, 4)] = (out[:, (2, 4)] * height + y) / h
+        return copyMakeBorder(src, *margins, _ISOLATED, values=tuple(self.pad_val)), out
+
+    def _proposal(self, height: int, width: int) -> Box | None:
+        """Return the place of the image on a larger one and that one's size; None if no attempt was good."""
+        if not self.enabled or height <= 0 or width <= 0:
+            return None
+        least, most = (part * height * width for part in self.area_range)
+        for _ in range(self.max_attempts):
+            ratio = random.uniform(*self.aspect_ratio_range)
+            if ratio <= 0:
+                continue
+            h, max_h = round(sqrt(least / ratio)), round(sqrt(most / ratio))
+            if round(h * ratio) < width:
+                h = int((width + 0.499999) / ratio)
+            h = min(max(h, height), max_h)
+            if h < max_h:
+                h = random.randint(h, max_h)
+            w = round(h * ratio)
+            if h - height >= 2 and w - width >= 2:
+                y = random.randint(0, max(0, h - height))
+                x = random.randint(0, max(0, w - width))
+                return x, y, w, h
+        return None

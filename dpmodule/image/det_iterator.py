@@ -1,0 +1,288 @@
+"""`ImageDetIter`: batches of images and their objects, changed by any Python code."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..base import ArgumentError, MXNetError
+from ..io import DataDesc
+from ..ndarray import NDArray, array, full, zeros
+from .det_create import CreateDetAugmenter
+from .draw import draw_objects, to_pixels
+from .iterator import ImageIter
+
+__all__ = ["ImageDetIter"]
+
+_logger = logging.getLogger(__name__)
+
+Labels = np.ndarray[Any, Any]
+
+
+class _LabelError(MXNetError):
+    """Labels of one image that cannot be used; the image is left out."""
+
+
+class ImageDetIter(ImageIter):
+    """Read batches of images and their objects, from a record file or from a list of image files.
+
+    The labels of an image are ``header width, object width, more header ..., objects ...``, an object being
+    class, left, top, right, bottom as parts of the image's edges, and whatever follows. A batch's labels are
+    (batch_size, objects, object width), filled up with -1. Images without a usable object are left out.
+
+    Args:
+        batch_size: number of images in a batch.
+        data_shape: (channels, height, width) of an image; 3 channels.
+        path_imgrec: path of a record file.
+        path_imglist: path of an image list: number, labels and file, separated by tabs.
+        path_root: folder of the image files.
+        path_imgidx: path of the record file's index, needed to shuffle or read a part.
+        shuffle: whether each epoch takes the images in a new random order.
+        part_index: which part to read, from 0.
+        num_parts: number of parts that the images are split into.
+        aug_list: changes to make; None for those that `CreateDetAugmenter` makes of the further arguments.
+        imglist: a list of ``[label, ..., file]`` in place of `path_imglist`.
+        data_name: name of the data.
+        label_name: name of the labels.
+        last_batch_handle: as for `ImageIter`.
+        **kwargs: arguments of `CreateDetAugmenter`.
+
+    Raises:
+        ArgumentError: as for `ImageIter`.
+        FileError: a file cannot be read.
+        FileFormatError: a file is damaged or has another format.
+        MXNetError: an image has labels of another form.
+
+    Example:
+        >>> it = mx.image.ImageDetIter(32, (3, 300, 300), path_imgrec="a.rec", rand_crop=0.5, rand_mirror=True)
+
+    Source: MXNet 1.9.1 `ImageDetIter`.
+    """
+
+    def __init__(
+        self,
+        batch_size: int,
+        data_shape: tuple[int, int, int],
+        path_imgrec: str | None = None,
+        path_imglist: str | None = None,
+        path_root: str | None = None,
+        path_imgidx: str | None = None,
+        shuffle: bool = False,
+        part_index: int = 0,
+        num_parts: int = 1,
+        aug_list: list[Any] | None = None,
+        imglist: list[Sequence[Any]] | None = None,
+        data_name: str = "data",
+        label_name: str = "label",
+        last_batch_handle: str = "pad",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            batch_size,
+            data_shape,
+            path_imgrec=path_imgrec,
+            path_imglist=path_imglist,
+            path_root=path_root,
+            path_imgidx=path_imgidx,
+            shuffle=shuffle,
+            part_index=part_index,
+            num_parts=num_parts,
+            aug_list=[],
+            imglist=imglist,
+            data_name=data_name,
+            label_name=label_name,
+            last_batch_handle=last_batch_handle,
+        )
+        self.auglist = CreateDetAugmenter(data_shape, **kwargs) if aug_list is None else aug_list
+        self.label_shape = self._estimate_label_shape()
+        self.provide_label = [DataDesc(label_name, (batch_size, *self.label_shape))]
+
+    def _estimate_label_shape(self) -> tuple[int, int]:
+        """Return the largest number of objects of an image, and the width of an object."""
+        most = width = 0
+        self.reset()
+        try:
+            while True:
+                objects = self._parse_label(self.next_sample()[0])
+                most, width = max(most, len(objects)), objects.shape[1]
+        except StopIteration:
+            pass
+        self.reset()
+        if not most:
+            raise ArgumentError("ImageDetIter: there are no images")
+        return most, width
+
+    def _parse_label(self, label: Any) -> Labels:
+        """Return an image's objects, (N, width).
+
+        Raises:
+            MXNetError: the labels have another form, or there is no usable object.
+        """
+        raw = np.asarray(label.asnumpy() if isinstance(label, NDArray) else label, np.float32).ravel()
+        if raw.size < 7:
+            raise _LabelError(f"an image has {raw.size} labels, expected a header of 2 and objects of 5")
+        head, width = int(raw[0]), int(raw[1])
+        if head < 2 or width < 5 or (raw.size - head) % width:
+            raise _LabelError(
+                f"an image has {raw.size} labels with a header of {head} and objects of {width}; expected at "
+                "least 2 and 5, and whole objects"
+            )
+        rows = raw[head:].reshape(-1, width)
+        kept: Labels = rows[(rows[:, 3] > rows[:, 1]) & (rows[:, 4] > rows[:, 2])]
+        if not len(kept):
+            raise _LabelError("an image has no object with an area")
+        return kept
+
+    @staticmethod
+    def _check_valid_label(label: Labels) -> None:
+        if label.ndim != 2 or label.shape[1] < 5:
+            raise _LabelError(f"objects have shape {label.shape}, expected (1 or more, 5 or more)")
+        if not ((label[:, 0] >= 0) & (label[:, 3] > label[:, 1]) & (label[:, 4] > label[:, 2])).any():
+            raise _LabelError("an image has no usable object after its changes")
+
+    def _new_batch(self) -> tuple[NDArray, NDArray, int]:
+        return zeros((self.batch_size, *self.data_shape)), full(self.provide_label[0][1], -1.0), 0
+
+    def _batchify(self, batch_data: NDArray, batch_label: NDArray, start: int = 0) -> int:
+        at = start
+        while at < self.batch_size:
+            try:
+                label, file = self.next_sample()
+            except StopIteration:
+                if not at:
+                    raise
+                break
+            data = self.imdecode(file)
+            try:
+                self.check_valid_image([data])
+                data, objects = self.augmentation_transform(data, self._parse_label(label).copy())
+                self._check_valid_label(objects)
+            except _LabelError as error:
+                _logger.debug("an image is left out: %s", error)
+                continue
+            count = min(len(objects), batch_label.shape[1])
+            filled = np.full(batch_label.shape[1:], -1, np.float32)
+            filled[:count] = objects[:count]
+            self._put(batch_data, batch_label, at, data, array(filled))
+            at += 1
+        return at
+
+    def augmentation_transform(self, data: Any, label: Any = None) -> Any:
+        """Make all changes to an image and its objects."""
+        for change in self.auglist:
+            data, label = change(data, label)
+        return data, label
+
+    def reshape(
+        self, data_shape: tuple[int, int, int] | None = None, label_shape: tuple[int, int] | None = None
+    ) -> None:
+        """Change the shape of images or labels.
+
+        Args:
+            data_shape: (channels, height, width), or None to keep it.
+            label_shape: (objects, object width), or None to keep it.
+
+        Raises:
+            ArgumentError: a shape that cannot be made.
+        """
+        if data_shape is not None:
+            self.check_data_shape(data_shape)
+            self.provide_data = [DataDesc(self.provide_data[0][0], (self.batch_size, *data_shape))]
+            self.data_shape = data_shape
+        if label_shape is not None:
+            self.check_label_shape(label_shape)
+            self.provide_label = [DataDesc(self.provide_label[0][0], (self.batch_size, *label_shape))]
+            self.label_shape = label_shape
+
+    def check_label_shape(self, label_shape: tuple[int, ...]) -> None:
+        """Refuse a shape of labels that does not hold all objects.
+
+        Raises:
+            ArgumentError: it has other axes, fewer objects, or objects of another width.
+        """
+        if len(label_shape) != 2 or label_shape[0] < self.label_shape[0]:
+            raise ArgumentError(
+                f"ImageDetIter: label_shape is {label_shape}, expected (at least {self.label_shape[0]}, object width)"
+            )
+        if label_shape[1] != self.provide_label[0][1][2]:
+            raise ArgumentError(
+                f"ImageDetIter: objects of {label_shape[1]} numbers in label_shape, expected "
+                f"{self.provide_label[0][1][2]}"
+            )
+
+    def sync_label_shape(self, it: ImageDetIter, verbose: bool = False) -> ImageDetIter:
+        """Give this iterator and another the same shape of labels, the larger one.
+
+        Args:
+            it: the other one.
+            verbose: whether a change is logged.
+
+        Returns:
+            `it`.
+
+        Raises:
+            ArgumentError: `it` is no `ImageDetIter`, or its objects have another width.
+        """
+        if not isinstance(it, ImageDetIter):
+            raise ArgumentError(f"sync_label_shape: {type(it).__name__} is no ImageDetIter")
+        if self.label_shape[1] != it.label_shape[1]:
+            raise ArgumentError(
+                f"sync_label_shape: objects of {self.label_shape[1]} and {it.label_shape[1]} numbers"
+            )
+        shape = max(self.label_shape[0], it.label_shape[0]), self.label_shape[1]
+        for each in (self, it):
+            if each.label_shape != shape:
+                each.reshape(None, shape)
+                if verbose:
+                    _logger.info("label_shape is now %s", shape)
+        return it
+
+    def draw_next(
+        self,
+        color: Any = None,
+        thickness: int = 2,
+        mean: Any = None,
+        std: Any = None,
+        clip: bool = True,
+        waitKey: int | None = None,
+        window_name: str = "draw_next",
+        id2labels: dict[int, str] | None = None,
+    ) -> Iterator[Labels]:
+        """Yield the images of an epoch with their objects drawn in.
+
+        Shape:
+            yields: (H, W, 3), uint8, blue, green, red.
+
+        Args:
+            color: (red, green, blue) of the boxes; None for a random one each.
+            thickness: width of the lines in pixels.
+            mean: what the changes subtracted, or True for the mean of ImageNet.
+            std: what the changes divided by, or True for the deviation of ImageNet.
+            clip: whether values outside 0 to 255 are cut rather than wrapped.
+            waitKey: shows each image with OpenCV, if it is installed, for so many milliseconds.
+            window_name: title of that window.
+            id2labels: names of the classes by number, written into the boxes.
+        """
+        while True:
+            try:
+                label, file = self.next_sample()
+            except StopIteration:
+                return
+            data = self.imdecode(file)
+            try:
+                objects = self._parse_label(label)
+            except _LabelError as error:
+                _logger.debug("an image is left out: %s", error)
+                continue
+            data, objects = self.augmentation_transform(data, objects.copy())
+            pixels = to_pixels(data.asnumpy(), mean, std, clip)
+            drawn = draw_objects(pixels, objects, color, thickness, id2labels)[:, :, ::-1]
+            if waitKey is not None:
+                cv2 = importlib.import_module("cv2")
+                cv2.imshow(window_name, drawn)
+                cv2.waitKey(waitKey)
+            yield drawn

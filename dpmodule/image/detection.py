@@ -1,0 +1,26 @@
+"""Detection under MXNet's module path, `mx.image.detection`."""
+
+from __future__ import annotations
+
+from .det_augment import (
+    DetAugmenter,
+    DetBorrowAug,
+    DetHorizontalFlipAug,
+    DetRandomCropAug,
+    DetRandomPadAug,
+    DetRandomSelectAug,
+)
+from .det_create import CreateDetAugmenter, CreateMultiRandCropAugmenter
+from .det_iterator import ImageDetIter
+
+__all__ = [
+    "CreateDetAugmenter",
+    "CreateMultiRandCropAugmenter",
+    "DetAugmenter",
+    "DetBorrowAug",
+    "DetHorizontalFlipAug",
+    "DetRandomCropAug",
+    "DetRandomPadAug",
+    "DetRandomSelectAug",
+    "ImageDetIter",
+]

@@ -1,0 +1,327 @@
+"""`ImageIter`: batches of images from files, lists or records, changed by any Python code."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from .. import recordio
+from ..base import ArgumentError, FileFormatError, MXNetError
+from ..io import DataBatch, DataDesc, DataIter
+from ..ndarray import NDArray, zeros
+from .augment import Augmenter
+from .create import CreateAugmenter
+from .functions import imdecode
+from .samples import labelled, read_file, read_list
+
+__all__ = ["ImageIter"]
+
+_logger = logging.getLogger(__name__)
+
+_HANDLES = ("pad", "discard", "roll_over")
+_DTYPES = ("int32", "float32", "int64", "float64")
+
+
+class ImageIter(DataIter):
+    """Read batches of images, from a record file or from a list of image files.
+
+    `random.shuffle` orders the images, so that `random.seed` repeats an epoch.
+
+    Args:
+        batch_size: number of images in a batch.
+        data_shape: (channels, height, width) of an image; 3 channels.
+        label_width: number of labels of an image.
+        path_imgrec: path of a record file.
+        path_imglist: path of an image list: number, labels and file, separated by tabs.
+        path_root: folder of the image files.
+        path_imgidx: path of the record file's index, needed to shuffle or read a part.
+        shuffle: whether each epoch takes the images in a new random order.
+        part_index: which part to read, from 0.
+        num_parts: number of parts that the images are split into.
+        aug_list: changes to make; None for those that `CreateAugmenter` makes of the further arguments.
+        imglist: a list of ``[label, file]`` or ``[label, ..., file]`` in place of `path_imglist`.
+        data_name: name of the data.
+        label_name: name of the labels.
+        dtype: element type of the labels in a list.
+        last_batch_handle: what happens to images too few for a batch: "pad" fills the batch up from the start,
+            "discard" leaves them out, "roll_over" puts them at the start of the next epoch.
+        **kwargs: arguments of `CreateAugmenter`.
+
+    Raises:
+        ArgumentError: no source of images, or an argument that does not fit.
+        FileError: a file cannot be read.
+        FileFormatError: a file is damaged or has another format.
+
+    Example:
+        >>> it = mx.image.ImageIter(32, (3, 224, 224), path_imgrec="a.rec", resize=256, rand_mirror=True)
+
+    Source: MXNet 1.9.1 `ImageIter`.
+    """
+
+    def __init__(
+        self,
+        batch_size: int,
+        data_shape: tuple[int, int, int],
+        label_width: int = 1,
+        path_imgrec: str | None = None,
+        path_imglist: str | None = None,
+        path_root: str | None = None,
+        path_imgidx: str | None = None,
+        shuffle: bool = False,
+        part_index: int = 0,
+        num_parts: int = 1,
+        aug_list: list[Any] | None = None,
+        imglist: list[Sequence[Any]] | None = None,
+        data_name: str = "data",
+        label_name: str = "softmax_label",
+        dtype: str = "float32",
+        last_batch_handle: str = "pad",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(batch_size)
+        data_shape = tuple(data_shape)  # type: ignore[assignment]
+        self._check(batch_size, dtype, last_batch_handle)
+        self.check_data_shape(data_shape)
+        self.imgrec = _open(path_imgrec, path_imgidx)
+        self.imgidx = list(self.imgrec.keys) if isinstance(self.imgrec, recordio.MXIndexedRecordIO) else None
+        self.imglist: dict[Any, tuple[NDArray, str]] | None = None
+        keys: list[Any] | None = None
+        if path_imglist:
+            self.imglist, keys = read_list(path_imglist, dtype)
+        elif isinstance(imglist, list):
+            self.imglist, keys = labelled(imglist, dtype)
+        elif self.imgrec is None:
+            raise ArgumentError(
+                "ImageIter: give path_imgrec, path_imglist or imglist, there is nothing to read"
+            )
+        self.path_root = path_root
+        width = (label_width,) if label_width > 1 else ()
+        self.provide_data: list[Any] = [DataDesc(data_name, (batch_size, *data_shape))]
+        self.provide_label: list[Any] = [DataDesc(label_name, (batch_size, *width))]
+        self.data_shape = data_shape
+        self.label_width = label_width
+        self.shuffle = shuffle
+        self.seq = self._sequence(keys, num_parts, part_index)
+        self.auglist: list[Any] = CreateAugmenter(data_shape, **kwargs) if aug_list is None else aug_list
+        self.cur = 0
+        self.last_batch_handle = last_batch_handle
+        self.num_image = None if self.seq is None else len(self.seq)
+        self._over = False
+        self._carried: tuple[NDArray, NDArray, int] | None = None
+        self.reset()
+
+    @staticmethod
+    def _check(batch_size: int, dtype: str, last_batch_handle: str) -> None:
+        if batch_size < 1:
+            raise ArgumentError(f"ImageIter: batch_size is {batch_size}, expected at least 1")
+        if dtype not in _DTYPES:
+            raise ArgumentError(f"ImageIter: dtype is {dtype!r}, expected one of {', '.join(_DTYPES)}")
+        if last_batch_handle not in _HANDLES:
+            raise ArgumentError(
+                f"ImageIter: last_batch_handle is {last_batch_handle!r}, expected one of {', '.join(_HANDLES)}"
+            )
+
+    def _sequence(self, keys: list[Any] | None, parts: int, part: int) -> list[Any] | None:
+        """Return the keys of the images to read; None to read a record file from front to back."""
+        seq = keys if self.imgrec is None else self.imgidx
+        if seq is None and (self.shuffle or parts > 1):
+            raise ArgumentError("ImageIter: shuffle and num_parts need path_imgidx beside path_imgrec")
+        if not 0 <= part < parts:
+            raise ArgumentError(f"ImageIter: part_index is {part}, expected 0 to {parts - 1} (num_parts - 1)")
+        if seq is None or parts == 1:
+            return seq
+        step = len(seq) // parts
+        return seq[part * step : (part + 1) * step]
+
+    def reset(self) -> None:
+        """Begin a new epoch."""
+        self._reshuffle()
+        if self.last_batch_handle != "roll_over" or self._carried is None:
+            self._rewind()
+
+    def hard_reset(self) -> None:
+        """Begin a new epoch and leave out what would have rolled over."""
+        self._reshuffle()
+        self._rewind()
+        self._carried = None
+
+    def _reshuffle(self) -> None:
+        if self.seq is not None and self.shuffle:
+            random.shuffle(self.seq)
+
+    def _rewind(self) -> None:
+        if self.imgrec is not None:
+            self.imgrec.reset()
+        self.cur = 0
+        self._over = False
+
+    def next_sample(self) -> tuple[Any, bytes]:
+        """Return the labels and the file of the next image.
+
+        Raises:
+            StopIteration: there are no more.
+        """
+        if self._over:
+            raise StopIteration
+        found = self._in_order() if self.seq is None else self._by_key(self.seq)
+        if found is None:
+            raise StopIteration
+        return found
+
+    def _in_order(self) -> tuple[Any, bytes] | None:
+        record = None if self.imgrec is None else self.imgrec.read()
+        if record is None:
+            if self.imgrec is not None and self.last_batch_handle != "discard":
+                self.imgrec.reset()
+            return None
+        self.cur += 1
+        header, image = recordio.unpack(record)
+        return header.label, image
+
+    def _by_key(self, seq: list[Any]) -> tuple[Any, bytes] | None:
+        if self.cur >= len(seq):
+            if self.last_batch_handle != "discard":
+                self.cur = 0
+            return None
+        key = seq[self.cur]
+        self.cur += 1
+        listed = None if self.imglist is None else self._listed(key)
+        if isinstance(self.imgrec, recordio.MXIndexedRecordIO):
+            header, image = recordio.unpack(self.imgrec.read_idx(key) or b"")
+            return (header.label if listed is None else listed[0]), image
+        if listed is None:
+            return None
+        return listed[0], self.read_image(listed[1])
+
+    def _listed(self, key: Any) -> tuple[NDArray, str]:
+        found = (self.imglist or {}).get(key)
+        if found is None:
+            raise FileFormatError(f"the image list has no line for image {key!r} of the record file")
+        return found
+
+    def next(self) -> DataBatch:
+        """Return the next batch.
+
+        Raises:
+            StopIteration: the epoch is over.
+            MXNetError: an image cannot be decoded or does not fit.
+        """
+        data, label, filled = self._carried or self._new_batch()
+        carried = self._carried is not None
+        self._carried = None
+        if not carried:
+            filled = self._batchify(data, label)
+        pad = self.batch_size - filled
+        if pad:
+            if self.last_batch_handle == "discard":
+                raise StopIteration
+            if self.last_batch_handle == "roll_over" and not carried:
+                self._carried = data, label, filled
+                raise StopIteration
+            self._batchify(data, label, filled)
+            self._over = self.last_batch_handle == "pad"
+        return DataBatch([data], [label], pad=pad)
+
+    def _new_batch(self) -> tuple[NDArray, NDArray, int]:
+        return zeros((self.batch_size, *self.data_shape)), zeros(self.provide_label[0][1]), 0
+
+    def _batchify(self, batch_data: NDArray, batch_label: NDArray, start: int = 0) -> int:
+        """Fill a batch from place `start`, and return how far it is filled.
+
+        Raises:
+            StopIteration: there was nothing to fill it with.
+        """
+        at = start
+        while at < self.batch_size:
+            try:
+                label, file = self.next_sample()
+            except StopIteration:
+                if not at:
+                    raise
+                break
+            data = self.imdecode(file)
+            try:
+                self.check_valid_image([data])
+            except RuntimeError as error:
+                _logger.debug("an image is left out: %s", error)
+                continue
+            self._put(batch_data, batch_label, at, self.augmentation_transform(data), label)
+            at += 1
+        return at
+
+    def _put(self, batch_data: NDArray, batch_label: NDArray, at: int, data: NDArray, label: Any) -> None:
+        ready = self.postprocess_data(data)
+        if ready.shape != self.data_shape:
+            raise ArgumentError(
+                f"ImageIter: an image has shape {ready.shape} after its changes, expected {self.data_shape}; let "
+                "aug_list end with that size"
+            )
+        batch_data[at] = ready
+        batch_label[at] = label
+
+    def check_data_shape(self, data_shape: tuple[int, ...]) -> None:
+        """Refuse a shape of images that cannot be made.
+
+        Raises:
+            ArgumentError: it is not (3, height, width).
+        """
+        if len(data_shape) != 3 or data_shape[0] != 3:
+            raise ArgumentError(f"ImageIter: data_shape is {data_shape}, expected (3, height, width)")
+
+    def check_valid_image(self, data: Sequence[NDArray]) -> None:
+        """Refuse an image without pixels.
+
+        Raises:
+            MXNetError: it has none; the image is left out.
+        """
+        if len(data[0].shape) == 0:
+            raise MXNetError("the image has no pixels")
+
+    def imdecode(self, s: bytes) -> NDArray:
+        """Decode an image file.
+
+        Raises:
+            FileFormatError: it is damaged; the text says which image it is.
+        """
+        try:
+            return imdecode(s)
+        except FileFormatError as error:
+            raise FileFormatError(f"{self._where()}: {error}") from error
+
+    def _where(self) -> str:
+        """Name the image that was read last."""
+        if self.seq is None:
+            return f"image {self.cur - 1} of {self.imgrec.uri}" if self.imgrec is not None else "image"
+        key = self.seq[self.cur - 1]
+        if self.imgrec is None and self.imglist is not None:
+            return f"image file {self.imglist[key][1]}"
+        return f"image {key}"
+
+    def read_image(self, fname: str) -> bytes:
+        """Return the bytes of an image file below `path_root`.
+
+        Raises:
+            FileError: it cannot be read.
+        """
+        return read_file(self.path_root, fname)
+
+    def augmentation_transform(self, data: Any) -> Any:
+        """Make all changes to an image."""
+        change: Augmenter
+        for change in self.auglist:
+            data = change(data)
+        return data
+
+    def postprocess_data(self, datum: NDArray) -> NDArray:
+        """Return an image as it goes into a batch: (C, H, W)."""
+        return NDArray(datum.tensor.permute(2, 0, 1), datum.context)
+
+
+def _open(path: str | None, index: str | None) -> recordio.MXRecordIO | None:
+    if not path:
+        return None
+    if index:
+        return recordio.MXIndexedRecordIO(index, path, "r")
+    return recordio.MXRecordIO(path, "r")

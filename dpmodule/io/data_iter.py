@@ -1,0 +1,182 @@
+"""`MXDataIter`: base of the iterators over files."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from ..base import MXNetError, StateError
+from .desc import DataBatch, DataDesc
+from .iterator import DataIter
+
+__all__ = ["MXDataIter", "Rounds", "Source"]
+
+_logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Source(Protocol):
+    """Where an `MXDataIter` takes its batches from."""
+
+    @property
+    def data_desc(self) -> DataDesc:
+        """Description of a batch's data."""
+
+    @property
+    def label_desc(self) -> DataDesc:
+        """Description of a batch's labels."""
+
+    def read(self) -> DataBatch | None:
+        """Return the next batch, with one array of data and one of labels; None at the end of the epoch."""
+
+    def reset(self) -> None:
+        """Begin a new epoch."""
+
+
+class MXDataIter(DataIter):
+    """Base of the iterators over files: `CSVIter`, `ImageRecordIter` and the others.
+
+    `getdata` and `getlabel` return arrays, not lists of arrays as other iterators do.
+
+    Args:
+        handle: the source of batches.
+
+    Source: MXNet 1.9.1 `MXDataIter`. Differs in that `iter_next` moves on from the first batch, too, and that
+    no batch is read before it is asked for or read ahead.
+    """
+
+    def __init__(self, handle: Source) -> None:
+        super().__init__(handle.data_desc.shape[0])
+        self.handle = handle
+        self._current: DataBatch | None = None
+        self._skip_load = False
+
+    @property
+    def provide_data(self) -> list[DataDesc]:
+        """Description of a batch's data."""
+        return [self.handle.data_desc]
+
+    @property
+    def provide_label(self) -> list[DataDesc]:
+        """Description of a batch's labels."""
+        return [self.handle.label_desc]
+
+    def debug_skip_load(self) -> None:
+        """Return the first batch again and again, to measure a program without its reading."""
+        self._skip_load = True
+        _logger.info("debug_skip_load is on: every batch is the first one")
+
+    def reset(self) -> None:
+        """Begin a new epoch."""
+        self.handle.reset()
+
+    def iter_next(self) -> bool:
+        """Move on to the next batch, and say whether there was one."""
+        if self._skip_load and self._current is not None:
+            return True
+        batch = self.handle.read()
+        if batch is None:
+            return False
+        self._current = batch
+        return True
+
+    def next(self) -> DataBatch:
+        """Return the next batch.
+
+        Raises:
+            StopIteration: the epoch is over.
+        """
+        if not self.iter_next():
+            raise StopIteration
+        return self._batch()
+
+    def _batch(self) -> DataBatch:
+        if self._current is None:
+            raise StateError(f"{type(self).__name__} has no current batch; call next() or iter_next() first")
+        return self._current
+
+    def getdata(self) -> Any:
+        """Return the array of the current batch."""
+        data = self._batch().data
+        return data[0] if data else None
+
+    def getlabel(self) -> Any:
+        """Return the labels of the current batch."""
+        label = self._batch().label
+        return label[0] if label else None
+
+    def getindex(self) -> np.ndarray[Any, Any] | None:
+        """Return the numbers of the current batch's examples, uint64."""
+        index: np.ndarray[Any, Any] | None = self._batch().index
+        return index
+
+    def getpad(self) -> int | None:
+        """Return how many examples at the end of the current batch only fill it up."""
+        return self._batch().pad
+
+
+class Rounds(Generic[T]):
+    """Cut endless rounds over the examples into batches, the way MXNet does.
+
+    With `wrap`, an epoch's last batch is filled up from the next round, and the next epoch goes on behind those
+    examples. Without, its last places keep what the batch before had there.
+
+    Args:
+        begin: starts a round over the examples.
+        batch_size: number of examples in a batch.
+        wrap: whether the last batch is filled up from the next round.
+        what: what the examples are called in messages.
+    """
+
+    def __init__(self, begin: Callable[[], Iterator[T]], batch_size: int, wrap: bool, what: str) -> None:
+        self._begin, self._size, self._wrap, self._what = begin, batch_size, wrap, what
+        self._round = begin()
+        self._over = self._wrapped = False
+        self._last: list[T] = []
+
+    def next(self) -> tuple[list[T], int] | None:
+        """Return the examples of the next batch and its padding; None at the end of the epoch.
+
+        Raises:
+            MXNetError: there are fewer examples than a batch has, so that it cannot be filled up.
+        """
+        if self._over:
+            return None
+        rows = list(islice(self._round, self._size))
+        missing = self._size - len(rows)
+        if missing:
+            self._over = True
+            if not rows:
+                return None
+            rows += self._fill(missing, rows)
+        self._last = rows
+        return rows, missing
+
+    def _fill(self, missing: int, rows: list[T]) -> list[T]:
+        if not self._wrap:
+            stale = self._last or (rows * self._size)[: self._size]
+            return stale[-missing:]
+        self._round, self._wrapped = self._begin(), True
+        fill = list(islice(self._round, missing))
+        if len(fill) < missing:
+            raise MXNetError(
+                f"{self._what} has {len(rows)} examples, fewer than a batch of {self._size}, which cannot be "
+                "filled up; take a smaller batch_size"
+            )
+        return fill
+
+    def reset(self) -> None:
+        """Begin a new epoch."""
+        if not self._wrapped:
+            self._round = self._begin()
+        self._over = self._wrapped = False
+
+    def restart(self) -> None:
+        """Begin a new epoch with the first example, even if the last batch was filled up."""
+        self._wrapped = False
+        self.reset()

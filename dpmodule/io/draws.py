@@ -1,0 +1,84 @@
+"""Random numbers as the C++ standard library draws them, so that a seed gives MXNet's numbers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+__all__ = ["StandardDraws"]
+
+_RANGE = 1 << 32
+_WORDS = 64
+
+
+class StandardDraws:
+    """Draw from a Mersenne twister.
+
+    Args:
+        seed: any integer; its low 32 bits count.
+
+    Source: libstdc++ `std::mt19937`, `uniform_real_distribution<float>`, `uniform_int_distribution`,
+    `bernoulli_distribution`, `normal_distribution<float>` and `shuffle`.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed % _RANGE
+        self._state: np.random.RandomState | None = None  # made by the first draw
+        self._words: list[int] = []
+        self._spare: float | None = None
+
+    def _word(self) -> int:
+        """Return 32 random bits."""
+        if not self._words:
+            if self._state is None:
+                self._state = np.random.RandomState(self._seed)
+            drawn = np.frombuffer(self._state.bytes(4 * _WORDS), "<u4").tolist()
+            self._words = drawn[::-1]
+        return self._words.pop()
+
+    def uniform(self, low: float = 0.0, high: float = 1.0) -> float:
+        """Return a number from [low, high), in float32."""
+        part = np.float32(self._word()) / np.float32(_RANGE)
+        part = min(part, np.float32(0.99999994))
+        return float(part * (np.float32(high) - np.float32(low)) + np.float32(low))
+
+    def whole(self, low: int, high: int) -> int:
+        """Return an integer from low to high, both included."""
+        count = high - low + 1
+        step = (_RANGE - 1) // count
+        while True:
+            drawn = self._word()
+            if drawn < count * step:
+                return low + drawn // step
+
+    def coin(self) -> bool:
+        """Return True or False, each with probability one half."""
+        lower = self._word()
+        return (lower + self._word() * float(_RANGE)) / (float(_RANGE) * _RANGE) < 0.5
+
+    def normal(self) -> float:
+        """Return a number from the standard normal distribution, in float32."""
+        if self._spare is not None:
+            spare, self._spare = self._spare, None
+            return spare
+        while True:
+            x, y = 2 * self.uniform() - 1, 2 * self.uniform() - 1
+            square = x * x + y * y
+            if 0 < square <= 1:
+                break
+        scale = math.sqrt(-2 * math.log(square) / square)
+        self._spare = x * scale
+        return y * scale
+
+    def shuffled(self, count: int) -> list[int]:
+        """Return 0, 1, ... count - 1 in a random order."""
+        order = list(range(count))
+        self.shuffle(order)
+        return order
+
+    def shuffle(self, items: list[int]) -> None:
+        """Shuffle a list in place."""
+        for i in range(1, len(items)):
+            j = self.whole(0, i)
+            items[i], items[j] = items[j], items[i]

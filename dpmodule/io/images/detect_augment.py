@@ -1,0 +1,144 @@
+"""Random changes to images with objects: color, mirror, border, crop, size."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...base import ArgumentError
+from ...ops.imaging.border import make_border
+from ...ops.imaging.color import scale_pixels, shift_hls
+from ...ops.imaging.resize import pick_method
+from ..draws import StandardDraws
+from .augment import resized, shorter_edge
+from .objects import Box, Objects
+
+__all__ = ["augment_objects", "check_samplers"]
+
+_SAMPLED = ("scales", "aspect_ratios", "overlaps", "sample_coverages", "object_coverages")
+
+
+def check_samplers(owner: str, o: Any) -> None:
+    """Give every crop sampler its own numbers.
+
+    Raises:
+        ArgumentError: there are neither one nor `num_crop_sampler` numbers, or a range is empty.
+    """
+    names = [f"{end}_crop_{name}" for name in _SAMPLED for end in ("min", "max")] + ["max_crop_trials"]
+    for name in names:
+        values = getattr(o, name)
+        if len(values) == 1:
+            values = values * o.num_crop_sampler
+        if len(values) != o.num_crop_sampler:
+            raise ArgumentError(f"{owner}: {name} is {values}, expected 1 or {o.num_crop_sampler} numbers")
+        setattr(o, name, values)
+    for name in _SAMPLED:
+        lows, highs = getattr(o, f"min_crop_{name}"), getattr(o, f"max_crop_{name}")
+        if any(low > high for low, high in zip(lows, highs, strict=True)):
+            raise ArgumentError(f"{owner}: min_crop_{name} {lows} is above max_crop_{name} {highs}")
+    if any(low < 0 for low in o.min_crop_scales) or any(high > 1 for high in o.max_crop_scales):
+        raise ArgumentError(
+            f"{owner}: crop scales are {o.min_crop_scales} to {o.max_crop_scales}, not within 0 to 1"
+        )
+    pick_method(o.inter_method, (1, 1), (1, 1))
+
+
+def augment_objects(image: torch.Tensor, objects: Objects, o: Any, draws: StandardDraws) -> torch.Tensor:
+    """Change an image and its objects as the options say.
+
+    Shape:
+        image: (H, W, C), uint8.
+        returns: `o.data_shape` as (height, width, C), or smaller unless `resize_mode` is "force".
+
+    Source: MXNet 1.9.1's default augmenter for detection, with its draws in its order.
+    """
+    if o.resize != -1:
+        image = shorter_edge(image, o.resize, o.inter_method, draws)
+    if image.shape[2] >= 3:
+        image = _recolored(image, o, draws)
+    if o.rand_mirror_prob > 0 and draws.uniform() < o.rand_mirror_prob:
+        objects.mirror()
+        image = image.flip(1)
+    if o.rand_pad_prob > 0 and o.max_pad_scale > 1 and draws.uniform() < o.rand_pad_prob:
+        image = _padded(image, objects, o, draws)
+    if o.rand_crop_prob > 0 and o.num_crop_sampler > 0 and draws.uniform() < o.rand_crop_prob:
+        image = _cropped(image, objects, o, draws)
+    return _fitted(image, o, draws)
+
+
+def _recolored(image: torch.Tensor, o: Any, draws: StandardDraws) -> torch.Tensor:
+    chances = (
+        o.random_hue_prob,
+        o.random_saturation_prob,
+        o.random_illumination_prob,
+        o.random_contrast_prob,
+    )
+    if not any(chance > 0 for chance in chances):
+        return image
+    most = o.max_random_hue, o.max_random_saturation, o.max_random_illumination, o.max_random_contrast
+    amounts = [draws.uniform(-1, 1) * each for each in most]
+    h, s, light, contrast = (
+        amount if draws.uniform() < chance else 0 for amount, chance in zip(amounts, chances, strict=True)
+    )
+    color = image[:, :, :3]
+    if int(h) or int(s) or int(light):
+        color = shift_hls(color, int(h), int(light), int(s))
+    if abs(contrast) > 1e-3:
+        color = scale_pixels(color, contrast + 1)
+    return color if image.shape[2] == 3 else torch.cat([color, image[:, :, 3:]], 2)
+
+
+def _padded(image: torch.Tensor, objects: Objects, o: Any, draws: StandardDraws) -> torch.Tensor:
+    """Put an image somewhere on a larger one."""
+    scale = draws.uniform(1, o.max_pad_scale)
+    if scale < 1.05:
+        return image
+    x, y = draws.uniform(0, scale - 1), draws.uniform(0, scale - 1)
+    objects.project((-x, -y, scale, scale))
+    height, width = image.shape[:2]
+    across = int(x * width), int((scale - x - 1) * width)
+    down = int(y * height), int((scale - y - 1) * height)
+    return make_border(image, *down, *across, values=(o.fill_value,) * 4)
+
+
+def _cropped(image: torch.Tensor, objects: Objects, o: Any, draws: StandardDraws) -> torch.Tensor:
+    """Crop an image by the first sampler, in random order, that finds a crop which meets its limits."""
+    height, width = image.shape[:2]
+    for i in draws.shuffled(o.num_crop_sampler):
+        limits = np.array(
+            [
+                (o.min_crop_overlaps[i], o.max_crop_overlaps[i]),
+                (o.min_crop_sample_coverages[i], o.max_crop_sample_coverages[i]),
+                (o.min_crop_object_coverages[i], o.max_crop_object_coverages[i]),
+            ]
+        )
+        for _ in range(o.max_crop_trials[i]):
+            box = _crop_box(o, i, draws, width / height)
+            left, top, w, h = (int(part * edge) for part, edge in zip(box, (width, height) * 2, strict=True))
+            if w < 1 or h < 1:
+                continue
+            if objects.try_crop(box, limits, o.crop_emit_mode == "center", o.emit_overlap_thresh):
+                return image[top : top + h, left : left + w]
+    return image
+
+
+def _crop_box(o: Any, i: int, draws: StandardDraws, aspect: float) -> Box:
+    scale = draws.uniform(o.min_crop_scales[i], o.max_crop_scales[i]) + 1e-12
+    low = max(o.min_crop_aspect_ratios[i] / aspect, scale * scale)
+    high = min(o.max_crop_aspect_ratios[i] / aspect, 1 / scale * scale)
+    ratio = math.sqrt(draws.uniform(low, high))
+    width, height = min(1.0, scale * ratio), min(1.0, scale / ratio)
+    return draws.uniform(0, 1 - width), draws.uniform(0, 1 - height), width, height
+
+
+def _fitted(image: torch.Tensor, o: Any, draws: StandardDraws) -> torch.Tensor:
+    height, width = o.data_shape[1:]
+    if o.resize_mode != "force":
+        part = min(height / image.shape[0], width / image.shape[1])
+        if o.resize_mode == "shrink" and part >= 1:
+            return image
+        height, width = max(1, int(part * image.shape[0])), max(1, int(part * image.shape[1]))
+    return resized(image, width, height, o.inter_method, draws)

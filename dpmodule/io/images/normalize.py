@@ -1,0 +1,112 @@
+"""From 8-bit pixels to the numbers of a batch: mirror, mean, deviation, scale."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...base import FileFormatError
+from ...ndarray import NDArray, load, save
+from ..draws import StandardDraws
+
+__all__ = ["MeanImage", "Normalizer"]
+
+_logger = logging.getLogger(__name__)
+
+
+class MeanImage:
+    """An image that is subtracted from every other.
+
+    Args:
+        path: its file, an array saved by `nd.save`; "" for none.
+
+    Attributes:
+        values: (C, H, W), or None while it does not exist.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.values: torch.Tensor | None = None
+        if path and os.path.exists(path):
+            self.values = self._load()
+
+    def _load(self) -> torch.Tensor:
+        found = load(self.path)
+        arrays = list(found.values()) if isinstance(found, dict) else found
+        if len(arrays) != 1 or arrays[0].ndim != 3:
+            raise FileFormatError(
+                f"{self.path}: a mean image is one array of three axes, here are {len(arrays)}"
+            )
+        values: torch.Tensor = arrays[0].tensor.float()
+        return values
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is a path, but no file yet."""
+        return bool(self.path) and self.values is None
+
+    def store(self, total: torch.Tensor, count: int, context: Any) -> None:
+        """Take the mean of images and save it."""
+        self.values = (total / max(count, 1)).float()
+        save(self.path, {"mean_img": NDArray(self.values, context)})
+        _logger.info("saved the mean of %d images as %s", count, self.path)
+
+
+class Normalizer:
+    """Turn pixels into the numbers of a batch.
+
+    Args:
+        o: the options.
+        mean: the mean image.
+    """
+
+    def __init__(self, o: Any, mean: MeanImage) -> None:
+        self._o, self._mean = o, mean
+        channels = o.data_shape[0]
+        means, deviations = (
+            np.array([getattr(o, f"{kind}_{c}") for c in "rgba"]) for kind in ("mean", "std")
+        )
+        self._center = torch.tensor(means[:channels], dtype=torch.float32).view(-1, 1, 1)
+        self._std = torch.tensor(deviations[:channels], dtype=torch.float32).view(-1, 1, 1)
+
+    def put(self, image: torch.Tensor, draws: StandardDraws, out: torch.Tensor) -> None:
+        """Write an image into its place.
+
+        Shape:
+            image: (H, W, C), uint8.
+            out: (C, H, W).
+
+        Raises:
+            FileFormatError: the mean image has another shape.
+        """
+        o = self._o
+        pixels = image.permute(2, 0, 1)
+        if (o.rand_mirror and draws.coin()) or o.mirror:
+            pixels = pixels.flip(2)
+        if out.dtype is torch.uint8:
+            out.copy_(pixels)
+            return
+        contrast = (draws.uniform() * o.max_random_contrast * 2 - o.max_random_contrast + 1) * o.scale
+        light = (draws.uniform() * o.max_random_illumination * 2 - o.max_random_illumination) * o.scale
+        center = self._centered(pixels)
+        if out.dtype is torch.int8:
+            rounded = center.sign() * (center.abs() + 0.5).floor()
+            out.copy_((pixels - rounded).clamp_(-128, 127))
+            return
+        out.copy_(pixels).sub_(center).mul_(contrast / self._std)
+        if light:
+            out.add_(light / self._std)
+
+    def _centered(self, pixels: torch.Tensor) -> torch.Tensor:
+        if self._mean.values is None:
+            return self._center
+        if self._mean.values.shape != pixels.shape:
+            raise FileFormatError(
+                f"{self._mean.path}: the mean image has shape {tuple(self._mean.values.shape)}, images have "
+                f"{tuple(pixels.shape)}"
+            )
+        return self._mean.values

@@ -1,0 +1,154 @@
+"""`MNISTIter`: batches of handwritten digits from their idx files."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import os
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..base import FileError, FileFormatError, ShapeError
+from ..context import cpu
+from ..ndarray import NDArray
+from ..ops.attrs import boolean, choice, integer, optional, string
+from ..ops.spec import Attr
+from .data_iter import MXDataIter
+from .desc import DataBatch, DataDesc
+from .draws import StandardDraws
+from .options import BATCH, NAMES, PARTS, PREFETCH, check_parts, describe, parse_options
+
+__all__ = ["MNISTIter", "read_idx"]
+
+_logger = logging.getLogger(__name__)
+
+_OPTIONS = {
+    "image": Attr(string, "path of the images, plain or gzipped", "./train-images-idx3-ubyte"),
+    "label": Attr(string, "path of the labels, plain or gzipped", "./train-labels-idx1-ubyte"),
+    "batch_size": Attr(BATCH["batch_size"].type, BATCH["batch_size"].doc, 128),
+    "shuffle": Attr(boolean, "whether the examples are shuffled, once", True),
+    "flat": Attr(boolean, "whether an image is one row of 784 numbers", False),
+    "seed": Attr(integer(), "seed of the shuffle", 0),
+    "silent": Attr(boolean, "whether nothing is logged", False),
+    **PARTS,
+    **PREFETCH,
+    "dtype": Attr(optional(choice("float32")), "type of the pixels; None is float32", None),
+    # MXNet's own examples give this one, and the shape follows from `flat`
+    "input_shape": Attr(string, "accepted and without effect", ""),
+    "data_shape": Attr(string, "accepted and without effect", ""),
+    **NAMES,
+}
+
+
+class MNISTIter(MXDataIter):
+    """Read batches of handwritten digits, or of whatever else lies in files of that format.
+
+    Pixels are divided by 256. Examples too few for a batch are left out.
+
+    Args:
+        options: see below.
+
+    Raises:
+        ArgumentError: an option does not fit.
+        FileError: a file cannot be read.
+        FileFormatError: a file is damaged or has another format; the text names it and the byte offset.
+        ShapeError: there are fewer labels than images.
+
+    Example:
+        >>> it = mx.io.MNISTIter(image="train-images-idx3-ubyte.gz", label="train-labels-idx1-ubyte.gz")
+
+    Source: MXNet 1.9.1 `MNISTIter`, with its order for a seed; gzipped files are read as well.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        o = parse_options("MNISTIter", _OPTIONS, options)
+        check_parts("MNISTIter", o)
+        images, labels = read_idx(_existing(o.image), 3), read_idx(_existing(o.label), 1)
+        if len(labels) < len(images):
+            raise ShapeError(f"MNISTIter: {o.label} has {len(labels)} labels for {len(images)} images")
+        count = len(images)
+        begin, end = (int(count / o.num_parts * part) for part in (o.part_index, o.part_index + 1))
+        images, labels = images[begin:end], labels[begin:end]
+        if o.shuffle:
+            order = StandardDraws(o.seed).shuffled(len(images))
+            images, labels = images[order], labels[order]
+        height, width = images.shape[1:]
+        one = (height * width,) if o.flat else (1, height, width)
+        source = _Digits(images.reshape(-1, *one), labels, o)
+        if not o.silent:
+            _logger.info(
+                "MNISTIter: %d images, shuffle=%s, shape=%s", len(images), o.shuffle, source.data_desc.shape
+            )
+        super().__init__(source)
+
+
+describe(MNISTIter, _OPTIONS)
+
+
+class _Digits:
+    """Batches of images that lie in memory as bytes."""
+
+    def __init__(self, images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any], o: Any) -> None:
+        self._images, self._labels = torch.from_numpy(images.copy()), torch.from_numpy(labels.copy())
+        self._size, self._at = o.batch_size, 0
+        self.data_desc = DataDesc(o.data_name, (o.batch_size, *images.shape[1:]))
+        self.label_desc = DataDesc(o.label_name, (o.batch_size,))
+
+    def read(self) -> DataBatch | None:
+        begin, end = self._at, self._at + self._size
+        if end > len(self._images):
+            return None
+        self._at = end
+        pixels = self._images[begin:end].float().mul_(1 / 256)
+        arrays = NDArray(pixels, cpu()), NDArray(self._labels[begin:end].float(), cpu())
+        return DataBatch([arrays[0]], [arrays[1]], 0, np.arange(begin, end, dtype=np.uint64))
+
+    def reset(self) -> None:
+        self._at = 0
+
+
+def _existing(path: str) -> str:
+    """Return the path, or that of the gzipped file where only this exists."""
+    return path + ".gz" if not os.path.exists(path) and os.path.exists(path + ".gz") else path
+
+
+def read_idx(path: str, axes: int) -> np.ndarray[Any, Any]:
+    """Read an idx file of bytes, plain or gzipped.
+
+    Shape:
+        returns: as the file says, with `axes` axes, uint8.
+
+    Raises:
+        FileError: the file cannot be read.
+        FileFormatError: it is damaged, or holds something else; the text names it and the byte offset.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+        if data[:2] == b"\x1f\x8b":
+            data = gzip.decompress(data)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise FileFormatError(f"{path}: the gzip stream is damaged or cut short ({error})") from error
+    except OSError as error:
+        raise FileError(error.errno, f"idx file: {error.strerror}", path) from error
+    head = 4 + 4 * axes
+    expected = bytes([0, 0, 8, axes])
+    if data[:4] != expected:
+        raise FileFormatError(
+            f"{path}: byte 0: {data[:4]!r} in place of {expected!r}; no idx file of bytes with {axes} axes"
+        )
+    if len(data) < head:
+        raise FileFormatError(f"{path}: byte {len(data)}: the file ends within its head of {head} bytes")
+    dims = struct.unpack_from(f">{axes}I", data, 4)
+    size = 1
+    for dim in dims:
+        size *= dim
+    if len(data) - head < size:
+        raise FileFormatError(
+            f"{path}: byte {len(data)}: the file is cut short; {dims} needs {size} bytes behind byte {head}"
+        )
+    return np.frombuffer(data, np.uint8, size, head).reshape(dims)

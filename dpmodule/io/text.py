@@ -1,0 +1,229 @@
+"""`CSVIter` and `LibSVMIter`: batches from text files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..base import ArgumentError, ShapeError, np_dtype
+from ..context import cpu
+from ..ndarray import NDArray
+from ..ndarray.csr import CSRNDArray
+from ..ops.attrs import boolean, choice, optional, shape, string
+from ..ops.shapes import prod
+from ..ops.spec import Attr
+from .data_iter import MXDataIter, Rounds
+from .desc import DataBatch, DataDesc
+from .options import BATCH, NAMES, PARTS, PREFETCH, check_parts, describe, parse_options
+from .parsing import Rows, read_csv, read_libsvm
+
+__all__ = ["CSVIter", "LibSVMIter"]
+
+_NONE = ("", "NULL")  # how MXNet writes "no file"
+
+_ROUND = {
+    "round_batch": Attr(
+        boolean, "whether the last batch is filled up from the start, where the next epoch goes on", True
+    )
+}
+
+Cut = Callable[[torch.Tensor], Any]
+
+
+class _RowSource:
+    """Batches of rows that lie in memory.
+
+    Args:
+        count: number of rows.
+        cuts: for data and label, what makes an array from row numbers.
+        descs: for data and label, their descriptions.
+        wrap: whether the last batch is filled up from the next round.
+        what: what the rows are called in messages.
+    """
+
+    def __init__(
+        self, count: int, cuts: tuple[Cut, Cut], descs: tuple[DataDesc, DataDesc], wrap: bool, what: str
+    ) -> None:
+        self._cuts = cuts
+        self.data_desc, self.label_desc = descs
+        self._rounds = Rounds(lambda: iter(range(count)), self.data_desc.shape[0], wrap, what)
+
+    def read(self) -> DataBatch | None:
+        found = self._rounds.next()
+        if found is None:
+            return None
+        rows, pad = found
+        numbers = torch.tensor(rows)
+        data, label = (cut(numbers) for cut in self._cuts)
+        return DataBatch([data], [label], pad, np.array(rows, np.uint64))
+
+    def reset(self) -> None:
+        self._rounds.reset()
+
+
+def _gathered(values: np.ndarray[Any, Any], shape_of_one: tuple[int, ...]) -> Cut:
+    """Return what makes dense arrays of rows."""
+    table = torch.from_numpy(np.ascontiguousarray(values)).reshape(len(values), *shape_of_one)
+    return lambda rows: NDArray(table.index_select(0, rows), cpu())
+
+
+_CSV = {
+    "data_csv": Attr(string, "the data: path of a CSV file, several joined by ';', or a folder"),
+    "data_shape": Attr(shape, "shape of one example"),
+    "label_csv": Attr(string, "the labels, likewise; 'NULL' for none, all labels being 0", "NULL"),
+    "label_shape": Attr(shape, "shape of one label", (1,)),
+    **BATCH,
+    **_ROUND,
+    **PREFETCH,
+    "dtype": Attr(
+        optional(choice("float32", "int32", "int64")), "type of the numbers; None is float32", None
+    ),
+    **NAMES,
+}
+
+
+class CSVIter(MXDataIter):
+    """Read batches from CSV files.
+
+    The files are read into memory when the iterator is made.
+
+    Args:
+        options: see below.
+
+    Raises:
+        ArgumentError: an option is missing or does not fit.
+        FileError: a file cannot be read.
+        FileFormatError: a row has another length or holds no numbers; the text names file and line.
+        ShapeError: there are fewer labels than examples.
+
+    Example:
+        >>> it = mx.io.CSVIter(data_csv="x.csv", data_shape=(2, 3), label_csv="y.csv", batch_size=4)
+
+    Source: MXNet 1.9.1 `CSVIter`.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        o = parse_options("CSVIter", _CSV, options)
+        dtype = o.dtype or "float32"
+        data = read_csv(o.data_csv, prod(o.data_shape), dtype)
+        labelled = o.label_csv not in _NONE
+        shape_of_label = () if not labelled or o.label_shape == (1,) else o.label_shape
+        labels = np.zeros(len(data), dtype)
+        if labelled:
+            labels = read_csv(o.label_csv, prod(o.label_shape), dtype)
+        _check_counts("CSVIter", o.label_csv, len(labels), o.data_csv, len(data))
+        descs = (
+            DataDesc(o.data_name, (o.batch_size, *o.data_shape), np_dtype(dtype)),
+            DataDesc(o.label_name, (o.batch_size, *shape_of_label), np_dtype(dtype)),
+        )
+        cuts = _gathered(data, o.data_shape), _gathered(labels[: len(data)], shape_of_label)
+        super().__init__(_RowSource(len(data), cuts, descs, o.round_batch, o.data_csv))
+
+
+describe(CSVIter, _CSV)
+
+_LIBSVM = {
+    "data_libsvm": Attr(string, "the data: path of a LibSVM file, several joined by ';', or a folder"),
+    "data_shape": Attr(shape, "(number of columns,)"),
+    "label_libsvm": Attr(string, "the labels, likewise; 'NULL' if they stand in the data file", "NULL"),
+    "label_shape": Attr(shape, "(number of columns,) of `label_libsvm`", (1,)),
+    **PARTS,
+    **BATCH,
+    **_ROUND,
+    **PREFETCH,
+    "dtype": Attr(optional(choice("float32")), "type of the numbers; None is float32", None),
+    **NAMES,
+}
+
+
+class LibSVMIter(MXDataIter):
+    """Read batches of sparse rows from LibSVM files.
+
+    Data come as `CSRNDArray`, and so do labels from a file of their own. Columns are counted from 0. The files
+    are read into memory when the iterator is made.
+
+    Args:
+        options: see below.
+
+    Raises:
+        ArgumentError: an option is missing or does not fit.
+        FileError: a file cannot be read.
+        FileFormatError: a row has another form or a column that does not exist; the text names file and line.
+        ShapeError: there are fewer labels than examples.
+
+    Example:
+        >>> it = mx.io.LibSVMIter(data_libsvm="a.libsvm", data_shape=(100,), batch_size=32)
+
+    Source: MXNet 1.9.1 `LibSVMIter`. Differs in that parts are of whole rows, equally many for data and labels,
+    where MXNet cuts both files by bytes.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        o = parse_options("LibSVMIter", _LIBSVM, options)
+        check_parts("LibSVMIter", o)
+        _check_libsvm(o)
+        rows = read_libsvm(o.data_libsvm, o.data_shape[0])
+        count = len(rows.labels)
+        begin, end = _part(count, o.num_parts, o.part_index)
+        first = _sparse(_cut_rows(rows, begin, end), o.data_shape[0])
+        if o.label_libsvm in _NONE:
+            second, shape_of_label = _gathered(rows.labels[begin:end], ()), ()
+        else:
+            labels = read_libsvm(o.label_libsvm, o.label_shape[0])
+            _check_counts("LibSVMIter", o.label_libsvm, len(labels.labels), o.data_libsvm, count)
+            second, shape_of_label = _sparse(_cut_rows(labels, begin, end), o.label_shape[0]), o.label_shape
+        descs = (
+            DataDesc(o.data_name, (o.batch_size, *o.data_shape)),
+            DataDesc(o.label_name, (o.batch_size, *shape_of_label)),
+        )
+        super().__init__(_RowSource(end - begin, (first, second), descs, True, o.data_libsvm))
+
+
+describe(LibSVMIter, _LIBSVM)
+
+
+def _check_libsvm(o: Any) -> None:
+    if len(o.data_shape) != 1:
+        raise ArgumentError(f"LibSVMIter: data_shape is {o.data_shape}, expected (number of columns,)")
+    if not o.round_batch:
+        raise ArgumentError("LibSVMIter: round_batch is False, which sparse batches do not support")
+    one = prod(o.label_shape) == 1
+    if one != (o.label_libsvm in _NONE):
+        want = "(1,) without label_libsvm" if not one else "larger than (1,) with label_libsvm"
+        raise ArgumentError(f"LibSVMIter: label_shape is {o.label_shape}, expected {want}")
+
+
+def _check_counts(owner: str, label_path: str, labels: int, data_path: str, examples: int) -> None:
+    if labels < examples:
+        raise ShapeError(
+            f"{owner}: {label_path} has {labels} rows, but {data_path} has {examples}; give a label for each"
+        )
+
+
+def _part(count: int, parts: int, index: int) -> tuple[int, int]:
+    """Return where a part of `count` examples begins and ends."""
+    step = -(-count // parts)
+    return min(index * step, count), min((index + 1) * step, count)
+
+
+def _cut_rows(rows: Rows, begin: int, end: int) -> Rows:
+    starts = rows.starts[begin : end + 1]
+    stored = slice(starts[0], starts[-1])
+    return Rows(rows.labels[begin:end], rows.values[stored], rows.columns[stored], starts - starts[0])
+
+
+def _sparse(rows: Rows, columns: int) -> Cut:
+    """Return what makes sparse arrays of rows."""
+    values, places, starts = (torch.from_numpy(part.copy()) for part in rows[1:])
+
+    def cut(numbers: torch.Tensor) -> CSRNDArray:
+        begins = starts[numbers]
+        lengths = starts[numbers + 1] - begins
+        indptr = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
+        stored = torch.repeat_interleave(begins - indptr[:-1], lengths) + torch.arange(int(indptr[-1]))
+        return CSRNDArray(values[stored], places[stored], indptr, (len(numbers), columns), cpu())
+
+    return cut

@@ -1,0 +1,160 @@
+"""Loops and branches over arrays: `nd.contrib.foreach`, `while_loop` and `cond`.
+
+They are plain Python loops over the arrays; under `autograd.record` every step is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..base import ArgumentError, ShapeError
+from ..nesting import flatten, regroup
+from .creation import zeros
+from .faces import face
+from .handle import Handle
+
+__all__ = ["cond", "foreach", "while_loop"]
+
+
+def _leaf(value: Any) -> list[Any] | None:
+    return [value] if isinstance(value, Handle) else None
+
+
+def foreach(body: Callable[[Any, Any], tuple[Any, Any]], data: Any, init_states: Any) -> tuple[Any, Any]:
+    """Run a function on every element along axis 0 of the data, handing states from one call to the next.
+
+    Args:
+        body: ``(element, states) -> (outputs, new states)``; the element is a list if `data` is one.
+        data: an array, or a list of arrays of one length.
+        init_states: an array, or a nested list of arrays; what `body` returns looks alike.
+
+    Returns:
+        The outputs of all calls, stacked along a new axis 0 and nested as `body` returned them, and the last states.
+
+    Raises:
+        ArgumentError: something is no array, or there is no data.
+        ShapeError: the arrays of `data` differ in length.
+
+    Example:
+        >>> outs, last = mx.nd.contrib.foreach(lambda x, s: (x + s, x + s), mx.nd.array([[1], [2]]), mx.nd.zeros((1,)))
+        >>> outs.asnumpy().tolist(), last.asnumpy().tolist()
+        ([[1.0], [3.0]], [3.0])
+    """
+    arrays, _ = flatten(data, _leaf, "foreach: data")
+    flatten(init_states, _leaf, "foreach: init_states")
+    if not arrays:
+        raise ArgumentError("foreach: data is empty; there is nothing to run over")
+    lengths = {len(array) for array in arrays}
+    if len(lengths) > 1:
+        raise ShapeError(f"foreach: the arrays of data have lengths {sorted(lengths)}, expected one length")
+    states, collected, form = init_states, [], None
+    for i in range(lengths.pop()):
+        element: Any = arrays[0][i] if isinstance(data, Handle) else [each[i] for each in data]
+        outputs, states = body(element, states)
+        leaves, form = flatten(outputs, _leaf, "foreach: an output of body")
+        collected.append(leaves)
+    stacked = [face("stack")(*column) for column in zip(*collected)]
+    return ([] if form is None else regroup(stacked, form)), states
+
+
+def _scalar(value: Any, kind: Callable[[Any], Any], what: str) -> Any:
+    """Return a number or an array of one element as a Python number.
+
+    Raises:
+        ArgumentError: it is neither.
+    """
+    plain = value.asscalar() if isinstance(value, Handle) else value  # type: ignore[attr-defined]
+    try:
+        return kind(plain)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"{what} is {value!r}, expected a number") from None
+
+
+def _step(func: Callable[..., tuple[Any, Any]], variables: list[Any]) -> tuple[list[Any], Any, list[Any]]:
+    """Run the body of a while loop once.
+
+    Raises:
+        ArgumentError: it returns another number of loop variables.
+    """
+    outputs, new = func(*variables)
+    leaves, form = flatten([] if outputs is None else outputs, _leaf, "while_loop: an output of func")
+    after = [] if new is None else list(new) if isinstance(new, (list, tuple)) else [new]
+    if len(after) != len(variables):
+        raise ArgumentError(
+            f"while_loop: func returned {len(after)} loop variables, expected {len(variables)} as loop_vars has"
+        )
+    return leaves, form, after
+
+
+def while_loop(
+    cond: Callable[..., Any],
+    func: Callable[..., tuple[Any, Any]],
+    loop_vars: Any,
+    max_iterations: int | None = None,
+) -> tuple[Any, Any]:
+    """Run a function on loop variables as long as a condition holds.
+
+    Args:
+        cond: ``(*loop_vars) -> one number``; 0 ends the loop.
+        func: ``(*loop_vars) -> (outputs, new loop_vars)``; either may be None.
+        loop_vars: an array, or a list of arrays, at least one.
+        max_iterations: the largest number of steps.
+
+    Returns:
+        The outputs of all steps, stacked along a new axis 0 whose length is always `max_iterations` (zeros behind the
+        last step), and the last loop variables. Without a single step the outputs are an empty list.
+
+    Raises:
+        ArgumentError: `max_iterations` is missing, or `func` returns something else than described.
+        ShapeError: the condition is an array of several elements, or outputs change their shape.
+    """
+    if max_iterations is None:
+        raise ArgumentError("while_loop: max_iterations should be specified")
+    limit = _scalar(max_iterations, int, "while_loop: max_iterations")
+    variables = [loop_vars] if isinstance(loop_vars, Handle) else list(loop_vars)
+    if not variables:
+        raise ArgumentError("while_loop: loop_vars should contain at least one array")
+    collected: list[list[Any]] = []
+    form = None
+    while len(collected) < limit and _scalar(cond(*variables), bool, "while_loop: the value of cond"):
+        leaves, form, variables = _step(func, variables)
+        if collected and len(leaves) != len(collected[0]):
+            raise ArgumentError(
+                f"while_loop: func returned {len(leaves)} outputs, and {len(collected[0])} the step before"
+            )
+        collected.append(leaves)
+    stacked = [_stacked(column, limit, i) for i, column in enumerate(zip(*collected))]
+    outputs = [] if form is None else regroup(stacked, form)
+    return outputs, variables[0] if isinstance(loop_vars, Handle) else variables
+
+
+def _stacked(column: Sequence[Any], length: int, number: int) -> Any:
+    """Stack the outputs of all steps and fill up with zeros.
+
+    Raises:
+        ShapeError: they differ in shape.
+    """
+    first = column[0]
+    if any(each.shape != first.shape for each in column):
+        shapes = ", ".join(f"step {i} {each.shape}" for i, each in enumerate(column))
+        raise ShapeError(f"while_loop: output {number} of func changes its shape: {shapes}")
+    rows = face("stack")(*column)
+    if len(column) == length:
+        return rows
+    rest = zeros((length - len(column), *first.shape), ctx=first.context, dtype=first.dtype)
+    return face("Concat")(rows, rest, dim=0)
+
+
+def cond(pred: Any, then_func: Callable[[], Any], else_func: Callable[[], Any]) -> Any:
+    """Call one of two functions.
+
+    Args:
+        pred: one number; 0 chooses `else_func`.
+        then_func: ``() -> outputs``.
+        else_func: the same.
+
+    Raises:
+        ShapeError: `pred` has several elements.
+    """
+    return then_func() if _scalar(pred, bool, "cond: pred") else else_func()

@@ -1,0 +1,180 @@
+"""Gradients of recorded arrays: what `backward` and `autograd.grad` do with the graph of `tape`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+
+from .. import mode, private
+from ..base import ShapeError, StateError
+from ..context import Context
+from .handle import Handle
+from .tape import Node, Step, Variable, in_graph, inputs_of, rows_array, variable_of
+
+__all__ = ["differentiate"]
+
+Tensor = torch.Tensor
+
+_TWICE = "To differentiate one graph twice, pass retain_graph=True to the first backward"
+
+
+def _reached(nodes: Iterable[Node | None]) -> dict[Node, None]:
+    """Return all nodes below some, later ones first; a loop, so deep graphs are fine."""
+    found: dict[Node, None] = {}
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        if node is not None and node not in found:
+            found[node] = None
+            stack += node.inputs
+    return found
+
+
+def _head_node(head: Handle) -> Node:
+    if not in_graph(head):
+        raise StateError(
+            "Cannot differentiate node because it is not in a computational graph: compute it inside "
+            "autograd.record(), from arrays with attach_grad(). " + _TWICE
+        )
+    node: Node = head.trace[1]
+    return node
+
+
+def _seed(root: Tensor, given: Handle | None, create_graph: bool) -> Tensor:
+    """Return the gradient that differentiation starts from at a head.
+
+    Raises:
+        ShapeError: the given one has another number of elements.
+    """
+    if given is None:
+        return torch.ones_like(root, requires_grad=False)
+    tensor = inputs_of((given,))[0][0] if create_graph else given.tensor
+    if tensor.numel() != root.numel():
+        raise ShapeError(f"a head gradient has shape {given.shape}, expected {tuple(root.shape)} as its head")
+    return tensor.to(root.device, root.dtype).reshape(root.shape)
+
+
+def _wanted(reached: dict[Node, None], variables: Sequence[Handle] | None) -> list[Variable]:
+    """Return the variables to differentiate with respect to.
+
+    Raises:
+        StateError: there is none, or one is no variable or not below the heads.
+    """
+    if variables is None:
+        found = [n for n in reached if isinstance(n, Variable) and n.request != "null"]
+        if not found:
+            raise StateError("there are no inputs in the computational graph that require gradients")
+        return found
+    found = []
+    for i, array in enumerate(variables):
+        variable = variable_of(array)
+        what = f"cannot differentiate with respect to variable {i + 1} ({array.describe()})"
+        if variable is None:
+            raise StateError(f"{what} because it does not require gradient: call attach_grad() on it first")
+        if variable not in reached:
+            raise StateError(f"{what} because it is unreachable from the outputs")
+        found.append(variable)
+    return found
+
+
+def differentiate(
+    heads: Sequence[Handle],
+    head_grads: Sequence[Handle | None],
+    variables: Sequence[Handle] | None = None,
+    retain_graph: bool = False,
+    create_graph: bool = False,
+    train_mode: bool = True,
+) -> list[Any]:
+    """Compute gradients of heads, each weighted by its head gradient.
+
+    Args:
+        heads: arrays that were recorded.
+        head_grads: as many gradients; None stands for ones.
+        variables: what to differentiate with respect to; None = write into all variables that the heads depend on.
+        retain_graph: keep the graph for another time.
+        create_graph: record the gradients, too.
+        train_mode: the training flag that users' gradient functions see.
+
+    Returns:
+        The gradients of `variables`, as new arrays; empty if that is None.
+
+    Raises:
+        StateError: a head was not recorded, or nothing requires a gradient.
+        ShapeError: a head gradient does not fit its head.
+    """
+    nodes = [_head_node(head) for head in heads]
+    reached = _reached(nodes)
+    wanted = _wanted(reached, variables)
+    pairs = [(h.trace[0], g) for h, g in zip(heads, head_grads, strict=True)]
+    roots = [(root, given) for root, given in pairs if root.requires_grad]
+    seeds = [_seed(root, given, create_graph) for root, given in roots]
+    inputs = [v.alias for v in wanted if v.alias.requires_grad]
+    with mode.scope(create_graph, train_mode):
+        found = _engine([root for root, _ in roots], seeds, inputs, retain_graph, create_graph)
+    by_input = dict(zip(map(id, inputs), found, strict=True))
+    grads = [by_input.get(id(v.alias)) for v in wanted]
+    for node in reached:
+        if node.states is not None:
+            node.states.commit()
+    if create_graph:
+        reached |= _reached(g.trace[1] for g in head_grads if g is not None and in_graph(g))
+    known = [n for n in reached if isinstance(n, Variable)]
+    if not retain_graph:
+        _free(reached, heads)
+    if variables is None:
+        for variable, grad in zip(wanted, grads, strict=True):
+            variable.write(grad)
+        return []
+    return [
+        _result(v, g, a.context, known if create_graph else None)
+        for v, g, a in zip(wanted, grads, variables, strict=True)
+    ]
+
+
+def _engine(
+    roots: Sequence[Tensor], seeds: Sequence[Tensor], inputs: Sequence[Tensor], retain: bool, create: bool
+) -> Sequence[Tensor | None]:
+    if not roots or not inputs:
+        return [None] * len(inputs)
+    try:
+        if not retain and not create:
+            return private.run_backward(roots, seeds, inputs)
+        return torch.autograd.grad(
+            list(roots),
+            list(inputs),
+            list(seeds),
+            retain_graph=retain,
+            create_graph=create,
+            allow_unused=True,
+        )
+    except RuntimeError as error:
+        if "backward through the graph a second time" in str(error):
+            raise StateError("a part of this graph was freed by an earlier backward; " + _TWICE) from None
+        raise
+
+
+def _free(reached: dict[Node, None], heads: Sequence[Handle]) -> None:
+    for node in reached:
+        node.free()
+    for head in heads:
+        if not in_graph(head):
+            head.trace = None
+
+
+def _result(variable: Variable, grad: Tensor | None, ctx: Context, known: list[Variable] | None) -> Handle:
+    """Return a gradient as an array with memory of its own; in the graph if the variables of that are given."""
+    if grad is None:
+        grad = torch.zeros_like(variable.alias, requires_grad=False)
+    if grad.is_sparse:
+        if known is None and variable.grad.stype == "row_sparse":
+            return rows_array(grad, ctx)
+        grad = grad.to_dense()
+    if known is None:
+        return Handle.result_type(grad.data.clone(memory_format=torch.contiguous_format), ctx)
+    with torch.enable_grad():
+        grad = grad.clone(memory_format=torch.contiguous_format)
+    made = Handle.result_type(grad.data, ctx)
+    made.trace = grad, Node(Step("_backward"), known)
+    return made

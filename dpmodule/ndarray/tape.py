@@ -1,0 +1,410 @@
+"""Recording operators for differentiation; `mx.autograd` is the face of this module.
+
+How it works. While a thread records (`mode.is_recording`), an operator with an input that is in a graph runs on
+*traced* tensors, which torch differentiates. The result is an array like any other, whose `tensor` never requires
+grad, with a `trace` beside it: the traced tensor, which shares the array's memory, and a `Node`. Nodes are a
+history of our own, since torch's knows neither the inputs that a gradient does not reach, for which MXNet writes
+zeros, nor the operators' names. An array that goes takes its trace along.
+
+Traced tensors are made by ``.data``, not `detach`: torch then does not see writes to the arrays, so that a weight
+or an intermediate result may be changed between forward and backward. Backward reads what the memory then holds,
+as MXNet's does.
+
+For operators that run users' Python code: ``run`` may be (or call) a `torch.autograd.Function` that makes arrays.
+The tensors it gets are detached with ``tensor.data``, wrapped as ``NDArray(tensor.data, ctx)``, and user code runs
+inside ``mode.scope(recording=False)``, forward and backward. `record_function` does all that for a computation that
+was made on arrays. Exceptions of backward reach the caller of `backward` unchanged; those of ``run`` do so inside
+`ops.user_code.user_code`. Control flow needs nothing: a loop in Python records what its body calls.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from .. import mode
+from ..base import ArgumentError, DTypeError, ShapeError, StateError
+from ..context import Context
+from ..ops.sparse import Sparse, as_rows, densify
+from ..ops.sparse.records import anchor_for
+from .handle import Handle
+
+__all__ = [
+    "Node",
+    "States",
+    "Step",
+    "Variable",
+    "apply",
+    "attach",
+    "check_writable",
+    "copy_into",
+    "in_graph",
+    "inputs_of",
+    "mark",
+    "record_function",
+    "rows_array",
+    "values_of",
+    "variable_of",
+]
+
+Tensor = torch.Tensor
+Trace = tuple[Tensor, "Node"]
+
+IN_PLACE = "Inplace operations (+=, -=, x[:]=, etc) are not supported when recording with autograd"
+"""What tests written for MXNet look for in the error."""
+
+REQUESTS = ("null", "write", "add")
+_counter = itertools.count()
+
+
+class Step(NamedTuple):
+    """What a node ran if that is no operator: a name, and the function of tensors where there is one."""
+
+    name: str
+    function: Callable[..., Tensor] | None = None
+
+
+class States(NamedTuple):
+    """New values of auxiliary states, which backward writes, as MXNet does.
+
+    Attributes:
+        arrays: the states.
+        values: what forward made of them.
+        versions: torch's count of writes to each at that time.
+        again: makes the new values from what the states hold now, for states written since.
+    """
+
+    arrays: tuple[Handle, ...]
+    values: Sequence[Tensor]
+    versions: tuple[int, ...]
+    again: Callable[[], Sequence[Tensor]]
+
+    def commit(self) -> None:
+        """Write the new values."""
+        values = self.values
+        if any(a.tensor._version != v for a, v in zip(self.arrays, self.versions, strict=True)):
+            values = self.again()
+        for array, value in zip(self.arrays, values, strict=True):
+            array.overwrite(value)
+
+
+class Node:
+    """One application of an operator, or one output of an operator that has several.
+
+    Attributes:
+        plan: the operator with its attributes (a `plan.Plan`), or a `Step`; None for an output.
+        inputs: the node of each input, None for arrays outside the graph; for an output the operator's node.
+        index: number of an output, else 0.
+        states: what backward has to write.
+        live: False once backward has freed it.
+    """
+
+    __slots__ = ("__weakref__", "index", "inputs", "live", "plan", "states")
+
+    def __init__(self, plan: Any, inputs: Sequence[Node | None], index: int = 0) -> None:
+        self.plan = plan
+        self.inputs = inputs
+        self.index = index
+        self.live = True
+        self.states: States | None = None
+
+    def free(self) -> None:
+        """Forget the history; arrays made here are in no graph any more."""
+        self.live = False
+        self.inputs = ()
+        self.states = None
+
+
+class Variable(Node):
+    """An array whose gradient is wanted.
+
+    Attributes:
+        name: a name like no other variable's.
+        grad: where backward writes.
+        request: "write", "add" or "null".
+        fresh: whether backward has written since this was last reset.
+        alias: the tensor that torch differentiates with respect to; it shares the array's memory.
+    """
+
+    __slots__ = ("_source", "alias", "fresh", "grad", "name", "request")
+
+    def __init__(self, array: Handle, grad: Handle, request: str) -> None:
+        super().__init__(None, ())
+        self.name = f"var{next(_counter)}"
+        self.grad = grad
+        self.request = request
+        self.fresh = False
+        self._source: Tensor | None = None
+        if array.stype == "default":
+            self._source = array.tensor
+            self.alias = self._source.data
+        else:
+            self.alias = anchor_for(array.shape, array.values)  # type: ignore[attr-defined]  # a sparse array
+        if self.alias.is_floating_point():
+            self.alias.requires_grad_()
+
+    def follow(self, array: Handle) -> None:
+        """Move the alias to the memory that the array has now."""
+        if self._source is not None and array.tensor is not self._source:
+            self._source = array.tensor
+            self.alias.data = self._source.data
+
+    def free(self) -> None:
+        """Stay: a variable outlives the graphs it is in."""
+
+    def write(self, value: Tensor | None) -> None:
+        """Write a gradient as requested; None means that nothing depends on the variable."""
+        self.fresh = True
+        grad: Any = self.grad
+        if value is None:
+            if self.request == "write":
+                grad.overwrite(torch.zeros_like(self.alias, requires_grad=False))
+        elif value.is_sparse and grad.stype == "row_sparse":
+            rows: Any = rows_array(value, grad.context)
+            (grad + rows if self.request == "add" else rows).copyto(grad)
+        else:
+            dense = value.to_dense() if value.is_sparse else value
+            grad.overwrite(grad.tensor + dense.to(grad.tensor) if self.request == "add" else dense)
+
+
+def rows_array(value: Tensor, ctx: Context) -> Handle:
+    """Return a gradient of some rows as a row-sparse array."""
+    return Handle.of_records["row_sparse"](as_rows(value), ctx)
+
+
+# --- what is in a graph
+
+
+def in_graph(array: Handle) -> bool:
+    """Say whether an array is a variable or the result of a recorded operator."""
+    trace = array.trace
+    return trace is not None and trace[1].live
+
+
+def variable_of(array: Handle) -> Variable | None:
+    """Return what `mark` made of an array, None if it is not marked."""
+    trace = array.trace
+    return trace[1] if trace is not None and isinstance(trace[1], Variable) else None
+
+
+def mark(array: Handle, grad: Handle, request: str) -> None:
+    """Make an array a variable with a place for its gradient; it leaves the graph it is in.
+
+    Raises:
+        ArgumentError: `request` is not "write", "add" or "null".
+        ShapeError: the gradient has another shape.
+    """
+    if request not in REQUESTS:
+        raise ArgumentError(f"grad_req is {request!r}, expected one of {', '.join(REQUESTS)}")
+    if grad.shape != array.shape:
+        raise ShapeError(f"the gradient has shape {grad.shape}, expected {array.shape} as the array")
+    variable = Variable(array, grad, request)
+    array.trace = variable.alias, variable
+
+
+def inputs_of(arrays: Sequence[Handle]) -> tuple[list[Tensor], list[Node | None]]:
+    """Return the tensors to compute with and the nodes they come from, None for arrays outside any graph.
+
+    Sparse arrays are read as dense copies.
+    """
+    tensors: list[Tensor] = []
+    nodes: list[Node | None] = []
+    for array in arrays:
+        trace = array.trace
+        if trace is None or not trace[1].live:
+            nodes.append(None)
+            tensors.append(array.tensor.data)
+            continue
+        traced, node = trace
+        if node.plan is None and isinstance(node, Variable):
+            node.follow(array)
+        if array.stype != "default":
+            with torch.enable_grad():
+                traced = densify(_record(array, traced))
+        nodes.append(node)
+        tensors.append(traced)
+    return tensors, nodes
+
+
+def values_of(arrays: Sequence[Handle]) -> tuple[list[Any], list[Node | None]]:
+    """Return the values to compute with, tensors or records of sparse arrays, and the nodes they come from."""
+    values: list[Any] = []
+    nodes: list[Node | None] = []
+    for array in arrays:
+        live = in_graph(array)
+        traced = array.trace[0] if live else None
+        nodes.append(array.trace[1] if live else None)
+        if array.stype != "default":
+            values.append(_record(array, traced))
+        else:
+            values.append(array.tensor.data if traced is None else traced)
+    return values, nodes
+
+
+def _record(array: Any, anchor: Tensor | None) -> Sparse:
+    """Return the parts of a sparse array, with the tensor that its gradient flows through."""
+    record: Sparse = array.record()
+    record.anchor = anchor
+    return record
+
+
+def check_writable(target: Handle, arrays: Sequence[Handle] = ()) -> None:
+    """Refuse to write, while recording, to an array that a graph is made of.
+
+    Args:
+        target: the array.
+        arrays: what the new values are computed from.
+
+    Raises:
+        StateError: the target is in a graph; or it is an input itself, and another input is.
+    """
+    if in_graph(target):
+        raise StateError(
+            "Assigning to NDArrays that are already in a computational graph would spoil the gradients. Call "
+            "backward first, or do it outside of autograd.record(); inside, there is no +=, *=, relu(x, out=x), "
+            "y[index] = x, ..."
+        )
+    if any(a is target for a in arrays) and any(map(in_graph, arrays)):
+        raise StateError(IN_PLACE)
+
+
+# --- recording
+
+
+def attach(arrays: Sequence[Handle], results: Sequence[Tensor], node: Node) -> None:
+    """Put arrays into the graph.
+
+    Args:
+        arrays: results as users see them.
+        results: the traced tensors, which share the arrays' memory.
+        node: what made them.
+    """
+    several = len(arrays) > 1
+    for i, (array, result) in enumerate(zip(arrays, results, strict=True)):
+        array.trace = result, Node(None, (node,), i) if several else node
+
+
+def apply(
+    array: Handle,
+    function: Callable[[Tensor], Tensor],
+    name: str,
+    pinned: bool = False,
+    ctx: Context | None = None,
+) -> Any:
+    """Return an array made by a function of one tensor, recorded if this thread records.
+
+    Args:
+        array: the input.
+        function: makes a tensor that views the input's memory, or one with memory of its own.
+        name: what to call it in a graph.
+        pinned: the result views the input, and is pinned as well as it.
+        ctx: the result's context; None = the input's.
+    """
+    where = ctx or array.context
+    array.pinned |= pinned
+    if array.trace is None or not mode.is_recording() or not in_graph(array):
+        return array.result_type(function(array.tensor), where, pinned)
+    (traced,), nodes = inputs_of((array,))
+    with torch.enable_grad():
+        result = function(traced)
+    made = array.result_type(result.data, where, pinned)
+    made.trace = result, Node(Step(name, function), nodes)
+    return made
+
+
+class _Into(torch.autograd.Function):
+    """Copies into an array's memory, and traces that."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, target: Handle) -> Tensor:
+        ctx.like = values.dtype, values.device
+        target.overwrite(values)
+        return target.tensor.data
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        dtype, device = ctx.like
+        return grads[0].to(device, dtype), None
+
+
+_into: Callable[..., Tensor] = _Into.apply
+
+
+def copy_into(traced: Tensor, target: Handle) -> Tensor:
+    """Write a traced tensor into an array's memory; return the traced tensor over that memory."""
+    with torch.enable_grad():
+        return _into(traced, target)
+
+
+class _Given(torch.autograd.Function):
+    """Traces tensors that were computed elsewhere."""
+
+    @staticmethod
+    def forward(ctx: Any, results: list[Tensor], grads_of: Any, *inputs: Tensor) -> tuple[Tensor, ...]:
+        ctx.grads_of = grads_of
+        ctx.training = mode.is_training()
+        ctx.thread = threading.get_ident()
+        return tuple(results)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        # GPU gradients are computed in torch's threads, which know nothing of the flags here
+        here = threading.get_ident() == ctx.thread
+        training = mode.is_training() if here else ctx.training
+        with mode.scope(recording=False, training=training):
+            return None, None, *ctx.grads_of(grads)
+
+
+def record_function(
+    name: str, inputs: Sequence[Handle], outputs: Sequence[Handle], backward: Callable[..., Sequence[Any]]
+) -> None:
+    """Put arrays that were computed from others into the graph, with a gradient of the caller's.
+
+    Does nothing if no input is in a graph.
+
+    Args:
+        name: what to call it in a graph.
+        inputs: what the outputs were computed from.
+        outputs: the results; none is in a graph.
+        backward: takes the gradient of each output, returns that of each input, an array or None.
+
+    Raises:
+        StateError: an output is in a graph already.
+    """
+    if not any(map(in_graph, inputs)):
+        return
+    for output in outputs:
+        check_writable(output)
+    traced, nodes = inputs_of(inputs)
+
+    def grads_of(grads: Sequence[Tensor]) -> list[Tensor | None]:
+        arrays = [o(g.contiguous()) for o, g in zip(wrap, grads, strict=True)]
+        returned = backward(*arrays)
+        return [_as_gradient(name, r, like) for r, like in zip(returned, shapes, strict=True)]
+
+    wrap = [_wrapper(o.context) for o in outputs]
+    shapes = [(t.shape, t.dtype, t.device) for t in traced]
+    run: Callable[..., tuple[Tensor, ...]] = _Given.apply
+    with torch.enable_grad():
+        results = run([o.tensor.data for o in outputs], grads_of, *traced)
+    attach(outputs, results, Node(Step(name), nodes))
+
+
+def _wrapper(ctx: Context) -> Callable[[Tensor], Handle]:
+    return lambda tensor: Handle.result_type(tensor, ctx)
+
+
+def _as_gradient(name: str, value: Any, like: tuple[torch.Size, torch.dtype, torch.device]) -> Tensor | None:
+    shape, dtype, device = like
+    if value is None:
+        return None
+    if not isinstance(value, Handle):
+        raise DTypeError(f"{name}.backward returned {type(value).__name__}, expected NDArrays or None")
+    if value.tensor.shape != shape:
+        raise ShapeError(f"{name}.backward returned shape {value.shape}, expected {tuple(shape)}")
+    return value.tensor.data.to(device, dtype)

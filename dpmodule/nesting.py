@@ -1,0 +1,49 @@
+"""Nested lists of arrays or symbols as flat lists, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .base import ArgumentError
+
+__all__ = ["flatten", "regroup"]
+
+
+def flatten(value: Any, parts: Callable[[Any], Sequence[Any] | None], what: str) -> tuple[list[Any], Any]:
+    """Return the leaves of a nested list in order, and a description of how they lie in it.
+
+    Args:
+        value: one leaf, or a list or tuple of such, to any depth.
+        parts: returns what a leaf counts as, such as the single outputs of a symbol; None for what is no leaf.
+        what: names the value in messages.
+
+    Raises:
+        ArgumentError: there is something else in it.
+    """
+    found = parts(value)
+    if found is not None:
+        return list(found), 0 if len(found) == 1 else len(found)
+    if not isinstance(value, (list, tuple)):
+        raise ArgumentError(
+            f"{what} must be one array or symbol, or a (nested) list of them, got {type(value).__name__} {value!r}"
+        )
+    flat: list[Any] = []
+    form = []
+    for each in value:
+        leaves, inner = flatten(each, parts, what)
+        flat.extend(leaves)
+        form.append(inner)
+    return flat, form
+
+
+def regroup(leaves: Sequence[Any], form: Any) -> Any:
+    """Return leaves nested as `flatten` found them; tuples have become lists."""
+    taken = iter(leaves)
+
+    def build(form: Any) -> Any:
+        if isinstance(form, int):
+            return next(taken) if form == 0 else [next(taken) for _ in range(form)]
+        return [build(each) for each in form]
+
+    return build(form)

@@ -1,0 +1,264 @@
+"""What MXNet's own machinery calls: copies, sums of gradients, writing into arrays by position, common types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...base import OpError, Shape, ShapeError, dtype_from_code
+from ..attrs import boolean, integer, optional, shape, string
+from ..bound import bound
+from ..dtypes import name_of, torch_dtype
+from ..registry import declare, op
+from ..shapes import same, unify
+from ..spec import NEVER, ROWS, Attr, Env, Onnx, Variadic, arg
+
+__all__: list[str] = []
+
+Tensors = Callable[..., torch.Tensor]
+Shapes = tuple[list[Shape], list[Shape]]
+Types = tuple[list[str | None], list[str | None]]
+
+_AGREE = "inferred and required output shape"
+
+
+def _itself(x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+for _name, _sentence in (
+    ("_copyto", "Return the data as it is, in memory of its own or in the array given as `out`"),
+    ("_CrossDeviceCopy", "Return the data as it is; stands where it goes from one device to another"),
+):
+    declare(
+        _name,
+        _itself,
+        [arg("data", ROWS)],
+        doc=f"{_sentence}.\n\nShape:\n    data: any.\n    returns: the same.\n\nSource: MXNet 1.9.1 `{_name}`.\n",
+        infer=same,
+        view=True,
+        onnx=Onnx("Identity"),
+    )
+
+declare(
+    "_grad_add",
+    torch.add,
+    [arg("lhs", ROWS), arg("rhs", ROWS)],
+    doc="""Add two arrays; MXNet's graphs of gradients hold it.
+
+Shape:
+    lhs, rhs: one shape.
+    returns: the same.
+
+Source: MXNet 1.9.1 `_grad_add`.
+""",
+    infer=same,
+    onnx=Onnx("Add"),
+)
+
+
+def _infer_zeros(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    return [], [unify(outs[0], a.shape, "given and required shape")]
+
+
+def _type_of(a: Any) -> str | None:
+    return None if a.dtype == -1 else dtype_from_code(a.dtype)
+
+
+def _zeros_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    return [], [_type_of(a) or outs[0] or "float32"]
+
+
+@op(
+    "_zeros_without_dtype",
+    (),
+    {
+        "shape": Attr(optional(shape), "shape of the result; None: it follows from elsewhere", None),
+        "ctx": Attr(string, "device of the result; only for calls on arrays", ""),
+        "dtype": Attr(integer(low=-1), "number of the type; -1 stands for float32", -1),
+    },
+    infer=_infer_zeros,
+    infer_type=_zeros_types,
+    needs_shapes=True,
+    batch=NEVER,
+    onnx=Onnx(builder="filled"),
+)
+def zeros_without_dtype(a: Any, env: Env) -> torch.Tensor:
+    """Make an array of zeros whose type is given by number.
+
+    Shape:
+        returns: `shape`.
+
+    Source: MXNet 1.9.1 `_zeros_without_dtype`.
+    """
+    dims = (env.out_shapes[0] if env.out_shapes else None) or a.shape
+    if dims is None:
+        raise OpError("_zeros_without_dtype: shape is None, expected the shape of the result")
+    return torch.zeros(dims, dtype=torch_dtype(_type_of(a) or "float32"), device=env.device)
+
+
+def _placed(name: str, index: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Return one position per row as a column of whole numbers."""
+    if like.dim() != 2 or tuple(index.shape) != (like.shape[0],):
+        raise ShapeError(
+            f"{name}: positions have shape {tuple(index.shape)} and the matrix {tuple(like.shape)}, "
+            "expected (N,) and (N, K)"
+        )
+    return index.detach().long().unsqueeze(1)
+
+
+def _infer_onehot(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    matrix = unify(ins[1], outs[0], "rhs and the result of _onehot_encode")
+    rows = unify(ins[0], None if matrix is None else matrix[:1], "rows of _onehot_encode")
+    return [rows, matrix], [matrix]
+
+
+def _last_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    found = ins[1] or outs[0]
+    return [ins[0] or found, found], [found]
+
+
+@bound(
+    "_onehot_encode",
+    [arg("lhs", ROWS), arg("rhs", ROWS)],
+    infer=_infer_onehot,
+    infer_type=_last_type,
+    onnx=Onnx(builder="onehot_like"),
+)
+def onehot_encode(a: Any) -> Tensors:
+    """Return a row for each position that is 1 there and 0 elsewhere; no gradient.
+
+    Shape:
+        lhs: (N,): whole positions from 0 to K - 1.
+        rhs: (N, K): only its shape and type matter.
+        returns: (N, K).
+
+    Source: MXNet 1.9.1 `_onehot_encode`.
+    """
+
+    def onehot_encode(index: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        columns = _placed("_onehot_encode", index, like)
+        return torch.zeros_like(like).scatter(1, columns, 1)
+
+    return onehot_encode
+
+
+def _infer_fill(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    matrix = unify(ins[0], outs[0], "lhs and the result of fill_element_0index")
+    rows = None if matrix is None else matrix[:1]
+    both = unify(
+        unify(ins[1], ins[2], "mhs and rhs of fill_element_0index"), rows, "rows of fill_element_0index"
+    )
+    return [matrix, both, both], [matrix]
+
+
+@bound(
+    "fill_element_0index",
+    [arg("lhs", ROWS), arg("mhs", ROWS), arg("rhs", ROWS)],
+    infer=_infer_fill,
+    infer_type=lambda a, ins, outs: (
+        [ins[0] or outs[0], ins[1] or ins[0], ins[2] or "float32"],
+        [ins[0] or outs[0]],
+    ),
+    onnx=Onnx(builder="scatter_elements"),
+)
+def fill_element_0index(a: Any) -> Tensors:
+    """Return a matrix with one element of each row replaced.
+
+    Shape:
+        lhs: (N, K).
+        mhs: (N,): the new elements.
+        rhs: (N,): their columns, whole numbers from 0 to K - 1; no gradient.
+        returns: (N, K).
+
+    Source: MXNet 1.9.1 `fill_element_0index`.
+    """
+
+    def fill_element_0index(matrix: torch.Tensor, values: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        columns = _placed("fill_element_0index", index, matrix)
+        return matrix.scatter(1, columns, values.to(matrix.dtype).unsqueeze(1))
+
+    return fill_element_0index
+
+
+def _infer_set_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    whole = unify(ins[0], a.shape, "lhs and shape of _scatter_set_nd")
+    return [whole, *ins[1:]], [unify(outs[0], whole, _AGREE)]
+
+
+@bound(
+    "_scatter_set_nd",
+    [arg("lhs"), arg("rhs"), arg("indices")],
+    {"shape": Attr(shape, "shape of `lhs`")},
+    infer=_infer_set_nd,
+    infer_type=lambda a, ins, outs: (
+        [ins[0] or outs[0], ins[1] or ins[0] or outs[0], ins[2] or "int64"],
+        [ins[0] or outs[0]],
+    ),
+    batch=NEVER,
+    onnx=Onnx(builder="scatter_nd"),
+)
+def scatter_set_nd(a: Any) -> Tensors:
+    """Return an array with elements, or slices, replaced by one position for each of the leading axes.
+
+    Shape:
+        lhs: `shape`.
+        rhs: (Y..., the dimensions of `shape` after the first M).
+        indices: (M, Y...): positions along the first M axes; no gradient. Of several at one place one wins.
+        returns: `shape`.
+
+    Source: MXNet 1.9.1 `_scatter_set_nd`, which wants `lhs` as `out` too.
+    """
+
+    def scatter_set_nd(whole: torch.Tensor, part: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        return whole.index_put(tuple(index.detach().long()), part)
+
+    return scatter_set_nd
+
+
+_HALVES = ("float16", "bfloat16", "float32")
+
+
+def _multicast_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    narrow = [t for t in ins if t in _HALVES and t != "float32"]
+    common = narrow[-1] if a.cast_narrow and narrow else "float32"
+    return ins, [common if t in _HALVES else t for t in ins]
+
+
+@bound(
+    "amp_multicast",
+    attrs={
+        "num_outputs": Attr(integer(low=1), "number of inputs and outputs"),
+        "cast_narrow": Attr(boolean, "convert to half precision if any input has it, not to float32", False),
+    },
+    variadic=Variadic("data_", "num_outputs"),
+    outputs=lambda a: tuple(f"output{i}" for i in range(a.num_outputs)),
+    infer=lambda a, ins, outs: _each_alike(ins, outs),
+    infer_type=_multicast_types,
+    onnx=Onnx(builder="amp_multicast"),
+)
+def amp_multicast(a: Any) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """Convert arrays of float32 and half-precision types to one of these; leave other types alone.
+
+    Shape:
+        data_0, data_1, ...: any.
+        output0, output1, ...: the same.
+
+    Source: MXNet 1.9.1 `amp_multicast`.
+    """
+
+    def amp_multicast(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        _, wanted = _multicast_types(a, [name_of(t.dtype) for t in tensors], [])
+        return tuple(
+            t.clone() if name_of(t.dtype) == w else t.to(torch_dtype(w or "float32"))
+            for t, w in zip(tensors, wanted)
+        )
+
+    return amp_multicast
+
+
+def _each_alike(ins: list[Shape], outs: list[Shape]) -> Shapes:
+    both = [unify(i, o, _AGREE) for i, o in zip(ins, outs)]
+    return both, list(both)

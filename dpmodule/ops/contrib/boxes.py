@@ -1,0 +1,304 @@
+"""Bounding boxes: suppression, overlap, matching."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...base import Shape, ShapeError
+from ..attrs import boolean, choice, integer, real
+from ..bound import bound
+from ..nn.roi import single
+from ..shapes import unify
+from ..spec import NEVER, Attr, Onnx, arg
+from .nms import front, groups_of, keep_greedily, overlap_area
+
+__all__ = ["bipartite_matching", "box_iou", "box_nms", "match_greedily"]
+
+_AGREE = "inferred and required output shape"
+_FORMAT = choice("center", "corner")
+
+
+def _edges_and_area(boxes: torch.Tensor, kind: str) -> torch.Tensor:
+    """Return left, top, right, bottom and area; the area is 0 where a side is negative."""
+    if kind == "corner":
+        low, high = boxes[..., :2], boxes[..., 2:4]
+        size = high - low
+    else:
+        size = boxes[..., 2:4]
+        low, high = boxes[..., :2] - size / 2, boxes[..., :2] + size / 2
+    area = torch.where((size < 0).any(-1), torch.zeros_like(size[..., 0]), size[..., 0] * size[..., 1])
+    return torch.cat([low, high, area[..., None]], -1)
+
+
+def _iou(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Return intersection over union of what `_edges_and_area` gives; not a number for two empty boxes."""
+    common = overlap_area(one, other)
+    return common.div((one[4, :, :, None] + other[4, :, None]).sub_(common))
+
+
+def _infer_nms(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    shape = unify(ins[0], outs[0], "data and output")
+    if shape is None:
+        return ins, outs
+    least = 6 if a.id_index > 0 else 5
+    if len(shape) < 2 or shape[-1] and shape[-1] < least:
+        raise ShapeError(f"data has shape {shape}, expected (..., boxes, at least {least} numbers per box)")
+    for name, place in (("score_index", a.score_index), ("id_index", max(a.id_index, -1))):
+        if a.coord_start <= place < a.coord_start + 4 or shape[-1] and place >= shape[-1]:
+            raise ShapeError(
+                f"{name} is {place}, expected less than the {shape[-1]} numbers per box and not one of the"
+                f" coordinates {a.coord_start} to {a.coord_start + 3}"
+            )
+    if a.score_index == a.id_index or shape[-1] and a.coord_start + 4 > shape[-1]:
+        raise ShapeError(
+            f"score_index {a.score_index}, id_index {a.id_index} and coord_start {a.coord_start} must be different"
+            f" places among the {shape[-1]} numbers per box"
+        )
+    return [shape], [shape]
+
+
+class _Moved(torch.autograd.Function):
+    """Rows moved to other places; the gradient moves back with them, whatever was done to their numbers."""
+
+    @staticmethod
+    def forward(ctx: Any, data: torch.Tensor, out: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(source)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *heads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        (source,) = ctx.saved_tensors
+        moved = heads[0].masked_fill((source < 0)[:, :, None], 0.0)
+        index = source.clamp(min=0)[:, :, None].expand_as(moved)
+        return torch.zeros_like(moved).scatter_add_(1, index, moved), None, None
+
+
+_move: Callable[..., torch.Tensor] = _Moved.apply
+
+
+def _converted(a: Any, rows: torch.Tensor) -> torch.Tensor:
+    """Change the coordinates from the format of the input to that of the output; boxes that start below 0 stay."""
+    place = slice(a.coord_start, a.coord_start + 4)
+    boxes = rows[..., place]
+    first, second = boxes[..., :2], boxes[..., 2:]
+    if a.out_format == "center":
+        changed = torch.cat([(first + second) / 2, second - first], -1)
+    else:
+        changed = torch.cat([first - second / 2, first + second / 2], -1)
+    rows = rows.clone()
+    rows[..., place] = torch.where(boxes[..., :1] < 0, boxes, changed)
+    return rows
+
+
+def _survivors(a: Any, data: torch.Tensor) -> torch.Tensor:
+    """Return for each image the rows that are kept, best first, then -1.
+
+    Shape:
+        data: (B, N, numbers).
+        returns: (B, N) int64.
+    """
+    images, count, _ = data.shape
+    scores = data[:, :, a.score_index]
+    valid = scores > single(a.valid_thresh)
+    if a.id_index >= 0:
+        valid &= data[:, :, a.id_index] != a.background_id
+    order = torch.sort(scores.masked_fill(~valid, -torch.inf), dim=1, descending=True, stable=True)[1]
+    limit = count if a.topk < 0 else min(count, a.topk)
+    sizes = valid.sum(1).clamp(max=limit)
+    most = int(sizes.max()) if images else 0
+    source = torch.full((images, count), -1, dtype=torch.long, device=data.device)
+    if not most:
+        return source
+    order = order[:, :most]
+    image, place = (torch.arange(most, device=data.device) < sizes[:, None]).nonzero().unbind(1)
+    rows = data[image, order[image, place]]
+    keys = image
+    if a.id_index >= 0 and not a.force_suppress:
+        kind = rows[:, a.id_index].long()
+        low = kind.min()
+        keys = image * (kind.max() - low + 1) + (kind - low)
+    items = _edges_and_area(rows[:, a.coord_start : a.coord_start + 4], a.in_format)
+    group, rank, lengths = groups_of(keys)
+    padded = items.new_zeros((lengths.numel(), int(lengths.max()), items.shape[1]))
+    padded[group, rank] = items
+    threshold = single(a.overlap_thresh)
+    kept = keep_greedily(padded, lengths, lambda one, other: _iou(one, other) > threshold)
+    chosen = torch.zeros((images, most), dtype=torch.bool, device=data.device)
+    chosen[image, place] = kept[group, rank]
+    packed = front(chosen)
+    source[:, :most] = order.gather(1, packed).masked_fill(~chosen.gather(1, packed), -1)
+    return source
+
+
+@bound(
+    "_contrib_box_nms",
+    [arg("data")],
+    {
+        "overlap_thresh": Attr(real, "boxes that overlap a better one by more are removed", 0.5),
+        "valid_thresh": Attr(real, "boxes with scores up to it are removed", 0.0),
+        "topk": Attr(
+            integer(), "how many of the best boxes are looked at; below 0 all, 0 changes nothing", -1
+        ),
+        "coord_start": Attr(integer(low=0), "where the four coordinates start", 2),
+        "score_index": Attr(integer(low=0), "where the score is", 1),
+        "id_index": Attr(integer(), "where the class is; below 0 there is none", -1),
+        "background_id": Attr(integer(), "class whose boxes are removed, if there is a class", -1),
+        "force_suppress": Attr(boolean, "boxes of different classes remove each other", False),
+        "in_format": Attr(_FORMAT, "corner: left, top, right, bottom; center: x, y, width, height", "corner"),
+        "out_format": Attr(_FORMAT, "as in_format", "corner"),
+    },
+    aliases=["_contrib_box_non_maximum_suppression"],
+    outputs=("output0",),
+    hidden=1,
+    infer=_infer_nms,
+    batch=NEVER,
+    onnx=Onnx(missing="its NonMaxSuppression gives indices of a number that depends on the values"),
+)
+def box_nms(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Remove boxes that overlap a better box; the others come first, best first, then rows of -1.
+
+    Boxes of one score keep their order. The gradient of a row goes to the row it came from.
+
+    Shape:
+        data: (..., N, numbers), boxes with class, score and coordinates among their numbers.
+        returns: as `data`.
+
+    Source: MXNet 1.9.1 `_contrib_box_nms`.
+    """
+
+    def box_nms(data: torch.Tensor) -> torch.Tensor:
+        if a.topk == 0 or not data.numel():
+            return data.clone()
+        rows = data.reshape(-1, *data.shape[-2:])
+        with torch.no_grad():
+            source = _survivors(a, rows)
+            index = source.clamp(min=0)[:, :, None].expand(rows.shape)
+            out = rows.gather(1, index).masked_fill((source < 0)[:, :, None], -1.0)
+            if a.in_format != a.out_format:
+                out = _converted(a, out)
+        return _move(rows, out, source).view(data.shape)
+
+    return box_nms
+
+
+def _infer_iou(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    left, right = ins
+    for name, each in (("lhs", left), ("rhs", right)):
+        if each is not None and (len(each) < 2 or each[-1] not in (0, 4)):
+            raise ShapeError(f"{name} has shape {each}, expected (..., 4)")
+    if left is None or right is None:
+        return ins, outs
+    return [(*left[:-1], 4), (*right[:-1], 4)], [unify(outs[0], (*left[:-1], *right[:-1]), _AGREE)]
+
+
+@bound(
+    "_contrib_box_iou",
+    [arg("lhs"), arg("rhs")],
+    {"format": Attr(_FORMAT, "corner: left, top, right, bottom; center: x, y, width, height", "corner")},
+    infer=_infer_iou,
+    batch=NEVER,
+    onnx=Onnx(builder="box_iou"),
+)
+def box_iou(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """Return intersection over union of every box with every other; 0 where they do not meet. No gradient.
+
+    Shape:
+        lhs: (*L, 4).
+        rhs: (*R, 4).
+        returns: (*L, *R).
+
+    Source: MXNet 1.9.1 `_contrib_box_iou`.
+    """
+
+    def box_iou(lhs: torch.Tensor, rhs: torch.Tensor) -> torch.Tensor:
+        one = _edges_and_area(lhs.detach().reshape(1, -1, 4), a.format).permute(2, 0, 1).contiguous()
+        other = _edges_and_area(rhs.detach().reshape(1, -1, 4), a.format).permute(2, 0, 1).contiguous()
+        common = overlap_area(one, other)
+        found = common / (one[4, :, :, None] + other[4, :, None]).sub_(common)
+        return found.masked_fill_(common <= 0, 0.0).view(*lhs.shape[:-1], *rhs.shape[:-1])
+
+    return box_iou
+
+
+def match_greedily(scores: torch.Tensor) -> torch.Tensor:
+    """Match rows and columns, the pair of greatest score first, until no finite score is left.
+
+    A pair that is the greatest both of its row and of its column is matched whatever the other pairs are: each round
+    matches all such pairs. Of equal scores, the one of the lower row, then of the lower column, is the greater.
+
+    Shape:
+        scores: (B, R, C); -inf forbids a pair. Overwritten.
+        returns: (B, R) int64, the column of each row, -1 for none.
+    """
+    found = torch.full(scores.shape[:2], -1, dtype=torch.long, device=scores.device)
+    if not scores.numel():
+        return found
+    columns = torch.arange(scores.shape[2], device=scores.device)
+    while True:
+        best, row = scores.max(1)
+        # only rows that are some column's best can be matched now
+        own = scores.gather(1, row[:, :, None].expand(-1, -1, scores.shape[2])).argmax(2)
+        image, column = ((own == columns) & (best > -torch.inf)).nonzero().unbind(1)
+        if not image.numel():
+            return found
+        at = row[image, column]
+        found[image, at] = column
+        scores[image, at] = -torch.inf
+        scores.transpose(1, 2)[image, column] = -torch.inf
+
+
+def _infer_matching(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    data = ins[0]
+    if data is None:
+        return ins, outs
+    if len(data) < 2:
+        raise ShapeError(f"data has shape {data}, expected at least 2 axes: (..., rows, columns)")
+    found = (data[:-1], (*data[:-2], data[-1]))
+    return ins, [unify(o, f, _AGREE) for o, f in zip(outs, found, strict=True)]
+
+
+@bound(
+    "_contrib_bipartite_matching",
+    [arg("data")],
+    {
+        "is_ascend": Attr(boolean, "the smallest scores are the best", False),
+        "threshold": Attr(real, "scores must be better than it"),
+        "topk": Attr(integer(), "at most one more than so many pairs; below 1 no limit", -1),
+    },
+    outputs=("output0", "output1"),
+    infer=_infer_matching,
+    batch=NEVER,
+    onnx=Onnx(missing="it has no matching"),
+)
+def bipartite_matching(a: Any) -> Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
+    """Match rows with columns greedily, best score first. No gradient.
+
+    Shape:
+        data: (..., R, C) scores.
+        returns: the column of each row (..., R), and the row of each column (..., C); -1 for none.
+
+    Source: MXNet 1.9.1 `_contrib_bipartite_matching`, which with `topk` gives one pair more than it says.
+    """
+    threshold = single(a.threshold)
+
+    def bipartite_matching(data: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        scores = data.detach().reshape(-1, *data.shape[-2:])
+        good = scores < threshold if a.is_ascend else scores > threshold
+        scores = torch.where(good, -scores if a.is_ascend else scores, -torch.inf)
+        rows = match_greedily(scores.clone())
+        if a.topk > 0:
+            value = scores.gather(2, rows.clamp(min=0)[:, :, None])[:, :, 0].masked_fill(rows < 0, -torch.inf)
+            order = torch.sort(value, dim=1, descending=True, stable=True)[1]
+            rows.scatter_(1, order[:, a.topk + 1 :], -1)
+        image, row = (rows >= 0).nonzero().unbind(1)
+        columns = torch.full_like(rows, -1)[:, :1].repeat(1, scores.shape[2])
+        columns[image, rows[image, row]] = row
+        return (
+            rows.to(data.dtype).view(data.shape[:-1]),
+            columns.to(data.dtype).view(*data.shape[:-2], data.shape[-1]),
+        )
+
+    return bipartite_matching

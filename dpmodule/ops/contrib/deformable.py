@@ -1,0 +1,268 @@
+"""Deformable convolution, plain and modulated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from ...base import Shape, ShapeError
+from ..attrs import boolean, choice, integer, optional, shape
+from ..bound import bound
+from ..nn.rules import agree, per_axis, window_size
+from ..shapes import known, unify
+from ..spec import ROWS, Attr, Onnx, arg, param
+from .bags import even, pixel_table, weighted_bags
+
+__all__ = ["deformable_convolution", "modulated_deformable_convolution"]
+
+_COLUMNS = 1 << 25
+"""Most numbers that the sampled columns of one part of the batch hold."""
+
+Corners = tuple[torch.Tensor, torch.Tensor]
+
+
+def _conv_shapes(
+    a: Any, data: tuple[int, ...], masked: bool
+) -> tuple[list[tuple[int, ...]], tuple[int, ...]]:
+    """Return the shapes of the inputs after the first, and of the output."""
+    if len(data) != 4 or len(a.kernel) != 2:
+        raise ShapeError(f"data has shape {data} and kernel is {a.kernel}, expected (N, C, H, W) and (h, w)")
+    groups = a.num_deformable_group
+    if data[1] % a.num_group or a.num_filter % a.num_group or data[1] % groups:
+        raise ShapeError(
+            f"num_group {a.num_group} must divide the {data[1]} channels of data and num_filter {a.num_filter},"
+            f" num_deformable_group {groups} the channels"
+        )
+    axes = zip(data[2:], a.kernel, *_windows(a), strict=True)
+    high, wide = (window_size(x, d * (k - 1) + 1, s, p) for x, k, s, d, p in axes)
+    taps = a.kernel[0] * a.kernel[1]
+    masks = [(data[0], groups * taps, high, wide)] if masked else []
+    weight = (a.num_filter, data[1] // a.num_group, *a.kernel)
+    offset = (data[0], 2 * groups * taps, high, wide)
+    return [offset, *masks, weight, (a.num_filter,)], (data[0], a.num_filter, high, wide)
+
+
+def _windows(a: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Return stride, dilate and pad per axis."""
+    return (
+        tuple(per_axis(a.stride, 2, 1, "stride")),
+        tuple(per_axis(a.dilate, 2, 1, "dilate")),
+        tuple(per_axis(a.pad, 2, 0, "pad")),
+    )
+
+
+def _conv_rule(masked: bool) -> Callable[..., tuple[list[Shape], list[Shape]]]:
+    names = ["offset", *(["mask"] if masked else []), "weight", "bias"]
+
+    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+        data = ins[0]
+        if data is None or not known(data):
+            return ins, outs
+        wanted, out = _conv_shapes(a, data, masked)
+        rest = [agree(name, have, want, data) for name, have, want in zip(names, ins[1:], wanted)]
+        return [data, *rest], [unify(outs[0], out, "inferred and required output shape")]
+
+    return infer
+
+
+def _inner_corners(place: torch.Tensor, size: int) -> tuple[Corners, torch.Tensor]:
+    """Return pixels and weights of points in [0, size), the last pixel standing for what lies beyond it.
+
+    Shape:
+        place: any.
+        returns: two of (..., 2), and a mask of the shape of `place`.
+    """
+    inside = (place >= 0) & (place < size)
+    low = place.floor().clamp(0, size - 1)
+    edge = low >= size - 1
+    part = torch.where(edge | ~inside, torch.zeros_like(place), place - low)
+    high = torch.where(edge, low, low + 1)
+    return (torch.stack([low, high], -1).int(), torch.stack([1 - part, part], -1)), inside
+
+
+def _outer_corners(place: torch.Tensor, size: int) -> tuple[Corners, torch.Tensor]:
+    """Return pixels and weights of points in (-1, size), zeros surrounding the image."""
+    inside = (place > -1) & (place < size)
+    low = place.floor()
+    part = place - low
+    weight = torch.stack([(1 - part) * (low >= 0), part * (low + 1 <= size - 1)], -1)
+    return (torch.stack([low, low + 1], -1).clamp(0, size - 1).int(), weight), inside
+
+
+def _taps(count: int, start: int, step: int, like: torch.Tensor) -> torch.Tensor:
+    return torch.arange(count, dtype=like.dtype, device=like.device) * step + start
+
+
+def _columns(
+    a: Any, border: Callable[..., Any], data: torch.Tensor, offset: torch.Tensor, mask: torch.Tensor | None
+) -> torch.Tensor:
+    """Return the sampled values (N, positions, groups, taps, C / groups)."""
+    count, channels, height, width = data.shape
+    high, wide = offset.shape[2:]
+    groups, (rows, columns) = a.num_deformable_group, a.kernel
+    strides, dilates, pads = _windows(a)
+    # (N, groups, rows, columns, 2, high, wide) -> (N, high, wide, groups, rows, columns) each
+    moves = offset.view(count, groups, rows, columns, 2, high, wide).permute(4, 0, 5, 6, 1, 2, 3)
+    down = _taps(high, -pads[0], strides[0], offset).view(-1, 1, 1, 1, 1)
+    right = _taps(wide, -pads[1], strides[1], offset).view(-1, 1, 1, 1)
+    row, column = _taps(rows, 0, dilates[0], offset).view(-1, 1), _taps(columns, 0, dilates[1], offset)
+    (at_y, weight_y), inside_y = border(moves[0] + (down + row), height)
+    (at_x, weight_x), inside_x = border(moves[1] + (right + column), width)
+    share = (inside_y & inside_x).to(data.dtype)
+    if mask is not None:
+        share = share * mask.view(count, groups, rows, columns, high, wide).permute(0, 4, 5, 1, 2, 3)
+    weight = weight_y[..., :, None] * (weight_x * share[..., None])[..., None, :]
+    plane = torch.arange(count * groups, dtype=torch.int32, device=data.device) * (height * width)
+    base = plane.view(count, 1, 1, groups, 1, 1, 1, 1)
+    index = base + (at_y * width)[..., :, None] + at_x[..., None, :]
+    table = pixel_table(data.view(count * groups, channels // groups, height, width))
+    starts = even(index.numel() // 4, 4, index.device)
+    sums = weighted_bags(table, weight.flatten(), index.flatten(), starts)
+    return sums.view(count, high * wide, groups, rows * columns, channels // groups)
+
+
+def _product(a: Any, columns: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Return weight times columns: (N, filters, positions)."""
+    count, places, groups, taps, depth = columns.shape
+    filters = weight.shape[0]
+    if a.num_group == 1:
+        flat = weight.view(filters, groups, depth, taps).transpose(2, 3).reshape(filters, -1)
+        return torch.matmul(flat, columns.reshape(count, places, -1).transpose(1, 2))
+    by_channel = columns.transpose(3, 4).reshape(count, places, a.num_group, -1).permute(0, 2, 3, 1)
+    parts = weight.view(1, a.num_group, filters // a.num_group, -1)
+    return torch.matmul(parts, by_channel).reshape(count, filters, places)
+
+
+def _convolver(a: Any, border: Callable[..., Any]) -> Callable[..., torch.Tensor]:
+    """Return ``(data, offset, mask or None, weight, bias or None) -> output``."""
+
+    def part(
+        data: torch.Tensor, offset: torch.Tensor, mask: torch.Tensor | None, weight: torch.Tensor
+    ) -> torch.Tensor:
+        return _product(a, _columns(a, border, data, offset, mask), weight)
+
+    def convolve(
+        data: torch.Tensor,
+        offset: torch.Tensor,
+        mask: torch.Tensor | None,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None,
+    ) -> torch.Tensor:
+        high, wide = offset.shape[2:]
+        size = data.shape[1] * a.kernel[0] * a.kernel[1] * high * wide
+        step = max(_COLUMNS // max(size, 1), 1)
+        data, offset = data.contiguous(), offset.contiguous()
+        mask = None if mask is None else mask.contiguous()
+        outs = []
+        for start in range(0, max(data.shape[0], 1), step):
+            rows = slice(start, start + step)
+            pieces = (data[rows], offset[rows], None if mask is None else mask[rows], weight)
+            # with several parts, backward samples again instead of keeping all columns
+            if data.shape[0] > step and torch.is_grad_enabled():
+                outs.append(checkpoint(part, *pieces, use_reentrant=False, preserve_rng_state=False))
+            else:
+                outs.append(part(*pieces))
+        out = outs[0] if len(outs) == 1 else torch.cat(outs)
+        if bias is not None:
+            out = out + bias[:, None]
+        return out.view(data.shape[0], a.num_filter, high, wide)
+
+    return convolve
+
+
+def _conv_attrs(**more: Attr) -> dict[str, Attr]:
+    return {
+        "kernel": Attr(shape, "window size: (h, w)"),
+        "stride": Attr(shape, "step of the window; 1 on both axes if empty", ()),
+        "dilate": Attr(shape, "distance between the window's elements; 1 on both axes if empty", ()),
+        "pad": Attr(shape, "zeros added at both ends of each axis; none if empty", ()),
+        "num_filter": Attr(integer(low=1), "number of output channels"),
+        "num_group": Attr(integer(low=1), "number of groups the channels are split into", 1),
+        "num_deformable_group": Attr(integer(low=1), "number of channel groups with offsets of their own", 1),
+        "workspace": Attr(integer(low=0), "accepted and ignored", 1024),
+        "no_bias": Attr(boolean, "leave the bias out", False),
+        **more,
+        "layout": Attr(optional(choice("NCDHW", "NCHW", "NCW")), "order of the axes; only NCHW", None),
+    }
+
+
+@bound(
+    "_contrib_DeformableConvolution",
+    [
+        arg("data", ROWS),
+        arg("offset", ROWS),
+        param("weight"),
+        param("bias", when=lambda a: not a.no_bias),
+    ],
+    _conv_attrs(),
+    infer=_conv_rule(masked=False),
+    onnx=Onnx(builder="deformable_convolution"),
+)
+def deformable_convolution(a: Any) -> Callable[..., torch.Tensor]:
+    """Convolve over points that an offset moves away from the window's grid, reading between pixels linearly.
+
+    Points outside the image count as 0; between the last pixel and the border, as the last pixel.
+
+    Shape:
+        data: (N, C, H, W).
+        offset: (N, 2 * num_deformable_group * kh * kw, OH, OW): per group and window element, down then right.
+        weight: (num_filter, C / num_group, kh, kw).
+        bias: (num_filter,).
+        returns: (N, num_filter, OH, OW), sized as by `Convolution`.
+
+    Source: Dai et al., "Deformable convolutional networks", 2017; MXNet 1.9.1 `_contrib_DeformableConvolution`.
+    """
+    convolve = _convolver(a, _inner_corners)
+
+    def deformable_convolution(
+        data: torch.Tensor, offset: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        return convolve(data, offset, None, weight, bias)
+
+    return deformable_convolution
+
+
+@bound(
+    "_contrib_ModulatedDeformableConvolution",
+    [
+        arg("data", ROWS),
+        arg("offset", ROWS),
+        arg("mask", ROWS),
+        param("weight"),
+        param("bias", when=lambda a: not a.no_bias),
+    ],
+    _conv_attrs(im2col_step=Attr(integer(low=1), "accepted and ignored", 64)),
+    infer=_conv_rule(masked=True),
+    onnx=Onnx(builder="deformable_convolution"),
+)
+def modulated_deformable_convolution(a: Any) -> Callable[..., torch.Tensor]:
+    """Convolve over moved points, each multiplied by a mask.
+
+    Zeros surround the image: a point less than a pixel outside reads a part of the border.
+
+    Shape:
+        data: (N, C, H, W).
+        offset: (N, 2 * num_deformable_group * kh * kw, OH, OW): per group and window element, down then right.
+        mask: (N, num_deformable_group * kh * kw, OH, OW).
+        weight: (num_filter, C / num_group, kh, kw).
+        bias: (num_filter,).
+        returns: (N, num_filter, OH, OW), sized as by `Convolution`.
+
+    Source: Zhu et al., "Deformable ConvNets v2", 2019; MXNet 1.9.1 `_contrib_ModulatedDeformableConvolution`, whose
+    CPU build has no gradient.
+    """
+    convolve = _convolver(a, _outer_corners)
+
+    def modulated_deformable_convolution(
+        data: torch.Tensor,
+        offset: torch.Tensor,
+        mask: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        return convolve(data, offset, mask, weight, bias)
+
+    return modulated_deformable_convolution

@@ -1,0 +1,235 @@
+"""Region proposals from the two maps of a region proposal network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...base import OpError, Shape, ShapeError
+from ..attrs import boolean, integer, real, reals
+from ..bound import bound
+from ..nn.roi import single
+from ..shapes import unify
+from ..spec import NEVER, Attr, Onnx, arg
+from .nms import front, keep_greedily, overlap_area
+
+__all__ = ["multi_proposal", "proposal"]
+
+Run = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Any]
+
+
+def _base_anchors(a: Any) -> np.ndarray:
+    """Return the anchors (ratios * scales, 4) at the first place, rounded as MXNet's are."""
+    f4 = np.float32
+    side = f4(a.feature_stride)
+    centre = f4(0.5) * (side - f4(1))
+    ratios, scales = np.array(a.ratios, f4)[:, None], np.array(a.scales, f4)
+    area = np.floor(side * side / ratios)
+    wide = np.floor(np.sqrt(area) + f4(0.5)) * scales
+    high = np.floor(wide / scales * ratios + f4(0.5)) * scales
+    half = np.stack([wide, high], -1).reshape(-1, 2).astype(f4) * f4(0.5) - f4(0.5)
+    return np.concatenate([centre - half, centre + half], 1)
+
+
+def _anchors(a: Any, height: int, width: int, like: torch.Tensor) -> torch.Tensor:
+    """Return the anchors (height * width * base anchors, 4) in image pixels."""
+    base = torch.from_numpy(_base_anchors(a)).to(like.device, like.dtype)
+    y = torch.arange(height, dtype=like.dtype, device=like.device) * a.feature_stride
+    x = torch.arange(width, dtype=like.dtype, device=like.device) * a.feature_stride
+    moves = torch.stack(torch.meshgrid(y, x, indexing="ij")[::-1] * 2, -1)
+    return (moves.view(-1, 1, 4) + base).view(-1, 4)
+
+
+def _moved(anchors: torch.Tensor, moves: torch.Tensor) -> torch.Tensor:
+    """Return the boxes that moves of the centre and logarithms of the sizes' growth mean.
+
+    Halves are taken in float64, as C does.
+    """
+    size = anchors[:, 2:] - anchors[:, :2] + 1.0
+    centre = (anchors[:, :2].double() + 0.5 * (size.double() - 1.0)).to(anchors.dtype)
+    centre = moves[..., :2] * size + centre
+    half = 0.5 * ((moves[..., 2:].exp() * size).double() - 1.0)
+    return torch.cat([centre.double() - half, centre.double() + half], -1).to(anchors.dtype)
+
+
+def _boxes(a: Any, scores: torch.Tensor, moves: torch.Tensor, info: torch.Tensor) -> torch.Tensor:
+    """Return every anchor's box and score (N, anchors, 5); scores of boxes that do not count are -1."""
+    images, _, height, width = moves.shape
+    count = scores.shape[1]
+    anchors = _anchors(a, height, width, moves)
+    moves = moves.view(images, count, 4, height, width).permute(0, 3, 4, 1, 2).reshape(images, -1, 4)
+    boxes = anchors + moves if a.iou_loss else _moved(anchors, moves)
+    border = info[:, [1, 0, 1, 0]][:, None] - 1.0
+    boxes = torch.minimum(boxes, border).clamp_(min=0.0)
+    real_size = (info[:, :2] / a.feature_stride).int()
+    rows = torch.arange(height, device=moves.device) >= real_size[:, :1]
+    columns = torch.arange(width, device=moves.device) >= real_size[:, 1:]
+    padding = (
+        (rows[:, :, None] | columns[:, None, :])[..., None].expand(-1, -1, -1, count).reshape(images, -1)
+    )
+    least = (a.rpn_min_size * info[:, 2])[:, None]
+    small = ((boxes[..., 2:] - boxes[..., :2] + 1.0) < least[..., None]).any(-1)
+    grown = torch.where(small, least / 2, torch.zeros_like(least))[..., None]
+    boxes = torch.cat([boxes[..., :2] - grown, boxes[..., 2:] + grown], -1)
+    found = scores.permute(0, 2, 3, 1).reshape(images, -1).masked_fill(padding | small, -1.0)
+    return torch.cat([boxes, found[..., None]], -1)
+
+
+def _overlap(one: torch.Tensor, other: torch.Tensor, threshold: float) -> torch.Tensor:
+    """Say which boxes overlap by more than the threshold; their fifth number is their area."""
+    common = overlap_area(one, other, 1.0)
+    return common.div((one[4, :, :, None] + other[4, :, None]).sub_(common)) > threshold
+
+
+def _chosen(a: Any, boxes: torch.Tensor) -> torch.Tensor:
+    """Return the best boxes that do not overlap (N, rpn_post_nms_top_n, 5), repeated where there are too few."""
+    count = boxes.shape[1]
+    before = min(a.rpn_pre_nms_top_n, count) if a.rpn_pre_nms_top_n > 0 else count
+    after = min(a.rpn_post_nms_top_n, before)
+    order = torch.sort(boxes[..., 4], dim=1, descending=True, stable=True)[1][:, :before]
+    boxes = boxes.gather(1, order[..., None].expand(-1, -1, 5))
+    size = boxes[..., 2:4] - boxes[..., :2] + 1.0
+    items = torch.cat([boxes[..., :4], size[..., :1] * size[..., 1:]], -1)
+    threshold = single(a.threshold)
+    lengths = torch.full((boxes.shape[0],), before, device=boxes.device)
+    keep = keep_greedily(items, lengths, lambda one, other: _overlap(one, other, threshold), after)
+    sizes = keep.sum(1).clamp(max=after)
+    turns = torch.arange(a.rpn_post_nms_top_n, device=boxes.device) % sizes[:, None]
+    places = front(keep).gather(1, turns)
+    return boxes.gather(1, places[..., None].expand(-1, -1, 5))
+
+
+def _infer(single_image: bool) -> Callable[..., tuple[list[Shape], list[Shape]]]:
+    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+        scores, moves, info = ins
+        if scores is None:
+            return ins, outs
+        if len(scores) != 4:
+            raise ShapeError(f"cls_prob has shape {scores}, expected 4 axes: (N, 2 * anchors, H, W)")
+        moves = unify(moves, (scores[0], 2 * scores[1], *scores[2:]), "bbox_pred and cls_prob")
+        info = unify(info, (scores[0], 3), "im_info and cls_prob")
+        count = a.rpn_post_nms_top_n * (1 if single_image else scores[0])
+        found = ((count, 5), (count, 1))
+        return [scores, moves, info], [
+            unify(o, f, "inferred and required output shape") for o, f in zip(outs, found)
+        ]
+
+    return infer
+
+
+_ATTRS = {
+    "rpn_pre_nms_top_n": Attr(integer(), "how many of the best boxes are looked at; below 1 all", 6000),
+    "rpn_post_nms_top_n": Attr(integer(low=1), "how many boxes come out of each image", 300),
+    "threshold": Attr(real, "boxes that overlap a better one by more are removed", 0.7),
+    "rpn_min_size": Attr(integer(), "least side of a box, times the image's scale", 16),
+    "scales": Attr(reals, "sizes of the anchors, in strides", (4.0, 8.0, 16.0, 32.0)),
+    "ratios": Attr(reals, "heights over widths of the anchors", (0.5, 1.0, 2.0)),
+    "feature_stride": Attr(integer(low=1), "image pixels per pixel of the maps", 16),
+    "output_score": Attr(boolean, "give the scores, too", False),
+    "iou_loss": Attr(boolean, "bbox_pred holds moves of the four sides in pixels", False),
+}
+
+
+def _check(name: str, a: Any, scores: torch.Tensor, info: torch.Tensor) -> None:
+    anchors = len(a.ratios) * len(a.scales)
+    if scores.shape[1] != 2 * anchors:
+        raise OpError(
+            f"{name}: cls_prob has {scores.shape[1]} channels, expected {2 * anchors}, two for each of the"
+            f" {len(a.ratios)} ratios times {len(a.scales)} scales"
+        )
+    if bool(((info[:, :2] / a.feature_stride).int() > info.new_tensor(scores.shape[2:])).any()):
+        raise OpError(
+            f"{name}: im_info says {info[:, :2].tolist()} pixels, expected at most feature_stride"
+            f" {a.feature_stride} times the maps' {tuple(scores.shape[2:])}"
+        )
+
+
+def _proposer(name: str, a: Any) -> Run:
+    def run(scores: torch.Tensor, moves: torch.Tensor, info: torch.Tensor) -> Any:
+        scores, moves, info = scores.detach(), moves.detach(), info.detach()
+        _check(name, a, scores, info)
+        found = _chosen(a, _boxes(a, scores[:, scores.shape[1] // 2 :], moves, info))
+        images, count, _ = found.shape
+        number = torch.arange(images, dtype=found.dtype, device=found.device).view(-1, 1, 1)
+        rois = torch.cat([number.expand(-1, count, 1), found[..., :4]], -1).view(-1, 5)
+        return (rois, found[..., 4].reshape(-1, 1)) if a.output_score else rois
+
+    return run
+
+
+def _outputs(a: Any) -> tuple[str, ...]:
+    return ("output", "score") if a.output_score else ("output",)
+
+
+@bound(
+    "_contrib_Proposal",
+    [arg("cls_prob"), arg("bbox_pred"), arg("im_info")],
+    _ATTRS,
+    outputs=_outputs,
+    hidden=lambda a: int(not a.output_score),
+    infer=_infer(single_image=True),
+    batch=NEVER,
+    onnx=Onnx(missing="its NonMaxSuppression gives indices of a number that depends on the values"),
+)
+def proposal(a: Any) -> Run:
+    """Return the best boxes of a region proposal network that do not overlap, for one image. No gradient.
+
+    Boxes are cut off at the image's border; those of padding or below the least size come last. If too few are left,
+    they are repeated. Boxes of one score come in the order of their places.
+
+    Shape:
+        cls_prob: (1, 2 * A, H, W), probabilities, those of objects in the second half.
+        bbox_pred: (1, 4 * A, H, W), per anchor moves of the centre and logarithms of the sizes' growth.
+        im_info: (1, 3): height, width, scale of the image.
+        returns: (rpn_post_nms_top_n, 5): 0, left, top, right, bottom; with `output_score` also
+            (rpn_post_nms_top_n, 1).
+
+    Raises:
+        OpError: several images; the maps do not fit the anchors or the image.
+
+    Source: Ren et al., "Faster R-CNN", 2015; MXNet 1.9.1 `_contrib_Proposal`.
+    """
+    run = _proposer("_contrib_Proposal", a)
+
+    def proposal(scores: torch.Tensor, moves: torch.Tensor, info: torch.Tensor) -> Any:
+        if scores.shape[0] != 1:
+            raise OpError(
+                f"_contrib_Proposal: cls_prob holds {scores.shape[0]} images, expected 1;"
+                " _contrib_MultiProposal takes more"
+            )
+        return run(scores, moves, info)
+
+    return proposal
+
+
+@bound(
+    "_contrib_MultiProposal",
+    [arg("cls_prob"), arg("bbox_pred"), arg("im_info")],
+    _ATTRS,
+    outputs=_outputs,
+    hidden=lambda a: int(not a.output_score),
+    infer=_infer(single_image=False),
+    batch=NEVER,
+    onnx=Onnx(missing="its NonMaxSuppression gives indices of a number that depends on the values"),
+)
+def multi_proposal(a: Any) -> Run:
+    """Return the best boxes of a region proposal network that do not overlap, for each image of a batch.
+
+    As `_contrib_Proposal` otherwise. No gradient.
+
+    Shape:
+        cls_prob: (N, 2 * A, H, W), probabilities, those of objects in the second half.
+        bbox_pred: (N, 4 * A, H, W), per anchor moves of the centre and logarithms of the sizes' growth.
+        im_info: (N, 3): height, width, scale of each image.
+        returns: (N * rpn_post_nms_top_n, 5): image number, left, top, right, bottom; with `output_score` also
+            (N * rpn_post_nms_top_n, 1).
+
+    Raises:
+        OpError: the maps do not fit the anchors or an image.
+
+    Source: Ren et al., "Faster R-CNN", 2015; MXNet 1.9.1 `_contrib_MultiProposal`.
+    """
+    return _proposer("_contrib_MultiProposal", a)

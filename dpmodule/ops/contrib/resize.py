@@ -1,0 +1,164 @@
+"""Images pooled or interpolated to a wanted size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from ...base import OpError, Shape, ShapeError
+from ..attrs import boolean, choice, integer, ints, optional, real
+from ..bound import bound
+from ..nn.rules import agree, layer
+from ..spec import ROWS, Attr, Onnx, arg
+
+__all__ = ["adaptive_avg_pooling_2d", "bilinear_resize_2d"]
+
+
+def _check_rank(data: tuple[int, ...]) -> None:
+    if len(data) != 4:
+        raise ShapeError(f"data has shape {data}, expected 4 axes: (N, C, H, W)")
+
+
+def _pooled(a: Any) -> tuple[int, int]:
+    """Return the output's height and width: one number stands for both, none for 1."""
+    size = a.output_size or (1,)
+    if len(size) > 2 or min(size) < 1:
+        raise OpError(f"output_size is {a.output_size}, expected one or two numbers from 1")
+    return size[0], size[-1]
+
+
+def _pooled_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
+    _check_rank(data)
+    return (*data[:2], *_pooled(a))
+
+
+@bound(
+    "_contrib_AdaptiveAvgPooling2D",
+    [arg("data", ROWS)],
+    {"output_size": Attr(ints, "height and width of the output, or one number for both; 1 if empty", ())},
+    infer=layer((), lambda a, data: [], _pooled_shape),
+    onnx=Onnx(builder="adaptive_avg_pooling"),
+)
+def adaptive_avg_pooling_2d(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Average images over as many windows of about equal size as the output has pixels.
+
+    Shape:
+        data: (N, C, H, W).
+        output: (N, C, h, w); row i averages rows ``i * H // h`` to ``ceil((i + 1) * H / h)`` of the data.
+
+    Source: MXNet 1.9.1 `AdaptiveAvgPooling2D`.
+    """
+    return partial(F.adaptive_avg_pool2d, output_size=_pooled(a))
+
+
+def _scaled(size: int, scale: float) -> int:
+    """Return size times scale in float32, cut off, as MXNet computes it."""
+    return int(np.float32(scale) * np.float32(size))
+
+
+def _by_scale(a: Any, spatial: tuple[int, int]) -> tuple[int, int]:
+    if a.scale_height is None or a.scale_width is None:
+        raise OpError(
+            f"scale_height is {a.scale_height} and scale_width {a.scale_width}, expected both"
+            f" in mode {a.mode}, or neither in mode 'size'"
+        )
+    odd = [1 if a.mode == "odd_scale" and x % 2 else 0 for x in spatial]
+    scales = (a.scale_height, a.scale_width)
+    height, width = (_scaled(x - o, s) + o for x, o, s in zip(spatial, odd, scales, strict=True))
+    return height, width
+
+
+_PARITY: dict[str, Callable[[int], int]] = {
+    "to_even_down": lambda x: x - x % 2,
+    "to_even_up": lambda x: x + x % 2,
+    "to_odd_down": lambda x: x - 1 + x % 2,
+    "to_odd_up": lambda x: x + 1 - x % 2,
+}
+
+
+def _resized(a: Any, spatial: tuple[int, int], like: Shape) -> tuple[int, int]:
+    """Return the output's height and width.
+
+    Raises:
+        OpError: a scale is missing.
+        ShapeError: nothing would be left.
+    """
+    if a.mode == "like":
+        if like is None or len(like) != 4:
+            raise ShapeError(f"like has shape {like}, expected 4 axes: (N, C, H, W)")
+        return like[2], like[3]
+    if a.mode in _PARITY:
+        found = _PARITY[a.mode](spatial[0]), _PARITY[a.mode](spatial[1])
+    elif a.mode == "odd_scale" or a.scale_height is not None:
+        found = _by_scale(a, spatial)
+    else:
+        found = a.height, a.width
+    if min(found) < 1:
+        raise ShapeError(f"mode {a.mode} makes {found} of data {spatial}, expected sizes from 1")
+    return found
+
+
+def _resize_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    data, out = ins[0], outs[0]
+    if data is None:
+        return ins, outs
+    _check_rank(data)
+    if out and not data[0]:
+        data = (out[0], *data[1:])
+    fixed = a.mode == "size" and a.scale_height is None
+    if (a.mode == "like" and ins[1] is None) or (0 in data[2:] and not fixed and a.mode != "like"):
+        return [data, *ins[1:]], [agree("output", out, (*data[:2], 0, 0), data)]
+    size = _resized(a, (data[2], data[3]), ins[-1])
+    return [data, *ins[1:]], [agree("output", out, (*data[:2], *size), data)]
+
+
+@bound(
+    "_contrib_BilinearResize2D",
+    [arg("data", ROWS), arg("like", ROWS, when=lambda a: a.mode == "like")],
+    {
+        "height": Attr(integer(1, 10000), "output height, in mode 'size' without scales", 1),
+        "width": Attr(integer(1, 10000), "output width, in mode 'size' without scales", 1),
+        "scale_height": Attr(optional(real), "factor of the height, in modes 'size' and 'odd_scale'", None),
+        "scale_width": Attr(optional(real), "factor of the width, in modes 'size' and 'odd_scale'", None),
+        "mode": Attr(
+            choice("like", "odd_scale", "size", "to_even_down", "to_even_up", "to_odd_down", "to_odd_up"),
+            "how the output's size is found",
+            "size",
+        ),
+        "align_corners": Attr(boolean, "keep the centres of the corner pixels; else the corners", True),
+    },
+    infer=_resize_infer,
+    onnx=Onnx("Resize", builder="bilinear_resize"),
+)
+def bilinear_resize_2d(a: Any) -> Callable[..., torch.Tensor]:
+    """Resize images by bilinear interpolation.
+
+    The size follows `mode`: "size": height and width, or the data's times the scales; "odd_scale": an odd size x
+    becomes ``(x - 1) * scale + 1``; "like": that of a second input; "to_even_down", "to_even_up", "to_odd_down",
+    "to_odd_up": the next smaller or larger even or odd number.
+
+    Shape:
+        data: (N, C, H, W).
+        like: (any, any, h, w), in mode "like"; its gradient is zero.
+        output: (N, C, h, w).
+
+    Raises:
+        OpError: one scale without the other.
+
+    Source: MXNet 1.9.1 `BilinearResize2D`.
+    """
+    corners = a.align_corners
+
+    def resize(data: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:
+        height, width = data.shape[2:]
+        size = _resized(a, (height, width), None if like is None else tuple(like.shape))
+        # an axis of one output pixel shows the first of the data, where torch would take the middle
+        data = data[:, :, : 1 if size[0] == 1 else height, : 1 if size[1] == 1 else width]
+        return F.interpolate(data, size, mode="bilinear", align_corners=corners)
+
+    return resize

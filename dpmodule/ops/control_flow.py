@@ -1,0 +1,355 @@
+"""Loops and branches over subgraphs: `_foreach`, `_while_loop` and `_cond`.
+
+A node carries its subgraphs; they come as ``a.bodies``, in inference as objects with `shapes` and `types`, in a run
+as functions ``body(env, tensors, step) -> outputs`` besides. The ``*_locs`` attributes tell which input of the node
+is which input of a subgraph. Users call ``sym.contrib.foreach``, ``while_loop`` and ``cond``, which make the nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..base import Shape, ShapeError
+from .attrs import integer, shape
+from .dtypes import name_of, torch_dtype
+from .registry import op
+from .shapes import unify
+from .spec import NEVER, Attr, Env, Onnx, Variadic
+
+__all__ = ["cond", "foreach", "while_loop"]
+
+Shapes = list[Shape]
+Types = list[str | None]
+
+_COUNTS = {
+    "num_args": Attr(integer(low=1), "number of inputs and subgraphs"),
+    "num_outputs": Attr(integer(low=1), "number of outputs"),
+}
+_NUM_OUT_DATA = Attr(integer(low=0), "number of outputs that are stacked; the others are states")
+
+
+def _outputs(a: Any) -> tuple[str, ...]:
+    return ("output",) if a.num_outputs == 1 else tuple(f"output{i}" for i in range(a.num_outputs))
+
+
+def _result(outputs: Sequence[torch.Tensor]) -> Any:
+    return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+def _picked(values: Sequence[Any], positions: Sequence[int]) -> list[Any]:
+    return [values[i] for i in positions]
+
+
+def _merged(old: Sequence[Shape], positions: Sequence[int], found: Sequence[Shape], what: str) -> Shapes:
+    """Return shapes of which those at `positions` are merged with what was found about them."""
+    merged = list(old)
+    for position, one in zip(positions, found):
+        merged[position] = unify(merged[position], one, what)
+    return merged
+
+
+def _merged_types(old: Sequence[str | None], positions: Sequence[int], found: Sequence[str | None]) -> Types:
+    merged = list(old)
+    for position, one in zip(positions, found):
+        merged[position] = merged[position] or one
+    return merged
+
+
+def _fit(a: Any, is_right: bool, locs: Sequence[int], count: int) -> None:
+    """Refuse attributes of a damaged file.
+
+    Raises:
+        ShapeError: a position is no input, or the attributes contradict each other or the subgraphs.
+    """
+    if not is_right or any(not 0 <= i < count for i in locs):
+        given = ", ".join(f"{key}={value}" for key, value in zip(a._fields, a) if key != "bodies")
+        raise ShapeError(f"the attributes do not fit {count} inputs and the subgraphs: {given}")
+
+
+# foreach
+
+
+def _element(whole: Shape) -> Shape:
+    """Return the shape of one element along axis 0; that of a vector is (1,), as MXNet has no arrays without axes."""
+    return None if whole is None else whole[1:] or (1,)
+
+
+def _whole(element: Shape, length: int, known: Shape) -> Shape:
+    """Return the shape of `length` elements, 0 for unknown."""
+    if element is None:
+        return known
+    if known is not None and len(known) == 1 and element == (1,):
+        return (length,)
+    return (length, *element)
+
+
+def _foreach_order(a: Any) -> tuple[int, ...]:
+    """Return which input of the subgraph each input of the node is."""
+    return (*a.in_data_locs, *a.in_state_locs, *a.remain_locs)
+
+
+def _length(shapes: Sequence[Shape]) -> int:
+    """Return the common length of axis 0, 0 for unknown.
+
+    Raises:
+        ShapeError: the lengths differ.
+    """
+    known = {s[0] for s in shapes if s} - {0}
+    if len(known) > 1:
+        raise ShapeError(f"foreach runs over axis 0 of its data, whose lengths differ: {sorted(known)}")
+    return known.pop() if known else 0
+
+
+def _infer_foreach(a: Any, ins: Shapes, outs: Shapes) -> tuple[Shapes, Shapes]:
+    num_data, num_out = len(a.in_data_locs), a.num_out_data
+    order = _foreach_order(a)
+    counts = num_data >= 1 and num_out + len(a.in_state_locs) == a.num_outputs
+    _fit(a, counts and sorted(order) == list(range(a.bodies[0].num_inputs)), order, len(ins))
+    length = _length([*ins[:num_data], *outs[:num_out]])
+    states = range(num_data, num_data + len(a.in_state_locs))
+    given: Shapes = [None] * len(ins)
+    for i, position in enumerate(order):
+        given[position] = _element(ins[i]) if i < num_data else ins[i]
+    given = _merged(given, a.in_state_locs, outs[num_out:], "state before and after the loop")
+    steps = [*map(_element, outs[:num_out]), *outs[num_out:]]
+    inner, made = a.bodies[0].shapes(given, steps)
+    inner = _merged(inner, a.in_state_locs, made[num_out:], "state before and after one step")
+    found = _picked(inner, order)
+    found[:num_data] = [_whole(e, length, known) for e, known in zip(found, ins[:num_data])]
+    results = [_whole(e, length, None) for e in made[:num_out]] + [found[i] for i in states]
+    return (
+        [unify(x, y, "input of foreach") for x, y in zip(ins, found)],
+        [unify(x, y, "output of foreach") for x, y in zip(outs, results)],
+    )
+
+
+def _infer_foreach_type(a: Any, ins: Types, outs: Types) -> tuple[Types, Types]:
+    order, num_out = _foreach_order(a), a.num_out_data
+    given: Types = [None] * len(ins)
+    for i, position in enumerate(order):
+        given[position] = ins[i]
+    given = _merged_types(given, a.in_state_locs, outs[num_out:])
+    inner, made = a.bodies[0].types(given)
+    inner = _merged_types(inner, a.in_state_locs, made[num_out:])
+    states = _picked(inner, a.in_state_locs)
+    return _picked(inner, order), [o or m for o, m in zip(outs, [*made[:num_out], *states])]
+
+
+@op(
+    "_foreach",
+    attrs={
+        **_COUNTS,
+        "num_out_data": _NUM_OUT_DATA,
+        "in_state_locs": Attr(shape, "which inputs of the body the states are"),
+        "in_data_locs": Attr(shape, "which inputs of the body the elements of the data are"),
+        "remain_locs": Attr(shape, "which inputs of the body all other inputs are"),
+    },
+    variadic=Variadic("data", count=None),
+    outputs=_outputs,
+    infer=_infer_foreach,
+    infer_type=_infer_foreach_type,
+    stateful=True,
+    num_subgraphs=1,
+    batch=NEVER,
+    onnx=Onnx(missing="its body is a subgraph of operators, which the exporter does not translate"),
+)
+def foreach(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
+    """Run a subgraph on every element along axis 0 of the data, handing states from one to the next.
+
+    Shape:
+        data0, ...: (length, ...) for the data, then the states, then whatever else the body reads.
+        returns: (length, ...) for each output of the body, then the last states.
+
+    Source: MXNet 1.9.1 `_foreach`.
+    """
+    num_data, num_out = len(a.in_data_locs), a.num_out_data
+    data = [_elements(t) for t in tensors[:num_data]]
+    values: list[Any] = [None] * len(tensors)
+    for position, tensor in zip(_foreach_order(a)[num_data:], tensors[num_data:]):
+        values[position] = tensor
+    collected: list[list[torch.Tensor]] = [[] for _ in range(num_out)]
+    for step in range(len(data[0])):
+        for position, elements in zip(a.in_data_locs, data):
+            values[position] = elements[step]
+        results = a.bodies[0](env, values, step)
+        for column, result in zip(collected, results):
+            column.append(result)
+        for position, state in zip(a.in_state_locs, results[num_out:]):
+            values[position] = state
+    return _result([*map(torch.stack, collected), *_picked(values, a.in_state_locs)])
+
+
+def _elements(data: torch.Tensor) -> Sequence[torch.Tensor]:
+    return (data.unsqueeze(1) if data.dim() == 1 else data).unbind(0)
+
+
+# while_loop
+
+
+def _loop_var_sources(a: Any) -> list[int]:
+    """Return which input of the node each loop variable is."""
+    return [a.func_input_locs[i] for i in a.func_var_locs]
+
+
+def _infer_while(a: Any, ins: Shapes, outs: Shapes) -> tuple[Shapes, Shapes]:
+    test, body = a.bodies
+    counts = [len(a.cond_input_locs), len(a.func_input_locs), a.num_out_data + len(a.func_var_locs)]
+    is_right = counts == [test.num_inputs, body.num_inputs, a.num_outputs]
+    _fit(a, is_right, (*a.cond_input_locs, *a.func_input_locs), len(ins))
+    _fit(a, True, a.func_var_locs, body.num_inputs)
+    num_out, sources = a.num_out_data, _loop_var_sources(a)
+    found = _merged(ins, sources, outs[num_out:], "loop variable before and after the loop")
+    inner, _ = test.shapes(_picked(found, a.cond_input_locs))
+    found = _merged(found, a.cond_input_locs, inner, "input of while_loop")
+    steps = [*(None if s is None else s[1:] or None for s in outs[:num_out]), *outs[num_out:]]
+    inner, made = body.shapes(_picked(found, a.func_input_locs), steps)
+    found = _merged(found, a.func_input_locs, inner, "input of while_loop")
+    found = _merged(found, sources, made[num_out:], "loop variable before and after one step")
+    stacked = [None if s is None else (a.max_iterations, *s) for s in made[:num_out]]
+    results = [*stacked, *_picked(found, sources)]
+    return found, [unify(o, r, "output of while_loop") for o, r in zip(outs, results)]
+
+
+def _infer_while_type(a: Any, ins: Types, outs: Types) -> tuple[Types, Types]:
+    test, body = a.bodies
+    num_out, sources = a.num_out_data, _loop_var_sources(a)
+    found = _merged_types(ins, sources, outs[num_out:])
+    found = _merged_types(found, a.cond_input_locs, test.types(_picked(found, a.cond_input_locs))[0])
+    inner, made = body.types(_picked(found, a.func_input_locs))
+    found = _merged_types(found, a.func_input_locs, inner)
+    return found, [o or m for o, m in zip(outs, [*made[:num_out], *_picked(found, sources)])]
+
+
+@op(
+    "_while_loop",
+    attrs={
+        **_COUNTS,
+        "num_out_data": _NUM_OUT_DATA,
+        "max_iterations": Attr(integer(low=0), "largest number of steps, and length of the stacked outputs"),
+        "cond_input_locs": Attr(shape, "which inputs the test reads"),
+        "func_input_locs": Attr(shape, "which inputs the body reads"),
+        "func_var_locs": Attr(shape, "which inputs of the body the loop variables are"),
+    },
+    variadic=Variadic("data", count=None),
+    outputs=_outputs,
+    infer=_infer_while,
+    infer_type=_infer_while_type,
+    needs_shapes=True,
+    stateful=True,
+    num_subgraphs=2,
+    batch=NEVER,
+    onnx=Onnx(missing="its test and body are subgraphs of operators, which the exporter does not translate"),
+)
+def while_loop(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
+    """Run a subgraph as long as another one gives a number other than 0, and at most `max_iterations` times.
+
+    Shape:
+        data0, ...: loop variables and whatever else the test and the body read.
+        returns: (max_iterations, ...) for each output of the body, zeros behind the last step; then the last
+            values of the loop variables.
+
+    Source: MXNet 1.9.1 `_while_loop`.
+    """
+    test, body = a.bodies
+    num_out = a.num_out_data
+    outer, values = list(tensors), _picked(tensors, a.func_input_locs)
+    sources = _loop_var_sources(a)
+    collected: list[list[torch.Tensor]] = [[] for _ in range(num_out)]
+    for step in range(a.max_iterations):
+        if not _truth(test(env, _picked(outer, a.cond_input_locs), step), "while_loop's test"):
+            break
+        results = body(env, values, step)
+        for column, result in zip(collected, results):
+            column.append(result)
+        for source, position, state in zip(sources, a.func_var_locs, results[num_out:]):
+            outer[source] = values[position] = state
+    types = [] if all(collected) else body.types([name_of(v.dtype) for v in values])[1]
+    stacked = [
+        _padded(column, size, torch_dtype(types[i] or "float32") if types else None, env)
+        for i, (column, size) in enumerate(zip(collected, env.out_shapes))
+    ]
+    return _result([*stacked, *_picked(values, a.func_var_locs)])
+
+
+def _padded(
+    column: list[torch.Tensor], size: tuple[int, ...], dtype: torch.dtype | None, env: Env
+) -> torch.Tensor:
+    """Stack the outputs of all steps and fill up with zeros."""
+    if not column:
+        return torch.zeros(size, dtype=dtype, device=env.device)
+    rows = torch.stack(column)
+    missing = size[0] - rows.shape[0]
+    return torch.cat([rows, rows.new_zeros((missing, *rows.shape[1:]))]) if missing else rows
+
+
+def _truth(outputs: Sequence[torch.Tensor], what: str) -> bool:
+    """Read the one number that a test gives.
+
+    Raises:
+        ShapeError: it gives several.
+    """
+    (found,) = outputs
+    if found.numel() != 1:
+        raise ShapeError(f"{what} gives an array of shape {tuple(found.shape)}, expected one number")
+    return bool(found.detach().reshape(()))
+
+
+# cond
+
+
+def _infer_cond(a: Any, ins: Shapes, outs: Shapes) -> tuple[Shapes, Shapes]:
+    found, results = list(ins), list(outs)
+    for body, positions in zip(a.bodies, (a.cond_input_locs, a.then_input_locs, a.else_input_locs)):
+        _fit(a, len(positions) == body.num_inputs, positions, len(ins))
+        inner, made = body.shapes(_picked(found, positions), () if body is a.bodies[0] else results)
+        found = _merged(found, positions, inner, "input of cond")
+        if body is not a.bodies[0]:
+            results = [unify(r, m, "outputs of the two branches of cond") for r, m in zip(results, made)]
+    return found, results
+
+
+def _infer_cond_type(a: Any, ins: Types, outs: Types) -> tuple[Types, Types]:
+    found, results = list(ins), list(outs)
+    for body, positions in zip(a.bodies, (a.cond_input_locs, a.then_input_locs, a.else_input_locs)):
+        inner, made = body.types(_picked(found, positions))
+        found = _merged_types(found, positions, inner)
+        if body is not a.bodies[0]:
+            results = [r or m for r, m in zip(results, made)]
+    return found, results
+
+
+@op(
+    "_cond",
+    attrs={
+        **_COUNTS,
+        "cond_input_locs": Attr(shape, "which inputs the test reads"),
+        "then_input_locs": Attr(shape, "which inputs the first branch reads"),
+        "else_input_locs": Attr(shape, "which inputs the second branch reads"),
+    },
+    variadic=Variadic("data", count=None),
+    outputs=_outputs,
+    infer=_infer_cond,
+    infer_type=_infer_cond_type,
+    stateful=True,
+    num_subgraphs=3,
+    batch=NEVER,
+    onnx=Onnx(
+        missing="its test and branches are subgraphs of operators, which the exporter does not translate"
+    ),
+)
+def cond(a: Any, env: Env, *tensors: torch.Tensor) -> Any:
+    """Run one of two subgraphs, the first if a third one gives a number other than 0.
+
+    Shape:
+        data0, ...: whatever the test and the branches read.
+        returns: the outputs of the branch; those of the other one have the same shapes.
+
+    Source: MXNet 1.9.1 `_cond`.
+    """
+    test, yes, no = a.bodies
+    if _truth(test(env, _picked(tensors, a.cond_input_locs)), "cond's test"):
+        return _result(yes(env, _picked(tensors, a.then_input_locs)))
+    return _result(no(env, _picked(tensors, a.else_input_locs)))

@@ -1,0 +1,313 @@
+"""Factorisations, determinants and inverses of stacks of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...base import OpError, Shape, ShapeError
+from ..attrs import boolean
+from ..bound import bound
+from ..shapes import unify
+from ..spec import Attr, Onnx, arg
+
+__all__ = ["infer_numbers", "numbers", "square"]
+
+Shapes = tuple[list[Shape], list[Shape]]
+Tensors = Callable[..., torch.Tensor]
+
+_AGREE = "inferred and required output shape"
+
+
+def square(name: str, shape: Shape) -> Shape:
+    """Return the shape of square matrices with what one side says about the other.
+
+    Raises:
+        ShapeError: they are not square.
+    """
+    if shape is None:
+        return None
+    if len(shape) < 2 or (shape[-1] != shape[-2] and shape[-1] and shape[-2]):
+        raise ShapeError(f"{name}: A has shape {shape}, expected square matrices (..., N, N)")
+    size = shape[-1] or shape[-2]
+    return (*shape[:-2], size, size)
+
+
+def _infer_square(name: str) -> Callable[..., Shapes]:
+    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+        both = square(name, unify(ins[0], outs[0], f"A and the result of {name}"))
+        return [both], [both]
+
+    return infer
+
+
+def infer_numbers(name: str) -> Callable[..., Shapes]:
+    """Return the rule of operators that give a number, or several, per matrix; (1,) for a single matrix."""
+
+    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+        shape = square(name, ins[0])
+        if shape is None:
+            return ins, outs
+        found = shape[:-2] or (1,)
+        return [shape], [unify(o, found, _AGREE) for o in outs]
+
+    return infer
+
+
+def numbers(found: torch.Tensor) -> torch.Tensor:
+    """Return one number per matrix as an array; (1,) for a single matrix."""
+    return found if found.dim() else found.reshape(1)
+
+
+def _cholesky(x: torch.Tensor) -> torch.Tensor:
+    try:
+        found: torch.Tensor = torch.linalg.cholesky(x)
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # documented, but not in its stubs
+        raise OpError(
+            "_linalg_potrf: A is not positive definite; check that it is symmetric, or add to its diagonal"
+        ) from None
+    return found
+
+
+_LOWER = {"lower": Attr(boolean, "the triangular matrix is lower triangular; if not, upper", True)}
+
+
+@bound(
+    "_linalg_potrf",
+    [arg("A")],
+    _LOWER,
+    aliases=("linalg_potrf",),
+    infer=_infer_square("_linalg_potrf"),
+    onnx=Onnx(missing="no ONNX operator factorises a matrix"),
+)
+def potrf(a: Any) -> Tensors:
+    """Return the Cholesky factor L of symmetric positive definite matrices, ``A = L @ L^T``.
+
+    With lower=False it is the upper triangular U, ``A = U^T @ U``.
+
+    Shape:
+        A: (..., N, N); only the triangle of the factor is read. Its gradient is symmetric.
+        returns: (..., N, N), triangular with a positive diagonal.
+
+    Raises:
+        OpError: a matrix is not positive definite.
+
+    Source: MXNet 1.9.1 `_linalg_potrf`; LAPACK potrf.
+    """
+    if a.lower:
+        return _cholesky
+
+    def potrf(x: torch.Tensor) -> torch.Tensor:
+        return _cholesky(x.mT).mT
+
+    return potrf
+
+
+@bound(
+    "_linalg_potri",
+    [arg("A")],
+    _LOWER,
+    aliases=("linalg_potri",),
+    infer=_infer_square("_linalg_potri"),
+    onnx=Onnx(missing="no ONNX operator inverts a triangular matrix"),
+)
+def potri(a: Any) -> Tensors:
+    """Return ``(A @ A^T)^-1`` of lower triangular matrices: the inverse of what `potrf` factorised.
+
+    With lower=False it is ``(A^T @ A)^-1`` of upper triangular ones.
+
+    Shape:
+        A: (..., N, N); only that triangle is read, and gets a gradient.
+        returns: (..., N, N), symmetric.
+
+    Source: MXNet 1.9.1 `_linalg_potri`; LAPACK potri.
+    """
+    lower = a.lower
+
+    def potri(x: torch.Tensor) -> torch.Tensor:
+        unit = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device).expand_as(x)
+        inverse = torch.linalg.solve_triangular(x if lower else x.mT, unit, upper=False)
+        found: torch.Tensor = inverse.mT @ inverse
+        return found
+
+    return potri
+
+
+def _infer_gelqf(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    shape = unify(ins[0], outs[0], "A and Q of _linalg_gelqf")
+    if shape is None:
+        return ins, outs
+    if len(shape) < 2 or shape[-2] > shape[-1] > 0:
+        raise ShapeError(f"_linalg_gelqf: A has shape {shape}, expected (..., M, N) with M at most N")
+    factor = unify(outs[1], (*shape[:-2], shape[-2], shape[-2]), _AGREE)
+    return [shape], [shape, factor]
+
+
+@bound(
+    "_linalg_gelqf",
+    [arg("A")],
+    aliases=("linalg_gelqf",),
+    outputs=("output0", "output1"),
+    infer=_infer_gelqf,
+    onnx=Onnx(missing="no ONNX operator factorises a matrix"),
+)
+def gelqf(a: Any) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
+    """Factorise ``A = L @ Q`` into a lower triangular matrix and one with orthonormal rows.
+
+    Shape:
+        A: (..., M, N) of rank M, with M at most N.
+        output0: Q, (..., M, N).
+        output1: L, (..., M, M).
+
+    Source: MXNet 1.9.1 `_linalg_gelqf`; LAPACK gelqf and orglq.
+    """
+
+    def gelqf(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        if x.dim() < 2 or x.shape[-2] > x.shape[-1]:
+            raise ShapeError(
+                f"_linalg_gelqf: A has shape {tuple(x.shape)}, expected (..., M, N) with M at most N"
+            )
+        orthogonal, triangle = torch.linalg.qr(x.mT)
+        return orthogonal.mT, triangle.mT
+
+    return gelqf
+
+
+def _infer_syevd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    shape = square("_linalg_syevd", unify(ins[0], outs[0], "A and U of _linalg_syevd"))
+    if shape is None:
+        return ins, outs
+    return [shape], [shape, unify(outs[1], shape[:-1], _AGREE)]
+
+
+@bound(
+    "_linalg_syevd",
+    [arg("A")],
+    outputs=("output0", "output1"),
+    infer=_infer_syevd,
+    onnx=Onnx(missing="no ONNX operator finds eigenvalues"),
+)
+def syevd(a: Any) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
+    """Return eigenvectors and eigenvalues of symmetric matrices, ``A = U^T @ diag(L) @ U``.
+
+    The sign of an eigenvector is such that its component of greatest magnitude is positive. The gradient is
+    defined for distinct eigenvalues.
+
+    Shape:
+        A: (..., N, N); only the lower triangle is read. Its gradient is symmetric.
+        output0: U, (..., N, N); row i is the i-th eigenvector.
+        output1: L, (..., N), ascending.
+
+    Source: MXNet 1.9.1 `_linalg_syevd`; LAPACK syevd.
+    """
+
+    def syevd(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        values, vectors = torch.linalg.eigh(x)
+        rows = vectors.mT
+        with torch.no_grad():
+            greatest = rows.gather(-1, rows.abs().argmax(-1, keepdim=True))
+            sign = torch.where(greatest < 0, -1.0, 1.0).to(rows.dtype)
+        return rows * sign, values
+
+    return syevd
+
+
+@bound(
+    "_linalg_inverse",
+    [arg("A")],
+    aliases=("linalg_inverse",),
+    infer=_infer_square("_linalg_inverse"),
+    onnx=Onnx(missing="ONNX's Inverse is an experimental operator of one runtime"),
+)
+def inverse(a: Any) -> Tensors:
+    """Invert matrices.
+
+    Shape:
+        A: (..., N, N), not singular.
+        returns: (..., N, N).
+
+    Source: MXNet 1.9.1 `_linalg_inverse`.
+    """
+    call: Tensors = torch.linalg.inv
+    return call
+
+
+class _Det(torch.autograd.Function):
+    """Determinant whose gradient ``det * A^-T`` is 0 where the matrix is singular, as MXNet has it."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = torch.linalg.det(x)
+        return found
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        ctx.save_for_backward(inputs[0], output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+        x, found = ctx.saved_tensors
+        singular = (found == 0)[..., None, None]
+        unit = torch.eye(x.shape[-1], dtype=x.dtype, device=x.device)
+        inverse = torch.linalg.inv(torch.where(singular, unit, x))
+        slope = (grads[0] * found)[..., None, None] * inverse.mT
+        return torch.where(singular, torch.zeros_like(slope), slope)
+
+
+_det: Tensors = _Det.apply
+
+
+@bound(
+    "_linalg_det",
+    [arg("A")],
+    aliases=("linalg_det",),
+    outputs=("output0",),
+    hidden=2,
+    infer=infer_numbers("_linalg_det"),
+    onnx=Onnx("Det"),
+)
+def det(a: Any) -> Tensors:
+    """Return the determinant of matrices; the gradient at a singular one is 0.
+
+    Shape:
+        A: (..., N, N).
+        returns: (...,), or (1,) for a single matrix.
+
+    Source: MXNet 1.9.1 `_linalg_det`.
+    """
+
+    def det(x: torch.Tensor) -> torch.Tensor:
+        return numbers(_det(x))
+
+    return det
+
+
+@bound(
+    "_linalg_slogdet",
+    [arg("A")],
+    aliases=("linalg_slogdet",),
+    outputs=("output0", "output1"),
+    hidden=2,
+    infer=infer_numbers("_linalg_slogdet"),
+    onnx=Onnx(builder="linalg_slogdet"),
+)
+def slogdet(a: Any) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
+    """Return sign and logarithm of the magnitude of determinants; the sign has no gradient.
+
+    Shape:
+        A: (..., N, N).
+        output0: sign, -1, 0 or 1: (...,), or (1,) for a single matrix.
+        output1: logarithm of the magnitude, of the same shape.
+
+    Source: MXNet 1.9.1 `_linalg_slogdet`.
+    """
+
+    def slogdet(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        sign, logarithm = torch.linalg.slogdet(x)
+        return numbers(sign), numbers(logarithm)
+
+    return slogdet

@@ -1,0 +1,272 @@
+"""Products of matrices and triangular solves over stacks of matrices: ``mx.nd.linalg`` and ``mx.sym.linalg``.
+
+Every operator works on the last two axes; those before them count matrices. Factorisations and determinants are in
+`factor`, diagonals and triangles in `triangle`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...base import Shape, ShapeError
+from ..attrs import boolean, integer, real
+from ..axes import normal_axis
+from ..bound import bound
+from ..shapes import unify
+from ..spec import Attr, Onnx, arg
+
+__all__: list[str] = []
+
+Shapes = tuple[list[Shape], list[Shape]]
+Tensors = Callable[..., torch.Tensor]
+
+_AGREE = "inferred and required output shape"
+_ALPHA = Attr(real, "factor of the product", 1.0)
+_AXIS = Attr(integer(), "axis of the matrices' rows; their columns are on the last one", -2)
+
+
+def _flips(inputs: str = "ab") -> dict[str, Attr]:
+    return {f"transpose_{x}": Attr(boolean, f"transpose the matrices of {x.upper()}", False) for x in inputs}
+
+
+def _rows_to_end(shape: Shape, axis: int, name: str) -> tuple[int, ...]:
+    """Return a shape with the axis of the rows put before the last one."""
+    dims = tuple(shape or ())
+    if len(dims) < 2:
+        raise ShapeError(f"{name}: an input has shape {shape}, expected matrices, that is at least two axes")
+    at = normal_axis(axis, len(dims))
+    if at == len(dims) - 1:
+        raise ShapeError(
+            f"{name}: axis is {axis}, the last one, which holds the columns; expected one before"
+        )
+    return (*dims[:at], *dims[at + 1 : -1], dims[at], dims[-1])
+
+
+def _rows_back(dims: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    at = normal_axis(axis, len(dims))
+    rest = (*dims[:-2], dims[-1])
+    return (*rest[:at], dims[-2], *rest[at:])
+
+
+def _infer_product(name: str) -> Callable[..., Shapes]:
+    """Return the shape rule of gemm (three inputs) and gemm2 (two)."""
+
+    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+        if ins[0] is None or ins[1] is None:
+            return ins, outs
+        left, right = (_rows_to_end(s, a.axis, name) for s in ins[:2])
+        if len(left) != len(right):
+            raise ShapeError(f"{name}: A is {ins[0]} and B {ins[1]}, expected equally many axes")
+        batch = unify(left[:-2], right[:-2], f"leading axes of {name}'s inputs") or ()
+        rows, inner = (left[-1], left[-2]) if a.transpose_a else (left[-2], left[-1])
+        other, columns = (right[-1], right[-2]) if a.transpose_b else (right[-2], right[-1])
+        if inner != other and inner and other:
+            raise ShapeError(
+                f"{name}: A is {ins[0]} and B {ins[1]}: the contracted axes have {inner} and {other} elements"
+            )
+        found = unify(outs[0], _rows_back((*batch, rows, columns), a.axis), _AGREE)
+        more = [unify(s, found, f"C and the result of {name}") for s in ins[2:]]
+        return [ins[0], ins[1], *more], [found]
+
+    return infer
+
+
+def _product(a: Any) -> Tensors:
+    flip_a, flip_b, alpha, axis = a.transpose_a, a.transpose_b, a.alpha, a.axis
+
+    def product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        left, right = left.movedim(axis, -2), right.movedim(axis, -2)
+        if left.shape[:-2] != right.shape[:-2]:
+            raise ShapeError(
+                f"A has {tuple(left.shape[:-2])} matrices and B {tuple(right.shape[:-2])}, expected equal counts"
+            )
+        found = torch.matmul(left.mT if flip_a else left, right.mT if flip_b else right)
+        return (found if alpha == 1.0 else found * alpha).movedim(-2, axis)
+
+    return product
+
+
+@bound(
+    "_linalg_gemm2",
+    [arg("A"), arg("B")],
+    {**_flips(), "alpha": _ALPHA, "axis": _AXIS},
+    aliases=("linalg_gemm2",),
+    infer=_infer_product("_linalg_gemm2"),
+    onnx=Onnx(builder="linalg_gemm2"),
+)
+def gemm2(a: Any) -> Tensors:
+    """Multiply matrices pairwise: ``alpha * op(A) @ op(B)``.
+
+    Shape:
+        A: (B..., M, K), or (B..., K, M) under `transpose_a`.
+        B: (B..., K, N), or (B..., N, K) under `transpose_b`; the leading axes equal those of A.
+        returns: (B..., M, N). With `axis` the rows of all three are on that axis.
+
+    Source: MXNet 1.9.1 `_linalg_gemm2`.
+    """
+    return _product(a)
+
+
+@bound(
+    "_linalg_gemm",
+    [arg("A"), arg("B"), arg("C")],
+    {**_flips(), "alpha": _ALPHA, "beta": Attr(real, "factor of C", 1.0), "axis": _AXIS},
+    aliases=("linalg_gemm",),
+    infer=_infer_product("_linalg_gemm"),
+    onnx=Onnx(builder="linalg_gemm"),
+)
+def gemm(a: Any) -> Tensors:
+    """Multiply matrices pairwise and add others: ``alpha * op(A) @ op(B) + beta * C``.
+
+    Shape:
+        A: (B..., M, K), or (B..., K, M) under `transpose_a`.
+        B: (B..., K, N), or (B..., N, K) under `transpose_b`; the leading axes equal those of A.
+        C: (B..., M, N).
+        returns: (B..., M, N). With `axis` the rows of all four are on that axis.
+
+    Source: MXNet 1.9.1 `_linalg_gemm`.
+    """
+    product, beta = _product(a), a.beta
+
+    def gemm(left: torch.Tensor, right: torch.Tensor, added: torch.Tensor) -> torch.Tensor:
+        found = product(left, right)
+        if found.shape != added.shape:
+            raise ShapeError(f"C is {tuple(added.shape)}, expected the product's shape {tuple(found.shape)}")
+        total: torch.Tensor = found + added * beta
+        return total
+
+    return gemm
+
+
+def _infer_syrk(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    shape = ins[0]
+    if shape is None:
+        return ins, outs
+    if len(shape) < 2:
+        raise ShapeError(f"_linalg_syrk: A has shape {shape}, expected matrices, that is at least two axes")
+    size = shape[-1] if a.transpose else shape[-2]
+    return ins, [unify(outs[0], (*shape[:-2], size, size), _AGREE)]
+
+
+@bound(
+    "_linalg_syrk",
+    [arg("A")],
+    {"transpose": Attr(boolean, "use the transposed matrices", False), "alpha": _ALPHA},
+    aliases=("linalg_syrk",),
+    infer=_infer_syrk,
+    onnx=Onnx(builder="linalg_syrk"),
+)
+def syrk(a: Any) -> Tensors:
+    """Multiply matrices by their own transposes: ``alpha * A @ A^T``, or ``alpha * A^T @ A`` under `transpose`.
+
+    Shape:
+        A: (B..., M, N).
+        returns: (B..., M, M), or (B..., N, N) under `transpose`.
+
+    Source: MXNet 1.9.1 `_linalg_syrk`.
+    """
+    flip, alpha = a.transpose, a.alpha
+
+    def syrk(x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = alpha * (x.mT @ x if flip else x @ x.mT)
+        return found
+
+    return syrk
+
+
+def _infer_triangular(name: str) -> Callable[..., Shapes]:
+    """Return the shape rule of products with, and solves by, a triangular matrix: B and the result are alike."""
+
+    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+        both = unify(ins[1], outs[0], f"B and the result of {name}")
+        if both is None:
+            return ins, outs
+        if len(both) < 2:
+            raise ShapeError(f"{name}: B has shape {both}, expected matrices, that is at least two axes")
+        size = both[-1] if a.rightside else both[-2]
+        square = unify(ins[0], (*both[:-2], size, size), f"A of {name}")
+        return [square, both], [both]
+
+    return infer
+
+
+def _triangular_attrs(solve: bool) -> dict[str, Attr]:
+    return {
+        "transpose": Attr(boolean, "use the transposed triangular matrices", False),
+        "rightside": Attr(boolean, "A stands on the right of " + ("the unknown" if solve else "B"), False),
+        "lower": Attr(boolean, "A is lower triangular; what lies on the other side is not read", True),
+        "alpha": Attr(real, "factor of " + ("B" if solve else "the product"), 1.0),
+    }
+
+
+def _checked_pair(name: str, right: bool, one: torch.Tensor, other: torch.Tensor) -> None:
+    size = other.shape[-1] if right else other.shape[-2]
+    if tuple(one.shape) != (*other.shape[:-2], size, size):
+        raise ShapeError(
+            f"{name}: A is {tuple(one.shape)} and B {tuple(other.shape)}, expected A of "
+            f"{(*other.shape[:-2], size, size)}"
+        )
+
+
+@bound(
+    "_linalg_trmm",
+    [arg("A"), arg("B")],
+    _triangular_attrs(False),
+    aliases=("linalg_trmm",),
+    infer=_infer_triangular("_linalg_trmm"),
+    onnx=Onnx(builder="linalg_trmm"),
+)
+def trmm(a: Any) -> Tensors:
+    """Multiply by triangular matrices: ``alpha * op(A) @ B``, or ``alpha * B @ op(A)`` under `rightside`.
+
+    Shape:
+        A: (B..., M, M), or (B..., N, N) under `rightside`; only one triangle is read, and gets a gradient.
+        B: (B..., M, N).
+        returns: (B..., M, N).
+
+    Source: MXNet 1.9.1 `_linalg_trmm`.
+    """
+    flip, right, lower, alpha = a.transpose, a.rightside, a.lower, a.alpha
+
+    def trmm(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        _checked_pair("_linalg_trmm", right, one, other)
+        triangle = one.tril() if lower else one.triu()
+        triangle = triangle.mT if flip else triangle
+        found: torch.Tensor = alpha * (other @ triangle if right else triangle @ other)
+        return found
+
+    return trmm
+
+
+@bound(
+    "_linalg_trsm",
+    [arg("A"), arg("B")],
+    _triangular_attrs(True),
+    aliases=("linalg_trsm",),
+    infer=_infer_triangular("_linalg_trsm"),
+    onnx=Onnx(missing="no ONNX operator solves linear equations"),
+)
+def trsm(a: Any) -> Tensors:
+    """Solve ``op(A) @ X = alpha * B``, or ``X @ op(A) = alpha * B`` under `rightside`, by substitution.
+
+    Shape:
+        A: (B..., M, M), or (B..., N, N) under `rightside`; only one triangle is read, and gets a gradient.
+        B: (B..., M, N).
+        returns: (B..., M, N), the unknown X.
+
+    Source: MXNet 1.9.1 `_linalg_trsm`.
+    """
+    flip, right, lower, alpha = a.transpose, a.rightside, a.lower, a.alpha
+
+    def trsm(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        _checked_pair("_linalg_trsm", right, one, other)
+        triangle = one.mT if flip else one
+        found: torch.Tensor = torch.linalg.solve_triangular(
+            triangle, alpha * other, upper=lower == flip, left=not right
+        )
+        return found
+
+    return trsm

@@ -1,0 +1,213 @@
+"""Diagonals and triangles taken out of, and put into, stacks of square matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isqrt
+from typing import Any
+
+import torch
+
+from ...base import Shape, ShapeError
+from ..attrs import boolean, integer
+from ..bound import bound
+from ..shapes import forward
+from ..spec import Attr, Onnx, arg
+from .factor import infer_numbers, numbers, square
+
+__all__: list[str] = []
+
+Tensors = Callable[..., torch.Tensor]
+
+_OFFSET = Attr(integer(), "diagonals above the main one; negative: below", 0)
+
+
+def _checked(name: str, shape: tuple[int, ...], offset: int) -> tuple[int, ...]:
+    found = square(name, shape) or ()
+    if abs(offset) >= found[-1]:
+        raise ShapeError(f"{name}: A has shape {shape}, offset is {offset}, expected less than {found[-1]}")
+    return found
+
+
+def _diagonal_shape(a: Any, shape: tuple[int, ...]) -> Shape:
+    dims = _checked("_linalg_extractdiag", shape, a.offset)
+    return (*dims[:-2], dims[-1] - abs(a.offset))
+
+
+@bound(
+    "_linalg_extractdiag",
+    [arg("A")],
+    {"offset": _OFFSET},
+    aliases=("linalg_extractdiag",),
+    infer=forward(_diagonal_shape),
+    onnx=Onnx(builder="linalg_extractdiag"),
+)
+def extractdiag(a: Any) -> Tensors:
+    """Return a diagonal of matrices.
+
+    Shape:
+        A: (..., N, N).
+        returns: (..., N - |offset|).
+
+    Source: MXNet 1.9.1 `_linalg_extractdiag`.
+    """
+    offset = a.offset
+
+    def extractdiag(x: torch.Tensor) -> torch.Tensor:
+        _checked("_linalg_extractdiag", tuple(x.shape), offset)
+        return x.diagonal(offset, -2, -1).clone(memory_format=torch.contiguous_format)
+
+    return extractdiag
+
+
+def _matrix_shape(a: Any, shape: tuple[int, ...]) -> Shape:
+    size = shape[-1] + abs(a.offset)
+    return (*shape[:-1], size, size)
+
+
+@bound(
+    "_linalg_makediag",
+    [arg("A")],
+    {"offset": _OFFSET},
+    aliases=("linalg_makediag",),
+    infer=forward(_matrix_shape),
+    onnx=Onnx(builder="linalg_makediag"),
+)
+def makediag(a: Any) -> Tensors:
+    """Return matrices with the given diagonal and zeros elsewhere.
+
+    Shape:
+        A: (..., N).
+        returns: (..., M, M) with M = N + |offset|.
+
+    Source: MXNet 1.9.1 `_linalg_makediag`.
+    """
+    offset = a.offset
+
+    def makediag(x: torch.Tensor) -> torch.Tensor:
+        return torch.diag_embed(x, offset)
+
+    return makediag
+
+
+def _side(a: Any) -> tuple[int, bool]:
+    """Return offset and whether the lower triangle is meant; an offset decides, `lower` only without one."""
+    return a.offset, a.offset < 0 or (a.offset == 0 and a.lower)
+
+
+def _places(size: int, a: Any, device: torch.device) -> torch.Tensor:
+    """Return row and column of the triangle's elements: a lower one row by row, an upper one column by column."""
+    offset, lower = _side(a)
+    places = torch.tril_indices(size, size, -abs(offset), device=device)
+    return places if lower else places.flip(0)
+
+
+def _count(size: int, offset: int) -> int:
+    length = size - abs(offset)
+    return length * (length + 1) // 2
+
+
+def _triangle_shape(a: Any, shape: tuple[int, ...]) -> Shape:
+    dims = _checked("_linalg_extracttrian", shape, a.offset)
+    return (*dims[:-2], _count(dims[-1], a.offset))
+
+
+_TRIANGLE = {
+    "offset": _OFFSET,
+    "lower": Attr(boolean, "the lower triangle rather than the upper; used when offset is 0", True),
+}
+
+
+@bound(
+    "_linalg_extracttrian",
+    [arg("A")],
+    _TRIANGLE,
+    aliases=("linalg_extracttrian",),
+    infer=forward(_triangle_shape),
+    onnx=Onnx(builder="linalg_extracttrian"),
+)
+def extracttrian(a: Any) -> Tensors:
+    """Return the elements of a triangle of matrices: a lower one row by row, an upper one column by column.
+
+    Shape:
+        A: (..., N, N).
+        returns: (..., K * (K + 1) / 2) with K = N - |offset|.
+
+    Source: MXNet 1.9.1 `_linalg_extracttrian`.
+    """
+
+    def extracttrian(x: torch.Tensor) -> torch.Tensor:
+        _checked("_linalg_extracttrian", tuple(x.shape), a.offset)
+        rows, columns = _places(x.shape[-1], a, x.device)
+        return x[..., rows, columns]
+
+    return extracttrian
+
+
+def _side_of(a: Any, shape: tuple[int, ...]) -> int:
+    """Return the side of the matrices whose triangle has as many elements as the last axis.
+
+    Raises:
+        ShapeError: no triangle has that many.
+    """
+    length = (isqrt(8 * shape[-1] + 1) - 1) // 2
+    if length * (length + 1) // 2 != shape[-1]:
+        raise ShapeError(
+            f"_linalg_maketrian: A has shape {shape}, expected a last axis of K * (K + 1) / 2 elements"
+        )
+    return length + abs(int(a.offset))
+
+
+def _from_triangle_shape(a: Any, shape: tuple[int, ...]) -> Shape:
+    size = _side_of(a, shape)
+    return (*shape[:-1], size, size)
+
+
+@bound(
+    "_linalg_maketrian",
+    [arg("A")],
+    _TRIANGLE,
+    aliases=("linalg_maketrian",),
+    infer=forward(_from_triangle_shape),
+    onnx=Onnx(builder="linalg_maketrian"),
+)
+def maketrian(a: Any) -> Tensors:
+    """Return matrices with the given triangle, in the order of `extracttrian`, and zeros elsewhere.
+
+    Shape:
+        A: (..., K * (K + 1) / 2).
+        returns: (..., N, N) with N = K + |offset|.
+
+    Source: MXNet 1.9.1 `_linalg_maketrian`.
+    """
+
+    def maketrian(x: torch.Tensor) -> torch.Tensor:
+        size = _side_of(a, tuple(x.shape))
+        rows, columns = _places(size, a, x.device)
+        flat = x.new_zeros((*x.shape[:-1], size * size))
+        return flat.index_copy(-1, rows * size + columns, x).reshape(*x.shape[:-1], size, size)
+
+    return maketrian
+
+
+@bound(
+    "_linalg_sumlogdiag",
+    [arg("A")],
+    aliases=("linalg_sumlogdiag",),
+    infer=infer_numbers("_linalg_sumlogdiag"),
+    onnx=Onnx(builder="linalg_sumlogdiag"),
+)
+def sumlogdiag(a: Any) -> Tensors:
+    """Sum the logarithms of the diagonal: of a Cholesky factor half the logarithm of the determinant.
+
+    Shape:
+        A: (..., N, N) with positive diagonals.
+        returns: (...,), or (1,) for a single matrix.
+
+    Source: MXNet 1.9.1 `_linalg_sumlogdiag`.
+    """
+
+    def sumlogdiag(x: torch.Tensor) -> torch.Tensor:
+        return numbers(x.diagonal(dim1=-2, dim2=-1).log().sum(-1))
+
+    return sumlogdiag

@@ -1,0 +1,292 @@
+"""Max pooling of regions, and what operators on regions of interest share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...base import BoundsError, Shape, ShapeError
+from ..attrs import AttrType, real, shape
+from ..bound import bound
+from ..shapes import unify
+from ..spec import NEVER, Attr, Onnx, arg
+
+__all__ = ["image_of", "pooled", "region_rule", "roi_pooling", "round_away", "single"]
+
+_CHUNK = 1 << 16
+"""Numbers of one chunk of bins: what a core's cache holds several times."""
+
+
+def single(value: float) -> float:
+    """Return a number rounded to float32, the type of MXNet's real attributes."""
+    return float(np.float32(value))
+
+
+def round_away(x: torch.Tensor) -> torch.Tensor:
+    """Round to the nearest integer, halves away from zero, as C does."""
+    whole = x.trunc()
+    return whole + torch.where((x - whole).abs() >= 0.5, x.sign(), torch.zeros_like(x))
+
+
+def image_of(name: str, rois: torch.Tensor, count: int, low: int = 0) -> torch.Tensor:
+    """Return the image number of each region, int32.
+
+    Args:
+        name: the operator, for the message.
+        rois: (R, columns), the image number first.
+        count: how many images there are.
+        low: least number that may come.
+
+    Raises:
+        BoundsError: a number is below `low` or not below `count`.
+    """
+    image = rois[:, 0].int()
+    if image.numel():
+        least, most = (int(x) for x in torch.aminmax(image))
+        if least < low or most >= count:
+            wrong = least if least < low else most
+            raise BoundsError(
+                f"{name}: rois names image {wrong} in its first column, expected 0 to {count - 1}"
+                f" as data holds {count} images"
+            )
+    return image
+
+
+def _to_pair(value: Any) -> tuple[int, ...]:
+    found: tuple[int, ...] = shape.parse(value)
+    if len(found) != 2 or min(found) < 1:
+        raise ValueError(value)
+    return found
+
+
+pooled = AttrType(_to_pair, "two positive integers", "tuple[int, int]")
+
+
+def region_rule(
+    columns: tuple[int, ...], size: Callable[[Any, tuple[int, ...]], tuple[int, ...]]
+) -> Callable[..., tuple[list[Shape], list[Shape]]]:
+    """Make the shape rule of an operator on data (N, C, H, W) and rois (R, columns).
+
+    Args:
+        columns: widths that rois may have.
+        size: ``(a, data) -> (channels, height, width)`` of the output.
+    """
+
+    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+        data, rois = ins[0], ins[1]
+        if data is not None and len(data) != 4:
+            raise ShapeError(f"data has shape {data}, expected 4 axes: (N, C, H, W)")
+        if rois is not None and (len(rois) != 2 or rois[1] and rois[1] not in columns):
+            wanted = " or ".join(map(str, columns))
+            raise ShapeError(f"rois has shape {rois}, expected 2 axes: (number of regions, {wanted})")
+        if data is None:
+            return ins, outs
+        found = (rois[0] if rois else 0, *size(a, data))
+        return ins, [unify(out, found, "inferred and required output shape") for out in outs]
+
+    return infer
+
+
+def _keys(pixels: torch.Tensor) -> tuple[torch.Tensor, Callable[[torch.Tensor], torch.Tensor]]:
+    """Return integers that order as the numbers do, and of equal numbers the first as the greatest.
+
+    The upper half of each is the number, the lower half its pixel, counted down. One maximum then finds both.
+
+    Args:
+        pixels: (R, C), one row per pixel.
+
+    Returns:
+        (R, C) int64, and the function that gives the numbers back.
+    """
+    if pixels.dtype == torch.float32:
+        # adding zero makes the negative zero a positive one, which compares equal
+        bits = (pixels + 0.0).view(torch.int32)
+        rank = bits ^ ((bits >> 31) & 0x7FFFFFFF)
+
+        def values(key: torch.Tensor) -> torch.Tensor:
+            upper = (key >> 32).int()
+            return (upper ^ ((upper >> 31) & 0x7FFFFFFF)).view(torch.float32)
+
+    else:
+        distinct, rank = torch.unique(pixels, return_inverse=True)
+
+        def values(key: torch.Tensor) -> torch.Tensor:
+            return distinct[key >> 32]
+
+    down = torch.arange(pixels.shape[0] - 1, -1, -1, device=pixels.device)
+    return (rank.long() << 32) | down[:, None], values
+
+
+def _power(length: torch.Tensor) -> torch.Tensor:
+    """Return the greatest i with 2**i <= length."""
+    exponent: torch.Tensor = torch.frexp(length.clamp(min=1).double())[1]
+    return exponent - 1
+
+
+class _Bins:
+    """Where the bins of all regions lie: image, first row and column, size, empty or not."""
+
+    def __init__(self, image: torch.Tensor, rows: Any, columns: Any, pooled: tuple[int, int]) -> None:
+        count, (high, wide) = image.numel(), pooled
+
+        def spread(x: torch.Tensor, rows_axis: bool) -> torch.Tensor:
+            x = x.view(count, high, 1) if rows_axis else x.view(count, 1, wide)
+            return x.expand(count, high, wide).reshape(-1)
+
+        self.image = image.view(-1, 1, 1).expand(count, high, wide).reshape(-1).long()
+        self.top, self.bottom = (spread(x, True).long() for x in rows)
+        self.left, self.right = (spread(x, False).long() for x in columns)
+        self.empty = (self.bottom <= self.top) | (self.right <= self.left)
+
+    def windows(self, level: torch.Tensor, chosen: torch.Tensor, i: int, j: int) -> list[torch.Tensor]:
+        """Return for the chosen bins the rows of the four windows whose union is the bin."""
+        _, height, width, _ = level.shape
+        base = self.image[chosen] * height
+        top, bottom = self.top[chosen], self.bottom[chosen] - (1 << i)
+        left, right = self.left[chosen], self.right[chosen] - (1 << j)
+        return [(base + y) * width + x for y in (top, bottom) for x in (left, right)]
+
+
+def _doubled(level: torch.Tensor, axis: int, step: int) -> torch.Tensor:
+    """Return the maxima of windows twice as long along an axis, `step` being their present length."""
+    size = level.shape[axis] - step
+    return torch.maximum(level.narrow(axis, 0, size), level.narrow(axis, step, size))
+
+
+def _levels(
+    pixels: torch.Tensor, code: torch.Tensor
+) -> Iterator[tuple[torch.Tensor, int, int, torch.Tensor]]:
+    """Give the maxima of all windows of 2**i by 2**j pixels, for each (i, j) that bins need, with those bins.
+
+    Args:
+        pixels: (N, H, W, C).
+        code: (bins,) 64 * i + j; negative for bins that need none.
+    """
+    tall, tall_level = pixels, 0
+    wide, wide_level = pixels, 0
+    for key in torch.unique(code).tolist():
+        i, j = divmod(key, 64)
+        if key < 0:
+            continue
+        if i > tall_level:
+            for step in range(tall_level, i):
+                tall = _doubled(tall, 1, 1 << step)
+            tall_level, wide, wide_level = i, tall, 0
+        for step in range(wide_level, j):
+            wide = _doubled(wide, 2, 1 << step)
+        wide_level = j
+        yield wide, i, j, (code == key).nonzero().view(-1)
+
+
+def _max_pool(data: torch.Tensor, bins: _Bins, want_places: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return the maximum of each bin (bins, C), 0 if empty, and the pixel it is at, -1 if empty.
+
+    Each bin is the union of four windows whose sides are powers of two. Bins are taken in chunks, so that rows stay
+    in the cache.
+    """
+    count, depth, height, width = data.shape
+    pixels = data.permute(0, 2, 3, 1).contiguous()
+    out = data.new_zeros((bins.empty.numel(), depth))
+    arg = torch.full(out.shape, -1, dtype=torch.int32, device=data.device) if want_places else None
+    values: Callable[[torch.Tensor], torch.Tensor] | None = None
+    if arg is not None:
+        keys, values = _keys(pixels.view(-1, depth))
+        pixels = keys.view(pixels.shape)
+    code = _power(bins.bottom - bins.top) * 64 + _power(bins.right - bins.left)
+    last, step = count * height * width - 1, max(_CHUNK // max(depth, 1), 1)
+    for level, i, j, chosen in _levels(pixels, code.masked_fill(bins.empty, -1)):
+        rows, windows = level.reshape(-1, depth), bins.windows(level, chosen, i, j)
+        for start in range(0, chosen.numel(), step):
+            part = slice(start, start + step)
+            best = rows[windows[0][part]]
+            for window in windows[1:]:
+                torch.maximum(best, rows[window[part]], out=best)
+            if arg is not None and values is not None:
+                arg[chosen[part]] = last - best.int()
+                best = values(best)
+            out[chosen[part]] = best
+    return out, arg
+
+
+class _MaxPool(torch.autograd.Function):
+    """Max pooling of bins; the gradient goes to the first maximum."""
+
+    @staticmethod
+    def forward(ctx: Any, data: torch.Tensor, bins: _Bins) -> torch.Tensor:
+        out, arg = _max_pool(data, bins, True)
+        ctx.shape = data.shape
+        ctx.save_for_backward(arg)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *heads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        (arg,) = ctx.saved_tensors
+        count, depth, height, width = ctx.shape
+        grad = heads[0]
+        table = grad.new_zeros((count * height * width, depth))
+        step = max(16 * _CHUNK // max(depth, 1), 1)
+        for start in range(0, arg.shape[0], step):
+            at, part = arg[start : start + step], grad[start : start + step]
+            table.scatter_add_(0, at.clamp(min=0).long(), part.masked_fill(at < 0, 0.0))
+        return table.view(count, height, width, depth).permute(0, 3, 1, 2), None
+
+
+_apply: Callable[..., torch.Tensor] = _MaxPool.apply
+
+
+def _edges(
+    start: torch.Tensor, size: torch.Tensor, parts: int, limit: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the first pixel of each part of each region, and the one after its last, within the image."""
+    steps = torch.arange(parts + 1, dtype=size.dtype, device=size.device)
+    step = (size / parts)[:, None]
+    low = (steps[:-1] * step).floor() + start[:, None]
+    high = (steps[1:] * step).ceil() + start[:, None]
+    return low.clamp(0, limit), high.clamp(0, limit)
+
+
+@bound(
+    "ROIPooling",
+    [arg("data"), arg("rois")],
+    {
+        "pooled_size": Attr(pooled, "height and width of the output"),
+        "spatial_scale": Attr(real, "size of the feature map over that of the image, in (0, 1]"),
+    },
+    hidden=1,
+    infer=region_rule((5,), lambda a, data: (data[1], *a.pooled_size)),
+    batch=NEVER,
+    onnx=Onnx("MaxRoiPool", rename={"pooled_size": "pooled_shape"}),
+)
+def roi_pooling(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """Divide each region of interest into a fixed number of bins and take each bin's maximum.
+
+    Corners are rounded to pixels; both belong to the region. An empty bin is 0. The gradient of each output goes to
+    the first of the greatest pixels; rois get none.
+
+    Shape:
+        data: (N, C, H, W).
+        rois: (R, 5): image number, then left, top, right, bottom in image pixels.
+        returns: (R, C, *pooled_size).
+
+    Raises:
+        BoundsError: a region names an image beyond the batch.
+
+    Source: Girshick, "Fast R-CNN", 2015; MXNet 1.9.1 `ROIPooling`.
+    """
+    high, wide = a.pooled_size
+    scale = single(a.spatial_scale)
+
+    def roi_pooling(data: torch.Tensor, rois: torch.Tensor) -> torch.Tensor:
+        image = image_of("ROIPooling", rois, data.shape[0])
+        left, top, right, bottom = round_away(rois[:, 1:].detach() * scale).unbind(1)
+        rows = _edges(top, (bottom - top + 1).clamp(min=1), high, data.shape[2])
+        columns = _edges(left, (right - left + 1).clamp(min=1), wide, data.shape[3])
+        bins = _Bins(image, rows, columns, (high, wide))
+        differentiated = torch.is_grad_enabled() and data.requires_grad
+        out = _apply(data, bins) if differentiated else _max_pool(data, bins, False)[0]
+        return out.view(rois.shape[0], high, wide, data.shape[1]).permute(0, 3, 1, 2).contiguous()
+
+    return roi_pooling

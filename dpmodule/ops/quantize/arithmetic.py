@@ -1,0 +1,276 @@
+"""Joining, adding, multiplying and normalizing 8-bit numbers of different ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...base import OpError, Shape
+from ..attrs import boolean
+from ..bound import bound
+from ..dtypes import name_of
+from ..registry import get
+from ..shapes import unify
+from ..spec import NEVER, Attr, Input, Onnx, arg, aux
+from .layers import OUTPUTS
+from .ranges import (
+    CALIBRATED,
+    STEPS,
+    both_or_none,
+    calibrated,
+    magnitude,
+    number,
+    of_types,
+    one,
+    product_range,
+    rounded,
+    scale_of,
+)
+
+__all__: list[str] = []
+
+Shapes = tuple[list[Shape], list[Shape]]
+Types = tuple[list[str | None], list[str | None]]
+Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def _concat_inputs(a: Any) -> tuple[Input, ...]:
+    """All the data, then the ends of each one's range."""
+    ends = (arg(f"arg{i}_{end}") for i in range(a.num_args) for end in ("min", "max"))
+    return (*(arg(f"arg{i}") for i in range(a.num_args)), *ends)
+
+
+def _infer_concat(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    rule = get("Concat").infer
+    if rule is None:
+        raise OpError("Concat has no shape rule")
+    found_ins, found_outs = rule(a, ins[: a.num_args], outs[:1])
+    return [*found_ins, *[one] * (2 * a.num_args)], [*found_outs, one, one]
+
+
+def _concat_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    data = ins[: a.num_args]
+    found = "int8" if "int8" in data else (outs[0] if None in data else "uint8")
+    return [*data, *["float32"] * (2 * a.num_args)], [found, "float32", "float32"]
+
+
+@bound(
+    "_contrib_quantized_concat",
+    _concat_inputs,
+    {
+        "num_args": Attr(get("Concat").attrs["num_args"].type, "number of arrays to join"),
+        "dim": get("Concat").attrs["dim"],
+    },
+    outputs=OUTPUTS,
+    infer=_infer_concat,
+    infer_type=_concat_types,
+    batch=NEVER,
+    onnx=Onnx(builder="quantized_concat"),
+)
+def quantized_concat(a: Any) -> Callable[..., Triple]:
+    """Join arrays of 8-bit numbers along an axis, brought to their common range; no gradient.
+
+    Shape:
+        arg0, arg1, ...: shapes that differ at most at axis `dim`, int8 or uint8.
+        arg0_min, arg0_max, arg1_min, ...: (1,) float32, the ranges that these stand for.
+        output: the sum of their sizes at `dim`; int8, or uint8 if all are.
+        min_output, max_output: (1,) float32, the smallest range that holds all of theirs and 0.
+
+    Source: MXNet 1.9.1 `_contrib_quantized_concat`.
+    """
+    count, dim = a.num_args, a.dim
+
+    def quantized_concat(*tensors: torch.Tensor) -> Triple:
+        data, ends = [t.detach() for t in tensors[:count]], [t.detach() for t in tensors[count:]]
+        of_types("_contrib_quantized_concat", {f"arg{i}": t for i, t in enumerate(data)}, "int8", "uint8")
+        low = torch.stack([e.reshape(1) for e in ends[::2]]).amin(0).clamp(max=0)
+        high = torch.stack([e.reshape(1) for e in ends[1::2]]).amax(0).clamp(min=0)
+        kind = "int8" if any(t.dtype == torch.int8 for t in data) else "uint8"
+        scale = STEPS[kind] / magnitude(low, high)
+        parts = [
+            rounded(t * (scale / scale_of(t, ends[2 * i], ends[2 * i + 1])), kind) for i, t in enumerate(data)
+        ]
+        return torch.cat(parts, dim), low, high
+
+    return quantized_concat
+
+
+_PAIR = (arg("lhs"), arg("rhs"), arg("lhs_min"), arg("lhs_max"), arg("rhs_min"), arg("rhs_max"))
+
+
+def _infer_pair(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    both = unify(unify(ins[0], ins[1], "lhs and rhs"), outs[0], "inputs and result")
+    return [both, both, *[one] * (len(ins) - 2)], [both, *[one] * (len(outs) - 1)]
+
+
+def _add_kind(a: Any, left: str | None, right: str | None) -> str:
+    if not calibrated(a):
+        return "int32"
+    return "uint8" if left == right == "uint8" else "int8"
+
+
+def _add_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    return [*ins[:2], *["float32"] * 4], [_add_kind(a, ins[0], ins[1]), "float32", "float32"]
+
+
+@bound(
+    "_contrib_quantized_elemwise_add",
+    _PAIR,
+    CALIBRATED,
+    outputs=OUTPUTS,
+    infer=_infer_pair,
+    infer_type=_add_types,
+    batch=NEVER,
+    onnx=Onnx(builder="quantized_elemwise_add"),
+)
+def quantized_elemwise_add(a: Any) -> Callable[..., Triple]:
+    """Add 8-bit numbers of different ranges; no gradient.
+
+    Shape:
+        lhs, rhs: one shape, int8 or uint8.
+        lhs_min, lhs_max, rhs_min, rhs_max: (1,) float32, the ranges that these stand for.
+        output: that shape; int32 over the sum of both magnitudes, or with a calibrated range 8 bits over that.
+        min_output, max_output: (1,) float32, the range that `output` stands for.
+
+    Source: MXNet 1.9.1 `_contrib_quantized_elemwise_add`; without calibration its CPU build cuts the uint8
+    numbers off when the other input is int8.
+    """
+    both_or_none("_contrib_quantized_elemwise_add", a)
+
+    def quantized_elemwise_add(left: torch.Tensor, right: torch.Tensor, *ends: torch.Tensor) -> Triple:
+        of_types("_contrib_quantized_elemwise_add", {"lhs": left, "rhs": right}, "int8", "uint8")
+        kind = _add_kind(a, name_of(left.dtype), name_of(right.dtype))
+        if calibrated(a):
+            low, high = number(left, a.min_calib_range), number(left, a.max_calib_range)
+        else:
+            high = magnitude(ends[0], ends[1]) + magnitude(ends[2], ends[3])
+            low = -high
+        scale = STEPS[kind] / magnitude(low, high)
+        parts = []
+        for x, start in ((left.detach(), 0), (right.detach(), 2)):
+            part = x * (scale / scale_of(x, ends[start], ends[start + 1]))
+            mixed = left.dtype != right.dtype and x.dtype == torch.uint8 and kind == "int8"
+            parts.append(rounded(part, "int8").float() if mixed else part)
+        return rounded(parts[0] + parts[1], kind), low, high
+
+    return quantized_elemwise_add
+
+
+def _mul_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    kinds: list[str | None] = ["int8", "int8", *["float32"] * 4]
+    if a.enable_float_output:
+        return kinds, ["float32"]
+    return kinds, ["int8" if calibrated(a) else "int32", "float32", "float32"]
+
+
+@bound(
+    "_contrib_quantized_elemwise_mul",
+    _PAIR,
+    {
+        **CALIBRATED,
+        "enable_float_output": Attr(boolean, "return what the products stand for, in float32", False),
+    },
+    outputs=lambda a: ("output",) if a.enable_float_output else OUTPUTS,
+    infer=_infer_pair,
+    infer_type=_mul_types,
+    batch=NEVER,
+    onnx=Onnx(builder="quantized_elemwise_mul"),
+)
+def quantized_elemwise_mul(a: Any) -> Callable[..., Any]:
+    """Multiply 8-bit numbers element by element; no gradient.
+
+    Shape:
+        lhs, rhs: one shape, int8.
+        lhs_min, lhs_max, rhs_min, rhs_max: (1,) float32, the ranges that these stand for.
+        output: that shape; int32, or with a calibrated range int8, or with `enable_float_output` float32.
+        min_output, max_output: (1,) float32, the range that `output` stands for; not with float output.
+
+    Source: MXNet 1.9.1 `_contrib_quantized_elemwise_mul`.
+    """
+    both_or_none("_contrib_quantized_elemwise_mul", a)
+
+    def quantized_elemwise_mul(left: torch.Tensor, right: torch.Tensor, *ends: torch.Tensor) -> Any:
+        of_types("_contrib_quantized_elemwise_mul", {"lhs": left, "rhs": right}, "int8")
+        product = left.detach().int() * right.detach().int()
+        per_unit = scale_of(left, ends[0], ends[1]) * scale_of(right, ends[2], ends[3])
+        if a.enable_float_output:
+            return product.float() / per_unit
+        if not calibrated(a):
+            low, high = product_range(left, right, (ends[0], ends[1], ends[2], ends[3]))
+            return product, low, high
+        low, high = number(left, a.min_calib_range), number(left, a.max_calib_range)
+        scaled = product.float() * (STEPS["int8"] / magnitude(low, high) / per_unit)
+        return rounded(scaled.trunc(), "int8"), low, high
+
+    return quantized_elemwise_mul
+
+
+def _infer_norm(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    shape = unify(ins[0], outs[0], "data and the result of _contrib_quantized_batch_norm")
+    row: Shape = None if shape is None else (shape[a.axis],)
+    return [shape, *[row] * 4, one, one], [shape, one, one]
+
+
+@bound(
+    "_contrib_quantized_batch_norm",
+    [
+        arg("data"),
+        arg("gamma"),
+        arg("beta"),
+        aux("moving_mean", '["zero", {}]'),
+        aux("moving_var", '["one", {}]'),
+        arg("min_data"),
+        arg("max_data"),
+    ],
+    get("BatchNorm").attrs,
+    outputs=OUTPUTS,
+    infer=_infer_norm,
+    infer_type=lambda a, ins, outs: ([ins[0] or "int8", *["float32"] * 6], ["int8", "float32", "float32"]),
+    batch=NEVER,
+    onnx=Onnx(builder="quantized_batch_norm"),
+)
+def quantized_batch_norm(a: Any) -> Callable[..., Triple]:
+    """Normalize channels of 8-bit numbers by the moving statistics; no gradient.
+
+    Shape:
+        data: (N, C, ...), C at `axis`; int8 or uint8.
+        gamma, beta, moving_mean, moving_var: (C,) float32.
+        min_data, max_data: (1,) float32, the range that `data` stands for.
+        output: as `data`, int8.
+        min_output, max_output: (1,) float32, the calibrated range, which must be given.
+
+    Raises:
+        OpError: min_calib_range or max_calib_range is missing.
+
+    Source: MXNet 1.9.1 `_contrib_quantized_batch_norm`.
+    """
+    if not calibrated(a):
+        raise OpError(
+            "_contrib_quantized_batch_norm: min_calib_range or max_calib_range is None, expected the range of the "
+            "result, from calibration"
+        )
+
+    def quantized_batch_norm(
+        data: torch.Tensor,
+        gamma: torch.Tensor,
+        beta: torch.Tensor,
+        mean: torch.Tensor,
+        variance: torch.Tensor,
+        *ends: torch.Tensor,
+    ) -> Triple:
+        of_types("_contrib_quantized_batch_norm", {"data": data}, "int8", "uint8")
+        x = data.detach()
+        if x.dtype == torch.uint8:
+            x = rounded(x * (STEPS["int8"] / STEPS["uint8"]), "int8")
+        low, high = number(data, a.min_calib_range), number(data, a.max_calib_range)
+        reach, wide = magnitude(low, high), magnitude(*ends)
+        inverse = torch.rsqrt(variance.detach() + a.eps)
+        # the kernel divides by the deviation of a unit variance once more
+        factor = gamma.detach() * inverse * wide / reach / (1 + a.eps) ** 0.5
+        added = (beta.detach() - mean.detach() * gamma.detach() * inverse) * STEPS["int8"] / reach
+        axes = [-1 if i == a.axis % data.dim() else 1 for i in range(data.dim())]
+        return rounded(x * factor.reshape(axes) + added.reshape(axes), "int8"), low, high
+
+    return quantized_batch_norm

@@ -1,0 +1,306 @@
+"""Convolution, dense layers, pooling and embedding on 8-bit numbers.
+
+Sums are exact: products of 8-bit numbers are added up in float64, which holds every whole number up to 2 ** 53.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...base import OpError, Shape
+from ..bound import bound
+from ..dtypes import name_of
+from ..registry import get
+from ..spec import NEVER, Attr, Input, Onnx, arg
+from .ranges import STEPS, magnitude, of_types, one, product_range, rounded
+
+__all__: list[str] = []
+
+Shapes = tuple[list[Shape], list[Shape]]
+Types = tuple[list[str | None], list[str | None]]
+Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+OUTPUTS = ("output", "min_output", "max_output")
+"""Names of what a quantized layer returns."""
+
+
+def _with_bias(a: Any) -> bool:
+    return not a.no_bias
+
+
+def _layer_inputs() -> tuple[Input, ...]:
+    return (
+        arg("data"),
+        arg("weight"),
+        arg("bias", when=_with_bias),
+        arg("min_data"),
+        arg("max_data"),
+        arg("min_weight"),
+        arg("max_weight"),
+        arg("min_bias", when=_with_bias),
+        arg("max_bias", when=_with_bias),
+    )
+
+
+def _attrs_of(name: str) -> dict[str, Attr]:
+    return dict(get(name).attrs)
+
+
+def _infer_as(name: str, count: Callable[[Any], int]) -> Callable[..., Shapes]:
+    """Return the rule of the layer on float numbers, followed by the ends of ranges."""
+
+    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+        rule, own = get(name).infer, count(a)
+        if rule is None:
+            raise OpError(f"{name} has no shape rule")
+        found_ins, found_outs = rule(a, ins[:own], outs[:1])
+        return [*found_ins, *[one] * (len(ins) - own)], [*found_outs[:1], one, one]
+
+    return infer
+
+
+def _layer_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    own = 2 if a.no_bias else 3
+    kinds: list[str | None] = [ins[0] or "int8", *["int8"] * (own - 1)]
+    return [*kinds, *["float32"] * (len(ins) - own)], ["int32", "float32", "float32"]
+
+
+def _linear_count(a: Any) -> int:
+    return 2 if a.no_bias else 3
+
+
+def _split(a: Any, tensors: tuple[torch.Tensor, ...]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Return data, weight and bias, and the ends of their ranges."""
+    own = _linear_count(a)
+    return [t.detach() for t in tensors[:own]], [t.detach() for t in tensors[own:]]
+
+
+def _bias_steps(data: torch.Tensor, bias: torch.Tensor, ends: list[torch.Tensor]) -> torch.Tensor:
+    """Return a bias in the steps of the 32-bit sums, cut towards 0."""
+    per_unit = (STEPS[name_of(data.dtype)] / magnitude(*ends[:2])) * (STEPS["int8"] / magnitude(*ends[2:4]))
+    factor = per_unit / (STEPS["int8"] / magnitude(*ends[4:]))
+    return (bias.float() * factor).trunc().double()
+
+
+@bound(
+    "_contrib_quantized_fully_connected",
+    _layer_inputs(),
+    _attrs_of("FullyConnected"),
+    outputs=OUTPUTS,
+    infer=_infer_as("FullyConnected", _linear_count),
+    infer_type=_layer_types,
+    batch=NEVER,
+    onnx=Onnx("MatMulInteger", builder="quantized_fully_connected"),
+)
+def quantized_fully_connected(a: Any) -> Callable[..., Triple]:
+    """Map each row linearly, with 8-bit numbers and 32-bit sums; no gradient.
+
+    Shape:
+        data: (N, ...), int8 or uint8; with flatten=False (..., K).
+        weight: (num_hidden, K), int8.
+        bias: (num_hidden,), int8; brought to the steps of the sums.
+        min_data, max_data, min_weight, max_weight, min_bias, max_bias: (1,) float32, ranges of these.
+        output: (N, num_hidden), or (..., num_hidden), int32.
+        min_output, max_output: (1,) float32, the range that `output` stands for.
+
+    Source: MXNet 1.9.1 `_contrib_quantized_fully_connected`.
+    """
+    call = get("FullyConnected").bind
+
+    def quantized_fully_connected(*tensors: torch.Tensor) -> Triple:
+        (data, weight, *bias), ends = _split(a, tensors)
+        of_types("_contrib_quantized_fully_connected", {"data": data}, "int8", "uint8")
+        of_types("_contrib_quantized_fully_connected", {"weight": weight}, "int8")
+        added = [_bias_steps(data, b, ends) for b in bias]
+        found = call(a)(data.double(), weight.double(), *added) if call else data
+        low, high = product_range(data, weight, (ends[0], ends[1], ends[2], ends[3]))
+        return rounded(found, "int32"), low, high
+
+    return quantized_fully_connected
+
+
+@bound(
+    "_contrib_quantized_conv",
+    _layer_inputs(),
+    _attrs_of("Convolution"),
+    outputs=OUTPUTS,
+    infer=_infer_as("Convolution", _linear_count),
+    infer_type=_layer_types,
+    batch=NEVER,
+    onnx=Onnx("ConvInteger", builder="quantized_conv"),
+)
+def quantized_conv(a: Any) -> Callable[..., Triple]:
+    """Convolve 8-bit numbers into 32-bit sums; no gradient.
+
+    With uint8 data, the only kind that MXNet's CPU build takes, the bias is added as it is and the range is that
+    of int8 data, both as there. int8 data has its bias brought to the steps of the sums.
+
+    Shape:
+        data: (N, C, *spatial), int8 or uint8.
+        weight: (num_filter, C / num_group, *kernel), int8.
+        bias: (num_filter,), int8.
+        min_data, max_data, min_weight, max_weight, min_bias, max_bias: (1,) float32, ranges of these.
+        output: (N, num_filter, *sizes) as of `Convolution`, int32.
+        min_output, max_output: (1,) float32, the range that `output` stands for.
+
+    Source: MXNet 1.9.1 `_contrib_quantized_conv`.
+    """
+    call = get("Convolution").bind
+
+    def quantized_conv(*tensors: torch.Tensor) -> Triple:
+        (data, weight, *bias), ends = _split(a, tensors)
+        of_types("_contrib_quantized_conv", {"data": data}, "int8", "uint8")
+        of_types("_contrib_quantized_conv", {"weight": weight}, "int8")
+        plain = data.dtype == torch.uint8
+        added = [b.double() if plain else _bias_steps(data, b, ends) for b in bias]
+        found = call(a)(data.double(), weight.double(), *added) if call else data
+        low, high = product_range(weight, weight, (ends[0], ends[1], ends[2], ends[3]))
+        return rounded(found, "int32"), low, high
+
+    return quantized_conv
+
+
+def _kept_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    found = ins[0] or outs[0]
+    return [found, *["float32"] * (len(ins) - 1)], [found, "float32", "float32"]
+
+
+_ONE_INPUT = (arg("data"), arg("min_data"), arg("max_data"))
+
+
+@bound(
+    "_contrib_quantized_pooling",
+    _ONE_INPUT,
+    _attrs_of("Pooling"),
+    outputs=OUTPUTS,
+    infer=_infer_as("Pooling", lambda a: 1),
+    infer_type=_kept_types,
+    batch=NEVER,
+    onnx=Onnx(builder="quantized_pooling"),
+)
+def quantized_pooling(a: Any) -> Callable[..., Triple]:
+    """Take the maximum or average of each window of 8-bit numbers; no gradient.
+
+    Shape:
+        data: (N, C, *spatial), int8 or uint8.
+        min_data, max_data: (1,) float32, the range that `data` stands for.
+        output: (N, C, *sizes) as of `Pooling`, of the type of `data`; averages are rounded, halves to even.
+        min_output, max_output: (1,) float32, the same range.
+
+    Raises:
+        OpError: another pool_type.
+
+    Source: MXNet 1.9.1 `_contrib_quantized_pooling`.
+    """
+    if a.pool_type not in ("max", "avg"):
+        raise OpError(f"_contrib_quantized_pooling: pool_type is {a.pool_type!r}, expected 'max' or 'avg'")
+    call = get("Pooling").bind
+
+    def quantized_pooling(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> Triple:
+        of_types("_contrib_quantized_pooling", {"data": data}, "int8", "uint8")
+        found = call(a)(data.detach().double()) if call else data
+        return rounded(found, name_of(data.dtype)), low.detach().clone(), high.detach().clone()
+
+    return quantized_pooling
+
+
+@bound(
+    "_contrib_quantized_act",
+    _ONE_INPUT,
+    {key: attr for key, attr in get("Activation").attrs.items() if key == "act_type"},
+    outputs=OUTPUTS,
+    infer=_infer_as("Activation", lambda a: 1),
+    infer_type=_kept_types,
+    batch=NEVER,
+    onnx=Onnx("Relu"),
+)
+def quantized_act(a: Any) -> Callable[..., Triple]:
+    """Cut negative 8-bit numbers off; no gradient.
+
+    Shape:
+        data: any, int8 or uint8.
+        min_data, max_data: (1,) float32, the range that `data` stands for.
+        output: as `data`.
+        min_output, max_output: (1,) float32, the same range.
+
+    Raises:
+        OpError: another act_type than "relu".
+
+    Source: MXNet 1.9.1 `_contrib_quantized_act`.
+    """
+    if a.act_type != "relu":
+        raise OpError(f"_contrib_quantized_act: act_type is {a.act_type!r}, expected 'relu'")
+
+    def quantized_act(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> Triple:
+        of_types("_contrib_quantized_act", {"data": data}, "int8", "uint8")
+        return data.detach().clamp(min=0), low.detach().clone(), high.detach().clone()
+
+    return quantized_act
+
+
+@bound(
+    "_contrib_quantized_flatten",
+    _ONE_INPUT,
+    outputs=OUTPUTS,
+    infer=_infer_as("Flatten", lambda a: 1),
+    infer_type=_kept_types,
+    batch=NEVER,
+    onnx=Onnx("Flatten"),
+)
+def quantized_flatten(a: Any) -> Callable[..., Triple]:
+    """Join all axes but the first of 8-bit numbers; no gradient.
+
+    Shape:
+        data: (N, ...), int8 or uint8.
+        min_data, max_data: (1,) float32, the range that `data` stands for.
+        output: (N, product of the other axes).
+        min_output, max_output: (1,) float32, the same range.
+
+    Source: MXNet 1.9.1 `_contrib_quantized_flatten`.
+    """
+
+    def quantized_flatten(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> Triple:
+        flat = data.detach().reshape(data.shape[0], -1).clone()
+        return flat, low.detach().clone(), high.detach().clone()
+
+    return quantized_flatten
+
+
+def _embedding_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    return [ins[0] or "float32", "int8", "float32", "float32"], ["int8", "float32", "float32"]
+
+
+@bound(
+    "_contrib_quantized_embedding",
+    [arg("data"), arg("weight"), arg("min_weight"), arg("max_weight")],
+    _attrs_of("Embedding"),
+    outputs=OUTPUTS,
+    infer=_infer_as("Embedding", lambda a: 2),
+    infer_type=_embedding_types,
+    batch=NEVER,
+    onnx=Onnx("Gather", builder="quantized_embedding"),
+)
+def quantized_embedding(a: Any) -> Callable[..., Triple]:
+    """Pick rows of a matrix of 8-bit numbers; positions outside are pulled to the ends. No gradient.
+
+    Shape:
+        data: any, whole positions.
+        weight: (input_dim, output_dim), int8.
+        min_weight, max_weight: (1,) float32, the range that `weight` stands for.
+        output: as `data`, then output_dim; int8.
+        min_output, max_output: (1,) float32, the same range.
+
+    Source: MXNet 1.9.1 `_contrib_quantized_embedding`.
+    """
+
+    def quantized_embedding(
+        data: torch.Tensor, weight: torch.Tensor, low: torch.Tensor, high: torch.Tensor
+    ) -> Triple:
+        of_types("_contrib_quantized_embedding", {"weight": weight}, "int8")
+        places = data.detach().long().clamp(0, weight.shape[0] - 1)
+        return weight.detach()[places], low.detach().clone(), high.detach().clone()
+
+    return quantized_embedding

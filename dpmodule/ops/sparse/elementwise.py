@@ -1,0 +1,252 @@
+"""Operators that work element by element, on stored elements alone where zeros stay zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..registry import get
+from ..spec import Env
+from .records import Csr, Rows, Sparse, nothing_in, stored_rows
+from .rule import SparseRule, Stypes, add_rule
+
+__all__: list[str] = []
+
+Tensor = torch.Tensor
+
+_SAME_GRADIENT = "abs ceil fix floor relu rint round sign square trunc"
+"""Their gradient is zero at zero, so that only stored elements have one."""
+
+_LINEAR = "negative _mul_scalar _div_scalar"
+
+_OTHER = """
+arcsin arcsinh arctan arctanh cbrt degrees expm1 log1p radians sin sinh sqrt tan tanh clip
+_plus_scalar _minus_scalar _equal_scalar _not_equal_scalar _greater_scalar _greater_equal_scalar
+_lesser_scalar _lesser_equal_scalar
+"""
+"""Their gradient is not zero at zero, or they are steps: dense copies are differentiated."""
+
+
+def _apply(name: str, a: Any, env: Env, *tensors: Tensor) -> Tensor:
+    """Run an operator on tensors."""
+    found: Tensor = get(name).run(a, env, *tensors)
+    return found
+
+
+def _keeps_zero(name: str, a: Any) -> bool:
+    """Say whether an operator of one input leaves a zero zero."""
+    zero = torch.zeros(1)
+    return not bool(_apply(name, a, Env(zero.device, None, False), zero).ne(0))
+
+
+def _own(stypes: Stypes) -> Stypes | None:
+    return stypes[:1] if stypes[0] != "default" else None
+
+
+def values_at(grad: Any, record: Sparse) -> Tensor:
+    """Return a gradient's elements in the places that a record stores."""
+    if isinstance(record, Rows):
+        if grad.is_sparse:
+            return Rows(*stored_rows(grad), grad.shape).pick(record.rows)
+        found: Tensor = grad.index_select(0, record.rows)
+        return found
+    dense = grad.to_dense() if grad.is_sparse else grad
+    picked: Tensor = dense[record.row_numbers(), record.columns]  # type: ignore[attr-defined]
+    return picked
+
+
+def _unary(name: str) -> SparseRule:
+    checked = name not in ("_mul_scalar", "_div_scalar", *_SAME_GRADIENT.split())
+
+    def storage(a: Any, stypes: Stypes) -> Stypes | None:
+        return _own(stypes) if not checked or _keeps_zero(name, a) else None
+
+    def run(a: Any, env: Env, data: Sparse) -> Any:
+        return data.replaced(_apply(name, a, env, data.values))
+
+    def at_stored(a: Any, env: Env, wanted: Any, grads: Any, data: Sparse) -> Any:
+        grad = grads[0]
+        if grad.is_sparse and isinstance(data, Rows):  # rows without a gradient need none here
+            rows, given = stored_rows(grad)
+            data = Rows(rows, data.pick(rows), data.shape)
+        else:
+            given = values_at(grad, data)
+        with torch.enable_grad():
+            values = data.values.detach().requires_grad_()
+            out = _apply(name, a, env, values)
+        (slope,) = torch.autograd.grad(out, values, given)
+        return [data.replaced(slope)]
+
+    def linear(a: Any, env: Env, wanted: Any, grads: Any, data: Sparse) -> Any:
+        grad = grads[0]
+        if not grad.is_sparse:
+            return [_apply(name, a, env, grad)]
+        rows, values = stored_rows(grad)
+        return [Rows(rows, _apply(name, a, env, values), grad.shape)]
+
+    if name in _SAME_GRADIENT.split():
+        return SparseRule(storage, run, at_stored, lambda a, stypes: stypes)
+    if name in _LINEAR.split():
+        return SparseRule(storage, run, linear, lambda a, stypes: stypes)
+    return SparseRule(storage, run, None, _step_storage(name))
+
+
+def _step_storage(name: str) -> Callable[[Any, Stypes], Stypes] | None:
+    """Return the storage of gradients of operators that are not differentiated, or shift by nothing."""
+    if name in ("_plus_scalar", "_minus_scalar"):
+        return lambda a, stypes: stypes if not a.scalar else ("default",)
+    return (lambda a, stypes: stypes) if name.endswith(("er_scalar", "equal_scalar")) else None
+
+
+for _name in (*_SAME_GRADIENT.split(), *_LINEAR.split(), *_OTHER.split()):
+    add_rule(_name, _unary(_name))
+
+
+def _pass(a: Any, env: Env, data: Sparse) -> Any:
+    return data.replaced(data.values.clone())
+
+
+def _pass_grad(a: Any, env: Env, wanted: Any, grads: Any, data: Sparse) -> Any:
+    return [grads[0]]
+
+
+def _stop_grad(a: Any, env: Env, wanted: Any, grads: Any, data: Sparse) -> Any:
+    return [data.replaced(torch.zeros_like(data.values))]
+
+
+def _zeros(a: Any, env: Env, data: Sparse) -> Any:
+    return nothing_in(data)
+
+
+add_rule("_copy", SparseRule(lambda a, s: _own(s), _pass, _pass_grad, lambda a, s: s))
+add_rule("BlockGrad", SparseRule(lambda a, s: _own(s), _pass, _stop_grad, lambda a, s: s))
+add_rule("make_loss", SparseRule(lambda a, s: _own(s), _pass))
+add_rule("zeros_like", SparseRule(lambda a, s: _own(s), _zeros, _stop_grad, lambda a, s: s))
+
+
+def _dense_only(a: Any, stypes: Stypes) -> Stypes | None:
+    return None
+
+
+_STEPS = """
+_equal _not_equal _greater _greater_equal _lesser _lesser_equal
+broadcast_equal broadcast_not_equal broadcast_greater broadcast_greater_equal broadcast_lesser broadcast_lesser_equal
+argmax argmin ones_like
+"""
+"""They read dense values; their gradients are zeros, stored as the inputs are."""
+
+add_rule(_STEPS.split(), SparseRule(_dense_only, _zeros, None, lambda a, stypes: stypes))
+add_rule("where", SparseRule(_dense_only, _zeros, None, lambda a, stypes: (stypes[0], "default", "default")))
+
+
+# two arrays
+
+
+def _both(stypes: Stypes) -> Stypes | None:
+    """Return the storage of what two arrays of one sparse kind make."""
+    return stypes[:1] if stypes[0] == stypes[1] != "default" else None
+
+
+def _union(left: Sparse, right: Sparse, run: Callable[[Tensor, Tensor], Tensor]) -> Sparse:
+    """Work in all places that one of two records stores."""
+    if isinstance(left, Rows) and isinstance(right, Rows):
+        if torch.equal(left.rows, right.rows):
+            return left.replaced(run(left.values, right.values))
+        rows = torch.unique(torch.cat([left.rows, right.rows]))
+        return Rows(rows, run(left.pick(rows), right.pick(rows)), left.shape)
+    width = max(left.shape[1], 1)
+    keys = [r.row_numbers() * width + r.columns for r in (left, right)]  # type: ignore[attr-defined]
+    places, where = torch.unique(torch.cat(keys), return_inverse=True)
+    parts = where.split([keys[0].numel(), keys[1].numel()])
+    filled = [
+        r.values.new_zeros(places.numel()).index_add_(0, part, r.values)
+        for r, part in zip((left, right), parts)
+    ]
+    return Csr.from_places(places // width, places % width, run(*filled), left.shape)
+
+
+def _binary(name: str) -> Callable[..., Any]:
+    def run(a: Any, env: Env, left: Sparse, right: Sparse) -> Any:
+        return _union(left, right, lambda x, y: _apply(name, a, env, x, y))
+
+    return run
+
+
+def _negated(grad: Any) -> Any:
+    return Rows(stored_rows(grad)[0], -stored_rows(grad)[1], grad.shape) if grad.is_sparse else -grad
+
+
+def _add_grad(a: Any, env: Env, wanted: Any, grads: Any, *inputs: Any) -> Any:
+    return [grads[0]] * len(inputs)
+
+
+def _sub_grad(a: Any, env: Env, wanted: Any, grads: Any, *inputs: Any) -> Any:
+    return [grads[0], _negated(grads[0]) if wanted[1] else None]
+
+
+def _alike(a: Any, stypes: Stypes) -> Stypes:
+    return stypes if _both(stypes) else ("default", "default")
+
+
+add_rule("elemwise_add", SparseRule(lambda a, s: _both(s), _binary("elemwise_add"), _add_grad, _alike))
+add_rule("elemwise_sub", SparseRule(lambda a, s: _both(s), _binary("elemwise_sub"), _sub_grad, _alike))
+for _name in ("_maximum", "_minimum", "_hypot"):
+    add_rule(_name, SparseRule(lambda a, s: _both(s), _binary(_name)))
+
+
+def _sum(a: Any, env: Env, *inputs: Rows) -> Any:
+    every = torch.cat([one.rows for one in inputs])
+    rows, places = torch.unique(every, return_inverse=True)
+    total = inputs[0].values.new_zeros((rows.numel(), *inputs[0].shape[1:]))
+    for one, part in zip(inputs, places.split([one.rows.numel() for one in inputs]), strict=True):
+        total.index_add_(0, part, one.values)
+    return Rows(rows, total, inputs[0].shape)
+
+
+def _all_rows(a: Any, stypes: Stypes) -> Stypes | None:
+    return ("row_sparse",) if set(stypes) == {"row_sparse"} else None
+
+
+add_rule(
+    "add_n",
+    SparseRule(_all_rows, _sum, _add_grad, lambda a, s: s if _all_rows(a, s) else ("default",) * len(s)),
+)
+
+
+def _mul_storage(a: Any, stypes: Stypes) -> Stypes | None:
+    kinds = set(stypes) - {"default"}
+    return (kinds.pop(),) if len(kinds) == 1 else None
+
+
+def _within(record: Sparse, other: Tensor, run: Callable[[Tensor], Tensor]) -> Any:
+    """Work in the places that a record stores, on a dense tensor's elements there."""
+    return record.replaced(run(values_at(other, record)))
+
+
+def _mul(a: Any, env: Env, left: Any, right: Any) -> Any:
+    if isinstance(left, Sparse) and isinstance(right, Sparse):
+        return _union(left, right, torch.mul)
+    if isinstance(left, Sparse):
+        return _within(left, right, lambda there: left.values * there)
+    return _within(right, left, lambda there: right.values * there)
+
+
+add_rule("elemwise_mul", SparseRule(_mul_storage, _mul))
+
+
+def _csr_by_dense(run: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
+    def stretched(a: Any, env: Env, left: Csr, right: Tensor) -> Any:
+        other = right.expand(left.shape)
+        return left.replaced(run(left.values, other[left.row_numbers(), left.columns]))
+
+    return stretched
+
+
+def _csr_first(a: Any, stypes: Stypes) -> Stypes | None:
+    return ("csr",) if stypes == ("csr", "default") else None
+
+
+add_rule("broadcast_mul", SparseRule(_csr_first, _csr_by_dense(torch.mul)))
+add_rule("broadcast_div", SparseRule(_csr_first, _csr_by_dense(torch.div)))

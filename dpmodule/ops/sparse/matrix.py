@@ -1,0 +1,275 @@
+"""Products and sums of sparse matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ...base import DTypeError, Shape
+from ..attrs import boolean, ints, optional
+from ..axes import normal_axes
+from ..math.pointwise import in_type_of
+from ..registry import get, op
+from ..shapes import prod
+from ..spec import Attr, Env, Onnx, arg
+from .call import stored_as
+from .records import Csr, Rows, Sparse, row_gradient, stored_rows
+from .rule import SparseRule, Stypes, add_rule
+
+__all__ = ["square_sum"]
+
+Tensor = torch.Tensor
+
+
+# products
+
+_WIDE = (torch.float32, torch.float64)
+
+
+def _product(matrix: Csr, columns: Tensor, width: int, dense: Tensor, flip: bool = False) -> Tensor:
+    """Return the matrix, or its transpose, times a dense one.
+
+    Args:
+        matrix: the stored elements.
+        columns: their columns; `matrix.columns`, or renumbered ones.
+        width: how many columns there are.
+        dense: (width, K), or (rows, K) for the transpose.
+        flip: whether to transpose.
+    """
+    rows, values, height = matrix.row_numbers(), matrix.values, matrix.shape[0]
+    places, shape = ((columns, rows), (width, height)) if flip else ((rows, columns), (height, width))
+    if values.dtype not in _WIDE or dense.dtype != values.dtype:
+        terms = values[:, None] * dense.index_select(0, places[1])
+        return terms.new_zeros((shape[0], dense.shape[1])).index_add_(0, places[0], terms)
+    found = torch.sparse_coo_tensor(torch.stack(places), values, shape, check_invariants=False)
+    made: Tensor = torch.sparse.mm(found, dense)
+    return made
+
+
+def _flat(dense: Tensor) -> Tensor:
+    return dense if dense.dim() == 2 else dense.reshape(dense.shape[0], -1)
+
+
+def _met_rows(matrix: Csr, right: Any) -> tuple[Tensor, Tensor, int]:
+    """Return the dense rows that columns meet, the columns' positions among them, and how many there are."""
+    if isinstance(right, Rows) and right.rows.numel() < right.shape[0]:
+        met, places = matrix.distinct_columns()
+        return _flat(right.pick(met)), places, met.numel()
+    return _flat(_dense(right)), matrix.columns, matrix.shape[1]
+
+
+def _csr_dot(a: Any, left: Csr, right: Any) -> Any:
+    """Multiply a CSR matrix, or its transpose, by a dense or row-sparse array."""
+    if not a.transpose_a:
+        dense, columns, width = _met_rows(left, right)
+        return _product(left, columns, width, dense).reshape(left.shape[0], *right.shape[1:])
+    dense = _flat(_dense(right))
+    shape = (left.shape[1], *right.shape[1:])
+    if a.forward_stype == "default":
+        return _product(left, left.columns, left.shape[1], dense, True).reshape(shape)
+    rows, places = left.distinct_columns()
+    values = _product(left, places, rows.numel(), dense, True)
+    return Rows(rows, values.reshape(rows.numel(), *shape[1:]), shape)
+
+
+def _dense_by_csr(a: Any, env: Env, left: Tensor, right: Csr) -> Any:
+    turned = _product(right, right.columns, right.shape[1], left.t(), not a.transpose_b).t()
+    rows, columns = turned.ne(0).nonzero(as_tuple=True)
+    return Csr.from_places(rows, columns, turned[rows, columns], turned.shape)
+
+
+def _own_storage(a: Any, stypes: Stypes) -> str | None:
+    """Return the storage type of what stored parts make; None where dense copies are multiplied."""
+    left, right = stypes
+    if left == "csr" and right in ("default", "row_sparse") and not a.transpose_b:
+        return "row_sparse" if a.transpose_a and a.forward_stype != "default" else "default"
+    by_csr = stypes == ("default", "csr") and not a.transpose_a and a.forward_stype in (None, "csr")
+    return "csr" if by_csr else None
+
+
+def _dot_storage(a: Any, stypes: Stypes) -> Stypes | None:
+    found = a.forward_stype or _own_storage(a, stypes)
+    return None if found is None or (found == "default" and _own_storage(a, stypes) is None) else (found,)
+
+
+def _dot(a: Any, env: Env, left: Any, right: Any) -> Any:
+    if left.dtype != right.dtype:
+        raise DTypeError(f"dot: lhs is {left.dtype}, rhs {right.dtype}; convert with astype")
+    own = _own_storage(a, tuple(getattr(value, "stype", "default") for value in (left, right)))
+    if own is None:
+        found = get("dot").run(a, env, _dense(left), _dense(right))
+    elif isinstance(left, Csr):
+        found = _csr_dot(a, left, right)
+    else:
+        found = _dense_by_csr(a, env, left, right)
+    return stored_as(found, a.forward_stype) if a.forward_stype is not None else found
+
+
+def _dot_grad(a: Any, env: Env, wanted: Any, grads: Any, left: Any, right: Any) -> Any:
+    """Return row gradients of what a CSR matrix was multiplied by; everything else by dense copies."""
+    grad = grads[0].to_dense() if grads[0].is_sparse else grads[0]
+    found: list[Any] = [None, None]
+    if isinstance(left, Csr) and not (a.transpose_a or a.transpose_b) and wanted[1]:
+        rows, places = left.distinct_columns()
+        values = _product(left, places, rows.numel(), _flat(grad), True)
+        found[1] = row_gradient(rows, values.reshape(rows.numel(), *right.shape[1:]), right.shape)
+        wanted = (wanted[0], False)
+    if any(wanted):
+        leaves = [_dense(value).detach().requires_grad_(want) for value, want in zip((left, right), wanted)]
+        with torch.enable_grad():
+            out = get("dot").run(a, env, *leaves)
+        rest = torch.autograd.grad(out, [leaf for leaf in leaves if leaf.requires_grad], grad)
+        for at, one in zip((i for i in (0, 1) if wanted[i]), rest):
+            found[at] = one
+    return found
+
+
+def _dense(value: Any) -> Tensor:
+    tensor: Tensor = value.dense() if isinstance(value, Sparse) else value
+    return tensor
+
+
+def _dot_grad_storage(a: Any, stypes: Stypes) -> Stypes:
+    by_rows = stypes[0] == "csr" and not (a.transpose_a or a.transpose_b) and a.forward_stype != "csr"
+    return ("default", "row_sparse" if by_rows else "default")
+
+
+def _asks_for_sparse(a: Any) -> bool:
+    return a.forward_stype in ("csr", "row_sparse")
+
+
+add_rule("dot", SparseRule(_dot_storage, _dot, _dot_grad, _dot_grad_storage, _asks_for_sparse))
+
+
+# sums
+
+
+def _axes(a: Any, ndim: int) -> tuple[int, ...]:
+    """Return the axes to sum over, ascending."""
+    if not a.axis:
+        return tuple(range(ndim))
+    given = normal_axes(a.axis, ndim)
+    return tuple(i for i in range(ndim) if i not in given) if a.exclude else given
+
+
+def _reduced(shape: tuple[int, ...], axes: tuple[int, ...], keep: bool) -> tuple[int, ...]:
+    if keep:
+        return tuple(1 if i in axes else d for i, d in enumerate(shape))
+    return tuple(d for i, d in enumerate(shape) if i not in axes) or (1,)
+
+
+def _csr_sum(name: str) -> SparseRule:
+    """Sum, or average, a CSR matrix along its axes; a row-sparse array as a whole."""
+
+    def storage(a: Any, stypes: Stypes) -> Stypes | None:
+        whole = stypes == ("row_sparse",) and not a.axis
+        return ("default",) if stypes == ("csr",) or whole else None
+
+    def run(a: Any, env: Env, data: Any) -> Tensor:
+        axes = _axes(a, len(data.shape))
+        values = data.values
+        if len(axes) == len(data.shape):
+            total = values.sum(dtype=values.dtype)
+        elif not axes:
+            total = data.dense()
+        else:
+            kept = data.row_numbers() if axes == (1,) else data.columns
+            total = values.new_zeros(data.shape[1 - axes[0]]).index_add_(0, kept, values)
+        found = total
+        if name == "mean":
+            count = prod([data.shape[axis] for axis in axes])
+            found = in_type_of(values, total.double() / count)
+        made: Tensor = found.reshape(_reduced(data.shape, axes, a.keepdims))
+        return made
+
+    return SparseRule(storage, run)
+
+
+add_rule("sum", _csr_sum("sum"))
+add_rule("mean", _csr_sum("mean"))
+
+
+def _norm_storage(a: Any, stypes: Stypes) -> Stypes | None:
+    return (
+        ("default",) if stypes[0] != "default" and a.axis is None and a.ord == 2 and not a.keepdims else None
+    )
+
+
+def _norm(a: Any, env: Env, data: Sparse) -> Tensor:
+    found: Tensor = torch.linalg.vector_norm(data.values)
+    return found.reshape(1)
+
+
+add_rule("norm", SparseRule(_norm_storage, _norm))
+
+
+def _infer_sum(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    if ins[0] is None:
+        return ins, outs
+    axes = _axes(a, len(ins[0]))
+    return ins, [_reduced(ins[0], axes, a.keepdims)]
+
+
+@op(
+    "_square_sum",
+    [arg("data")],
+    {
+        "axis": Attr(optional(ints), "axes to sum over; None = all", None),
+        "keepdims": Attr(boolean, "keep them with length 1", False),
+        "exclude": Attr(boolean, "sum over the other axes instead", False),
+    },
+    infer=_infer_sum,
+    onnx=Onnx(
+        missing="ReduceSumSquare does it, but the operator is made for row-sparse arrays, which ONNX lacks"
+    ),
+)
+def square_sum(a: Any, env: Env, data: Tensor) -> Tensor:
+    """Sum the squares of the elements; of a row-sparse array without filling in the rows that are not stored.
+
+    Shape:
+        data: any shape.
+        returns: without the axes summed over, or with length 1 there; (1,) if none is left.
+
+    Source: MXNet 1.9.1 `_square_sum`, which takes row-sparse matrices only.
+    """
+    axes = _axes(a, data.dim())
+    total = data.square().sum(axes, keepdim=a.keepdims) if axes else data.square()
+    return total.reshape(total.shape or (1,))
+
+
+def _square_sum_storage(a: Any, stypes: Stypes) -> Stypes | None:
+    if stypes != ("row_sparse",) or a.exclude or a.axis not in ((0,), (1,), (-1,)):
+        return None
+    return ("row_sparse",) if a.keepdims and a.axis != (0,) else ("default",)
+
+
+def _square_sum_rows(a: Any, env: Env, data: Rows) -> Any:
+    squares = data.values.square()
+    if a.axis == (0,):
+        return squares.sum(0, keepdim=a.keepdims)
+    if a.keepdims:
+        return Rows(data.rows, squares.sum(1, keepdim=True), (data.shape[0], 1))
+    return squares.new_zeros(data.shape[0]).index_copy_(0, data.rows, squares.sum(1))
+
+
+def _square_sum_grad(a: Any, env: Env, wanted: Any, grads: Any, data: Rows) -> Any:
+    grad = grads[0]
+    if grad.is_sparse and a.axis != (0,):  # of some rows: the others' gradient is zero
+        rows, values = stored_rows(grad)
+        return [Rows(rows, 2 * data.pick(rows) * values, data.shape)]
+    grad = grad.to_dense() if grad.is_sparse else grad
+    if a.axis != (0,):
+        grad = grad.reshape(-1, 1).index_select(0, data.rows)
+    return [data.replaced(2 * data.values * grad)]
+
+
+add_rule(
+    "_square_sum",
+    SparseRule(
+        _square_sum_storage,
+        _square_sum_rows,
+        _square_sum_grad,
+        lambda a, s: s if _square_sum_storage(a, s) else ("default",),
+    ),
+)

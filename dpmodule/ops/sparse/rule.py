@@ -1,0 +1,73 @@
+"""What an operator does with sparse values: which storage comes out, how, and which storage gradients have."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..spec import Op
+
+__all__ = ["SparseRule", "add_rule", "note_fallback", "rule_of"]
+
+Stypes = tuple[str, ...]
+_noted: set[tuple[str, Stypes]] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class SparseRule:
+    """How an operator works on stored parts.
+
+    Attributes:
+        storage: ``(a, stypes of the inputs) -> stypes of the outputs``; None where the rule does not apply, so that
+            the operator reads dense copies.
+        run: ``(a, env, *inputs) -> output or tuple``: inputs and outputs are tensors, `Rows` or `Csr`.
+        grad: ``(a, env, wanted, grads, *inputs) -> gradients``, one for each input, None for those not in `wanted`
+            (a tuple of booleans); tensors, dense or made by `row_gradient`. Without it, dense copies are
+            differentiated.
+        grad_storage: ``(a, stypes of the inputs) -> stypes`` of the inputs' gradients; None = all dense.
+        alone: ``(a) -> bool``: whether the rule counts even where all inputs are dense; None = never.
+    """
+
+    storage: Callable[[Any, Stypes], Stypes | None]
+    run: Callable[..., Any]
+    grad: Callable[..., Sequence[Any]] | None = None
+    grad_storage: Callable[[Any, Stypes], Stypes] | None = None
+    alone: Callable[[Any], bool] | None = None
+
+
+_rules: dict[str, SparseRule] = {}
+
+
+def add_rule(names: str | Sequence[str], rule: SparseRule) -> None:
+    """Enter a rule for operators by name.
+
+    Args:
+        names: registry names, as one text or several.
+        rule: what they do.
+    """
+    for name in names.split() if isinstance(names, str) else names:
+        _rules[name] = rule
+
+
+def rule_of(op: Op) -> SparseRule | None:
+    """Return an operator's rule, None if it always reads dense values."""
+    return _rules.get(op.name)
+
+
+def note_fallback(name: str, kinds: Stypes) -> None:
+    """Log, once for each case, that an operator works on dense copies of sparse arrays.
+
+    The environment variable ``MXNET_STORAGE_FALLBACK_LOG_VERBOSE=0`` keeps that quiet, as in MXNet.
+    """
+    if set(kinds) <= {"default"} or (name, kinds) in _noted:
+        return
+    _noted.add((name, kinds))
+    if os.environ.get("MXNET_STORAGE_FALLBACK_LOG_VERBOSE", "1") != "0":
+        logging.getLogger("dpmodule.sparse").info(
+            "%s has no sparse form for inputs stored as %s; it works on dense copies, which take more memory and time",
+            name,
+            ", ".join(kinds),
+        )

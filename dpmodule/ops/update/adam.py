@@ -1,0 +1,180 @@
+"""Updates that keep a running mean and variance of the gradient: Adam, AdamW, FTML."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..attrs import integer, real
+from ..spec import Attr
+from .rules import (
+    BETAS,
+    CLIP,
+    LAZY,
+    LR,
+    RESCALE,
+    SCALING,
+    WD,
+    Rule,
+    mixed,
+    remaining,
+    scaled,
+    scaled_with_decay,
+    single,
+    step,
+    wide_types,
+)
+
+__all__ = ["adam_update", "adamw", "adamw_update", "ftml_update", "mp_adamw_update"]
+
+Tensor = torch.Tensor
+
+
+def _epsilon(value: float) -> dict[str, Attr]:
+    return {"epsilon": Attr(real, "keeps the quotient finite", value)}
+
+
+@step(
+    "adam_update",
+    ("mean", "var"),
+    {**LR, **BETAS, **_epsilon(1e-8), **WD, **SCALING, **LAZY},
+    aliases=("_sparse_adam_update",),
+)
+def adam_update(a: Any) -> Rule:
+    """Update a weight by Adam, without its correction of the first steps.
+
+    With ``g = clip(rescale_grad * grad + wd * w)``, in place ``mean = beta1 * mean + (1 - beta1) * g`` and
+    ``var = beta2 * var + (1 - beta2) * g ** 2``; and ``w - lr * mean / (sqrt(var) + epsilon)``.
+
+    Shape:
+        weight, grad, mean, var: one shape and type.
+        returns: the new weight, of the same shape.
+
+    Source: MXNet 1.9.1 `adam_update`, whose callers put the correction into `lr`; Kingma and Ba, "Adam", 2014.
+    """
+    lr, wd, rescale, clip = map(single, (a.lr, a.wd, a.rescale_grad, a.clip_gradient))
+    beta1, beta2, epsilon = map(single, (a.beta1, a.beta2, a.epsilon))
+
+    def rule(weight: Tensor, grad: Tensor, mean: Tensor, var: Tensor) -> tuple[Tensor, ...]:
+        g = scaled_with_decay(grad, rescale, weight, wd, clip)
+        new_mean = beta1 * mean + (1 - beta1) * g
+        new_var = beta2 * var + (1 - beta2) * g * g
+        return weight - lr * new_mean / (new_var.sqrt() + epsilon), new_mean, new_var
+
+    return rule
+
+
+def adamw(lr: float, eta: float, wd: float, beta1: float, beta2: float, epsilon: float, clip: float) -> Rule:
+    """Return AdamW's rule; its last input is the gradient's factor: NaN, infinite or 0 moves nothing."""
+
+    def rule(weight: Tensor, grad: Tensor, mean: Tensor, var: Tensor, rescale: Tensor) -> tuple[Tensor, ...]:
+        factor = rescale.reshape(()).to(weight.dtype)
+        moves = factor.isfinite() & factor.ne(0)
+        g = scaled(grad, factor, clip)
+        new_mean = beta1 * mean + (1 - beta1) * g
+        new_var = beta2 * var + (1 - beta2) * g * g
+        new = weight - eta * (lr * new_mean / (new_var.sqrt() + epsilon) + wd * weight)
+        pairs = ((new, weight), (new_mean, mean), (new_var, var))
+        return tuple(torch.where(moves, after, before) for after, before in pairs)
+
+    return rule
+
+
+_ADAMW = {**LR, **BETAS, **_epsilon(1e-8), **WD, "eta": Attr(real, "multiplies the whole step"), **CLIP}
+
+
+def _adamw_of(a: Any) -> Rule:
+    return adamw(*map(single, (a.lr, a.eta, a.wd, a.beta1, a.beta2, a.epsilon, a.clip_gradient)))
+
+
+@step("_adamw_update", ("mean", "var"), _ADAMW, tail=("rescale_grad",))
+def adamw_update(a: Any) -> Rule:
+    """Update a weight by AdamW, which decays it apart from the gradient.
+
+    With ``g = clip(rescale_grad * grad)``, in place ``mean = beta1 * mean + (1 - beta1) * g`` and
+    ``var = beta2 * var + (1 - beta2) * g ** 2``; and
+    ``w - eta * (lr * mean / (sqrt(var) + epsilon) + wd * w)``. A factor that is NaN, infinite or 0 skips the step.
+
+    Shape:
+        weight, grad, mean, var: one shape and type.
+        rescale_grad: (1,), the gradient's factor.
+        returns: the new weight, of the weight's shape.
+
+    Source: MXNet 1.9.1 `_adamw_update`; Loshchilov and Hutter, "Decoupled weight decay regularization", 2017.
+    """
+    return _adamw_of(a)
+
+
+@step(
+    "_mp_adamw_update",
+    ("mean", "var", "weight32"),
+    _ADAMW,
+    tail=("rescale_grad",),
+    infer_type=wide_types(2),
+)
+def mp_adamw_update(a: Any) -> Rule:
+    """Update a 16-bit weight as `_adamw_update` does, through its float32 copy.
+
+    Shape:
+        weight, grad: one shape and type, often float16.
+        mean, var, weight32: the same shape, float32; get their new values in place.
+        rescale_grad: (1,), the gradient's factor, float32.
+        returns: the new weight in the type of `weight`.
+
+    Source: MXNet 1.9.1 `_mp_adamw_update`.
+    """
+    rule = _adamw_of(a)
+
+    def run(
+        weight: Tensor, grad: Tensor, mean: Tensor, var: Tensor, weight32: Tensor, rescale: Tensor
+    ) -> Any:
+        wide = mixed(lambda w, g, m, v: rule(w, g, m, v, rescale))
+        return wide(weight, grad, mean, var, weight32)
+
+    return run
+
+
+_FTML = {
+    **LR,
+    "beta1": Attr(real, "share of the sum that is kept", 0.6),
+    "beta2": Attr(real, "share of the variance that is kept", 0.999),
+    **_epsilon(1e-8),
+    "t": Attr(integer(), "number of this update, from 1"),
+    **WD,
+    **RESCALE,
+    "clip_grad": Attr(real, "the gradient is cut to [-this, this]; negative leaves it", -1.0),
+}
+
+
+@step("ftml_update", ("d", "v", "z"), _FTML)
+def ftml_update(a: Any) -> Rule:
+    """Update a weight by following the moving leader.
+
+    With ``g = clip(rescale_grad * grad + wd * w)``, in place::
+
+        v = beta2 * v + (1 - beta2) * g ** 2
+        d' = (1 - beta1 ** t) / lr * (sqrt(v / (1 - beta2 ** t)) + epsilon)
+        z = beta1 * z + (1 - beta1) * g - (d' - beta1 * d) * w
+        d = d'
+
+    and ``-z / d``.
+
+    Shape:
+        weight, grad, d, v, z: one shape and type.
+        returns: the new weight, of the same shape.
+
+    Source: MXNet 1.9.1 `ftml_update`; Zheng and Kwok, "Follow the moving leader in deep learning", 2017.
+    """
+    lr, wd, rescale, clip = map(single, (a.lr, a.wd, a.rescale_grad, a.clip_grad))
+    beta1, beta2 = single(a.beta1), single(a.beta2)
+
+    def rule(weight: Tensor, grad: Tensor, d: Tensor, v: Tensor, z: Tensor) -> tuple[Tensor, ...]:
+        g = scaled_with_decay(grad, rescale, weight, wd, clip)
+        new_v = beta2 * v + (1 - beta2) * g * g
+        first, second = remaining(beta1, a.t, weight.dtype), remaining(beta2, a.t, weight.dtype)
+        new_d = first / lr * ((new_v / second).sqrt() + a.epsilon)
+        new_z = beta1 * z + (1 - beta1) * g - (new_d - beta1 * d) * weight
+        return -new_z / new_d, new_d, new_v, new_z
+
+    return rule

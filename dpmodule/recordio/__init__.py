@@ -1,0 +1,8 @@
+"""Record files (`mx.recordio`): many payloads in one file, such as images with their labels."""
+
+from __future__ import annotations
+
+from .files import MXIndexedRecordIO, MXRecordIO
+from .header import IRHeader, pack, pack_img, unpack, unpack_img
+
+__all__ = ["IRHeader", "MXIndexedRecordIO", "MXRecordIO", "pack", "pack_img", "unpack", "unpack_img"]

@@ -1,0 +1,226 @@
+"""How records lie in a file: magic number, length, payload, padding; and how they are found.
+
+::
+
+    part : u32 0xCED7230A, u32 (kind << 29 | length), payload, zeros up to a multiple of 4
+    kind : 0 a whole record, 1 the first part of one, 2 one in the middle, 3 the last
+
+A payload that holds the magic number at a multiple of 4 is cut there, and the number itself left out; the reader
+puts it back between the parts. So whoever looks for the number at multiples of 4 finds only beginnings.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..base import ArgumentError, FileError, FileFormatError
+
+__all__ = ["MAGIC", "RecordFile", "frame", "read_record", "skip_record"]
+
+MAGIC = struct.pack("<I", 0xCED7230A)
+_HEAD = struct.Struct("<4sI")
+_MAX_LENGTH = (1 << 29) - 1
+_WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
+
+_FOREIGN = (
+    (b"version https://git-lfs", "this is a Git LFS pointer; fetch the file itself with 'git lfs pull'"),
+    (b"<!doctype", "this is an HTML page, perhaps a failed download"),
+    (b"<html", "this is an HTML page, perhaps a failed download"),
+    (b"<?xml", "this is an XML page, perhaps a failed download"),
+    (b"\x1f\x8b", "this is gzip-compressed; decompress it first"),
+    (b"pk\x03\x04", "this is a zip archive; unpack it first"),
+)
+
+
+class _Readable(Protocol):
+    def read(self, count: int, /) -> bytes: ...
+
+
+class _Seekable(_Readable, Protocol):
+    def seek(self, at: int, /) -> Any: ...
+
+
+def frame(payload: bytes) -> bytes:
+    """Return a payload as it is written to a record file.
+
+    Raises:
+        ArgumentError: it has 2^29 bytes or more.
+    """
+    if len(payload) > _MAX_LENGTH:
+        raise ArgumentError(f"a record of {len(payload)} bytes is too long; the format takes {_MAX_LENGTH}")
+    if MAGIC not in payload:
+        return b"".join([_HEAD.pack(MAGIC, len(payload)), payload, bytes(-len(payload) % 4)])
+    words = np.frombuffer(payload, "<u4", len(payload) // 4)
+    cuts = (np.flatnonzero(words == 0xCED7230A) * 4).tolist()
+    begins, ends = [0, *(cut + 4 for cut in cuts)], [*cuts, len(payload)]
+    pieces = []
+    for i, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        kind = _WHOLE if not cuts else _FIRST if i == 0 else _LAST if i == len(cuts) else _MIDDLE
+        part = payload[begin:end]
+        pieces += [_HEAD.pack(MAGIC, kind << 29 | len(part)), part, bytes(-len(part) % 4)]
+    return b"".join(pieces)
+
+
+def read_record(file: _Readable, at: int, size: int, name: str) -> tuple[bytes, int] | None:
+    """Read the record that begins where `file` stands.
+
+    Args:
+        file: a file positioned at `at`.
+        at: the offset in bytes.
+        size: length of the file in bytes.
+        name: what messages call the file.
+
+    Returns:
+        The payload and the number of bytes it takes in the file; None at the end of the file.
+
+    Raises:
+        FileFormatError: what stands there is no record, or is cut short.
+    """
+    kind, length, step = 0, 0, at
+    parts: list[bytes] = []
+    while kind != _LAST:
+        head = file.read(8)
+        if not head and not parts:
+            return None
+        kind, length = _check_head(head, step, size, name, bool(parts))
+        left = max(0, size - step - 8)
+        part = file.read(min(left, length + -length % 4))  # no more: memory is set aside before reading
+        if len(part) < length:
+            raise _cut_short(name, step, f"{length} bytes of payload", left)
+        parts.append(part if len(part) == length else part[:length])
+        step += 8 + length + -length % 4
+        if kind == _WHOLE:
+            return parts[0], step - at
+    return MAGIC.join(parts), step - at
+
+
+def skip_record(file: _Seekable, at: int, size: int, name: str) -> int | None:
+    """Return where the record after the one at `at` begins, or None if `at` is the end of the file.
+
+    Raises:
+        FileFormatError: as in `read_record`.
+    """
+    begun = False
+    while True:
+        file.seek(at)
+        head = file.read(8)
+        if not head and not begun:
+            return None
+        kind, length = _check_head(head, at, size, name, begun)
+        begun = True
+        if at + 8 + length > size:
+            raise _cut_short(name, at, f"{length} bytes of payload", size - at - 8)
+        at += 8 + length + -length % 4
+        if kind in (_WHOLE, _LAST):
+            return at
+
+
+def _check_head(head: bytes, at: int, size: int, name: str, begun: bool) -> tuple[int, int]:
+    """Return kind and length of a part, after checking that it may stand here."""
+    if len(head) < 8:
+        if head[:4] != MAGIC[: len(head[:4])]:
+            raise FileFormatError(f"{name}: byte {at}: {_cause(head, at)}")
+        raise _cut_short(name, at, "the head of a record, 8 bytes", max(0, size - at))
+    magic, word = _HEAD.unpack(head)
+    if magic != MAGIC:
+        raise FileFormatError(f"{name}: byte {at}: {_cause(head, at)}")
+    kind = word >> 29
+    if kind > _LAST or (kind in (_MIDDLE, _LAST)) != begun:
+        raise FileFormatError(
+            f"{name}: byte {at}: a part of kind {kind} cannot stand here; the file is damaged, or the offset "
+            "is not the beginning of a record"
+        )
+    return kind, word & _MAX_LENGTH
+
+
+def _cut_short(name: str, at: int, what: str, left: int) -> FileFormatError:
+    return FileFormatError(
+        f"{name}: byte {at}: {what} expected, but {left} are left; the file is cut short or damaged"
+    )
+
+
+def _cause(head: bytes, at: int) -> str:
+    """Say what a place without magic number may be."""
+    start = head.lower().lstrip()
+    for mark, meaning in _FOREIGN if at == 0 else ():
+        if start and (start.startswith(mark) or mark.startswith(start)):
+            return meaning
+    where = "the file is no record file" if at == 0 else "the file is damaged, or the offset is wrong"
+    return f"no record begins here: {head[:4]!r} in place of {MAGIC!r}; {where}"
+
+
+class RecordFile:
+    """A record file open for reading from several threads at once.
+
+    Args:
+        path: the file.
+
+    Raises:
+        FileError: it cannot be opened.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by close
+        except OSError as error:
+            raise FileError(error.errno, f"record file: {error.strerror}", path) from error
+        self.size = os.fstat(self._file.fileno()).st_size
+
+    def read_at(self, offset: int) -> bytes:
+        """Return the payload of the record that begins at a byte offset.
+
+        Raises:
+            FileFormatError: none does.
+        """
+        found = read_record(_Window(self._file.fileno(), offset), offset, self.size, self.path)
+        if found is None:
+            raise FileFormatError(f"{self.path}: byte {offset}: the file ends before this record")
+        return found[0]
+
+    def head(self, offset: int, count: int) -> bytes:
+        """Return up to `count` bytes from a byte offset."""
+        return os.pread(self._file.fileno(), count, offset)
+
+    def starts_at(self, offset: int) -> bool:
+        """Say whether a whole record begins at a byte offset.
+
+        Raises:
+            FileFormatError: something else stands there.
+        """
+        return skip_record(_Window(self._file.fileno(), offset), offset, self.size, self.path) is not None
+
+    def offsets(self) -> Iterator[int]:
+        """Walk over the beginnings of all records, in bytes, reading no payload."""
+        at = 0
+        window = _Window(self._file.fileno(), 0)
+        while True:
+            following = skip_record(window, at, self.size, self.path)
+            if following is None:
+                return
+            yield at
+            at = following
+
+    def close(self) -> None:
+        """Close the file; further calls do nothing."""
+        self._file.close()
+
+
+class _Window:
+    """A position of its own in an open file."""
+
+    def __init__(self, descriptor: int, at: int) -> None:
+        self._descriptor, self._at = descriptor, at
+
+    def seek(self, at: int) -> None:
+        self._at = at
+
+    def read(self, count: int) -> bytes:
+        data = os.pread(self._descriptor, count, self._at)
+        self._at += len(data)
+        return data

@@ -1,0 +1,72 @@
+"""Updates of AdamW as ``sym.contrib`` offers them: with a number or a symbol as the gradient's factor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .creation import full
+from .faces import face_of
+from .symbol import Symbol
+
+__all__ = ["adamw_update", "mp_adamw_update"]
+
+
+def _factor(rescale_grad: Any) -> Symbol:
+    if isinstance(rescale_grad, Symbol):
+        return rescale_grad
+    constant: Symbol = full(shape=(1,), val=rescale_grad)
+    return constant
+
+
+def adamw_update(
+    weight: Symbol,
+    grad: Symbol,
+    mean: Symbol,
+    var: Symbol,
+    rescale_grad: Any,
+    lr: float,
+    eta: float,
+    **attributes: Any,
+) -> Symbol:
+    """Return AdamW's new weight; see the operator `_adamw_update`.
+
+    Args:
+        weight: the weight.
+        grad: its gradient.
+        mean: running mean of the gradient.
+        var: running variance of the gradient.
+        rescale_grad: the gradient's factor, a number or a symbol.
+        lr: learning rate.
+        eta: multiplies the whole step.
+        **attributes: beta1, beta2, epsilon, wd, clip_gradient, and `name`.
+    """
+    update = face_of("_internal", "_adamw_update")
+    return update(weight, grad, mean, var, _factor(rescale_grad), lr=lr, eta=eta, **attributes)
+
+
+def mp_adamw_update(
+    weight: Symbol,
+    grad: Symbol,
+    mean: Symbol,
+    var: Symbol,
+    weight32: Symbol,
+    rescale_grad: Any,
+    lr: float,
+    eta: float,
+    **attributes: Any,
+) -> Symbol:
+    """Return AdamW's new weight for a 16-bit one with a float32 copy; see the operator `_mp_adamw_update`.
+
+    Args:
+        weight: the weight.
+        grad: its gradient.
+        mean: running mean of the gradient, float32.
+        var: running variance of the gradient, float32.
+        weight32: float32 copy of the weight.
+        rescale_grad: the gradient's factor, a number or a symbol.
+        lr: learning rate.
+        eta: multiplies the whole step.
+        **attributes: beta1, beta2, epsilon, wd, clip_gradient, and `name`.
+    """
+    update = face_of("_internal", "_mp_adamw_update")
+    return update(weight, grad, mean, var, weight32, _factor(rescale_grad), lr=lr, eta=eta, **attributes)

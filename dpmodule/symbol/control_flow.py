@@ -1,0 +1,300 @@
+"""Loops and branches in graphs: `sym.contrib.foreach`, `while_loop` and `cond`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .. import attribute
+from .. import name as naming
+from ..attribute import AttrScope
+from ..base import ArgumentError
+from ..graph import Entry, Node
+from ..nesting import regroup
+from ..ops import get as get_op
+from .compose import source_line
+from .subgraph import SUBGRAPH, Cut, cut, input_name, symbols_of, with_identities
+from .symbol import Symbol, Variable
+
+__all__ = ["cond", "foreach", "while_loop"]
+
+
+class UnusedInputError(ArgumentError, AssertionError):
+    """Data, a state or a loop variable that the body of a loop does not read."""
+
+
+def _make(
+    op_name: str, cuts: Sequence[Cut], inputs: Sequence[Entry], params: Mapping[str, Any]
+) -> list[Symbol]:
+    """Make the node of a loop or branch and return its outputs."""
+    op = get_op(op_name)
+    texts = {"num_args": len(inputs) + len(cuts), **params}
+    node = Node(
+        op,
+        naming.current().get(None, op_name),
+        {key: str(value) for key, value in texts.items()},
+        attribute.current().get(None),
+        tuple(inputs),
+        source_line(),
+        tuple(each.graph for each in cuts),
+    )
+    return [Symbol([(node, i)]) for i in range(node.num_outputs)]
+
+
+def _source(piece: Cut, i: int) -> Entry:
+    """Return what feeds an input of a subgraph; a variable made inside is copied, so that no node is in both graphs."""
+    node, output = piece.sources[i]
+    return (
+        (Node(None, node.name, attrs=dict(node.attrs), source=node.source), 0)
+        if piece.own[i]
+        else (node, output)
+    )
+
+
+def _stand_ins(symbols: Sequence[Symbol], form: Any) -> Any:
+    """Return new variables for the body of a loop, nested as the user gave the symbols."""
+    return regroup([Variable(input_name(each)) for each in symbols], form)
+
+
+def _positions(piece: Cut, symbols: Sequence[Symbol], what: str) -> list[int]:
+    """Return which inputs of a subgraph stand for symbols.
+
+    Raises:
+        UnusedInputError: the body does not read one of them.
+    """
+    names = piece.names
+    for each in symbols:
+        if input_name(each) not in names:
+            raise UnusedInputError(f"{what}: {each.name!r} has to be used in the loop body")
+    return [names.index(input_name(each)) for each in symbols]
+
+
+def foreach(
+    body: Callable[[Any, Any], tuple[Any, Any]], data: Any, init_states: Any, name: str = "foreach"
+) -> tuple[Any, Any]:
+    """Run a subgraph on every element along axis 0 of the data, handing states from one run to the next.
+
+    Args:
+        body: ``(element, states) -> (outputs, new states)``, called once to make the subgraph. It may use symbols
+            from outside, and make variables of its own, which become arguments.
+        data: a symbol, or a nested list of symbols, of one length.
+        init_states: the same; what `body` returns as states looks alike.
+        name: what the subgraph is called.
+
+    Returns:
+        The outputs of all runs stacked along a new axis 0, and the last states, both nested as `body` returned them.
+
+    Raises:
+        ArgumentError: something is no symbol, the states change their form, or the body uses less than it is given.
+
+    Example:
+        >>> x, s = mx.sym.Variable("x"), mx.sym.Variable("s")
+        >>> total, last = mx.sym.contrib.foreach(lambda x, s: (x + s, x + s), x, s)
+        >>> total.eval(x=mx.nd.array([[1], [2]]), s=mx.nd.zeros((1,)))[0].asnumpy().tolist()
+        [[1.0], [3.0]]
+    """
+    items, data_form = symbols_of(data, "foreach: data")
+    states, state_form = symbols_of(init_states, "foreach: init_states")
+    if not items:
+        raise ArgumentError("foreach: data is empty; there is nothing to run over")
+    scope = attribute.subgraph_name(name)
+    with AttrScope(**{SUBGRAPH: scope}):
+        outputs, after = body(_stand_ins(items, data_form), _stand_ins(states, state_form))
+        out_items, out_form = symbols_of(outputs, "foreach: an output of body")
+        new_states, new_form = symbols_of(after, "foreach: a state that body returned")
+        if new_form != state_form:
+            raise UnusedInputError(
+                "foreach: the states that body returned have another form than init_states: "
+                f"{len(new_states)} symbols for {len(states)}, or nested otherwise"
+            )
+        if not out_items and not new_states:
+            raise ArgumentError("foreach: body returned neither outputs nor states")
+        piece = cut(with_identities(out_items, scope, new_states), scope)
+    data_locs = _positions(piece, items, "foreach: data")
+    state_locs = _positions(piece, states, "foreach: state")
+    remain = [i for i in range(len(piece.names)) if i not in (*data_locs, *state_locs)]
+    inputs = [each.entries[0] for each in (*items, *states)] + [_source(piece, i) for i in remain]
+    made = _make(
+        "_foreach",
+        [piece],
+        inputs,
+        {
+            "num_outputs": len(out_items) + len(states),
+            "num_out_data": len(out_items),
+            "in_state_locs": state_locs,
+            "in_data_locs": data_locs,
+            "remain_locs": remain,
+        },
+    )
+    return regroup(made, out_form), regroup(made[len(out_items) :], new_form)
+
+
+def _as_lists(value: Any) -> Any:
+    return [] if value is None else list(value) if isinstance(value, tuple) else value
+
+
+def while_loop(
+    cond: Callable[..., Symbol],
+    func: Callable[..., tuple[Any, Any]],
+    loop_vars: Any,
+    max_iterations: int | None = None,
+    name: str = "while_loop",
+) -> tuple[Any, Any]:
+    """Run a subgraph on loop variables as long as another one gives a number other than 0.
+
+    Args:
+        cond: ``(*loop_vars) -> symbol of one number``, called once to make a subgraph.
+        func: ``(*loop_vars) -> (outputs, new loop_vars)``, called once; either may be None.
+        loop_vars: a symbol, or a nested list of symbols, at least one.
+        max_iterations: the largest number of steps.
+        name: what the subgraphs are called.
+
+    Returns:
+        The outputs of all steps, stacked along a new axis 0 whose length is always `max_iterations` (zeros behind the
+        last step), and the last loop variables.
+
+    Raises:
+        ArgumentError: `max_iterations` is missing, or a function returns something else than described.
+    """
+    if max_iterations is None:
+        raise ArgumentError("while_loop: max_iterations should be specified")
+    try:
+        limit = int(max_iterations)
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            f"while_loop: max_iterations is {max_iterations!r}, expected an integer"
+        ) from None
+    variables, form = symbols_of(loop_vars, "while_loop: loop_vars")
+    if not variables:
+        raise ArgumentError("while_loop: loop_vars should contain at least one symbol")
+    test = _test_piece(cond, variables, form, name)
+    scope = attribute.subgraph_name(f"{name}_func")
+    with AttrScope(**{SUBGRAPH: scope}):
+        outputs, after = func(*_arguments(variables, form))
+        out_items, out_form = symbols_of(_as_lists(outputs), "while_loop: an output of func")
+        new, _ = symbols_of(_as_lists(after), "while_loop: a loop variable that func returned")
+        if len(new) != len(variables):
+            raise ArgumentError(
+                f"while_loop: func returned {len(new)} loop variables, expected {len(variables)} as loop_vars has"
+            )
+        piece = cut(with_identities([*out_items, *new], scope), scope)
+    inputs, (test_locs, body_locs) = _united([test, piece], variables)
+    made = _make(
+        "_while_loop",
+        [test, piece],
+        inputs,
+        {
+            "num_outputs": len(out_items) + len(new),
+            "num_out_data": len(out_items),
+            "max_iterations": limit,
+            "cond_input_locs": test_locs,
+            "func_input_locs": body_locs,
+            "func_var_locs": _positions(piece, variables, "while_loop: loop variable"),
+        },
+    )
+    return regroup(made, out_form), regroup(made[len(out_items) :], form)
+
+
+def _arguments(variables: Sequence[Symbol], form: Any) -> list[Any]:
+    made = _stand_ins(variables, form)
+    return made if isinstance(made, list) else [made]
+
+
+def _test_piece(test: Callable[..., Any], variables: Sequence[Symbol], form: Any, name: str) -> Cut:
+    """Return the subgraph of a while loop's condition.
+
+    Raises:
+        ArgumentError: it is not one symbol.
+    """
+    scope = attribute.subgraph_name(f"{name}_cond")
+    with AttrScope(**{SUBGRAPH: scope}):
+        result = test(*_arguments(variables, form))
+        if not isinstance(result, Symbol) or len(result) != 1:
+            raise ArgumentError(f"while_loop: cond returned {result!r}, expected a Symbol with one output")
+        return cut(with_identities([result], scope), scope)
+
+
+def _united(pieces: Sequence[Cut], variables: Sequence[Symbol]) -> tuple[list[Entry], list[list[int]]]:
+    """Return the inputs of all subgraphs together, and which of them each input of each subgraph is.
+
+    Loop variables are listed once, whatever else two subgraphs read twice, as in MXNet.
+    """
+    by_name = {input_name(each): each.entries[0] for each in variables}
+    inputs: list[Entry] = []
+    found: dict[str, int] = {}
+    locs = []
+    for piece in pieces:
+        own = []
+        for i, name in enumerate(piece.names):
+            if name in by_name and name in found:
+                own.append(found[name])
+                continue
+            found[name] = len(inputs)
+            own.append(len(inputs))
+            inputs.append(by_name[name] if name in by_name else _source(piece, i))
+        locs.append(own)
+    return inputs, locs
+
+
+def cond(pred: Symbol, then_func: Callable[[], Any], else_func: Callable[[], Any], name: str = "cond") -> Any:
+    """Run one of two subgraphs.
+
+    Args:
+        pred: a symbol of one number; 0 chooses `else_func`.
+        then_func: ``() -> outputs``, called once to make a subgraph.
+        else_func: the same; as many outputs, of the same shapes and types.
+        name: what the subgraphs are called.
+
+    Returns:
+        The outputs, nested as `then_func` returned them.
+
+    Raises:
+        ArgumentError: `pred` is not one symbol, or the functions differ in the number of outputs.
+    """
+    pieces, forms = [], []
+    for part, function in (("pred", lambda: pred), ("then", then_func), ("else", else_func)):
+        scope = attribute.subgraph_name(f"{name}_{part}")
+        with AttrScope(**{SUBGRAPH: scope}):
+            items, form = symbols_of(function(), f"cond: an output of {part}")
+            if not items:
+                raise ArgumentError(f"cond: {part} returned no outputs")
+            pieces.append(cut(with_identities(items, scope), scope))
+        forms.append(form)
+    counts = [len(piece.graph.heads) for piece in pieces]
+    if counts[0] != 1:
+        raise ArgumentError(f"cond: pred has {counts[0]} outputs, expected one")
+    if counts[1] != counts[2]:
+        raise ArgumentError(f"cond: then_func returned {counts[1]} outputs, else_func {counts[2]}")
+    inputs, locs = _united_by_node(pieces)
+    made = _make(
+        "_cond",
+        pieces,
+        inputs,
+        {
+            "num_outputs": counts[1],
+            "cond_input_locs": locs[0],
+            "then_input_locs": locs[1],
+            "else_input_locs": locs[2],
+        },
+    )
+    return regroup(made, forms[1])
+
+
+def _united_by_node(pieces: Sequence[Cut]) -> tuple[list[Entry], list[list[int]]]:
+    """Return the inputs of all branches together, and which of them each input of each branch is.
+
+    What two branches read is listed once if it has one name in both; the same rule as MXNet's.
+    """
+    inputs: list[Entry] = []
+    locs = []
+    for piece in pieces:
+        before = {node.name: i for i, (node, _) in enumerate(inputs) if node.op is None}
+        own = []
+        for i, name in enumerate(piece.names):
+            if name in before:
+                own.append(before[name])
+            else:
+                own.append(len(inputs))
+                inputs.append(_source(piece, i))
+        locs.append(own)
+    return inputs, locs

@@ -1,0 +1,256 @@
+"""Graphs with sparse arrays: the same numbers as with dense ones, stored as MXNet stores them."""
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+from dpmodule.base import ArgumentError
+from dpmodule.executor.storage import gradient_storage, storage_of
+from helpers.largest import Largest
+
+S = mx.sym.sparse
+I = mx.sym._internal  # noqa: E741
+STYPES = ("default", "row_sparse", "csr")
+
+
+def variable(name):
+    return mx.sym.Variable(name)
+
+
+X, Y, B, INDEX = variable("x"), variable("y"), variable("b"), variable("index")
+
+
+def values_of(name, shape):
+    if name == "index":
+        return np.array([0, 3, 2, 1, 3, 0], "f4")[: int(np.prod(shape))].reshape(shape)
+    rng = np.random.RandomState(len(name) + ord(name[0]))
+    values = np.where(rng.rand(*shape) < 0.5, rng.uniform(0.2, 1.5, shape) * rng.choice([-1, 1], shape), 0)
+    if len(shape) > 1:
+        values[1] = 0
+    return values.astype("f4")
+
+
+def one_input():
+    names = "abs ceil negative relu rint sign square BlockGrad zeros_like arcsinh sin tanh expm1 radians exp sum mean"
+    for stype in ("row_sparse", "csr"):
+        where = {"x": ((5, 4), stype)}
+        for name in names.split():
+            yield name, getattr(mx.sym, name)(X), where
+        for name in ("plus", "mul", "div", "power", "equal", "greater"):
+            yield f"{name} 2", getattr(I, f"_{name}_scalar")(X, scalar=2.0), where
+        yield "clip", S.clip(X, a_min=-1, a_max=0.5), where
+        yield "sum 0", S.sum(X, axis=0), where
+        yield "mean 1", S.mean(X, axis=1, keepdims=True), where
+        yield "slice", mx.sym.slice(X, begin=(1,), end=(4,)), where
+        yield "to dense", mx.sym.cast_storage(X, stype="default"), where
+        yield "from dense", mx.sym.cast_storage(X, stype=stype), {"x": ((5, 4), "default")}
+        yield "take", mx.sym.take(X, INDEX), {**where, "index": ((3,), "default")}
+    for axis, keep in itertools.product((0, 1), (False, True)):
+        yield f"square sum {axis}", I._square_sum(X, axis=axis, keepdims=keep), {"x": ((5, 4), "row_sparse")}
+    yield "retain", S.retain(X, INDEX), {"x": ((5, 4), "row_sparse"), "index": ((3,), "default")}
+
+
+def two_inputs():
+    for left, right in itertools.product(STYPES, repeat=2):
+        where = {"x": ((5, 4), left), "y": ((5, 4), right)}
+        for name in (
+            "elemwise_add",
+            "elemwise_sub",
+            "elemwise_mul",
+            "broadcast_add",
+            "broadcast_mul",
+            "_maximum",
+        ):
+            yield name, getattr(I if name[0] == "_" else mx.sym, name)(X, Y), where
+        yield "add_n", mx.sym.add_n(X, Y, X), where
+        yield "concat", mx.sym.concat(X, Y, dim=0), where
+        yield "twice", mx.sym.elemwise_add(X, Y) * X, where
+        yield "chain", mx.sym.sum(mx.sym.square(mx.sym.elemwise_add(X, Y) * 2)), where
+        yield "dense layer", mx.sym.FullyConnected(X, Y, B, num_hidden=5), {**where, "b": ((5,), "default")}
+        for flip, stype in itertools.product(
+            ((0, 0), (1, 0), (0, 1)), (None, "default", "row_sparse", "csr")
+        ):
+            shapes = (4, 5) if flip[0] else (5, 4), (3, 4) if flip[1] else (4, 3)
+            product = mx.sym.dot(X, Y, transpose_a=flip[0], transpose_b=flip[1], forward_stype=stype)
+            yield f"dot {flip} {stype}", product, {"x": (shapes[0], left), "y": (shapes[1], right)}
+        made = mx.sym.dot(X, Y * 2) + mx.sym.dot(B, Y)
+        yield "shared", made, {"x": ((5, 4), left), "y": ((4, 3), right), "b": ((5, 4), "default")}
+
+
+def tables():
+    size = {"input_dim": 6, "output_dim": 4}
+    for stype in ("default", "row_sparse"):
+        where = {"index": ((2, 3), "default"), "y": ((6, 4), stype)}
+        for by_rows in (False, True):
+            yield f"table {by_rows}", mx.sym.Embedding(INDEX, Y, sparse_grad=by_rows, **size), where
+        yield "sparse table", mx.sym.contrib.SparseEmbedding(INDEX, Y, **size) * 2, where
+        half = mx.sym.Embedding(INDEX * 0.5, Y, sparse_grad=True, **size)
+        yield "two looks", mx.sym.Embedding(INDEX, Y, sparse_grad=True, **size) + half, where
+        rest = mx.sym.broadcast_to(mx.sym.reshape(mx.sym.sum(Y), shape=(1, 1, 1)), shape=(2, 3, 4))
+        yield "also dense", mx.sym.Embedding(INDEX, Y, sparse_grad=True, **size) + rest, where
+
+
+def bound(symbol, where, sparse):
+    shapes = {name: shape for name, (shape, _) in where.items()}
+    stypes = {name: stype if sparse else "default" for name, (_, stype) in where.items()}
+    executor = symbol.simple_bind(mx.cpu(), stype_dict=stypes, **shapes)
+    for name, shape in shapes.items():
+        executor.arg_dict[name][:] = mx.nd.array(values_of(name, shape))
+    return executor
+
+
+def gradients(executor):
+    return {name: grad.asnumpy() for name, grad in executor.grad_dict.items() if name != "index"}
+
+
+def same(left, right):
+    for name, value in left.items():
+        np.testing.assert_allclose(right[name], value, rtol=1e-5, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("cases", [one_input, two_inputs, tables], ids=lambda f: f.__name__)
+def test_sparse_arrays_give_the_numbers_of_dense_ones(cases):
+    for label, symbol, where in cases():
+        dense, sparse = (bound(symbol, where, flag) for flag in (False, True))
+        want = dense.forward(is_train=True)[0].asnumpy()
+        found = sparse.forward(is_train=True)[0].asnumpy()
+        np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-6, err_msg=f"{label} {where}")
+        head = mx.nd.array(np.random.RandomState(5).rand(*want.shape))
+        for executor in (dense, sparse):
+            executor.backward([head])
+        expected = gradients(dense)
+        same(expected, gradients(sparse))
+        sparse.backward([head])  # a second time
+        same(expected, gradients(sparse))
+        if sparse.outputs[0].stype == "row_sparse":
+            sparse.forward(is_train=True)
+            sparse.backward([head.tostype("row_sparse")])
+            same(expected, gradients(sparse))
+        added = {k: mx.nd.ones(g.shape).tostype(g.stype) for k, g in sparse.grad_dict.items()}
+        again = symbol.bind(mx.cpu(), sparse.arg_dict, added, "add")
+        again.forward(is_train=True)
+        again.backward([head])
+        same({name: value + 1 for name, value in expected.items()}, gradients(again))
+        np.testing.assert_allclose(sparse.forward()[0].asnumpy(), want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("symbol", "stypes", "out", "grads"),  # as MXNet 1.9.1's simple_bind has them
+    [
+        (mx.sym.dot(X, Y), {"x": "csr"}, "default", {"y": "row_sparse"}),
+        (mx.sym.dot(X, Y, transpose_a=True), {"x": "csr"}, "row_sparse", {}),
+        (mx.sym.dot(X, Y), {"y": "csr"}, "csr", {}),
+        (mx.sym.elemwise_add(X, Y), {"x": "csr", "y": "csr"}, "csr", {"x": "csr", "y": "csr"}),
+        (mx.sym.elemwise_add(X, Y), {"x": "csr"}, "default", {}),
+        (mx.sym.elemwise_mul(X, Y), {"x": "row_sparse"}, "row_sparse", {}),
+        (mx.sym.square(X), {"x": "row_sparse"}, "row_sparse", {"x": "row_sparse"}),
+        (mx.sym.sin(X), {"x": "row_sparse"}, "row_sparse", {}),
+        (mx.sym.cos(X), {"x": "row_sparse"}, "default", {}),
+        (mx.sym.cast_storage(X, stype="csr"), {}, "csr", {"x": "csr"}),
+        (mx.sym.Embedding(X, Y, input_dim=4, output_dim=3), {}, "default", {}),
+        (
+            mx.sym.Embedding(X, Y, input_dim=4, output_dim=3, sparse_grad=True),
+            {},
+            "default",
+            {"y": "row_sparse"},
+        ),
+        (I._square_sum(X, axis=1), {"x": "row_sparse"}, "default", {"x": "row_sparse"}),
+        (mx.sym.broadcast_mul(X, Y), {"x": "csr"}, "csr", {}),
+        (
+            mx.sym.add_n(X, Y),
+            {"x": "row_sparse", "y": "row_sparse"},
+            "row_sparse",
+            dict.fromkeys("xy", "row_sparse"),
+        ),
+        (mx.sym.make_loss(X), {"x": "row_sparse"}, "row_sparse", {}),
+        (X > Y, {"x": "row_sparse"}, "default", {"x": "row_sparse"}),
+    ],
+)
+def test_storage_types_are_those_of_mxnet(symbol, stypes, out, grads):
+    storage = storage_of(symbol.graph, stypes)
+    if storage is None:
+        assert (out, grads) == ("default", {})
+        return
+    assert storage.of(symbol.graph.heads[0]) == out
+    assert gradient_storage(symbol.graph, storage) == grads
+
+
+def test_dense_graphs_are_left_alone():
+    net = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(X, num_hidden=3), name="softmax")
+    assert storage_of(net.graph, {}) is None
+
+
+def test_variables_declare_their_storage():
+    net = mx.sym.dot(
+        mx.sym.Variable("data", stype="csr"), mx.sym.Variable("w", stype="row_sparse", shape=(4, 2))
+    )
+    executor = net.simple_bind(mx.cpu(), data=(3, 4))
+    assert [a.stype for a in executor.arg_arrays] == ["csr", "row_sparse"]
+    assert executor.grad_dict["w"].stype == "row_sparse"
+    dense = net.simple_bind(mx.cpu(), stype_dict={"data": "default", "w": "default"}, data=(3, 4))
+    assert {a.stype for a in (*dense.arg_arrays, *dense.grad_arrays)} == {"default"}
+    with pytest.raises(ArgumentError, match="stype_dict: w is 'coo'"):
+        net.simple_bind(mx.cpu(), stype_dict={"w": "coo"}, data=(3, 4))
+
+
+def test_reshaping_and_monitoring():
+    net = mx.sym.square(
+        mx.sym.dot(mx.sym.Variable("data", stype="csr"), variable("w"), transpose_a=True), name="sq"
+    )
+    executor = net.simple_bind(mx.cpu(), data=(3, 4), w=(3, 2)).reshape(
+        data=(2, 4), w=(2, 2), partial_shaping=True
+    )
+    executor.arg_dict["data"][:] = mx.nd.ones((2, 4))
+    executor.arg_dict["w"][:] = 2
+    seen = {}
+    executor.set_monitor_callback(lambda name, array: seen.update({name: array.stype}), monitor_all=True)
+    executor.forward(is_train=True)
+    executor.backward([mx.nd.ones((4, 2))])
+    assert executor.outputs[0].asnumpy().tolist() == [[16, 16]] * 4
+    assert seen["data"] == "csr"
+    assert seen["sq_output"] == "row_sparse"
+
+
+def test_errors_name_the_node():
+    table = mx.sym.contrib.SparseEmbedding(INDEX, Y, input_dim=4, output_dim=2, name="table")
+    executor = table.simple_bind(mx.cpu(), index=(2,))
+    executor.arg_dict["index"][:] = 9
+    with pytest.raises(mx.base.MXNetError, match="'table'.*expected 0 to 3"):
+        executor.forward()
+
+
+@pytest.mark.parametrize("kind", ["embedding", "product"])
+@pytest.mark.parametrize("stype", ["default", "row_sparse"])
+def test_a_large_table_has_a_small_gradient(kind, stype):
+    rows, width, batch = 500_000, 8, 16
+    table = mx.nd.ones((rows, width))
+    touched = np.random.RandomState(0).randint(0, rows, batch)
+    weight = mx.sym.Variable("table", stype=stype)
+    if kind == "embedding":
+        net = mx.sym.Embedding(variable("data"), weight, input_dim=rows, output_dim=width, sparse_grad=True)
+        data = mx.nd.array(touched, dtype="int64")
+    else:
+        net = mx.sym.dot(variable("data"), weight)
+        parts = np.ones(batch, "f4"), touched, np.arange(batch + 1)
+        data = mx.nd.sparse.csr_matrix(parts, shape=(batch, rows))
+    gradient = mx.nd.sparse.zeros("row_sparse", (rows, width))
+    array = table if stype == "default" else table.tostype("row_sparse")
+    executor = net.bind(mx.cpu(), {"data": data, "table": array}, {"table": gradient})
+    head = mx.nd.ones((batch, width))
+
+    def step():
+        executor.forward(is_train=True)
+        executor.backward([head])
+
+    step()  # indices are checked once
+    with Largest() as seen:
+        step()
+    assert seen.count < 10 * batch * width
+    start = time.perf_counter()
+    step()
+    assert time.perf_counter() - start < 0.5  # some 0.2 ms; a dense gradient alone takes more than 10
+    assert gradient.indices.asnumpy().tolist() == sorted(set(touched))
+    np.testing.assert_allclose(gradient.data.asnumpy().sum(), batch * width)

@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+
+from dpmodule.base import MXNetError
+from helpers.numeric import run, shapes
+
+rng = np.random.RandomState(6)
+AFFINE = {"transform_type": "affine", "target_shape": (4, 5)}
+TRANSFORMER = {**AFFINE, "sampler_type": "bilinear"}
+IDENTITY = np.array([[1.0, 0, 0, 0, 1, 0]] * 2)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_the_identity_gives_the_image(dtype):
+    image = rng.randn(2, 3, 4, 5).astype(dtype)
+    out = run("SpatialTransformer", image, IDENTITY.astype(dtype), **TRANSFORMER)
+    assert out.dtype == dtype
+    np.testing.assert_allclose(out, image, rtol=1e-2, atol=1e-2)
+    grid = run("GridGenerator", np.zeros((2, 2, 4, 5), dtype), transform_type="warp")
+    np.testing.assert_allclose(run("BilinearSampler", image, grid), image, rtol=1e-2, atol=1e-2)
+
+
+def test_a_flow_of_whole_pixels_shifts_the_image():
+    image = rng.randn(1, 1, 3, 4)
+    flow = np.zeros((1, 2, 3, 4))
+    flow[:, 0] = 1
+    out = run("BilinearSampler", image, run("GridGenerator", flow, transform_type="warp"))
+    np.testing.assert_allclose(out[..., :-1], image[..., 1:], atol=1e-12)
+    np.testing.assert_allclose(out[..., -1], 0, atol=1e-12)
+
+
+def test_beyond_the_image_lie_zeros():
+    out = run("BilinearSampler", np.ones((1, 1, 3, 3)), np.full((1, 2, 1, 1), 3.0))
+    assert out.item() == 0
+
+
+def test_partial_shapes():
+    assert shapes("GridGenerator", (0, 6), **AFFINE)[1] == [(0, 2, 4, 5)]
+    assert shapes("GridGenerator", None, **AFFINE)[0] == [(0, 6)]
+    assert shapes("GridGenerator", (3, 2, 0, 4), transform_type="warp")[1] == [(3, 2, 0, 4)]
+    assert shapes("BilinearSampler", (2, 3, 4, 5), (0, 2, 7, 0)) == (
+        [(2, 3, 4, 5), (2, 2, 7, 0)],
+        [(2, 3, 7, 0)],
+    )
+    assert shapes("SpatialTransformer", (2, 3, 4, 5), None, **TRANSFORMER) == (
+        [(2, 3, 4, 5), (2, 6)],
+        [(2, 3, 4, 5)],
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "ins", "attrs"),
+    [
+        ("GridGenerator", [(1, 6)], {"transform_type": "affine"}),
+        ("GridGenerator", [(1, 5)], AFFINE),
+        ("GridGenerator", [(1, 3, 4, 4)], {"transform_type": "warp"}),
+        ("BilinearSampler", [(1, 2, 3, 3), (2, 2, 3, 3)], {}),
+        ("SpatialTransformer", [(1, 2, 3, 3), (1, 5)], TRANSFORMER),
+        ("SpatialTransformer", [(1, 2, 3, 3), (1, 6)], {**TRANSFORMER, "target_shape": (0, 3)}),
+    ],
+)
+def test_refusals(name, ins, attrs):
+    with pytest.raises(MXNetError):
+        shapes(name, *ins, **attrs)

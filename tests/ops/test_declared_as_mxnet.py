@@ -1,0 +1,115 @@
+"""Every operator of MXNet 1.9.1 is declared with its names, attributes, defaults, inputs and outputs, or left out.
+
+`mxnet_ops.json` holds what MXNet 1.9.1 tells about its operators; ``null`` stands for what it does not tell, and
+"<required>" for an attribute without default. `operators_left_out.json` gives a reason for each that is missing.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dpmodule import ops
+from dpmodule.ops.spec import AUX, REQUIRED
+
+DATA = Path(__file__).parents[1] / "data"
+KEPT = json.loads((DATA / "mxnet_ops.json").read_text())
+LEFT_OUT = json.loads((DATA / "operators_left_out.json").read_text())
+REGISTERED = 611
+
+RUN_BY = {"Convolution_v1": "Convolution"}
+"""Operators that another one stands for: the same computation, saved under the other's name."""
+
+MISTOLD = {
+    "Custom": "MXNet lists none of the attributes that it hands to the user's class",
+}
+"""Operators of which MXNet tells other attributes than it has."""
+
+
+def kept_names():
+    return [name for name in sorted(KEPT) if name not in RUN_BY]
+
+
+def test_every_operator_is_kept_or_left_out_with_a_reason():
+    assert not KEPT.keys() & LEFT_OUT.keys()
+    assert len(KEPT) + len(LEFT_OUT) == REGISTERED
+    assert all(len(reason) > 20 for reason in LEFT_OUT.values())
+
+
+def test_none_that_is_left_out_is_declared():
+    assert [name for name in LEFT_OUT if ops.find(name) is not None] == []
+
+
+def test_every_kept_operator_is_declared_under_its_name():
+    assert {name for name in KEPT if ops.find(name) is None} == set()
+    assert {name: ops.get(name).name for name in KEPT if ops.get(name).name != name} == RUN_BY
+
+
+def test_no_operator_or_alias_is_unknown_to_mxnet():
+    known = {alias for facts in KEPT.values() for alias in facts["aliases"]} | KEPT.keys()
+    assert set(ops.names()) - known == set()
+
+
+def test_aliases():
+    wrong = {}
+    for name in kept_names():
+        missing = [alias for alias in KEPT[name]["aliases"] if ops.find(alias) is not ops.get(name)]
+        if missing:
+            wrong[name] = missing
+    assert wrong == {}
+
+
+def counted(op):
+    """Return the attribute that a call fills in with its number of inputs."""
+    return op.variadic.count if op.variadic is not None else None
+
+
+def test_attributes_and_their_order():
+    wrong = {}
+    for name in kept_names():
+        op, told = ops.get(name), list(KEPT[name]["attrs"])
+        own = [key for key in op.attrs if key in told or key != counted(op)]
+        if own != told and name not in MISTOLD:
+            wrong[name] = own, told
+    assert wrong == {}
+
+
+def same_default(op, key, text):
+    """Say whether an attribute has the default that MXNet tells."""
+    attr = op.attrs[key]
+    if text == "<required>":
+        return attr.default is REQUIRED or key in (counted(op), "num_args")
+    if text is None:
+        return True
+    told = () if text == "[]" else attr.type.parse(text)
+    return attr.default == (pytest.approx(told, rel=1e-6) if isinstance(told, float) else told)
+
+
+def test_defaults():
+    wrong = {}
+    for name in kept_names():
+        if name not in MISTOLD:
+            for key, text in KEPT[name]["attrs"].items():
+                if not same_default(ops.get(name), key, text):
+                    wrong[name, key] = ops.get(name).attrs[key].default, text
+    assert wrong == {}
+
+
+def test_inputs():
+    wrong = {}
+    for name in kept_names():
+        op, facts = ops.get(name), KEPT[name]
+        if op.variadic is None and isinstance(op.inputs, tuple):
+            names, states = [i.name for i in op.inputs], [i.name for i in op.inputs if i.kind == AUX]
+            if names not in (facts["args"], facts["inputs"]) or states != (facts["aux"] or states):
+                wrong[name] = names, states, facts["args"], facts["inputs"], facts["aux"]
+    assert wrong == {}
+
+
+def test_outputs():
+    wrong = {}
+    for name in kept_names():
+        op, told = ops.get(name), KEPT[name]["outputs"]
+        if isinstance(op.outputs, tuple) and list(op.outputs) != (told or list(op.outputs)):
+            wrong[name] = op.outputs, told
+    assert wrong == {}

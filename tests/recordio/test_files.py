@@ -1,0 +1,180 @@
+import json
+import multiprocessing
+import pickle
+import random
+
+import numpy as np
+import pytest
+from helpers.pictures import FORMATS
+
+import dpmodule as mx
+from dpmodule.base import ArgumentError, FileError, FileFormatError, StateError
+from dpmodule.recordio.framing import MAGIC, frame
+
+INFO = json.loads((FORMATS / "files_index.json").read_text())
+PAYLOADS = [bytes.fromhex(text) for text in INFO["plain.rec"]]
+
+
+def write(path, payloads):
+    with mx.recordio.MXRecordIO(path, "w") as record:
+        for payload in payloads:
+            record.write(payload)
+    return path
+
+
+def read_all(path):
+    record = mx.recordio.MXRecordIO(path, "r")
+    return list(iter(record.read, None))
+
+
+def test_mxnets_file_is_read_and_written_byte_for_byte(tmp_path):
+    assert read_all(FORMATS / "plain.rec") == PAYLOADS
+    written = write(tmp_path / "a.rec", PAYLOADS)
+    assert written.read_bytes() == (FORMATS / "plain.rec").read_bytes()
+
+
+def test_embedded_magic_numbers_come_back(tmp_path):
+    draw = random.Random(0)
+    pieces = [MAGIC, MAGIC[:2], b"abcd", b"x", b""]
+    payloads = [b"".join(draw.choices(pieces, k=draw.randrange(12))) for _ in range(200)]
+    assert read_all(write(tmp_path / "a.rec", payloads)) == payloads
+
+
+def test_magic_at_aligned_places_only_begins_records():
+    data = frame(b"ab12" + MAGIC + b"z" + MAGIC)
+    heads = [i for i in range(0, len(data), 4) if data[i : i + 4] == MAGIC]
+    assert heads == [0, 12]
+
+
+def test_indexed_records_match_mxnets(tmp_path):
+    record = mx.recordio.MXIndexedRecordIO(FORMATS / "indexed.idx", FORMATS / "indexed.rec", "r")
+    again = mx.recordio.MXIndexedRecordIO(tmp_path / "a.idx", tmp_path / "a.rec", "w")
+    for entry in INFO["indexed.rec"]:
+        packed = record.read_idx(entry["key"])
+        assert packed.hex() == entry["packed_hex"]
+        again.write_idx(entry["key"], packed)
+    again.close()
+    assert (tmp_path / "a.rec").read_bytes() == (FORMATS / "indexed.rec").read_bytes()
+    assert (tmp_path / "a.idx").read_text() == (FORMATS / "indexed.idx").read_text()
+    assert record.keys == [entry["key"] for entry in INFO["indexed.rec"]]
+
+
+def test_reading_begins_again_after_reset():
+    record = mx.recordio.MXRecordIO(FORMATS / "plain.rec", "r")
+    assert len(list(iter(record.read, None))) == len(PAYLOADS)
+    assert record.read() is None
+    record.reset()
+    assert record.read() == PAYLOADS[0]
+    record.close()
+    record.close()
+    with pytest.raises(StateError, match="is closed"):
+        record.read()
+
+
+def test_resetting_a_writer_empties_the_file(tmp_path):
+    record = mx.recordio.MXRecordIO(tmp_path / "a.rec", "w")
+    record.write(b"lost")
+    record.reset()
+    record.write(b"kept")
+    record.close()
+    assert read_all(tmp_path / "a.rec") == [b"kept"]
+
+
+def test_tell_counts_bytes(tmp_path):
+    record = mx.recordio.MXIndexedRecordIO(tmp_path / "a.idx", tmp_path / "a.rec", "w")
+    assert record.tell() == 0
+    record.write_idx(0, b"12345")
+    assert record.tell() == 16
+    record.close()
+
+
+def test_readers_are_pickled_and_begin_again():
+    record = mx.recordio.MXIndexedRecordIO(FORMATS / "indexed.idx", FORMATS / "indexed.rec", "r")
+    copy = pickle.loads(pickle.dumps(record))
+    assert copy.read_idx(10) == record.read_idx(10)
+    plain = mx.recordio.MXRecordIO(FORMATS / "plain.rec", "r")
+    plain.read()
+    assert pickle.loads(pickle.dumps(plain)).read() == PAYLOADS[0]
+    assert plain.read() == PAYLOADS[1]
+
+
+def test_open_writers_are_not_pickled(tmp_path):
+    record = mx.recordio.MXRecordIO(tmp_path / "a.rec", "w")
+    with pytest.raises(StateError, match="close it first"):
+        pickle.dumps(record)
+    record.close()
+    pickle.dumps(record)
+
+
+def _read_in_child(record, plain, answers):
+    answers.put(record.read_idx(3))
+    try:
+        plain.read()
+    except RuntimeError as error:
+        answers.put(str(error))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of fork beside threads
+def test_a_forked_child_reads_by_key_only():
+    record = mx.recordio.MXIndexedRecordIO(FORMATS / "indexed.idx", FORMATS / "indexed.rec", "r")
+    plain = mx.recordio.MXRecordIO(FORMATS / "plain.rec", "r")
+    context = multiprocessing.get_context("fork")
+    answers = context.Queue()
+    child = context.Process(target=_read_in_child, args=(record, plain, answers))
+    child.start()
+    assert answers.get(timeout=10) == record.read_idx(3)
+    assert "forked child" in answers.get(timeout=10)
+    child.join(10)
+    assert plain.read() == PAYLOADS[0]
+
+
+def test_misuse_is_refused(tmp_path):
+    reader = mx.recordio.MXRecordIO(FORMATS / "plain.rec", "r")
+    with pytest.raises(StateError, match="open for reading"):
+        reader.write(b"a")
+    writer = mx.recordio.MXRecordIO(tmp_path / "a.rec", "w")
+    with pytest.raises(StateError, match="open for writing"):
+        writer.read()
+    with pytest.raises(ArgumentError, match="encode text first"):
+        writer.write("text")
+    with pytest.raises(ValueError, match="flag is 'a'"):
+        mx.recordio.MXRecordIO(tmp_path / "a.rec", "a")
+    with pytest.raises(FileError, match="missing.rec"):
+        mx.recordio.MXRecordIO(tmp_path / "missing.rec", "r")
+    record = mx.recordio.MXIndexedRecordIO(FORMATS / "indexed.idx", FORMATS / "indexed.rec", "r")
+    with pytest.raises(KeyError, match="no key 99"):
+        record.read_idx(99)
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"version https://git-lfs.github.com/spec/v1\noid", r"byte 0: .*git lfs pull"),
+        (b"<!DOCTYPE html>", r"byte 0: .*HTML page"),
+        (b"\x1f\x8b\x08\x00\x00\x00\x00\x00", r"byte 0: .*gzip"),
+        (b"12345678", r"byte 0: .*no record file"),
+        (frame(b"one") + frame(b"two and more")[:-4], r"byte 12: 12 bytes of payload expected, but 8 are left"),
+        (frame(b"one") + MAGIC, r"byte 12: the head of a record"),
+        (frame(b"one") + b"junkjunk", r"byte 12: .*damaged"),
+        (MAGIC + (0x1FFFFFFF).to_bytes(4, "little"), r"byte 0: 536870911 bytes of payload expected, but 0"),
+        (MAGIC + (2 << 29 | 4).to_bytes(4, "little") + b"abcd", r"byte 0: a part of kind 2 cannot stand here"),
+        (frame(b"a" * 4 + MAGIC)[:12], r"byte 12: the head of a record"),
+    ],
+)
+def test_damage_is_told_with_file_and_byte(tmp_path, data, text):
+    path = tmp_path / "bad.rec"
+    path.write_bytes(data)
+    record = mx.recordio.MXRecordIO(path, "r")
+    with pytest.raises(FileFormatError, match=rf"bad\.rec: {text}"):
+        list(iter(record.read, None))
+
+
+def test_an_empty_file_has_no_records(tmp_path):
+    (tmp_path / "a.rec").touch()
+    assert read_all(tmp_path / "a.rec") == []
+
+
+def test_many_records_are_read(tmp_path):
+    payload = np.random.RandomState(0).bytes(1000)
+    path = write(tmp_path / "a.rec", [payload] * 5000)
+    assert read_all(path) == [payload] * 5000

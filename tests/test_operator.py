@@ -1,0 +1,638 @@
+"""Operators written in Python: `mx.operator`, `Custom`, and the old `NumpyOp` and `NDArrayOp`."""
+
+import json
+import threading
+import warnings
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+from dpmodule.base import OpError, ShapeError
+
+LOG = []
+
+
+class Scale(mx.operator.CustomOp):
+    """Multiply by a number; count calls in the state and note what comes in."""
+
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+        self.seen = None
+
+    def forward(self, is_train, req, in_data, out_data, aux):
+        LOG.append(
+            (
+                "forward",
+                is_train,
+                tuple(req),
+                mx.autograd.is_recording(),
+                mx.autograd.is_training(),
+                str(mx.current_context()),
+            )
+        )
+        self.seen = in_data[0].asnumpy()
+        self.assign(out_data[0], req[0], in_data[0] * self.factor)
+        aux[0][:] += 1
+
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        LOG.append(("backward", tuple(req)))
+        assert (self.seen == in_data[0].asnumpy()).all()
+        assert (out_data[0].asnumpy() == self.seen * np.float32(self.factor)).all()
+        self.assign(in_grad[0], req[0], out_grad[0] * self.factor)
+        self.assign(in_grad[1], req[1], mx.nd.zeros(in_data[1].shape))
+        aux[0][:] += 10
+
+
+@mx.operator.register("test_scale")
+class ScaleProp(mx.operator.CustomOpProp):
+    """Takes a state and an input that tells nothing."""
+
+    def __init__(self, factor="2", **rest):
+        super().__init__(need_top_grad=True)
+        self.factor, self.rest = factor, rest
+
+    def list_arguments(self):
+        return ["data", "other"]
+
+    def list_auxiliary_states(self):
+        return ["calls"]
+
+    def infer_shape(self, in_shape):
+        return [in_shape[0], (1,)], [in_shape[0]], [[1]]
+
+    def create_operator(self, ctx, in_shapes, in_dtypes):
+        LOG.append(("create", str(ctx), in_shapes, in_dtypes))
+        return Scale(float(self.factor))
+
+
+class Softmax(mx.operator.CustomOp):
+    """Softmax whose gradient is that of cross-entropy."""
+
+    def forward(self, is_train, req, in_data, out_data, aux):
+        x = in_data[0].asnumpy()
+        y = np.exp(x - x.max(axis=1, keepdims=True))
+        self.assign(out_data[0], req[0], mx.nd.array(y / y.sum(axis=1, keepdims=True)))
+
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        label = in_data[1].asnumpy().astype(int)
+        y = out_data[0].asnumpy()
+        y[np.arange(len(label)), label] -= 1.0
+        self.assign(in_grad[0], req[0], mx.nd.array(y))
+
+
+@mx.operator.register("test_softmax")
+class SoftmaxProp(mx.operator.CustomOpProp):
+    """Describes `Softmax`."""
+
+    def __init__(self):
+        super().__init__(need_top_grad=False)
+
+    def list_arguments(self):
+        return ["data", "label"]
+
+    def infer_shape(self, in_shape):
+        return [in_shape[0], (in_shape[0][0],)], [in_shape[0]], []
+
+    def create_operator(self, ctx, in_shapes, in_dtypes):
+        return Softmax()
+
+
+def prop(name, **methods):
+    """Register a property class with other methods under a name."""
+    made = type(name, (mx.operator.CustomOpProp,), methods)
+    mx.operator.register(name)(made)
+    return name
+
+
+def custom(forward=None, backward=None):
+    """Return a `create_operator` for given functions."""
+
+    class Op(mx.operator.CustomOp):
+        pass
+
+    def default(self, is_train, req, in_data, out_data, aux):
+        self.assign(out_data[0], req[0], in_data[0])
+
+    Op.forward = forward or default
+    if backward is not None:
+        Op.backward = backward
+    return lambda self, ctx, shapes, dtypes: Op()
+
+
+@pytest.fixture(autouse=True)
+def empty_log():
+    LOG.clear()
+
+
+# in graphs
+
+
+def test_node_is_written_as_mxnet_writes_it():
+    with mx.AttrScope(ctx_group="dev1"):
+        symbol = mx.sym.Custom(
+            mx.sym.Variable("data"), op_type="test_scale", name="cu", factor=0.5, shape=(1, 2), none=None
+        )
+    assert symbol.list_arguments() == ["data", "cu_other"]
+    assert symbol.list_auxiliary_states() == ["cu_calls"]
+    assert symbol.list_outputs() == ["cu_output"]
+    node = json.loads(symbol.tojson())["nodes"][-1]
+    own = {"op_type": "test_scale", "factor": "0.5", "shape": "(1, 2)", "none": "None"}
+    assert node == {
+        "op": "Custom",
+        "name": "cu",
+        "attrs": {"__ctx_group__": "dev1", **own},
+        "inputs": [[0, 0, 0], [1, 0, 0], [2, 0, 1]],
+    }
+    again = mx.sym.load_json(symbol.tojson())
+    assert again.tojson() == symbol.tojson()
+    assert again.entries[0][0].a.prop.rest == {"shape": "(1, 2)", "none": "None"}
+
+
+def test_executor_calls_as_mxnet_does():
+    symbol = mx.sym.Custom(mx.sym.Variable("data"), op_type="test_scale", name="cu", factor=3)
+    executor = symbol.simple_bind(mx.cpu(1), data=(2, 3), grad_req={"data": "add", "cu_other": "null"})
+    executor.forward(is_train=True, data=mx.nd.ones((2, 3), ctx=mx.cpu(1)))
+    assert (executor.outputs[0].asnumpy() == 3).all()
+    assert executor.aux_dict["cu_calls"].asscalar() == 1  # at once, unlike BatchNorm's
+    executor.backward(mx.nd.ones((2, 3)))
+    assert executor.aux_dict["cu_calls"].asscalar() == 11
+    assert LOG == [
+        ("create", "cpu(1)", [[2, 3], [1], [1]], [0, 0, 0]),
+        ("forward", True, ("write",), False, True, "cpu(1)"),
+        ("backward", ("write", "null")),
+    ]
+    executor.backward(mx.nd.ones((2, 3)))  # runs forward again, whose count is taken back
+    assert executor.aux_dict["cu_calls"].asscalar() == 21
+    assert (executor.grad_dict["data"].asnumpy() == 6).all()
+    executor.forward(is_train=False)
+    assert executor.aux_dict["cu_calls"].asscalar() == 22
+    assert sum(entry[0] == "create" for entry in LOG) == 1  # one operator, in all modes
+    assert LOG[-1][:2] == ("forward", False)
+
+
+def test_every_executor_has_an_operator_of_its_own():
+    symbol = mx.sym.Custom(mx.sym.Variable("data"), op_type="test_scale", name="cu")
+    one, two = (symbol.simple_bind(mx.cpu(), data=(n, 2)) for n in (1, 2))
+    one.forward(is_train=True, data=mx.nd.ones((1, 2)))
+    two.forward(is_train=True, data=mx.nd.ones((2, 2)) * 5)
+    one.backward(mx.nd.ones((1, 2)))  # checks what forward has kept
+    two.backward(mx.nd.ones((2, 2)))
+    assert [entry[2][0] for entry in LOG if entry[0] == "create"] == [[1, 2], [2, 2]]
+
+
+def test_loss_needs_no_head_gradient_and_others_do():
+    data = mx.sym.Variable("data")
+    loss = mx.sym.Custom(data, op_type="test_softmax", name="softmax")
+    assert loss.list_arguments() == ["data", "softmax_label"]
+    executor = loss.simple_bind(mx.cpu(), data=(2, 3))
+    executor.forward(is_train=True, data=mx.nd.zeros((2, 3)), softmax_label=mx.nd.array([0, 2]))
+    executor.backward()
+    expected = np.full((2, 3), 1 / 3)
+    expected[[0, 1], [0, 2]] -= 1
+    np.testing.assert_allclose(executor.grad_dict["data"].asnumpy(), expected, rtol=1e-6)
+    other = mx.sym.Custom(data, op_type="test_scale").simple_bind(mx.cpu(), data=(2, 3))
+    other.forward(is_train=True)
+    with pytest.raises(mx.base.ArgumentError, match="is no loss"):
+        other.backward()
+
+
+@pytest.mark.parametrize("contexts", [1, 3])
+def test_module_trains_like_the_operator_it_copies(contexts):
+    draw = np.random.RandomState(0)
+    x = draw.randn(60, 4).astype(np.float32)
+    y = (x[:, 0] > 0).astype(np.float32) + (x[:, 1] > 0)
+    results = []
+    for kind in ("SoftmaxOutput", "Custom"):
+        net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc")
+        options = {"op_type": "test_softmax"} if kind == "Custom" else {}
+        net = getattr(mx.sym, kind)(data=net, name="softmax", **options)
+        module = mx.mod.Module(net, context=[mx.cpu(i) for i in range(contexts)])
+        mx.random.seed(1)
+        module.fit(
+            mx.io.NDArrayIter(x, y, 30),
+            num_epoch=3,
+            optimizer_params={"learning_rate": 0.5},
+            initializer=mx.init.Uniform(0.1),
+        )
+        results.append({k: v.asnumpy() for k, v in module.get_params()[0].items()})
+    for name, weight in results[0].items():
+        np.testing.assert_allclose(results[1][name], weight, rtol=1e-4, atol=1e-6)
+
+
+def test_checkpoint_runs_again(tmp_path):
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc")
+    net = mx.sym.Custom(net, op_type="test_scale", name="cu", factor="4")
+    module = mx.mod.Module(net, label_names=None)
+    module.bind([("data", (2, 5))], for_training=False)
+    states = {"cu_calls": mx.nd.zeros((1,))}
+    module.init_params(mx.init.Uniform(0.5), {"cu_other": mx.nd.ones((1,))}, states, allow_missing=True)
+    batch = mx.io.DataBatch([mx.nd.ones((2, 5))])
+    module.forward(batch)
+    expected = module.get_outputs()[0].asnumpy()
+    module.save_checkpoint(str(tmp_path / "net"), 0)
+    again = mx.mod.Module.load(str(tmp_path / "net"), 0, label_names=None)
+    again.bind([("data", (2, 5))], for_training=False)
+    again.forward(batch)
+    np.testing.assert_array_equal(again.get_outputs()[0].asnumpy(), expected)
+    assert again.get_params()[1]["cu_calls"].asscalar() == 2
+
+
+def test_operator_that_is_not_registered_is_named_with_what_to_do():
+    text = mx.sym.Custom(mx.sym.Variable("data"), op_type="test_scale").tojson()
+    for make in (
+        lambda: mx.sym.load_json(text.replace("test_scale", "gone")),
+        lambda: mx.sym.Custom(mx.sym.Variable("data"), op_type="gone"),
+        lambda: mx.nd.Custom(mx.nd.ones((1,)), op_type="gone"),
+    ):
+        with pytest.raises(
+            OpError, match=r"no operator is registered as 'gone'.*@mx.operator.register\('gone'\)"
+        ):
+            make()
+    with pytest.raises(OpError, match="op_type is required"):
+        mx.sym.Custom(mx.sym.Variable("data"))
+
+
+def test_class_registered_again_takes_the_others_place():
+    for factor in (2, 3):
+
+        def forward(self, is_train, req, in_data, out_data, aux, factor=factor):
+            self.assign(out_data[0], req[0], in_data[0] * factor)
+
+        prop("test_again", create_operator=custom(forward))
+        symbol = mx.sym.Custom(mx.sym.Variable("data"), op_type="test_again", name="same")
+        assert symbol.eval(data=mx.nd.ones((1,)))[0].asscalar() == factor
+        assert mx.nd.Custom(mx.nd.ones((1,)), op_type="test_again").asscalar() == factor
+
+
+def test_several_outputs_of_several_types():
+    def forward(self, is_train, req, in_data, out_data, aux):
+        self.assign(out_data[0], req[0], in_data[0].sum(axis=1))
+        self.assign(out_data[1], req[1], in_data[0].argmax(axis=1))
+
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        assert out_grad[1].dtype == np.int32
+        assert not out_grad[1].asnumpy().any()
+        self.assign(in_grad[0], req[0], mx.nd.broadcast_axis(out_grad[0].expand_dims(1), axis=1, size=3))
+
+    prop(
+        "test_two",
+        list_outputs=lambda self: ["total", "best"],
+        infer_shape=lambda self, s: (s, [s[0][:1], s[0][:1]], []),
+        infer_type=lambda self, t: (t, [t[0], np.int32], []),
+        create_operator=custom(forward, backward),
+    )
+    both = mx.sym.Custom(mx.sym.Variable("x"), op_type="test_two", name="two")
+    assert both.list_outputs() == ["two_total", "two_best"]
+    assert both.infer_type(x="float16")[1] == [np.float16, np.int32]
+    executor = both[0].simple_bind(mx.cpu(), x=(2, 3))
+    executor.forward(is_train=True, x=mx.nd.array([[1, 5, 2], [7, 1, 1]]))
+    executor.backward(mx.nd.array([1, 2]))
+    assert executor.grad_dict["x"].asnumpy().tolist() == [[1, 1, 1], [2, 2, 2]]
+    total, best = mx.nd.Custom(mx.nd.array([[1, 5, 2], [7, 1, 1]]), op_type="test_two")
+    assert total.asnumpy().tolist() == [8, 9]
+    assert best.asnumpy().tolist() == [1, 0]
+
+
+# under autograd
+
+
+def test_recorded_calls_and_the_state_given_as_an_array():
+    x, calls = mx.nd.array([[1.0, 2.0]]), mx.nd.zeros((1,))
+    other = mx.nd.ones((1,))
+    x.attach_grad()
+    with mx.autograd.record():
+        y = mx.nd.Custom(x, other, calls, op_type="test_scale", factor=3) ** 2
+    y.backward()
+    np.testing.assert_allclose(x.grad.asnumpy(), 2 * 9 * x.asnumpy())
+    assert calls.asscalar() == 11
+    assert [entry[0] for entry in LOG] == ["create", "forward", "backward"]
+    mx.nd.Custom(x, other, calls, op_type="test_scale")
+    assert LOG[-1] == ("forward", False, ("write",), False, False, "cpu(0)")
+
+
+def test_operator_that_uses_arrays_autograd_and_another_operator_inside():
+    def forward(self, is_train, req, in_data, out_data, aux):
+        self.x = in_data[0].copy()
+        self.x.attach_grad()
+        with mx.autograd.record():
+            self.y = mx.nd.Custom(self.x, op_type="test_inner") * self.x
+        self.assign(out_data[0], req[0], self.y)
+
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        self.y.backward(out_grad[0])
+        self.assign(in_grad[0], req[0], self.x.grad)
+
+    def inner_backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        self.assign(in_grad[0], req[0], out_grad[0])
+
+    prop("test_inner", create_operator=custom(None, inner_backward))
+    prop("test_outer", create_operator=custom(forward, backward))
+    executor = mx.sym.Custom(mx.sym.Variable("x"), op_type="test_outer").simple_bind(mx.cpu(), x=(3,))
+    executor.forward(is_train=True, x=mx.nd.array([1, 2, 3]))
+    executor.backward(mx.nd.ones((3,)))
+    assert executor.outputs[0].asnumpy().tolist() == [1, 4, 9]
+    assert executor.grad_dict["x"].asnumpy().tolist() == [2, 4, 6]
+    x = mx.nd.array([1, 2, 3])
+    x.attach_grad()
+    with mx.autograd.record():
+        y = mx.nd.Custom(x, op_type="test_outer").sum()
+    y.backward()
+    assert x.grad.asnumpy().tolist() == [2, 4, 6]
+
+
+def test_operator_inside_a_loop_keeps_one_object_per_step():
+    data = mx.sym.Variable("data")
+    out, _ = mx.sym.contrib.foreach(
+        lambda x, s: (mx.sym.Custom(x, op_type="test_scale", name="cu", factor=3), s), data, []
+    )
+    executor = out.simple_bind(mx.cpu(), data=(4, 2))
+    draw = mx.nd.array(np.arange(8).reshape(4, 2))
+    for _ in range(2):
+        executor.forward(is_train=True, data=draw)
+        executor.backward(mx.nd.ones((4, 2)))  # the operator checks that it sees what its forward saw
+    assert (executor.outputs[0].asnumpy() == draw.asnumpy() * 3).all()
+    assert (executor.grad_dict["data"].asnumpy() == 3).all()
+    assert sum(entry[0] == "create" for entry in LOG) == 4
+    assert executor.arg_dict["cu_calls"].asscalar() == 2 * 4 * 11
+
+
+def test_sparse_inputs_come_as_dense_copies():
+    x = mx.nd.array([[0, 2], [0, 0]]).tostype("csr")
+    found = mx.nd.Custom(x, mx.nd.ones((1,)), mx.nd.zeros((1,)), op_type="test_scale")
+    assert found.asnumpy().tolist() == [[0, 4], [0, 0]]
+
+
+# errors
+
+
+def fail(self, *args, **kwargs):
+    raise LookupError("a user's own mistake")
+
+
+@pytest.mark.parametrize(
+    "where", ["forward", "backward", "infer_shape", "infer_type", "create_operator", "__init__"]
+)
+def test_exceptions_of_users_code_arrive_as_they_are(where):
+    name = f"test_fail_{where}"
+    if where in ("forward", "backward"):
+        prop(name, create_operator=custom(**{where: fail}))
+    else:
+        prop(name, **{where: fail})
+
+    def graph():
+        executor = mx.sym.Custom(mx.sym.Variable("x"), op_type=name).simple_bind(mx.cpu(), x=(2,))
+        executor.forward(is_train=True)
+        executor.backward(mx.nd.ones((2,)))
+
+    def watched():
+        executor = mx.sym.Custom(mx.sym.Variable("x"), op_type=name).simple_bind(mx.cpu(), x=(2,))
+        executor.set_monitor_callback(lambda name, array: None)
+        executor.forward(is_train=True)
+        executor._monitor = None
+        executor.backward(mx.nd.ones((2,)))
+
+    def arrays():
+        x = mx.nd.ones((2,))
+        x.attach_grad()
+        with mx.autograd.record():
+            y = mx.nd.Custom(x, op_type=name)
+        y.backward()
+
+    for run in (graph, watched, arrays):
+        with pytest.raises(LookupError, match="a user's own mistake") as caught:
+            run()
+        assert caught.traceback[-1].name == "fail"
+        assert type(caught.value) is LookupError
+
+
+@pytest.mark.parametrize(
+    ("methods", "message"),
+    [
+        ({"list_arguments": lambda s: "data"}, "list_arguments returned 'data', expected a list"),
+        ({"list_arguments": lambda s: ["a", "a"]}, "expected a list of different names"),
+        ({"list_outputs": lambda s: []}, "list_outputs returned no names"),
+        ({"infer_shape": lambda s, i: None}, "infer_shape returned None, expected two or three lists"),
+        ({"infer_shape": lambda s, i: (i, [i[0], i[0]])}, r"for the outputs, expected 1 entries \(output\)"),
+        ({"infer_shape": lambda s, i: (i, ["ab"])}, "infer_shape returned the shape 'ab'"),
+        ({"infer_shape": lambda s, i: (i, [()], [])}, "output"),
+        (
+            {"infer_shape": lambda s, i: ([[9]], [i[0]])},
+            "data: known shape and the one that infer_shape returned",
+        ),
+        ({"infer_type": lambda s, t: (t,)}, "infer_type returned .* expected two or three lists"),
+        ({"infer_type": lambda s, t: (t, ["float9"], [])}, "infer_type returned .*float9"),
+        ({"create_operator": lambda s, c, i, t: 3}, "create_operator returned 3, expected a CustomOp"),
+    ],
+)
+def test_wrong_answers_name_the_method(methods, message):
+    name = prop("test_wrong", **methods)
+    for run in (
+        lambda: mx.nd.Custom(mx.nd.ones((2,)), op_type=name),
+        lambda: mx.sym.Custom(mx.sym.Variable("x"), op_type=name).simple_bind(mx.cpu(), x=(2,)).forward(),
+    ):
+        with pytest.raises(mx.MXNetError, match=message):
+            run()
+
+
+def test_inputs_that_do_not_exist_are_refused():
+    x = mx.nd.ones((2,))
+    with pytest.raises(OpError, match="input 'other' is missing"):
+        mx.nd.Custom(x, op_type="test_scale")
+    with pytest.raises(OpError, match="number 3"):
+        mx.nd.Custom(x, x, x, op_type="test_softmax")
+    with pytest.raises(OpError, match="got 4 inputs"):
+        mx.sym.Custom(*[mx.sym.Variable(n) for n in "abcd"], op_type="test_scale")
+    with pytest.raises(ShapeError):
+        mx.sym.Custom(mx.sym.Variable("x"), op_type="test_softmax", name="s").infer_shape(
+            x=(2, 3), s_label=(9,)
+        )
+
+
+def test_assign_knows_every_request():
+    op, target = mx.operator.CustomOp(), mx.nd.ones((2,))
+    op.assign(None, "null", 3)
+    for req, expected in (("write", 3), ("inplace", 3), ("add", 6)):
+        op.assign(target, req, 3)
+        assert target.asnumpy().tolist() == [expected] * 2
+    with pytest.raises(ValueError, match="req is 'wirte'"):
+        op.assign(target, "wirte", 3)
+
+
+@pytest.mark.parametrize("wrong", [3, ""])
+def test_register_refuses(wrong):
+    with pytest.raises(ValueError, match="expected a text"):
+        mx.operator.register(wrong)
+    with pytest.raises(ValueError, match="no subclass"):
+        mx.operator.register("x")(wrong)
+
+
+def test_exception_in_one_of_several_contexts_arrives_as_it_is():
+    prop("test_fail_there", create_operator=custom(fail))
+    net = mx.sym.Custom(mx.sym.Variable("data"), op_type="test_fail_there")
+    module = mx.mod.Module(net, label_names=None, context=[mx.cpu(0), mx.cpu(1)])
+    module.bind([("data", (4, 2))], for_training=False)
+    module.init_params()
+    with pytest.raises(LookupError, match="a user's own mistake"):
+        module.forward(mx.io.DataBatch([mx.nd.ones((4, 2))]))
+
+
+def test_context_group_decides_where_the_operator_runs():
+    with mx.AttrScope(ctx_group="there"):
+        symbol = mx.sym.Custom(mx.sym.Variable("data"), op_type="test_scale", name="cu")
+    executor = symbol.simple_bind(mx.cpu(0), data=(2, 2), group2ctx={"there": mx.cpu(2)})
+    executor.forward()
+    assert LOG[0][1] == LOG[1][-1] == "cpu(2)"
+
+
+def test_recorded_operator_becomes_a_symbol():
+    x = mx.nd.ones((2,))
+    x.attach_grad()
+    with mx.autograd.record():
+        y = mx.nd.Custom(x, mx.nd.ones((1,)), mx.nd.zeros((1,)), op_type="test_scale", factor=7) + 1
+    symbol = mx.autograd.get_symbol(y)
+    node = symbol.get_children().entries[0][0]
+    assert node.params == {"op_type": "test_scale", "factor": "7"}
+
+
+# threads
+
+
+def test_threads_do_not_wait_for_each_other():
+    meeting = threading.Barrier(2, timeout=10)
+
+    def forward(self, is_train, req, in_data, out_data, aux):
+        meeting.wait()  # both threads are inside at the same time
+        self.assign(out_data[0], req[0], in_data[0] + 1)
+
+    prop("test_meet", create_operator=custom(forward))
+    found = []
+
+    def run():
+        found.append(mx.nd.Custom(mx.nd.ones((2,)), op_type="test_meet").asnumpy().tolist())
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(15)
+    assert found == [[2, 2]] * 2
+
+
+# before CustomOp
+
+
+class OldSoftmax(mx.operator.NumpyOp):
+    """Softmax over NumPy arrays."""
+
+    def __init__(self):
+        super().__init__(need_top_grad=False)
+
+    def list_arguments(self):
+        return ["data", "label"]
+
+    def list_outputs(self):
+        return ["prob"]
+
+    def infer_shape(self, in_shape):
+        return [in_shape[0], (in_shape[0][0],)], [in_shape[0]]
+
+    def forward(self, in_data, out_data):
+        x, y = in_data[0], out_data[0]
+        y[:] = np.exp(x - x.max(axis=1).reshape((x.shape[0], 1)))
+        y /= y.sum(axis=1).reshape((x.shape[0], 1))
+
+    def backward(self, out_grad, in_data, out_data, in_grad):
+        assert out_grad == []
+        label = in_data[1].astype(int)
+        in_grad[0][:] = out_data[0]
+        in_grad[0][np.arange(len(label)), label] -= 1.0
+
+
+class OldSquare(mx.operator.NDArrayOp):
+    """Square over arrays."""
+
+    def forward(self, in_data, out_data):
+        out_data[0][:] = in_data[0] * in_data[0]
+
+    def backward(self, out_grad, in_data, out_data, in_grad):
+        in_grad[0][:] = 2 * in_data[0] * out_grad[0]
+
+
+def test_numpy_op():
+    with pytest.warns(DeprecationWarning, match="use CustomOp"):
+        made = OldSoftmax()
+    net = made(data=mx.sym.Variable("x"), name="softmax")
+    assert net.list_arguments() == ["x", "softmax_label"]
+    assert net.list_outputs() == ["softmax_prob"]
+    executor = net.simple_bind(mx.cpu(), x=(2, 4))
+    executor.forward(is_train=True, x=mx.nd.zeros((2, 4)), softmax_label=mx.nd.array([1, 3]))
+    executor.backward()
+    expected = np.full((2, 4), 0.25)
+    expected[[0, 1], [1, 3]] -= 1
+    np.testing.assert_allclose(executor.grad_dict["x"].asnumpy(), expected)
+    node = json.loads(net.tojson())["nodes"][-1]
+    assert node["op"] == "_Native"
+    assert node["attrs"]["need_top_grad"] == "False"
+
+
+def test_ndarray_op_and_its_file():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        made = OldSquare()
+    net = made.get_symbol(mx.sym.Variable("x"), name="square")
+    text = net.tojson()
+    executor = mx.sym.load_json(text).simple_bind(mx.cpu(), x=(2,))
+    executor.forward(is_train=True, x=mx.nd.array([3, 4]))
+    executor.backward(mx.nd.array([1, 10]))
+    assert executor.outputs[0].asnumpy().tolist() == [9, 16]
+    assert executor.grad_dict["x"].asnumpy().tolist() == [6, 80]
+    with pytest.raises(OpError, match="Python object of the process that made it"):
+        mx.sym.load_json(text.replace(f'"info": "{made.info_}"', '"info": "7fffab"'))
+
+
+def test_bare_python_op_has_no_symbol():
+    with pytest.warns(DeprecationWarning, match="deprecated"), pytest.raises(NotImplementedError):
+        mx.operator.PythonOp().get_symbol()
+
+
+# what there is
+
+
+def test_operators_are_listed():
+    found = mx.operator.get_all_registered_operators()
+    assert isinstance(found, list)
+    assert {"Activation", "Custom", "_foreach"} <= set(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "names", "types"),
+    [
+        (
+            "Activation",
+            ["data", "act_type"],
+            ["NDArray-or-Symbol", "{'relu', 'sigmoid', 'softrelu', 'softsign', 'tanh'}, required"],
+        ),
+        (
+            "FullyConnected",
+            ["data", "weight", "bias", "num_hidden", "no_bias", "flatten"],
+            ["NDArray-or-Symbol"] * 3
+            + ["int, required", "boolean, optional, default=0", "boolean, optional, default=1"],
+        ),
+        (
+            "Concat",
+            ["data", "num_args", "dim"],
+            ["NDArray-or-Symbol[]", "int, optional, default=0", "int, optional, default=1"],
+        ),
+    ],
+)
+def test_arguments_of_operators(name, names, types):
+    found = mx.operator.get_operator_arguments(name)
+    assert isinstance(found, mx.operator.OperatorArguments)
+    assert found == (len(names), names, types)
+
+
+def test_arguments_of_no_operator():
+    with pytest.raises(OpError, match="did you mean"):
+        mx.operator.get_operator_arguments("Activatoin")
