@@ -144,7 +144,7 @@ def _check_places(data: bytes) -> None:
         ValueError: the bytes are no pickle.
     """
     for count, (op, value, position) in enumerate(pickletools.genops(data)):
-        if op.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(value) > count:
+        if op.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(value or 0) > count:
             raise FileFormatError(f"optimizer states are damaged at byte {position}: place {value} of {count}")
 
 
