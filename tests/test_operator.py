@@ -520,6 +520,33 @@ def test_threads_do_not_wait_for_each_other():
     assert found == [[2, 2]] * 2
 
 
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_operator_that_runs_a_module_of_its_own(in_thread):
+    contexts = [mx.cpu(0), mx.cpu(1)]
+
+    def forward(self, is_train, req, in_data, out_data, aux):
+        net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, no_bias=True)
+        module = mx.mod.Module(net, label_names=None, context=contexts)
+        module.bind([("data", (2, 2))], for_training=False)
+        module.init_params(mx.init.One())
+        batch = mx.io.DataBatch([in_data[0]])
+        if in_thread:
+            thread = threading.Thread(target=module.forward, args=(batch,), daemon=True)
+            thread.start()
+            thread.join(15)
+        else:
+            module.forward(batch)
+        self.assign(out_data[0], req[0], module.get_outputs()[0])
+
+    prop("test_with_module", create_operator=custom(forward))
+    net = mx.sym.Custom(mx.sym.Variable("data"), op_type="test_with_module")
+    module = mx.mod.Module(net, label_names=None, context=contexts)
+    module.bind([("data", (4, 2))], for_training=False)
+    module.init_params()
+    module.forward(mx.io.DataBatch([mx.nd.ones((4, 2))]))
+    assert (module.get_outputs()[0].asnumpy() == 2).all()
+
+
 # before CustomOp
 
 

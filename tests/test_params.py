@@ -233,3 +233,14 @@ def test_a_process_that_is_killed_leaves_no_segment_behind():
     )
     assert done.returncode == -9
     assert sorted(SHARED.iterdir()) == before
+
+
+def test_row_sparse_gradients_stay_out_of_shared_memory():
+    store = ParamStore([mx.cpu()])
+    store.declare("table", (1000, 4), "float32", needs_grad=True, grad_stype="row_sparse")
+    store.grad("table", 0)[:] = mx.nd.ones((1000, 4))
+    store.share_memory()
+    for again in (store, pickle.loads(pickle.dumps(store))):
+        assert again.grad("table", 0).stype == "row_sparse"
+        assert again.grad("table", 0).asnumpy().min() == 1
+        again.grad("table", 0)[:] = mx.nd.zeros((1000, 4))

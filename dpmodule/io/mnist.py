@@ -68,6 +68,11 @@ class MNISTIter(MXDataIter):
         o = parse_options("MNISTIter", _OPTIONS, options)
         check_parts("MNISTIter", o)
         images, labels = read_idx(_existing(o.image), 3), read_idx(_existing(o.label), 1)
+        if 0 in images.shape:
+            count, height, width = images.shape
+            raise FileFormatError(
+                f"{o.image}: offset 4: it declares {count} images of {height}x{width} pixels"
+            )
         if len(labels) < len(images):
             raise ShapeError(f"MNISTIter: {o.label} has {len(labels)} labels for {len(images)} images")
         count = len(images)

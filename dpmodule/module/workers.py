@@ -7,6 +7,7 @@ machine's cores.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
@@ -17,11 +18,16 @@ from ..context import Context
 __all__ = ["run_parallel"]
 
 _pools: dict[Context, ThreadPoolExecutor] = {}
+_busy: set[Context] = set()
+_lock = threading.Lock()
 
 
 def _forget_pools() -> None:
     """Drop pools whose threads did not survive a fork."""
+    global _lock
     _pools.clear()
+    _busy.clear()
+    _lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
@@ -47,20 +53,43 @@ def _with_threads(job: Callable[[], None], threads: int) -> None:
     job()
 
 
+def _reserve(contexts: Sequence[Context]) -> bool:
+    """Take the threads of all contexts, unless one of them has work already."""
+    with _lock:
+        if not _busy.isdisjoint(contexts):
+            return False
+        _busy.update(contexts)
+        return True
+
+
+def _release(contexts: Sequence[Context]) -> None:
+    with _lock:
+        _busy.difference_update(contexts)
+
+
 def run_parallel(contexts: Sequence[Context], jobs: Sequence[Callable[[], None]]) -> None:
     """Run one job per context and wait for all.
 
     CPU contexts run in their own threads; GPU work is launched from this thread, since launching does not wait.
+    Jobs never wait for a thread that has work already, which may be waiting for them, as where a user's operator
+    runs a module of its own: they run in this thread, one after the other.
     On an error or Ctrl-C the running jobs are awaited first; the first error keeps its type and traceback.
 
     Args:
         contexts: one per job, all different.
         jobs: what to run.
     """
-    if len(jobs) == 1 or any(ctx.device_type == "gpu" for ctx in contexts):
+    if len(jobs) == 1 or any(ctx.device_type == "gpu" for ctx in contexts) or not _reserve(contexts):
         for job in jobs:
             job()
         return
+    try:
+        _run_in_threads(contexts, jobs)
+    finally:
+        _release(contexts)
+
+
+def _run_in_threads(contexts: Sequence[Context], jobs: Sequence[Callable[[], None]]) -> None:
     before = torch.get_num_threads()
     share = max(1, before // len(jobs))
     futures: list[Future[None]] = [

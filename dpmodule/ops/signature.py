@@ -86,8 +86,9 @@ def split_call(
 def signature(op: Op, extra: tuple[str, ...]) -> inspect.Signature:
     """Return the true signature of a face: inputs, attributes, then `extra` keywords such as name and out."""
     either, only = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
-    kind = either if op.variadic is None else only
-    if op.variadic is not None:
+    any_number = op.variadic is not None or callable(op.inputs)
+    kind = only if any_number else either
+    if any_number:
         parameters = [inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)]
     else:
         parameters = [inspect.Parameter(i.name, either, default=None) for i in _declared(op)]
@@ -95,6 +96,8 @@ def signature(op: Op, extra: tuple[str, ...]) -> inspect.Signature:
         default = None if attr.default is REQUIRED else attr.default
         parameters.append(inspect.Parameter(key, kind, default=default))
     parameters += [inspect.Parameter(key, only, default=None) for key in extra]
+    if op.read_attrs is not None:
+        parameters.append(inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD))
     return inspect.Signature(parameters)
 
 

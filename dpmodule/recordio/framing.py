@@ -210,6 +210,11 @@ class RecordFile:
         """Close the file; further calls do nothing."""
         self._file.close()
 
+    def __del__(self) -> None:
+        file = getattr(self, "_file", None)
+        if file is not None:
+            file.close()
+
 
 class _Window:
     """A position of its own in an open file."""

@@ -185,8 +185,7 @@ def check_symbolic_backward(
         stypes = dict(zip(sym.list_arguments(), grad_stypes or ()))
     starts = {name: np.random.normal(size=right.shape) for name, right in sorted(wanted.items())}
     grads = {
-        name: _gradient(name, start, wanted[name], where, stypes, dtype)
-        for name, start in starts.items()
+        name: _gradient(name, start, wanted[name], where, stypes, dtype) for name, start in starts.items()
     }
     requests = named_requests(sym, grad_req)
     executor = sym.bind(ctx=where, args=values, args_grad=grads, aux_states=states, grad_req=requests)

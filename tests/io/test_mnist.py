@@ -3,10 +3,10 @@ import json
 
 import numpy as np
 import pytest
-from helpers.pictures import FORMATS, goldens
 
 import dpmodule as mx
 from dpmodule.base import FileError, FileFormatError, ShapeError
+from helpers.pictures import FORMATS, goldens
 
 INFO = json.loads((FORMATS / "files_index.json").read_text())
 IMAGES, LABELS = FORMATS / "t20-images-idx3-ubyte", FORMATS / "t20-labels-idx1-ubyte"

@@ -144,6 +144,13 @@ def test_rows_of_csr():
     check(nd.concat(array, array, dim=1), "default", np.concatenate([a, a], 1))
 
 
+def test_counting_counts_what_is_stored():
+    matrix = nd.sparse.csr_matrix(([0, 2, 3], [1, 0, 2], [0, 1, 2, 2, 3]), shape=(4, 3))
+    assert nd.contrib.getnnz(matrix).asnumpy().tolist() == [3]
+    assert nd.contrib.getnnz(matrix, axis=1).asnumpy().tolist() == [1, 1, 0, 1]
+    assert nd.contrib.getnnz(matrix, axis=0).asnumpy().tolist() == [1, 1, 1]
+
+
 def test_storage_is_kept_only_where_zeros_stay_zero():
     for stype in ("row_sparse", "csr"):
         array = nd.array(sparse_values((6, 4))).tostype(stype)
@@ -157,6 +164,8 @@ def test_storage_is_kept_only_where_zeros_stay_zero():
             (nd.clip(array, -1, 1), True),
             (nd.clip(array, 1, 2), False),
             (nd.cos(array), False),
+            (nd.contrib.quadratic(array, a=1, b=2, c=0), stype == "csr"),
+            (nd.contrib.quadratic(array, a=1, b=2, c=1), False),
         ):
             assert found.stype == (stype if kept else "default")
 

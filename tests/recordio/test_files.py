@@ -5,11 +5,11 @@ import random
 
 import numpy as np
 import pytest
-from helpers.pictures import FORMATS
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError, FileError, FileFormatError, StateError
 from dpmodule.recordio.framing import MAGIC, frame
+from helpers.pictures import FORMATS
 
 INFO = json.loads((FORMATS / "files_index.json").read_text())
 PAYLOADS = [bytes.fromhex(text) for text in INFO["plain.rec"]]
@@ -153,11 +153,17 @@ def test_misuse_is_refused(tmp_path):
         (b"<!DOCTYPE html>", r"byte 0: .*HTML page"),
         (b"\x1f\x8b\x08\x00\x00\x00\x00\x00", r"byte 0: .*gzip"),
         (b"12345678", r"byte 0: .*no record file"),
-        (frame(b"one") + frame(b"two and more")[:-4], r"byte 12: 12 bytes of payload expected, but 8 are left"),
+        (
+            frame(b"one") + frame(b"two and more")[:-4],
+            r"byte 12: 12 bytes of payload expected, but 8 are left",
+        ),
         (frame(b"one") + MAGIC, r"byte 12: the head of a record"),
         (frame(b"one") + b"junkjunk", r"byte 12: .*damaged"),
         (MAGIC + (0x1FFFFFFF).to_bytes(4, "little"), r"byte 0: 536870911 bytes of payload expected, but 0"),
-        (MAGIC + (2 << 29 | 4).to_bytes(4, "little") + b"abcd", r"byte 0: a part of kind 2 cannot stand here"),
+        (
+            MAGIC + (2 << 29 | 4).to_bytes(4, "little") + b"abcd",
+            r"byte 0: a part of kind 2 cannot stand here",
+        ),
         (frame(b"a" * 4 + MAGIC)[:12], r"byte 12: the head of a record"),
     ],
 )

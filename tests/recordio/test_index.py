@@ -1,11 +1,10 @@
 import logging
-import os
 
 import pytest
-from helpers.pictures import FORMATS
 
 import dpmodule as mx
 from dpmodule.base import FileFormatError
+from helpers.pictures import FORMATS
 
 
 def make(folder, payloads=(b"one", b"number two", b"three"), keys=(5, 3, 9)):
@@ -52,19 +51,6 @@ def test_an_index_of_some_records_is_kept(tmp_path):
     make(tmp_path)
     (tmp_path / "a.idx").write_text("3\t12\n")
     assert load(tmp_path).keys == [3]
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
-def test_a_folder_without_permission_keeps_the_index_in_memory(tmp_path, caplog):
-    make(tmp_path)
-    (tmp_path / "a.idx").unlink()
-    tmp_path.chmod(0o500)
-    try:
-        record = load(tmp_path)
-    finally:
-        tmp_path.chmod(0o700)
-    assert record.read_idx(1) == b"number two"
-    assert "in memory only" in caplog.text
 
 
 def test_an_index_that_cannot_be_written_stays_in_memory(tmp_path, caplog, monkeypatch):

@@ -129,10 +129,10 @@ def _product(a: Any, columns: torch.Tensor, weight: torch.Tensor) -> torch.Tenso
     count, places, groups, taps, depth = columns.shape
     filters = weight.shape[0]
     if a.num_group == 1:
-        flat = weight.view(filters, groups, depth, taps).transpose(2, 3).reshape(filters, -1)
+        flat = weight.reshape(filters, groups, depth, taps).transpose(2, 3).reshape(filters, -1)
         return torch.matmul(flat, columns.reshape(count, places, -1).transpose(1, 2))
     by_channel = columns.transpose(3, 4).reshape(count, places, a.num_group, -1).permute(0, 2, 3, 1)
-    parts = weight.view(1, a.num_group, filters // a.num_group, -1)
+    parts = weight.reshape(1, a.num_group, filters // a.num_group, -1)
     return torch.matmul(parts, by_channel).reshape(count, filters, places)
 
 

@@ -102,12 +102,15 @@ def deformable_psroi_pooling(a: Any) -> Callable[..., torch.Tensor]:
             start = bin_start[:, None, :, None] if axis == 0 else bin_start[:, None, None, :]
             if trans is not None:
                 at = _part_of(parts, a.part_size or parts, data)
-                move = trans.view(regions, classes, 2, *trans.shape[2:])[:, :, moved][:, :, at[:, None], at]
+                move = trans.reshape(regions, classes, 2, *trans.shape[2:])[:, :, moved][
+                    :, :, at[:, None], at
+                ]
                 start = start + move * spread * size.view(-1, 1, 1, 1)
             else:
                 start = start.expand(regions, 1, parts, parts)
             inner = torch.arange(samples, dtype=data.dtype, device=data.device)
-            return start[..., None] + inner * (step / samples).view(-1, 1, 1, 1, 1)
+            points: torch.Tensor = start[..., None] + inner * (step / samples).view(-1, 1, 1, 1, 1)
+            return points
 
         (at_x, weight_x), inside_x = _ps_corners(places(left, right, 1, 0), width)
         (at_y, weight_y), inside_y = _ps_corners(places(top, bottom, 0, 1), height)

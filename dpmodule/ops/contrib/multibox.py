@@ -350,7 +350,7 @@ def multibox_detection(a: Any) -> Callable[..., torch.Tensor]:
         order = front(valid)[:, :most]
         if 0 < a.nms_threshold <= 1:
             order = _by_score(a, order, score, sizes)
-        boxes = _decoded(a, moves.view(images, count, 4), anchor)
+        boxes = _decoded(a, moves.reshape(images, count, 4), anchor)
         rows = torch.cat([kind[..., None], score[..., None], boxes], -1)
         rows = rows.gather(1, order[..., None].expand(-1, -1, 6))
         if 0 < a.nms_threshold <= 1:

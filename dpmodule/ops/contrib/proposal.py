@@ -60,7 +60,7 @@ def _boxes(a: Any, scores: torch.Tensor, moves: torch.Tensor, info: torch.Tensor
     images, _, height, width = moves.shape
     count = scores.shape[1]
     anchors = _anchors(a, height, width, moves)
-    moves = moves.view(images, count, 4, height, width).permute(0, 3, 4, 1, 2).reshape(images, -1, 4)
+    moves = moves.reshape(images, count, 4, height, width).permute(0, 3, 4, 1, 2).reshape(images, -1, 4)
     boxes = anchors + moves if a.iou_loss else _moved(anchors, moves)
     border = info[:, [1, 0, 1, 0]][:, None] - 1.0
     boxes = torch.minimum(boxes, border).clamp_(min=0.0)

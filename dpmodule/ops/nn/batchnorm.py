@@ -75,7 +75,8 @@ def normalize(
     a: Any, env: Env, data: torch.Tensor, *vectors: torch.Tensor
 ) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor | None, ...]]:
     """Return the outputs, with mean and 1 / deviation if wanted, and the new values of gamma and the states."""
-    gamma, beta, moving_mean, moving_var = vectors
+    moving_mean, moving_var = vectors[2:]
+    gamma, beta = (v.to(moving_mean.dtype) for v in vectors[:2])  # torch wants one type for all four
     axis = _axis(a)
     move = axis not in (1, 1 - data.dim())
     x = data.movedim(axis, 1) if move else data

@@ -165,7 +165,7 @@ def _lrn(alpha: float, beta: float, knorm: float, nsize: int, data: torch.Tensor
     half = (nsize - 1) // 2
     size = 2 * half + 1
     # half precision lacks a kernel on the CPU, and overflows where squares are summed
-    x = data.float() if data.dtype is torch.float16 else data
+    x = data.float() if data.dtype in (torch.float16, torch.bfloat16) else data
     return F.local_response_norm(x, size, alpha=alpha * size / nsize, beta=beta, k=knorm).to(data.dtype)
 
 

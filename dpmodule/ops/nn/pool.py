@@ -71,7 +71,7 @@ _MAX: dict[int, Callable[..., torch.Tensor]] = {1: torch.max_pool1d, 2: _max_poo
 
 def _avg_pool3d(data: torch.Tensor, *options: Any, **named: Any) -> torch.Tensor:
     """Average windows of volumes; torch has no half-precision kernel for them on the CPU."""
-    if data.dtype is torch.float16 and data.device.type == "cpu":
+    if data.dtype in (torch.float16, torch.bfloat16) and data.device.type == "cpu":
         return F.avg_pool3d(data.float(), *options, **named).to(data.dtype)
     return F.avg_pool3d(data, *options, **named)
 

@@ -114,7 +114,8 @@ def _keys(pixels: torch.Tensor) -> tuple[torch.Tensor, Callable[[torch.Tensor], 
         distinct, rank = torch.unique(pixels, return_inverse=True)
 
         def values(key: torch.Tensor) -> torch.Tensor:
-            return distinct[key >> 32]
+            found: torch.Tensor = distinct[key >> 32]
+            return found
 
     down = torch.arange(pixels.shape[0] - 1, -1, -1, device=pixels.device)
     return (rank.long() << 32) | down[:, None], values

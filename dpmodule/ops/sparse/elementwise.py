@@ -104,6 +104,13 @@ for _name in (*_SAME_GRADIENT.split(), *_LINEAR.split(), *_OTHER.split()):
     add_rule(_name, _unary(_name))
 
 
+def _csr_of_zero(a: Any, stypes: Stypes) -> Stypes | None:
+    return stypes if stypes == ("csr",) and a.c == 0 else None
+
+
+add_rule("_contrib_quadratic", SparseRule(_csr_of_zero, _unary("_contrib_quadratic").run))
+
+
 def _pass(a: Any, env: Env, data: Sparse) -> Any:
     return data.replaced(data.values.clone())
 

@@ -8,7 +8,7 @@ import torch
 
 from ...base import DTypeError, Shape
 from ..attrs import boolean, ints, optional
-from ..axes import normal_axes
+from ..axes import normal_axes, normal_axis
 from ..math.pointwise import in_type_of
 from ..registry import get, op
 from ..shapes import prod
@@ -202,6 +202,22 @@ def _norm(a: Any, env: Env, data: Sparse) -> Tensor:
 
 
 add_rule("norm", SparseRule(_norm_storage, _norm))
+
+
+def _count_storage(a: Any, stypes: Stypes) -> Stypes | None:
+    return ("default",) if stypes == ("csr",) else None
+
+
+def _count(a: Any, env: Env, data: Csr) -> Tensor:
+    """Count stored elements, zeros among them too."""
+    if a.axis is None:
+        return torch.tensor([data.columns.numel()], device=data.device)
+    if normal_axis(a.axis, 2) == 0:
+        return data.columns.bincount(minlength=data.shape[1])
+    return data.starts.diff()
+
+
+add_rule("_contrib_getnnz", SparseRule(_count_storage, _count))
 
 
 def _infer_sum(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:

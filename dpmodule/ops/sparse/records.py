@@ -119,6 +119,12 @@ class Rows(Sparse):
     def __init__(self, rows: Tensor, values: Tensor, shape: Sequence[int]) -> None:
         self.rows, self.values, self.shape, self.anchor = rows, values, tuple(shape), None
 
+    def to(self, device: torch.device) -> Rows:
+        """Return the rows on a device, without an anchor; this record if they are there already."""
+        return (
+            self if self.device == device else Rows(self.rows.to(device), self.values.to(device), self.shape)
+        )
+
     def replaced(self, values: Tensor) -> Rows:
         """Return a record of other rows in the same places, without an anchor."""
         return Rows(self.rows, values, self.shape)

@@ -52,7 +52,9 @@ def rotated(data, rois, high, wide, scale, samples):
             at_x = x * math.cos(turn) + y * math.sin(turn) + centre_x * scale
             at_y = y * math.cos(turn) - x * math.sin(turn) + centre_y * scale
             if -1 <= at_y <= data.shape[2] and -1 <= at_x <= data.shape[3]:
-                at_y, at_x = (min(max(v, 0), n - 1) for v, n in ((at_y, data.shape[2]), (at_x, data.shape[3])))
+                at_y, at_x = (
+                    min(max(v, 0), n - 1) for v, n in ((at_y, data.shape[2]), (at_x, data.shape[3]))
+                )
                 total += read(data[int(image), c], at_y, at_x)
         out[r, c, i, j] = total / samples**2
     return out

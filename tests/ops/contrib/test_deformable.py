@@ -13,7 +13,12 @@ random = np.random.RandomState(5)
 
 def inputs(images=3):
     offset = random.standard_normal((images, 18, 4, 5))
-    return [random.standard_normal((images, 2, 4, 5)), offset, random.standard_normal((2, 2, 3, 3)), np.ones(2)]
+    return [
+        random.standard_normal((images, 2, 4, 5)),
+        offset,
+        random.standard_normal((2, 2, 3, 3)),
+        np.ones(2),
+    ]
 
 
 def test_without_offsets_it_is_a_convolution():

@@ -47,5 +47,7 @@ def test_groups_keep_the_order_of_their_elements():
 
 
 def test_chosen_positions_come_first():
-    chosen = torch.tensor([[False, True, False, True], [False, False, False, False], [True, True, True, True]])
+    chosen = torch.tensor(
+        [[False, True, False, True], [False, False, False, False], [True, True, True, True]]
+    )
     assert nms.front(chosen).tolist() == [[1, 3, 0, 2], [0, 1, 2, 3], [0, 1, 2, 3]]

@@ -13,7 +13,11 @@ ATTRS = {"scales": (1.0,), "ratios": (1.0,), "feature_stride": 16, "rpn_min_size
 def maps(images=1, height=2, width=3):
     scores = np.zeros((images, 2, height, width))
     scores[:, 1] = np.arange(images * height * width).reshape(images, height, width) / 100.0
-    return scores, np.zeros((images, 4, height, width)), np.tile([16.0 * height, 16.0 * width, 1.0], (images, 1))
+    return (
+        scores,
+        np.zeros((images, 4, height, width)),
+        np.tile([16.0 * height, 16.0 * width, 1.0], (images, 1)),
+    )
 
 
 def test_anchors_come_best_first_and_are_repeated():

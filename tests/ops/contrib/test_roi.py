@@ -21,7 +21,9 @@ def test_bags_sum_weighted_rows_and_differentiate():
     np.testing.assert_allclose(together, expected.reshape(2, 2, 3).transpose(0, 2, 1))
     inputs = (table.requires_grad_(), weight.requires_grad_())
     for bins in (0, 2):
-        assert torch.autograd.gradcheck(lambda t, w, bins=bins: weighted_bags(t, w, index, starts, bins), inputs)
+        assert torch.autograd.gradcheck(
+            lambda t, w, bins=bins: weighted_bags(t, w, index, starts, bins), inputs
+        )
 
 
 def test_rectangles_are_enumerated_row_by_row():

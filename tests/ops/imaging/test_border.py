@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 import torch
-from helpers import pictures
 
 from dpmodule.base import ArgumentError
 from dpmodule.ops.imaging import decode, make_border
+from helpers import pictures
 
 
 @pytest.mark.parametrize("kind", range(5))

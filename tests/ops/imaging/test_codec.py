@@ -3,12 +3,11 @@ import json
 
 import numpy as np
 import pytest
-from helpers.pictures import FORMATS, file_of
 from PIL import Image
 
 from dpmodule.base import ArgumentError, FileFormatError, MXNetError
-from dpmodule.ops.imaging import decode, encode
-from dpmodule.ops.imaging import codec
+from dpmodule.ops.imaging import codec, decode, encode
+from helpers.pictures import FORMATS, file_of
 
 PICTURES = json.loads((FORMATS / "files_index.json").read_text())["pictures"]
 
@@ -50,7 +49,9 @@ def test_sixteen_bits_keep_the_upper_byte():
 def test_encoding_png_loses_nothing():
     pixels = np.random.RandomState(0).randint(0, 256, (5, 4, 3), np.uint8)
     np.testing.assert_array_equal(decode(encode(pixels, ".png", 3), to_rgb=False).numpy(), pixels)
-    np.testing.assert_array_equal(decode(encode(pixels[:, :, 0], ".PNG"), -1)[:, :, 0].numpy(), pixels[:, :, 0])
+    np.testing.assert_array_equal(
+        decode(encode(pixels[:, :, 0], ".PNG"), -1)[:, :, 0].numpy(), pixels[:, :, 0]
+    )
 
 
 @pytest.mark.parametrize(

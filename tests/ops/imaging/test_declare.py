@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-from helpers.op_case import shapes
-from helpers.pictures import FOLDER, file_of
 
 import dpmodule as mx
 from dpmodule.base import DTypeError, FileError, OpError, ShapeError
+from helpers.op_case import shapes
+from helpers.pictures import FOLDER, file_of
 
 I = mx.nd._internal  # noqa: E741
 

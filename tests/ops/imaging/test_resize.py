@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 import torch
-from helpers.pictures import goldens
 
 from dpmodule.base import ArgumentError, DTypeError
 from dpmodule.ops.imaging import decode, pick_method, resize
 from helpers import pictures
+from helpers.pictures import goldens
 
 CASES = sorted(key for key in goldens() if key.startswith("resize/"))
 
@@ -19,7 +19,9 @@ def test_every_method_gives_mxnets_pixels(name):
             continue
         found = resize(image.to(getattr(torch, dtype)), int(width), int(height), int(interp)).numpy()
         # 8-bit pixels are exact; in floats, Lanczos weights differ in the last digits
-        np.testing.assert_allclose(found, goldens()[case], rtol=0, atol=0 if dtype == "uint8" else 2e-3, err_msg=case)
+        np.testing.assert_allclose(
+            found, goldens()[case], rtol=0, atol=0 if dtype == "uint8" else 2e-3, err_msg=case
+        )
 
 
 def test_the_same_size_is_a_copy():
@@ -30,7 +32,8 @@ def test_the_same_size_is_a_copy():
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "method"), [((2, 2), (3, 3), 2), ((4, 4), (3, 3), 3), ((4, 4), (3, 5), 1), ((4, 4), (4, 3), 1)]
+    ("old", "new", "method"),
+    [((2, 2), (3, 3), 2), ((4, 4), (3, 3), 3), ((4, 4), (3, 5), 1), ((4, 4), (4, 3), 1)],
 )
 def test_method_9_goes_by_size(old, new, method):
     assert pick_method(9, old, new) == method

@@ -108,7 +108,7 @@ def changes(out):
             random.seed(seed)
             np.random.seed(seed)
             found = image
-            for each in made:
+            for each in mx.image.CreateAugmenter((3, 12, 14), **options):  # they shuffle themselves
                 found = each(found)
             out["change/%d/%d" % (i, seed)] = found.asnumpy()
     for i, options in enumerate(DET_CHANGES):
@@ -118,7 +118,7 @@ def changes(out):
             random.seed(seed)
             np.random.seed(seed)
             found, label = image, objects.copy()
-            for each in made:
+            for each in mx.image.CreateDetAugmenter((3, 12, 14), **options):
                 found, label = each(found, label)
             out["detchange/%d/%d" % (i, seed)], out["detchange/%d/%d/label" % (i, seed)] = found.asnumpy(), label
 

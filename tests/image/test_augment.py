@@ -1,0 +1,114 @@
+import json
+import random
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+from dpmodule.base import ArgumentError
+from helpers.pictures import FOLDER, goldens, options
+
+I = mx.image  # noqa: E741
+OBJECTS = np.array([[0, 0.1, 0.2, 0.5, 0.8], [3, 0.4, 0.3, 0.9, 0.95]], "f4")
+
+
+def seeded(seed):
+    random.seed(seed)
+    np.random.seed(seed)
+
+
+@pytest.mark.parametrize("which", range(2))
+@pytest.mark.parametrize("seed", range(3))
+def test_changes_are_mxnets_under_the_same_seeds(which, seed):
+    changes = I.CreateAugmenter((3, 12, 14), **options()["change"][which])
+    dumped = json.dumps([change.dumps() for change in changes])
+    assert dumped == str(goldens()[f"change/{which}/dumps"])
+    seeded(seed)
+    found = I.imread(FOLDER / "wide.png")
+    for change in changes:
+        found = change(found)
+    np.testing.assert_allclose(found.asnumpy(), goldens()[f"change/{which}/{seed}"], atol=2e-3)
+
+
+@pytest.mark.parametrize("which", range(2))
+@pytest.mark.parametrize("seed", range(4))
+def test_changes_of_objects_are_mxnets_under_the_same_seeds(which, seed):
+    given = dict(options()["detchange"][which])
+    for name in {"aspect_ratio_range", "area_range"} & set(given):
+        given[name] = tuple(given[name])  # a list would be one per rule
+    changes = I.CreateDetAugmenter((3, 12, 14), **given)
+    dumped = json.dumps([change.dumps() for change in changes])
+    assert dumped == str(goldens()[f"detchange/{which}/dumps"])
+    seeded(seed)
+    found, objects = I.imread(FOLDER / "wide.png"), OBJECTS.copy()
+    for change in changes:
+        found, objects = change(found, objects)
+    np.testing.assert_allclose(found.asnumpy(), goldens()[f"detchange/{which}/{seed}"], atol=2e-3)
+    np.testing.assert_allclose(objects, goldens()[f"detchange/{which}/{seed}/label"], atol=1e-5)
+
+
+def test_changes_may_be_nested():
+    image = mx.nd.array(np.arange(24).reshape(2, 4, 3))
+    flip = I.HorizontalFlipAug(1.0)
+    twice = I.SequentialAug([flip, I.SequentialAug([flip]), I.CastAug("int32")])
+    np.testing.assert_array_equal(twice(image).asnumpy(), image.asnumpy())
+    assert twice(image).dtype is np.int32
+    assert twice.dumps()[0] == "sequentialaug"
+    assert I.RandomOrderAug([flip, flip])(image).asnumpy().tolist() == image.asnumpy().tolist()
+
+
+def test_a_subclass_needs_only_call():
+    class Negative(I.Augmenter):
+        def __call__(self, src):
+            return 255 - src
+
+    assert Negative(strength=mx.nd.array([1, 2])).dumps() == '["negative", {"strength": [1.0, 2.0]}]'
+    assert Negative()(mx.nd.ones((1, 1, 3))).asnumpy().tolist() == [[[254, 254, 254]]]
+    with pytest.raises(NotImplementedError):
+        I.Augmenter()(mx.nd.ones((1, 1, 3)))
+    with pytest.raises(NotImplementedError):
+        I.DetAugmenter()(mx.nd.ones((1, 1, 3)), OBJECTS)
+
+
+def test_random_sizes_take_the_old_name():
+    with pytest.warns(DeprecationWarning, match="min_area"):
+        assert I.RandomSizedCropAug((4, 4), 1.0, (1, 1), min_area=0.5).area == 0.5
+
+
+@pytest.mark.parametrize(
+    "given", [{"rand_resize": True}, {"mean": [1, 2, 3]}, {"std": np.ones(2)}, {"mean": np.ones((2, 3))}]
+)
+def test_options_that_do_not_fit_are_refused(given):
+    with pytest.raises(ArgumentError, match="CreateAugmenter: "):
+        I.CreateAugmenter((3, 4, 4), **given)
+
+
+def test_mistakes_with_objects_are_refused():
+    with pytest.raises(TypeError, match="expected an Augmenter"):
+        I.DetBorrowAug(I.DetHorizontalFlipAug(1.0))
+    with pytest.raises(ValueError, match="no DetAugmenter"):
+        I.DetRandomSelectAug([I.CastAug()])
+    with pytest.raises(ArgumentError, match="expected 1 or 3"):
+        I.CreateMultiRandCropAugmenter([0.1, 0.2, 0.3], max_attempts=[1, 2])
+    with pytest.raises(ArgumentError, match="area_range is 'x'"):
+        I.DetRandomCropAug(area_range="x")
+
+
+def test_ranges_that_cannot_be_drawn_from_warn_and_do_nothing():
+    image = mx.nd.zeros((8, 8, 3))
+    for kind, given in (
+        (I.DetRandomCropAug, {"area_range": (0.9, 0.1)}),
+        (I.DetRandomCropAug, {"aspect_ratio_range": 0}),
+        (I.DetRandomPadAug, {"area_range": (0.1, 1.0)}),
+        (I.DetRandomPadAug, {"aspect_ratio_range": (2, 1)}),
+    ):
+        with pytest.warns(UserWarning, match="does nothing"):
+            change = kind(**given)
+        assert change(image, OBJECTS)[0] is image
+
+
+def test_an_empty_selection_changes_nothing():
+    image = mx.nd.zeros((8, 8, 3))
+    found, objects = I.DetRandomSelectAug([])(image, OBJECTS)
+    assert found is image
+    assert objects is OBJECTS

@@ -1,0 +1,159 @@
+import random
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+from dpmodule.base import ArgumentError, DTypeError, FileError, FileFormatError, ShapeError
+from helpers.pictures import FOLDER, file_of, goldens
+
+I = mx.image  # noqa: E741
+
+
+@pytest.fixture
+def wide():
+    return I.imread(FOLDER / "wide.png")
+
+
+def test_images_are_decoded_from_bytes_and_arrays(wide):
+    data = file_of("wide")
+    for buf in (data, bytearray(data), np.frombuffer(data, np.uint8), mx.nd.array(list(data), dtype="uint8")):
+        np.testing.assert_array_equal(I.imdecode(buf).asnumpy(), wide.asnumpy())
+    assert wide.dtype is np.uint8
+    assert I.imdecode(data, 0).shape == I.imdecode(data, flag=0).shape == (24, 36, 1)
+    np.testing.assert_array_equal(I.imdecode(data, to_rgb=0).asnumpy(), wide.asnumpy()[:, :, ::-1])
+    out = mx.nd.zeros((24, 36, 3), dtype="uint8")
+    I.imdecode(data, out=out)
+    np.testing.assert_array_equal(out.asnumpy(), wide.asnumpy())
+
+
+def test_what_is_no_image_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="buf is str"):
+        I.imdecode("text")
+    with pytest.raises(FileFormatError):
+        I.imdecode(b"junk")
+    with pytest.raises(FileError, match="nothing.png"):
+        I.imread(tmp_path / "nothing.png")
+    (tmp_path / "a.png").write_bytes(b"junk")
+    with pytest.raises(FileFormatError, match=r"a\.png of 4 bytes"):
+        I.imread(tmp_path / "a.png")
+
+
+def test_mx_img_is_mx_image():
+    assert mx.img is mx.image
+
+
+def test_resizing_takes_its_method_in_every_form(wide):
+    want = goldens()["resize/wide/30/21/2/uint8"]
+    np.testing.assert_array_equal(I.imresize(wide, 30, 21, 2).asnumpy(), want)
+    np.testing.assert_array_equal(I.imresize(wide, 30, 21, interp=2).asnumpy(), want)
+    np.testing.assert_array_equal(
+        I.imresize(wide, w=18, h=12, interp=9).asnumpy(), goldens()["resize/wide/18/12/3/uint8"]
+    )
+    assert I.imresize(wide, 5, 6, interp=10).shape == (6, 5, 3)
+    with pytest.raises(ArgumentError, match="method 6"):
+        I.imresize(wide, 5, 6, 6)
+
+
+@pytest.mark.parametrize(
+    ("image", "crop", "want"),
+    [
+        ((640, 480), (720, 120), (640, 106)),
+        ((360, 1000), (480, 500), (360, 375)),
+        ((300, 400), (0, 0), (0, 0)),
+    ],
+)
+def test_crops_are_scaled_down(image, crop, want):
+    assert I.scale_down(image, crop) == want
+
+
+def test_the_shorter_edge_gets_its_size(wide):
+    assert I.resize_short(wide, 12).shape == (12, 18, 3)
+    assert I.resize_short(wide.transpose((1, 0, 2)), 12).shape == (18, 12, 3)
+
+
+def test_crops_come_from_where_they_say(wide):
+    random.seed(0)
+    places = set()
+    for _ in range(20):
+        part, (x, y, w, h) = I.random_crop(wide, (10, 8))
+        np.testing.assert_array_equal(part.asnumpy(), wide.asnumpy()[y : y + h, x : x + w])
+        places.add((x, y))
+    assert len(places) > 10
+    part, place = I.center_crop(wide, (10, 8))
+    assert place == (13, 8, 10, 8)
+    np.testing.assert_array_equal(part.asnumpy(), wide.asnumpy()[8:16, 13:23])
+    enlarged, place = I.center_crop(wide, (72, 24))
+    assert (enlarged.shape, place) == ((24, 72, 3), (0, 6, 36, 12))
+
+
+def test_random_sizes_stay_within_their_area(wide):
+    random.seed(0)
+    for _ in range(20):
+        part, (x, y, w, h) = I.random_size_crop(wide, (10, 8), (0.2, 0.5), (0.75, 1.33))
+        assert part.shape == (8, 10, 3)
+        assert 0.1 < w * h / (24 * 36) < 0.6
+        assert x + w <= 36
+        assert y + h <= 24
+    assert I.random_size_crop(wide, (10, 8), 5.0, (1, 1))[1] == (13, 8, 10, 8)  # no attempt fits
+    with pytest.warns(DeprecationWarning, match="min_area"):
+        I.random_size_crop(wide, (10, 8), 1.0, (1, 1), min_area=0.3)
+    with pytest.raises(ArgumentError, match="unexpected keywords x"):
+        I.random_size_crop(wide, (10, 8), 1.0, (1, 1), x=1)
+
+
+def test_colors_are_normalized_in_place():
+    source = np.random.RandomState(0).rand(4, 5, 3) * 255
+    mean, std = np.array([1.0, 2, 3]), np.array([2.0, 4, 8])
+    image = mx.nd.array(source)
+    found = I.color_normalize(image, mx.nd.array(mean), mx.nd.array(std))
+    np.testing.assert_allclose(found.asnumpy(), (source - mean) / std, rtol=1e-5)
+    assert found is image
+
+
+def test_borders_surround_images(wide):
+    assert I.copyMakeBorder(wide, 1, 2, 3, 4).shape == (27, 43, 3)
+    noise = I.imdecode(file_of("noise"))
+    found = I.copyMakeBorder(noise, 2, 3, 4, 1, type=4)
+    np.testing.assert_array_equal(found.asnumpy(), goldens()["border/4"])
+
+
+@pytest.mark.parametrize(
+    ("name", "zoom"), [("plain", {}), ("in", {"zoom_in": True}), ("out", {"zoom_out": True})]
+)
+def test_images_turn_as_in_mxnet(name, zoom):
+    stack = goldens()["in/stack"]
+    found = I.imrotate(mx.nd.array(stack), mx.nd.array([30, -75]), **zoom).asnumpy()
+    np.testing.assert_allclose(found, goldens()[f"turn/{name}"], atol=1e-5)
+    one = I.imrotate(mx.nd.array(stack[0]), 30, **zoom).asnumpy()
+    np.testing.assert_allclose(one, found[0], atol=1e-6)
+
+
+def test_turning_refuses_what_mxnet_does():
+    image = mx.nd.zeros((3, 4, 4))
+    with pytest.raises(ValueError, match="exclude each other"):
+        I.imrotate(image, 10, zoom_in=True, zoom_out=True)
+    with pytest.raises(DTypeError, match="expected float32"):
+        I.imrotate(image.astype("uint8"), 10)
+    with pytest.raises(TypeError, match="expected one number"):
+        I.imrotate(image, mx.nd.array([10]))
+    with pytest.raises(ShapeError, match="expected .C, H, W."):
+        I.imrotate(image[0], 10)
+    with pytest.raises(ValueError, match="expected .2,."):
+        I.imrotate(mx.nd.zeros((2, 3, 4, 4)), mx.nd.array([10]))
+    assert I.random_rotate(image, (-5, 5)).shape == (3, 4, 4)
+    assert I.random_rotate(mx.nd.zeros((2, 3, 4, 4)), (-5, 5)).shape == (2, 3, 4, 4)
+
+
+def test_the_old_decoder_gives_channels_first(wide):
+    data, pixels = file_of("wide"), wide.asnumpy().transpose(2, 0, 1)
+    np.testing.assert_array_equal(mx.nd.imdecode(data).asnumpy(), pixels)
+    part = mx.nd.imdecode(data, clip_rect=(2, 3, 9, 8), mean=mx.nd.ones((3, 5, 7)))
+    np.testing.assert_array_equal(part.asnumpy(), pixels[:, 3:8, 2:9] - 1.0)
+    out = mx.nd.zeros((2, 3, 24, 36))
+    assert mx.nd.imdecode(data, out=out, index=1) is out
+    np.testing.assert_array_equal(out.asnumpy()[1], pixels)
+    assert mx.nd.imdecode(data, channels=1).shape == (1, 24, 36)
+    for wrong in ({"channels": 2}, {"clip_rect": (0, 0, 99, 9)}, {"out": mx.nd.zeros((3, 2, 2))}):
+        with pytest.raises(ValueError, match="imdecode: "):
+            mx.nd.imdecode(data, **wrong)

@@ -1,0 +1,222 @@
+import numpy as np
+import pytest
+
+import dpmodule as mx
+from dpmodule.base import ArgumentError, FileError, FileFormatError, MXNetError, ShapeError
+from helpers.pictures import FORMATS, NAMES, file_of, goldens, options, write_records
+
+EXPECTED = np.load(FORMATS / "files_expected.npz")
+WARPED = {"rotate", "scale", "limit", "contrast", "jitter"}
+"""Changes whose pixels may differ from MXNet's by one count, where a half is rounded."""
+
+
+def images(name="images_l1", **given):
+    it = {
+        "path_imgrec": FORMATS / f"{name}.rec",
+        "data_shape": (3, 20, 20),
+        "batch_size": 2,
+        "verbose": False,
+    }
+    return mx.io.ImageRecordIter(**{**it, **given})
+
+
+def labels(it):
+    return [b.label[0].asnumpy().tolist() for b in it]
+
+
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("indexed", [False, True])
+def test_batches_are_mxnets(width, indexed):
+    name = f"images_l{width}"
+    it = images(name, label_width=width, path_imgidx=FORMATS / f"{name}.idx" if indexed else "")
+    found = list(it)
+    for key, values in (
+        ("data", [b.data[0].asnumpy() for b in found]),
+        ("label", [b.label[0].asnumpy() for b in found]),
+        ("pad", [b.pad for b in found]),
+    ):
+        np.testing.assert_array_equal(np.stack(values), EXPECTED[f"{name}|{key}"])
+    assert it.provide_label[0].shape == ((2,) if width == 1 else (2, 3))
+    crop = {"mean_r": 10, "mean_g": 20, "mean_b": 30, "std_r": 2, "std_g": 4, "std_b": 5, "scale": 0.5}
+    batch = images(name, data_shape=(3, 12, 14), batch_size=5, label_width=width, **crop).next()
+    np.testing.assert_allclose(
+        batch.data[0].asnumpy(), EXPECTED[f"{name}|crop_mean_std"], rtol=1e-5, atol=1e-5
+    )
+
+
+@pytest.fixture(scope="module")
+def one_of_each(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("records")
+    return {name: write_records(folder / f"{name}.rec", [file_of(name)], [1.0]) for name in NAMES}
+
+
+@pytest.mark.parametrize("key", options()["record"])
+@pytest.mark.parametrize("name", NAMES[:2])
+def test_changes_are_mxnets(one_of_each, key, name):
+    given = {"data_shape": (3, 12, 14), **options()["record"][key]}
+    found = images(path_imgrec=one_of_each[name], batch_size=1, **given).next().data[0].asnumpy()[0]
+    want = goldens()[f"record/{key}/{name}"]
+    assert found.dtype == want.dtype
+    difference = np.abs(found.astype("f8") - want)
+    assert difference.max() <= (1 if key in WARPED else 1e-4)
+    assert (difference > 1e-4).mean() < 0.02
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_shuffled_epochs_are_mxnets(tmp_path, indexed, threads):
+    path = tmp_path / "many"
+    record = mx.recordio.MXIndexedRecordIO(f"{path}.idx", f"{path}.rec", "w")
+    for i in range(23):
+        record.write_idx(i, mx.recordio.pack((0, float(i), i, 0), file_of(NAMES[i % 3])))
+    record.close()
+    it = images(
+        path_imgrec=f"{path}.rec",
+        path_imgidx=f"{path}.idx" if indexed else "",
+        data_shape=(3, 12, 14),
+        batch_size=4,
+        shuffle=True,
+        seed=5,
+        preprocess_threads=threads,
+    )
+    for epoch in range(2):
+        assert sum(labels(it), []) == goldens()[f"order/{indexed:d}/{epoch}"].tolist()
+        it.reset()
+
+
+def test_the_next_epoch_goes_on_behind_what_filled_up():
+    it = images()
+    assert labels(it) == [[0, 1], [2, 3], [4, 0]]
+    it.reset()
+    assert labels(it) == [[1, 2], [3, 4]]
+    it.reset()
+    it.next()
+    it.reset()  # left early: from the start
+    assert labels(it) == [[0, 1], [2, 3], [4, 0]]
+
+
+def test_without_round_batch_the_padding_is_told():
+    it = images(round_batch=False)
+    for _ in range(2):
+        assert [b.pad for b in it] == [0, 0, 1]
+        it.reset()
+
+
+def test_parts_cover_all_records():
+    for indexed in ("", FORMATS / "images_l1.idx"):
+        parts = [images(batch_size=1, num_parts=3, part_index=i, path_imgidx=indexed) for i in range(3)]
+        assert [labels(part) for part in parts] == [[[0], [1]], [[2], [3]], [[4]]]
+
+
+def test_labels_come_from_a_list(tmp_path):
+    (tmp_path / "a.lst").write_text("".join(f"{i}\t{i * 2}\t{i * 3}\tsome/file.png\n" for i in range(5)))
+    it = images(path_imglist=tmp_path / "a.lst", label_width=2)
+    assert it.next().label[0].asnumpy().tolist() == [[0, 0], [2, 3]]
+    (tmp_path / "a.lst").write_text("0\t1\n")
+    with pytest.raises(FileFormatError, match="line 1: .*expected number, 2 labels and path"):
+        images(path_imglist=tmp_path / "a.lst", label_width=2)
+
+
+def test_a_mean_image_is_computed_saved_and_read(tmp_path):
+    path = tmp_path / "mean.nd"
+    raw = np.concatenate([b.data[0].asnumpy() for b in images(batch_size=5)])
+    first = images(batch_size=5, mean_img=path).next().data[0].asnumpy()
+    np.testing.assert_allclose(mx.nd.load(str(path))["mean_img"].asnumpy(), raw.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(first, raw - raw.mean(0), atol=1e-3)
+    np.testing.assert_allclose(images(batch_size=5, mean_img=path).next().data[0].asnumpy(), first)
+    with pytest.raises(FileFormatError, match="mean image has shape"):
+        images(data_shape=(3, 10, 10), mean_img=path).next()
+
+
+def test_epochs_differ_unless_seed_aug_is_given():
+    for given, same in (({}, False), ({"seed_aug": 3}, True)):
+        it = images(batch_size=5, data_shape=(3, 8, 8), rand_crop=True, **given)
+        first = it.next().data[0].asnumpy()
+        it.reset()
+        assert (it.next().data[0].asnumpy() == first).all() == same
+
+
+def test_threads_do_not_change_what_comes_out():
+    given = {
+        "rand_crop": True,
+        "data_shape": (3, 8, 8),
+        "rand_mirror": True,
+        "batch_size": 5,
+        "brightness": 0.3,
+    }
+    one, many = (images(preprocess_threads=n, **given).next().data[0].asnumpy() for n in (1, 4))
+    np.testing.assert_array_equal(one, many)
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [
+        ("ImageRecordUInt8Iter", np.uint8),
+        ("ImageRecordInt8Iter", np.int8),
+        ("ImageRecordIter_v1", np.float32),
+    ],
+)
+def test_kinds_have_their_types(kind, dtype):
+    it = getattr(mx.io, kind)(path_imgrec=FORMATS / "images_l1.rec", data_shape=(3, 20, 20), batch_size=2)
+    assert isinstance(it, mx.io.MXDataIter)
+    assert it.provide_data[0].dtype is dtype
+    assert it.next().data[0].dtype is dtype
+
+
+def test_errors_of_threads_reach_next_and_the_batch_after_comes(tmp_path):
+    good = file_of("wide")
+    path = write_records(tmp_path / "a.rec", [good, b"junk", good, good], [0.0, 1.0, 2.0, 3.0])
+    it = images(path_imgrec=path)
+    with pytest.raises(FileFormatError, match=r"a\.rec: byte \d+: image 1 of 4 bytes cannot be decoded"):
+        it.next()
+    assert labels(it) == [[2, 3]]
+
+
+def test_labels_that_do_not_fit_are_told_with_their_place():
+    with pytest.raises(
+        ShapeError, match=r"images_l3\.rec: byte 0: image \d+ has 3 labels, but label_width is 1"
+    ):
+        images("images_l3").next()
+
+
+def test_damaged_files_are_refused(tmp_path):
+    (tmp_path / "a.rec").write_text("<!DOCTYPE html><html></html>")
+    with pytest.raises(FileFormatError, match="byte 0: .*HTML page"):
+        images(path_imgrec=tmp_path / "a.rec")
+    (tmp_path / "a.rec").write_bytes((FORMATS / "images_l1.rec").read_bytes()[:2000])
+    it = images(path_imgrec=tmp_path / "a.rec", batch_size=1, prefetch_buffer=1)
+    with pytest.raises(FileFormatError, match=r"byte 1132: .*cut short"):
+        list(it)
+    with pytest.raises(FileError, match="nothing"):
+        images(path_imgrec="nothing.rec")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"path_imgrec": ""},
+        {"data_shape": (2, 20, 20)},
+        {"data_shape": (20, 20)},
+        {"batch_size": 0},
+        {"part_index": 1},
+        {"inter_method": 7},
+        {"random_resized_crop": True, "rand_crop": True},
+        {"min_random_scale": 2.0},
+        {"max_crop_size": 5},
+        {"max_aspect_ratio": 1.5},
+        {"dtype": "float64"},
+    ],
+)
+def test_options_that_do_not_fit_are_refused(given):
+    with pytest.raises(ArgumentError, match="ImageRecordIter: |interpolation method"):
+        images(**given)
+
+
+def test_too_few_images_are_told():
+    with pytest.raises(MXNetError, match="has 5 examples, fewer than a batch of 20"):
+        images(batch_size=20).next()
+
+
+def test_four_channels_need_an_alpha_channel():
+    with pytest.raises(FileFormatError, match="has 3 channels, expected 4"):
+        images(data_shape=(4, 20, 20)).next()

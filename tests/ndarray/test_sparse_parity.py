@@ -1,0 +1,28 @@
+"""Functions on sparse arrays give the values and storage types that MXNet 1.9.1 gave."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+from helpers.sparse_calls import calls
+
+FOLDER = Path(__file__).parents[1] / "data" / "goldens" / "sparse"
+STYPES = json.loads((FOLDER / "calls.json").read_text())
+VALUES = dict(np.load(FOLDER / "calls.npz"))
+
+
+@pytest.mark.parametrize(
+    ("label", "function"), list(calls(mx)), ids=lambda x: x if isinstance(x, str) else ""
+)
+def test_call(label, function):
+    found = function()
+    assert found.stype == STYPES[label]
+    assert np.dtype(found.dtype) == VALUES[label].dtype
+    np.testing.assert_allclose(found.asnumpy(), VALUES[label], rtol=1e-4, atol=1e-5)
+
+
+def test_every_recorded_call_is_made():
+    assert set(STYPES) == {label for label, _ in calls(mx)}

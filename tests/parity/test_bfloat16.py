@@ -1,0 +1,87 @@
+"""Every operator in bfloat16, which MXNet's CPU build hardly has: near what it gives in float32, with gradients."""
+
+import json
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+
+FOLDER = Path(__file__).parents[1] / "data" / "goldens" / "ops"
+
+NOT_IN_BFLOAT16 = {
+    "IdentityAttachKLSparseReg": "its moving average is in the type of the data",
+    "_contrib_quantize": "quantizes float32",
+    "_contrib_quantize_v2": "quantizes float32",
+}
+JUMPS = {
+    "ROIPooling",
+    "_contrib_DeformableConvolution",
+    "_contrib_DeformablePSROIPooling",
+    "_contrib_MultiBoxDetection",
+    "_contrib_Proposal",
+    "_contrib_MultiProposal",
+    "_contrib_RROIAlign",
+    "argsort",
+}
+"""Operators that choose places or boxes by comparing numbers, so that rounding changes their answer altogether."""
+
+TOLERANCE = {"sum": 0.15, "_contrib_MultiBoxTarget": 0.1}
+"""Largest error of an operator as a share of its largest output, where that is not 5 %."""
+
+
+@lru_cache(maxsize=2)
+def arrays_of(group):
+    with np.load(FOLDER / f"{group}.npz") as found:
+        return dict(found)
+
+
+def cases():
+    for path in sorted(FOLDER.glob("*.json")):
+        data = arrays_of(path.stem)
+        for case in json.loads(path.read_text()):
+            kinds = {data[f"{case['name']}/in/{key}"].dtype for key in case["arguments"]}
+            floats = {kind for kind in kinds if kind.kind == "f"}
+            op = mx.sym.load_json(case["symbol_json"]).graph.heads[0][0].op.name
+            if floats == {np.dtype("f4")} and op not in NOT_IN_BFLOAT16:
+                yield pytest.param(path.stem, case, op, id=f"{path.stem}-{case['name']}")
+
+
+@pytest.mark.filterwarnings("ignore:.*lstm_state_clip")
+@pytest.mark.parametrize(("group", "case", "op"), list(cases()))
+def test_operator_in_bfloat16(group, case, op):
+    data, name = arrays_of(group), case["name"]
+    values = {key: data[f"{name}/in/{key}"] for key in case["arguments"]}
+    args = {
+        k: mx.nd.array(v, dtype="bfloat16" if v.dtype == np.float32 else v.dtype) for k, v in values.items()
+    }
+    grads = {key: mx.nd.zeros(values[key].shape, dtype=args[key].dtype) for key in case["grads"]}
+    bound = mx.sym.load_json(case["symbol_json"]).bind(
+        mx.cpu(),
+        args,
+        args_grad=grads or None,
+        grad_req={key: "write" if key in grads else "null" for key in args},
+        aux_states={key: mx.nd.array(data[f"{name}/aux_in/{key}"]) for key in case["aux"]} or None,
+    )
+    outputs = bound.forward(is_train=case["is_train"])
+    for i, output in enumerate(outputs):
+        recorded = data.get(f"{name}/out/{i}")
+        if recorded is None or not recorded.size:
+            continue
+        assert output.shape == recorded.shape
+        found, expected = output.astype("float32").asnumpy().astype("f8"), recorded.astype("f8")
+        if op in JUMPS or not np.isfinite(expected).all():
+            continue
+        scale = max(np.abs(expected).max(), 1e-3)
+        assert np.abs(found - expected).max() <= TOLERANCE.get(op, 0.05) * scale
+    if case["backward"]:
+        heads = (
+            [mx.nd.array(data[f"{name}/head/{i}"], dtype=o.dtype) for i, o in enumerate(outputs)]
+            if case["head_gradient"]
+            else None
+        )
+        bound.backward(heads)
+        for key, grad in grads.items():
+            assert grad.dtype == args[key].dtype, key
