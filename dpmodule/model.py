@@ -16,6 +16,10 @@ from .context import Context, cpu
 from .initializer import Uniform
 from .io import DataIter, NDArrayIter, ResizeIter
 from .module import BaseModule, BucketingModule, Module
+from .module.by_hand import create_kvstore as _create_kvstore  # noqa: F401  old programs import these from here
+from .module.by_hand import initialize_kvstore as _initialize_kvstore  # noqa: F401
+from .module.by_hand import update_params as _update_params  # noqa: F401
+from .module.by_hand import update_params_on_kvstore as _update_params_on_kvstore  # noqa: F401
 from .ndarray import NDArray, array
 from .symbol import Symbol
 
@@ -61,9 +65,12 @@ class FeedForward:
         ArgumentError: `symbol` is neither, or parameters are given that the network has not.
 
     Example:
-        >>> model = mx.model.FeedForward(net, num_epoch=5, learning_rate=0.1)
-        >>> model.fit(X=train_data, eval_data=test_data)
-        >>> scores = model.predict(test_images)
+        >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2)
+        >>> net = mx.sym.SoftmaxOutput(net, name="softmax")
+        >>> model = mx.model.FeedForward(net, num_epoch=1, learning_rate=0.1)
+        >>> model.fit(np.ones((8, 3)), np.zeros(8))
+        >>> model.predict(np.ones((4, 3))).shape
+        (4, 2)
 
     Source: MXNet 1.9.1 `FeedForward`.
     """

@@ -57,8 +57,9 @@ class ImageDetIter(ImageIter):
         FileFormatError: a file is damaged or has another format.
         MXNetError: an image has labels of another form.
 
-    Example:
-        >>> it = mx.image.ImageDetIter(32, (3, 300, 300), path_imgrec="a.rec", rand_crop=0.5, rand_mirror=True)
+    Example, given such a file::
+
+            it = mx.image.ImageDetIter(32, (3, 300, 300), path_imgrec="a.rec", rand_crop=0.5, rand_mirror=True)
 
     Source: MXNet 1.9.1 `ImageDetIter`.
     """

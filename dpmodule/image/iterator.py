@@ -54,8 +54,9 @@ class ImageIter(DataIter):
         FileError: a file cannot be read.
         FileFormatError: a file is damaged or has another format.
 
-    Example:
-        >>> it = mx.image.ImageIter(32, (3, 224, 224), path_imgrec="a.rec", resize=256, rand_mirror=True)
+    Example, given such a file::
+
+            it = mx.image.ImageIter(32, (3, 224, 224), path_imgrec="a.rec", resize=256, rand_mirror=True)
 
     Source: MXNet 1.9.1 `ImageIter`.
     """

@@ -58,8 +58,9 @@ class MNISTIter(MXDataIter):
         FileFormatError: a file is damaged or has another format; the text names it and the byte offset.
         ShapeError: there are fewer labels than images.
 
-    Example:
-        >>> it = mx.io.MNISTIter(image="train-images-idx3-ubyte.gz", label="train-labels-idx1-ubyte.gz")
+    Example, given such a file::
+
+            it = mx.io.MNISTIter(image="train-images-idx3-ubyte.gz", label="train-labels-idx1-ubyte.gz")
 
     Source: MXNet 1.9.1 `MNISTIter`, with its order for a seed; gzipped files are read as well.
     """

@@ -100,7 +100,10 @@ class CSVIter(MXDataIter):
         ShapeError: there are fewer labels than examples.
 
     Example:
-        >>> it = mx.io.CSVIter(data_csv="x.csv", data_shape=(2, 3), label_csv="y.csv", batch_size=4)
+        >>> import pathlib
+        >>> size = pathlib.Path("x.csv").write_text("1,2\\n3,4\\n5,6\\n7,8\\n")
+        >>> [batch.data[0].shape for batch in mx.io.CSVIter(data_csv="x.csv", data_shape=(2,), batch_size=2)]
+        [(2, 2), (2, 2)]
 
     Source: MXNet 1.9.1 `CSVIter`.
     """
@@ -155,7 +158,11 @@ class LibSVMIter(MXDataIter):
         ShapeError: there are fewer labels than examples.
 
     Example:
-        >>> it = mx.io.LibSVMIter(data_libsvm="a.libsvm", data_shape=(100,), batch_size=32)
+        >>> import pathlib
+        >>> size = pathlib.Path("a.libsvm").write_text("1 0:1.5 3:2\\n0 1:4\\n")
+        >>> batch = mx.io.LibSVMIter(data_libsvm="a.libsvm", data_shape=(5,), batch_size=2).next()
+        >>> batch.data[0].stype, batch.label[0].asnumpy().tolist()
+        ('csr', [1.0, 0.0])
 
     Source: MXNet 1.9.1 `LibSVMIter`. Differs in that parts are of whole rows, equally many for data and labels,
     where MXNet cuts both files by bytes.

@@ -10,12 +10,16 @@ from typing import Any
 import torch
 
 from ..base import ArgumentError
+from ..base import _as_list as _as_list
 from ..context import Context
 from ..initializer import Uniform
 from ..ndarray import NDArray
 from ..ndarray import load as load_arrays
 from ..ndarray import save as save_arrays
 from . import fit as loops
+from .by_hand import check_input_names as _check_input_names  # noqa: F401  old programs import these from here
+from .by_hand import check_names_match as _check_names_match  # noqa: F401
+from .by_hand import parse_data_desc as _parse_data_desc  # noqa: F401
 from .stage import Stage
 
 __all__ = ["BaseModule"]

@@ -17,6 +17,12 @@ from ..io import DataDesc
 from ..ndarray import NDArray, concatenate
 from ..ops.sparse import Csr
 from ..params import ParamStore
+from ..slicing import split_input_slice as _split_input_slice  # noqa: F401
+from .by_hand import load_data as _load_data  # noqa: F401  old programs import these from here
+from .by_hand import load_general as _load_general  # noqa: F401
+from .by_hand import load_label as _load_label  # noqa: F401
+from .by_hand import merge_multi_context
+from .by_hand import merge_multi_context as _merge_multi_context  # noqa: F401
 from .feed import Feed, describe, is_per_context
 from .group_arrays import GroupArrays
 from .workers import run_parallel
@@ -53,17 +59,6 @@ def _per_context(group2ctxs: Any, count: int) -> list[dict[str, Context]]:
     if len(group2ctxs) != count:
         raise ArgumentError(f"group2ctxs has {len(group2ctxs)} entries for {count} contexts")
     return [dict(each or {}) for each in group2ctxs]
-
-
-def _merge(parts: list[list[NDArray]], axes: Sequence[int]) -> list[NDArray]:
-    """Join what the contexts made along each array's batch axis; without one, the first context's array counts."""
-    merged = []
-    for arrays, axis in zip(parts, axes):
-        if len(arrays) == 1 or axis < 0:
-            merged.append(arrays[0])
-        else:
-            merged.append(concatenate(arrays, axis=axis, always_copy=False))
-    return merged
 
 
 class DataParallelExecutorGroup(GroupArrays):
@@ -428,7 +423,7 @@ class DataParallelExecutorGroup(GroupArrays):
             end: output after the last.
         """
         outputs = [[e.outputs[k] for e in self.execs] for k in range(self.num_outputs)][begin:end]
-        return _merge(outputs, self.output_layouts[begin:end]) if merge_multi_context else outputs
+        return merge_multi_context(outputs, self.output_layouts[begin:end]) if merge_multi_context else outputs
 
     def get_output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
         """Return (name, shape) of the merged outputs."""
@@ -449,7 +444,7 @@ class DataParallelExecutorGroup(GroupArrays):
         arrays = self.input_grad_arrays
         if arrays is None:
             raise StateError("get_input_grads: bind with inputs_need_grad=True")
-        return _merge(arrays, self.data_layouts) if merge_multi_context else arrays  # type: ignore[arg-type]
+        return merge_multi_context(arrays, self.data_layouts) if merge_multi_context else arrays  # type: ignore[arg-type]
 
     def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
         """Show a metric each context's outputs and labels.

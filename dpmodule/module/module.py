@@ -20,6 +20,7 @@ from ..kvstore import Compression
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import row_numbers
 from .base_module import BaseModule
+from .by_hand import check_input_names
 from .executor_group import DataParallelExecutorGroup
 from .feed import is_batch_list, redescribe, resized
 from .first_values import first_values
@@ -44,26 +45,6 @@ def _contexts(context: Any) -> list[Context]:
             f"context is {context!r}, expected a Context or a list such as [mx.cpu(0), mx.cpu(1)]"
         )
     return found
-
-
-def _check_inputs(symbol: Any, names: Sequence[str], kind: str, required: bool) -> None:
-    """Complain about inputs that the symbol does not have.
-
-    Raises:
-        ArgumentError: one is missing and `required` is set.
-    """
-    arguments = symbol.list_arguments()
-    for name in names:
-        if name in arguments:
-            continue
-        ends = ("_weight", "_bias", "_gamma", "_beta")
-        near = ", ".join(a for a in arguments if not a.endswith(ends))
-        text = (
-            f"{kind}_names holds {name!r}, which is no argument of the symbol; did you mean one of: {near}?"
-        )
-        if required:
-            raise ArgumentError(text)
-        warnings.warn(text, stacklevel=4)
 
 
 class Module(BaseModule):
@@ -120,10 +101,10 @@ class Module(BaseModule):
         self._label_names = list(label_names or ())
         self._state_names = list(state_names or ())
         self._fixed_param_names = list(fixed_param_names or ())
-        _check_inputs(symbol, self._data_names, "data", True)
-        _check_inputs(symbol, self._label_names, "label", False)
-        _check_inputs(symbol, self._state_names, "state", True)
-        _check_inputs(symbol, self._fixed_param_names, "fixed_param", True)
+        check_input_names(symbol, self._data_names, "data", True)
+        check_input_names(symbol, self._label_names, "label", False)
+        check_input_names(symbol, self._state_names, "state", True)
+        check_input_names(symbol, self._fixed_param_names, "fixed_param", True)
         inputs = {*self._data_names, *self._label_names, *self._state_names}
         self._param_names = [name for name in symbol.list_arguments() if name not in inputs]
         attributes = symbol.attr_dict()

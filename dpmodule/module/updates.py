@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -13,12 +12,10 @@ from .. import optimizer as opt
 from ..base import ArgumentError, StateError
 from ..executor.sparse_arrays import all_rows, array_of
 from ..ndarray import NDArray
+from .by_hand import create_kvstore
 from .executor_group import DataParallelExecutorGroup
 
 __all__ = ["Updates", "make_optimizer", "make_store"]
-
-_LARGE = 16 * 2**20
-"""Elements from which on the "local" store leaves updates to the devices."""
 
 _DEFAULT_ARGUMENTS = (("learning_rate", 0.01),)
 """What `init_optimizer` and `fit` pass if the user gives nothing."""
@@ -29,32 +26,21 @@ def make_store(
 ) -> tuple[kv.KVStoreBase | None, bool]:
     """Return the store, None if one device needs none, and whether the optimizer runs inside it.
 
-    It does not if the environment sets ``MXNET_UPDATE_ON_KVSTORE=0``, nor if "local" would update a parameter of
-    more than 16 Mi elements on the CPU.
-
     Args:
-        kvstore: a name, a store or None.
+        kvstore: a name, a store or None; see `create_kvstore`.
         group: whose parameters it will hold.
         compression_params: how the store compresses gradients; None = not at all.
 
     Raises:
         ArgumentError: there is no such store, or it does not compress gradients like this.
     """
-    store, on_store = None, os.environ.get("MXNET_UPDATE_ON_KVSTORE", "1") != "0"
-    if isinstance(kvstore, str):
-        if len(group.contexts) > 1 or not kv.is_local(kvstore):
-            store = kv.create(kvstore)
-        if kvstore == "local":
-            on_store = on_store and max((w[0].size for w in group.param_arrays), default=0) <= _LARGE
-    elif isinstance(kvstore, kv.KVStoreBase):
-        store = kvstore
-    elif kvstore is not None:
-        raise ArgumentError(f"kvstore is {kvstore!r}, expected a name, a store or None")
+    firsts = {name: arrays[0] for name, arrays in zip(group.param_names, group.param_arrays)}
+    store, on_store = create_kvstore(kvstore, len(group.contexts), firsts)
     if store is not None and compression_params:
         store.set_gradient_compression(compression_params)
     elif compression_params:
         warnings.warn("compression_params have no effect: no store adds up gradients here", stacklevel=4)
-    return store, store is not None and on_store and store.is_capable(kv.KVStoreBase.OPTIMIZER)
+    return store, on_store
 
 
 def make_optimizer(

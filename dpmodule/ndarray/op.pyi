@@ -175,6 +175,7 @@ def Custom(
     op_type: str = ...,
     out: NDArray | Sequence[NDArray] | None = None,
     name: str | None = None,
+    **kwargs: Any,
 ) -> Any:
     """Run an operator registered with `mx.operator.register`."""
 

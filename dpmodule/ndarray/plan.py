@@ -60,7 +60,6 @@ class Plan:
         out_shapes: shapes of the outputs, once they are known, of an operator that asks for them and has no
             inputs.
         states: auxiliary states with new values: number among these, and position among the inputs.
-        sparse: whether it has a rule for sparse arrays; if not, it works on dense copies.
         visible: number of outputs.
     """
 
@@ -75,7 +74,6 @@ class Plan:
         "out_shapes",
         "same_shape",
         "same_type",
-        "sparse",
         "states",
         "visible",
     )
@@ -105,7 +103,6 @@ class Plan:
         self.visible = len(op.output_names(a))
         self.out_shapes: tuple[tuple[int, ...], ...] = ()
         rule = rule_of(op)
-        self.sparse = rule is not None or op.name in lazy_rules
         self.alone = rule is not None and rule.alone is not None and rule.alone(a)
         # what MXNet checks before it runs; torch would broadcast or promote instead
         self.same_shape = op.infer is shapes.same and count > 1
@@ -170,10 +167,9 @@ def execute(plan: Plan, arrays: Sequence[Handle], ctx: Context | None = None, ou
     """
     try:
         recorded = mode.is_recording() and recording.is_wanted(arrays, out)
-        if plan.sparse:
-            found = _run_sparse(plan, arrays, out, recorded)
-            if found is not None:
-                return found
+        found = _run_sparse(plan, arrays, out, recorded)
+        if found is not None:
+            return found
         tensors, nodes = tape.inputs_of(arrays) if recorded else ([x.tensor for x in arrays], ())
     except AttributeError:
         if all(isinstance(x, Handle) for x in arrays):

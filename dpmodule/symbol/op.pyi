@@ -188,6 +188,7 @@ def Custom(
     name: str | None = None,
     attr: Mapping[str, str] | None = None,
     out: Any = None,
+    **kwargs: Any,
 ) -> Symbol:
     """Run an operator registered with `mx.operator.register`."""
 

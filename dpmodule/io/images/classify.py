@@ -118,10 +118,11 @@ class ImageRecordIter(MXDataIter):
             names file and byte offset.
         ShapeError: from `next`, an image has another number of labels than `label_width`.
 
-    Example:
-        >>> it = mx.io.ImageRecordIter(
-        ...     path_imgrec="train.rec", path_imgidx="train.idx", data_shape=(3, 224, 224), batch_size=32,
-        ...     resize=256, rand_crop=True, rand_mirror=True, shuffle=True)
+    Example, given such a file::
+
+            it = mx.io.ImageRecordIter(
+                path_imgrec="train.rec", path_imgidx="train.idx", data_shape=(3, 224, 224), batch_size=32,
+                resize=256, rand_crop=True, rand_mirror=True, shuffle=True)
 
     Source: MXNet 1.9.1 `ImageRecordIter`. Under `seed_aug`, images change the same way with any number of
     threads, as they do there with one.

@@ -107,9 +107,10 @@ class ImageDetRecordIter(MXDataIter):
             have another form. The text names file and byte offset.
         ShapeError: from `next`, an image has another number of labels than `label_width`.
 
-    Example:
-        >>> it = mx.io.ImageDetRecordIter(
-        ...     path_imgrec="train.rec", data_shape=(3, 300, 300), batch_size=32, rand_mirror_prob=0.5)
+    Example, given such a file::
+
+            it = mx.io.ImageDetRecordIter(
+                path_imgrec="train.rec", data_shape=(3, 300, 300), batch_size=32, rand_mirror_prob=0.5)
 
     Source: MXNet 1.9.1 `ImageDetRecordIter`.
     """

@@ -66,7 +66,7 @@ def note_fallback(name: str, kinds: Stypes) -> None:
         return
     _noted.add((name, kinds))
     if os.environ.get("MXNET_STORAGE_FALLBACK_LOG_VERBOSE", "1") != "0":
-        logging.getLogger("dpmodule.sparse").info(
+        logging.getLogger("dpmodule.sparse").warning(
             "%s has no sparse form for inputs stored as %s; it works on dense copies, which take more memory and time",
             name,
             ", ".join(kinds),

@@ -1,0 +1,289 @@
+"""What programs that bring a module or an executor group of their own import from MXNet's `module` and `model`.
+
+Detection programs of 2016 to 2019 write variants of `Module` and `DataParallelExecutorGroup` against these helpers,
+under names with an underscore: ``module.base_module._parse_data_desc``, ``module.executor_group._load_data``,
+``model._create_kvstore`` and so on. The plain names here are exported there under the old ones.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .. import kvstore as kv
+from ..base import ArgumentError
+from ..io import DataDesc
+from ..ndarray import NDArray, concatenate
+from ..ndarray import op as array_ops
+
+__all__ = [
+    "check_input_names",
+    "check_names_match",
+    "create_kvstore",
+    "initialize_kvstore",
+    "load_data",
+    "load_general",
+    "load_label",
+    "merge_multi_context",
+    "parse_data_desc",
+    "update_params",
+    "update_params_on_kvstore",
+]
+
+_LARGE = 16 * 2**20
+"""Elements from which on the "local" store leaves updates to the devices."""
+
+Columns = Sequence[Sequence[Any]]
+"""For each parameter, its arrays on all devices."""
+
+
+def _complain(text: str, throw: bool) -> None:
+    if throw:
+        raise ArgumentError(text)
+    warnings.warn(text, stacklevel=5)
+
+
+def check_input_names(symbol: Any, names: Sequence[str], typename: str, throw: bool) -> None:
+    """Complain about inputs that the symbol does not have.
+
+    Args:
+        symbol: the network.
+        names: inputs, as the user gave them.
+        typename: what they are: "data", "label", "state" or "fixed_param".
+        throw: whether a missing one is an error; otherwise it warns.
+
+    Raises:
+        ArgumentError: one is missing and `throw` is set.
+    """
+    arguments = symbol.list_arguments()
+    for name in names:
+        if name not in arguments:
+            ends = ("_weight", "_bias", "_gamma", "_beta")
+            near = ", ".join(a for a in arguments if not a.endswith(ends))
+            _complain(
+                f"{typename}_names holds {name!r}, which is no argument of the symbol; "
+                f"did you mean one of: {near}?",
+                throw,
+            )
+
+
+def check_names_match(data_names: Sequence[str], data_shapes: Sequence[Any], name: str, throw: bool) -> None:
+    """Complain if descriptions of inputs are not those of the module's inputs, in any order.
+
+    Args:
+        data_names: the module's inputs.
+        data_shapes: descriptions: records or tuples that begin with a name.
+        name: what they are: "data" or "label".
+        throw: whether a difference is an error; otherwise it warns.
+
+    Raises:
+        ArgumentError: they differ and `throw` is set.
+    """
+    given = [each[0] for each in data_shapes]
+    if sorted(data_names) != sorted(given):
+        _complain(
+            f"{name}_shapes describe {', '.join(given) or 'nothing'}, but {name}_names are "
+            f"{', '.join(data_names) or 'empty'}",
+            throw,
+        )
+
+
+def parse_data_desc(
+    data_names: Sequence[str],
+    label_names: Sequence[str],
+    data_shapes: Sequence[Any],
+    label_shapes: Sequence[Any] | None,
+) -> tuple[list[DataDesc], list[DataDesc] | None]:
+    """Turn descriptions of inputs and labels into `DataDesc` records.
+
+    Args:
+        data_names: the module's inputs.
+        label_names: the module's labels; if the descriptions differ from these, it warns.
+        data_shapes: `DataDesc` records, or tuples of their arguments.
+        label_shapes: as `data_shapes`; None = there are no labels.
+
+    Raises:
+        ArgumentError: `data_shapes` are not those of `data_names`.
+    """
+    data = [d if isinstance(d, DataDesc) else DataDesc(*d) for d in data_shapes]
+    check_names_match(data_names, data, "data", True)
+    labels = None
+    if label_shapes is not None:
+        labels = [d if isinstance(d, DataDesc) else DataDesc(*d) for d in label_shapes]
+    check_names_match(label_names, labels or [], "label", False)
+    return data, labels
+
+
+def _copy_part(source: NDArray, part: slice, target: NDArray, axis: int) -> None:
+    """Copy a slice of a batch; without a batch axis, all of it."""
+    if axis < 0 or (part.start == 0 and source.shape[axis] == part.stop):
+        source.copyto(target)
+        return
+    array_ops.slice_axis(source, axis=axis, begin=part.start, end=part.stop).copyto(target)
+
+
+def load_general(data: Sequence[Any], targets: Sequence[Any], major_axis: Sequence[int]) -> None:
+    """Copy arrays into executors' arrays.
+
+    Args:
+        data: for each input an array, or a list of one for each device.
+        targets: for each input an array, a list of one for each device, or a list of (slice of the batch, array).
+        major_axis: each input's batch axis, negative if it has none.
+    """
+    for source, target, axis in zip(data, targets, major_axis):
+        if isinstance(target, NDArray):
+            source.copyto(target)
+        elif isinstance(source, (list, tuple)):
+            for own, array in zip(source, target):
+                own.copyto(array)
+        else:
+            for part, array in target:
+                _copy_part(source, part, array, axis)
+
+
+def _load_part(batch: Any, part: str, targets: Sequence[Any], major_axis: Sequence[int]) -> None:
+    if not isinstance(batch, list):
+        load_general(getattr(batch, part), targets, major_axis)
+        return
+    columns = [[getattr(each, part)[i] for each in batch] for i in range(len(targets))]
+    load_general(columns, [[array for _, array in target] for target in targets], major_axis)
+
+
+def load_data(batch: Any, targets: Sequence[Any], major_axis: Sequence[int]) -> None:
+    """Copy the inputs of a batch, or of a list of one batch for each device; see `load_general`."""
+    _load_part(batch, "data", targets, major_axis)
+
+
+def load_label(batch: Any, targets: Sequence[Any], major_axis: Sequence[int]) -> None:
+    """Copy the labels of a batch, or of a list of one batch for each device; see `load_general`."""
+    _load_part(batch, "label", targets, major_axis)
+
+
+def merge_multi_context(outputs: Columns, major_axis: Sequence[int]) -> list[NDArray]:
+    """Join what the devices made along each array's batch axis; without one, the first device's array counts.
+
+    Args:
+        outputs: for each output, the arrays of all devices.
+        major_axis: each output's batch axis, negative if it has none.
+    """
+    merged = []
+    for arrays, axis in zip(outputs, major_axis):
+        if len(arrays) == 1 or axis < 0:
+            merged.append(arrays[0])
+        else:
+            merged.append(concatenate(arrays, axis=axis, always_copy=False))
+    return merged
+
+
+def create_kvstore(
+    kvstore: Any, num_device: int, arg_params: Mapping[str, NDArray]
+) -> tuple[kv.KVStoreBase | None, bool]:
+    """Return the store, None if one device needs none, and whether the optimizer runs inside it.
+
+    It does not if the environment sets ``MXNET_UPDATE_ON_KVSTORE=0``, nor if "local" would update a parameter of
+    more than 16 Mi elements on the CPU.
+
+    Args:
+        kvstore: a name, a store or None.
+        num_device: how many devices train.
+        arg_params: the parameters by name.
+
+    Raises:
+        ArgumentError: there is no such store.
+    """
+    store, on_store = None, os.environ.get("MXNET_UPDATE_ON_KVSTORE", "1") != "0"
+    if isinstance(kvstore, str):
+        if num_device > 1 or not kv.is_local(kvstore):
+            store = kv.create(kvstore)
+        if kvstore == "local":
+            on_store = on_store and max((w.size for w in arg_params.values()), default=0) <= _LARGE
+    elif isinstance(kvstore, kv.KVStoreBase):
+        store = kvstore
+    elif kvstore is not None:
+        raise ArgumentError(f"kvstore is {kvstore!r}, expected a name, a store or None")
+    return store, store is not None and on_store and store.is_capable(kv.KVStoreBase.OPTIMIZER)
+
+
+def initialize_kvstore(
+    kvstore: Any,
+    param_arrays: Columns,
+    arg_params: Mapping[str, NDArray],
+    param_names: Sequence[str],
+    update_on_kvstore: bool,
+) -> None:
+    """Put parameters into a store, and bring them to the devices if the store updates them.
+
+    Args:
+        kvstore: the store.
+        param_arrays: for each parameter, its arrays on all devices.
+        arg_params: values by name.
+        param_names: names in the order of `param_arrays`.
+        update_on_kvstore: whether the optimizer runs inside the store.
+    """
+    for name, arrays in zip(param_names, param_arrays):
+        if update_on_kvstore and arg_params[name].stype == "default":
+            kvstore.broadcast(name, arg_params[name], out=arrays)
+        else:
+            kvstore.init(name, arg_params[name])
+
+
+def _exchange(kvstore: Any, name: str, grads: Sequence[Any], targets: Sequence[Any], priority: int) -> None:
+    """Push gradients and pull what the store makes of them."""
+    if grads[0].stype == "default" and targets[0].stype == "default":
+        kvstore.pushpull(name, grads, out=targets, priority=priority)
+        return
+    kvstore.push(name, grads, priority=priority)
+    kvstore.pull(name, out=targets, priority=priority)
+
+
+def update_params_on_kvstore(
+    param_arrays: Columns, grad_arrays: Columns, kvstore: Any, param_names: Sequence[str]
+) -> None:
+    """Update parameters inside a store.
+
+    Args:
+        param_arrays: for each parameter, its arrays on all devices.
+        grad_arrays: their gradients; a parameter whose first one is None is left alone.
+        kvstore: the store, with its optimizer set.
+        param_names: names in the order of `param_arrays`.
+    """
+    for i, (weights, grads) in enumerate(zip(param_arrays, grad_arrays)):
+        if grads[0] is not None:
+            _exchange(kvstore, param_names[i], grads, weights, -i)
+
+
+def update_params(
+    param_arrays: Columns,
+    grad_arrays: Columns,
+    updater: Any,
+    num_device: int,
+    kvstore: Any = None,
+    param_names: Sequence[str] | None = None,
+) -> None:
+    """Update parameters device by device; a store, if given, adds up the gradients before.
+
+    Args:
+        param_arrays: for each parameter, its arrays on all devices.
+        grad_arrays: their gradients; a parameter whose first one is None is left alone.
+        updater: called with indices, gradients and weights; on device k of n, parameter i has the index ``i * n + k``.
+        num_device: how many devices train.
+        kvstore: the store; None = every device for itself.
+        param_names: names in the order of `param_arrays`; a store needs them.
+
+    Raises:
+        ArgumentError: there is a store but no `param_names`.
+    """
+    if kvstore is not None and param_names is None:
+        raise ArgumentError("param_names is None, expected the parameters' names: the kvstore needs them as keys")
+    used = [i for i, grads in enumerate(grad_arrays) if grads[0] is not None]
+    for i in used:
+        if kvstore is not None and param_names is not None:
+            _exchange(kvstore, param_names[i], grad_arrays[i], grad_arrays[i], -i)
+    for k in range(num_device if used else 0):
+        updater(
+            [i * num_device + k for i in used],
+            [grad_arrays[i][k] for i in used],
+            [param_arrays[i][k] for i in used],
+        )
