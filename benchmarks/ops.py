@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import Worker
-from ops_cases import CASES
+from ops_cases import CASES, SMALL
 
 __all__ = ["main"]
 
@@ -28,7 +28,13 @@ HEADING = "# Operators\n"
 DISPATCH_US, NODE_US, SLOWER, EXCEPTIONS = 8.0, 2.0, 1.2, 5
 CHAIN = 200
 
-REASONS: dict[str, str] = {}
+REASONS: dict[str, str] = {
+    "FullyConnected": "torch multiplies matrices with MKL, which is slow on this processor; MXNet with oneDNN",
+    "dot": "as FullyConnected",
+    "Pooling": "torch pools channels-last memory only, so the data are turned first; in a network with convolutions "
+    "they lie that way already",
+    "Embedding": "the gradient is zeroed and written by one kernel each",
+}
 """Operators that may be more than `SLOWER` times MXNet's time, and why."""
 
 
@@ -46,9 +52,8 @@ def run(rounds: int, only: list[str], mxnet: str | None) -> dict[str, Any]:
                 if grads:
                     requests.append((f"{name} both", "both", {"number": number}))
         if not only:
+            requests += [(label, "small", {"number": i}) for i, (label, _) in enumerate(SMALL)]
             requests += [
-                ("nd.relu(x)", "small", {"keywords": False}),
-                ('nd.Activation(x, act_type="relu")', "small", {"keywords": True}),
                 ("chain forward", "chain", {"length": CHAIN, "train": False}),
                 ("chain both", "chain", {"length": CHAIN, "train": True}),
             ]
@@ -97,11 +102,16 @@ def report(found: dict[str, Any], kept: dict[str, float]) -> tuple[str, bool]:
     lines += [
         f"- {label}: {ratio:.2f}. {REASONS.get(label.split()[0], '')}".rstrip() for label, ratio in slow
     ]
-    for label, limit in (("nd.relu(x)", DISPATCH_US), ('nd.Activation(x, act_type="relu")', DISPATCH_US)):
+    lines += [
+        "",
+        f"Over the same torch call, on arrays of four numbers (at most {DISPATCH_US:g} µs a call):",
+        "",
+    ]
+    for label, _ in SMALL:
         if label in found:
             extra = found[label]["dpmodule"] - found[label]["torch"]
-            met &= extra <= limit
-            lines.append(f"- `{label}` over the torch call: {extra:.2f} µs (at most {limit:g})")
+            met &= extra <= DISPATCH_US
+            lines.append(f"- `{label}`: {extra:.2f} µs")
     for label in ("chain forward", "chain both"):
         if label in found:
             extra = (found[label]["dpmodule"] - found[label]["torch"]) / CHAIN

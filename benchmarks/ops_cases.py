@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["CASES", "make_inputs"]
+__all__ = ["CASES", "SMALL", "make_inputs"]
 
 ROWS = (64, 4096)  # activations of a layer: 262,144 numbers
 IMAGE = (32, 64, 28, 28)
@@ -139,6 +139,25 @@ CASES: list[tuple[Any, ...]] = [
     _one("softmax", "torch.softmax(x0, -1)", shape=(64, 1000)),
 ]
 """In the order of use; `shape_to` stands for `shape` where that is an attribute."""
+
+SMALL: list[tuple[str, str]] = [
+    ("nd.relu(x)", "torch.relu(x)"),
+    ("nd.elemwise_add(x, x)", "torch.add(x, x)"),
+    ("x + x", "x + x"),
+    ('nd.Activation(x, act_type="relu")', "torch.relu(x)"),
+    ("nd.sum(x, axis=1)", "torch.sum(x, 1)"),
+    ("nd.transpose(x, axes=(1, 0))", "x.permute(1, 0).contiguous()"),
+    ("nd.concat(x, x, dim=1)", "torch.cat((x, x), 1)"),
+    ("nd.FullyConnected(x, w, b, num_hidden=2)", "F.linear(x, w, b)"),
+    (
+        "nd.Convolution(i, k, kernel=(1, 1), num_filter=1, no_bias=True)",
+        "torch.conv2d(i, k)",
+    ),
+]
+"""Calls on arrays so small that only the way to the operator counts, and the same in torch.
+
+x, w: (2, 2); b: (2,); i: (1, 1, 2, 2); k: (1, 1, 1, 1).
+"""
 
 
 def make_inputs(inputs: list[tuple[str, Any]]) -> list[Any]:

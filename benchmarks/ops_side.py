@@ -10,7 +10,7 @@ import sys
 import time
 from typing import Any
 
-from ops_cases import CASES, make_inputs
+from ops_cases import CASES, SMALL, make_inputs
 from side import serve
 
 NAME = sys.argv[1]
@@ -30,6 +30,12 @@ def measure(call: Any) -> float:
         if time.perf_counter() - wall >= LEAST_S:
             return spent / count * 1e6
         count *= 2
+
+
+def small_inputs(ones: Any) -> dict[str, Any]:
+    """Return the small arrays by name."""
+    shapes = {"x": (2, 2), "w": (2, 2), "b": (2,), "i": (1, 1, 2, 2), "k": (1, 1, 1, 1)}
+    return {name: ones(shape) for name, shape in shapes.items()}
 
 
 class Package:
@@ -86,12 +92,11 @@ class Package:
 
         return measure(call)
 
-    def small(self, keywords: bool) -> float:
-        """Time mx.nd on arrays so small that only the way to the operator counts."""
-        x = self.mx.nd.ones((2, 2))
-        if keywords:
-            return measure(lambda: self.mx.nd.Activation(x, act_type="relu"))
-        return measure(lambda: self.mx.nd.relu(x))
+    def small(self, number: int) -> float:
+        """Time a call of mx.nd on small arrays."""
+        return measure(
+            eval(f"lambda: {SMALL[number][0]}", {"nd": self.mx.nd, **small_inputs(self.mx.nd.ones)})
+        )
 
     def chain(self, length: int, train: bool) -> float:
         """Time an executor over a chain of small operators."""
@@ -173,11 +178,11 @@ class Torch:
 
         return measure(step)
 
-    def small(self, keywords: bool) -> float:
-        """Time a call on a small tensor."""
-        x = self.torch.ones(2, 2)
+    def small(self, number: int) -> float:
+        """Time a call on small tensors."""
+        scope = {**self.names, **small_inputs(self.torch.ones)}
         with self.torch.no_grad():
-            return measure(lambda: self.torch.relu(x))
+            return measure(eval(f"lambda: {SMALL[number][1]}", scope))
 
     def chain(self, length: int, train: bool) -> float:
         """Time a chain of calls on a small tensor."""
