@@ -9,10 +9,10 @@ from . import svrg_optimization as svrg_optimization
 
 ndarray, symbol = nd, sym
 
-__all__ = ["autograd", "nd", "ndarray", "svrg_optimization", "sym", "symbol"]
+__all__ = ["amp", "autograd", "nd", "ndarray", "svrg_optimization", "sym", "symbol"]
 
 
 def __getattr__(name: str) -> ModuleType:
-    if name == "autograd":
-        return importlib.import_module(".autograd", __name__)
+    if name in ("amp", "autograd"):
+        return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .. import mode
 from ..base import DTypeError, Shape, ShapeError, dtype_from_code, dtype_name
 from ..ops import attrs as attribute_types
-from ..ops.infer import infer_shape, infer_type
+from ..ops.infer import infer_type
 from ..ops.shapes import known, same_types, unify
+from .empty import found_shapes, read_shape
 from ..ops.spec import LABEL
 from .node import Graph, Node
 
@@ -19,7 +21,7 @@ def variable_shape(node: Node) -> Shape:
     """Return the shape a variable was declared with, None without one."""
     text = node.attrs.get("__shape__")
     try:
-        return attribute_types.shape.parse(text) if text else None
+        return read_shape(attribute_types.shape.parse(text)) if text else None
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         raise ShapeError(f"{node.describe()}: __shape__ is {text!r}, expected one such as (0, 3)") from None
 
@@ -80,18 +82,25 @@ def _attributes(node: Node) -> Any:
 
 
 def _declared_shapes(graph: Graph, given: Mapping[str, Shape]) -> dict[Node, list[Shape]]:
-    """Return what is known before any rule has run; a fully given shape overrides a declared one, as in MXNet."""
+    """Return what is known before any rule has run.
+
+    A fully given shape overrides a declared one, and a declared one a given one with unknown dimensions that
+    contradicts it, as in MXNet.
+    """
     shapes: dict[Node, list[Shape]] = {}
     for node in graph.nodes:
         if node.op is not None:
             shapes[node] = [None] * node.num_outputs
             continue
-        shape = given.get(node.name) or None
+        shape = given.get(node.name)
+        if shape == () and not mode.is_np_shape():
+            shape = None
         if not known(shape):
+            declared = variable_shape(node)
             try:
-                shape = unify(shape, variable_shape(node), "given and declared shape")
-            except ShapeError as error:
-                raise ShapeError(f"{node.describe()}: {error}") from None
+                shape = unify(shape, declared)
+            except ShapeError:
+                shape = declared
         shapes[node] = [shape]
     return shapes
 
@@ -106,7 +115,7 @@ def infer_shapes(
 
     Args:
         graph: the graph.
-        given: shapes of variables by name, 0 = unknown dimension.
+        given: shapes of variables by name, 0 = unknown dimension, -1 = of length 0 (see `empty`).
         heads: what is known about the shapes of the heads, in their order.
 
     Returns:
@@ -141,7 +150,7 @@ def _run_rule(graph: Graph, node: Node, shapes: dict[Node, list[Shape]], pending
     """
     outs = shapes[node]
     ins = [shapes[child][i] for child, i in node.inputs]
-    found_ins, found_outs = infer_shape(node.op, _attributes(node), ins, outs)  # type: ignore[arg-type]
+    found_ins, found_outs = found_shapes(node.op, _attributes(node), ins, outs)  # type: ignore[arg-type]
     changed = False
     # merged with what was known, so that knowledge only grows and the walk ends
     for i, (before, found) in enumerate(zip(outs, found_outs)):
@@ -219,8 +228,9 @@ def _propagate_types(graph: Graph, types: dict[Node, list[Any]]) -> None:
             if None not in ins and None not in outs:
                 continue
             new_ins, new_outs = infer_type(node.op, _attributes(node), ins, outs)  # type: ignore[arg-type]
-            if new_outs != outs:
-                types[node] = list(new_outs)
+            better = [new or old for new, old in zip(new_outs, outs)]  # what is known stays known
+            if better != outs:
+                types[node] = better
                 changed = True
             for (child, i), before, after in zip(node.inputs, ins, new_ins):
                 if after != before and types[child][i] is None:

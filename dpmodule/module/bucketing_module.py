@@ -533,6 +533,34 @@ class BucketingModule(BaseModule):
         module._default.preload(arg_params, aux_params or {})
         return module
 
+    def converted(
+        self,
+        convert: Callable[[Symbol], Symbol],
+        arg_params: Mapping[str, NDArray],
+        aux_params: Mapping[str, NDArray],
+    ) -> BucketingModule:
+        """Return an unbound module of the same buckets whose symbols have gone through a function.
+
+        Args:
+            convert: from the symbol of a bucket to the one to use.
+            arg_params: parameters of the new module.
+            aux_params: auxiliary states of the new module.
+        """
+
+        def generate(key: Any) -> tuple[Symbol, Sequence[str], Sequence[str] | None]:
+            symbol, data_names, label_names = self._sym_gen(key)
+            return convert(symbol), data_names, label_names
+
+        return BucketingModule.load_dict(
+            {},
+            generate,
+            self._default_key,
+            arg_params,
+            aux_params,
+            max_buckets=self._max_buckets,
+            **self._options,
+        )
+
 
 def _shapes_of(batch: Any) -> tuple[Any, Any]:
     """Return the descriptions a batch brings, checked against its arrays.

@@ -49,7 +49,7 @@ def cast(a: Any) -> Unary:
 
 
 def _amp_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    return ins, [a.dtype if ins[0] in _FLOATS else ins[0]]
+    return ins, [a.dtype if ins[0] in _FLOATS else ins[0] or outs[0]]
 
 
 @bound(

@@ -1,0 +1,280 @@
+"""Symbols and models converted to mixed precision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...base import ArgumentError, dtype_code
+from ...graph import Graph, Node
+from ...graph.node import Entry
+from ...module import BucketingModule
+from ...ndarray import NDArray
+from ...ops import find, get
+from ...symbol import Symbol
+from . import lists
+
+__all__ = [
+    "convert_bucketing_module",
+    "convert_model",
+    "convert_symbol",
+    "list_conditional_fp32_ops",
+    "list_fp32_ops",
+    "list_loss_output_functions",
+    "list_lp16_ops",
+    "list_widest_type_cast",
+]
+
+Conditions = Sequence[tuple[str, str, Sequence[str]]]
+
+_TARGETS = ("float16", "bfloat16")
+
+
+def _checked(target_dtype: str) -> str:
+    if target_dtype not in _TARGETS:
+        raise ArgumentError(f"target_dtype is {target_dtype!r}, expected one of {', '.join(_TARGETS)}")
+    return target_dtype
+
+
+def list_lp16_ops(target_dtype: str = "float16") -> list[str]:
+    """Return the operators that run in 16 bits."""
+    _checked(target_dtype)
+    return list(lists.LP16)
+
+
+def list_fp32_ops(target_dtype: str = "float16") -> list[str]:
+    """Return the operators that always run in float32."""
+    _checked(target_dtype)
+    return list(lists.FP32)
+
+
+def list_conditional_fp32_ops(target_dtype: str = "float16") -> list[tuple[str, str, list[str]]]:
+    """Return (operator, attribute, values) of what runs in float32 under some attributes."""
+    _checked(target_dtype)
+    return [(op, key, list(values)) for op, key, values in lists.CONDITIONAL_FP32]
+
+
+def list_widest_type_cast(target_dtype: str = "float16") -> list[str]:
+    """Return the operators that run in the widest type among their inputs."""
+    _checked(target_dtype)
+    return list(lists.WIDEST)
+
+
+def list_loss_output_functions(target_dtype: str = "float16") -> list[str]:
+    """Return the operators that are losses."""
+    _checked(target_dtype)
+    return list(lists.LOSSES)
+
+
+class _Converter:
+    """Copies a graph and puts casts in; keeps the type of every value made so far."""
+
+    def __init__(
+        self, target: str, low: set[str], high: set[str], conditions: Conditions, excluded: set[str]
+    ) -> None:
+        self.target, self.low, self.high, self.excluded = target, low, high, excluded
+        self.conditions = conditions
+        self.made: dict[Node, Node] = {}
+        self.types: dict[Node, str] = {}
+        self.casts: dict[tuple[Node, int, str], Node] = {}
+
+    def wanted(self, node: Node) -> str | None:
+        """Return the type in which an operator has to run, or None."""
+        if node.op is None or node.name in self.excluded:
+            return "float32" if node.op is not None else None
+        name = node.op.name
+        if name in self.low:
+            return self.target
+        if name in self.high:
+            return "float32"
+        for op, key, values in self.conditions:
+            if name == op and str(getattr(node.a, key)) in values:
+                return "float32"
+        return None
+
+    def cast(self, entry: Entry, dtype: str) -> Entry:
+        """Return an entry in a type; one cast serves all readers."""
+        node, number = entry
+        if self.types[node] == dtype:
+            return entry
+        key = (node, number, dtype)
+        if key not in self.casts:
+            made = Node(
+                get("amp_cast"),
+                f"{node.output_names[number]}_amp_cast_{dtype}",
+                {"dtype": dtype},
+                {},
+                (entry,),
+            )
+            self.types[made] = dtype
+            self.casts[key] = made
+        return self.casts[key], 0
+
+    def add(self, node: Node) -> None:
+        """Copy a node whose inputs have been copied."""
+        inputs = tuple((self.made[child], number) for child, number in node.inputs)
+        if node.op is None:
+            copied = Node(None, node.name, dict(node.params), dict(node.attrs), (), node.source)
+            self.types[copied] = "float32"
+            self.made[node] = copied
+            return
+        states = {entry[0] for entry in node.auxiliary_inputs}
+        dtype = self.wanted(node)
+        if dtype is None and node.op.name in lists.WIDEST:
+            kinds = {self.types[child] for child, _ in inputs}
+            dtype = "float32" if len(kinds) > 1 else None
+        if dtype is not None:
+            inputs = tuple(
+                entry if old in states else self.cast(entry, dtype)
+                for entry, (old, _) in zip(inputs, node.inputs)
+            )
+        copied = Node(
+            node.op,
+            node.name,
+            dict(node.params),
+            dict(node.attrs),
+            inputs,
+            node.source,
+            subgraphs=node.subgraphs,
+        )
+        self.types[copied] = dtype or (self.types[inputs[0][0]] if inputs else "float32")
+        self.made[node] = copied
+
+
+def convert_symbol(
+    sym: Symbol,
+    target_dtype: str = "float16",
+    target_dtype_ops: Sequence[str] | None = None,
+    fp32_ops: Sequence[str] | None = None,
+    conditional_fp32_ops: Conditions | None = None,
+    excluded_sym_names: Sequence[str] | None = None,
+    data_names: Sequence[str] | None = None,
+    cast_optional_params: bool = False,
+) -> Symbol:
+    """Return a network whose costly operators run in 16 bits; arguments and outputs keep their types.
+
+    Args:
+        sym: the network, in float32.
+        target_dtype: "float16" or "bfloat16".
+        target_dtype_ops: operators to run in 16 bits; None = `list_lp16_ops`.
+        fp32_ops: operators to run in float32; None = `list_fp32_ops`.
+        conditional_fp32_ops: (operator, attribute, values) to run in float32; None = `list_conditional_fp32_ops`.
+        excluded_sym_names: names of nodes to keep in float32.
+        data_names: inputs, whose type is never declared; None = as `cast_optional_params` is False.
+        cast_optional_params: declare parameters that are only read in 16 bits as such (their `__dtype__`).
+
+    Raises:
+        ArgumentError: another type, an unknown operator, or a name that the network has not.
+
+    Source: the placement of casts and the names of MXNet 1.9.1's `convert_symbol`.
+    """
+    if not isinstance(sym, Symbol):
+        raise ArgumentError(f"sym is {type(sym).__name__}, expected a Symbol")
+    _checked(target_dtype)
+    unknown = sorted(set(excluded_sym_names or ()) - {node.name for node in sym.graph.nodes})
+    if unknown:
+        raise ArgumentError(f"excluded_sym_names has {', '.join(unknown)}, which the network has not")
+    converter = _Converter(
+        target_dtype,
+        _names("target_dtype_ops", target_dtype_ops, lists.LP16),
+        _names("fp32_ops", fp32_ops, lists.FP32),
+        lists.CONDITIONAL_FP32 if conditional_fp32_ops is None else conditional_fp32_ops,
+        set(excluded_sym_names or ()),
+    )
+    for node in sym.graph.nodes:
+        converter.add(node)
+    heads = tuple((converter.made[node], number) for node, number in sym.graph.heads)
+    if cast_optional_params:
+        _declare_types(Graph(heads), converter, set(data_names or ()))
+    return Symbol(heads)
+
+
+def _names(argument: str, given: Sequence[str] | None, usual: Sequence[str]) -> set[str]:
+    """Return registry names of operators."""
+    for name in given or ():
+        if find(name) is None:
+            raise ArgumentError(f"{argument} has {name!r}, which is no operator")
+    return {get(name).name for name in (usual if given is None else given)}
+
+
+def _declare_types(graph: Graph, converter: _Converter, data_names: set[str]) -> None:
+    """Give variables that are read in one type that type, and take the casts away."""
+    readers: dict[Node, list[Node]] = {}
+    for node in graph.nodes:
+        for child, _ in node.inputs:
+            readers.setdefault(child, []).append(node)
+    direct: dict[Node, Node] = {}
+    for node in graph.nodes:
+        if node.op is not None or node.name in data_names:
+            continue
+        casts = [r for r in readers.get(node, ()) if r.op is not None and r.op.name == "amp_cast"]
+        dtype = converter.target if casts and len(casts) == len(readers[node]) else "float32"
+        node.attrs["__dtype__"] = str(dtype_code(dtype))
+        if dtype != "float32":
+            direct.update(dict.fromkeys(casts, node))
+    for node in graph.nodes:
+        node.inputs = tuple((direct.get(child, child), number) for child, number in node.inputs)
+
+
+def convert_model(
+    sym: Symbol,
+    arg_params: Mapping[str, NDArray],
+    aux_params: Mapping[str, NDArray],
+    target_dtype: str = "float16",
+    target_dtype_ops: Sequence[str] | None = None,
+    fp32_ops: Sequence[str] | None = None,
+    conditional_fp32_ops: Conditions | None = None,
+    excluded_sym_names: Sequence[str] | None = None,
+    cast_optional_params: bool = False,
+) -> tuple[Symbol, dict[str, NDArray], dict[str, NDArray]]:
+    """Return a network in mixed precision with its parameters; arguments as in `convert_symbol`.
+
+    Args:
+        sym: the network.
+        arg_params: its parameters.
+        aux_params: its auxiliary states.
+        target_dtype: as in `convert_symbol`.
+        target_dtype_ops: as in `convert_symbol`.
+        fp32_ops: as in `convert_symbol`.
+        conditional_fp32_ops: as in `convert_symbol`.
+        excluded_sym_names: as in `convert_symbol`.
+        cast_optional_params: store parameters that are only read in 16 bits in 16 bits.
+    """
+    data_names = set(sym.list_inputs()) - set(arg_params) - set(aux_params)
+    converted = convert_symbol(
+        sym,
+        target_dtype,
+        target_dtype_ops,
+        fp32_ops,
+        conditional_fp32_ops,
+        excluded_sym_names,
+        sorted(data_names),
+        cast_optional_params,
+    )
+    low = str(dtype_code(target_dtype))
+    declared = {name for name, attrs in converted.attr_dict().items() if attrs.get("__dtype__") == low}
+    args = {k: v.astype(target_dtype) if k in declared else v for k, v in arg_params.items()}
+    return converted, args, dict(aux_params)
+
+
+def convert_bucketing_module(
+    bucketing_mod: BucketingModule, target_dtype: str = "float16", **options: Any
+) -> BucketingModule:
+    """Return a bucketing module in mixed precision with the same parameters, ready to be bound.
+
+    Args:
+        bucketing_mod: a module that has been bound and has parameters.
+        target_dtype: as in `convert_model`.
+        options: the further arguments of `convert_model`.
+
+    Raises:
+        ArgumentError: the module has no parameters yet.
+    """
+    if not isinstance(bucketing_mod, BucketingModule) or not bucketing_mod.params_initialized:
+        raise ArgumentError("bucketing_mod has no parameters yet; bind it and call init_params or fit first")
+    arg_params, aux_params = bucketing_mod.get_params()
+    data_names = sorted(set(bucketing_mod.symbol.list_inputs()) - set(arg_params) - set(aux_params))
+    _, args, aux = convert_model(bucketing_mod.symbol, arg_params, aux_params, target_dtype, **options)
+    return bucketing_mod.converted(
+        lambda symbol: convert_symbol(symbol, target_dtype, data_names=data_names, **options), args, aux
+    )
