@@ -12,6 +12,7 @@ from . import (
     callback,
     checkpoint,
     context,
+    error,
     executor,
     initializer,
     io,
@@ -45,7 +46,16 @@ from .context import Context, cpu, cpu_pinned, current_context, gpu, gpu_memory_
 from .monitor import Monitor
 from .ndarray import NDArray, waitall
 from .symbol import Symbol
-from .util import is_np_shape, np_shape, set_np_shape, use_np_shape
+from .util import (
+    is_np_array,
+    is_np_shape,
+    np_array,
+    np_shape,
+    set_np_shape,
+    use_np,
+    use_np_array,
+    use_np_shape,
+)
 
 if TYPE_CHECKING:
     from . import (
@@ -109,6 +119,7 @@ __all__ = [
     "cpu_pinned",
     "current_context",
     "engine",
+    "error",
     "executor",
     "executor_manager",
     "gluon",
@@ -119,6 +130,7 @@ __all__ = [
     "init",
     "initializer",
     "io",
+    "is_np_array",
     "is_np_shape",
     "kv",
     "kvstore",
@@ -136,6 +148,7 @@ __all__ = [
     "name",
     "nd",
     "ndarray",
+    "np_array",
     "np_shape",
     "num_gpus",
     "operator",
@@ -152,6 +165,8 @@ __all__ = [
     "sym",
     "symbol",
     "test_utils",
+    "use_np",
+    "use_np_array",
     "use_np_shape",
     "util",
     "visualization",

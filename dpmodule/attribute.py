@@ -20,7 +20,20 @@ def stored_key(key: str) -> str:
     return f"__{key}__" if key in BARE_KEYS else key
 
 
-class AttrScope:
+class _Current(type):
+    """Gives `AttrScope` MXNet's class attribute `current`, which every thread has of its own."""
+
+    @property
+    def current(cls) -> AttrScope:
+        """The scope that new symbols of this thread take attributes from; may be set."""
+        return current()
+
+    @current.setter
+    def current(cls, scope: AttrScope) -> None:
+        AttrScope._scope.current = scope
+
+
+class AttrScope(metaclass=_Current):
     """Attach string attributes to all symbols made inside the block; inner blocks add to outer ones.
 
     Args:

@@ -22,6 +22,8 @@ that handlers written for it keep working::
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,6 +46,8 @@ __all__ = [
     "Shape",
     "ShapeError",
     "StateError",
+    "data_dir",
+    "data_dir_default",
     "dtype_code",
     "dtype_from_code",
     "dtype_name",
@@ -212,6 +216,18 @@ def plain(value: Any) -> Any:
     if isinstance(value, type) and issubclass(value, np.generic) or isinstance(value, np.dtype):
         return dtype_name(value)
     return value
+
+
+def data_dir_default() -> str:
+    """Return where MXNet keeps what it downloads if `MXNET_HOME` does not say otherwise."""
+    if sys.platform == "win32":
+        return os.path.join(os.environ.get("APPDATA", os.path.expanduser("~")), "mxnet")
+    return os.path.join(os.path.expanduser("~"), ".mxnet")
+
+
+def data_dir() -> str:
+    """Return the folder for downloaded data: the environment variable `MXNET_HOME`, else the default."""
+    return os.getenv("MXNET_HOME") or data_dir_default()
 
 
 def py_str(value: bytes | str) -> str:

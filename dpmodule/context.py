@@ -22,7 +22,20 @@ __all__ = [
 ]
 
 
-class Context:
+class _Default(type):
+    """Gives `Context` MXNet's class attribute `default_ctx`, which every thread has of its own."""
+
+    @property
+    def default_ctx(cls) -> Context:
+        """The context that `current_context` returns in this thread; may be set."""
+        return current_context()
+
+    @default_ctx.setter
+    def default_ctx(cls, ctx: Context) -> None:
+        set_current_context(ctx)
+
+
+class Context(metaclass=_Default):
     """A device: a type and a number.
 
     Two CPU contexts share the memory of the machine, but are two places: parameters bound to ``cpu(0)`` and

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import logging
 import sys
+from logging import CRITICAL as CRITICAL
+from logging import DEBUG as DEBUG
+from logging import ERROR as ERROR
+from logging import INFO as INFO
+from logging import NOTSET as NOTSET
+from logging import WARNING as WARNING
 
-__all__ = ["getLogger", "get_logger"]
+__all__ = ["CRITICAL", "DEBUG", "ERROR", "INFO", "NOTSET", "WARNING", "getLogger", "get_logger"]
 
 
 def get_logger(

@@ -9,7 +9,20 @@ from typing import ClassVar
 __all__ = ["NameManager", "Prefix", "current"]
 
 
-class NameManager:
+class _Current(type):
+    """Gives `NameManager` MXNet's class attribute `current`, which every thread has of its own."""
+
+    @property
+    def current(cls) -> NameManager:
+        """The manager that new symbols of this thread get their names from; may be set."""
+        return current()
+
+    @current.setter
+    def current(cls, manager: NameManager) -> None:
+        NameManager._scope.current = manager
+
+
+class NameManager(metaclass=_Current):
     """Counts names per operator: the second unnamed FullyConnected becomes ``fullyconnected1``.
 
     Used in a ``with`` statement, numbering starts afresh inside.

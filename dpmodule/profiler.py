@@ -65,6 +65,7 @@ class _Recording:
         self.memory = False
         self.running: Any = None
         self.parts: list[Any] = []
+        self.traces: dict[int, list[Any]] = {}  # torch writes the trace of a part once
         self.counters: dict[str, float] = {}
 
     def start(self) -> None:
@@ -82,6 +83,17 @@ class _Recording:
             self.running.stop()
             self.parts.append(self.running)
             self.running = None
+
+    def forget(self) -> None:
+        self.parts, self.traces = [], {}
+
+    def events(self, path: Path) -> list[Any]:
+        """Return the events of all parts; those not written yet are written to `path` on the way."""
+        for number, part in enumerate(self.parts):
+            if number not in self.traces:
+                part.export_chrome_trace(str(path))
+                self.traces[number] = json.loads(path.read_text())["traceEvents"]
+        return [event for events in self.traces.values() for event in events]
 
 
 _recording = _Recording()
@@ -126,7 +138,7 @@ def set_state(state: str = "stop", profile_process: str = "worker") -> None:
     if state == "stop":
         _recording.stop()
     elif _recording.running is None:
-        _recording.parts = []
+        _recording.forget()
         _recording.start()
 
 
@@ -160,12 +172,7 @@ def dump(finished: bool = True, profile_process: str = "worker") -> None:
     if not _recording.parts:
         raise StateError('dump: nothing was recorded; call set_state("run") first')
     path = Path(_recording.filename)
-    events: list[Any] = []
-    for part in _recording.parts:
-        part.export_chrome_trace(str(path))
-        events += json.loads(path.read_text())["traceEvents"]
-    if len(_recording.parts) > 1:
-        path.write_text(json.dumps({"traceEvents": events}))
+    path.write_text(json.dumps({"traceEvents": _recording.events(path)}))
     if running and not finished:
         _recording.start()
 
@@ -205,7 +212,7 @@ def dumps(reset: bool = False, format: str = "table", sort_by: str = "total", as
     )
     counters = dict(_recording.counters)
     if reset:
-        _recording.parts = []
+        _recording.forget()
     if format == "json":
         table = {
             name: {"Count": int(n), "Total": t / 1e3, "Avg": t / 1e3 / max(n, 1)} for name, (n, t) in order

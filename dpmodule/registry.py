@@ -9,9 +9,12 @@ from typing import Any, Generic, TypeVar
 
 from .base import ArgumentError
 
-__all__ = ["Registry"]
+__all__ = ["Registry", "get_alias_func", "get_create_func", "get_register_func", "get_registry"]
 
 T = TypeVar("T")
+
+_registries: dict[type, Registry[Any]] = {}
+"""The registry of each base class, for code written for MXNet, which knows them by that."""
 
 
 class Registry(Generic[T]):
@@ -26,6 +29,7 @@ class Registry(Generic[T]):
         self._base = base
         self._kind = kind
         self._classes: dict[str, type[T]] = {}
+        _registries.setdefault(base, self)
 
     def register(self, klass: type[T], *aliases: str) -> type[T]:
         """Register a class under its own name and further names; a later class replaces an earlier one.
@@ -105,3 +109,61 @@ class Registry(Generic[T]):
                 f'or {{"{self._kind}": "name", ...}}'
             ) from error
         return dict(value)
+
+
+# --- MXNet's face: functions by base class
+
+
+def _registry_of(base_class: type[T], nickname: str) -> Registry[T]:
+    return _registries.get(base_class) or Registry(base_class, nickname)
+
+
+def get_registry(base_class: type[T]) -> dict[str, type[T]]:
+    """Return a copy of the classes that are registered under a base class, by lower-case name.
+
+    Args:
+        base_class: such as `Optimizer`, or a class of one's own.
+    """
+    found = _registries.get(base_class)
+    return {} if found is None else dict(found.classes)
+
+
+def get_register_func(base_class: type[T], nickname: str) -> Callable[..., type[T]]:
+    """Return a function ``register(klass, name=None)`` that registers a subclass, and returns it.
+
+    Args:
+        base_class: the class that every registered one derives from.
+        nickname: what the entries are called in messages.
+
+    Example:
+        >>> class Shape: ...
+        >>> register = mx.registry.get_register_func(Shape, "shape")
+        >>> @register
+        ... class Square(Shape): ...
+        >>> mx.registry.get_registry(Shape)["square"] is Square
+        True
+    """
+    registry = _registry_of(base_class, nickname)
+
+    def register(klass: type[T], name: str | None = None) -> type[T]:
+        return registry.register(klass, *() if name is None else (name,))
+
+    return register
+
+
+def get_alias_func(base_class: type[T], nickname: str) -> Callable[..., Callable[[type[T]], type[T]]]:
+    """Return a function ``alias(*names)`` that makes class decorators; arguments as in `get_register_func`."""
+    return _registry_of(base_class, nickname).alias
+
+
+def get_create_func(base_class: type[T], nickname: str) -> Callable[..., T]:
+    """Return a function that makes an instance by name; arguments as in `get_register_func`.
+
+    The function takes what `Registry.create` takes; the name may also be given by keyword, under `nickname`.
+    """
+    registry = _registry_of(base_class, nickname)
+
+    def create(*args: Any, **kwargs: Any) -> T:
+        return registry.create(*args, **kwargs) if args else registry.create(kwargs.pop(nickname, None), **kwargs)
+
+    return create

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -22,7 +22,7 @@ _NAMES = """
 _OF_AVX2 = ("CPU_SSE", "CPU_SSE2", "CPU_SSE3", "CPU_SSE4_1", "CPU_SSE4_2", "CPU_AVX", "CPU_AVX2", "F16C")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Feature:
     """One feature.
 
@@ -69,12 +69,20 @@ def feature_list() -> list[Feature]:
 
 
 class Features(OrderedDict[str, Feature]):
-    """The features by name.
+    """The features by name; there is one such object.
 
     Example:
         >>> mx.runtime.Features().is_enabled("INT64_TENSOR_SIZE")
         True
     """
+
+    instance: ClassVar[Features | None] = None
+
+    def __new__(cls) -> Features:
+        """Return the one object."""
+        if cls.instance is None:
+            cls.instance = super().__new__(cls)
+        return cls.instance
 
     def __init__(self) -> None:
         super().__init__((feature.name, feature) for feature in feature_list())

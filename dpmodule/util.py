@@ -8,11 +8,14 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar
 
+import torch
+
 from . import mode
-from .base import MXNetError
-from .context import gpu_memory_info, num_gpus
+from .base import ArgumentError, MXNetError
+from .context import Context, gpu_memory_info, num_gpus
 
 __all__ = [
+    "get_cuda_compute_capability",
     "get_gpu_count",
     "get_gpu_memory",
     "getenv",
@@ -46,8 +49,9 @@ def set_np_shape(active: bool) -> bool:
 class np_shape:
     """Give shapes their NumPy meaning inside a ``with`` block.
 
-    MXNet reads a 0 in a shape as "unknown" unless this is on. Arrays here may always be 0-dimensional or
-    empty; what the switch changes is the file format: inside the block `nd.save` writes V3 records.
+    Symbols read a 0 in a shape as an unknown dimension and () as an unknown shape unless this is on; inside the
+    block -1 is an unknown dimension, None an unknown shape, 0 an axis without elements and () a scalar. Arrays may
+    be 0-dimensional or empty in both cases. Files are marked: `nd.save` writes V3 records, `Symbol.save` says so.
 
     Args:
         active: the flag's value inside the block.
@@ -153,6 +157,22 @@ def set_module(module: str | None) -> Callable[[F], F]:
         return func
 
     return decorate
+
+
+def get_cuda_compute_capability(ctx: Context) -> int:
+    """Return a GPU's compute capability as one number, such as 90 for 9.0.
+
+    Args:
+        ctx: a GPU context.
+
+    Raises:
+        ArgumentError: it is no GPU.
+        DeviceError: the GPU does not exist here.
+    """
+    if ctx.device_type != "gpu":
+        raise ArgumentError(f"ctx is {ctx}, expected a GPU")
+    major, minor = torch.cuda.get_device_capability(ctx.check().torch_device)
+    return major * 10 + minor
 
 
 def get_gpu_count() -> int:

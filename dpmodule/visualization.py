@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -209,6 +211,7 @@ def plot_network(
         raise MissingPackageError(
             'plot_network draws with graphviz, which is not installed; pip install "dpmodule[viz]"'
         ) from None
+    _warn_of_equal_names(graph)
     shapes = _shapes(graph, shape)
     types = _edge_types(symbol, dtype)
     look = {"shape": "box", "fixedsize": "true", "width": "1.3", "height": "0.8034", "style": "filled"}
@@ -227,6 +230,17 @@ def plot_network(
             about += [types[child.output_names[number]]] if types else []
             dot.edge(node.name, child.name, label="\n".join(about), dir="back", arrowtail="open")
     return dot
+
+
+def _warn_of_equal_names(graph: Graph) -> None:
+    """Warn if nodes share a name: a drawing shows them as one."""
+    repeated = [name for name, count in Counter(node.name for node in graph.nodes).items() if count > 1]
+    if repeated:
+        warnings.warn(
+            "There are multiple variables with the same name in your graph, they are drawn as one node, so that "
+            f"the drawing may have cycles; repeated names: {', '.join(repeated)}",
+            stacklevel=3,
+        )
 
 
 def _shape_of(shape: Shape) -> str:

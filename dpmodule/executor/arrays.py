@@ -151,6 +151,11 @@ class BoundArrays:
         return found
 
     @property
+    def _ctx(self) -> Context:
+        """The context, under the name that code written for MXNet reads."""
+        return self.context
+
+    @property
     def arg_arrays(self) -> list[NDArray]:
         """Arguments in the order of `list_arguments`."""
         return list(self.arg_dict.values())

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from ..base import Shape, np_dtype
 from ..graph import Graph, Node, infer_shapes, infer_types
 from ..ops.shapes import known, prod
+from .gradients import reached_by_gradients
 
 __all__ = ["intermediate_bytes"]
 
@@ -25,8 +26,8 @@ def intermediate_bytes(
         graph: the graph.
         shapes: shape of every argument and auxiliary state.
         types: dtype name of every argument and auxiliary state.
-        training: whether all values are kept for backward; otherwise each goes after its last reader, and the
-            answer is the largest sum of what lives at one time.
+        training: whether values are kept for backward, as far as a gradient reaches them; all others go after
+            their last reader, and the answer is the largest sum of what lives at one time.
     """
     outs, kinds = infer_shapes(graph, shapes), infer_types(graph, types)
 
@@ -37,8 +38,7 @@ def intermediate_bytes(
         )
 
     steps = [node for node in graph.nodes if node.op is not None]
-    if training:
-        return sum(map(size, steps))
+    kept = reached_by_gradients(graph) if training else set()
     readers = Counter(child for node in steps for child, _ in node.inputs if child.op is not None)
     readers.update(node for node, _ in graph.heads)
     live = peak = 0
@@ -48,5 +48,5 @@ def intermediate_bytes(
         for child, _ in node.inputs:
             if child.op is not None:
                 readers[child] -= 1
-                live -= size(child) if not readers[child] else 0
+                live -= size(child) if not readers[child] and child not in kept else 0
     return peak

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -12,6 +14,7 @@ from ..base import ArgumentError, StateError, dtype_name
 from ..context import Context
 from ..generators import generator
 from ..graph import Graph, Node
+from ..graph.merge import merge_equal
 from ..ndarray import NDArray
 from ..ops.sparse import densify, leaf_of
 from ..ops.spec import Env
@@ -21,7 +24,7 @@ from .arrays import BoundArrays, assign
 from .body import CompiledBody
 from .cost import intermediate_bytes
 from .gradients import deliver
-from .heads import given_gradients, required
+from .heads import asks_gradient, given_gradients, required
 from .interpreter import StepFailed, backward_by_node, interpret
 from .locate import backward_error, forward_error
 from .placement import Placement
@@ -78,6 +81,7 @@ class Executor(BoundArrays):
         types: result of `infer_types`, if it is at hand.
         places: context of each node, if not all of them run on `ctx`.
         stypes: storage types by which the graph knows dense arguments.
+        symbol: the user's face of `graph`.
 
     Source: MXNet 1.9.1 `Executor`; what is kept between forward and backward, and what a second backward does,
     was checked against it.
@@ -95,8 +99,12 @@ class Executor(BoundArrays):
         types: Mapping[Node, Any] | None = None,
         places: Placement | None = None,
         stypes: Mapping[str, str] | None = None,
+        symbol: Any = None,
     ) -> None:
         super().__init__(graph, ctx, args, grads, grad_req, aux, shapes, types, places, stypes)
+        self._symbol = symbol
+        self._merges = os.environ.get("MXNET_ELIMINATE_COMMON_EXPR", "1") != "0"
+        self._elder: Callable[[], Executor | None] | None = None
         self._wanted = [
             (i, grad, self.grad_req[name] == "add")
             for i, (name, grad) in enumerate(self._grads.items())
@@ -178,6 +186,8 @@ class Executor(BoundArrays):
             handle.tensor = own if own.is_contiguous() else own.contiguous()
             handle.pinned = False
         self._given_up = False
+        if self._elder is not None:
+            self._show_elder()
         if program.low.mutated:
             self._commit(program, result[3], at_once=True)
         if is_train:
@@ -278,7 +288,8 @@ class Executor(BoundArrays):
     def backward(self, out_grads: Any = None, is_train: bool = True) -> None:
         """Compute gradients of the arguments.
 
-        A second call without a new forward gives the same gradients once more (under "add" they add up).
+        A second call without a new forward gives the same gradients once more (under "add" they add up). Where
+        nothing has been run yet, the graph is first run in training mode.
 
         Args:
             out_grads: gradient of each output, as NDArray, list or dict by output name; may be left out for
@@ -286,13 +297,15 @@ class Executor(BoundArrays):
             is_train: accepted as in MXNet; the gradients are those of the last forward, in its mode.
 
         Raises:
-            StateError: nothing has been run yet.
+            StateError: what the last forward left has been released.
             ArgumentError: an output that is no loss has no gradient.
             ShapeError: a head gradient has another shape than its output.
             NodeError: an operator's gradient failed; names the node.
         """
         if self._last_mode is None:
-            raise StateError("backward: call forward(is_train=True) first")
+            if self._given_up:
+                raise StateError("backward: call forward(is_train=True) first")
+            self.run(True)
         given = given_gradients(out_grads, self.graph.output_names, self._outputs, self._targets)
         if not self._wanted:
             return
@@ -361,9 +374,16 @@ class Executor(BoundArrays):
                 rest = [densify(run.values[n] if m is None else m.detach()) for n, m in zip(loss.rest, made)]
                 seed = loss.op.loss.grad(loss.a, env, self._outputs[i].tensor, root.detach(), *rest)  # type: ignore[union-attr]
             else:
-                seed = required(self.graph.output_names[i], self._ignores_gradient[i], given[i], root)
+                seed = required(self.graph.output_names[i], self._ignores_head(i, given[i]), given[i], root)
             starts.append((i, leaf_of(root), seed))
         return starts
+
+    def _ignores_head(self, i: int, given: torch.Tensor | None) -> bool:
+        """Say whether an output ignores its gradient; looks far down only if none is given."""
+        if given is None and not self._ignores_gradient[i]:
+            wanted = {name for name, grad in self._grads.items() if grad is not None}
+            self._ignores_gradient[i] = not asks_gradient(self.graph.heads[i][0], wanted)
+        return self._ignores_gradient[i]
 
     def _differentiate(self, run: _Run, starts: list[tuple[int, torch.Tensor, torch.Tensor]]) -> None:
         """Run the engine and deliver what it finds."""
@@ -450,7 +470,7 @@ class Executor(BoundArrays):
         self._own_inputs()
         arrays = self._args, {k: g for k, g in self._grads.items() if g is not None}, self._aux
         args, grads, aux = resize(self.graph, arrays, kwargs, partial_shaping, allow_up_sizing)
-        return Executor(
+        younger = Executor(
             self.graph,
             self.context,
             args,
@@ -459,7 +479,38 @@ class Executor(BoundArrays):
             aux,
             places=self._places,
             stypes=self._stypes,
+            symbol=self._symbol,
         )
+        younger._elder = weakref.ref(self)
+        return younger
+
+    def _show_elder(self) -> None:
+        """Write the outputs to the head of those of the executor this one was reshaped from, if that has not run.
+
+        In MXNet both have the same memory. Here an executor that has run keeps what it computed.
+        """
+        elder = self._elder() if self._elder is not None else None
+        if elder is None or elder._last_mode is not None or elder._storage is not None:
+            self._elder = None
+            return
+        with torch.no_grad():
+            for own, old in zip(self._outputs, elder.outputs):
+                count = own.tensor.numel()
+                if count <= old.tensor.numel():
+                    old.tensor.view(-1)[:count].copy_(own.tensor.view(-1))
+
+    def get_optimized_symbol(self) -> Any:
+        """Return the symbol with equal operators on equal inputs merged, as MXNet runs it.
+
+        Here the generated function runs the graph as it is. The environment variable MXNET_ELIMINATE_COMMON_EXPR=0,
+        set before binding, leaves the symbol alone.
+
+        Raises:
+            StateError: the executor was not made from a symbol.
+        """
+        if self._symbol is None:
+            raise StateError("get_optimized_symbol: this executor was not made by Symbol.bind or simple_bind")
+        return type(self._symbol)(merge_equal(self.graph)) if self._merges else self._symbol
 
     def debug_str(self) -> str:
         """Return the source of the generated functions, predict and training, and the memory they work in.

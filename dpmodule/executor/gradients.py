@@ -11,9 +11,48 @@ from collections.abc import Iterable, Sequence
 import torch
 
 from .. import private
+from ..base import NodeError
+from ..graph import Graph, Node
 from ..ndarray import NDArray
 
-__all__ = ["deliver"]
+__all__ = ["check_differentiable", "deliver", "reached_by_gradients"]
+
+
+def check_differentiable(graph: Graph, wanted: Iterable[str]) -> None:
+    """Refuse a graph in which a gradient would have to flow through an operator that has none.
+
+    Args:
+        graph: the graph.
+        wanted: names of the arguments whose gradients are wanted.
+
+    Raises:
+        NodeError: names the operator.
+    """
+    if all(node.op is None or node.op.differentiable for node in graph.nodes):
+        return
+    names, leads = set(wanted), set()
+    for node in graph.nodes:
+        if node.name in names if node.op is None else any(child in leads for child, _ in node.inputs):
+            leads.add(node)
+    for node in reached_by_gradients(graph):
+        if node in leads and node.op is not None and not node.op.differentiable:
+            raise NodeError(
+                f"{node.describe()} is not differentiable, but gradients of what it reads are asked for; bind "
+                "with grad_req='null', or put sym.BlockGrad behind it"
+            )
+
+
+def reached_by_gradients(graph: Graph) -> set[Node]:
+    """Return the operators that gradients reach: all below the heads, but nothing from a BlockGrad on."""
+    found: set[Node] = set()
+    waiting = [node for node, _ in graph.heads]
+    while waiting:
+        node = waiting.pop()
+        if node in found or node.op is None or node.op.name == "BlockGrad":
+            continue
+        found.add(node)
+        waiting += [child for child, _ in node.inputs]
+    return found
 
 
 def _is_own_memory(tensor: torch.Tensor) -> bool:

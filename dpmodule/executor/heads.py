@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from ..base import ArgumentError, ShapeError
+from ..graph import Node
 from ..ndarray import NDArray
 from ..ops.sparse import leaf_of
 from .sparse_arrays import is_sparse, seed_of
 
-__all__ = ["given_gradients", "required"]
+__all__ = ["asks_gradient", "given_gradients", "required"]
 
 
 def given_gradients(
@@ -22,13 +23,13 @@ def given_gradients(
 
     Args:
         out_grads: None, an NDArray, a list in the order of the outputs, or a dict by output name.
-        names: names of the outputs.
+        names: names of the outputs. A list may be longer, as in MXNet: the rest is ignored. It may be shorter:
+            the outputs at the end have no gradient given.
         outputs: the outputs.
         targets: arrays that are going to be written; a gradient that is one of them is copied first.
 
     Raises:
-        ArgumentError: another type, a wrong number, or a name that is no output.
-        ShapeError: a gradient has another shape than its output.
+        ArgumentError: another type, or a name that is no output.
     """
     count = len(outputs)
     if out_grads is None:
@@ -43,14 +44,13 @@ def given_gradients(
             )
         given = [out_grads.get(name) for name in names]
     elif isinstance(out_grads, (list, tuple)):
-        given = list(out_grads) or [None] * count
+        given = list(out_grads)
     else:
         raise ArgumentError(f"out_grads is {type(out_grads).__name__}, expected an NDArray, a list or a dict")
-    if len(given) != count:
-        raise ArgumentError(f"out_grads has {len(given)} arrays for {count} outputs: {', '.join(names)}")
+    given += [None] * (count - len(given))
     written = {array.tensor.data_ptr() for array in targets if not is_sparse(array)}
     found: list[torch.Tensor | None] = []
-    for name, grad, out in zip(names, given, outputs):
+    for name, grad, out in zip(names, given, outputs):  # MXNet passes over what there is more
         tensor = None if grad is None else _checked(name, grad, out)
         shared = tensor is not None and not tensor.is_sparse and tensor.data_ptr() in written
         found.append(tensor.clone() if tensor is not None and shared else tensor)
@@ -60,10 +60,33 @@ def given_gradients(
 def _checked(name: str, grad: Any, out: NDArray) -> torch.Tensor:
     if not isinstance(grad, NDArray):
         raise ArgumentError(f"out_grads: {name} is {type(grad).__name__}, expected an NDArray")
-    if grad.shape != out.shape:
-        raise ShapeError(f"out_grads: {name} has shape {grad.shape}, expected {out.shape}")
     tensor: torch.Tensor = seed_of(grad, out)
     return tensor
+
+
+def asks_gradient(head: Node, wanted: Collection[str]) -> bool:
+    """Say whether an output's gradient gets as far as a wanted one.
+
+    It does not if every way down ends in a loss, which ignores it, or in an operator without gradient: a reshaped
+    `SoftmaxOutput`, as in the networks of R-CNN, needs none from outside.
+
+    Args:
+        head: the node of the output.
+        wanted: names of the arguments whose gradients are wanted.
+    """
+    seen: set[Node] = set()
+    stack = [head]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.op is None:
+            if node.name in wanted:
+                return True
+        elif node.op.differentiable and node.op.wants_head(node.a):
+            stack.extend(child for child, _ in node.inputs)
+    return False
 
 
 def required(name: str, is_loss: bool, given: torch.Tensor | None, root: torch.Tensor) -> torch.Tensor:
@@ -77,8 +100,13 @@ def required(name: str, is_loss: bool, given: torch.Tensor | None, root: torch.T
 
     Raises:
         ArgumentError: none was given, and the output is no loss.
+        ShapeError: it has another shape than the output.
     """
     if given is not None:
+        if given.shape != root.shape:
+            raise ShapeError(
+                f"out_grads: {name} has shape {tuple(given.shape)}, expected {tuple(root.shape)}"
+            )
         return given
     if not is_loss:
         raise ArgumentError(

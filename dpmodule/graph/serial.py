@@ -6,12 +6,15 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from .. import mode
 from ..attribute import BARE_KEYS, stored_key
 from ..base import ArgumentError, FileFormatError, MXNetError
 from ..ops import find as find_op
 from ..ops import get as get_op
+from ..ops.attrs import shape as shape_type
+from ..ops.attrs import to_text
 from ..ops.spec import AUX, Op
-from .node import Entry, Graph, Node
+from .node import Entry, Graph, Node, topological_order
 
 __all__ = ["from_json", "input_versions", "to_json"]
 
@@ -24,7 +27,10 @@ def to_json(graph: Graph) -> str:
     Raises:
         ArgumentError: a node runs an object of this process, such as a torch module.
     """
-    return json.dumps({**_to_rows(graph), "attrs": {"mxnet_version": ["int", _VERSION]}}, indent=2)
+    about: dict[str, list[Any]] = {"mxnet_version": ["int", _VERSION]}
+    if mode.is_np_shape():
+        about["is_np_shape"] = ["int", 1]
+    return json.dumps({**_to_rows(graph), "attrs": about}, indent=2)
 
 
 def _to_rows(graph: Graph) -> dict[str, Any]:
@@ -236,9 +242,30 @@ def from_json(text: str) -> tuple[Entry, ...]:
         raise _bad("it holds no JSON object")
     try:
         _refuse_unknown(root)
-        return _from_rows(root, _version(root))
+        heads = _from_rows(root, _version(root))
     except RecursionError:
         raise _bad("its subgraphs lie too deep in each other") from None
+    if mode.is_np_shape() and not _in_np_shape(root):
+        _rewrite_unknown(heads)
+    return heads
+
+
+def _in_np_shape(root: dict[str, Any]) -> bool:
+    """Say whether a file was written inside `np_shape`."""
+    about = root.get("attrs")
+    return isinstance(about, dict) and "is_np_shape" in about
+
+
+def _rewrite_unknown(heads: tuple[Entry, ...]) -> None:
+    """Write the unknown dimensions of variables as `np_shape` has them: -1 in place of 0."""
+    for node in topological_order(heads):
+        text = node.attrs.get("__shape__") if node.op is None else None
+        if text is not None:
+            try:
+                shape = shape_type.parse(text)
+            except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+                continue  # what is no shape is reported when it is used
+            node.attrs["__shape__"] = to_text(tuple(d or -1 for d in shape))
 
 
 def _from_rows(root: Any, version: int, place: str = "") -> tuple[Entry, ...]:

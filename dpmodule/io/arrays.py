@@ -122,7 +122,9 @@ class NDArrayIter(DataIter):
         self._idx: Any = None
         self._watched = _watched(self._data + self._label)
         self._warned = False
-        self._begin(_NO_ROWS)
+        self._carried = _NO_ROWS
+        self.cursor = -self.batch_size
+        self.reset()  # a subclass's, as in MXNet
         if last_batch_handle == "discard" and self._last_start < 0:
             warnings.warn(
                 f"NDArrayIter: every epoch is empty, since batch_size is {batch_size}, there are only "
@@ -132,13 +134,39 @@ class NDArrayIter(DataIter):
 
     @property
     def data(self) -> list[tuple[str, NDArray]]:
-        """Names and arrays of the data, in their own order even under `shuffle`."""
+        """Names and arrays of the data, in their own order even under `shuffle`.
+
+        A subclass may set them anew, say to rows it has shuffled itself; batches are then cut from these rows
+        as they stand.
+
+        Raises:
+            ShapeError: set to arrays without examples, or with different numbers of them.
+        """
         return [(each.name, each.array) for each in self._data]
+
+    @data.setter
+    def data(self, pairs: list[tuple[str, Any]]) -> None:
+        self._data = self._replaced(pairs, "data")
 
     @property
     def label(self) -> list[tuple[str, NDArray]]:
-        """Names and arrays of the labels, in their own order even under `shuffle`."""
+        """Names and arrays of the labels, in their own order even under `shuffle`; may be set as `data`."""
         return [(each.name, each.array) for each in self._label]
+
+    @label.setter
+    def label(self, pairs: list[tuple[str, Any]]) -> None:
+        self._label = self._replaced(pairs, "label")
+
+    def _replaced(self, pairs: list[tuple[str, Any]], what: str) -> list[_Source]:
+        sources = _sources(pairs, what, self.layout)
+        if sources:
+            self.num_data = _common_size(sources)
+            self._last_start = self.num_data - self.batch_size
+        kept = self._label if what == "data" else self._data
+        self._watched = _watched(sources + kept)
+        self._seen_writes = self._writes()
+        self._order = None
+        return sources
 
     @property
     def data_list(self) -> list[NDArray]:
@@ -157,8 +185,10 @@ class NDArrayIter(DataIter):
 
     @property
     def idx(self) -> Any:
-        """Numbers of the rows as `shuffle` last left them, a NumPy array."""
-        return np.arange(self.num_data) if self._idx is None else self._idx
+        """Numbers of the rows as `shuffle` last left them, a NumPy array that may be shuffled in place."""
+        if self._idx is None:
+            self._idx = np.arange(self.num_data)
+        return self._idx
 
     def reset(self) -> None:
         """Begin a new epoch, shuffled anew under `shuffle`."""

@@ -140,9 +140,9 @@ class EvalMetric:
         Args:
             rows: one row per `record`; here one number each, or a second one that adds to the count.
         """
-        total = float(rows[:, 0].sum())
-        self._sum += total
-        self._global_sum += total
+        for value in rows[:, 0].tolist():  # one by one, as if each had been added when it came
+            self._sum += value
+            self._global_sum += value
         if rows.shape[1] > 1:
             count = int(rows[:, 1].sum())
             self._num += count

@@ -60,7 +60,7 @@ class _Binary(EvalMetric):
         raise NotImplementedError
 
     def update(self, labels: Any, preds: Any) -> None:
-        """Add a batch.
+        """Add a batch; several pairs of arrays count as one batch.
 
         Shape:
             labels[i]: (N,), 0 or 1.
@@ -70,6 +70,7 @@ class _Binary(EvalMetric):
             ShapeError: predictions without a class axis, or not as many labels.
             ArgumentError: labels of more than two classes (found when read if they are on a GPU).
         """
+        found: list[torch.Tensor] = []
         for label, pred in pairs(labels, preds):
             if pred.dim() < 2:
                 raise ShapeError(f"{self.name}: predictions have shape {tuple(pred.shape)}, expected (N, 2)")
@@ -80,7 +81,9 @@ class _Binary(EvalMetric):
             odd = ((target != target.amin()) & (target != target.amax())).sum()
             if not odd.is_cuda:
                 self._check_two(int(odd))
-            self.record(torch.stack([(said & true).sum(), said.sum(), true.sum(), (~true).sum(), odd]))
+            found.append(torch.stack([(said & true).sum(), said.sum(), true.sum(), (~true).sum(), odd]))
+        if found:
+            self.record(found[0] if len(found) == 1 else sum(f.to(found[0].device) for f in found))
 
     def _check_two(self, odd: int) -> None:
         if odd:
@@ -94,10 +97,11 @@ class _Binary(EvalMetric):
         hits, said, true, false = rows[:, 0], rows[:, 1], rows[:, 2], rows[:, 3]
         counts = np.stack([hits, said - hits, true - hits, false - (said - hits)], axis=1)
         if self.average == "macro":
-            total = sum(self.score(row) for row in counts)
-            self._sum += total
+            for row in counts:
+                value = self.score(row)
+                self._sum += value
+                self._global_sum += value
             self._num += len(rows)
-            self._global_sum += total
             self._global_num += len(rows)
             return
         self._local = self._local + counts.sum(0)

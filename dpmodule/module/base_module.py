@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,8 +25,10 @@ from .stage import Stage
 __all__ = ["BaseModule"]
 
 
-class BaseModule(ABC):
+class BaseModule:
     """What modules have in common: the life cycle bind → init_params → init_optimizer → fit.
+
+    Subclasses define the methods that raise NotImplementedError here; a program may also set them on an object.
 
     Args:
         logger: where progress is logged.
@@ -40,6 +42,11 @@ class BaseModule(ABC):
         self.inputs_need_grad = False
         self._symbol: Any = None
         self._steps = [False, False, False]
+
+    def _not_here(self) -> Exception:
+        """Return the error of a method that subclasses define, which names the method that was called."""
+        caller = sys._getframe(1).f_code.co_name
+        return NotImplementedError(f"{type(self).__name__} does not define {caller}")
 
     # life cycle
 
@@ -81,31 +88,30 @@ class BaseModule(ABC):
         return self._symbol
 
     @property
-    @abstractmethod
     def data_names(self) -> list[str]:
         """Names of the inputs."""
+        raise self._not_here()
 
     @property
-    @abstractmethod
     def output_names(self) -> list[str]:
         """Names of the outputs."""
+        raise self._not_here()
 
     @property
-    @abstractmethod
     def data_shapes(self) -> Any:
         """Descriptions of the inputs."""
+        raise self._not_here()
 
     @property
-    @abstractmethod
     def label_shapes(self) -> Any:
         """Descriptions of the labels."""
+        raise self._not_here()
 
     @property
-    @abstractmethod
     def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
         """(name, shape) of the outputs."""
+        raise self._not_here()
 
-    @abstractmethod
     def bind(
         self,
         data_shapes: Sequence[Any],
@@ -117,12 +123,12 @@ class BaseModule(ABC):
         grad_req: Any = "write",
     ) -> None:
         """Allocate everything for some input shapes."""
+        raise self._not_here()
 
-    @abstractmethod
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
         """Return parameters and auxiliary states as CPU arrays."""
+        raise self._not_here()
 
-    @abstractmethod
     def init_params(
         self,
         initializer: Any = Uniform(0.01),
@@ -133,6 +139,7 @@ class BaseModule(ABC):
         allow_extra: bool = False,
     ) -> None:
         """Give parameters and auxiliary states their first values."""
+        raise self._not_here()
 
     def set_params(
         self,
@@ -178,7 +185,6 @@ class BaseModule(ABC):
             (arg_params if kind == "arg" else aux_params)[name] = value
         self.set_params(arg_params, aux_params)
 
-    @abstractmethod
     def init_optimizer(
         self,
         kvstore: Any = "local",
@@ -187,16 +193,17 @@ class BaseModule(ABC):
         force_init: bool = False,
     ) -> None:
         """Install an optimizer."""
+        raise self._not_here()
 
     # computing
 
-    @abstractmethod
     def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
         """Run forward on a batch."""
+        raise self._not_here()
 
-    @abstractmethod
     def backward(self, out_grads: Any = None) -> None:
         """Run backward."""
+        raise self._not_here()
 
     def forward_backward(self, data_batch: Any) -> None:
         """Run forward and backward on a batch."""
@@ -207,25 +214,29 @@ class BaseModule(ABC):
         """Run forward in prediction mode, reading the batch where it lies; used by `score` and `predict`."""
         self.forward(data_batch, is_train=False)
 
-    @abstractmethod
     def update(self) -> None:
         """Apply the optimizer to the gradients of the last backward."""
+        raise self._not_here()
 
-    @abstractmethod
     def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
         """Show a metric the outputs of the last forward."""
+        raise self._not_here()
 
-    @abstractmethod
     def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the outputs of the last forward."""
+        raise self._not_here()
 
-    @abstractmethod
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the gradients of the inputs."""
+        raise self._not_here()
 
     def output_probes(self) -> list[list[torch.Tensor]]:
         """Return, for every output of the last forward, tensors that are finite only if all of it is."""
-        return [[output.tensor] for output in self.get_outputs()]
+        try:
+            outputs = self.get_outputs()
+        except NotImplementedError:  # by a subclass that is trained for its effects alone
+            return []
+        return [[output.tensor] for output in outputs]
 
     def get_states(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the states; none here."""
@@ -240,11 +251,11 @@ class BaseModule(ABC):
         if states or value is not None:
             raise ArgumentError(f"set_states: {type(self).__name__} has no states")
 
-    @abstractmethod
     def install_monitor(self, mon: Any) -> None:
         """Install a monitor on every executor."""
+        raise self._not_here()
 
-    def prepare(self, data_batch: Any, sparse_row_id_fn: Any = None) -> None:  # noqa: B027 (most have nothing to do)
+    def prepare(self, data_batch: Any, sparse_row_id_fn: Any = None) -> None:
         """Get ready for the batch that comes next.
 
         Args:
@@ -252,7 +263,7 @@ class BaseModule(ABC):
             sparse_row_id_fn: ``(batch) -> {parameter: row numbers}``, which rows of row-sparse parameters it needs.
         """
 
-    def start_epoch(self, epoch: int, train_data: Any) -> None:  # noqa: B027 (most have nothing to do)
+    def start_epoch(self, epoch: int, train_data: Any) -> None:
         """Get ready for an epoch of `fit`.
 
         Args:
@@ -260,7 +271,7 @@ class BaseModule(ABC):
             train_data: the iterator, at its beginning; it has to be left there.
         """
 
-    def sync_contexts(self) -> None:  # noqa: B027 (most live on one context)
+    def sync_contexts(self) -> None:
         """Give every context the mean of all contexts' parameters and states; `fit` does so after each epoch."""
 
     # loops

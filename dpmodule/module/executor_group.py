@@ -10,6 +10,7 @@ from typing import Any
 from ..base import ArgumentError, ShapeError, StateError, dtype_name
 from ..context import Context
 from ..executor import Executor, from_pool, placement, requirements
+from ..executor.gradients import check_differentiable
 from ..executor.sparse_arrays import allocate_as, clear, is_sparse, load_stored
 from ..executor.storage import declared_storage, gradient_storage, storage_of
 from ..graph import infer_shapes, infer_types
@@ -21,8 +22,7 @@ from ..slicing import split_input_slice as _split_input_slice  # noqa: F401
 from .by_hand import load_data as _load_data  # noqa: F401  old programs import these from here
 from .by_hand import load_general as _load_general  # noqa: F401
 from .by_hand import load_label as _load_label  # noqa: F401
-from .by_hand import merge_multi_context
-from .by_hand import merge_multi_context as _merge_multi_context  # noqa: F401
+from .by_hand import merge_multi_context as _merge_multi_context
 from .feed import Feed, describe, is_per_context
 from .group_arrays import GroupArrays
 from .workers import run_parallel
@@ -49,7 +49,8 @@ def _per_context(group2ctxs: Any, count: int) -> list[dict[str, Context]]:
     if not group2ctxs:
         return [{}] * count
     if isinstance(group2ctxs, Mapping):
-        lists = {k: v if isinstance(v, (list, tuple)) else [v] * count for k, v in group2ctxs.items()}
+        lists = {k: list(v) if isinstance(v, (list, tuple)) else [v] for k, v in group2ctxs.items()}
+        lists = {k: v * count if len(v) == 1 else v for k, v in lists.items()}
         wrong = [k for k, v in lists.items() if len(v) != count]
         if wrong:
             raise ArgumentError(
@@ -219,6 +220,7 @@ class DataParallelExecutorGroup(GroupArrays):
                 f"cannot infer the shape of {', '.join(unknown)} from {given}; "
                 "give more input shapes, or declare them with Variable(shape=...)"
             )
+        check_differentiable(graph, (name for name, req in self.grad_req.items() if req != "null"))
         if not self._declared:
             self._declare(shapes, types)
         ctx, pool, places = self.contexts[i], self.shared_data_arrays[i], self._places[i]
@@ -245,7 +247,7 @@ class DataParallelExecutorGroup(GroupArrays):
                     grads[name] = from_pool(pool, f"grad of {name}", shape, where, dtype, logger)
         aux = {name: self.store.aux(name, i) for name in self.aux_names}
         known = {name: stype for name, stype in self._stypes.items() if name in self.param_names}
-        return Executor(graph, ctx, args, grads, self.grad_req, aux, shapes, types, places, known)
+        return Executor(graph, ctx, args, grads, self.grad_req, aux, shapes, types, places, known, self.symbol)
 
     @property
     def row_sparse_names(self) -> set[str]:
@@ -377,8 +379,8 @@ class DataParallelExecutorGroup(GroupArrays):
         """Run backward on every context.
 
         Args:
-            out_grads: gradients of the merged outputs; needed for outputs that are no losses. With inputs given
-                per context, a list of such lists.
+            out_grads: gradients of the merged outputs; needed for outputs that are no losses, so a list may end
+                before outputs that are. With inputs given per context, a list of such lists.
 
         Raises:
             StateError: the group was bound for prediction.
@@ -397,8 +399,6 @@ class DataParallelExecutorGroup(GroupArrays):
         if self.per_context:
             return list(out_grads)
         given = [out_grads] if isinstance(out_grads, NDArray) else list(out_grads)
-        if len(given) != self.num_outputs:
-            raise ArgumentError(f"out_grads has {len(given)} arrays for {self.num_outputs} outputs")
         if len(self.contexts) == 1:
             return [given]
         rows = list(zip(given, self.output_layouts))
@@ -423,7 +423,7 @@ class DataParallelExecutorGroup(GroupArrays):
             end: output after the last.
         """
         outputs = [[e.outputs[k] for e in self.execs] for k in range(self.num_outputs)][begin:end]
-        return merge_multi_context(outputs, self.output_layouts[begin:end]) if merge_multi_context else outputs
+        return _merge_multi_context(outputs, self.output_layouts[begin:end]) if merge_multi_context else outputs
 
     def get_output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
         """Return (name, shape) of the merged outputs."""
@@ -444,7 +444,7 @@ class DataParallelExecutorGroup(GroupArrays):
         arrays = self.input_grad_arrays
         if arrays is None:
             raise StateError("get_input_grads: bind with inputs_need_grad=True")
-        return merge_multi_context(arrays, self.data_layouts) if merge_multi_context else arrays  # type: ignore[arg-type]
+        return _merge_multi_context(arrays, self.data_layouts) if merge_multi_context else arrays  # type: ignore[arg-type]
 
     def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
         """Show a metric each context's outputs and labels.

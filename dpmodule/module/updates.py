@@ -34,7 +34,7 @@ def make_store(
     Raises:
         ArgumentError: there is no such store, or it does not compress gradients like this.
     """
-    firsts = {name: arrays[0] for name, arrays in zip(group.param_names, group.param_arrays)}
+    firsts = {str(i): arrays[0] for i, arrays in enumerate(group.param_arrays)}
     store, on_store = create_kvstore(kvstore, len(group.contexts), firsts)
     if store is not None and compression_params:
         store.set_gradient_compression(compression_params)

@@ -17,6 +17,8 @@ from . import methods as methods
 from . import op as op
 from . import random as random
 from . import sparse as sparse
+from . import utils as utils
+from .cached_op import CachedOp
 from .creation import (
     arange,
     array,
@@ -65,6 +67,7 @@ from .serial import load, load_frombuffer, save
 from .sparse_creation import cast_storage
 
 __all__ = [
+    "CachedOp",
     "NDArray",
     "add",
     "arange",

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..base import ArgumentError
+from .cached_op import CachedOp as CachedOp
 from .faces import face_of, listed
+from .handle import Handle as NDArrayBase
 from .ndarray import NDArray
 
 

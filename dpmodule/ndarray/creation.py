@@ -110,6 +110,16 @@ def _filled(
     return NDArray(torch.full(dims, value, dtype=wanted, device=where.torch_device), where)
 
 
+def _check_known(name: str, shape: Any) -> None:
+    """Refuse shapes that MXNet takes for unknown ones."""
+    dims = wanted_shape(shape)
+    if not mode.is_np_shape() and not (dims and all(dims)):
+        raise ShapeError(
+            f"{name}: shape is {dims}, expected axes that are longer than 0; "
+            "call it inside mx.np_shape(), or use nd.full or nd.empty"
+        )
+
+
 def zeros(
     shape: Any, ctx: Context | None = None, dtype: Any = None, out: Any = None, **kwargs: Any
 ) -> NDArray:
@@ -121,7 +131,12 @@ def zeros(
         dtype: element type; None = float32.
         out: array to fill instead of making one.
         kwargs: `stype`, "default", "row_sparse" or "csr"; `name`, ignored.
+
+    Raises:
+        ShapeError: the shape has no axes, or one of length 0, outside `util.np_shape`.
     """
+    if out is None and not kwargs:
+        _check_known("zeros", shape)
     return _filled(shape, 0, ctx, dtype, out, kwargs)
 
 
@@ -129,6 +144,8 @@ def ones(
     shape: Any, ctx: Context | None = None, dtype: Any = None, out: Any = None, **kwargs: Any
 ) -> NDArray:
     """Return an array of ones; arguments as in `zeros`."""
+    if out is None:
+        _check_known("ones", shape)
     return _filled(shape, 1, ctx, dtype, out, kwargs)
 
 
@@ -240,25 +257,37 @@ def from_numpy(ndarray: Any, zero_copy: bool = True, array_cls: type[NDArray] = 
 
     Args:
         ndarray: the values; their type is kept.
-        zero_copy: share memory, so that writing to either changes both.
+        zero_copy: share memory; as in MXNet, `ndarray` becomes read-only, and writing to the result changes it.
         array_cls: class of the result.
 
     Raises:
-        ArgumentError: memory is to be shared but is read-only or not C-contiguous.
+        ArgumentError: memory is to be shared but is not C-contiguous, or belongs to something read-only.
         DTypeError: `ndarray` is no NumPy array, or of a type without counterpart.
     """
     if not isinstance(ndarray, np.ndarray):
         raise DTypeError(f"from_numpy takes a numpy.ndarray, got {type(ndarray).__name__}")
-    if zero_copy and not (ndarray.flags.c_contiguous and ndarray.flags.writeable):
-        raise ArgumentError("only writeable C-contiguous arrays can be shared; pass zero_copy=False")
-    if not zero_copy:
+    if zero_copy:
+        _make_shareable(ndarray)
+    else:
         ndarray = np.array(ndarray, order="C", copy=True)
     try:
         tensor = torch.from_numpy(ndarray)
         name_of(tensor.dtype)
     except TypeError as error:
         raise DTypeError(f"cannot use a NumPy array of {ndarray.dtype}: {error}") from None
+    if zero_copy:
+        ndarray.flags.writeable = False
     return array_cls(tensor, as_context(None), zero_copy)
+
+
+def _make_shareable(ndarray: np.ndarray[Any, Any]) -> None:
+    """Refuse memory that cannot be shared; allow writing where only the array forbids it."""
+    if not ndarray.flags.c_contiguous:
+        raise ArgumentError("only C-contiguous arrays can be shared; pass zero_copy=False")
+    try:
+        ndarray.flags.writeable = True
+    except ValueError:
+        raise ArgumentError("the array's memory is read-only and cannot be shared; pass zero_copy=False") from None
 
 
 def from_dlpack(dlpack: Any) -> NDArray:

@@ -172,7 +172,8 @@ def _result(variable: Variable, grad: Tensor | None, ctx: Context, known: list[V
             return rows_array(grad, ctx)
         grad = grad.to_dense()
     if known is None:
-        return Handle.result_type(grad.data.clone(memory_format=torch.contiguous_format), ctx)
+        grad = grad.data.to(variable.dtype, copy=True, memory_format=torch.contiguous_format)
+        return Handle.result_type(grad, ctx)
     with torch.enable_grad():
         grad = grad.clone(memory_format=torch.contiguous_format)
     made = Handle.result_type(grad.data, ctx)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -11,6 +12,8 @@ import torch
 
 from .. import mode
 from ..base import ArgumentError, DTypeError, ShapeError, StateError
+from ..base import integer_types as integer_types
+from ..base import numeric_types as numeric_types
 from ..context import Context
 from ..ops.dtypes import name_of
 from . import indexing, tape
@@ -25,6 +28,32 @@ __all__ = ["NDArray"]
 # names that code written for MXNet imports from here
 py_slice = slice
 _STORAGE_TYPE_STR_TO_ID = {"undefined": -1, "default": 0, "row_sparse": 1, "csr": 2}
+_STORAGE_TYPE_ID_TO_STR = {number: name for name, number in _STORAGE_TYPE_STR_TO_ID.items()}
+_DTYPE_NP_TO_MX = {
+    None: -1,
+    np.float32: 0,
+    np.float64: 1,
+    np.float16: 2,
+    np.uint8: 3,
+    np.int32: 4,
+    np.int8: 5,
+    np.int64: 6,
+    np.bool_: 7,
+    np.int16: 8,
+    np.uint16: 9,
+    np.uint32: 10,
+    np.uint64: 11,
+}
+_DTYPE_MX_TO_NP = {number: dtype for dtype, number in _DTYPE_NP_TO_MX.items()}
+_ELSEWHERE = frozenset(
+    """
+    CachedOp add arange array concatenate divide empty equal eye from_dlpack from_numpy full greater greater_equal
+    histogram imdecode lesser lesser_equal linspace logical_and logical_or logical_xor maximum minimum modulo moveaxis
+    multiply not_equal onehot_encode ones power split_v2 subtract to_dlpack_for_read to_dlpack_for_write true_divide
+    waitall zeros
+    """.split()
+)
+"""What MXNet defines in the module of this name, and this package in other ones."""
 
 _ALL = slice(None)
 
@@ -127,6 +156,16 @@ class NDArray(Shaping):
         dims = "x".join(map(str, self.shape))
         return f"\n{to_numpy(self.tensor)}\n<{type(self).__name__} {dims} @{self.context}>"
 
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Take over what an array pickled by MXNet holds, wherever it was: it comes on cpu(0) here.
+
+        Args:
+            state: the record of an array in MXNet's file format, under "handle"; None there is an empty array.
+        """
+        data = state["handle"]
+        found = NDArray(torch.empty(0), Context("cpu", 0)) if data is None else self.of_bytes(bytes(data))
+        NDArray.__init__(self, found.tensor, found.context)
+
     def __reduce__(self) -> tuple[Any, ...]:
         bits = self.tensor.view(torch.int16) if self.tensor.dtype == torch.bfloat16 else self.tensor
         return _unpickle, (to_numpy(bits), name_of(self.tensor.dtype), self.context)
@@ -162,8 +201,10 @@ class NDArray(Shaping):
         if mode.is_recording() and self._write_recorded(key, value):
             return
         tensor = self.tensor
-        if type(key) is slice and key == _ALL and _write_all(tensor, value):
-            return
+        if type(key) is slice and key == _ALL:
+            if _write_all(tensor, value):
+                return
+            key = ...
         if is_number(value):
             array = host_array(value, name_of(tensor.dtype))
             source = torch.from_numpy(array).to(tensor.device, tensor.dtype)
@@ -200,6 +241,11 @@ class NDArray(Shaping):
 
         tape.apply(value, spread, "broadcast_to").copyto(self)
         return True
+
+    @staticmethod
+    def _basic_indexing_slice_is_contiguous(slc_key: tuple[Any, ...], shape: tuple[int, ...]) -> bool:
+        """Say whether a basic key selects one unbroken run of memory; MXNet's tests ask for it by this name."""
+        return bool(np.empty(shape, np.bool_)[slc_key].flags.c_contiguous)
 
     def slice_assign(self, rhs: Handle, begin: Any, end: Any, step: Any) -> NDArray:
         """Write an array to ``self[begin:end:step]``, given axis by axis, and return self."""
@@ -301,6 +347,11 @@ class NDArray(Shaping):
             known = ", ".join(map(repr, ("default", *sorted(self.casts, reverse=True))))
             raise ArgumentError(f"stype is {stype!r}, expected one of {known}")
         return cast("NDArray", self.casts[stype](self))
+
+    @property
+    def writable(self) -> bool:
+        """Whether the array may be written to: always."""
+        return True
 
     def as_nd_ndarray(self) -> NDArray:
         """Return this array (MXNet has a second class to convert from)."""
@@ -407,6 +458,12 @@ def _unpickle(values: np.ndarray[Any, Any], dtype: str, ctx: Context) -> NDArray
     if wanted == torch.bfloat16:
         tensor = tensor.view(torch.bfloat16)
     return NDArray(tensor.to(ctx.check().torch_device), ctx)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ELSEWHERE:
+        return getattr(importlib.import_module(__package__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 Handle.result_type = NDArray

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .cached_op import CachedOp as CachedOp
 from .faces import face_of, listed
 
 

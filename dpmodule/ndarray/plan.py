@@ -175,9 +175,11 @@ def execute(plan: Plan, arrays: Sequence[Handle], ctx: Context | None = None, ou
         if all(isinstance(x, Handle) for x in arrays):
             raise
         raise no_array(plan.op, arrays) from None
+    ctx = ctx or arrays[0].context
+    if recorded and recording.has_copies(arrays, tensors):
+        return _run_integers(plan, arrays, (tensors, nodes), ctx, out)
     if plan.same_type or plan.same_shape:
         check_alike(plan, arrays, tensors)
-    ctx = ctx or arrays[0].context
     env = None if plan.function is not None else _env_with_shapes(plan, tensors, ctx)
     results, values = _attempt(plan, env, arrays, tensors, recorded)
     if values:
@@ -194,6 +196,26 @@ def execute(plan: Plan, arrays: Sequence[Handle], ctx: Context | None = None, ou
 
 
 Results = tuple[list[torch.Tensor], Sequence[torch.Tensor | None]]
+Traced = tuple[list[torch.Tensor], Sequence[tape.Node | None]]
+
+
+def _run_integers(plan: Plan, arrays: Sequence[Handle], traced: Traced, ctx: Context, out: Any) -> Any:
+    """Run an operator on integers, and again on the float64 copies through which their gradient flows.
+
+    What runs users' code, or takes no float64 numbers, or is written to `out`, has no gradient.
+    """
+    with mode.scope(recording=False):
+        made = execute(plan, arrays, ctx, out)
+    if out is not None or plan.guarded:
+        return made
+    tensors, nodes = traced
+    env = None if plan.function is not None else _env_with_shapes(plan, tensors, ctx)
+    try:
+        results, _ = _run(plan, env, tensors, True)
+    except (MXNetError, RuntimeError, ValueError, TypeError):
+        return made
+    tape.attach([made] if plan.visible == 1 else made, results, tape.Node(plan, nodes))
+    return made
 
 
 def _attempt(

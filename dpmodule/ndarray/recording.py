@@ -17,7 +17,7 @@ from .handle import Handle
 if TYPE_CHECKING:
     from .plan import Plan
 
-__all__ = ["arrays_of", "by_rule", "is_wanted", "states_of"]
+__all__ = ["arrays_of", "by_rule", "has_copies", "is_wanted", "states_of"]
 
 Tensors = Sequence[torch.Tensor | None]
 
@@ -37,6 +37,19 @@ def is_wanted(arrays: Sequence[Handle], out: Any) -> bool:
         trace = array.trace
         found = found or (trace is not None and trace[1].live)
     return found
+
+
+def has_copies(arrays: Sequence[Handle], tensors: Sequence[torch.Tensor]) -> bool:
+    """Say whether a gradient flows through float64 copies of integers (see `tape.Variable`).
+
+    Args:
+        arrays: inputs of an operator.
+        tensors: the traced tensors of these.
+    """
+    return tape.Variable.any_copies and any(
+        array.stype == "default" and tensor.dtype is not array.tensor.dtype
+        for array, tensor in zip(arrays, tensors, strict=True)
+    )
 
 
 def states_of(

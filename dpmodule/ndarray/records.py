@@ -6,6 +6,7 @@ a damaged or hostile file costs no memory; what is wrong is reported with the by
 
 from __future__ import annotations
 
+import io
 import struct
 from typing import IO, Any
 
@@ -17,11 +18,12 @@ from ..context import cpu
 from ..ops.dtypes import torch_dtype
 from ..ops.shapes import prod
 from .csr import CSRNDArray
+from .handle import Handle
 from .ndarray import NDArray
 from .row_sparse import RowSparseNDArray
 from .sparse_base import BaseSparseNDArray
 
-__all__ = ["LIST_MAGIC", "V2", "V3", "read"]
+__all__ = ["LIST_MAGIC", "V2", "V3", "read", "read_one"]
 
 LIST_MAGIC = 0x112
 V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
@@ -114,6 +116,25 @@ def read(file: IO[bytes], size: int, name: str) -> list[NDArray] | dict[str, NDA
     if reader.at != size:
         raise reader.error(f"{size - reader.at} bytes follow the end of the data")
     return _collect(reader, names, arrays)
+
+
+def read_one(data: bytes) -> NDArray:
+    """Read the record of one array, without the head of a file.
+
+    Args:
+        data: the bytes, as MXNet pickles an array.
+
+    Raises:
+        FileFormatError: as in `load`.
+    """
+    reader = _Reader(io.BytesIO(data), len(data), "<array>")
+    array = _read_array(reader)
+    if reader.at != len(data):
+        raise reader.error(f"{len(data) - reader.at} bytes follow the end of the array")
+    return array
+
+
+Handle.of_bytes = staticmethod(read_one)
 
 
 def _check_start(reader: _Reader) -> None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 
@@ -127,10 +127,15 @@ class Variable(Node):
         grad: where backward writes.
         request: "write", "add" or "null".
         fresh: whether backward has written since this was last reset.
-        alias: the tensor that torch differentiates with respect to; it shares the array's memory.
+        alias: the tensor that torch differentiates with respect to; it shares the array's memory, but for arrays
+            of integers: torch has no gradients of these, so it is a float64 copy.
+        dtype: the array's element type, which the gradient has too.
     """
 
-    __slots__ = ("_source", "alias", "fresh", "grad", "name", "request")
+    __slots__ = ("_source", "alias", "dtype", "fresh", "grad", "name", "request")
+
+    any_copies: ClassVar[bool] = False
+    """Whether a variable of integers was ever made; where not, no array needs to be asked."""
 
     def __init__(self, array: Handle, grad: Handle, request: str) -> None:
         super().__init__(None, ())
@@ -144,12 +149,18 @@ class Variable(Node):
             self.alias = self._source.data
         else:
             self.alias = anchor_for(array.shape, array.values)  # type: ignore[attr-defined]  # a sparse array
+        self.dtype = self.alias.dtype
+        if not self.alias.is_floating_point() and self.dtype != torch.bool:
+            self.alias = self.alias.double()
+            Variable.any_copies = True
         if self.alias.is_floating_point():
             self.alias.requires_grad_()
 
     def follow(self, array: Handle) -> None:
-        """Move the alias to the memory that the array has now."""
-        if self._source is not None and array.tensor is not self._source:
+        """Move the alias to the memory that the array has now; copy integers anew."""
+        if self.dtype is not self.alias.dtype:
+            self.alias.data = array.tensor.double()
+        elif self._source is not None and array.tensor is not self._source:
             self._source = array.tensor
             self.alias.data = self._source.data
 
@@ -311,7 +322,8 @@ def apply(
     (traced,), nodes = inputs_of((array,))
     with torch.enable_grad():
         result = function(traced)
-    made = array.result_type(result.data, where, pinned)
+    copies = traced.dtype is not array.tensor.dtype
+    made = array.result_type(function(array.tensor) if copies else result.data, where, pinned)
     made.trace = result, Node(Step(name, function), nodes)
     return made
 

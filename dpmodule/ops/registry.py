@@ -99,7 +99,8 @@ def op(
             ``env.out_shapes``), stateful (keeps things in ``env.memo`` from one call of an executor to the next),
             num_subgraphs (how many graphs a node carries; they are the last field, ``bodies``, of the attributes),
             read_attrs (reads the attributes by itself, which then may have any name), needs_head (from the
-            attributes, whether backward needs the outputs' gradients), batch (NEVER), onnx.
+            attributes, whether backward needs the outputs' gradients), differentiable (False: binding a graph for
+            gradients that would flow through it is an error, as in MXNet), batch (NEVER), onnx.
 
     Raises:
         OpError: a name is declared twice.

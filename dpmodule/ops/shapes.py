@@ -19,6 +19,7 @@ __all__ = [
     "broadcasting",
     "forward",
     "known",
+    "own_types",
     "prod",
     "same",
     "same_types",
@@ -131,6 +132,14 @@ def same_types(
     """Every input and output has one type (the rule of operators that declare none)."""
     found = next((t for t in (*ins, *outs) if t is not None), None)
     return [t or found for t in ins], [t or found for t in outs]
+
+
+def own_types(
+    a: Any, ins: list[str | None], outs: list[str | None]
+) -> tuple[list[str | None], list[str | None]]:
+    """The output has the type of the first input; the others, of which only the shape counts, have any."""
+    found = ins[0] or outs[0]
+    return [found, *(t or found for t in ins[1:])], [found]
 
 
 def typed(output: Callable[[Any], str | None], first: str | None = None) -> InferType:

@@ -238,6 +238,7 @@ class Op:
     num_subgraphs: int = 0
     read_attrs: Callable[[Mapping[str, Any]], Any] | None = None
     needs_head: Callable[[Any], bool] | None = None
+    differentiable: bool = True
     batch: str = ""
     onnx: Onnx | None = None
     doc: str = field(default="", repr=False)

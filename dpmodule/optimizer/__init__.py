@@ -1,6 +1,6 @@
 """Optimizers, and the Updater that applies one to parameters by index."""
 
-from . import contrib
+from . import contrib, optimizer
 from .adaptive import AdaGrad, Adam, RMSProp
 from .base import Optimizer, create, register
 from .descent import DCASGD, SGLD, Signum
@@ -38,5 +38,6 @@ __all__ = [
     "contrib",
     "create",
     "get_updater",
+    "optimizer",
     "register",
 ]

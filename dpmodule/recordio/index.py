@@ -78,7 +78,10 @@ def _read(path: str, key_type: Callable[[str], Any]) -> Index | None:
 def _parse(line: str, number: int, path: str, key_type: Callable[[str], Any]) -> tuple[Any, int]:
     key, _, offset = line.strip().partition("\t")
     try:
-        return key_type(key), int(offset)
+        position = int(offset)
+        if not 0 <= position < 2**63:  # beyond what a file can be asked for
+            raise ValueError(offset)
+        return key_type(key), position
     except (ValueError, TypeError) as error:
         raise FileFormatError(
             f"{path}: line {number}: {line.strip()[:60]!r} is no key, tab and byte offset; if the file is not "

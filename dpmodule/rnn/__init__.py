@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from . import rnn as rnn
 from . import rnn_cell as rnn_cell
 from .base import BaseRNNCell as BaseRNNCell
 from .base import RNNParams as RNNParams

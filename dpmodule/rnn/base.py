@@ -9,6 +9,7 @@ from .. import symbol as sym
 from ..base import ArgumentError, StateError
 from ..ndarray import NDArray
 from ..symbol import Symbol
+from .gates import activate
 from .steps import Steps, as_list, last_valid, mask, shaped, time_axis
 
 __all__ = ["Arrays", "BaseRNNCell", "RNNParams", "flatten_states", "taken"]
@@ -61,8 +62,9 @@ class BaseRNNCell:
     """
 
     def __init__(self, prefix: str = "", params: RNNParams | None = None) -> None:
-        self.prefix = prefix
-        self.modified = False
+        self._prefix = prefix
+        self._modified = False
+        self._own_params = params is None
         self._params = RNNParams(prefix) if params is None else params
         self._init_counter = -1
         self._counter = -1
@@ -72,6 +74,20 @@ class BaseRNNCell:
         """Number steps and begin states from 0 again, for a new graph."""
         self._init_counter = -1
         self._counter = -1
+
+    @property
+    def prefix(self) -> str:
+        """What stands before the names of the cell's nodes and weights."""
+        return self._prefix
+
+    @property
+    def modified(self) -> bool:
+        """Whether a modifier such as ZoneoutCell wraps the cell and has to be called in its place."""
+        return self._modified
+
+    @modified.setter
+    def modified(self, wrapped: bool) -> None:
+        self._modified = wrapped
 
     @property
     def steppable(self) -> bool:
@@ -107,6 +123,10 @@ class BaseRNNCell:
     def state_shape(self) -> list[tuple[int, ...]]:
         """Shape of each state; a batch size of 0 is inferred."""
         return [info["shape"] for info in self.state_info]
+
+    def _get_activation(self, inputs: Symbol, activation: Any, **kwargs: Any) -> Symbol:
+        """Apply an activation; for cells of users' own, which call it by this name in MXNet."""
+        return activate(inputs, activation, **kwargs)
 
     def begin_state(self, func: Callable[..., Symbol] = sym.zeros, **kwargs: Any) -> list[Symbol]:
         """Make symbols for the states before the first step.

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from ..base import ArgumentError, DeviceError, DTypeError, Shape, ShapeError, dtype_name
 from ..context import Context, current_context
 from ..executor import Executor, Placement, allocate, from_pool, placement, requirements
+from ..executor.gradients import check_differentiable
 from ..executor.sparse_arrays import allocate_as
 from ..executor.storage import declared_storage, gradient_storage, storage_of
 from ..graph import Graph, Node, infer_shapes, infer_types
+from ..graph.empty import allocated, read_shape
 from ..ndarray import NDArray
 from ..ops.shapes import known
 from .inference import as_shape
@@ -66,7 +68,7 @@ def _checked_shapes(
         ShapeError: names the node or array.
     """
     arrays = {**args, **aux}
-    shapes = infer_shapes(graph, {k: v.shape for k, v in arrays.items()})
+    shapes = allocated(infer_shapes(graph, {k: read_shape(v.shape) for k, v in arrays.items()}))
     for node in (*graph.arguments, *graph.auxiliary):
         have = arrays[node.name].shape
         if have != shapes[node][0]:
@@ -114,8 +116,9 @@ def bind(
         if grad.shape != arg_arrays[key].shape:
             raise ShapeError(f"args_grad: {key} has shape {grad.shape}, its argument {arg_arrays[key].shape}")
     reqs = {k: (r if k in grads else "null") for k, r in reqs.items()}
+    check_differentiable(graph, (k for k, r in reqs.items() if r != "null"))
     _check_devices(graph, context, places, {**arg_arrays, **aux_arrays})
-    executor = Executor(graph, context, arg_arrays, grads, reqs, aux_arrays, shapes, places=places)
+    executor = Executor(graph, context, arg_arrays, grads, reqs, aux_arrays, shapes, places=places, symbol=symbol)
     for array in (*arg_arrays.values(), *aux_arrays.values(), *grads.values()):
         array.pinned = True
     return executor
@@ -272,7 +275,9 @@ def simple_bind(
     given_shapes = _known_names(graph, "the shape", kwargs)
     shapes = infer_shapes(graph, {k: as_shape(k, v) for k, v in given_shapes.items()})
     _check_known(graph, shapes)
+    shapes = allocated(shapes)
     reqs = requirements(graph.argument_names, grad_req)
+    check_differentiable(graph, (k for k, r in reqs.items() if r != "null"))
     contexts = {n.name: places.get(n, context) for n in graph.nodes if n.op is None}
     stypes = _storage_types(graph, stype_dict)
     storage = storage_of(graph, stypes)
@@ -286,7 +291,7 @@ def simple_bind(
     args = {key: source.argument(key, *every[key]) for key in graph.argument_names}
     grads = {key: source.gradient(key, *every[key]) for key in graph.argument_names if reqs[key] != "null"}
     aux = {key: source.state(key, *every[key]) for key in graph.auxiliary_names}
-    return Executor(graph, context, args, grads, reqs, aux, shapes, types, places)
+    return Executor(graph, context, args, grads, reqs, aux, shapes, types, places, symbol=symbol)
 
 
 def _check_known(graph: Graph, shapes: Mapping[Any, list[Any]]) -> None:

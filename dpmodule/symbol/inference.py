@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from operator import index
 from typing import Any
 
-from ..base import ArgumentError, Shape, ShapeError, dtype_name, np_dtype
+from .. import mode
+from ..base import ArgumentError, DTypeError, Shape, dtype_name, np_dtype
 from ..graph import infer_shapes, infer_types
+from ..graph.empty import read_shape, shown_shape
 from ..ops.shapes import known
 from .listing import Listing
 
@@ -20,17 +23,22 @@ def as_shape(name: str, shape: Any) -> Shape:
     """Read a shape that a user gave.
 
     Raises:
-        ShapeError: it is no tuple of whole numbers from 0.
+        DTypeError: it is no tuple of whole numbers.
     """
     try:
-        dims = tuple(int(d) for d in shape)
-    except (TypeError, ValueError):
-        dims = (-1,)
-    if any(d < 0 for d in dims):
-        raise ShapeError(
-            f"the shape given for {name} is {shape!r}, expected a tuple of integers from 0 (= unknown)"
-        )
-    return dims
+        return read_shape(tuple(index(d) for d in shape))
+    except TypeError:
+        raise DTypeError(
+            f"the shape given for {name} is {shape!r}, expected a tuple of integers, such as (32, 0) where 0 is "
+            "an unknown dimension"
+        ) from None
+
+
+def _complete(shape: Shape) -> bool:
+    """Say whether a shape, as users read it, is fully known."""
+    if mode.is_np_shape():
+        return shape is not None and -1 not in shape
+    return bool(shape) and known(shape)
 
 
 class Inference(Listing):
@@ -60,7 +68,7 @@ class Inference(Listing):
 
         Args:
             args: shapes in the order of `list_arguments`, None or () for unknown ones.
-            kwargs: shapes by argument name; 0 = unknown dimension.
+            kwargs: shapes by argument name; 0 = unknown dimension (inside `util.np_shape`: -1).
 
         Returns:
             Lists of shapes of arguments, outputs and auxiliary states; three times None, with a warning, when
@@ -75,11 +83,11 @@ class Inference(Listing):
             ([(32, 64), (10, 64), (10,)], [(32, 10)], [])
         """
         found = self.infer_shape_partial(*args, **kwargs)
-        if all(shape and known(shape) for part in found for shape in part):
+        if all(_complete(shape) for part in found for shape in part):
             return found
         names = (*self.graph.argument_names, *self.graph.output_names, *self.graph.auxiliary_names)
         every = zip(names, (shape for part in found for shape in part))
-        unknown = [f"{name}: {shape or 'unknown'}" for name, shape in every if not shape or not known(shape)]
+        unknown = [f"{name}: {shape or 'unknown'}" for name, shape in every if not _complete(shape)]
         more = f" and {len(unknown) - 10} more" if len(unknown) > 10 else ""
         warnings.warn(
             "cannot infer every shape; give more of them: " + ", ".join(unknown[:10]) + more, stacklevel=2
@@ -87,13 +95,16 @@ class Inference(Listing):
         return None, None, None
 
     def infer_shape_partial(self, *args: Any, **kwargs: Any) -> Found:
-        """Infer what follows from the given shapes; like `infer_shape`, with () for unknown ones."""
+        """Infer what follows from the given shapes; like `infer_shape`, with () for unknown ones.
+
+        Inside `util.np_shape` unknown shapes are None, and () is the shape of a scalar.
+        """
         given = self._named("infer_shape", args, kwargs)
         shapes = infer_shapes(self.graph, {k: as_shape(k, v) for k, v in given.items()})
         return (
-            [shapes[n][0] or () for n in self.graph.arguments],
-            [shapes[node][i] or () for node, i in self.entries],
-            [shapes[n][0] or () for n in self.graph.auxiliary],
+            [shown_shape(shapes[n][0]) for n in self.graph.arguments],
+            [shown_shape(shapes[node][i]) for node, i in self.entries],
+            [shown_shape(shapes[n][0]) for n in self.graph.auxiliary],
         )
 
     def infer_type(self, *args: Any, **kwargs: Any) -> Found:

@@ -22,6 +22,7 @@ __all__ = [
     "normal",
     "poisson",
     "randint",
+    "randn",
     "shuffle",
     "uniform",
 ]
@@ -68,6 +69,11 @@ def normal(loc: Any = 0, scale: Any = 1, shape: Any = None, dtype: Any = None, *
     return _draw(
         "normal", {"loc": loc, "scale": scale}, ("mu", "sigma"), {"shape": shape, "dtype": dtype, **kwargs}
     )
+
+
+def randn(*shape: int, loc: Any = 0, scale: Any = 1, dtype: Any = None, **kwargs: Any) -> Symbol:
+    """Draw from the normal distribution, the shape given length by length; the rest as in `normal`."""
+    return normal(loc, scale, shape or None, dtype, **kwargs)
 
 
 def poisson(lam: Any = 1, shape: Any = None, dtype: Any = None, **kwargs: Any) -> Symbol:

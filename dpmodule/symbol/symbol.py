@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ..atomic import write_atomically
 from ..attribute import stored_key
-from ..base import ArgumentError, BoundsError, DTypeError, FileFormatError, dtype_code, dtype_name
+from ..base import (
+    ArgumentError,
+    BoundsError,
+    DTypeError,
+    FileFormatError,
+    MXNetError,
+    dtype_code,
+    dtype_name,
+)
 from ..commit import read_settled
 from ..graph import Entry, Graph, Node, from_json, to_json
 from ..ops import get as get_op
@@ -16,6 +25,11 @@ from ..ops.attrs import shape as shape_type
 from . import bind as binding
 from .arithmetic import Arithmetic
 from .compose import apply_op, make_variable, substitute
+
+_ELSEWHERE = frozenset(
+    "arange eye full histogram hypot linspace maximum minimum ones pow power split_v2 zeros".split()
+)
+"""What MXNet defines in the module of this name, and this package in other ones."""
 
 __all__ = ["Group", "Symbol", "Variable", "load", "load_json", "var"]
 
@@ -50,6 +64,46 @@ class Symbol(Arithmetic):
     def as_nd_ndarray(self) -> Symbol:
         """Return this symbol (MXNet has a second class to convert from)."""
         return self
+
+    def as_np_ndarray(self) -> Symbol:
+        """Refuse: MXNet's second array interface, `mx.np`, does not exist here.
+
+        Raises:
+            MXNetError: always.
+        """
+        raise MXNetError("as_np_ndarray: this package has no mx.np; symbols here are those of mx.sym")
+
+    def gradient(self, wrt: Any) -> Symbol:
+        """Refuse, as MXNet does: gradients are no symbols.
+
+        Raises:
+            MXNetError: always.
+        """
+        raise MXNetError("gradient is not implemented, nor is it in MXNet; bind, and call Executor.backward")
+
+    def get_backend_symbol(self, backend: str) -> Symbol:
+        """Refuse: no backend partitions graphs here.
+
+        Raises:
+            MXNetError: always.
+        """
+        raise MXNetError(f"get_backend_symbol: there is no backend {backend!r}; executors need none")
+
+    def optimize_for(self, backend: str, *args: Any, **kwargs: Any) -> Symbol:
+        """Return a copy; no backend partitions graphs here, and MXNet too leaves a graph alone for unknown ones.
+
+        Args:
+            backend: its name.
+            args: accepted as in MXNet.
+            kwargs: accepted as in MXNet.
+        """
+        return self.__copy__()
+
+    def _gen_atomic_symbol(self) -> Symbol:
+        """Return the operator of this symbol's node alone, without inputs and name."""
+        node = self.entries[0][0]
+        bare = Node(node.op, "", node.params, node.attrs, (), node.source, node.subgraphs)
+        return Symbol((bare, i) for i in range(bare.num_outputs))
 
     def __iter__(self) -> Iterator[Symbol]:
         return (Symbol([entry]) for entry in self.entries)
@@ -289,3 +343,9 @@ def load(fname: str) -> Symbol:
         raise FileFormatError(f"{fname}: not UTF-8 text at byte {error.start}; not a symbol file") from None
     except FileFormatError as error:
         raise FileFormatError(f"{fname}: {error}") from error
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ELSEWHERE:
+        return getattr(importlib.import_module(__package__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -214,12 +214,22 @@ def test_forms_of_head_gradients():
     assert grad(executor, "x") == [5]
 
 
+def test_losses_at_the_end_need_no_place_in_the_list():
+    """As MXNet: actor-critic programs give gradients of the first outputs and leave the losses behind them out."""
+    x = S.Variable("x")
+    net = S.Group([S.identity(x * 2, name="a"), S.MakeLoss(x * 3), S.BlockGrad(x)])
+    for given in ([ones(1)], ones(1)):
+        executor = heads_of(net, x=[1.0])
+        executor.backward(given)
+        assert grad(executor, "x") == [5]
+
+
 @pytest.mark.parametrize(
     ("given", "error", "said"),
     [
         (3, ArgumentError, "out_grads is int"),
-        ([ones(1)], ArgumentError, "1 arrays for 2 outputs: a_output, b_output"),
-        (ones(1), ArgumentError, "1 arrays for 2 outputs"),
+        ([ones(1)], ArgumentError, "'b_output' is no loss"),
+        (ones(1), ArgumentError, "'b_output' is no loss"),
         ([ones(1), np.ones(1)], ArgumentError, "b_output is ndarray"),
         ([ones(1), ones(2)], ShapeError, r"b_output has shape \(2,\), expected \(1,\)"),
         ({"c_output": ones(1)}, ArgumentError, "c_output is no output"),

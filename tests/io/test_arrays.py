@@ -295,6 +295,32 @@ def test_attributes_of_mxnet():
     assert it.idx.tolist() == list(range(7))
 
 
+def test_a_subclass_may_shuffle_the_rows_itself():
+    """Programs override `reset`, shuffle `idx` in place and set `data` and `label` to the rows in that order."""
+
+    class Reversed(mx.io.NDArrayIter):
+        def reset(self):
+            self.idx[:] = self.idx[::-1].copy()
+            self.data = [(name, mx.nd.array(rows.asnumpy()[self.idx])) for name, rows in self.data]
+            self.label = [(name, mx.nd.array(rows.asnumpy()[self.idx])) for name, rows in self.label]
+            self.cursor = -self.batch_size
+
+    it = Reversed(*arrays(5), batch_size=2, shuffle=True)  # calls reset, and shuffles nothing by itself
+    assert it.idx.tolist() == [4, 3, 2, 1, 0]
+    assert [batch.label[0].asnumpy().tolist() for batch in it] == [[4, 3], [2, 1], [0, 4]]
+    it.reset()
+    assert it.next().data[0].asnumpy().tolist() == [[8, 9], [6, 7]]
+
+
+def test_rows_set_anew_must_be_as_many_in_each_array():
+    it = mx.io.NDArrayIter(*arrays(5), batch_size=2)
+    it.data = [("data", np.arange(4))]
+    it.label = []
+    assert [batch.data[0].asnumpy().tolist() for batch in it] == [[0, 1], [2, 3]]
+    with pytest.raises(ShapeError, match="differ in their number"):
+        it.data = [("a", np.zeros(3)), ("b", np.zeros(4))]
+
+
 def test_discard_without_a_full_batch_warns():
     with pytest.warns(UserWarning, match="every epoch is empty"):
         it = mx.io.NDArrayIter(np.zeros(3), batch_size=4, last_batch_handle="discard")

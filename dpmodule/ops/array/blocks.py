@@ -22,7 +22,7 @@ _AGREE = "inferred and required output shape"
 
 def _blocks_to_space(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
     block = a.block_size
-    if len(dims) != 4 or dims[1] % (block * block):
+    if len(dims) != 4 or dims[1] % (block * block) or not all(dims[1:]):
         raise OpError(
             f"depth_to_space: data is {dims}, expected (N, C, H, W) with C a multiple of {block * block}"
         )
@@ -31,7 +31,7 @@ def _blocks_to_space(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
 
 def _space_to_blocks(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
     block = a.block_size
-    if len(dims) != 4 or dims[2] % block or dims[3] % block:
+    if len(dims) != 4 or dims[2] % block or dims[3] % block or not all(dims[1:]):
         raise OpError(
             f"space_to_depth: data is {dims}, expected (N, C, H, W) with H and W multiples of {block}"
         )

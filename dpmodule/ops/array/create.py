@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ...base import OpError, Shape
+from ...mode import is_np_shape
 from ..attrs import boolean, dtype, integer, optional, real, shape, string
 from ..dtypes import torch_dtype
 from ..registry import op
@@ -22,7 +23,10 @@ _SHAPE = Attr(shape, "shape of the result; 0 stands for a dimension that follows
 
 
 def _infer_filled(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
-    return [], [unify(outs[0], a.shape or None, "given and required shape")]
+    dims = a.shape or None
+    if dims is not None and not is_np_shape():
+        dims = tuple(max(d, 0) for d in dims)  # -1 is an unknown dimension there too
+    return [], [unify(outs[0], dims, "given and required shape")]
 
 
 def _full(a: Any, env: Env, value: float) -> torch.Tensor:
@@ -161,8 +165,11 @@ def arange(a: Any, env: Env) -> torch.Tensor:
     else:
         start, length = _span(a)[0], _arange_length(a)
     # computed as start + i * step in float64, so that errors do not add up
+    step, kind = a.step, torch_dtype(a.dtype)
+    if not kind.is_floating_point:  # MXNet cuts start and step down, not the values
+        start, step = int(start), int(step)
     steps = torch.arange(-(-length // a.repeat), dtype=torch.float64, device=env.device)
-    values: torch.Tensor = (steps * a.step + start).to(torch_dtype(a.dtype))
+    values: torch.Tensor = (steps * step + start).to(kind)
     return values if a.repeat == 1 else values.repeat_interleave(a.repeat)[:length]
 
 

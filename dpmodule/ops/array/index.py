@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...base import OpError, Shape, ShapeError
+from ...base import BoundsError, OpError, Shape, ShapeError
 from ..attrs import boolean, choice, dtype, integer, optional, real, shape
 from ..axes import normal_axis
 from ..bound import bound
@@ -38,7 +38,7 @@ def _limited(index: torch.Tensor, length: int, mode: str) -> torch.Tensor:
     if mode == "clip":
         return index.clamp(0, length - 1)
     if index.numel() and (int(index.min()) < 0 or int(index.max()) >= length):
-        raise OpError(
+        raise BoundsError(
             f"take: indices run from {int(index.min())} to {int(index.max())}, expected 0 to {length - 1}"
         )
     return index
@@ -75,7 +75,7 @@ def take(a: Any) -> Binary:
         returns: (d0, ..., i0, ..., ...) with the dtype of `a`.
 
     Raises:
-        OpError: mode is "raise" and a position lies outside [0, d_axis).
+        BoundsError: mode is "raise" and a position lies outside [0, d_axis).
 
     Example:
         >>> mx.nd.take(mx.nd.array([[1, 2], [3, 4]]), mx.nd.array([1])).asnumpy()
@@ -107,8 +107,8 @@ def _infer_pick(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape
     axis = _pick_axis(a, len(data))
     short, kept = data[:axis] + data[axis + 1 :] or (1,), (*data[:axis], 1, *data[axis + 1 :])
     index = ins[1]
-    if index is not None:
-        index = unify(index, kept if len(index) == len(data) and len(data) > 1 else short, "index of pick")
+    full = index is not None and len(index) == len(data) and len(data) > 1
+    index = unify(index, kept if full else short, "index of pick")
     return [data, index], [unify(outs[0], kept if a.keepdims else short, _AGREE)]
 
 
@@ -168,6 +168,7 @@ def _batch_take_types(a: Any, ins: list[str | None], outs: list[str | None]) -> 
     [arg("a", ROWS), arg("indices", ROWS)],
     infer=_infer_batch_take,
     infer_type=_batch_take_types,
+    differentiable=False,
     onnx=Onnx(builder="pick"),
 )
 def batch_take(a: Any) -> Binary:
@@ -200,7 +201,7 @@ def _infer_one_hot(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Sh
     "one_hot",
     [arg("indices", ROWS)],
     {
-        "depth": Attr(integer(low=1), "number of classes"),
+        "depth": Attr(integer(low=0), "number of classes"),
         "on_value": Attr(real, "value at the position", 1.0),
         "off_value": Attr(real, "value elsewhere", 0.0),
         "dtype": Attr(dtype, "dtype of the result", "float32"),
@@ -240,7 +241,7 @@ def _infer_where(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shap
 
 def _where_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     found = ins[1] or ins[2] or outs[0]
-    return [ins[0] or found, ins[1] or found, ins[2] or found], [found]
+    return [ins[0], ins[1] or found, ins[2] or found], [found]
 
 
 @bound(
@@ -301,7 +302,7 @@ def gather_nd(a: Any) -> Binary:
         returns: (Y..., the other dimensions of `data`).
 
     Raises:
-        OpError: a position lies outside.
+        BoundsError: a position lies outside.
 
     Source: MXNet 1.9.1 `gather_nd`.
     """
@@ -310,7 +311,7 @@ def gather_nd(a: Any) -> Binary:
         try:
             return data[tuple(indices.long())]
         except IndexError as error:
-            raise OpError(f"gather_nd: data has shape {tuple(data.shape)}: {error}") from error
+            raise BoundsError(f"gather_nd: data has shape {tuple(data.shape)}: {error}") from error
 
     return gather_nd
 
@@ -344,6 +345,33 @@ def scatter_nd(a: Any) -> Binary:
         return data.new_zeros(size).index_put(tuple(indices.long()), data)
 
     return scatter_nd
+
+
+@bound(
+    "_backward_gather_nd",
+    [arg("data"), arg("indices")],
+    {"shape": Attr(shape, "shape of the result")},
+    infer=_infer_scatter_nd,
+    infer_type=_first_types,
+    batch=NEVER,
+    onnx=Onnx(missing="ScatterND adds up only in versions of ONNX newer than the one written"),
+)
+def backward_gather_nd(a: Any) -> Binary:
+    """Add elements, or slices, into zeros by one position for each of the leading axes.
+
+    Shape:
+        data: (Y..., the dimensions of `shape` after the first M).
+        indices: (M, Y...): positions along the first M axes; no gradient. Several at one place add up.
+        returns: `shape`.
+
+    Source: MXNet 1.9.1 `_backward_gather_nd`, the gradient of `gather_nd`.
+    """
+    size = a.shape
+
+    def backward_gather_nd(data: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+        return data.new_zeros(size).index_put(tuple(indices.long()), data, accumulate=True)
+
+    return backward_gather_nd
 
 
 def _infer_diag(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
@@ -385,6 +413,10 @@ def diag(a: Any) -> Unary:
     k, rows, columns = a.k, a.axis1, a.axis2
 
     def diag(x: torch.Tensor) -> torch.Tensor:
-        return torch.diag_embed(x, k) if x.dim() == 1 else torch.diagonal(x, k, rows, columns)
+        if x.dim() == 1:
+            return torch.diag_embed(x, k)
+        if k > x.shape[columns] or -k > x.shape[rows]:
+            raise ShapeError(f"diag: data {tuple(x.shape)} has no diagonal {k} between axes {rows} and {columns}")
+        return torch.diagonal(x, k, rows, columns)
 
     return diag

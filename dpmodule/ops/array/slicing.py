@@ -11,7 +11,7 @@ from ...base import OpError, Shape, ShapeError
 from ..attrs import integer, ints_or_none, optional, real, shape
 from ..axes import normal_axis
 from ..bound import bound
-from ..shapes import unify
+from ..shapes import own_types, unify
 from ..spec import Attr, Onnx, arg
 
 __all__: list[str] = []
@@ -195,6 +195,7 @@ def _infer_slice_like(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list
     [arg("data"), arg("shape_like")],
     {"axes": Attr(shape, "axes to cut; () means all", ())},
     infer=_infer_slice_like,
+    infer_type=own_types,
     view=True,
     onnx=Onnx(builder="slice_like"),
 )

@@ -11,7 +11,7 @@ from ...base import OpError, Shape, ShapeError
 from ..attrs import integer, ints, optional, shape
 from ..axes import normal_axes, normal_axis
 from ..bound import bound
-from ..shapes import known, prod, same, unify
+from ..shapes import known, own_types, prod, same, unify
 from ..spec import Attr, Onnx, arg
 
 __all__: list[str] = []
@@ -104,6 +104,8 @@ def _like_wanted(a: Any, dims: tuple[int, ...], other: tuple[int, ...]) -> tuple
         raise OpError(f"broadcast_like: lhs_axes {a.lhs_axes} and rhs_axes {a.rhs_axes} must be equally long")
     if a.lhs_axes is None:
         return other
+    if not a.lhs_axes:
+        raise OpError("broadcast_like: lhs_axes and rhs_axes are empty, expected axes; None means all")
     wanted = list(dims)
     for axis, source in zip(a.lhs_axes, a.rhs_axes, strict=True):
         wanted[normal_axis(axis, len(dims), "lhs_axes")] = other[normal_axis(source, len(other), "rhs_axes")]
@@ -125,6 +127,7 @@ def _infer_broadcast_like(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[
         "rhs_axes": Attr(optional(ints), "axes of rhs that give the sizes; None means all", None),
     },
     infer=_infer_broadcast_like,
+    infer_type=own_types,
     view=True,
     onnx=Onnx(builder="broadcast_like"),
 )

@@ -141,6 +141,8 @@ def index_array(a: Any) -> Tensors:
 
     def index_array(x: torch.Tensor) -> torch.Tensor:
         wanted = range(x.dim()) if axes is None else [normal_axis(i, x.dim(), "axes") for i in axes]
+        if not x.dim():
+            return torch.empty((0,), dtype=torch.int64, device=x.device)
         lines = [torch.arange(n, device=x.device) for n in x.shape]
         grids = torch.meshgrid(*lines, indexing="ij")
         return torch.stack([grids[i] for i in wanted], -1)

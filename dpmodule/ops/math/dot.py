@@ -91,6 +91,8 @@ def _infer_batch_dot(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[
         raise ShapeError(
             f"batch_dot: lhs {left} and rhs {right}: the contracted axes have {inner} and {other} elements"
         )
+    if not inner or not other:
+        return [batch + left[-2:], batch + right[-2:]], outs
     found = unify(outs[0], (*batch, rows, columns), "inferred and required output shape")
     return [batch + left[-2:], batch + right[-2:]], [found]
 

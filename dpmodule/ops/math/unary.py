@@ -45,6 +45,32 @@ def _logical_not(x: torch.Tensor) -> torch.Tensor:
     return torch.eq(x, 0).to(x.dtype)
 
 
+class _Relu(torch.autograd.Function):
+    """relu with MXNet's gradient at NaN, where torch's is that of a positive number."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+        (y,) = ctx.saved_tensors
+        return torch.where(y.isnan(), y, grads[0] * (y > 0))
+
+
+_relu_in_graph: Elementwise = _Relu.apply
+
+
+def _relu(x: torch.Tensor) -> torch.Tensor:
+    return _relu_in_graph(x) if x.requires_grad else torch.relu(x)
+
+
 _ELEMENTWISE: dict[str, tuple[Elementwise, str, Onnx]] = {
     "abs": (torch.abs, "Return the magnitude; its gradient at 0 is 0", Onnx("Abs")),
     "sign": (torch.sign, "Return -1, 0 or 1, with 0 for 0 and NaN; the gradient is 0", Onnx("Sign")),
@@ -113,7 +139,7 @@ _ELEMENTWISE: dict[str, tuple[Elementwise, str, Onnx]] = {
     ),
     "reciprocal": (kept_type(torch.reciprocal), "Return one over each element", Onnx("Reciprocal")),
     "negative": (torch.neg, "Return the negative", Onnx("Neg")),
-    "relu": (torch.relu, "Return max(x, 0); its gradient at 0 is 0", Onnx("Relu")),
+    "relu": (_relu, "Return max(x, 0); its gradient at 0 is 0, at NaN it is NaN", Onnx("Relu")),
     "sigmoid": (kept_type(torch.sigmoid), "Return 1 / (1 + exp(-x))", Onnx("Sigmoid")),
     "softsign": (kept_type(F.softsign), "Return x / (1 + |x|)", Onnx("Softsign")),
     "logical_not": (_logical_not, "Return 1 where an element is 0, else 0", Onnx(builder="logical_not")),

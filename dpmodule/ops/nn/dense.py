@@ -39,7 +39,9 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], li
     units = a.num_hidden
     bias = [agree("bias", b, (units,), data) for b in bias]
     if data is None:
-        return [None, unify(weight, (units, 0), "weight"), *bias], outs
+        if weight is not None:
+            unify(weight, (units, 0), "weight")  # nothing is said about an unknown weight, as in MXNet
+        return [None, weight, *bias], outs
     data = _data_from_neighbours(a, data, weight, outs[0])
     weight = agree("weight", weight, (units, _features(data, a.flatten)), data)
     out = (data[0], units) if a.flatten else (*data[:-1], units)

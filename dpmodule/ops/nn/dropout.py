@@ -65,7 +65,7 @@ def dropout(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
         output: as data; data itself where nothing is dropped.
 
     Source: Srivastava et al., "Dropout: a simple way to prevent neural networks from overfitting", 2014;
-    MXNet 1.9.1 `Dropout`. With p = 1 the output is zero, where MXNet gives NaN.
+    MXNet 1.9.1 `Dropout`. With p = 1 the output is NaN, as 0 / 0, in both.
     """
     if a.p == 0 or not (env.is_train or a.mode == "always"):
         return data
@@ -76,4 +76,4 @@ def dropout(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
     else:
         dims = list(data.shape)
     mask = _kept(keep, dims, data, env.generator)
-    return data * (mask.div_(keep) if keep else mask)
+    return data * mask.div_(keep)

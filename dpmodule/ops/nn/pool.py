@@ -90,7 +90,8 @@ def _sizes(a: Any, spatial: tuple[int, ...]) -> tuple[int, ...]:
     rank = len(spatial)
     if len(a.kernel) != rank:
         raise ShapeError(f"kernel is {a.kernel}, expected {rank} values: one per spatial axis of the data")
-    stride, pad = per_axis(a.stride, rank, 1, "stride"), per_axis(a.pad, rank, 0, "pad")
+    # MXNet reads as many values as the kernel has
+    stride, pad = per_axis(a.stride[:rank], rank, 1, "stride"), per_axis(a.pad[:rank], rank, 0, "pad")
     axes = zip(spatial, a.kernel, stride, pad, strict=True)
     if a.pooling_convention == "same":
         return tuple(-(-x // s) for x, _, s, _ in axes)

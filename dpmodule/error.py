@@ -1,0 +1,11 @@
+"""MXNet's import path of errors (`mx.error`); the whole family is in `dpmodule.base`."""
+
+from __future__ import annotations
+
+from .base import MXNetError as MXNetError
+
+__all__ = ["InternalError", "MXNetError"]
+
+
+class InternalError(MXNetError):
+    """An error in the library itself; MXNet raises it where a check of its C++ code fails, this package never."""

@@ -1,0 +1,29 @@
+"""MXNet's import path of the functions that make arrays of any storage type, and of files (`mx.nd.utils`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import creation, sparse_creation
+from .creation import empty as empty
+from .creation import zeros as zeros
+from .ndarray import NDArray
+from .serial import load as load
+from .serial import load_frombuffer as load_frombuffer
+from .serial import save as save
+from .sparse_base import BaseSparseNDArray
+
+__all__ = ["array", "empty", "load", "load_frombuffer", "save", "zeros"]
+
+
+def array(source_array: Any, ctx: Any = None, dtype: Any = None) -> NDArray:
+    """Return an array of the storage type of its source: sparse for sparse arrays and SciPy matrices, else dense.
+
+    Args:
+        source_array: an NDArray, SciPy matrix, NumPy array or nested list.
+        ctx: where to put it; None = the current context.
+        dtype: element type; None as in `nd.array`.
+    """
+    sparse = isinstance(source_array, BaseSparseNDArray) or type(source_array).__module__.startswith("scipy.")
+    made: NDArray = (sparse_creation if sparse else creation).array(source_array, ctx, dtype)
+    return made
