@@ -164,6 +164,10 @@ def get_create_func(base_class: type[T], nickname: str) -> Callable[..., T]:
     registry = _registry_of(base_class, nickname)
 
     def create(*args: Any, **kwargs: Any) -> T:
-        return registry.create(*args, **kwargs) if args else registry.create(kwargs.pop(nickname, None), **kwargs)
+        return (
+            registry.create(*args, **kwargs)
+            if args
+            else registry.create(kwargs.pop(nickname, None), **kwargs)
+        )
 
     return create

@@ -9,6 +9,7 @@ from typing import Any
 from .. import mode
 from ..attribute import BARE_KEYS, stored_key
 from ..base import ArgumentError, FileFormatError, MXNetError
+from ..foreign import likely_kind
 from ..ops import find as find_op
 from ..ops import get as get_op
 from ..ops.attrs import shape as shape_type
@@ -236,7 +237,9 @@ def from_json(text: str) -> tuple[Entry, ...]:
     try:
         root = json.loads(text)
     except (ValueError, RecursionError) as error:
-        hint = "; it looks like an HTML page" if text.lstrip()[:1] == "<" else ""
+        kind = likely_kind(text[:64].encode("utf-8", "replace")) if text.lstrip()[:1] != "{" else ""
+        cut = getattr(error, "pos", 0) >= len(text.rstrip()) > 0
+        hint = f"; {kind or 'the file is cut short'}" if kind or cut else ""
         raise _bad(f"{error}{hint}") from None
     if not isinstance(root, dict):
         raise _bad("it holds no JSON object")

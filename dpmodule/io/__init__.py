@@ -60,8 +60,8 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "io":
-        return importlib.import_module(".io", __name__)
+    if name in ("io", "utils"):
+        return importlib.import_module(f".{name}", __name__)
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)

@@ -18,6 +18,7 @@ from .mnist import MNISTIter as MNISTIter
 from .prefetch import PrefetchingIter as PrefetchingIter
 from .text import CSVIter as CSVIter
 from .text import LibSVMIter as LibSVMIter
+from .utils import _init_data as _init_data
 
 __all__ = [
     "CSVIter",

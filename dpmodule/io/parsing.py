@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base import FileError, FileFormatError
+from ..foreign import likely_kind
 
 __all__ = ["Rows", "input_files", "read_csv", "read_libsvm"]
 
@@ -51,13 +52,8 @@ def _read(path: str) -> bytes:
             data = file.read()
     except OSError as error:
         raise FileError(error.errno, f"text file: {error.strerror}", path) from error
-    if data[:512].lstrip()[:9].lower() in (b"<!doctype", b"<html>\n<h") or data.startswith(
-        b"version https://git-lfs"
-    ):
-        kind = (
-            "a Git LFS pointer" if data.startswith(b"version") else "an HTML page, perhaps a failed download"
-        )
-        raise FileFormatError(f"{path}: line 1: this is {kind}")
+    if data and (kind := likely_kind(data[:64])):
+        raise FileFormatError(f"{path}: line 1: {kind}")
     return data
 
 

@@ -10,7 +10,6 @@ import torch
 from .. import private
 from ..atomic import write_atomically
 from ..base import ArgumentError, ShapeError, StateError
-from ..commit import read_settled
 from ..context import Context, cpu
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import RowSparseNDArray
@@ -311,7 +310,7 @@ class KVStore(KVStoreBase):
             FileError: the file cannot be read.
             FileFormatError: the file is damaged or foreign.
         """
-        self._optimizer_updater("load").set_states(read_settled(fname))
+        self._optimizer_updater("load").load_states(fname)
 
     def _optimizer_updater(self, what: str) -> Updater:
         if not isinstance(self._updater, Updater):

@@ -13,17 +13,16 @@ from .. import optimizer as opt
 from ..atomic import write_atomically
 from ..base import ArgumentError, StateError
 from ..checkpoint import load_checkpoint, save_checkpoint
-from ..commit import read_settled
 from ..context import Context, cpu
 from ..initializer import Uniform
 from ..kvstore import Compression
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import row_numbers
-from .base_module import BaseModule
 from .by_hand import check_input_names
 from .executor_group import DataParallelExecutorGroup
 from .feed import is_batch_list, redescribe, resized
 from .first_values import first_values
+from .mxnet_names import MXNetNames
 from .stage import Stage, needs
 from .summary import summarize
 from .updates import Updates, make_optimizer, make_store
@@ -47,7 +46,7 @@ def _contexts(context: Any) -> list[Context]:
     return found
 
 
-class Module(BaseModule):
+class Module(MXNetNames):
     """Trains and runs a symbol.
 
     Args:
@@ -193,7 +192,7 @@ class Module(BaseModule):
             FileError: the file cannot be read.
             FileFormatError: it is damaged or foreign.
         """
-        self.updates.active_updater().set_states(read_settled(fname))
+        self.updates.active_updater().load_states(fname)
 
     # properties
 
@@ -248,39 +247,6 @@ class Module(BaseModule):
         if self._group is None:
             raise StateError("Module: call bind(data_shapes=..., label_shapes=...) first")
         return self._group
-
-    # names of MXNet's own attributes that programs reach for
-
-    @property
-    def _exec_group(self) -> DataParallelExecutorGroup:
-        return self.group
-
-    @property
-    def _arg_params(self) -> Mapping[str, NDArray] | None:
-        return self.get_params()[0] if self._stage >= Stage.INITIALIZED else (self._preloaded or (None,))[0]
-
-    @property
-    def _aux_params(self) -> Mapping[str, NDArray] | None:
-        return (
-            self.get_params()[1] if self._stage >= Stage.INITIALIZED else (self._preloaded or (None, None))[1]
-        )
-
-    @property
-    def _total_exec_bytes(self) -> int:
-        pools = self.group.shared_data_arrays
-        return sum(array.tensor.nbytes for pool in pools for array in pool.values())
-
-    @property
-    def _kvstore(self) -> Any:
-        return None if self._updates is None else self._updates.store
-
-    @property
-    def _updater(self) -> Any:
-        return None if self._updates is None else self._updates.updater
-
-    @property
-    def _update_on_kvstore(self) -> bool:
-        return self._updates is not None and self._updates.updater is None
 
     @property
     def data_shapes(self) -> Any:

@@ -7,8 +7,10 @@ from typing import Any
 from ..base import ArgumentError
 from .cached_op import CachedOp as CachedOp
 from .faces import face_of, listed
-from .handle import Handle as NDArrayBase
+from .handle import Handle
 from .ndarray import NDArray
+
+NDArrayBase = Handle
 
 
 def _set_value(src: float, out: Any = None) -> Any:

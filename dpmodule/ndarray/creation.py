@@ -287,7 +287,9 @@ def _make_shareable(ndarray: np.ndarray[Any, Any]) -> None:
     try:
         ndarray.flags.writeable = True
     except ValueError:
-        raise ArgumentError("the array's memory is read-only and cannot be shared; pass zero_copy=False") from None
+        raise ArgumentError(
+            "the array's memory is read-only and cannot be shared; pass zero_copy=False"
+        ) from None
 
 
 def from_dlpack(dlpack: Any) -> NDArray:

@@ -51,7 +51,7 @@ _ELSEWHERE = frozenset(
     histogram imdecode lesser lesser_equal linspace logical_and logical_or logical_xor maximum minimum modulo moveaxis
     multiply not_equal onehot_encode ones power split_v2 subtract to_dlpack_for_read to_dlpack_for_write true_divide
     waitall zeros
-    """.split()
+    """.split()  # noqa: SIM905  # forty lines as a list
 )
 """What MXNet defines in the module of this name, and this package in other ones."""
 
@@ -163,7 +163,7 @@ class NDArray(Shaping):
             state: the record of an array in MXNet's file format, under "handle"; None there is an empty array.
         """
         data = state["handle"]
-        found = NDArray(torch.empty(0), Context("cpu", 0)) if data is None else self.of_bytes(bytes(data))
+        found = NDArray(torch.empty(0), Context("cpu", 0)) if data is None else Handle.of_bytes(bytes(data))
         NDArray.__init__(self, found.tensor, found.context)
 
     def __reduce__(self) -> tuple[Any, ...]:

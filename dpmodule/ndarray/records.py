@@ -15,6 +15,7 @@ import torch
 
 from ..base import DTypeError, FileFormatError, MXNetError, dtype_from_code
 from ..context import cpu
+from ..foreign import likely_kind
 from ..ops.dtypes import torch_dtype
 from ..ops.shapes import prod
 from .csr import CSRNDArray
@@ -29,18 +30,6 @@ LIST_MAGIC = 0x112
 V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
 _ROW_SPARSE, _CSR = 1, 2
 _MAX_AXES = 64
-
-_FOREIGN = (
-    (b"version https://git-lfs", "this is a git-LFS pointer; fetch the file itself with 'git lfs pull'"),
-    (b"<!doctype", "this is an HTML page, perhaps a failed download"),
-    (b"<html", "this is an HTML page, perhaps a failed download"),
-    (b"<?xml", "this is an XML page, perhaps a failed download"),
-    (b"{", "this looks like JSON, perhaps the symbol file"),
-    (b"pk\x03\x04", "this is a zip archive, perhaps of NumPy or torch; use numpy.load or torch.load"),
-    (b"\x1f\x8b", "this is gzip-compressed; decompress it first"),
-    (b"\x93numpy", "this is a NumPy file; use numpy.load"),
-    (b"\x80", "this is a Python pickle, which is not read here"),
-)
 
 
 class _Reader:
@@ -142,13 +131,9 @@ def _check_start(reader: _Reader) -> None:
     start = reader.take(min(reader.size, 16), "the header")
     if len(start) == 16 and int.from_bytes(start[:8], "little") == LIST_MAGIC:
         return
-    hint = "the file is empty" if not start else "this is no MXNet array file"
+    hint = likely_kind(start) or "this is no MXNet array file"
     if start[:8] == LIST_MAGIC.to_bytes(8, "little")[: len(start)] and start:
         hint = "the file is truncated"
-    opening = start.lstrip(b"\xef\xbb\xbf \r\n\t").lower()
-    for mark, what in _FOREIGN:
-        if opening.startswith(mark[:16]):
-            hint = what
     raise reader.error(hint, 0)
 
 

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..base import ArgumentError, FileFormatError
+from ..foreign import likely_kind
 from ..lr_scheduler import LRScheduler
 from ..ndarray import NDArray
 from ..ndarray.serial import read, write
@@ -125,7 +126,8 @@ def load_states(data: bytes) -> tuple[dict[Any, Any], Optimizer | None]:
     except FileFormatError:
         raise
     except Exception as error:  # a damaged pickle raises almost anything
-        raise FileFormatError(f"these {len(data)} bytes are no optimizer states: {error}") from error
+        kind = "" if data[:1] == b"\x80" else likely_kind(data[:64])
+        raise FileFormatError(f"these {len(data)} bytes are no optimizer states: {kind or error}") from error
     optimizer = None
     if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Optimizer):
         found, optimizer = found
@@ -145,7 +147,9 @@ def _check_places(data: bytes) -> None:
     """
     for count, (op, value, position) in enumerate(pickletools.genops(data)):
         if op.name in ("PUT", "BINPUT", "LONG_BINPUT") and int(value or 0) > count:
-            raise FileFormatError(f"optimizer states are damaged at byte {position}: place {value} of {count}")
+            raise FileFormatError(
+                f"optimizer states are damaged at byte {position}: place {value} of {count}"
+            )
 
 
 class _Record:
@@ -239,7 +243,9 @@ def _attributes(origin: str, state: Any) -> dict[str, Any]:
 def _check_attributes(origin: str, found: dict[str, Any]) -> None:
     """Refuse an optimizer that lacks what every optimizer has, or holds something else in its place."""
     for key, usual in vars(Optimizer()).items():
-        kind = (int, float) if isinstance(usual, (int, float)) else dict if isinstance(usual, dict) else object
+        kind = (
+            (int, float) if isinstance(usual, (int, float)) else dict if isinstance(usual, dict) else object
+        )
         if key == "lr" and found.get("lr_scheduler") is not None:  # the schedule says it
             continue
         if not isinstance(found.get(key, None if kind is object else _Record), kind):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
-from ..base import ArgumentError, StateError
+from ..base import ArgumentError, FileFormatError, StateError
+from ..commit import read_settled
 from ..context import Context
 from ..ndarray import NDArray
 from .base import Optimizer
@@ -178,6 +180,18 @@ class Updater:
             self.aggregate_updates = optimizer.aggregate_num > 0
         self.states_synced = dict.fromkeys(self.states, False)
         self._plans.clear()
+
+    def load_states(self, fname: str | os.PathLike[str]) -> None:
+        """Replace the states by those of a file; otherwise like `set_states`.
+
+        Raises:
+            FileError: the file cannot be read.
+            FileFormatError: it is damaged, or another kind of file; the text names it.
+        """
+        try:
+            self.set_states(read_settled(fname))
+        except FileFormatError as error:
+            raise FileFormatError(f"{os.fspath(fname)}: {error}") from error
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes without the plans, which are made again when needed."""

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..base import ArgumentError, FileError, FileFormatError
+from ..foreign import likely_kind
 
 __all__ = ["MAGIC", "RecordFile", "frame", "read_record", "skip_record"]
 
@@ -26,15 +27,6 @@ MAGIC = struct.pack("<I", 0xCED7230A)
 _HEAD = struct.Struct("<4sI")
 _MAX_LENGTH = (1 << 29) - 1
 _WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
-
-_FOREIGN = (
-    (b"version https://git-lfs", "this is a Git LFS pointer; fetch the file itself with 'git lfs pull'"),
-    (b"<!doctype", "this is an HTML page, perhaps a failed download"),
-    (b"<html", "this is an HTML page, perhaps a failed download"),
-    (b"<?xml", "this is an XML page, perhaps a failed download"),
-    (b"\x1f\x8b", "this is gzip-compressed; decompress it first"),
-    (b"pk\x03\x04", "this is a zip archive; unpack it first"),
-)
 
 
 class _Readable(Protocol):
@@ -146,10 +138,9 @@ def _cut_short(name: str, at: int, what: str, left: int) -> FileFormatError:
 
 def _cause(head: bytes, at: int) -> str:
     """Say what a place without magic number may be."""
-    start = head.lower().lstrip()
-    for mark, meaning in _FOREIGN if at == 0 else ():
-        if start and (start.startswith(mark) or mark.startswith(start)):
-            return meaning
+    kind = likely_kind(head) if at == 0 else ""
+    if kind:
+        return kind
     where = "the file is no record file" if at == 0 else "the file is damaged, or the offset is wrong"
     return f"no record begins here: {head[:4]!r} in place of {MAGIC!r}; {where}"
 

@@ -27,7 +27,7 @@ from .arithmetic import Arithmetic
 from .compose import apply_op, make_variable, substitute
 
 _ELSEWHERE = frozenset(
-    "arange eye full histogram hypot linspace maximum minimum ones pow power split_v2 zeros".split()
+    "arange eye full histogram hypot linspace maximum minimum ones pow power split_v2 zeros".split()  # noqa: SIM905
 )
 """What MXNet defines in the module of this name, and this package in other ones."""
 

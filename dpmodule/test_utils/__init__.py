@@ -13,7 +13,7 @@ import numpy as np
 from ..context import Context, current_context
 from ..ndarray import array
 from ..symbol import Symbol
-from ..util import getenv, setenv
+from ..util import get_cuda_compute_capability, getenv, setenv
 from .compare import (
     almost_equal,
     assert_allclose,
@@ -157,6 +157,7 @@ __all__ = [
     "effective_dtype",
     "environment",
     "gen_buckets_probs_with_ppf",
+    "get_cuda_compute_capability",
     "get_atol",
     "get_bz2_data",
     "get_cifar10",

@@ -111,7 +111,7 @@ def test_a_group_without_a_context_is_named():
         network().simple_bind(mx.cpu(0), group2ctx={"front": mx.gpu(77), "back": mx.cpu(0)}, data=(5, 6))
 
 
-@pytest.mark.parametrize("groups", [[{}], {"front": [mx.cpu(0)], "back": mx.cpu(0)}])
+@pytest.mark.parametrize("groups", [[{}], {"front": [mx.cpu(0)] * 3, "back": mx.cpu(0)}])
 def test_module_wants_contexts_for_every_device(groups):
     mod = mx.mod.Module(network(), context=[mx.cpu(0), mx.cpu(1)], group2ctxs=groups)
     with pytest.raises(ArgumentError, match="group2ctxs"):

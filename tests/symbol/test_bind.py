@@ -112,7 +112,7 @@ def test_simple_bind_keeps_the_gradients_asked_for(grad_req, kept):
 
 
 def test_simple_bind_of_unknown_shapes_names_them():
-    with pytest.raises(ShapeError, match=r"cannot infer the shape of data, fc_weight \(3, 0\)"):
+    with pytest.raises(ShapeError, match="cannot infer the shape of data, fc_weight;"):
         fc().simple_bind(mx.cpu())
     with pytest.raises(RuntimeError, match="cannot infer"):
         fc().simple_bind(mx.cpu(), data=(0, 5))
@@ -136,7 +136,7 @@ def test_simple_bind_refuses():
         fc().simple_bind(mx.cpu(), data=(2, 5), group2ctx="dev1")
     with pytest.raises(DTypeError, match="float7"):
         fc().simple_bind(mx.cpu(), data=(2, 5), type_dict={"data": "float7"})
-    with pytest.raises(ShapeError, match="given for data"):
+    with pytest.raises(DTypeError, match="given for data"):
         fc().simple_bind(mx.cpu(), data="wide")
 
 

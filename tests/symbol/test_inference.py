@@ -46,9 +46,9 @@ def test_partial_inference_says_what_it_knows():
         (((2, 5),), {"fc_weight": (3, 5)}, ArgumentError, "not both"),
         (((2, 5), (3, 5), (3,), (4,)), {}, ArgumentError, "4 values for 3 arguments"),
         ((), {"zz": (2,)}, ArgumentError, "'zz' is no argument; arguments: data"),
-        ((), {"data": 5}, ShapeError, "given for data is 5"),
-        ((), {"data": "wide"}, ShapeError, "given for data"),
-        ((), {"data": (-1, 5)}, ShapeError, "from 0"),
+        ((), {"data": 5}, DTypeError, "given for data is 5"),
+        ((), {"data": "wide"}, DTypeError, "given for data"),
+        ((), {"data": (2.5, 5)}, DTypeError, "tuple of integers"),
         (
             (),
             {"data": (2, 5), "fc_weight": (3, 6)},

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from ...base import ArgumentError, FileFormatError, MXNetError
+from ...foreign import likely_kind
 from .color import to_grey
 
 __all__ = ["COLOR", "GREY", "UNCHANGED", "decode", "encode"]
@@ -21,13 +22,6 @@ UNCHANGED, GREY, COLOR = -1, 0, 1
 _FORMATS = ("JPEG", "PNG", "BMP", "TIFF", "PPM", "WEBP", "GIF", "JPEG2000")
 _PNG_GREY = (9797, 19234, 3737)
 """Weights of red, green and blue where a PNG is read as grey, as fractions of 2^15."""
-
-_FOREIGN = (
-    (b"version https://git-lfs", "this is a Git LFS pointer; fetch the file itself with 'git lfs pull'"),
-    (b"<!doctype", "this is an HTML page, perhaps a failed download"),
-    (b"<html", "this is an HTML page, perhaps a failed download"),
-    (b"<?xml", "this is an XML page, perhaps a failed download"),
-)
 
 
 def _pillow(name: str) -> Any:
@@ -86,12 +80,8 @@ def decode(data: Any, flag: int = COLOR, to_rgb: bool = True, name: str = "image
 
 def _cause(raw: bytes, error: Exception) -> str:
     """Say what the bytes are instead, where that can be told."""
-    if not raw:
-        return "there are none"
-    start = raw[:32].lower().lstrip()
-    for mark, meaning in _FOREIGN:
-        if start.startswith(mark):
-            return meaning
+    if kind := likely_kind(raw[:64]):
+        return kind
     if "cannot identify" in str(error):
         return f"they begin with {raw[:8]!r}, which no known image format does"
     return str(error)

@@ -57,7 +57,7 @@ def test_encoding_png_loses_nothing():
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        (b"", "there are none"),
+        (b"", "the file is empty"),
         (b"version https://git-lfs.github.com/spec/v1", "git lfs pull"),
         (b"<!DOCTYPE html><html>", "HTML page"),
         (b"nonsense", "no known image format"),

@@ -1,0 +1,28 @@
+"""MXNet's import path of what custom iterators use to name and convert data (`mx.io.utils`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base import ArgumentError
+from ..ndarray import NDArray
+from .wrap import named_arrays, wrap
+
+__all__: list[str] = []
+
+
+def _init_data(data: Any, allow_empty: bool, default_name: str) -> list[tuple[str, NDArray]]:
+    """Return what a user gave as data, as pairs of name and array.
+
+    Args:
+        data: an array, a list of arrays, a dictionary of them by name, or None.
+        allow_empty: there may be no array.
+        default_name: name of a single array; several are ``_0_<name>``, ``_1_<name>``, ...
+
+    Raises:
+        ArgumentError: there is no array, though there has to be one.
+    """
+    pairs = named_arrays(data, default_name)
+    if not pairs and not allow_empty:
+        raise ArgumentError(f"{default_name} is empty, expected an array, or several in a list or dictionary")
+    return [(name, wrap(value, name)) for name, value in pairs]
