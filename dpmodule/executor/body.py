@@ -55,6 +55,8 @@ class CompiledBody(InferredBody):
                 self.graph, recorded, body=CompiledBody, is_body=True
             )
         values = [tensors[i] for i in self._order]
+        first = len(self.graph.arguments)
+        values[first:] = [state.detach() for state in values[first:]]  # outside they are arguments like others
         try:
             outputs, _, _, mutated = program.forward(
                 values, env, self._environments(program, env, tensors, step)

@@ -291,7 +291,7 @@ class Module(MXNetNames):
             ShapeError: shapes contradict the symbol, or some cannot be inferred.
             StateError: `shared_module` is not bound and initialized.
         """
-        if self._stage >= Stage.BOUND and not force_rebind:
+        if self.binded and not force_rebind:
             self.logger.warning("Already bound, ignoring bind()")
             return
         names = [s[0] for s in data_shapes]
@@ -325,6 +325,7 @@ class Module(MXNetNames):
             self._state_names,
             self._group2ctxs,
         )
+        self._unbound = False
         if self._stage < Stage.BOUND:
             self._stage = Stage.BOUND
         if shared_module is not None:

@@ -30,6 +30,7 @@ class MXNetNames(BaseModule):
     _preloaded_states: str | None
     _workload: list[float] | None
     _updates: Updates | None
+    _unbound: bool = False  # bound, but to be bound anew by the next `bind`
 
     @property
     def group(self) -> DataParallelExecutorGroup:
@@ -91,12 +92,11 @@ class MXNetNames(BaseModule):
     @property
     def binded(self) -> bool:
         """Whether `bind` has been called; set to False to bind anew, with the parameters' values kept."""
-        return self._stage >= Stage.BOUND
+        return self._stage >= Stage.BOUND and not self._unbound
 
     @binded.setter
     def binded(self, done: bool) -> None:
-        if not done and self._stage >= Stage.BOUND:
-            self._reset_bind()
+        self._unbound = not done
 
     @property
     def params_initialized(self) -> bool:
@@ -119,10 +119,7 @@ class MXNetNames(BaseModule):
             self._stage = min(self._stage, Stage.INITIALIZED)
 
     def _reset_bind(self) -> None:
-        if self._stage >= Stage.INITIALIZED:
-            self._preloaded = self.get_params()
-        self._group = None
-        self._stage = Stage.CREATED
+        self.binded = False
 
     # the executors and the optimizer
 
