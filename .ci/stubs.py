@@ -5,14 +5,18 @@
     python .ci/stubs.py --check   change nothing; exit 1 when one is not current
 
 `dpmodule/ndarray/op.pyi` and `dpmodule/symbol/op.pyi` list the operators as functions,
-`dpmodule/ndarray/methods.pyi` the operators that are methods of arrays.
+`dpmodule/ndarray/methods.pyi` the operators that are methods of arrays. `dpmodule/ops/later.py` lists the operators of
+the modules that are imported when one of them is first asked for.
 """
 
 from __future__ import annotations
 
 import json
 import keyword
+import os
+import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -118,7 +122,70 @@ def array_methods() -> str:
     return f"{NOTE}\n{head}" + "\n".join(parts)
 
 
+LATER = (
+    "math.factor",
+    "math.khatri_rao",
+    "math.linalg",
+    "math.triangle",
+    "nn.correlation",
+    "nn.crop",
+    "nn.ctc",
+    "nn.im2col",
+    "nn.kl_sparse",
+    "nn.pool_v1",
+    "nn.roi",
+    "nn.spatial",
+    "imaging",
+    "image",
+    "contrib",
+    "quantize",
+    "random_pdf",
+    "random_unique",
+    "update",
+)
+"""Modules of `dpmodule.ops` that are imported late; those that others import stand first."""
+
+LISTING = f"""
+import importlib, json, dpmodule
+from dpmodule.ops.registry import declared
+found, before = {{}}, set(declared())
+for module in {LATER}:
+    importlib.import_module("dpmodule.ops." + module)
+    found[module] = sorted(set(declared()) - before)
+    before.update(found[module])
+print(json.dumps(found))
+"""
+
+
+def late_operators() -> str:
+    """Return the source of `dpmodule.ops.later`, found out in a process that has not imported any of it."""
+    done = subprocess.run(
+        [sys.executable, "-c", LISTING], cwd=ROOT, capture_output=True, text=True, check=True, env=fresh()
+    )
+    lines = [
+        NOTE,
+        "from __future__ import annotations",
+        "",
+        '__all__ = ["LATER"]',
+        "",
+        "LATER: dict[str, str] = {",
+    ]
+    for module, names in json.loads(done.stdout).items():
+        text = textwrap.fill(" ".join(names), 110, initial_indent="    ", subsequent_indent="    ")
+        lines += [f'    "{module}": """', text, '    """,']
+    about = (
+        "Module of `dpmodule.ops`, and the operators for which it is imported when one of them is asked for."
+    )
+    return "\n".join([*lines, "}", f'"""{about}"""', ""])
+
+
+def fresh() -> dict[str, str]:
+    """Return an environment in which the tree that this file stands in is imported."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+
+
 STUBS = {
+    "dpmodule/ops/later.py": late_operators,
     "dpmodule/ndarray/op.pyi": array_functions,
     "dpmodule/ndarray/methods.pyi": array_methods,
     "dpmodule/symbol/op.pyi": symbol_functions,

@@ -72,6 +72,7 @@ if TYPE_CHECKING:
         recordio,
         rnn,
         runtime,
+        symbol_doc,
         test_utils,
         visualization,
     )
@@ -93,6 +94,7 @@ _LATER = {
     "recordio": "recordio",
     "rnn": "rnn",
     "runtime": "runtime",
+    "symbol_doc": "symbol_doc",
     "test_utils": "test_utils",
     "visualization": "visualization",
     "viz": "visualization",
@@ -164,6 +166,7 @@ __all__ = [
     "set_np_shape",
     "sym",
     "symbol",
+    "symbol_doc",
     "test_utils",
     "use_np",
     "use_np_array",

@@ -280,22 +280,22 @@ class Function:
     An instance is called once; make one for every call.
 
     Example:
-        >>> class Sigmoid(mx.autograd.Function):
+        >>> class CubeRoot(mx.autograd.Function):
         ...     def forward(self, x):
-        ...         y = 1 / (1 + mx.nd.exp(-x))
-        ...         self.save_for_backward(y)
-        ...         return y
+        ...         root = mx.nd.cbrt(x)
+        ...         self.save_for_backward(root)
+        ...         return root
         ...
-        ...     def backward(self, dy):
-        ...         (y,) = self.saved_tensors
-        ...         return dy * y * (1 - y)
-        >>> x = mx.nd.zeros(2)
+        ...     def backward(self, out_grad):
+        ...         (root,) = self.saved_tensors
+        ...         return out_grad / (3 * root**2)
+        >>> x = mx.nd.array([1, 8])
         >>> x.attach_grad()
         >>> with mx.autograd.record():
-        ...     y = Sigmoid()(x)
+        ...     y = 3 * CubeRoot()(x)
         >>> y.backward()
         >>> x.grad.asnumpy()
-        array([0.25, 0.25], dtype=float32)
+        array([1.  , 0.25], dtype=float32)
     """
 
     _used = False
@@ -310,18 +310,34 @@ class Function:
 
         Raises:
             StateError: this instance has been called before.
+            DTypeError: an input is no array, while this thread records.
         """
         if self._used:
             raise StateError(
                 f"each {type(self).__name__} instance can only be called once; create another instance"
             )
         self._used = True
+        if is_recording():
+            self._check_inputs(inputs)
         with mode.scope(recording=False):
             outputs = self.forward(*inputs)
         if is_recording():
             made = _listed("the result of forward", outputs)
             tape.record_function(type(self).__name__, inputs, made, self._gradients)
         return outputs
+
+    def _check_inputs(self, inputs: Sequence[Any]) -> None:
+        """Refuse what has no gradient.
+
+        Raises:
+            DTypeError: an input is no array.
+        """
+        for i, given in enumerate(inputs):
+            if not isinstance(given, NDArray):
+                raise DTypeError(
+                    f"{type(self).__name__}: input {i} is {type(given).__name__} {given!r}, expected NDArray; hand "
+                    "other values to the constructor"
+                )
 
     def _gradients(self, *output_grads: NDArray) -> Sequence[NDArray | None]:
         found = self.backward(*output_grads)

@@ -22,6 +22,7 @@ that handlers written for it keep working::
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from collections.abc import Sequence
@@ -38,6 +39,7 @@ __all__ = [
     "FileFormatError",
     "MXNetError",
     "MissingPackageError",
+    "NDArrayHandle",
     "NodeError",
     "NonFiniteError",
     "NotImplementedForSymbol",
@@ -135,6 +137,9 @@ Shape = tuple[int, ...] | None
 """A shape during inference: None = unknown rank, 0 = unknown dimension."""
 
 mx_real_t = np.float32
+NDArrayHandle = ctypes.c_void_p
+"""What code written for MXNet casts the array to that a monitor gave it, before it makes an `NDArray` of that."""
+
 string_types = (str,)
 integer_types = (int, np.int32, np.int64)
 numeric_types = (float, int, np.generic)
@@ -171,7 +176,8 @@ def dtype_name(dtype: Any) -> str:
     if text in _CODES:
         return text
     try:
-        name: str = np.dtype(dtype).name
+        found = np.dtype(dtype)
+        name: str = "bfloat16" if found.names == ("bfloat16",) else found.name  # MXNet's stand-in is a record
     except TypeError:
         name = text
     if name not in _CODES:

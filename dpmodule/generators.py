@@ -53,10 +53,10 @@ def seed(seed_state: int, ctx: Context | str = "all") -> None:
 
     Args:
         seed_state: an integer; negative ones are taken modulo 2^32.
-        ctx: a Context, or "all".
+        ctx: a Context, a device type such as "cpu" for its first device, or "all".
 
     Raises:
-        ArgumentError: `seed_state` is no integer.
+        ArgumentError: `seed_state` is no integer, or `ctx` none of these.
     """
     global _base_seed, _host
     if isinstance(seed_state, bool) or not isinstance(seed_state, (int, np.integer)):
@@ -67,10 +67,10 @@ def seed(seed_state: int, ctx: Context | str = "all") -> None:
         _host = np.random.RandomState(number)
         for each, gen in _generators.items():
             gen.manual_seed(_seed_of(each))
-    elif isinstance(ctx, Context):
-        generator(ctx).manual_seed(number)
+    elif isinstance(ctx, (Context, str)):
+        generator(Context(ctx)).manual_seed(number)
     else:
-        raise ArgumentError(f'ctx is {ctx!r}, expected a Context or "all"')
+        raise ArgumentError(f'ctx is {ctx!r}, expected a Context, a device type or "all"')
 
 
 def get_state() -> dict[str, Any]:

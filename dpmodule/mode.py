@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 __all__ = [
+    "carries_integers",
+    "integers_carried",
     "is_np_shape",
     "is_recording",
     "is_training",
@@ -24,6 +26,7 @@ class _Flags(threading.local):
     recording = False
     training = False
     np_shape = False
+    carried = False
 
 
 _flags = _Flags()
@@ -60,6 +63,21 @@ def set_np_shape(on: bool) -> bool:
     """Set the shape-meaning flag and return its former value."""
     before, _flags.np_shape = _flags.np_shape, bool(on)
     return before
+
+
+def integers_carried() -> bool:
+    """Say whether integers that a gradient passes are held as float64 numbers just now."""
+    return _flags.carried
+
+
+@contextmanager
+def carries_integers() -> Iterator[None]:
+    """Hold integers as float64 numbers inside a ``with`` block, so that torch lets gradients through."""
+    before, _flags.carried = _flags.carried, True
+    try:
+        yield
+    finally:
+        _flags.carried = before
 
 
 @contextmanager

@@ -11,8 +11,10 @@ The calls have torch's own signatures, of which only the part used by this packa
     foreach_copy(targets, sources)
     foreach_add(targets, sources)
     foreach_norm(tensors, order, dtype)
+    onednn_linear(data, weight, bias, "none", [], "")
 
-All but the last, which returns the norm of each tensor, write their first argument in place. The fused ones on the
+All but the last two write their first argument in place: those return the norm of each tensor, and what `F.linear`
+does, by oneDNN, for two-dimensional float32 tensors of the CPU and without a gradient. The fused ones on the
 CPU ignore strides: whoever calls them checks that every tensor is contiguous and that shapes and dtypes agree.
 `run_backward` calls torch's engine and may be imported by name.
 """
@@ -20,6 +22,7 @@ CPU ignore strides: whoever calls them checks that every tensor is contiguous an
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,7 +33,10 @@ __all__ = [
     "foreach_norm",
     "fused_adam",
     "fused_sgd",
+    "is_batched",
+    "onednn_linear",
     "plain_adam",
+    "plain_linear",
     "plain_sgd",
     "run_backward",
     "select",
@@ -101,6 +107,19 @@ def _plain_norm(tensors: Tensors, order: float, dtype: torch.dtype | None = None
     return [torch.linalg.vector_norm(tensor, order, dtype=dtype) for tensor in tensors]
 
 
+def plain_linear(
+    data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *fused: Any
+) -> torch.Tensor:
+    """Stand in for oneDNN's linear map with the public call; nothing may be fused to it."""
+    return torch.nn.functional.linear(data, weight, bias)
+
+
+def is_batched(tensor: torch.Tensor) -> bool:
+    """Say whether `torch.vmap` runs the caller, so that a tensor stands for many; False where torch cannot tell."""
+    found: Callable[[torch.Tensor], bool] | None = getattr(_FUNCTORCH, "is_batchedtensor", None)
+    return found is not None and found(tensor)
+
+
 Gradients = Sequence[torch.Tensor | None]
 
 
@@ -152,6 +171,10 @@ def _try_norm(call: Callable[..., Any]) -> None:
     call([torch.ones(1)], 2, dtype=torch.float32)
 
 
+def _try_linear(call: Callable[..., Any]) -> None:
+    call(torch.ones(2, 3), torch.ones(4, 3), torch.ones(4), "none", [], "")
+
+
 def _first_backward(roots: Tensors, seeds: Tensors, inputs: Tensors) -> Gradients:
     """Find out at the first call whether the engine takes our arguments; at import this would start its threads."""
     global _backward
@@ -169,6 +192,7 @@ def _engine_works() -> bool:
     return found[0] is not None and float(found[0]) == 2.0
 
 
+_FUNCTORCH: Any = getattr(torch._C, "_functorch", None)
 _ENGINE: Any = getattr(torch.autograd.Variable, "_execution_engine", None)
 _backward: Callable[[Tensors, Tensors, Tensors], Gradients]
 
@@ -178,6 +202,7 @@ _TABLE: dict[str, tuple[str, Callable[..., Any], Callable[[Callable[..., Any]], 
     "foreach_copy": ("_foreach_copy_", _plain_copy, _try_pair),
     "foreach_add": ("_foreach_add_", _plain_add, _try_pair),
     "foreach_norm": ("_foreach_norm", _plain_norm, _try_norm),
+    "onednn_linear": ("ops.mkldnn._linear_pointwise", plain_linear, _try_linear),
 }
 
 if TYPE_CHECKING:
@@ -186,6 +211,7 @@ if TYPE_CHECKING:
     foreach_copy: Callable[..., None]
     foreach_add: Callable[..., None]
     foreach_norm: Callable[..., Tensors]
+    onednn_linear: Callable[..., torch.Tensor]
 else:
 
     def __getattr__(name: str) -> Any:
@@ -199,12 +225,10 @@ else:
 def _resolve(name: str) -> Callable[..., Any]:
     """Return torch's private function if it exists and takes our arguments, else the public stand-in."""
     private, public, attempt = _TABLE[name]
-    found: Callable[..., Any] | None = getattr(torch, private, None)
-    if found is None:
-        return public
     try:
+        found: Callable[..., Any] = attrgetter(private)(torch)
         attempt(found)
-    except (TypeError, ValueError, RuntimeError, NotImplementedError):
+    except (AttributeError, TypeError, ValueError, RuntimeError, NotImplementedError):
         return public
     return found
 

@@ -177,9 +177,9 @@ def test_what_the_gradient_does_not_reach_is_zero_and_what_is_elsewhere_stays():
     assert not elsewhere._fresh_grad
 
 
-def test_integers_get_zeros():
+def test_integers_get_gradients():
     x = variable((3,), dtype="int32")
-    assert gradient(lambda x: x * 2, x).tolist() == [0, 0, 0]
+    assert gradient(lambda x: x * 2, x).tolist() == [2, 2, 2]
     assert x.grad.dtype == np.int32
 
 
@@ -615,9 +615,15 @@ def test_function_may_leave_gradients_out():
 
 
 @pytest.mark.parametrize(
-    ("returned", "error"), [(3, TypeError), (nd.ones(4), ShapeError), ((nd.ones(3),) * 2, ValueError)]
+    ("returned", "error", "message"),
+    [
+        (3, TypeError, "not iterable"),
+        ([3], DTypeError, "Odd.backward returned int"),
+        (nd.ones(4), ShapeError, r"Odd.backward returned shape \(4,\), expected \(3,\)"),
+        ((nd.ones(3),) * 2, ArgumentError, "Odd.backward returned 2 gradients, expected 1"),
+    ],
 )
-def test_function_returns_nonsense(returned, error):
+def test_function_returns_nonsense(returned, error, message):
     class Odd(ag.Function):
         def forward(self, x):
             return x * 1
@@ -628,8 +634,18 @@ def test_function_returns_nonsense(returned, error):
     x = variable((3,))
     with ag.record():
         y = Odd()(x)
-    with pytest.raises(error):
+    with pytest.raises(error, match=message):
         y.backward()
+
+
+def test_function_takes_arrays_alone_while_recording():
+    class Times(ag.Function):
+        def forward(self, x, factor):
+            return x * factor
+
+    assert Times()(nd.ones(2), 3).asnumpy().tolist() == [3, 3]
+    with ag.record(), pytest.raises(DTypeError, match="Times: input 1 is int 3, expected NDArray"):
+        Times()(variable((2,)), 3)
 
 
 class Trouble(Exception):

@@ -374,7 +374,7 @@ def fail(self, *args, **kwargs):
 @pytest.mark.parametrize(
     "where", ["forward", "backward", "infer_shape", "infer_type", "create_operator", "__init__"]
 )
-def test_exceptions_of_users_code_arrive_as_they_are(where):
+def test_exceptions_of_users_code_keep_their_type_and_are_ours_too(where):
     name = f"test_fail_{where}"
     if where in ("forward", "backward"):
         prop(name, create_operator=custom(**{where: fail}))
@@ -404,7 +404,8 @@ def test_exceptions_of_users_code_arrive_as_they_are(where):
         with pytest.raises(LookupError, match="a user's own mistake") as caught:
             run()
         assert caught.traceback[-1].name == "fail"
-        assert type(caught.value) is LookupError
+        assert isinstance(caught.value, mx.MXNetError)
+        assert type(caught.value.__cause__) is LookupError
 
 
 @pytest.mark.parametrize(
@@ -663,3 +664,13 @@ def test_arguments_of_operators(name, names, types):
 def test_arguments_of_no_operator():
     with pytest.raises(OpError, match="did you mean"):
         mx.operator.get_operator_arguments("Activatoin")
+
+
+def test_a_star_import_brings_what_monitors_of_mxnet_programs_use():
+    names: dict[str, object] = {}
+    exec("from dpmodule.operator import *", names)
+    assert names["NDArray"] is mx.nd.NDArray
+    assert names["py_str"](b"x") == "x"
+    array = mx.nd.ones((2,))
+    number = names["ctypes"].cast(array, names["NDArrayHandle"])
+    np.testing.assert_array_equal(names["NDArray"](number, writable=False).asnumpy(), array.asnumpy())

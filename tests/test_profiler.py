@@ -83,3 +83,14 @@ def test_bad_input():
         profiler.dumps(sort_by="name")
     with pytest.raises(StateError, match="without start"):
         profiler.Event("x").stop()
+
+
+def test_a_trace_that_grows(tmp_path):
+    profiler.set_state("run")
+    sizes = []
+    for _ in range(3):
+        mx.nd.ones((2, 2)).sin()
+        profiler.dump(False)
+        sizes.append(len(json.loads((tmp_path / "profile.json").read_text())["traceEvents"]))
+    assert sizes == sorted(sizes)
+    assert sizes[0] < sizes[-1]

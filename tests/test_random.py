@@ -52,3 +52,49 @@ def test_the_names_are_nd_randoms():
 def test_seed_must_be_an_integer(seed):
     with pytest.raises(ArgumentError, match="expected an integer"):
         mx.random.seed(seed)
+
+
+def test_a_context_may_be_named_by_its_type():
+    mx.random.seed(5, ctx="cpu")
+    first = mx.random.uniform(shape=(3,)).asnumpy()
+    mx.random.seed(5, ctx=mx.cpu(0))
+    np.testing.assert_array_equal(mx.random.uniform(shape=(3,)).asnumpy(), first)
+    with pytest.raises(ArgumentError, match="unknown device type"):
+        mx.random.seed(5, ctx="tpu")
+    with pytest.raises(ArgumentError, match="expected a Context, a device type"):
+        mx.random.seed(5, ctx=3)
+
+
+def test_symbols_draw_by_a_shape_given_length_by_length():
+    mx.random.seed(7)
+    (drawn,) = mx.sym.random.randn(2000, 3, loc=4, scale=0.5).bind(mx.cpu(), {}).forward()
+    assert drawn.shape == (2000, 3)
+    assert abs(float(drawn.mean().asscalar()) - 4) < 0.05
+    assert abs(float(drawn.asnumpy().std()) - 0.5) < 0.02
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize(
+    ("draw", "edges", "probs"),
+    [
+        (lambda n, t: mx.nd.random.uniform(-1, 1, n, t), [-1, -0.5, 0.25, 1], [0.25, 0.375, 0.375]),
+        (
+            lambda n, t: mx.nd.random.normal(1, 2, n, t),
+            [-np.inf, -1, 1, 3, np.inf],
+            [0.158655, 0.341345, 0.341345, 0.158655],
+        ),
+        (lambda n, t: mx.nd.random.exponential(2, n, t), [0, 1, 3, np.inf], [0.393469, 0.383400, 0.223130]),
+        (lambda n, t: mx.nd.random.poisson(1, n, t), [-1, 0.5, 1.5, np.inf], [0.367879, 0.367879, 0.264241]),
+        (lambda n, t: mx.nd.random.gamma(1, 2, n, t), [0, 1, 3, np.inf], [0.393469, 0.383400, 0.223130]),
+    ],
+    ids=["uniform", "normal", "exponential", "poisson", "gamma"],
+)
+def test_generators_pass_the_chi_square_test(draw, edges, probs, dtype):
+    mx.random.seed(11)
+    mx.test_utils.verify_generator(
+        lambda n: draw(n, dtype).asnumpy(),
+        list(zip(edges, edges[1:], strict=False)),
+        probs,
+        nsamples=100000,
+        nrepeat=5,
+    )

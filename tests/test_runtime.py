@@ -21,3 +21,7 @@ def test_features_list_and_text():
     assert len(listed) == 32
     assert "✔ INT64_TENSOR_SIZE" in str(mx.runtime.Features())
     assert "✖ CAFFE" in repr(listed)
+
+
+def test_features_are_one_object():
+    assert mx.runtime.Features() is mx.runtime.Features() is mx.runtime.Features.instance

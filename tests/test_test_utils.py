@@ -700,3 +700,12 @@ def test_private_names_that_tests_for_mxnet_import():
     assert _STORAGE_TYPE_STR_TO_ID["csr"] == 2
     assert py_slice is slice
     assert mx.rnd is mx.random
+
+
+def test_a_star_import_brings_what_mxnets_module_imports():
+    found: dict[str, object] = {}
+    exec("from dpmodule.test_utils import *", found)
+    assert found["mx"] is mx
+    assert {"np", "os", "sys", "time", "rnd", "use_np", "json", "OrderedDict"} <= set(found)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = tu.nothing

@@ -1,9 +1,11 @@
 """The switches of `mx.util`."""
 
+import numpy as np
 import pytest
 
+import dpmodule as mx
 from dpmodule import util
-from dpmodule.base import MXNetError
+from dpmodule.base import ArgumentError, MXNetError
 from dpmodule.context import num_gpus
 
 
@@ -80,3 +82,35 @@ def test_gpu_count():
     assert util.get_gpu_count() == num_gpus()
     with pytest.raises(MXNetError, match="does not exist"):
         util.get_gpu_memory(num_gpus())
+
+
+def test_data_folder(monkeypatch):
+    monkeypatch.delenv("MXNET_HOME", raising=False)
+    assert mx.base.data_dir() == mx.base.data_dir_default()
+    assert mx.base.data_dir().endswith("mxnet")
+    monkeypatch.setenv("MXNET_HOME", "/some/where")
+    assert mx.base.data_dir() == "/some/where"
+
+
+def test_compute_capability_is_a_gpus():
+    with pytest.raises(ArgumentError, match="expected a GPU"):
+        mx.util.get_cuda_compute_capability(mx.cpu())
+
+
+def test_mxnets_bfloat16_type_is_understood():
+    record = np.dtype([("bfloat16", np.uint16)])
+    assert mx.base.dtype_name(record) == "bfloat16"
+    assert mx.nd.ones(2).astype(record).dtype == "bfloat16"
+
+
+def test_log_levels():
+    assert mx.log.INFO == 20
+    assert mx.log.WARNING == 30
+
+
+def test_io_names_data_as_iterators_do():
+    pairs = mx.io.utils._init_data([np.ones(2), np.zeros(2)], False, "data")
+    assert [name for name, _ in pairs] == ["_0_data", "_1_data"]
+    assert mx.io.io._init_data(None, True, "label") == []
+    with pytest.raises(ValueError, match="data is empty"):
+        mx.io.io._init_data(None, False, "data")

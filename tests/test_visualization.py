@@ -1,6 +1,7 @@
 """print_summary and plot_network."""
 
 import builtins
+import warnings
 
 import pytest
 
@@ -84,3 +85,13 @@ def test_drawing_without_graphviz_says_what_to_install(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(MissingPackageError, match=r'pip install "dpmodule\[viz\]"'):
         mx.viz.plot_network(network())
+
+
+def test_equal_names_in_a_drawing_warn():
+    pytest.importorskip("graphviz")
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), name="fc", num_hidden=8)
+    with pytest.warns(UserWarning, match="multiple variables with the same name in your graph.*: .*fc"):
+        mx.viz.plot_network(mx.sym.FullyConnected(net, name="fc", num_hidden=4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mx.viz.plot_network(net)

@@ -17,6 +17,8 @@ from .program import Program, program_of
 
 __all__ = ["CompiledBody"]
 
+_MOST_SHAPES = 256
+
 
 class CompiledBody(InferredBody):
     """A subgraph as the operator that carries it runs it: a function of tensors.
@@ -56,7 +58,8 @@ class CompiledBody(InferredBody):
             )
         values = [tensors[i] for i in self._order]
         first = len(self.graph.arguments)
-        values[first:] = [state.detach() for state in values[first:]]  # outside they are arguments like others
+        # outside, states are arguments like others, of which gradients may be asked for
+        values[first:] = [state.detach() for state in values[first:]]
         try:
             outputs, _, _, mutated = program.forward(
                 values, env, self._environments(program, env, tensors, step)
@@ -75,6 +78,8 @@ class CompiledBody(InferredBody):
         key = tuple(tuple(t.shape) for t in tensors)
         found: dict[Node, list[Shape]] | None = self._shapes.get(key)
         if found is None:
+            if len(self._shapes) >= _MOST_SHAPES:  # batches of ever new lengths must not fill the memory
+                self._shapes.clear()
             given = {node.name: shape for node, shape in zip(self.graph.inputs, key)}
             found = self._shapes[key] = infer_shapes(self.graph, given)
         return found

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from .. import mode
 from ..base import ArgumentError, StateError, dtype_name
 from ..context import Context
 from ..generators import generator
@@ -23,7 +24,7 @@ from ..private import run_backward
 from .arrays import BoundArrays, assign
 from .body import CompiledBody
 from .cost import intermediate_bytes
-from .gradients import deliver
+from .gradients import deliver, resting_states
 from .heads import asks_gradient, given_gradients, required
 from .interpreter import StepFailed, backward_by_node, interpret
 from .locate import backward_error, forward_error
@@ -33,6 +34,10 @@ from .resize import resize
 from .sparse_arrays import array_of, deliver_sparse, dense_pointers, is_sparse, show, value_of
 
 __all__ = ["Executor"]
+
+
+class UnknownArgumentError(ArgumentError, TypeError):
+    """A keyword of `forward` that is no argument of the graph."""
 
 
 class _Prepared(NamedTuple):
@@ -114,9 +119,16 @@ class Executor(BoundArrays):
         self._adds = [add for _, _, add in self._wanted]
         self._dense_only = self._storage is None and not any(map(is_sparse, self._targets))
         self._wanted_slots = {slot for slot, _, _ in self._wanted}
+        resting = resting_states(graph, (n for n, grad in self._grads.items() if grad is not None))
+        self._resting = {
+            slot for slot, node in enumerate((*graph.arguments, *graph.auxiliary)) if node.name in resting
+        }
         self._ignores_gradient = [
             node.op is not None and not node.op.wants_head(node.a) for node, _ in graph.heads
         ]
+        self._integers_wanted = self._dense_only and not all(
+            t.tensor.is_floating_point() for t in self._targets
+        )
         self._memos: dict[Node, dict[Any, Any]] = {}
         self._programs: dict[tuple[bool, bool], _Prepared] = {}
         self._alias_cache: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
@@ -136,6 +148,11 @@ class Executor(BoundArrays):
 
     # forward
 
+    @property
+    def has_run(self) -> bool:
+        """Whether there has been a forward whose results are still there."""
+        return self._last_mode is not None
+
     def forward(self, is_train: bool = False, **kwargs: Any) -> list[NDArray]:
         """Run the graph.
 
@@ -147,14 +164,16 @@ class Executor(BoundArrays):
             The outputs.
 
         Raises:
-            ArgumentError: a keyword is no argument.
+            UnknownArgumentError: a keyword is no argument; a TypeError.
             ShapeError: a value has another shape than its argument.
             NodeError: an operator failed; names the node.
         """
         arguments = self.arg_dict
         for name, value in kwargs.items():
             if name not in arguments:
-                raise ArgumentError(f"forward: {name!r} is no argument; arguments: {', '.join(arguments)}")
+                raise UnknownArgumentError(
+                    f"forward: {name!r} is no argument; arguments: {', '.join(arguments)}"
+                )
             assign(name, arguments[name], value)
         self.run(bool(is_train))
         return self._outputs
@@ -272,13 +291,19 @@ class Executor(BoundArrays):
         """Write new values of states into their arrays."""
         with torch.no_grad():
             for (slot, _, now), new in zip(program.low.mutated, mutated):
-                if now is at_once and new is not None:
+                if now is at_once and new is not None and (at_once or slot not in self._resting):
                     self._variables[slot].overwrite(new)
 
     def probes(self) -> list[torch.Tensor]:
-        """Return, for each output of the last forward, a part that is finite only if all of it is."""
+        """Return, for each output of the last forward, a part that is finite only if all of it is.
+
+        Of an output behind `BlockGrad`, which is there to be looked at and trains nothing, the part is empty.
+        """
         found = []
         for (node, _), out in zip(self.graph.heads, self._outputs):
+            if node.op is not None and node.op.name == "BlockGrad":
+                found.append(out.tensor.new_empty(0))
+                continue
             probe = None if node.op is None or node.op.loss is None else node.op.loss.probe
             found.append(out.tensor if probe is None else probe(node.a, out.tensor))
         return found
@@ -306,13 +331,16 @@ class Executor(BoundArrays):
             if self._given_up:
                 raise StateError("backward: call forward(is_train=True) first")
             self.run(True)
+        is_train = bool(self._last_mode)
         given = given_gradients(out_grads, self.graph.output_names, self._outputs, self._targets)
         if not self._wanted:
             return
         run = self._run
         first = run is not None
         if run is None:
-            run = self._run_again(self._last_mode)
+            run = self._run_again(is_train)
+        if self._integers_wanted or self._dense_only and self._integer_heads(given):
+            run = self._run_with_carriers(run)
         before = torch.is_grad_enabled()
         torch.set_grad_enabled(False)
         try:
@@ -359,6 +387,33 @@ class Executor(BoundArrays):
             values, aliases = self._inputs(recorded=True)
             return _Run(prepared, values, aliases, self._execute(prepared, values, True))
 
+    def _integer_heads(self, given: list[torch.Tensor | None]) -> bool:
+        return any(g is not None and not g.is_floating_point() for g in given)
+
+    def _run_with_carriers(self, run: _Run) -> _Run:
+        """Repeat a run with integers held as float64 numbers, as MXNet passes gradients through `Cast` to them.
+
+        Returns:
+            The new run, or the one given where an operator takes no such numbers.
+        """
+        prepared = run.prepared
+        program, env, shaped = prepared
+        values = list(run.values)
+        for slot in self._wanted_slots:
+            values[slot] = values[slot].detach()
+            if not values[slot].is_floating_point():
+                values[slot] = values[slot].double()
+            values[slot].requires_grad_()
+        again = self._same_random_numbers(program), self._same_states(program)
+        try:
+            with again[0], again[1], mode.carries_integers(), torch.enable_grad():
+                result = interpret(program, values, env, shaped, lambda name, value: None)
+        except StepFailed:
+            return run
+        return _Run(
+            prepared, values, [values[slot] for slot, _, _ in self._wanted], (*result[:3], run.mutated)
+        )
+
     def _starts(
         self, run: _Run, given: list[torch.Tensor | None]
     ) -> list[tuple[int, torch.Tensor, torch.Tensor]]:
@@ -375,7 +430,8 @@ class Executor(BoundArrays):
                 seed = loss.op.loss.grad(loss.a, env, self._outputs[i].tensor, root.detach(), *rest)  # type: ignore[union-attr]
             else:
                 seed = required(self.graph.output_names[i], self._ignores_head(i, given[i]), given[i], root)
-            starts.append((i, leaf_of(root), seed))
+            leaf = leaf_of(root)
+            starts.append((i, leaf, seed if seed.dtype == leaf.dtype else seed.to(leaf.dtype)))
         return starts
 
     def _ignores_head(self, i: int, given: torch.Tensor | None) -> bool:
@@ -449,6 +505,10 @@ class Executor(BoundArrays):
         """
         self._monitor = None if callback is None else (callback, monitor_all)
 
+    def watch_as(self, other: Executor) -> None:
+        """Take over another executor's monitor callback."""
+        self._monitor = other._monitor
+
     def _watch(self, name: str, tensor: torch.Tensor) -> None:
         if self._monitor is not None and tensor is not None:
             self._monitor[0](name, array_of(tensor, self.context))
@@ -482,6 +542,7 @@ class Executor(BoundArrays):
             symbol=self._symbol,
         )
         younger._elder = weakref.ref(self)
+        younger.watch_as(self)
         return younger
 
     def _show_elder(self) -> None:

@@ -15,7 +15,7 @@ from ..base import NodeError
 from ..graph import Graph, Node
 from ..ndarray import NDArray
 
-__all__ = ["check_differentiable", "deliver", "reached_by_gradients"]
+__all__ = ["check_differentiable", "deliver", "reached_by_gradients", "resting_states"]
 
 
 def check_differentiable(graph: Graph, wanted: Iterable[str]) -> None:
@@ -30,16 +30,42 @@ def check_differentiable(graph: Graph, wanted: Iterable[str]) -> None:
     """
     if all(node.op is None or node.op.differentiable for node in graph.nodes):
         return
-    names, leads = set(wanted), set()
-    for node in graph.nodes:
-        if node.name in names if node.op is None else any(child in leads for child, _ in node.inputs):
-            leads.add(node)
+    leads = _above(graph, wanted)
     for node in reached_by_gradients(graph):
         if node in leads and node.op is not None and not node.op.differentiable:
             raise NodeError(
                 f"{node.describe()} is not differentiable, but gradients of what it reads are asked for; bind "
                 "with grad_req='null', or put sym.BlockGrad behind it"
             )
+
+
+def _above(graph: Graph, wanted: Iterable[str]) -> set[Node]:
+    """Return the wanted arguments and all nodes that read them, directly or through others."""
+    names, found = set(wanted), set[Node]()
+    for node in graph.nodes:
+        if node.name in names if node.op is None else any(child in found for child, _ in node.inputs):
+            found.add(node)
+    return found
+
+
+def resting_states(graph: Graph, wanted: Iterable[str]) -> set[str]:
+    """Return the names of states that backward leaves as they are, as it has no work at the operators that own them.
+
+    These are the states of operators below which no gradient is wanted: moving means and variances of layers that
+    are not trained.
+
+    Args:
+        graph: the graph.
+        wanted: names of the arguments whose gradients are wanted.
+
+    Source: MXNet 1.9.1, which updates moving means and variances in the operator's backward.
+    """
+    if not graph.auxiliary:
+        return set()
+    above, moving, resting = _above(graph, wanted), set[str](), set[str]()
+    for node in graph.nodes:
+        (moving if node in above else resting).update(state.name for state, _ in node.auxiliary_inputs)
+    return resting - moving
 
 
 def reached_by_gradients(graph: Graph) -> set[Node]:

@@ -15,6 +15,22 @@ from .sparse_arrays import is_sparse, seed_of
 
 __all__ = ["asks_gradient", "given_gradients", "required"]
 
+_STEPS = """
+equal not_equal greater greater_equal lesser lesser_equal logical_and logical_or logical_xor
+"""
+
+_OTHERS = """
+BlockGrad zeros_like ones_like round rint ceil floor trunc fix logical_not argmax argmin argsort argmax_channel one_hot
+shape_array size_array _contrib_bipartite_matching _contrib_MultiBoxPrior _contrib_MultiBoxTarget
+_contrib_MultiBoxDetection _contrib_Proposal _contrib_MultiProposal
+"""
+
+_STOPS = frozenset(
+    _OTHERS.split()
+    + [form % step for step in _STEPS.split() for form in ("_%s", "_%s_scalar", "broadcast_%s")]
+)
+"""Operators that pass no gradient on, so that none need come to them either."""
+
 
 def given_gradients(
     out_grads: Any, names: Sequence[str], outputs: Sequence[NDArray], targets: Iterable[NDArray]
@@ -84,7 +100,7 @@ def asks_gradient(head: Node, wanted: Collection[str]) -> bool:
         if node.op is None:
             if node.name in wanted:
                 return True
-        elif node.op.differentiable and node.op.wants_head(node.a):
+        elif node.op.name not in _STOPS and node.op.wants_head(node.a):
             stack.extend(child for child, _ in node.inputs)
     return False
 

@@ -17,6 +17,23 @@ __all__ = ["StepFailed", "backward_by_node", "interpret"]
 
 Watcher = Callable[[str, torch.Tensor], None]
 
+_NUMBERED = """
+    Activation BlockGrad Cast Flatten Reshape SoftmaxActivation _contrib_AdaptiveAvgPooling2D
+    _contrib_arange_like _contrib_bipartite_matching _contrib_box_nms _contrib_div_sqrt_dim
+    _contrib_gradientmultiplier _contrib_round_ste _contrib_sign_ste _copy _div_scalar _equal_scalar
+    _greater_equal_scalar _greater_scalar _hypot_scalar _lesser_equal_scalar _lesser_scalar
+    _logical_and_scalar _logical_or_scalar _logical_xor_scalar _maximum_scalar _minimum_scalar _minus_scalar
+    _mod_scalar _mul_scalar _not_equal_scalar _plus_scalar _power_scalar _rdiv_scalar _rminus_scalar
+    _rmod_scalar _rpower_scalar abs amp_cast arccos arccosh arcsin arcsinh arctan arctanh argmax
+    argmax_channel argmin argsort broadcast_axis broadcast_to cbrt ceil clip cos cosh degrees erf erfinv exp
+    expand_dims expm1 fix floor gamma gammaln hard_sigmoid log log10 log1p log2 logical_not make_loss
+    max mean min nanprod nansum negative norm ones_like prod radians rcbrt reciprocal relu rint round rsqrt
+    shape_array sigmoid sign sin sinh size_array slice slice_axis smooth_l1 softmin softsign sort sqrt square
+    sum tan tanh topk transpose trunc zeros_like
+"""
+_UNNAMED = frozenset(_NUMBERED.split())
+"""Operators whose only input MXNet's monitor numbers instead of naming it."""
+
 
 class StepFailed(Exception):
     """A step of `interpret` raised; its cause is what came, `node` the index of the graph's node, -1 for none."""
@@ -95,11 +112,11 @@ def _show_inputs(node: Node, step: Step, known: Mapping[int, torch.Tensor], watc
     if node.op is None:
         return
     declared = node.op.wanted(node.a, len(node.inputs))
+    unnamed = node.op.name in _UNNAMED
     for (child, _), one, number in zip(node.inputs, declared, step.inputs):
-        own = f"{node.name}_{one.name}"
-        if child.op is None and child.name != own:
+        if child.op is None:
             watch(child.name, known[number])
-        watch(own, known[number])
+        watch(f"{node.name}_input0" if unnamed else f"{node.name}_{one.name}", known[number])
 
 
 def backward_by_node(

@@ -98,9 +98,8 @@ def from_pool(
         if pooled.size >= prod(shape):
             return pooled.head_view(shape)
         logger.warning(
-            'bucketing: data "%s" has a shape %s, which is larger than already allocated shape %s. Need to '
-            "re-allocate. Consider putting default_bucket_key to be the bucket taking the largest input for "
-            "better memory sharing.",
+            'bucketing: "%s" of shape %s does not fit into the memory of shape %s shared so far and gets new '
+            "memory; let default_bucket_key be the bucket with the largest input, so that all share its memory",
             name,
             shape,
             pooled.shape,

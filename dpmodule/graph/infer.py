@@ -10,8 +10,8 @@ from ..base import DTypeError, Shape, ShapeError, dtype_from_code, dtype_name
 from ..ops import attrs as attribute_types
 from ..ops.infer import infer_type
 from ..ops.shapes import known, same_types, unify
-from .empty import found_shapes, read_shape
 from ..ops.spec import LABEL
+from .empty import found_shapes, read_shape
 from .node import Graph, Node
 
 __all__ = ["InferredBody", "infer_shapes", "infer_types", "variable_dtype", "variable_shape"]

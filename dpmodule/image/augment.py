@@ -87,27 +87,17 @@ class SequentialAug(Augmenter):
         return src
 
 
-class RandomOrderAug(Augmenter):
+class RandomOrderAug(SequentialAug):
     """Make several changes in a random order.
 
     Args:
         ts: the changes; a list, which is shuffled.
     """
 
-    def __init__(self, ts: list[Augmenter]) -> None:
-        super().__init__()
-        self.ts = ts
-
-    def dumps(self) -> Any:
-        """Return the class's name and what its changes return, as a list."""
-        return [type(self).__name__.lower(), [each.dumps() for each in self.ts]]
-
     def __call__(self, src: NDArray) -> NDArray:
         """Return the changed image, (H, W, C)."""
-        random.shuffle(self.ts)
-        for change in self.ts:
-            src = change(src)
-        return src
+        random.shuffle(self.ts)  # type: ignore[arg-type]  # a list
+        return super().__call__(src)
 
 
 class ResizeAug(Augmenter):

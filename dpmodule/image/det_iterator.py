@@ -9,22 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from ..base import ArgumentError, MXNetError
+from ..base import ArgumentError
 from ..io import DataDesc
 from ..ndarray import NDArray, array, full, zeros
 from .det_create import CreateDetAugmenter
 from .draw import draw_objects, to_pixels
-from .iterator import ImageIter
+from .iterator import ImageIter, UnusableImageError
 
 __all__ = ["ImageDetIter"]
 
 _logger = logging.getLogger(__name__)
 
 Labels = np.ndarray[Any, Any]
-
-
-class _LabelError(MXNetError):
-    """Labels of one image that cannot be used; the image is left out."""
 
 
 class ImageDetIter(ImageIter):
@@ -121,56 +117,45 @@ class ImageDetIter(ImageIter):
         """Return an image's objects, (N, width).
 
         Raises:
-            MXNetError: the labels have another form, or there is no usable object.
+            UnusableImageError: the labels have another form, or there is no usable object.
         """
         raw = np.asarray(label.asnumpy() if isinstance(label, NDArray) else label, np.float32).ravel()
         if raw.size < 7:
-            raise _LabelError(f"an image has {raw.size} labels, expected a header of 2 and objects of 5")
+            raise UnusableImageError(
+                f"an image has {raw.size} labels, expected a header of 2 and objects of 5"
+            )
         head, width = int(raw[0]), int(raw[1])
         if head < 2 or width < 5 or (raw.size - head) % width:
-            raise _LabelError(
+            raise UnusableImageError(
                 f"an image has {raw.size} labels with a header of {head} and objects of {width}; expected at "
                 "least 2 and 5, and whole objects"
             )
         rows = raw[head:].reshape(-1, width)
         kept: Labels = rows[(rows[:, 3] > rows[:, 1]) & (rows[:, 4] > rows[:, 2])]
         if not len(kept):
-            raise _LabelError("an image has no object with an area")
+            raise UnusableImageError("an image has no object with an area")
         return kept
 
     @staticmethod
     def _check_valid_label(label: Labels) -> None:
         if label.ndim != 2 or label.shape[1] < 5:
-            raise _LabelError(f"objects have shape {label.shape}, expected (1 or more, 5 or more)")
+            raise UnusableImageError(f"objects have shape {label.shape}, expected (1 or more, 5 or more)")
         if not ((label[:, 0] >= 0) & (label[:, 3] > label[:, 1]) & (label[:, 4] > label[:, 2])).any():
-            raise _LabelError("an image has no usable object after its changes")
+            raise UnusableImageError("an image has no usable object after its changes")
 
     def _new_batch(self) -> tuple[NDArray, NDArray, int]:
         return zeros((self.batch_size, *self.data_shape)), full(self.provide_label[0][1], -1.0), 0
 
-    def _batchify(self, batch_data: NDArray, batch_label: NDArray, start: int = 0) -> int:
-        at = start
-        while at < self.batch_size:
-            try:
-                label, file = self.next_sample()
-            except StopIteration:
-                if not at:
-                    raise
-                break
-            data = self.imdecode(file)
-            try:
-                self.check_valid_image([data])
-                data, objects = self.augmentation_transform(data, self._parse_label(label).copy())
-                self._check_valid_label(objects)
-            except _LabelError as error:
-                _logger.debug("an image is left out: %s", error)
-                continue
-            count = min(len(objects), batch_label.shape[1])
-            filled = np.full(batch_label.shape[1:], -1, np.float32)
-            filled[:count] = objects[:count]
-            self._put(batch_data, batch_label, at, data, array(filled))
-            at += 1
-        return at
+    def _augmented(self, data: NDArray, label: Any) -> tuple[Any, Any]:
+        data, objects = self.augmentation_transform(data, self._parse_label(label).copy())
+        self._check_valid_label(objects)
+        return data, objects
+
+    def _put(self, batch_data: NDArray, batch_label: NDArray, at: int, data: NDArray, label: Any) -> None:
+        count = min(len(label), batch_label.shape[1])
+        filled = np.full(batch_label.shape[1:], -1, np.float32)
+        filled[:count] = label[:count]
+        super()._put(batch_data, batch_label, at, data, array(filled))
 
     def augmentation_transform(self, data: Any, label: Any = None) -> Any:
         """Make all changes to an image and its objects."""
@@ -276,7 +261,7 @@ class ImageDetIter(ImageIter):
             data = self.imdecode(file)
             try:
                 objects = self._parse_label(label)
-            except _LabelError as error:
+            except UnusableImageError as error:
                 _logger.debug("an image is left out: %s", error)
                 continue
             data, objects = self.augmentation_transform(data, objects.copy())

@@ -16,12 +16,16 @@ from .create import CreateAugmenter
 from .functions import imdecode
 from .samples import labelled, read_file, read_list
 
-__all__ = ["ImageIter"]
+__all__ = ["ImageIter", "UnusableImageError"]
 
 _logger = logging.getLogger(__name__)
 
 _HANDLES = ("pad", "discard", "roll_over")
 _DTYPES = ("int32", "float32", "int64", "float64")
+
+
+class UnusableImageError(MXNetError):
+    """An image, or its labels, that cannot be used and is left out."""
 
 
 class ImageIter(DataIter):
@@ -242,15 +246,29 @@ class ImageIter(DataIter):
                 if not at:
                     raise
                 break
-            data = self.imdecode(file)
             try:
-                self.check_valid_image([data])
-            except RuntimeError as error:
+                data, label = self._changed(self.imdecode(file), label)
+            except UnusableImageError as error:
                 _logger.debug("an image is left out: %s", error)
                 continue
-            self._put(batch_data, batch_label, at, self.augmentation_transform(data), label)
+            self._put(batch_data, batch_label, at, data, label)
             at += 1
         return at
+
+    def _changed(self, data: NDArray, label: Any) -> tuple[Any, Any]:
+        """Check an image and make all changes to it and its labels.
+
+        Raises:
+            UnusableImageError: the image is to be left out.
+        """
+        try:
+            self.check_valid_image([data])
+        except RuntimeError as error:
+            raise UnusableImageError(str(error)) from error
+        return self._augmented(data, label)
+
+    def _augmented(self, data: NDArray, label: Any) -> tuple[Any, Any]:
+        return self.augmentation_transform(data), label
 
     def _put(self, batch_data: NDArray, batch_label: NDArray, at: int, data: NDArray, label: Any) -> None:
         ready = self.postprocess_data(data)

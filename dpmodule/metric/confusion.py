@@ -83,7 +83,7 @@ class _Binary(EvalMetric):
                 self._check_two(int(odd))
             found.append(torch.stack([(said & true).sum(), said.sum(), true.sum(), (~true).sum(), odd]))
         if found:
-            self.record(found[0] if len(found) == 1 else sum(f.to(found[0].device) for f in found))
+            self.record(torch.stack([f.to(found[0].device) for f in found]).sum(0) if found[1:] else found[0])
 
     def _check_two(self, odd: int) -> None:
         if odd:

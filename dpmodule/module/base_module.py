@@ -156,7 +156,7 @@ class BaseModule:
             aux_params: auxiliary states by name.
             allow_missing: leave those not given as they are.
             force_init: replace values that exist.
-            allow_extra: pass over names the module does not have.
+            allow_extra: pass over names the module does not have; they are refused only with `allow_missing`.
         """
         self.init_params(None, arg_params, aux_params, allow_missing, force_init, allow_extra)
 

@@ -16,7 +16,8 @@ from ..initializer import Uniform
 from ..ndarray import NDArray
 from ..symbol import Symbol
 from . import bucket_files
-from .base_module import BaseModule
+from .base_module import BaseModule as BaseModule
+from .bucketing_names import BucketingNames
 from .feed import describe
 from .module import Module
 from .stage import Stage, needs
@@ -29,7 +30,7 @@ _WORTH_RETURNING = 2**22
 SymGen = Callable[[Any], tuple[Symbol, Sequence[str], Sequence[str] | None]]
 
 
-class BucketingModule(BaseModule):
+class BucketingModule(BucketingNames):
     """Trains inputs of several sizes, such as sentences sorted into buckets by length.
 
     Every bucket has its own graph, made by `sym_gen` on first use. All of them use the same parameters, gradients,
@@ -158,20 +159,6 @@ class BucketingModule(BaseModule):
     def bucket_keys(self) -> list[Any]:
         """Keys of the buckets that have executors, the one used longest ago first."""
         return list(self._buckets)
-
-    # names of MXNet's own attributes that programs reach for
-
-    @property
-    def _default_bucket_key(self) -> Any:
-        return self._default_key
-
-    @property
-    def _curr_bucket_key(self) -> Any:
-        return self._key
-
-    @property
-    def _curr_module(self) -> Module:
-        return self._current
 
     @property
     def bucket_key(self) -> Any:

@@ -276,7 +276,9 @@ def update_params(
         ArgumentError: there is a store but no `param_names`.
     """
     if kvstore is not None and param_names is None:
-        raise ArgumentError("param_names is None, expected the parameters' names: the kvstore needs them as keys")
+        raise ArgumentError(
+            "param_names is None, expected the parameters' names: the kvstore needs them as keys"
+        )
     used = [i for i, grads in enumerate(grad_arrays) if grads[0] is not None]
     for i in used:
         if kvstore is not None and param_names is not None:

@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..base import ArgumentError, ShapeError, StateError, dtype_name
-from ..context import Context
+from ..context import Context, cpu
 from ..executor import Executor, from_pool, placement, requirements
 from ..executor.gradients import check_differentiable
 from ..executor.sparse_arrays import allocate_as, clear, is_sparse, load_stored
 from ..executor.storage import declared_storage, gradient_storage, storage_of
 from ..graph import infer_shapes, infer_types
 from ..io import DataDesc
-from ..ndarray import NDArray, concatenate
+from ..ndarray import NDArray
 from ..ops.sparse import Csr
 from ..params import ParamStore
 from ..slicing import split_input_slice as _split_input_slice  # noqa: F401
@@ -38,6 +38,23 @@ class _Silent:
 
     def warning(self, *args: Any) -> None:
         """Drop a message."""
+
+
+def _distinct(contexts: Sequence[Context]) -> list[Context]:
+    """Return the contexts with CPU contexts that are named again replaced by ones of other numbers.
+
+    Raises:
+        ArgumentError: another device than the CPU is named again.
+    """
+    found: list[Context] = []
+    for ctx in contexts:
+        if ctx in found:
+            if ctx.device_type != "cpu":
+                raise ArgumentError(f"contexts {list(contexts)} hold one device twice")
+            taken = {*contexts, *found}
+            ctx = next(each for each in map(cpu, range(len(taken) + 1)) if each not in taken)
+        found.append(ctx)
+    return found
 
 
 def _per_context(group2ctxs: Any, count: int) -> list[dict[str, Context]]:
@@ -111,14 +128,12 @@ class DataParallelExecutorGroup(GroupArrays):
         group2ctxs: Any = None,
     ) -> None:
         self.symbol = symbol
-        self.contexts = list(contexts)
+        self.contexts = _distinct(contexts)
         self.workload = list(workload) if workload is not None else [1] * len(self.contexts)
         if len(self.workload) != len(self.contexts):
             raise ArgumentError(
                 f"workload has {len(self.workload)} entries for {len(self.contexts)} contexts"
             )
-        if len(set(self.contexts)) != len(self.contexts):
-            raise ArgumentError(f"contexts {self.contexts} hold one device twice")
         for ctx in self.contexts:
             ctx.check()
         self.param_names = list(param_names)
@@ -200,6 +215,9 @@ class DataParallelExecutorGroup(GroupArrays):
             if len(self._bound) > _MAX_SHAPES:
                 self._bound.popitem(last=False)
         self._bound.move_to_end(self.feed.key)
+        if reshape:
+            for former, now in zip(self.execs, execs):
+                now.watch_as(former)
         self.execs = execs
         self._silence_idle()
 
@@ -247,12 +265,19 @@ class DataParallelExecutorGroup(GroupArrays):
                     grads[name] = from_pool(pool, f"grad of {name}", shape, where, dtype, logger)
         aux = {name: self.store.aux(name, i) for name in self.aux_names}
         known = {name: stype for name, stype in self._stypes.items() if name in self.param_names}
-        return Executor(graph, ctx, args, grads, self.grad_req, aux, shapes, types, places, known, self.symbol)
+        return Executor(
+            graph, ctx, args, grads, self.grad_req, aux, shapes, types, places, known, self.symbol
+        )
 
     @property
     def row_sparse_names(self) -> set[str]:
         """Names of the parameters that are declared row-sparse; devices keep all their rows, in dense arrays."""
         return {n for n in self.param_names if self._stypes.get(n) == "row_sparse"}
+
+    @property
+    def _total_exec_bytes(self) -> int:
+        """Bytes that executors have allocated beside the shared arrays, as MXNet counts them: none."""
+        return 0
 
     @property
     def size(self) -> int:
@@ -383,9 +408,11 @@ class DataParallelExecutorGroup(GroupArrays):
                 before outputs that are. With inputs given per context, a list of such lists.
 
         Raises:
-            StateError: the group was bound for prediction.
+            StateError: the group was bound for prediction, or nothing has been run.
         """
         self._check_training("backward")
+        if not all(executor.has_run for executor in self.execs):
+            raise StateError("backward: call forward(is_train=True) first")
         grads = self._split_out_grads(out_grads)
         self._each([_backward_job(e, own) for e, own in zip(self.execs, grads)])
 
@@ -423,7 +450,9 @@ class DataParallelExecutorGroup(GroupArrays):
             end: output after the last.
         """
         outputs = [[e.outputs[k] for e in self.execs] for k in range(self.num_outputs)][begin:end]
-        return _merge_multi_context(outputs, self.output_layouts[begin:end]) if merge_multi_context else outputs
+        return (
+            _merge_multi_context(outputs, self.output_layouts[begin:end]) if merge_multi_context else outputs
+        )
 
     def get_output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
         """Return (name, shape) of the merged outputs."""
@@ -444,7 +473,7 @@ class DataParallelExecutorGroup(GroupArrays):
         arrays = self.input_grad_arrays
         if arrays is None:
             raise StateError("get_input_grads: bind with inputs_need_grad=True")
-        return _merge_multi_context(arrays, self.data_layouts) if merge_multi_context else arrays  # type: ignore[arg-type]
+        return _merge_multi_context(arrays, self.data_layouts) if merge_multi_context else arrays
 
     def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
         """Show a metric each context's outputs and labels.

@@ -41,7 +41,7 @@ def first_values(
         extra = [name for name in given if name not in arrays]
         if extra:
             raise ArgumentError(
-                f"init_params: {', '.join(extra)} is given, but the symbol has no such parameter "
+                f"set_params: {', '.join(extra)} is given, but the symbol has no such parameter "
                 "(allow_extra=True passes over it)"
             )
     values = {}

@@ -192,6 +192,8 @@ def fit(module: BaseModule, options: FitOptions) -> None:
 
 
 def _as_iter(module: BaseModule, data: Any) -> Any:
+    if hasattr(data, "provide_data") and hasattr(data, "reset"):  # tells names by itself
+        return as_data_iter(data)
     label_names = getattr(module, "label_names", ["softmax_label"])
     return as_data_iter(data, data_names=module.data_names, label_names=label_names)
 

@@ -439,10 +439,11 @@ class Module(MXNetNames):
             aux_params: values by state name.
             allow_missing: let the initializer fill in what is not given.
             force_init: initialize again although values exist.
-            allow_extra: pass over names the module does not have.
+            allow_extra: pass over names the module does not have even where they are refused: with `allow_missing`
+                and no initializer, as ``set_params(..., allow_missing=True)`` calls this.
 
         Raises:
-            ArgumentError: a value is missing or unknown.
+            ArgumentError: a value is missing, or unknown where that is refused.
             ShapeError: a value has another shape than its parameter.
         """
         if self._stage >= Stage.INITIALIZED and not force_init:
@@ -459,9 +460,11 @@ class Module(MXNetNames):
         attributes = self._symbol.attr_dict()
         arrays = {name: store.array(name, 0) for name in self._param_names}
         states = {name: store.aux(name, 0) for name in self.group.aux_names}
+        # MXNet passes over names that the module lacks, but for those of a set_params that need not name all
+        passes = allow_extra or not allow_missing or initializer is not None
         store.load(
-            first_values(arrays, arg_params, initializer, attributes, allow_missing, allow_extra),
-            first_values(states, aux_params, initializer, attributes, allow_missing, allow_extra),
+            first_values(arrays, arg_params, initializer, attributes, allow_missing, passes),
+            first_values(states, aux_params, initializer, attributes, allow_missing, passes),
         )
         self._stage = max(self._stage, Stage.INITIALIZED)
 

@@ -180,6 +180,7 @@ class SequentialModule(BaseModule):
             if meta.get(self.META_AUTO_WIRING):
                 shapes = self._wired(number, shapes)
             needs_grad = for_training and (inputs_need_grad or number > 0)
+            was_bound = module.binded
             try:
                 module.bind(
                     data_shapes=shapes,
@@ -191,7 +192,7 @@ class SequentialModule(BaseModule):
                 )
             except MXNetError as error:
                 raise same_kind(error, f"{self._joint(number, shapes)}: {error}") from error
-            self._check_bound(number, shapes, needs_grad)
+            self._check_bound(number, shapes, needs_grad and was_bound)
             shapes = list(module.output_shapes)
         self._stage = max(self._stage, Stage.BOUND)
 
@@ -264,7 +265,7 @@ class SequentialModule(BaseModule):
         """Give all modules' parameters and auxiliary states their first values; see `Module.init_params`.
 
         Raises:
-            ArgumentError: a value is missing or unknown, or two modules have a parameter of one name.
+            ArgumentError: a value is missing, or two modules have a parameter of one name.
             ShapeError: a value has another shape than its parameter.
         """
         if self._stage >= Stage.INITIALIZED and not force_init:
@@ -274,14 +275,6 @@ class SequentialModule(BaseModule):
             module.init_params(initializer, arg_params, aux_params, allow_missing, force_init, True)
             for known, own in zip(owners, module.get_params()):
                 self._claim(known, own, number)
-        extra = [
-            n for known, own in zip(owners, (arg_params, aux_params)) for n in own or () if n not in known
-        ]
-        if extra and not allow_extra:
-            raise ArgumentError(
-                f"init_params: {', '.join(extra)} is given, but no module of the chain has such a parameter "
-                "(allow_extra=True passes over it)"
-            )
         self._stage = max(self._stage, Stage.INITIALIZED)
 
     def _claim(self, known: dict[str, int], names: Mapping[str, Any], number: int) -> None:

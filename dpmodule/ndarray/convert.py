@@ -52,7 +52,8 @@ def wanted_shape(shape: Any) -> tuple[int, ...]:
 def host_array(source: Any, dtype: str) -> np.ndarray[Any, Any]:
     """Return a fresh C-contiguous NumPy array of a number, nested list or array.
 
-    Integers wrap around and fractions are cut, as in C and in MXNet; float32 stands in for bfloat16.
+    Integers wrap around and fractions are cut, as in C and in MXNet; float32 stands in for bfloat16. Texts that
+    hold numbers, such as the cells of a table read from a file, are read.
 
     Raises:
         DTypeError: `source` holds something else than numbers, or lists of different lengths.
@@ -64,6 +65,8 @@ def host_array(source: Any, dtype: str) -> np.ndarray[Any, Any]:
         raise DTypeError(f"cannot make an array of a {type(source).__name__}: {error}") from None
     if array.dtype.name == "bfloat16":
         array = array.astype(np.float32)
+    if array.dtype.kind in "US":
+        array = _numbers_in(array, dtype)
     if array.dtype.kind not in "biuf" or source is None:
         raise DTypeError(
             f"cannot make a {dtype} array of a {type(source).__name__} that holds {array.dtype}; "
@@ -77,6 +80,18 @@ def host_array(source: Any, dtype: str) -> np.ndarray[Any, Any]:
             array = array.astype(np.int64)  # a direct cast of negative numbers to unsigned ones is undefined
     with np.errstate(over="ignore"):
         return array.astype(target, order="C", copy=True)
+
+
+def _numbers_in(texts: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+    """Read an array of texts.
+
+    Raises:
+        DTypeError: one is no number of the wanted type.
+    """
+    try:
+        return texts.astype(np.float32 if dtype == "bfloat16" else dtype)
+    except (ValueError, OverflowError) as error:
+        raise DTypeError(f"cannot make a {dtype} array of texts: {error}; expected numbers") from None
 
 
 def tensor_of(value: Any, dtype: torch.dtype, name: str, device: torch.device) -> torch.Tensor:

@@ -10,7 +10,7 @@ import torch
 import torch.utils.dlpack
 
 from .. import mode
-from ..base import ArgumentError, DTypeError, ShapeError
+from ..base import ArgumentError, DTypeError, MXNetError, ShapeError
 from ..context import Context
 from ..ops import get
 from ..ops.dtypes import name_of
@@ -107,7 +107,10 @@ def _filled(
     wanted = dtype_pair(dtype)[1]
     if value is None:
         return NDArray(torch.empty(dims, dtype=wanted, device=where.torch_device), where)
-    return NDArray(torch.full(dims, value, dtype=wanted, device=where.torch_device), where)
+    try:
+        return NDArray(torch.full(dims, value, dtype=wanted, device=where.torch_device), where)
+    except RuntimeError as error:
+        raise MXNetError(f"no room for an array of shape {dims}: {str(error).splitlines()[0]}") from error
 
 
 def _check_known(name: str, shape: Any) -> None:
@@ -212,7 +215,7 @@ def eye(
 ) -> NDArray:
     """Return an N x M matrix (M = 0: square) with ones on diagonal `k`, zeros elsewhere."""
     if N == 0:
-        return zeros((0, M), ctx, dtype)
+        return empty((0, M), ctx, dtype)
     given = {"N": N, "M": M, "k": k, "ctx": ctx, "dtype": dtype or "float32", **kwargs}
     return cast("NDArray", call(get("_eye"), (), given))
 

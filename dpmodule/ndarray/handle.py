@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Any, ClassVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
 
-from ..base import np_dtype
+from ..base import ArgumentError, np_dtype
 from ..context import Context
 from ..ops.dtypes import name_of
 
@@ -25,6 +27,17 @@ def _numpy_type(dtype: torch.dtype) -> Any:
     return found
 
 
+# arrays whose number somebody has, see `Handle._as_parameter_`
+_numbered: WeakValueDictionary[int, Handle] = WeakValueDictionary()
+
+
+def _of_number(number: Any) -> Handle:
+    found = _numbered.get(number.value or 0) if isinstance(number, ctypes.c_void_p) else None
+    if found is None:
+        raise ArgumentError(f"NDArray takes a tensor and a context, got {number!r} alone; use nd.array(x)")
+    return found
+
+
 class Handle:
     """A tensor and its context; the part of NDArray that running operators needs.
 
@@ -32,6 +45,10 @@ class Handle:
         tensor: the values; shared, not copied, and never one that requires grad.
         ctx: the context the array belongs to.
         pinned: the memory is shared with a view, a user or another library.
+        writable: accepted and ignored.
+
+    `tensor` may also be the number of an array that lives, as ``ctypes.cast(array, NDArrayHandle)`` gives it, and
+    `ctx` then be left out: monitors written for MXNet make their arrays like that.
 
     Attributes:
         tensor: the values. Library code may *rebind* it to another tensor as long as `pinned` is False.
@@ -41,6 +58,11 @@ class Handle:
     """
 
     __slots__ = ("__weakref__", "context", "pinned", "tensor", "trace")
+
+    tensor: torch.Tensor
+    context: Context
+    pinned: bool
+    trace: Any
 
     result_type: ClassVar[type[Handle]]
     """Class of the arrays that operators return; set by the module that defines it, which stands above."""
@@ -54,11 +76,23 @@ class Handle:
     of_bytes: ClassVar[Callable[[bytes], Handle]]
     """Reads one array's record of MXNet's file format; set by the module that reads files."""
 
-    def __init__(self, tensor: torch.Tensor, ctx: Context, pinned: bool = False) -> None:
+    def __init__(
+        self, tensor: torch.Tensor, ctx: Context | None = None, pinned: bool = False, writable: bool = True
+    ) -> None:
+        if ctx is None:
+            other = _of_number(tensor)
+            other.pinned = pinned = True
+            tensor, ctx = other.tensor, other.context
         self.tensor = tensor
         self.context = ctx
         self.pinned = pinned
-        self.trace: Any = None
+        self.trace = None
+
+    @property
+    def _as_parameter_(self) -> ctypes.c_void_p:
+        """The array's number, for `ctypes.cast`."""
+        _numbered[id(self)] = self
+        return ctypes.c_void_p(id(self))
 
     @property
     def shape(self) -> tuple[int, ...]:

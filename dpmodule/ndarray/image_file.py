@@ -8,7 +8,6 @@ import torch
 
 from ..base import ArgumentError, ShapeError
 from ..context import cpu
-from ..ops.imaging.codec import COLOR, GREY, decode
 from .ndarray import NDArray
 
 __all__ = ["imdecode"]
@@ -39,6 +38,8 @@ def imdecode(
 
     Source: MXNet 1.9.1 `nd.imdecode`, which reads an image only up to its first zero byte.
     """
+    from ..ops.imaging.codec import COLOR, GREY, decode  # few programs decode images
+
     if channels not in (1, 3):
         raise ArgumentError(f"imdecode: channels is {channels}, expected 3 for color or 1 for grey")
     pixels = decode(str_img, COLOR if channels == 3 else GREY).permute(2, 0, 1)

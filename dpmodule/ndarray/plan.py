@@ -273,7 +273,8 @@ def _run_sparse(plan: Plan, arrays: Sequence[Any], out: Any, recorded: bool) -> 
         return recording.by_rule(plan, _env(arrays[0].context), arrays) if out is None else None
     with torch.no_grad():
         if plan.op.name in lazy_rules:
-            return lazy_rules[plan.op.name](plan.a, arrays, partial(_run_on, plan, arrays[0].context), out)
+            target = _check_update(plan, arrays, out)
+            return lazy_rules[plan.op.name](plan.a, arrays, partial(_run_on, plan, arrays[0].context), target)
         found = _by_rule(plan, arrays)
     if found is None:
         return None
@@ -290,6 +291,16 @@ def _run_sparse(plan: Plan, arrays: Sequence[Any], out: Any, recorded: bool) -> 
     ):
         return made[0].copyto(out)
     return _write_out(plan, [array.tensor for array in made], out)
+
+
+def _check_update(plan: Plan, arrays: Sequence[Any], out: Any) -> Any:
+    """Refuse what an update of single rows would not notice, and return the one array to write to, or None."""
+    check_alike(plan, arrays, list(map(_stored, arrays)))
+    if not plan.same_shape:
+        infer.infer_shape(plan.op, plan.a, [array.shape for array in arrays], [None] * plan.visible)
+    if out is None or out is arrays[0]:
+        return out
+    return targets_of(plan, [_stored(arrays[0])], out)[0]
 
 
 def _by_rule(plan: Plan, arrays: Sequence[Any]) -> tuple[tuple[str, ...], Sequence[Any]] | None:

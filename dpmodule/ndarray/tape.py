@@ -397,6 +397,11 @@ def record_function(
     def grads_of(grads: Sequence[Tensor]) -> list[Tensor | None]:
         arrays = [o(g.contiguous()) for o, g in zip(wrap, grads, strict=True)]
         returned = backward(*arrays)
+        if len(returned) != len(shapes):
+            raise ArgumentError(
+                f"{name}.backward returned {len(returned)} gradients, expected {len(shapes)}, one for each input "
+                "of forward"
+            )
         return [_as_gradient(name, r, like) for r, like in zip(returned, shapes, strict=True)]
 
     wrap = [_wrapper(o.context) for o in outputs]

@@ -5,15 +5,17 @@ from __future__ import annotations
 import inspect
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, partial
+from importlib import import_module
 from typing import Any
 
 import torch
 
 from ..base import OpError
+from .later import LATER
 from .spec import Attr, Env, Input, Loss, Op
 
-__all__ = ["declare", "find", "get", "names", "namespace_of", "op"]
+__all__ = ["declare", "declared", "find", "get", "names", "namespace_of", "op"]
 
 _OPS: dict[str, Op] = {}
 
@@ -49,17 +51,18 @@ class _LossHead(torch.autograd.Function):
         return (None, None, None, grad(a, env, out, *tensors), *[None] * (len(tensors) - 1))
 
 
-def _record_maker(name: str, fields: tuple[str, ...]) -> Callable[..., Any]:
-    """Return a function that makes an attribute record; its class is made at the first call.
+_record_classes: dict[tuple[str, tuple[str, ...]], Callable[..., Any]] = {}
+
+
+def _make_record(kind: tuple[str, tuple[str, ...]], *values: Any) -> Any:
+    """Return an attribute record; its class is made at the first call.
 
     Most operators are never used in one process, and all their classes take 2 MB.
     """
-
-    @cache
-    def record_class() -> Callable[..., Any]:
-        return namedtuple(name, fields)
-
-    return lambda *values: record_class()(*values)
+    found = _record_classes.get(kind)
+    if found is None:
+        found = _record_classes[kind] = namedtuple(*kind)
+    return found(*values)
 
 
 _apply: Callable[..., torch.Tensor] = _LossHead.apply
@@ -108,13 +111,12 @@ def op(
 
     def declare_function(run: Callable[..., Any]) -> Callable[..., Any]:
         attributes = dict(attrs or {})
+        record_fields = (*attributes, "bodies") if fields.get("num_subgraphs") else tuple(attributes)
         loss = Loss(run, loss_grad, loss_when, loss_probe) if loss_grad is not None else None
         record = Op(
             name,
             run,
-            _record_maker(
-                name.strip("_"), (*attributes, "bodies") if fields.get("num_subgraphs") else tuple(attributes)
-            ),
+            partial(_make_record, (name.strip("_"), record_fields)),
             attributes,
             inputs if callable(inputs) else tuple(inputs),
             aliases=tuple(aliases),
@@ -166,23 +168,38 @@ def get(name: str) -> Op:
     Raises:
         OpError: there is none; the message offers names that look alike.
     """
-    found = _OPS.get(name)
+    found = find(name)
     if found is None:
         import difflib
 
-        near = difflib.get_close_matches(name, _OPS, 3)
+        near = difflib.get_close_matches(name, names(), 3)
         hint = f"; did you mean {', '.join(near)}?" if near else ""
         raise OpError(f"there is no operator {name!r}{hint}")
     return found
 
 
 def find(name: str) -> Op | None:
-    """Return the operator of a name or alias, or None."""
-    return _OPS.get(name)
+    """Return the operator of a name or alias, or None; it may be declared only now (see `later`)."""
+    found = _OPS.get(name)
+    if found is None and (module := _later().get(name)) is not None:
+        import_module(f".{module}", __package__)
+        found = _OPS.get(name)
+    return found
+
+
+@cache
+def _later() -> dict[str, str]:
+    """Return the module of every operator that is declared when it is first asked for."""
+    return {name: module for module, text in LATER.items() for name in text.split()}
 
 
 def names() -> tuple[str, ...]:
-    """Return every name and alias."""
+    """Return every name and alias, also of operators that are not declared yet."""
+    return tuple(dict.fromkeys((*_OPS, *_later())))
+
+
+def declared() -> tuple[str, ...]:
+    """Return every name and alias of the operators that are declared so far."""
     return tuple(_OPS)
 
 

@@ -52,9 +52,9 @@ def pack(header: Any, s: bytes) -> bytes:
         >>> header.label, payload
         (array([1., 2.], dtype=float32), b'abc')
     """
-    header = IRHeader(*header)
-    label = header.label.asnumpy() if isinstance(header.label, NDArray) else header.label
     try:
+        header = IRHeader(*header)
+        label = header.label.asnumpy() if isinstance(header.label, NDArray) else header.label
         if isinstance(label, numbers.Number):
             return _FORMAT.pack(0, label, int(header.id), int(header.id2)) + s
         labels = np.asarray(label, dtype="<f4").reshape(-1)

@@ -42,6 +42,32 @@ class GatedCell(BaseRNNCell):
         names = ("i2h_weight", "i2h_bias", "h2h_weight", "h2h_bias")
         self._variables = {name: self.params.get(name, **attributes.get(name, {})) for name in names}
 
+    # what cells derived from these reach for, under MXNet's names
+
+    @property
+    def _num_hidden(self) -> int:
+        return self.num_hidden
+
+    @property
+    def _gate_names(self) -> tuple[str, ...]:
+        return tuple(self.gates)
+
+    @property
+    def _iW(self) -> Symbol:
+        return self._variables["i2h_weight"]
+
+    @property
+    def _iB(self) -> Symbol:
+        return self._variables["i2h_bias"]
+
+    @property
+    def _hW(self) -> Symbol:
+        return self._variables["h2h_weight"]
+
+    @property
+    def _hB(self) -> Symbol:
+        return self._variables["h2h_bias"]
+
     @property
     def state_info(self) -> list[dict[str, Any]]:
         """Shape and layout of each state; a batch size of 0 is inferred."""

@@ -34,6 +34,10 @@ class _Compound(BaseRNNCell):
         self.cells.append(cell)
         self.params.adopt(cell.params)
 
+    @property
+    def _cells(self) -> list[BaseRNNCell]:
+        return self.cells
+
     def reset(self) -> None:
         """Number steps and begin states from 0 again, in every cell."""
         super().reset()

@@ -118,7 +118,9 @@ def bind(
     reqs = {k: (r if k in grads else "null") for k, r in reqs.items()}
     check_differentiable(graph, (k for k, r in reqs.items() if r != "null"))
     _check_devices(graph, context, places, {**arg_arrays, **aux_arrays})
-    executor = Executor(graph, context, arg_arrays, grads, reqs, aux_arrays, shapes, places=places, symbol=symbol)
+    executor = Executor(
+        graph, context, arg_arrays, grads, reqs, aux_arrays, shapes, places=places, symbol=symbol
+    )
     for array in (*arg_arrays.values(), *aux_arrays.values(), *grads.values()):
         array.pinned = True
     return executor

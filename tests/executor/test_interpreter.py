@@ -71,10 +71,12 @@ def test_inputs_are_shown_under_mxnets_names():
     seen = []
     executor = bound(lambda name, array: seen.append((name, array.shape)), True)
     executor.forward()
-    assert seen[:7] == [
+    assert seen[:9] == [  # MXNet shows a variable under its own name, then as the operator's input
         ("data", (6, 3)),
         ("fc_data", (6, 3)),
         ("fc_weight", (4, 3)),
+        ("fc_weight", (4, 3)),
+        ("fc_bias", (4,)),
         ("fc_bias", (4,)),
         ("fc_output", (6, 4)),
         ("bn_data", (6, 4)),
@@ -82,6 +84,23 @@ def test_inputs_are_shown_under_mxnets_names():
     ]
     assert ("parts_data", (6, 4)) in seen
     assert ("cat_arg1", (6, 2)) in seen
+
+
+def test_inputs_without_a_name_in_mxnet_have_its_number():
+    seen = []
+    graph = mx.sym.softmax(mx.sym.Activation(mx.sym.Variable("x"), "relu", name="act"), name="soft")
+    executor = graph.bind(mx.cpu(), {"x": mx.nd.ones((2,))})
+    executor.set_monitor_callback(lambda name, array: seen.append(name), True)
+    executor.forward()
+    assert seen == ["x", "act_input0", "act_output", "soft_data", "soft_output"]
+
+
+def test_a_reshaped_executor_keeps_the_callback():
+    seen = []
+    executor = mx.sym.exp(mx.sym.Variable("x"), name="e").simple_bind(mx.cpu(), x=(2,))
+    executor.set_monitor_callback(lambda name, array: seen.append((name, array.shape)))
+    executor.reshape(x=(1,)).forward()
+    assert seen == [("e_output", (1,))]
 
 
 def test_the_callback_is_taken_away_and_shown_no_forward_by_a_second_backward():

@@ -1,4 +1,5 @@
 import logging
+import re
 
 import numpy as np
 import pytest
@@ -57,7 +58,7 @@ def test_a_pool_grows_with_a_warning(caplog):
     small = from_pool(pool, "data", (2,), CPU, "float32")
     with caplog.at_level(logging.WARNING):
         large = from_pool(pool, "data", (5,), CPU, "float32")
-    assert "larger than already allocated shape (2,)" in caplog.text
+    assert "does not fit into the memory of shape (2,)" in caplog.text
     assert pool["data"] is large is not small
 
 
@@ -76,3 +77,14 @@ def test_lent_memory_is_never_replaced_by_a_gradient():
     small.forward(is_train=True, x=np.array([1.0, 2.0]))
     small.backward(mx.nd.ones((2,)))
     assert large.grad_dict["x"].asnumpy().tolist() == [2, 4, 0, 0]
+
+
+def test_what_no_gradient_reaches_counts_as_in_prediction():
+    def allocated(symbol, **options):
+        text = symbol.simple_bind(mx.cpu(), data=(4, 3, 256, 256), **options).debug_str()
+        return int(re.search(r"Total (\d+) MB allocated", text).group(1))
+
+    net = mx.sym.Variable("data")
+    for _ in range(6):
+        net = net * net
+    assert allocated(net) > allocated(mx.sym.BlockGrad(net)) == allocated(net, grad_req="null")

@@ -129,3 +129,10 @@ def test_groups_on_cpu_and_gpu():
     assert spread.arg_dict["fc1_weight"].tensor.device == torch.device("cuda", 0)
     for name, grad in plain.grad_dict.items():
         np.testing.assert_allclose(spread.grad_dict[name].asnumpy(), grad.asnumpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_list_of_one_context_is_for_every_device():
+    groups = {"front": [mx.cpu(2)], "back": mx.cpu(3)}
+    mod = mx.mod.Module(network(), context=[mx.cpu(0), mx.cpu(1)], group2ctxs=groups)
+    mod.bind([("data", (4, 6))], [("softmax_label", (4,))])
+    assert mod._exec_group.group2ctxs == [{"front": mx.cpu(2), "back": mx.cpu(3)}] * 2

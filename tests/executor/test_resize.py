@@ -98,3 +98,18 @@ def test_requirements_are_kept():
         small.backward(mx.nd.ones((2, 2)))
     assert executor.grad_dict["fc_weight"].asnumpy().tolist() == [[4, 4, 4], [4, 4, 4]]
     assert small.grad_dict["x"] is None
+
+
+def test_an_executor_that_has_not_run_shows_what_a_smaller_one_computed():
+    # in MXNet both have the same memory for outputs
+    net = mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=4, name="fc")
+    first = net.simple_bind(mx.cpu(), x=(5, 4), grad_req="null")
+    for array in first.arg_arrays:
+        array[:] = 1
+    smaller = first.reshape(x=(3, 4))
+    smaller.forward()
+    np.testing.assert_array_equal(first.outputs[0].asnumpy()[:3], np.full((3, 4), 5.0))
+    first.forward()
+    first.arg_dict["fc_bias"][:] = 0
+    smaller.forward()
+    np.testing.assert_array_equal(first.outputs[0].asnumpy(), np.full((5, 4), 5.0))  # has run: keeps its own

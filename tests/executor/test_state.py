@@ -62,10 +62,24 @@ def test_a_second_backward_changes_neither_states_nor_outputs_nor_the_generator(
     assert np.array_equal(before, generators.get_state()["contexts"][mx.cpu()])
 
 
-def test_backward_needs_a_forward():
+def test_backward_without_a_forward_runs_one():
+    executor = bound(S.Variable("x") ** 2, x=[3.0])
+    executor.backward(ones(1))
+    assert grad(executor, "x") == [6]
+    assert executor.outputs[0].asnumpy().tolist() == [9]
+
+
+def test_head_gradients_that_nothing_reads():
+    executor = bound(S.shape_array(S.Variable("x")), x=[1.0, 2.0])
+    executor.forward(is_train=True)
+    executor.backward([ones(5)])  # as in MXNet, whose shape is not looked at where no gradient flows
+    assert grad(executor, "x") == [0, 0]
     executor = bound(S.Variable("x") * 2, x=[1.0])
-    with pytest.raises(StateError, match="call forward"):
-        executor.backward(ones(1))
+    executor.forward(is_train=True)
+    executor.backward([ones(1), ones(7)])  # more than there are outputs
+    assert grad(executor, "x") == [2]
+    with pytest.raises(ShapeError, match=r"expected \(1,\)"):
+        executor.backward([ones(3)])
 
 
 def test_backward_after_predict_differentiates_what_was_computed():
@@ -165,7 +179,7 @@ def test_forward_copies_keywords_in():
 
 def test_forward_refuses():
     executor = bound(S.Variable("x") * 2, x=[1.0, 2.0])
-    with pytest.raises(ArgumentError, match="forward: 'zz' is no argument; arguments: x"):
+    with pytest.raises(TypeError, match="forward: 'zz' is no argument; arguments: x"):
         executor.forward(zz=ones(2))
     with pytest.raises(ShapeError, match=r"x has shape \(3,\), expected \(2,\)"):
         executor.forward(x=ones(3))
@@ -450,3 +464,28 @@ def test_copy_params_from():
 def test_debug_str_shows_both_programs():
     text = bound(S.Variable("x") * 2, x=[1.0]).debug_str()
     assert text.count("def forward(values, env, shaped):") == 2
+
+
+@pytest.mark.parametrize("source", ["int32", "float32", "float16"])
+@pytest.mark.parametrize("target", ["int32", "float32", "float16"])
+def test_gradients_pass_casts_to_and_from_integers(source, target):
+    executor = S.Cast(S.Variable("x", dtype=source), dtype=target).simple_bind(mx.cpu(), x=(4,))
+    values = np.array([-3.7, -0.2, 1.5, 8.9])
+    executor.arg_arrays[0][:] = values
+    out = executor.forward(is_train=True)[0]
+    executor.backward(mx.nd.array(values, dtype=target))
+    np.testing.assert_array_equal(out.asnumpy(), values.astype(source).astype(target))
+    np.testing.assert_array_equal(executor.grad_arrays[0].asnumpy(), values.astype(target).astype(source))
+
+
+def test_gradients_of_integers_that_an_operator_does_not_take_as_reals():
+    x = S.Variable("x", dtype="int32")
+    executor = S.dot(S.Cast(S.sqrt(x), "int32"), S.ones((2,), dtype="int32")).simple_bind(mx.cpu(), x=(2,))
+    executor.arg_arrays[0][:] = [4, 9]
+    assert executor.forward(is_train=True)[0].asnumpy().tolist() == [5]
+    executor.backward(mx.nd.array([1], dtype="int32"))
+    assert executor.grad_arrays[0].asnumpy().tolist() == [0, 0]
+
+
+def test_the_context_has_mxnets_name_too():
+    assert bound(S.Variable("x") * 2, x=[1.0])._ctx == mx.cpu()

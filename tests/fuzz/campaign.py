@@ -16,7 +16,6 @@ import logging
 import random
 import resource
 import sys
-import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -43,7 +42,8 @@ def _address_space() -> int:
 def campaign(kind: str, count: int, seed: int) -> dict[str, Any]:
     """Read `count` damaged files; return how many were read, refused and found faulty."""
     rng = random.Random(f"{kind} {seed}")
-    folder = Path(tempfile.mkdtemp())
+    folder = Path.cwd() / "files"
+    folder.mkdir(exist_ok=True)
     make, read = KINDS[kind]
     valid = make(folder)
     for data in valid:

@@ -68,3 +68,15 @@ def test_objects_are_drawn():
 def test_labels_of_another_form_are_refused(labels):
     with pytest.raises(MXNetError, match="an image has"):
         images([[*labels, "wide.png"]])
+
+
+def test_images_that_a_subclass_refuses_are_left_out():
+    shapes = [I.imread(f"{FOLDER}/{name}.png").shape for name in NAMES]
+
+    class WithoutTheFirst(I.ImageDetIter):
+        def check_valid_image(self, data):
+            if data[0].shape == shapes[0]:
+                raise RuntimeError("not this one")
+
+    it = WithoutTheFirst(1, (3, 12, 14), imglist=LISTED, path_root=FOLDER)
+    assert len(list(it)) == len(shapes) - shapes.count(shapes[0]) > 0

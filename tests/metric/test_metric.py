@@ -570,3 +570,25 @@ def test_gpu_equals_cpu(name):
             one.update([label], [pred.to(device)])
         results.append(one.get()[1])
     np.testing.assert_allclose(results[1], results[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "score"), [("f1", 2 / 3), ("mcc", 2 / math.sqrt(12))])
+def test_macro_scores_count_calls_not_arrays(name, score):
+    labels = [mx.nd.array([1, 0]), mx.nd.array([1, 0])]
+    preds = [mx.nd.array([[0.1, 0.9], [0.5, 0.5]]), mx.nd.array([[0.85, 0.15], [1.0, 0.0]])]
+    macro, micro = metric.create(name), metric.create(name, average="micro")
+    for each in (macro, micro):
+        each.update(labels, preds)
+        assert each.get()[1] == pytest.approx(score)
+    assert (macro.num_inst, micro.num_inst) == (1, 4)
+
+
+def test_sums_grow_in_the_order_of_updates():
+    local, whole = metric.create("mae"), metric.create("mae")
+    rng = np.random.RandomState(5)
+    for _ in range(20):
+        label, pred = (mx.nd.array(rng.rand(7, 3)) for _ in range(2))
+        local.update([label], [pred])
+        local.reset_local()
+        whole.update([label], [pred])
+    assert local.get_global() == whole.get()

@@ -95,11 +95,9 @@ def test_a_default_bucket_that_is_not_the_largest_reallocates_once(caplog):
         step(mod, batch(7))
         step(mod, batch(4))
         step(mod, batch(10))
-    warnings = [r.getMessage() for r in caplog.records if "Need to re-allocate" in r.getMessage()]
+    warnings = [r.getMessage() for r in caplog.records if "gets new memory" in r.getMessage()]
     assert len(warnings) == 1
-    assert (
-        'data "data" has a shape (8, 10), which is larger than already allocated shape (8, 4)' in warnings[0]
-    )
+    assert '"data" of shape (8, 10) does not fit into the memory of shape (8, 4)' in warnings[0]
     pointers = {m.group.execs[0].arg_dict["data"].tensor.data_ptr() for m in mod._buckets.values()}
     assert len(pointers) == 1
 
@@ -388,3 +386,15 @@ def test_order_of_calls():
         mod.switch_bucket(4, [("data", (8, 4))])
     with pytest.raises(StateError, match=r"BucketingModule\.forward: call bind"):
         mod.forward(batch(4))
+
+
+def test_names_of_mxnets_attributes():
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), mx.sym.Variable("w"), num_hidden=2)
+    mod = mx.mod.BucketingModule(
+        lambda key: (net, ["data"], None), 3, context=mx.cpu(1), fixed_param_names=["w"]
+    )
+    assert (mod._default_bucket_key, mod._curr_bucket_key, mod._grad_req) == (3, 3, None)
+    assert (mod._context, mod._fixed_param_names, mod._state_names) == (mx.cpu(1), ["w"], [])
+    assert (mod._work_load_list, mod._group2ctxs, mod._compression_params) == (None, None, None)
+    assert (mod._params_dirty, mod._total_exec_bytes) == (False, 0)
+    assert mx.mod.BucketingModule(lambda key: (net, ["data"], None), 3)._context == mx.cpu(0)

@@ -221,6 +221,18 @@ def test_a_non_finite_output_stops_before_the_update():
     assert all(np.isfinite(v.asnumpy()).all() for v in mod.get_params()[0].values())
 
 
+def test_an_output_that_trains_nothing_may_be_non_finite():
+    """A cross entropy shown beside the loss, as face recognition programs have it, is NaN where 0 * log(0) is."""
+    net = mlp()
+    shown = mx.sym.BlockGrad(mx.sym.log(mx.sym.zeros_like(net)) * 0)
+    mod = mx.mod.Module(mx.sym.Group([net, shown]))
+    data, label = blobs(32)
+    metric = mx.metric.Accuracy(output_names=["softmax_output"], label_names=["softmax_label"])
+    mod.fit(mx.io.NDArrayIter(data, label, batch_size=16), num_epoch=1, eval_metric=metric)
+    assert np.isnan(mod.get_outputs()[1].asnumpy()).all()
+    assert all(np.isfinite(v.asnumpy()).all() for v in mod.get_params()[0].values())
+
+
 def test_a_non_finite_output_can_be_passed_over(caplog):
     data, label = blobs(32)
     data[20, 2] = np.nan

@@ -145,9 +145,24 @@ def test_a_device_that_does_not_exist_is_named():
         mod.bind(*SHAPES)
 
 
-def test_one_device_twice_is_refused():
+def test_the_cpu_named_twice_is_two_places():
+    """Programs written for GPUs are tried with ``[mx.cpu()] * n``."""
+    results = []
+    for contexts in ([mx.cpu(1), mx.cpu(1), mx.cpu(0)], [mx.cpu(0), mx.cpu(1), mx.cpu(2)]):
+        mod = mx.mod.Module(mlp(), context=contexts)
+        mod.bind(*SHAPES)
+        mod.init_params(mx.init.One())
+        mod.init_optimizer()
+        mod.forward_backward(batch())
+        mod.update()
+        assert len(set(mod.group.contexts)) == 3
+        results.append(mod.get_params()[0][mod.param_names[0]])
+    np.testing.assert_array_equal(results[0].asnumpy(), results[1].asnumpy())
+
+
+def test_a_gpu_named_twice_is_refused():
     with pytest.raises(ArgumentError, match="one device twice"):
-        mx.mod.Module(mlp(), context=[mx.cpu(0), mx.cpu(0)]).bind(*SHAPES)
+        mx.mod.Module(mlp(), context=[mx.gpu(0), mx.gpu(0)]).bind(*SHAPES)
 
 
 def test_workload_must_fit_the_contexts():
@@ -172,15 +187,32 @@ def test_a_batch_that_contradicts_the_network_names_the_parameter():
     assert mod.get_outputs()[0].shape == (8, 4)
 
 
+@pytest.mark.parametrize("kind", ["module", "buckets", "chain"])
+def test_values_of_other_parameters_are_passed_over(kind):
+    """Programs take features out of a network and set all its parameters, as MXNet lets them."""
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
+    values = {"fc_weight": mx.nd.ones((2, 3)), "fc_bias": mx.nd.ones((2,)), "other": mx.nd.ones((1,))}
+    one = mx.mod.Module(net, label_names=None)
+    if kind == "buckets":
+        one = mx.mod.BucketingModule(lambda key: (net, ["data"], None), 1)
+    mod = mx.mod.SequentialModule().add(one) if kind == "chain" else one
+    mod.bind([("data", (1, 3))], for_training=False)
+    mod.init_params(mx.init.Zero(), {"fc_weight": values["fc_weight"], "more": values["other"]}, {}, True)
+    assert mod.get_params()[0]["fc_bias"].asnumpy().sum() == 0
+    mod.set_params(values, {"state": mx.nd.ones((1,))})
+    assert {n: v.asnumpy().sum() for n, v in mod.get_params()[0].items()} == {"fc_weight": 6, "fc_bias": 2}
+    if kind == "chain":
+        mod.set_params(values, {}, allow_missing=True)
+        return
+    with pytest.raises(ArgumentError, match="other is given, but the symbol has no such"):
+        mod.set_params(values, {}, allow_missing=True)
+    mod.set_params(values, {}, allow_missing=True, allow_extra=True)
+
+
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
         (lambda p: p.pop("fc1_bias"), ArgumentError, "no value is given for fc1_bias"),
-        (
-            lambda p: p.update(extra=mx.nd.zeros((1,))),
-            ArgumentError,
-            "extra is given, but the symbol has no such",
-        ),
         (
             lambda p: p.update(fc1_bias=mx.nd.zeros((3,))),
             ShapeError,

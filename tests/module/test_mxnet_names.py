@@ -53,7 +53,8 @@ def test_a_module_is_made_from_a_checkpoint_by_hand(tmp_path):
     prefix = str(tmp_path / "net")
     first.save_checkpoint(prefix, 1, save_optimizer_states=True)
     second = bind(Custom.load(prefix, 1))
-    assert second.params_initialized and not second.optimizer_initialized
+    assert second.params_initialized
+    assert not second.optimizer_initialized
     second.init_optimizer(optimizer_params={"learning_rate": 0.1, "momentum": 0.9})
     for mod in (first, second):
         step(mod)
@@ -78,7 +79,8 @@ def test_binded_set_to_false_binds_anew_and_keeps_parameters_and_momentum():
     mod.binded = False
     assert not mod.binded
     bind(mod, rows=6)
-    assert mod.binded and mod._data_shapes[0].shape == (6, 2) and mod._label_shapes[0].shape == (6,)
+    assert mod.binded
+    assert [mod._data_shapes[0].shape, mod._label_shapes[0].shape] == [(6, 2), (6,)]
     other.bind([("data", (6, 2))], [("softmax_label", (6,))], force_rebind=True)
     for each in (mod, other):
         step(each, rows=6)
@@ -94,16 +96,16 @@ def test_steps_set_to_false_are_done_again():
     mod.init_params(mx.init.Constant(2))
     assert mod._arg_params["fc_weight"].asnumpy().tolist() == [[2, 2]] * 3
     assert not mod.optimizer_initialized
-    mod.init_optimizer("adam")
+    mod.init_optimizer(optimizer="adam")
     mod.optimizer_initialized = False
-    mod.init_optimizer("sgd")
+    mod.init_optimizer(optimizer="sgd")
     assert isinstance(mod._optimizer, mx.optimizer.SGD)
 
 
 def test_names_and_shapes():
     mod = mx.mod.Module(mlp(), context=[mx.cpu(0), mx.cpu(1)], work_load_list=[1, 3])
-    assert mod._data_shapes is None and mod._label_shapes is None and mod._arg_params is None
+    assert [mod._data_shapes, mod._label_shapes, mod._arg_params, mod._aux_params] == [None] * 4
     assert mod._output_names == ["softmax_output"]
     assert mod._aux_names == ["bn_moving_mean", "bn_moving_var"]
     assert mod._work_load_list == [1, 3]
-    assert mod._kvstore is None and mod._updater is None
+    assert [mod._kvstore, mod._updater] == [None, None]

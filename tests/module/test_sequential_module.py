@@ -283,12 +283,10 @@ def test_params_go_round(tmp_path):
     assert_same(numbers(chain), {k: v.asnumpy() for k, v in changed.items()})
 
 
-def test_missing_and_unknown_values_are_refused():
+def test_missing_values_are_refused_and_unknown_ones_passed_over():
     args = {name: mx.nd.ones(value.shape) for name, value in ready().get_params()[0].items()}
-    with pytest.raises(ArgumentError, match="other.*no module of the chain"):
-        bound().init_params(arg_params={**args, "other": mx.nd.ones((1,))})
     chain = bound()
-    chain.init_params(arg_params={**args, "other": mx.nd.ones((1,))}, allow_extra=True)
+    chain.init_params(arg_params={**args, "other": mx.nd.ones((1,))})
     assert_same(numbers(chain), {k: v.asnumpy() for k, v in args.items()})
     del args["top_bias"]
     with pytest.raises(ArgumentError, match="no value is given for top_bias"):
@@ -422,6 +420,30 @@ def test_a_module_twice_or_bound_before_is_refused():
     chain.modules[1].bind([("data", (8, 5))], [("softmax_label", (8,))])
     with pytest.raises(StateError, match="without inputs_need_grad=True"):
         bound(chain)
+
+
+class Wrapped(mx.mod.BaseModule):
+    """A module around another, as the stochastic depth example has it: it sets no booleans of its own."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    data_names = property(lambda self: self.inner.data_names)
+    data_shapes = property(lambda self: self.inner.data_shapes)
+    output_shapes = property(lambda self: self.inner.output_shapes)
+
+    def bind(self, *args, **kwargs):
+        self.inner.bind(*args, **kwargs)
+
+
+def test_a_wrapper_that_does_not_say_how_it_is_bound_is_taken_at_its_word():
+    first, second = two().modules
+    chain = mx.mod.SequentialModule()
+    chain.add(first).add(Wrapped(second), take_labels=True, auto_wiring=True)
+    bound(chain)
+    assert second.inputs_need_grad
+    assert chain.binded
 
 
 class Halves(mx.mod.BaseModule):

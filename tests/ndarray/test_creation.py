@@ -85,13 +85,21 @@ def test_impossible_shapes(shape):
 
 
 def test_filled():
-    np.testing.assert_array_equal(nd.zeros((2, 0)).asnumpy(), np.zeros((2, 0)))
+    with mx.np_shape():
+        np.testing.assert_array_equal(nd.zeros((2, 0)).asnumpy(), np.zeros((2, 0)))
+        assert nd.zeros((), dtype=None).dtype is np.float32
     np.testing.assert_array_equal(nd.ones((2,), dtype="int8").asnumpy(), np.ones(2, "int8"))
     np.testing.assert_array_equal(nd.full((2,), 7, dtype="int32").asnumpy(), [7, 7])
     np.testing.assert_array_equal(nd.full((2, 2), [1, 2]).asnumpy(), [[1, 2], [1, 2]])
     np.testing.assert_array_equal(nd.full((2,), 300, dtype="uint8").asnumpy(), [44, 44])
     assert nd.zeros((2,), mx.cpu(1)).context == nd.zeros((2,), ctx="cpu(1)").context == mx.cpu(1)
-    assert nd.zeros((), dtype=None).dtype is np.float32
+
+
+@pytest.mark.parametrize("make", [nd.zeros, nd.ones])
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0)])
+def test_unknown_shapes_outside_np_shape(make, shape):
+    with pytest.raises(ShapeError, match="np_shape"):
+        make(shape)
 
 
 def test_filling_an_array_that_exists():
@@ -196,3 +204,15 @@ def test_stack_and_likes():
     assert nd.stack(array, array).shape == (2, 2)
     assert nd.zeros_like(array).dtype is np.int32
     assert nd.ones_like(array).asnumpy().tolist() == [1, 1]
+
+
+def test_texts_that_hold_numbers_are_read():
+    assert mx.nd.array(["1", "22"], dtype="float32").asnumpy().tolist() == [1.0, 22.0]
+    found = mx.nd.array(np.array([["1", "2"]]), dtype="int32")
+    assert found.dtype == np.int32
+    assert found.asnumpy().tolist() == [[1, 2]]
+    assert mx.nd.array(["-1.5"]).asscalar() == -1.5
+    with pytest.raises(DTypeError, match="float32 array of texts.*'a'"):
+        mx.nd.array(["1", "a"])
+    with pytest.raises(DTypeError, match="int32 array of texts"):
+        mx.nd.array(["1.5"], dtype="int32")

@@ -1,7 +1,9 @@
 """NDArray: sharing memory, copies between places, shapes, conversion to Python and NumPy, pickling."""
 
 import copy
+import ctypes
 import pickle
+import struct
 import threading
 
 import numpy as np
@@ -9,7 +11,15 @@ import pytest
 import torch
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, DeviceError, DTypeError, MXNetError, ShapeError
+from dpmodule.base import (
+    ArgumentError,
+    DeviceError,
+    DTypeError,
+    FileFormatError,
+    MXNetError,
+    NDArrayHandle,
+    ShapeError,
+)
 
 nd = mx.nd
 TYPES = ["float32", "float64", "float16", "uint8", "int8", "int16", "int32", "int64", "bool"]
@@ -122,9 +132,12 @@ def test_from_numpy():
     assert nd.from_numpy(np.arange(6).reshape(2, 3).T, zero_copy=False).shape == (3, 2)
     with pytest.raises(ValueError, match="zero_copy=False"):
         nd.from_numpy(np.arange(6).reshape(2, 3).T)
-    host.flags.writeable = False
-    with pytest.raises(ArgumentError):
-        nd.from_numpy(host)
+    with pytest.raises(ValueError, match="read-only"):
+        host[0] = 7
+    nd.from_numpy(host)[1] = 8
+    assert host[1] == 8
+    with pytest.raises(ArgumentError, match="memory is read-only"):
+        nd.from_numpy(np.frombuffer(b"12345678", "int32"))
     with pytest.raises(DTypeError):
         nd.from_numpy([1, 2])
     with pytest.raises(DTypeError):
@@ -365,13 +378,13 @@ def test_scalars():
     with pytest.raises(ValueError, match="not a scalar"):
         nd.zeros((2,)).asscalar()
     with pytest.raises(ValueError, match="not a scalar"):
-        float(nd.zeros((0,)))
+        float(nd.empty((0,)))
 
 
 def test_truth():
     assert nd.array([2])
     assert not nd.zeros((1,))
-    assert not nd.zeros((0,))
+    assert not nd.empty((0,))
     with pytest.raises(ValueError, match="ambiguous"):
         bool(nd.zeros((2,)))
 
@@ -379,7 +392,7 @@ def test_truth():
 def test_repr():
     assert repr(counted(2, 3)) == "\n[[0. 1. 2.]\n [3. 4. 5.]]\n<NDArray 2x3 @cpu(0)>"
     assert repr(nd.array(5, ctx=mx.cpu(1))) == "\n5.0\n<NDArray  @cpu(1)>"
-    assert repr(nd.zeros((0, 2))) == "\n[]\n<NDArray 0x2 @cpu(0)>"
+    assert repr(nd.empty((0, 2))) == "\n[]\n<NDArray 0x2 @cpu(0)>"
 
 
 def test_properties():
@@ -423,3 +436,61 @@ def test_threads_keep_their_current_context():
         thread.start()
         thread.join()
     assert found == [mx.cpu(0)]
+
+
+def test_an_array_without_axes_is_filled():
+    scalar = nd.array(np.float32(3))
+    scalar[:] = np.ones(())
+    assert scalar.shape == ()
+    assert scalar.asscalar() == 1
+
+
+def test_what_mxnet_pickled_is_taken_over():
+    record = struct.pack("<IiiqiiifI", 0xF993FAC9, 0, 1, 1, 2, 0, 0, 2.5, 0)[:-4]
+    array = nd.arange(3)
+    array.__setstate__({"handle": bytearray(record)})  # on gpu(0) when it was pickled
+    assert (array.shape, array.context) == ((1,), mx.cpu(0))
+    assert array.asscalar() == 2.5
+    array.__setstate__({"handle": None})
+    assert array.size == 0
+    with pytest.raises(FileFormatError, match="bytes follow the end"):
+        array.__setstate__({"handle": record + b"!"})
+
+
+@pytest.mark.parametrize(
+    ("key", "together"),
+    [
+        ((slice(None),), True),
+        ((slice(1, 2), slice(None)), True),
+        ((1, slice(1, 3)), True),
+        ((slice(None), slice(1)), False),
+        ((slice(None, None, -1),), False),
+        ((slice(None, None, 20),), True),
+    ],
+)
+def test_keys_that_select_one_run_of_memory(key, together):
+    assert nd.NDArray._basic_indexing_slice_is_contiguous(key, (3, 4)) is together
+    array = nd.zeros((3, 4))
+    array[key][:] = 1
+    assert bool(array.sum().asscalar()) is together
+
+
+def test_mxnets_paths_of_functions():
+    module = mx.ndarray.ndarray
+    assert module.array is nd.array
+    assert module.integer_types == mx.base.integer_types
+    assert module._DTYPE_NP_TO_MX[np.int64] == 6
+    assert not hasattr(module, "relu")
+    assert mx.symbol.symbol.zeros is mx.sym.zeros
+    assert nd.utils.array(nd.sparse.zeros("csr", (2, 2))).stype == "csr"
+    assert nd.utils.array([1, 2]).stype == "default"
+    assert nd.utils.zeros((2, 2), stype="row_sparse").stype == "row_sparse"
+
+
+def test_a_cast_handle_makes_an_array_of_the_same_memory():
+    array = counted(2, 3)
+    other = mx.nd.NDArray(ctypes.cast(array, NDArrayHandle), writable=False)
+    other[0] = 9
+    assert array.asnumpy()[0].tolist() == [9, 9, 9]
+    with pytest.raises(ValueError, match="takes a tensor and a context"):
+        mx.nd.NDArray(NDArrayHandle(1))

@@ -47,7 +47,8 @@ def test_every_kept_operator_is_declared_under_its_name():
 
 def test_no_operator_or_alias_is_unknown_to_mxnet():
     known = {alias for facts in KEPT.values() for alias in facts["aliases"]} | KEPT.keys()
-    assert set(ops.names()) - known == set()
+    gradients = {"_backward_gather_nd"}  # the one of MXNet's gradients that users call
+    assert set(ops.names()) - known == gradients
 
 
 def test_aliases():

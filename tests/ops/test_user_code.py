@@ -1,16 +1,47 @@
-"""Errors of users' code are known as such."""
+"""Errors of users' code are known as such, and are MXNetErrors as well as what they were."""
 
 import pytest
 
+from dpmodule.base import MXNetError, OpError
 from dpmodule.ops.user_code import is_users, user_code
 
 
-def test_what_is_raised_inside_is_marked_and_stays_itself():
-    mine = KeyError("x")
-    with pytest.raises(KeyError) as caught, user_code():
-        raise mine
-    assert caught.value is mine
-    assert is_users(mine)
+class Detailed(ValueError):
+    """An error whose constructor takes other things than it passes on."""
+
+    def __init__(self, code: int, *, note: str) -> None:
+        super().__init__(f"code {code}")
+        self.note = note
+
+
+def raised_by(error):
+    with pytest.raises(BaseException) as caught, user_code():  # noqa: PT011
+        raise error
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("x"), AssertionError(), ZeroDivisionError("by 0"), OSError(2, "no file")]
+)
+def test_what_is_raised_inside_is_marked_and_of_both_types(error):
+    found = raised_by(error)
+    assert isinstance(found, type(error))
+    assert isinstance(found, MXNetError)
+    assert (found.args, str(found), type(found).__name__) == (error.args, str(error), type(error).__name__)
+    assert found.__cause__ is error
+    assert is_users(found)
+
+
+def test_attributes_are_kept():
+    found = raised_by(Detailed(3, note="seen"))
+    assert isinstance(found, Detailed)
+    assert (str(found), found.note) == ("code 3", "seen")
+
+
+@pytest.mark.parametrize("error", [OpError("bad"), KeyboardInterrupt()])
+def test_errors_of_the_package_and_interrupts_stay_themselves(error):
+    assert raised_by(error) is error
+    assert is_users(error)
 
 
 def test_others_are_not():

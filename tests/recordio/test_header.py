@@ -43,7 +43,7 @@ def test_records_too_short_for_their_header_are_refused():
         R.unpack_img(R.pack((0, 1, 6, 0), b"junk"))
 
 
-@pytest.mark.parametrize("header", [(0, 1.0, -1, 0), (0, "label", 0, 0), (0, 1.0, 2**64, 0)])
+@pytest.mark.parametrize("header", [(0, 1.0, -1, 0), (0, "label", 0, 0), (0, 1.0, 2**64, 0), (0, 1.0), 5])
 def test_headers_that_do_not_fit_are_refused(header):
     with pytest.raises(ArgumentError, match="pack: header is"):
         R.pack(header, b"")

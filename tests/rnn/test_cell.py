@@ -291,3 +291,38 @@ def test_rnn_unroll_is_deprecated_but_works():
         outputs, _ = mx.rnn.rnn_unroll(mx.rnn.RNNCell(UNITS, prefix="c_"), 2, input_prefix="in_")
     names = {n for n in outputs[1].list_arguments() if n.startswith("in_")}
     assert names == {"in_t0_data", "in_t1_data"}
+
+
+def test_cells_of_users_find_what_mxnets_base_class_has():
+    class Own(mx.rnn.BaseRNNCell):
+        def __init__(self, units, prefix):
+            super().__init__(prefix=prefix)
+            self.units = units
+            self.weight, self.bias = self.params.get("h2h_weight"), self.params.get("h2h_bias")
+
+        @property
+        def state_info(self):
+            return [{"shape": (0, self.units), "__layout__": "NC"}]
+
+        def __call__(self, inputs, states):
+            self._counter += 1
+            name = f"{self._prefix}t{self._counter}_"
+            options = {"num_hidden": self.units, "name": f"{name}h2h"}
+            mapped = mx.sym.FullyConnected(states[0], self.weight, self.bias, **options)
+            output = self._get_activation(inputs + mapped, "tanh", name=f"{name}out")
+            return output, [output]
+
+    outputs, _ = Own(4, "own_").unroll(2, [mx.sym.Variable("a"), mx.sym.Variable("b")])
+    group = mx.sym.Group(outputs)
+    assert group.list_outputs() == ["own_t0_out_output", "own_t1_out_output"]
+    assert group.infer_shape(a=(3, 4), b=(3, 4))[1] == [(3, 4), (3, 4)]
+
+
+def test_cells_derived_from_the_lstm_find_its_weights():
+    cell = mx.rnn.LSTMCell(5, prefix="l_")
+    found = [cell._iW, cell._iB, cell._hW, cell._hB]
+    assert [v.name for v in found] == ["l_i2h_weight", "l_i2h_bias", "l_h2h_weight", "l_h2h_bias"]
+    assert (cell._num_hidden, cell._gate_names) == (5, ("_i", "_f", "_c", "_o"))
+    stack = mx.rnn.SequentialRNNCell()
+    stack.add(cell)
+    assert stack._cells == [cell]

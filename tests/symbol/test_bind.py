@@ -188,3 +188,19 @@ def test_eval():
         (S.Variable("a") + 1).eval(a=A, zz=A)
     with pytest.raises(ArgumentError, match="args: missing a"):
         (S.Variable("a") + 1).eval()
+
+
+def test_binding_refuses_gradients_through_what_has_none():
+    picked = S.batch_take(S.Variable("x"), S.Variable("i"))
+    given = {"x": (4, 3), "i": (4,), "type_dict": {"i": "int32"}}
+    with pytest.raises(MXNetError, match="batch_take .* is not differentiable.*grad_req='null'"):
+        picked.simple_bind(mx.cpu(), **given)
+    with pytest.raises(MXNetError, match="is not differentiable"):
+        picked.bind(mx.cpu(), [mx.nd.ones((4, 3)), mx.nd.zeros(4, dtype="int32")], {"x": mx.nd.zeros((4, 3))})
+    picked.simple_bind(mx.cpu(), grad_req="null", **given).forward()
+    blocked = S.BlockGrad(picked).simple_bind(mx.cpu(), **given)
+    blocked.forward(is_train=True)
+    blocked.backward()
+    assert (blocked.grad_dict["x"].asnumpy() == 0).all()
+    beside = S.Group([S.BlockGrad(picked), S.Variable("y") * 2])
+    beside.simple_bind(mx.cpu(), grad_req={"y": "write"}, y=(1,), **given)

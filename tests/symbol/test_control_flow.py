@@ -269,6 +269,21 @@ def test_batch_norm_in_the_body_keeps_its_averages():
     assert executor.arg_dict["bn_moving_mean"].asscalar() == (0.5 * 2) * 0.5 + 0.5 * 4
 
 
+def test_batch_norm_in_the_body_is_trained():
+    out, _ = mx.sym.contrib.foreach(
+        lambda x, s: (mx.sym.BatchNorm(x, fix_gamma=False, name="bn"), s), mx.sym.var("x"), []
+    )
+    executor = out.simple_bind(mx.cpu(), x=(2, 4, 1))  # asks for gradients of the averages, too
+    executor.arg_dict["x"][:] = mx.nd.array([[[-1], [-1], [1], [1]], [[1], [3], [3], [1]]])
+    executor.arg_dict["bn_gamma"][:] = 1
+    executor.forward(is_train=True)
+    executor.backward(mx.nd.array(np.arange(8).reshape(2, 4, 1)))
+    grads = {name: grad.asnumpy() for name, grad in executor.grad_dict.items()}
+    np.testing.assert_allclose(grads["bn_beta"], [28])
+    np.testing.assert_allclose(grads["bn_gamma"], [(-0 - 1 + 2 + 3) + (-4 + 5 + 6 - 7)], rtol=1e-2)
+    assert grads["bn_moving_mean"].tolist() == grads["bn_moving_var"].tolist() == [0]
+
+
 def test_monitor_sees_the_loop_and_its_gradients():
     out, _ = mx.sym.contrib.foreach(lambda x, s: (x * 2, s), mx.sym.var("x"), [])
     executor = out.simple_bind(mx.cpu(), x=(2, 2))

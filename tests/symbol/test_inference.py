@@ -93,3 +93,24 @@ def test_unknown_types_give_nones_and_a_warning():
 def test_wrong_types(kwargs, error, said):
     with pytest.raises(error, match=said):
         fc().infer_type(**kwargs)
+
+
+def test_partial_rules_to_the_letter():
+    data, state = S.Variable("data"), S.Variable("state")
+    left = S.FullyConnected(data, num_hidden=4, name="left")
+    both = left + S.FullyConnected(state, num_hidden=4, name="right")
+    found = dict(zip(both.list_arguments(), both.infer_shape_partial(data=(2, 3))[0]))
+    assert found["left_weight"] == (4, 3)
+    assert found["right_weight"] == ()  # nothing is said before the data's shape is known
+    product = S.batch_dot(data, state)
+    assert product.infer_shape_partial(data=(0, 3, 4), state=(0, 4, 5))[1] == [(0, 3, 5)]
+    assert product.infer_shape_partial(data=(0, 3, 4), state=(0, 0, 5))[1] == [()]
+    picked = S.pick(data, state, axis=1)
+    assert picked.infer_shape(data=(2, 4)) == ([(2, 4), (2,)], [(2,)], [])
+
+
+def test_the_condition_of_where_has_a_type_of_its_own():
+    chosen = S.where(S.Variable("c"), S.Variable("a"), S.Variable("b"))
+    assert chosen.infer_type_partial(a="float16") == ([None, np.float16, np.float16], [np.float16], [])
+    executor = chosen.simple_bind(mx.cpu(), grad_req="null", type_dict={"a": "float16"}, c=(2,), a=(2,))
+    assert [v.dtype for v in executor.arg_arrays] == [np.float32, np.float16, np.float16]

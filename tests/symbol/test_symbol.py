@@ -239,3 +239,22 @@ def test_errors_are_of_one_family():
     for wrong in (lambda: S.Group([]), lambda: S.load_json("x"), lambda: S.Variable(3), lambda: mlp()["zz"]):
         with pytest.raises(MXNetError):
             wrong()
+
+
+def test_what_mxnet_has_for_backends_and_gradients():
+    net = mx.sym.exp(mx.sym.Variable("x"), name="e")
+    assert net.optimize_for("nothing", None, None, mx.cpu(), flag=1).tojson() == net.tojson()
+    with pytest.raises(MXNetError, match="there is no backend 'nothing'"):
+        net.get_backend_symbol("nothing")
+    with pytest.raises(MXNetError, match="gradient is not implemented"):
+        net.gradient(["x"])
+    with pytest.raises(MXNetError, match="no mx.np"):
+        net.as_np_ndarray()
+
+
+def test_the_operator_alone():
+    sliced = mx.sym.SliceChannel(mx.sym.Variable("x"), num_outputs=3, name="s")
+    alone = sliced._gen_atomic_symbol()
+    assert len(alone) == 3
+    assert alone.list_arguments() == []
+    assert alone.attr("num_outputs") == "3"

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ...mode import integers_carried
 from ..attrs import dtype
 from ..bound import bound
 from ..dtypes import name_of, torch_dtype
@@ -41,8 +42,12 @@ def cast(a: Any) -> Unary:
     Source: MXNet 1.9.1 `Cast`.
     """
     kind = torch_dtype(a.dtype)
+    floating = kind.is_floating_point
 
     def cast(x: torch.Tensor) -> torch.Tensor:
+        if not floating and integers_carried():
+            real = x.double()
+            return real + (real.detach().to(kind).double() - real.detach())
         return x.to(kind)
 
     return cast

@@ -416,7 +416,9 @@ def diag(a: Any) -> Unary:
         if x.dim() == 1:
             return torch.diag_embed(x, k)
         if k > x.shape[columns] or -k > x.shape[rows]:
-            raise ShapeError(f"diag: data {tuple(x.shape)} has no diagonal {k} between axes {rows} and {columns}")
+            raise ShapeError(
+                f"diag: data {tuple(x.shape)} has no diagonal {k} between axes {rows} and {columns}"
+            )
         return torch.diagonal(x, k, rows, columns)
 
     return diag

@@ -178,6 +178,8 @@ def tile(a: Any) -> Unary:
     Source: MXNet 1.9.1 `tile`.
     """
     reps = a.reps
+    if min(reps, default=1) < 1:
+        raise OpError(f"tile: reps is {reps}, expected numbers from 1")
 
     def tile(x: torch.Tensor) -> torch.Tensor:
         return x.repeat((1,) * (x.dim() - len(reps)) + reps)

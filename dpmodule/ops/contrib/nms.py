@@ -17,6 +17,8 @@ Overlap = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """``(items (F, G, r), items (F, G, c)) -> (G, r, c)``: True where one is suppressed by the other."""
 
 _BLOCK = 128
+_PART = 256
+"""Kept boxes that a block is compared with at a time: what a core's cache holds several times."""
 
 
 def overlap_area(one: torch.Tensor, other: torch.Tensor, extra: float = 0.0) -> torch.Tensor:
@@ -78,7 +80,8 @@ def keep_greedily(
         block, alive = items[:, :active, start : start + _BLOCK], keep[:active, start : start + _BLOCK]
         if before is not None:
             before = before[:, :active]
-            alive = alive & ~overlap(before, block).any(1)
+            for part in before.split(_PART, 2):
+                alive = alive & ~overlap(part, block).any(1)
         alive = _settled(overlap(block, block).triu_(1), alive)
         keep[:active, start : start + _BLOCK] = alive
         if limit is not None and int(keep[:, : start + _BLOCK].sum(1).min()) >= limit:

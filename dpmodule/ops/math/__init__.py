@@ -1,12 +1,8 @@
-"""Arithmetic, comparison, elementwise functions, reductions and products."""
+"""Arithmetic, comparison, elementwise functions, reductions and products; linear algebra comes by `ops.later`."""
 
 from . import binary as binary
 from . import compare as compare
 from . import dot as dot
-from . import factor as factor
-from . import khatri_rao as khatri_rao
-from . import linalg as linalg
 from . import reduce as reduce
 from . import scalar as scalar
-from . import triangle as triangle
 from . import unary as unary

@@ -18,10 +18,11 @@ Names = tuple[str, ...]
 
 
 def divide(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Divide; integers are cut towards 0."""
+    """Divide; integers are cut towards 0, and give 0 where `right` is 0."""
     if left.is_floating_point():
         return torch.div(left, right)
-    return torch.div(left, right, rounding_mode="trunc")
+    zero = right == 0
+    return torch.where(zero, 0, torch.div(left, torch.where(zero, 1, right), rounding_mode="trunc"))
 
 
 def modulo(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:

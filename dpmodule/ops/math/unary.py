@@ -45,32 +45,6 @@ def _logical_not(x: torch.Tensor) -> torch.Tensor:
     return torch.eq(x, 0).to(x.dtype)
 
 
-class _Relu(torch.autograd.Function):
-    """relu with MXNet's gradient at NaN, where torch's is that of a positive number."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: torch.Tensor) -> torch.Tensor:
-        return torch.relu(x)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-        ctx.save_for_backward(output)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
-        (y,) = ctx.saved_tensors
-        return torch.where(y.isnan(), y, grads[0] * (y > 0))
-
-
-_relu_in_graph: Elementwise = _Relu.apply
-
-
-def _relu(x: torch.Tensor) -> torch.Tensor:
-    return _relu_in_graph(x) if x.requires_grad else torch.relu(x)
-
-
 _ELEMENTWISE: dict[str, tuple[Elementwise, str, Onnx]] = {
     "abs": (torch.abs, "Return the magnitude; its gradient at 0 is 0", Onnx("Abs")),
     "sign": (torch.sign, "Return -1, 0 or 1, with 0 for 0 and NaN; the gradient is 0", Onnx("Sign")),
@@ -139,7 +113,7 @@ _ELEMENTWISE: dict[str, tuple[Elementwise, str, Onnx]] = {
     ),
     "reciprocal": (kept_type(torch.reciprocal), "Return one over each element", Onnx("Reciprocal")),
     "negative": (torch.neg, "Return the negative", Onnx("Neg")),
-    "relu": (_relu, "Return max(x, 0); its gradient at 0 is 0, at NaN it is NaN", Onnx("Relu")),
+    "relu": (torch.relu, "Return max(x, 0); its gradient at 0 is 0", Onnx("Relu")),
     "sigmoid": (kept_type(torch.sigmoid), "Return 1 / (1 + exp(-x))", Onnx("Sigmoid")),
     "softsign": (kept_type(F.softsign), "Return x / (1 + |x|)", Onnx("Softsign")),
     "logical_not": (_logical_not, "Return 1 where an element is 0, else 0", Onnx(builder="logical_not")),
@@ -274,6 +248,11 @@ def smooth_l1(a: Any) -> Elementwise:
     squared = (1.0 if a.scalar is None else a.scalar) ** 2
 
     def smooth_l1(x: torch.Tensor) -> torch.Tensor:
+        if not x.is_floating_point():  # in MXNet s^2 is a whole number here, too
+            end = 1.0 / int(squared) if int(squared) else math.inf
+            size = x.double().abs()
+            inside = 0.0 * size if end == math.inf else 0.5 * size * size / end
+            return torch.where(size < end, inside, size - 0.5 * end).to(x.dtype)
         return F.smooth_l1_loss(x, torch.zeros_like(x), reduction="none", beta=1.0 / squared)
 
     return smooth_l1

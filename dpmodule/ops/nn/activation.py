@@ -50,7 +50,9 @@ def activation(a: Any) -> Callable[..., torch.Tensor]:
 
 
 def _prelu(data: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
-    if data.dim() > 1 and data.dtype == gamma.dtype:
+    if gamma.dim() > 1:
+        gamma = gamma.reshape(gamma.shape + (1,) * (data.dim() - gamma.dim()))
+    elif data.dim() > 1 and data.dtype == gamma.dtype:
         return torch.prelu(data, gamma)
     return torch.where(data > 0, data, data * gamma)
 
@@ -96,7 +98,10 @@ def _leaky_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shap
     for each in (ins[0], *outs):
         shape = unify(shape, each, "data and output")
     rest = ins[1:]
-    if rest and shape is not None and rest[0] != (1,):
+    gamma = rest[0] if rest else None
+    if gamma is not None and len(gamma) > 1 and shape is not None:
+        rest = [unify(gamma, shape[: len(gamma)], "gamma and the first axes of data")]
+    elif rest and shape is not None and gamma != (1,):
         rest = [agree("gamma", rest[0], (shape[1 if len(shape) > 1 else 0],), shape)]
     return [shape, *rest], [shape] * len(outs)
 
@@ -130,7 +135,7 @@ def leaky_relu(
 
     Shape:
         data: (N, C, ...) for prelu, else any.
-        gamma: (C,) or (1,), for prelu only.
+        gamma: (C,), (1,), or the first axes of data, (N, C, ...); for prelu only.
         output: as data. rrelu has a second output, mask: the slope applied to each element.
 
     Source: MXNet 1.9.1 `LeakyReLU`, also in selu's gradient below zero: ``scale * (alpha + output)``, where

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.nn import functional as F
 
 from ...base import Shape
 from ..attrs import boolean, integer
 from ..bound import bound
 from ..shapes import prod, unify
 from ..spec import ROWS, Attr, Onnx, arg, param
+from .linear import linear
 from .rules import agree
 
 __all__ = ["fully_connected"]
@@ -37,7 +37,7 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], li
     """Weight, bias and output from data; data's rows from the output (begin states of unrolled RNNs)."""
     data, weight, *bias = ins
     units = a.num_hidden
-    bias = [agree("bias", b, (units,), data) for b in bias]
+    bias = [agree("bias", b, (units, 1) if b is not None and len(b) == 2 else (units,), data) for b in bias]
     if data is None:
         if weight is not None:
             unify(weight, (units, 0), "weight")  # nothing is said about an unknown weight, as in MXNet
@@ -48,8 +48,12 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], li
     return [data, weight, *bias], [agree("output", outs[0], out, data)]
 
 
+def _row_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    return linear(data, weight, bias if bias is None or bias.dim() == 1 else bias.reshape(-1))
+
+
 def _flat_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    return F.linear(data if data.dim() == 2 else data.reshape(data.shape[0], -1), weight, bias)
+    return _row_linear(data if data.dim() == 2 else data.reshape(data.shape[0], -1), weight, bias)
 
 
 @bound(
@@ -70,9 +74,9 @@ def fully_connected(a: Any) -> Callable[..., torch.Tensor]:
     Shape:
         data: (N, ...); with flatten=False (..., K).
         weight: (num_hidden, K), K the product of data's axes but the first, or the last axis.
-        bias: (num_hidden,).
+        bias: (num_hidden,), or (num_hidden, 1) as an embedding of width 1 that is used as a bias has.
         output: (N, num_hidden); with flatten=False (..., num_hidden).
 
     Source: MXNet 1.9.1 `FullyConnected`.
     """
-    return _flat_linear if a.flatten else F.linear
+    return _flat_linear if a.flatten else _row_linear

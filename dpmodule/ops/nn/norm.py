@@ -60,6 +60,25 @@ def _mean_and_std(a: Any) -> tuple[str, ...]:
     return ("output", "mean", "std") if a.output_mean_var else ("output",)
 
 
+_MANY_ROWS = 128
+
+
+def _normalized(
+    x: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor, eps: float
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Normalise the last axis of x; return the output, the mean and the reciprocal deviation.
+
+    The fused CPU kernel adds up the gradients of gamma and beta one row after the other, which loses digits
+    that MXNet keeps once there are hundreds of rows; the sums of plain arithmetic are pairwise.
+    """
+    rows = x.numel() // max(gamma.shape[0], 1)
+    trained = torch.is_grad_enabled() and (gamma.requires_grad or beta.requires_grad)
+    if not trained or rows < _MANY_ROWS or x.dtype != torch.float32 or x.device.type != "cpu":
+        return torch.native_layer_norm(x, gamma.shape, gamma, beta, eps)
+    plain, mean, rstd = torch.native_layer_norm(x, gamma.shape, None, None, eps)
+    return torch.addcmul(beta, plain, gamma), mean, rstd
+
+
 @op(
     "LayerNorm",
     [arg("data", ROWS), param("gamma"), param("beta")],
@@ -85,7 +104,7 @@ def layer_norm(a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor, beta: 
     """
     inner = a.axis in (-1, data.dim() - 1)
     x = data if inner else data.movedim(a.axis, -1)
-    out, mean, rstd = torch.native_layer_norm(x, gamma.shape, gamma, beta, a.eps)
+    out, mean, rstd = _normalized(x, gamma, beta, a.eps)
     if not inner:
         out = out.movedim(-1, a.axis)
     if not a.output_mean_var:

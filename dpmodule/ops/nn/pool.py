@@ -94,6 +94,8 @@ def _sizes(a: Any, spatial: tuple[int, ...]) -> tuple[int, ...]:
     stride, pad = per_axis(a.stride[:rank], rank, 1, "stride"), per_axis(a.pad[:rank], rank, 0, "pad")
     axes = zip(spatial, a.kernel, stride, pad, strict=True)
     if a.pooling_convention == "same":
+        if any(pad):
+            raise ShapeError(f"pad is {a.pad}, expected none with pooling_convention='same'")
         return tuple(-(-x // s) for x, _, s, _ in axes)
     return tuple(window_size(x, k, s, p, a.pooling_convention == "full") for x, k, s, p in axes)
 
@@ -136,8 +138,8 @@ class _Window:
         self.spatial = spatial
         self.kernel = a.kernel
         self.out = _sizes(a, spatial)
-        self.stride = a.stride or (1,) * rank
-        self.pad = a.pad or (0,) * rank
+        self.stride = a.stride[:rank] or (1,) * rank
+        self.pad = a.pad[:rank] or (0,) * rank
         axes = zip(self.out, self.stride, self.kernel, spatial, self.pad, strict=True)
         extra = [(o - 1) * s + k - x - 2 * p for o, s, k, x, p in axes]
         self.extra = extra if self.convention == "same" else [max(e, 0) for e in extra]
@@ -283,7 +285,9 @@ def pooling(a: Any) -> Callable[..., torch.Tensor]:
     if a.global_pool:
         call = partial(_global, a)
     elif a.pool_type == "max" and _fits_torch(a):
-        call = partial(_MAX[len(a.kernel)], kernel_size=a.kernel, stride=a.stride or 1, padding=a.pad or 0)
+        rank = len(a.kernel)
+        stride, pad = a.stride[:rank] or 1, a.pad[:rank] or 0
+        call = partial(_MAX[rank], kernel_size=a.kernel, stride=stride, padding=pad)
     else:
         call = partial({"max": _max, "avg": _average}.get(a.pool_type, _windows), a)
     return through_first(call, 1) if channels_last(a.layout) else call

@@ -18,6 +18,8 @@ __all__ = ["image_of", "pooled", "region_rule", "roi_pooling", "round_away", "si
 
 _CHUNK = 1 << 16
 """Numbers of one chunk of bins: what a core's cache holds several times."""
+_FEW = 1 << 16
+"""Pixels, over all bins and channels, up to which looking at all of them is quicker than preparing windows."""
 
 
 def single(value: float) -> float:
@@ -182,6 +184,27 @@ def _levels(
         yield wide, i, j, (code == key).nonzero().view(-1)
 
 
+def _masked_pool(
+    data: torch.Tensor, bins: _Bins, want_places: bool
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return what `_max_pool` does, looking at every pixel of the image for each bin: quick where both are few."""
+    count, depth, height, width = data.shape
+    rows, columns = torch.arange(height, device=data.device), torch.arange(width, device=data.device)
+    tall = (rows >= bins.top[:, None]) & (rows < bins.bottom[:, None])
+    wide = (columns >= bins.left[:, None]) & (columns < bins.right[:, None])
+    inside = (tall[:, :, None] & wide[:, None, :]).flatten(1)[:, None]
+    pixels = data.reshape(count, depth, -1)[bins.image]
+    best, at = pixels.masked_fill(~inside, -torch.inf).max(-1)
+    empty = bins.empty[:, None]
+    out = best.masked_fill(empty, 0.0)
+    if not want_places:
+        return out, None
+    # among pixels of minus infinity the one found may be a masked one
+    first = (bins.top * width + bins.left)[:, None]
+    at = torch.where(inside.expand_as(pixels).gather(2, at[:, :, None])[:, :, 0], at, first)
+    return out, (at + bins.image[:, None] * height * width).masked_fill(empty, -1).int()
+
+
 def _max_pool(data: torch.Tensor, bins: _Bins, want_places: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Return the maximum of each bin (bins, C), 0 if empty, and the pixel it is at, -1 if empty.
 
@@ -189,6 +212,8 @@ def _max_pool(data: torch.Tensor, bins: _Bins, want_places: bool) -> tuple[torch
     in the cache.
     """
     count, depth, height, width = data.shape
+    if bins.empty.numel() * depth * height * width <= _FEW:
+        return _masked_pool(data, bins, want_places)
     pixels = data.permute(0, 2, 3, 1).contiguous()
     out = data.new_zeros((bins.empty.numel(), depth))
     arg = torch.full(out.shape, -1, dtype=torch.int32, device=data.device) if want_places else None

@@ -106,3 +106,18 @@ def test_amp_cast_leaves_other_types_alone():
     assert infer_type(op, a, ["int32"], [None])[1] == ["int32"]
     assert infer_type(op, a, ["float32"], [None])[1] == ["float16"]
     assert infer_type(ops.get("Cast"), a, [None], [None]) == ([None], ["float16"])
+
+
+def test_arange_of_integers_cuts_start_and_step():
+    # recorded from MXNet 1.9.1
+    np.testing.assert_array_equal(
+        run("_arange", start=1.3, stop=9, step=1.3, dtype="int32"), [1, 2, 3, 4, 5, 6]
+    )
+    np.testing.assert_array_equal(
+        run("_arange", start=-1.7, stop=-9, step=-1.3, dtype="int32"), [-1, -2, -3, -4, -5, -6]
+    )
+    np.testing.assert_array_equal(run("_arange", start=0.5, stop=3, step=0.5, dtype="int32"), [0] * 5)
+
+
+def test_negative_dimensions_of_filled_arrays_are_unknown():
+    assert shapes("_ones", [], [(2, 3)], shape=(-1, 3)) == ([], [(2, 3)])

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpmodule import ops
-from dpmodule.base import OpError, ShapeError
+from dpmodule.base import BoundsError, OpError, ShapeError
 from dpmodule.ops.infer import infer_type
 from helpers.op_case import OpCase, check_gradient, check_value, gradients, run, shapes
 
@@ -50,7 +50,7 @@ def test_take_raise_refuses_and_fractions_are_cut():
     np.testing.assert_array_equal(run("take", x, np.array([0.9, 1.9, -0.5], "f4")), [10, 20, 10])
     np.testing.assert_array_equal(run("take", x, np.array([0, 2], "i4"), mode="raise"), [10, 30])
     for outside in ([-1, 2], [0, 3]):
-        with pytest.raises(OpError, match="expected 0 to 2"):
+        with pytest.raises(BoundsError, match="expected 0 to 2"):
             run("take", x, np.array(outside, "i4"), mode="raise")
 
 
@@ -150,7 +150,7 @@ def test_gather_picks_and_scatter_writes_the_same_places(index):
 
 
 def test_gather_refuses_places_outside():
-    with pytest.raises(OpError, match=r"\(2, 3, 4\)"):
+    with pytest.raises(BoundsError, match=r"\(2, 3, 4\)"):
         run("gather_nd", data(2, 3, 4), np.array([[5.0]]))
     with pytest.raises(ShapeError, match="4 axes"):
         shapes("gather_nd", [(2, 3, 4), (4, 2)])
@@ -177,3 +177,15 @@ def test_positions_may_have_another_type():
         )
     where = ops.get("where")
     assert infer_type(where, where.parse({}), ["int32", "float64", None], [None])[1] == ["float64"]
+
+
+def test_gradient_of_gather_adds_up_what_meets():
+    index = np.array([[1, 1, 0], [1, 1, 0]], "i4")
+    found = run("_backward_gather_nd", np.array([2.0, 3.0, 4.0]), index, shape=(2, 2))
+    np.testing.assert_array_equal(found, [[4, 0], [0, 5]])
+
+
+def test_one_hot_of_no_class_and_diagonals_outside():
+    assert run("one_hot", np.ones((2, 3)), depth=0).shape == (2, 3, 0)
+    with pytest.raises(ShapeError, match="no diagonal 4"):
+        run("diag", np.ones((2, 3)), k=4)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import dpmodule as mx
 from dpmodule.base import OpError, ShapeError
 from helpers.op_case import OpCase, check_gradient, check_value, gradients, run, shapes
 
@@ -128,3 +129,13 @@ def test_slice_like_refuses_what_it_cannot_cut():
         shapes("slice_like", [(2, 3, 4), (1, 2)])
     with pytest.raises(OpError, match="shorter"):
         run("slice_like", data(2, 3, 4), data(1, 5, 1))
+
+
+def test_only_the_shape_of_the_like_counts():
+    x = np.arange(12.0, dtype="f4").reshape(3, 4)
+    found = run("slice_like", x, np.zeros((2, 3), "i4"))
+    np.testing.assert_array_equal(found, x[:2, :3])
+    assert found.dtype == np.float32
+    data = mx.nd.array(x)
+    assert mx.nd.slice_like(data, mx.nd.zeros((2, 3), dtype="int32")).shape == (2, 3)
+    assert mx.nd.broadcast_like(mx.nd.ones((3, 1)), mx.nd.zeros((3, 2), dtype="int8")).dtype is np.float32

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dpmodule as mx
 from dpmodule.base import OpError, ShapeError
 from helpers.op_case import OpCase, check_gradient, check_value, run, shapes
 
@@ -32,6 +33,11 @@ def test_dimensions_of_one_are_repeated(case, draw):
     axes = tuple(i for i, d in enumerate(dims) if d == 1)
     attrs = {"axis": axes, "size": tuple(wanted[i] for i in axes)}
     check_value(OpCase("broadcast_axis", (data(*dims),), attrs, lambda x: expected))
+
+
+def test_broadcast_like_refuses_no_axes():
+    with pytest.raises(OpError, match="are empty"):
+        mx.nd.broadcast_like(mx.nd.ones((1, 2)), mx.nd.ones((3, 2)), lhs_axes=(), rhs_axes=())
 
 
 def test_broadcast_like_can_take_single_axes():
@@ -130,3 +136,9 @@ def test_pad_refuses_widths_that_do_not_fit(mode, width, match):
 )
 def test_gradients_add_up_over_copies(name, attrs):
     check_gradient(OpCase(name, (data(1, 3, 1),), attrs))
+
+
+@pytest.mark.parametrize("reps", [(1, 2, -3), (1, 0, 3)])
+def test_arrays_are_not_tiled_away(reps):
+    with pytest.raises(OpError, match="numbers from 1"):
+        mx.nd.tile(mx.nd.ones((4, 4)), reps)

@@ -54,6 +54,13 @@ CASES = [
         {"indices": (0, 1, 3), "axis": 0},
         lambda x: (x[0:1], x[1:3], x[3:]),
     ),
+    OpCase(
+        "_backward_gather_nd",
+        (np.array([1.5, -2.0, 0.25]), np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0]])),
+        {"shape": (2, 2)},
+        lambda x, i: np.array([[x[2], 0], [0, x[0] + x[1]]]),
+        grad=(0,),
+    ),
     OpCase("_split_v2", (X,), {"indices": (), "axis": 1, "sections": 3, "squeeze_axis": True},
            lambda x: tuple(x.T)),
     OpCase("cast_storage", (X,), {"stype": "default"}, lambda x: x),

@@ -212,3 +212,8 @@ def test_scalar_ties_give_the_gradient_to_the_array():
 )
 def test_bytes_wrap_around(name, number, expected):
     np.testing.assert_array_equal(run(name, np.array([3, 0], "u1"), scalar=number), expected)
+
+
+def test_integers_divided_by_zero_give_zero():
+    found = run("elemwise_div", np.array([5, -7, 0], "i4"), np.array([0, 2, 0], "i4"))
+    np.testing.assert_array_equal(found, [0, -3, 0])

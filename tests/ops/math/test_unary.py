@@ -211,3 +211,10 @@ def test_every_operator_is_described(name):
     assert "Source:" in doc
     for key, attr in ops.get(name).attrs.items():
         assert attr.doc or key in ("ctx", "dtype"), key
+
+
+def test_smooth_l1_of_integers():
+    # recorded from MXNet 1.9.1
+    x = np.array([-3, 0, 2], "i4")
+    np.testing.assert_array_equal(run("smooth_l1", x), [2, 0, 1])
+    np.testing.assert_array_equal(run("smooth_l1", x, scalar=0.5), [0, 0, 0])

@@ -102,3 +102,13 @@ def test_rrelu_takes_the_middle_otherwise():
 def test_bound_function_is_torchs_own():
     op = get("Activation")
     assert op.bind(op.parse({"act_type": "relu"})) is torch.relu
+
+
+@pytest.mark.parametrize("dims", [(3, 4), (3, 4, 2, 5)])
+def test_prelu_with_a_slope_for_each_sample(dims):
+    rng = np.random.RandomState(4)
+    data, gamma = rng.uniform(-1, 1, dims), rng.uniform(0.1, 0.9, (3, 4))
+    slopes = gamma.reshape(gamma.shape + (1,) * (len(dims) - 2))
+    found = run("LeakyReLU", data, gamma, act_type="prelu")
+    np.testing.assert_allclose(found, np.where(data > 0, data, data * slopes))
+    check_gradients("LeakyReLU", data, gamma, wanted=(0, 1), act_type="prelu")

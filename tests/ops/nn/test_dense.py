@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+import dpmodule as mx
 from dpmodule.base import OpError, ShapeError
 from helpers.numeric import check_gradients, run, shapes
 
@@ -46,7 +47,7 @@ def test_columns_come_from_the_weight():
 
 def test_unknown_stays_unknown():
     assert shapes("FullyConnected", (0, 3), None, num_hidden=2, no_bias=True) == ([(0, 3), (2, 3)], [(0, 2)])
-    assert shapes("FullyConnected", None, None, None, num_hidden=2) == ([None, (2, 0), (2,)], [None])
+    assert shapes("FullyConnected", None, None, None, num_hidden=2) == ([None, None, (2,)], [None])
 
 
 def test_wrong_weight_is_named():
@@ -59,3 +60,20 @@ def test_attributes_are_checked():
         shapes("FullyConnected", (7, 3), None, None)
     with pytest.raises(OpError, match="num_hidden is 0"):
         shapes("FullyConnected", (7, 3), None, None, num_hidden=0)
+
+
+@pytest.mark.parametrize("flatten", [True, False])
+def test_a_bias_may_be_one_column(flatten):
+    """MXNet's language model uses an embedding of width 1 as the bias of its decoder."""
+    ins, _ = shapes("FullyConnected", (7, 3), None, (5, 1), num_hidden=5, flatten=flatten)
+    assert ins == [(7, 3), (5, 3), (5, 1)]
+    x, w, b = (mx.sym.Variable(name) for name in "xwb")
+    net = mx.sym.FullyConnected(x, w, b, num_hidden=2, flatten=flatten)
+    executor = net.simple_bind(mx.cpu(), x=(3, 4), b=(2, 1))
+    executor.arg_dict["b"][:] = np.array([[1], [2]])
+    executor.forward(is_train=True)
+    assert executor.outputs[0].asnumpy().tolist() == [[1, 2]] * 3
+    executor.backward([mx.nd.array([[1, 10]] * 3)])
+    assert executor.grad_dict["b"].asnumpy().tolist() == [[3], [30]]
+    with pytest.raises(ShapeError, match=r"bias has shape \(4, 1\)"):
+        shapes("FullyConnected", (7, 3), None, (4, 1), num_hidden=5)

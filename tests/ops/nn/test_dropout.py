@@ -53,8 +53,8 @@ def test_axes_share_one_decision():
     assert 0 < (out[:, 0] == 0).mean() < 1
 
 
-def test_dropping_all_gives_zero():
-    assert not run("Dropout", np.ones(10), p=1, env=environment(seed=2)).any()
+def test_dropping_all_gives_nan():
+    assert np.isnan(run("Dropout", np.ones(10), p=1, env=environment(seed=2))).all()
 
 
 def test_p_is_a_share():

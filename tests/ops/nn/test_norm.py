@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from dpmodule.base import ShapeError
-from helpers.numeric import check_gradients, run, shapes
+from helpers.numeric import check_gradients, gradients, run, shapes
 
 rng = np.random.RandomState(4)
 
@@ -22,6 +22,19 @@ def test_layer_norm(axis):
     check_gradients("LayerNorm", data, gamma, beta, wanted=(0, 1, 2), **attrs)
     _, outs = shapes("LayerNorm", data.shape, None, None, outs=[None] * 3, output_mean_var=True, **attrs)
     assert outs == [data.shape, mean.shape, mean.shape]
+
+
+@pytest.mark.parametrize("axis", [-1, 0])
+def test_layer_norm_keeps_the_digits_of_long_sums(axis):
+    data, head = (rng.randn(2048, 64).astype("float32") for _ in range(2))
+    data, head = (data.T, head.T) if axis == 0 else (data, head)
+    gamma, beta = rng.randn(2, 64).astype("float32")
+    found = gradients("LayerNorm", data, gamma, beta, head=head, wanted=(1, 2), axis=axis)
+    exact = data.astype("float64")
+    exact = (exact - exact.mean(axis, keepdims=True)) / np.sqrt(exact.var(axis, keepdims=True) + 1e-5)
+    rows = 1 + axis
+    for got, want in zip(found, (exact * head, head.astype("float64")), strict=True):
+        np.testing.assert_allclose(got, want.sum(rows), rtol=0, atol=3e-5)
 
 
 def test_instance_norm():

@@ -48,13 +48,14 @@ def pool(data, a):
 def cases(draw):
     rank = draw(st.integers(1, 3))
     kernel = tuple(draw(st.integers(1, 4)) for _ in range(rank))
+    convention = draw(st.sampled_from(["valid", "full", "same"]))
     return {
         "size": tuple(draw(st.integers(k, 7)) for k in kernel),
         "kernel": kernel,
         "stride": tuple(draw(st.integers(1, 4)) for _ in range(rank)),
-        "pad": tuple(draw(st.integers(0, k - 1)) for k in kernel),
+        "pad": tuple(0 if convention == "same" else draw(st.integers(0, k - 1)) for k in kernel),
         "pool_type": draw(st.sampled_from(["max", "avg", "sum", "lp"])),
-        "pooling_convention": draw(st.sampled_from(["valid", "full", "same"])),
+        "pooling_convention": convention,
         "count_include_pad": draw(st.booleans()),
         "p_value": draw(st.integers(1, 3)),
     }
@@ -143,3 +144,11 @@ def test_half_precision(rank, kind):
     out = run("Pooling", data.astype("f2"), **attrs)
     assert out.dtype == np.float16
     np.testing.assert_allclose(out, run("Pooling", data, **attrs), rtol=1e-2)
+
+
+def test_values_beyond_the_kernels_are_passed_over():
+    data = rng.rand(1, 1, 10)
+    found = run("Pooling", data, kernel=2, stride=(2, 7), pad=(0, 0, 0), pooling_convention="same")
+    np.testing.assert_allclose(found, data.reshape(1, 1, 5, 2).max(-1))
+    with pytest.raises(ShapeError, match="expected none"):
+        run("Pooling", data, kernel=2, stride=2, pad=1, pooling_convention="same")

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from dpmodule.base import BoundsError, OpError, ShapeError
+from dpmodule.ops.nn import roi
 from helpers.op_case import gradients, run, shapes
 
 random = np.random.RandomState(4)
@@ -30,6 +31,13 @@ def regions(count, images, width, height):
     return np.concatenate([random.randint(0, images, (count, 1)), corners], 1)
 
 
+@pytest.fixture(params=[0, 1 << 30], ids=["windows", "every pixel"])
+def way(request, monkeypatch):
+    """Both ways of finding the maxima."""
+    monkeypatch.setattr(roi, "_FEW", request.param)
+
+
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("size", [(1, 1), (3, 2), (7, 7)])
 def test_first_maximum_of_each_bin_and_its_gradient(kind, size):
@@ -49,6 +57,17 @@ def test_first_maximum_of_each_bin_and_its_gradient(kind, size):
     assert not to_rois.any()
 
 
+@pytest.mark.usefixtures("way")
+def test_minus_infinity_is_a_maximum_too():
+    data = np.full((1, 1, 4, 4), -np.inf, "f4")
+    rois = np.array([[0, 2, 2, 3, 3]], "f4")
+    to_data, _ = gradients(
+        "ROIPooling", data, rois, head=np.ones((1, 1, 1, 1), "f4"), pooled_size=(1, 1), spatial_scale=1
+    )
+    assert np.flatnonzero(to_data).tolist() == [10]
+
+
+@pytest.mark.usefixtures("way")
 def test_no_regions_give_an_empty_result():
     attrs = {"pooled_size": (2, 2), "spatial_scale": 1.0}
     assert run("ROIPooling", np.ones((1, 3, 4, 4)), np.zeros((0, 5)), **attrs).shape == (0, 3, 2, 2)

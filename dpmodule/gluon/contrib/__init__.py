@@ -1,0 +1,10 @@
+"""What is there of ``mx.gluon.contrib``: the projected LSTM."""
+
+from __future__ import annotations
+
+from ..absent import absent_from
+from . import rnn as rnn
+
+__all__ = ["rnn"]
+
+__getattr__ = absent_from("gluon.contrib")

@@ -1,0 +1,111 @@
+"""Gluon's helpers that training loops of modules use: clipping by the global norm, cutting batches, downloads."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import ndarray as nd
+from ..base import ArgumentError, ShapeError
+from ..context import Context
+from ..ndarray import NDArray
+from .absent import absent_from
+
+__all__ = ["check_sha1", "clip_global_norm", "split_and_load", "split_data"]
+
+__getattr__ = absent_from("gluon.utils")
+
+_TINY = 1e-8
+_BLOCK_BYTES = 1 << 20
+
+
+def clip_global_norm(
+    arrays: Sequence[NDArray], max_norm: float, check_isfinite: bool = True
+) -> float | NDArray:
+    """Scale arrays in place so that the 2-norm of all together is at most `max_norm`.
+
+    Args:
+        arrays: the arrays, gradients as a rule, on any devices.
+        max_norm: the largest norm.
+        check_isfinite: look at the norm, and warn if it is NaN or infinite.
+
+    Returns:
+        The norm before scaling; an array of shape (1,) without `check_isfinite`.
+
+    Raises:
+        ArgumentError: there are no arrays.
+
+    Source: Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural networks", 2013; MXNet 1.9.1
+    `gluon.utils.clip_global_norm`.
+    """
+    if not arrays:
+        raise ArgumentError("clip_global_norm: arrays is empty, expected at least one array")
+    first = arrays[0].context
+    squares = [nd.norm(array).square().as_in_context(first) for array in arrays]
+    total = nd.sqrt(nd.add_n(*squares)) if len(squares) > 1 else nd.sqrt(squares[0])
+    norm = float(total.asscalar()) if check_isfinite else math.nan
+    if check_isfinite and not math.isfinite(norm):
+        warnings.warn(f"clip_global_norm: the norm is {norm}, so clipping has no use", stacklevel=2)
+    scale = nd.minimum(max_norm / (total + _TINY), 1.0)
+    for array in arrays:
+        array *= scale.as_in_context(array.context)
+    return norm if check_isfinite else total
+
+
+def split_data(data: NDArray, num_slice: int, batch_axis: int = 0, even_split: bool = True) -> list[NDArray]:
+    """Cut an array into slices along an axis.
+
+    Args:
+        data: the array.
+        num_slice: how many slices.
+        batch_axis: the axis.
+        even_split: whether slices must have one size; else the last takes what is left over.
+
+    Raises:
+        ShapeError: the axis is shorter than `num_slice`, or not a multiple of it under `even_split`.
+    """
+    size = data.shape[batch_axis]
+    if size < num_slice or (even_split and size % num_slice):
+        raise ShapeError(
+            f"split_data: axis {batch_axis} of shape {data.shape} cannot be cut into {num_slice} slices"
+            + ("; even_split=False allows uneven ones" if even_split and size >= num_slice else "")
+        )
+    step = size // num_slice
+    ends = [*((k + 1) * step for k in range(num_slice - 1)), size]
+    return [data.slice_axis(axis=batch_axis, begin=k * step, end=end) for k, end in enumerate(ends)]
+
+
+def split_and_load(
+    data: Any, ctx_list: Sequence[Context], batch_axis: int = 0, even_split: bool = True
+) -> list[NDArray]:
+    """Cut an array into a slice for each context, and copy each to its context.
+
+    Args:
+        data: the array, or what `nd.array` makes one of.
+        ctx_list: the contexts.
+        batch_axis: the axis to cut along.
+        even_split: see `split_data`.
+
+    Raises:
+        ShapeError: see `split_data`.
+    """
+    if isinstance(data, torch.Tensor):
+        data = NDArray(data.detach(), ctx_list[0])
+    array = data if isinstance(data, NDArray) else nd.array(data, ctx=ctx_list[0])
+    slices = split_data(array, len(ctx_list), batch_axis, even_split)
+    return [part.as_in_context(ctx) for part, ctx in zip(slices, ctx_list)]
+
+
+def check_sha1(filename: str, sha1_hash: str) -> bool:
+    """Say whether a file has a SHA-1 sum, given in hexadecimal digits."""
+    digest = hashlib.sha1(usedforsecurity=False)
+    with Path(filename).open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest() == sha1_hash

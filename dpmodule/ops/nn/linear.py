@@ -1,0 +1,106 @@
+"""The product of dense layers, by the faster of the two libraries that torch comes with.
+
+torch multiplies matrices on the CPU with MKL, which some processors run at half of oneDNN's speed and others at the
+same. Which one it is here shows at the first large product, once for the process; only a clear advantage counts, so
+that runs on one machine agree. The environment variable DPMODULE_ONEDNN=0 or 1 decides instead.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from ... import private
+
+__all__ = ["linear", "onednn_pays"]
+
+_LEAST_ROWS = 8
+_LEAST_WORK = 2**23
+"""Multiplications below which a second library is not worth the memory that its code takes, about 8 MB."""
+_CLEARLY = 1.3
+"""How many times as long MKL must take."""
+
+
+def _least_time(call: Callable[..., Any], *args: Any) -> float:
+    call(*args)
+    times = []
+    for _ in range(7):
+        begin = time.perf_counter()
+        call(*args)
+        times.append(time.perf_counter() - begin)
+    return min(times)
+
+
+@cache
+def onednn_pays() -> bool:
+    """Say whether oneDNN is clearly faster than MKL here; measured at the first call, which takes some milliseconds."""
+    asked = os.environ.get("DPMODULE_ONEDNN")
+    if asked == "0" or private.onednn_linear is private.plain_linear:
+        return False
+    if asked == "1":
+        return True
+    with torch.no_grad():
+        data, weight = torch.ones(64, 512), torch.ones(512, 512)
+        fast = _least_time(private.onednn_linear, data, weight, None, "none", [], "")
+        return _least_time(F.linear, data, weight) > _CLEARLY * fast
+
+
+def _by_onednn(data: torch.Tensor, weight: torch.Tensor) -> bool:
+    """Say whether a product is one for oneDNN."""
+    return (
+        data.dim() == 2
+        and data.dtype is torch.float32
+        and weight.dtype is torch.float32
+        and data.device.type == "cpu"
+        and data.shape[0] >= _LEAST_ROWS
+        and data.shape[0] * weight.numel() >= _LEAST_WORK
+        and not (private.is_batched(data) or private.is_batched(weight))
+        and onednn_pays()
+    )
+
+
+class _Linear(torch.autograd.Function):
+    """``data @ weight.T + bias`` by oneDNN, with gradients that go the same way."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
+    ) -> torch.Tensor:
+        ctx.save_for_backward(data, weight)
+        ctx.has_bias = bias is not None
+        return private.onednn_linear(data, weight, bias, "none", [], "")
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        data, weight = ctx.saved_tensors
+        (grad,) = grads
+        for_data = linear(grad, weight.t()) if ctx.needs_input_grad[0] else None
+        for_weight = linear(grad.t(), data.t()) if ctx.needs_input_grad[1] else None
+        for_bias = grad.sum(0) if ctx.has_bias and ctx.needs_input_grad[2] else None
+        return for_data, for_weight, for_bias
+
+
+_apply: Callable[..., torch.Tensor] = _Linear.apply
+
+
+def linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """Return ``data @ weight.T + bias`` as `F.linear` does, large products by the faster library.
+
+    Args:
+        data: (N, K), or (..., K).
+        weight: (M, K), of any strides.
+        bias: (M,), or None.
+    """
+    if not _by_onednn(data, weight):
+        return F.linear(data, weight, bias)
+    if torch.is_grad_enabled() and (
+        data.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
+    ):
+        return _apply(data, weight, bias)
+    return private.onednn_linear(data, weight, bias, "none", [], "")

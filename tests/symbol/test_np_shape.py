@@ -1,0 +1,85 @@
+"""Shapes inside `util.np_shape`: -1 is an unknown dimension, None an unknown shape, 0 an empty axis, () a scalar."""
+
+import json
+
+import pytest
+
+import dpmodule as mx
+from dpmodule.base import MXNetError, ShapeError
+
+S = mx.sym
+
+
+def x(**options):
+    return S.Variable("x", **options)
+
+
+def partial(symbol, **given):
+    return symbol.infer_shape_partial(**given)
+
+
+def test_nothing_known_is_none_inside_and_empty_outside():
+    assert partial(S.sin(x())) == ([()], [()], [])
+    with mx.util.np_shape():
+        assert partial(S.sin(x())) == ([None], [None], [])
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "found"),
+    [
+        (lambda: S.dot(x(), S.Variable("y")), {"x": (-1, 3, 4), "y": (4, 5)}, (-1, 3, 5)),
+        (lambda: S.transpose(x(), axes=(0, 2, 1)), {"x": (-1, 3, 4)}, (-1, 4, 3)),
+        (lambda: S.Embedding(x(), input_dim=9, output_dim=2), {"x": (-1, 5)}, (-1, 5, 2)),
+        (lambda: S.pick(x(), S.Variable("y"), axis=1), {"x": (-1, 3, 3), "y": (-1, 3)}, (-1, 3)),
+        (lambda: S.batch_dot(x(), S.Variable("y")), {"x": (-1, 3, 4), "y": (-1, -1, 5)}, None),
+        (lambda: S.exp(x()), {"x": (0, 3)}, (0, 3)),
+        (lambda: S.sum(x(), axis=0), {"x": (0, 3)}, (3,)),
+        (lambda: S.FullyConnected(x(), num_hidden=2), {"x": (0, 3)}, (0, 2)),
+        (lambda: S.concat(x(), S.Variable("y"), dim=0), {"x": (0, 3), "y": (2, 3)}, (2, 3)),
+        (lambda: S.reshape(x(), shape=(-1,)), {"x": (0, 3)}, (0,)),
+        (lambda: S.zeros((0, 3)), {}, (0, 3)),
+        (lambda: S.exp(x()), {"x": ()}, ()),
+    ],
+)
+def test_output_shapes(make, given, found):
+    with mx.util.np_shape():
+        assert partial(make(), **given)[1] == [found]
+
+
+def test_complete_shapes_may_have_empty_axes_but_no_unknown_ones():
+    with mx.util.np_shape():
+        assert S.exp(x()).infer_shape(x=(0, 3)) == ([(0, 3)], [(0, 3)], [])
+        with pytest.warns(UserWarning, match="cannot infer every shape"):
+            assert S.exp(x()).infer_shape(x=(-1, 3)) == (None, None, None)
+        with pytest.raises(ShapeError, match="exp"):
+            (S.exp(x()) + S.Variable("y")).infer_shape(x=(0, 3), y=(2, 3))
+
+
+def test_graphs_with_empty_arrays_and_scalars_run():
+    with mx.util.np_shape():
+        empty = S.exp(x()).simple_bind(mx.cpu(), x=(0, 3))
+        assert empty.forward()[0].shape == (0, 3)
+        scalar = (S.exp(x()) * 2).simple_bind(mx.cpu(), x=())
+        assert scalar.forward(x=0.0)[0].asscalar() == 2.0
+        assert S.exp(x()).eval(x=mx.nd.zeros((0, 2)))[0].shape == (0, 2)
+
+
+def test_minus_one_outside_is_unknown_too():
+    assert partial(S.exp(x()), x=(-1, 3))[1] == [(0, 3)]
+    assert partial(S.exp(x(shape=(-1, 3))))[1] == [(0, 3)]
+
+
+def test_files_say_in_which_way_their_shapes_are_written():
+    outside = S.exp(x(shape=(0, 4))).tojson()
+    assert "is_np_shape" not in json.loads(outside)["attrs"]
+    with mx.util.np_shape():
+        inside = S.exp(x(shape=(-1, 0))).tojson()
+        assert json.loads(inside)["attrs"]["is_np_shape"] == ["int", 1]
+        assert partial(S.load_json(inside))[1] == [(-1, 0)]
+        assert partial(S.load_json(outside))[1] == [(-1, 4)]
+
+
+def test_a_wrong_declaration_in_a_file_is_reported_when_it_is_used():
+    text = S.exp(x(shape=(0, 4))).tojson().replace("(0, 4)", "(0, wide)")
+    with mx.util.np_shape(), pytest.raises(MXNetError, match=r"__shape__ is '\(0, wide\)'"):
+        partial(S.load_json(text))
