@@ -131,7 +131,7 @@ class Monitor:
     def toc_print(self) -> None:
         """End a step, and log what was collected."""
         for step, name, text in self.toc():
-            logging.info("Batch: %7d %30s %s", step, name, text)
+            logging.info("Batch: %7d %-30s %s", step, name, text)
 
 
 def _text(name: str, value: Any) -> str:

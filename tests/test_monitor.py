@@ -117,7 +117,7 @@ def test_printing(caplog):
     monitor.tic()
     exe.forward()
     monitor.toc_print()
-    assert caplog.messages == ["Batch:       1                      fc_output 2.0\t"]
+    assert caplog.messages == ["Batch:       1 fc_output                      2.0\t"]
 
 
 def test_interval_from_one():

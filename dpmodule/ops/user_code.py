@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 from ..base import MXNetError
@@ -12,14 +11,13 @@ __all__ = ["is_users", "user_code"]
 
 _MARK = "_dpmodule_user_code"
 
-
 _KINDS: dict[type[Exception], Any] = {}
 
 
 def _both(kind: type[Exception]) -> Any:
     """Return the class of errors that are of the user's type and MXNetErrors, None if Python cannot join them."""
     if kind not in _KINDS:
-        body = {"__module__": kind.__module__, "__doc__": kind.__doc__}
+        body = {"__module__": kind.__module__, "__doc__": kind.__doc__, "__reduce__": _reduced}
         try:
             _KINDS[kind] = type(kind.__name__, (kind, MXNetError), body)
         except TypeError:
@@ -32,30 +30,51 @@ def _joined(error: Exception) -> Exception:
     kind = None if isinstance(error, MXNetError) else _both(type(error))
     if kind is None:
         return error
-    made: Exception = kind.__new__(kind, *error.args)
-    made.args = error.args
-    made.__dict__.update(error.__dict__)
+    return _remade(kind, error.args, error.__dict__)
+
+
+def _remade(kind: Any, args: tuple[Any, ...], attributes: dict[str, Any]) -> Exception:
+    """Return an error without calling its constructor, which may take other things than it passed on."""
+    made: Exception = kind.__new__(kind, *args)
+    made.args = args
+    made.__dict__.update(attributes)
     return made
 
 
-@contextmanager
-def user_code() -> Iterator[None]:
+def _unpickled(kind: Any, args: tuple[Any, ...], attributes: dict[str, Any]) -> Exception:
+    return _joined(_remade(kind, args, attributes))
+
+
+def _reduced(error: Exception) -> tuple[Any, ...]:
+    """Let an error of a joined class be pickled by the name of the user's class, which alone can be looked up."""
+    return _unpickled, (type(error).__bases__[0], error.args, error.__dict__)
+
+
+class _UserCode:
+    """The block of `user_code`; no generator, through which a StopIteration of the user's would not get."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is None:
+            return
+        made = _joined(error) if isinstance(error, Exception) else error
+        setattr(made, _MARK, True)
+        if made is not error:
+            raise made.with_traceback(error.__traceback__) from error
+
+
+_BLOCK = _UserCode()
+
+
+def user_code() -> AbstractContextManager[None]:
     """Mark what is raised inside the block, so that nobody above wraps it in an error of this package.
 
     Programs written for MXNet catch MXNetError around operators that call users' code, others catch what their code
     raises: what leaves the block is both, and its cause is what was raised.
     """
-    try:
-        yield
-    except Exception as error:
-        made = _joined(error)
-        setattr(made, _MARK, True)
-        if made is error:
-            raise
-        raise made.with_traceback(error.__traceback__) from error
-    except BaseException as error:
-        setattr(error, _MARK, True)
-        raise
+    return _BLOCK
 
 
 def is_users(error: BaseException | None) -> bool:

@@ -1,5 +1,7 @@
 """Errors of users' code are known as such, and are MXNetErrors as well as what they were."""
 
+import pickle
+
 import pytest
 
 from dpmodule.base import MXNetError, OpError
@@ -21,7 +23,8 @@ def raised_by(error):
 
 
 @pytest.mark.parametrize(
-    "error", [KeyError("x"), AssertionError(), ZeroDivisionError("by 0"), OSError(2, "no file")]
+    "error",
+    [KeyError("x"), AssertionError(), ZeroDivisionError("by 0"), OSError(2, "no file"), StopIteration("end")],
 )
 def test_what_is_raised_inside_is_marked_and_of_both_types(error):
     found = raised_by(error)
@@ -36,6 +39,15 @@ def test_attributes_are_kept():
     found = raised_by(Detailed(3, note="seen"))
     assert isinstance(found, Detailed)
     assert (str(found), found.note) == ("code 3", "seen")
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), OSError(2, "no file"), StopIteration("end")])
+def test_errors_are_pickled(error):
+    found = raised_by(error)
+    copy = pickle.loads(pickle.dumps(found))
+    assert type(copy) is type(found)
+    assert (copy.args, str(copy)) == (error.args, str(error))
+    assert is_users(copy)
 
 
 @pytest.mark.parametrize("error", [OpError("bad"), KeyboardInterrupt()])

@@ -80,7 +80,7 @@ def keep_greedily(
         block, alive = items[:, :active, start : start + _BLOCK], keep[:active, start : start + _BLOCK]
         if before is not None:
             before = before[:, :active]
-            for part in before.split(_PART, 2):
+            for part in torch.split(before, _PART, 2):
                 alive = alive & ~overlap(part, block).any(1)
         alive = _settled(overlap(block, block).triu_(1), alive)
         keep[:active, start : start + _BLOCK] = alive

@@ -54,12 +54,12 @@ def onednn_pays() -> bool:
 def _by_onednn(data: torch.Tensor, weight: torch.Tensor) -> bool:
     """Say whether a product is one for oneDNN."""
     return (
-        data.dim() == 2
+        data.shape[0] * weight.numel() >= _LEAST_WORK  # most calls end here
+        and data.dim() == 2
+        and data.shape[0] >= _LEAST_ROWS
         and data.dtype is torch.float32
         and weight.dtype is torch.float32
         and data.device.type == "cpu"
-        and data.shape[0] >= _LEAST_ROWS
-        and data.shape[0] * weight.numel() >= _LEAST_WORK
         and not (private.is_batched(data) or private.is_batched(weight))
         and onednn_pays()
     )
@@ -93,7 +93,7 @@ def linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None =
     """Return ``data @ weight.T + bias`` as `F.linear` does, large products by the faster library.
 
     Args:
-        data: (N, K), or (..., K).
+        data: (N, K), or (..., K) of one axis or more.
         weight: (M, K), of any strides.
         bias: (M,), or None.
     """

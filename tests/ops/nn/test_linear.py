@@ -1,0 +1,121 @@
+"""Products by oneDNN and by MKL: the same values and gradients, chosen by size and by measurement."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+import dpmodule as mx
+from dpmodule import private
+from dpmodule.ops.nn import linear as module
+
+
+@pytest.fixture(autouse=True)
+def measured_again(monkeypatch):
+    module.onednn_pays.cache_clear()
+    monkeypatch.setenv("DPMODULE_ONEDNN", "1")
+    yield
+    module.onednn_pays.cache_clear()
+    private.select()
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Count the calls of oneDNN."""
+    calls = []
+    real = private.onednn_linear
+
+    def call(*args):
+        calls.append(args[0].shape)
+        return real(*args)
+
+    monkeypatch.setattr(private, "onednn_linear", call)
+    return calls
+
+
+def tensors(rows=64, columns=512, units=512):
+    random = np.random.RandomState(0)
+    shapes = (rows, columns), (units, columns), (units,)
+    return [torch.from_numpy(random.uniform(-1, 1, s).astype("f")) for s in shapes]
+
+
+@pytest.mark.skipif(private.onednn_linear is private.plain_linear, reason="this torch has no oneDNN linear")
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_values_and_gradients_agree(with_bias, counted):
+    results = []
+    for function in (module.linear, F.linear):
+        data, weight, bias = (t.clone().requires_grad_() for t in tensors())
+        out = function(data, weight, bias if with_bias else None)
+        out.square().sum().backward()
+        results.append([out.detach(), data.grad, weight.grad, bias.grad])
+    for ours, plain in zip(*results):
+        if plain is not None:
+            torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-3)
+    assert len(counted) == 3
+
+
+@pytest.mark.skipif(private.onednn_linear is private.plain_linear, reason="this torch has no oneDNN linear")
+def test_second_derivatives():
+    data, weight, _ = (t.requires_grad_() for t in tensors())
+    (first,) = torch.autograd.grad(module.linear(data, weight).pow(3).sum(), data, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), weight)
+    (first,) = torch.autograd.grad(F.linear(data, weight).pow(3).sum(), data, create_graph=True)
+    (expected,) = torch.autograd.grad(first.sum(), weight)
+    torch.testing.assert_close(second, expected, rtol=1e-3, atol=1e-3 * float(expected.abs().max()))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d, w: (d[:4], w),
+        lambda d, w: (d[:, :8], w[:, :8]),
+        lambda d, w: (d.double(), w.double()),
+        lambda d, w: (d.reshape(2, 32, 512), w),
+    ],
+)
+def test_others_stay_with_torch(change, counted):
+    data, weight, _ = tensors()
+    data, weight = change(data, weight)
+    torch.testing.assert_close(module.linear(data, weight), F.linear(data, weight))
+    assert counted == []
+
+
+def test_vmap_stays_with_torch(counted):
+    data, weight, bias = tensors()
+    found = torch.vmap(module.linear, in_dims=(0, None, None))(data.reshape(1, 64, 512), weight, bias)
+    torch.testing.assert_close(found[0], F.linear(data, weight, bias))
+    assert counted == []
+
+
+def test_the_variable_decides(monkeypatch, counted):
+    monkeypatch.setenv("DPMODULE_ONEDNN", "0")
+    module.onednn_pays.cache_clear()
+    module.linear(*tensors())
+    assert counted == []
+    assert not module.onednn_pays()
+
+
+def test_a_measurement_decides_where_nothing_is_said(monkeypatch):
+    monkeypatch.delenv("DPMODULE_ONEDNN")
+    times = {F.linear: 2.0, private.onednn_linear: 1.0}
+    monkeypatch.setattr(module, "_least_time", lambda call, *args: times[call])
+    module.onednn_pays.cache_clear()
+    assert module.onednn_pays() == (private.onednn_linear is not private.plain_linear)
+    times[F.linear] = 1.2
+    module.onednn_pays.cache_clear()
+    assert not module.onednn_pays()
+
+
+def test_without_the_private_function_everything_works():
+    private.select(public=True)
+    assert not module.onednn_pays()
+    data, weight, bias = tensors()
+    torch.testing.assert_close(module.linear(data, weight, bias), F.linear(data, weight, bias))
+
+
+def test_layers_use_it(counted):
+    data, weight, bias = tensors()
+    arrays = [mx.nd.array(t.numpy()) for t in (data, weight, bias)]
+    found = mx.nd.FullyConnected(*arrays, num_hidden=512).asnumpy()
+    np.testing.assert_allclose(found, F.linear(data, weight, bias).numpy(), rtol=1e-4, atol=1e-4)
+    assert bool(counted) == (private.onednn_linear is not private.plain_linear)
