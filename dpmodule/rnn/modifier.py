@@ -182,6 +182,8 @@ class ZoneoutCell(ModifierCell):
 def _mix(share: float, new: Symbol, old: Symbol) -> Symbol:
     """Return `new` with a share of its elements taken from `old` in training."""
     kept = sym.Dropout(sym.ones_like(new), p=share)
+    if share == 1:
+        kept = kept > 0  # dropping all makes NaN, which counts as kept
     found: Symbol = sym.where(kept, new, old)
     return found
 

@@ -15,7 +15,7 @@ DRAWING = [mx.init.Uniform(), mx.init.Normal(), mx.init.Xavier(), mx.init.MSRAPr
 
 
 def drawn(init, shape, ctx=None, dtype="float32"):
-    arr = mx.nd.zeros(shape, ctx=ctx, dtype=dtype)
+    arr = mx.nd.full(shape, 0, ctx=ctx, dtype=dtype)
     init(mx.init.InitDesc("w_weight"), arr)
     return arr.asnumpy()
 
