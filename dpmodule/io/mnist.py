@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gzip
 import logging
+import math
 import os
 import struct
 import zlib
+from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -122,6 +125,16 @@ def _existing(path: str) -> str:
     return path + ".gz" if not os.path.exists(path) and os.path.exists(path + ".gz") else path
 
 
+_PIECE_BYTES = 2**20
+
+
+def _pieces(file: Any, size: int) -> Iterator[bytes]:
+    """Yield up to `size` bytes of a file piece by piece, as a read reserves memory for all it is asked for."""
+    while size and (piece := file.read(min(size, _PIECE_BYTES))):
+        size -= len(piece)
+        yield piece
+
+
 def read_idx(path: str, axes: int) -> np.ndarray[Any, Any]:
     """Read an idx file of bytes, plain or gzipped.
 
@@ -132,29 +145,33 @@ def read_idx(path: str, axes: int) -> np.ndarray[Any, Any]:
         FileError: the file cannot be read.
         FileFormatError: it is damaged, or holds something else; the text names it and the byte offset.
     """
+    head = 4 + 4 * axes
+    expected = bytes([0, 0, 8, axes])
     try:
-        with open(path, "rb") as file:
-            data = file.read()
-        if data[:2] == b"\x1f\x8b":
-            data = gzip.decompress(data)
+        with open(path, "rb") as raw:
+            packed = raw.read(2) == b"\x1f\x8b"
+            raw.seek(0)
+            with gzip.GzipFile(fileobj=raw) if packed else nullcontext(raw) as file:
+                start = file.read(head)
+                if start[:4] != expected:
+                    raise FileFormatError(
+                        f"{path}: byte 0: {start[:4]!r} in place of {expected!r}; no idx file of bytes with {axes} axes"
+                    )
+                if len(start) < head:
+                    raise FileFormatError(
+                        f"{path}: byte {len(start)}: the file ends within its head of {head} bytes"
+                    )
+                dims = struct.unpack_from(f">{axes}I", start, 4)
+                size = math.prod(dims)
+                if not size:
+                    raise FileFormatError(f"{path}: byte 4: it declares {dims}, which holds nothing")
+                data = b"".join(_pieces(file, size))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise FileFormatError(f"{path}: the gzip stream is damaged or cut short ({error})") from error
     except OSError as error:
         raise FileError(error.errno, f"idx file: {error.strerror}", path) from error
-    head = 4 + 4 * axes
-    expected = bytes([0, 0, 8, axes])
-    if data[:4] != expected:
+    if len(data) < size:
         raise FileFormatError(
-            f"{path}: byte 0: {data[:4]!r} in place of {expected!r}; no idx file of bytes with {axes} axes"
+            f"{path}: byte {head + len(data)}: the file is cut short; {dims} needs {size} bytes behind byte {head}"
         )
-    if len(data) < head:
-        raise FileFormatError(f"{path}: byte {len(data)}: the file ends within its head of {head} bytes")
-    dims = struct.unpack_from(f">{axes}I", data, 4)
-    size = 1
-    for dim in dims:
-        size *= dim
-    if len(data) - head < size:
-        raise FileFormatError(
-            f"{path}: byte {len(data)}: the file is cut short; {dims} needs {size} bytes behind byte {head}"
-        )
-    return np.frombuffer(data, np.uint8, size, head).reshape(dims)
+    return np.frombuffer(data, np.uint8).reshape(dims)

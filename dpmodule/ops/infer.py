@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..base import OpError, Shape, ShapeError
-from .shapes import known, same_types, unify
+from .shapes import known, output_shape, same_types
 from .spec import Env, Op
 from .user_code import is_users
 
@@ -25,7 +25,7 @@ def _by_meta(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> list[Shape]
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
         raise ShapeError(f"{op.name} does not take inputs of shape {ins}: {error}") from error
     results = result if isinstance(result, (tuple, list)) else (result,)
-    return [unify(o, tuple(r.shape), "inferred and required output shape") for o, r in zip(outs, results)]
+    return [output_shape(o, tuple(r.shape)) for o, r in zip(outs, results)]
 
 
 def infer_shape(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:

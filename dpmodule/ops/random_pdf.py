@@ -15,7 +15,7 @@ import torch
 from ..base import Shape, ShapeError
 from .attrs import boolean
 from .registry import op
-from .shapes import unify
+from .shapes import output_shape, unify
 from .spec import Attr, Env, Onnx, arg
 
 __all__: list[str] = []
@@ -109,9 +109,7 @@ def _infer(name: str, one: _Density) -> Callable[..., tuple[list[Shape], list[Sh
         if sample is not None and common is not None:
             _check(name, one, sample, common)
         out = sample[:-1] if one.vector and sample is not None else sample
-        return [sample, *[common] * (len(ins) - 1)], [
-            unify(outs[0], out, "inferred and required output shape")
-        ]
+        return [sample, *[common] * (len(ins) - 1)], [output_shape(outs[0], out)]
 
     return infer
 

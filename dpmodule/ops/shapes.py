@@ -19,13 +19,13 @@ __all__ = [
     "broadcasting",
     "forward",
     "known",
+    "output_shape",
     "own_types",
     "prod",
     "same",
     "same_types",
     "typed",
     "unify",
-    "with_params",
 ]
 
 
@@ -57,6 +57,15 @@ def unify(one: Shape, other: Shape, what: str = "shapes") -> Shape:
     return tuple(x or y for x, y in zip(one, other))
 
 
+def output_shape(required: Shape, found: Shape) -> Shape:
+    """Merge what an output's readers require with what follows from the inputs.
+
+    Raises:
+        ShapeError: they contradict each other.
+    """
+    return unify(required, found, "inferred and required output shape")
+
+
 def same(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
     """Every input and output has one shape (elementwise operators); works in both directions."""
     shape: Shape = None
@@ -73,29 +82,7 @@ def forward(rule: Callable[..., Any]) -> Infer:
             return ins, outs
         found = rule(a, *ins)
         results = list(found) if isinstance(found, list) else [found]
-        return ins, [unify(o, r, "inferred and required output shape") for o, r in zip(outs, results)]
-
-    return infer
-
-
-def with_params(params: Callable[..., Sequence[Shape]], output: Callable[..., Any]) -> Infer:
-    """Make a rule for a layer: the data's shape gives those of the other inputs, then the outputs'.
-
-    Args:
-        params: ``(a, data_shape) -> shapes of the inputs after the first``, in order (extra ones are ignored).
-        output: ``(a, data_shape) -> output shape`` or a list of them.
-    """
-
-    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
-        data = ins[0]
-        if not known(data):
-            return ins, outs
-        rest = [unify(have, want, "parameter shape") for have, want in zip(ins[1:], params(a, data))]
-        found = output(a, data)
-        results = list(found) if isinstance(found, list) else [found]
-        return [data, *rest], [
-            unify(o, r, "inferred and required output shape") for o, r in zip(outs, results)
-        ]
+        return ins, [output_shape(o, r) for o, r in zip(outs, results)]
 
     return infer
 

@@ -13,7 +13,7 @@ import torch
 
 from ..base import ArgumentError, OpError, Shape, ShapeError
 from .dtypes import name_of, torch_dtype
-from .shapes import known, unify
+from .shapes import known, output_shape, unify
 from .spec import AUX, DATA, NEVER, PARAM, SHARE, Env, Input, Op
 from .torch_instances import Instances, drawing_from, in_mode
 from .torch_slots import Slot, has_ties, slots_of
@@ -178,9 +178,7 @@ class TorchCall:
             return found, outs
         if data not in self._shapes:
             self._shapes[data] = self._try_all([shape or () for shape in data])
-        return found, [
-            unify(o, s, "inferred and required output shape") for o, s in zip(outs, self._shapes[data])
-        ]
+        return found, [output_shape(o, s) for o, s in zip(outs, self._shapes[data])]
 
     def _infer_type(
         self, a: Any, ins: list[str | None], outs: list[str | None]

@@ -9,8 +9,39 @@ from typing import Any
 
 __all__ = ["mutate"]
 
-NUMBERS = (0, 1, -1, 2, 127, 128, 255, 256, 2**15, 2**16, 2**31 - 1, -(2**31), 2**32 - 1, 2**63 - 1, -(2**63), 2**40)
-TEXTS = ("", "x", "null", "-1", "()", "(1,", "(0, 0)", "(1000000, 1000000, 1000000)", "1e400", "nan", "None", "\0", "é")
+NUMBERS = (
+    0,
+    1,
+    -1,
+    2,
+    127,
+    128,
+    255,
+    256,
+    2**15,
+    2**16,
+    2**31 - 1,
+    -(2**31),
+    2**32 - 1,
+    2**63 - 1,
+    -(2**63),
+    2**40,
+)
+TEXTS = (
+    "",
+    "x",
+    "null",
+    "-1",
+    "()",
+    "(1,",
+    "(0, 0)",
+    "(1000000, 1000000, 1000000)",
+    "1e400",
+    "nan",
+    "None",
+    "\0",
+    "é",
+)
 VALUES: tuple[Any, ...] = (*NUMBERS, *TEXTS, None, True, 1.5, [], {}, [[]], [0, 0, 0], {"a": "b"})
 
 
@@ -73,9 +104,9 @@ def _change_json(data: bytes, rng: random.Random) -> bytes:
                 other, place = rng.choice(places)
                 container[key] = other[place]
             elif isinstance(container, dict):
-                container[rng.choice(("op", "name", "inputs", "attrs", "attr", "param", "x", "subgraphs"))] = (
-                    container.pop(key)
-                )
+                container[
+                    rng.choice(("op", "name", "inputs", "attrs", "attr", "param", "x", "subgraphs"))
+                ] = container.pop(key)
         except (KeyError, IndexError):  # an earlier change took it away
             continue
     try:

@@ -12,14 +12,12 @@ from ...base import OpError, Shape
 from ..attrs import integer, ints, optional, shape
 from ..axes import normal_axes, normal_axis
 from ..bound import bound
-from ..shapes import unify
+from ..shapes import output_shape, unify
 from ..spec import Attr, Onnx, arg
 
 __all__: list[str] = []
 
 Unary = Callable[[torch.Tensor], torch.Tensor]
-
-_AGREE = "inferred and required output shape"
 
 
 @lru_cache(maxsize=1024)
@@ -42,7 +40,7 @@ def _infer_transpose(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[
             back[axis] = out[i]
         data = unify(data, tuple(back), "data of transpose")
     if data is not None:
-        out = unify(out, tuple(data[axis] for axis in order), _AGREE)
+        out = output_shape(out, tuple(data[axis] for axis in order))
     return [data], [out]
 
 
@@ -82,7 +80,7 @@ def _infer_swap(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape
     if out is not None:
         data = unify(data, _swapped(a, out), "data of SwapAxis")
     if data is not None:
-        out = unify(out, _swapped(a, data), _AGREE)
+        out = output_shape(out, _swapped(a, data))
     return [data], [out]
 
 
@@ -116,7 +114,7 @@ def _infer_expand(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Sha
     if out is not None:
         data = unify(data, out[:axis] + out[axis + 1 :], "data of expand_dims")
     if data is not None:
-        out = unify(out, (*data[:axis], 1, *data[axis:]), _AGREE)
+        out = output_shape(out, (*data[:axis], 1, *data[axis:]))
     return [data], [out]
 
 
@@ -156,7 +154,7 @@ def _squeezed(a: Any, dims: tuple[int, ...]) -> Shape:
 def _infer_squeeze(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
     if ins[0] is None:
         return ins, outs
-    return ins, [unify(outs[0], _squeezed(a, ins[0]), _AGREE)]
+    return ins, [output_shape(outs[0], _squeezed(a, ins[0]))]
 
 
 @bound(

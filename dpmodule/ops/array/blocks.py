@@ -10,14 +10,12 @@ import torch
 from ...base import OpError, Shape
 from ..attrs import integer
 from ..bound import bound
-from ..shapes import unify
+from ..shapes import output_shape
 from ..spec import ROWS, Attr, Onnx, arg
 
 __all__: list[str] = []
 
 Unary = Callable[[torch.Tensor], torch.Tensor]
-
-_AGREE = "inferred and required output shape"
 
 
 def _blocks_to_space(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
@@ -40,7 +38,7 @@ def _space_to_blocks(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
 
 def _infer_by(rule: Callable[[Any, tuple[int, ...]], tuple[int, ...]]) -> Callable[..., Any]:
     def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
-        return (ins, outs) if ins[0] is None else (ins, [unify(outs[0], rule(a, ins[0]), _AGREE)])
+        return (ins, outs) if ins[0] is None else (ins, [output_shape(outs[0], rule(a, ins[0]))])
 
     return infer
 

@@ -12,7 +12,7 @@ from ..attrs import boolean, integer, optional, shape, string
 from ..bound import bound
 from ..dtypes import name_of, torch_dtype
 from ..registry import declare, op
-from ..shapes import same, unify
+from ..shapes import output_shape, same, unify
 from ..spec import NEVER, ROWS, Attr, Env, Onnx, Variadic, arg
 
 __all__: list[str] = []
@@ -20,8 +20,6 @@ __all__: list[str] = []
 Tensors = Callable[..., torch.Tensor]
 Shapes = tuple[list[Shape], list[Shape]]
 Types = tuple[list[str | None], list[str | None]]
-
-_AGREE = "inferred and required output shape"
 
 
 def _itself(x: torch.Tensor) -> torch.Tensor:
@@ -185,7 +183,7 @@ def fill_element_0index(a: Any) -> Tensors:
 
 def _infer_set_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     whole = unify(ins[0], a.shape, "lhs and shape of _scatter_set_nd")
-    return [whole, *ins[1:]], [unify(outs[0], whole, _AGREE)]
+    return [whole, *ins[1:]], [output_shape(outs[0], whole)]
 
 
 @bound(
@@ -260,5 +258,5 @@ def amp_multicast(a: Any) -> Callable[..., tuple[torch.Tensor, ...]]:
 
 
 def _each_alike(ins: list[Shape], outs: list[Shape]) -> Shapes:
-    both = [unify(i, o, _AGREE) for i, o in zip(ins, outs)]
+    both = [output_shape(i, o) for i, o in zip(ins, outs)]
     return both, list(both)

@@ -11,7 +11,7 @@ from ...base import OpError, Shape, ShapeError
 from ..attrs import integer, optional, reals
 from ..bound import bound
 from ..math.pointwise import in_type_of
-from ..shapes import unify
+from ..shapes import output_shape
 from ..spec import NEVER, Attr, Onnx, arg
 
 __all__: list[str] = []
@@ -26,8 +26,7 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], li
         return ins, outs
     else:
         count = ins[1][0] - 1
-    agree = "inferred and required output shape"
-    return ins, [unify(outs[0], (count,), agree), unify(outs[1], (count + 1,), agree)]
+    return ins, [output_shape(outs[0], (count,)), output_shape(outs[1], (count + 1,))]
 
 
 def _types(

@@ -12,7 +12,7 @@ from ..attrs import boolean, choice, dtype, integer, optional, real, shape
 from ..axes import normal_axis
 from ..bound import bound
 from ..dtypes import torch_dtype
-from ..shapes import known, prod, typed, unify
+from ..shapes import known, output_shape, prod, typed, unify
 from ..spec import NEVER, ROWS, Attr, Onnx, arg
 
 __all__: list[str] = []
@@ -20,8 +20,6 @@ __all__: list[str] = []
 Unary = Callable[[torch.Tensor], torch.Tensor]
 Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 Types = tuple[list[str | None], list[str | None]]
-
-_AGREE = "inferred and required output shape"
 
 
 def _first_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
@@ -48,7 +46,7 @@ def _infer_take(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape
     if ins[0] is None or ins[1] is None:
         return ins, outs
     axis = normal_axis(a.axis, len(ins[0]))
-    return ins, [unify(outs[0], ins[0][:axis] + ins[1] + ins[0][axis + 1 :], _AGREE)]
+    return ins, [output_shape(outs[0], ins[0][:axis] + ins[1] + ins[0][axis + 1 :])]
 
 
 @bound(
@@ -109,7 +107,7 @@ def _infer_pick(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape
     index = ins[1]
     full = index is not None and len(index) == len(data) and len(data) > 1
     index = unify(index, kept if full else short, "index of pick")
-    return [data, index], [unify(outs[0], kept if a.keepdims else short, _AGREE)]
+    return [data, index], [output_shape(outs[0], kept if a.keepdims else short)]
 
 
 @bound(
@@ -193,7 +191,7 @@ def _infer_one_hot(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Sh
     if out is not None:
         data = unify(data, out[:-1] or None, "indices of one_hot")
     if data is not None:
-        out = unify(out, (*data, a.depth), _AGREE)
+        out = output_shape(out, (*data, a.depth))
     return [data], [out]
 
 
@@ -283,7 +281,7 @@ def _infer_gather_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[
     data, indices = ins[0] or (), ins[1] or ()
     if indices[0] > len(data):
         raise ShapeError(f"gather_nd: indices {indices} name {indices[0]} axes, but data is {data}")
-    return ins, [unify(outs[0], indices[1:] + data[indices[0] :] or (1,), _AGREE)]
+    return ins, [output_shape(outs[0], indices[1:] + data[indices[0] :] or (1,))]
 
 
 @bound(
@@ -317,7 +315,7 @@ def gather_nd(a: Any) -> Binary:
 
 
 def _infer_scatter_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
-    return ins, [unify(outs[0], a.shape, _AGREE)]
+    return ins, [output_shape(outs[0], a.shape)]
 
 
 @bound(
@@ -380,13 +378,13 @@ def _infer_diag(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape
         return ins, outs
     if len(data) == 1:
         side = data[0] + abs(a.k)
-        return ins, [unify(outs[0], (side, side), _AGREE)]
+        return ins, [output_shape(outs[0], (side, side))]
     rows, columns = normal_axis(a.axis1, len(data), "axis1"), normal_axis(a.axis2, len(data), "axis2")
     length = min(data[rows], data[columns] - a.k) if a.k >= 0 else min(data[rows] + a.k, data[columns])
     if length < 1 or rows == columns:
         raise ShapeError(f"diag: data {data} has no diagonal {a.k} between axes {a.axis1} and {a.axis2}")
     rest = tuple(d for i, d in enumerate(data) if i not in (rows, columns))
-    return ins, [unify(outs[0], (*rest, length), _AGREE)]
+    return ins, [output_shape(outs[0], (*rest, length))]
 
 
 @bound(

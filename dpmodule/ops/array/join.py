@@ -11,7 +11,7 @@ from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, integer, shape
 from ..axes import normal_axis
 from ..bound import bound
-from ..shapes import same, unify
+from ..shapes import output_shape, same, unify
 from ..spec import ROWS, Attr, Onnx, Variadic, arg
 
 __all__: list[str] = []
@@ -19,7 +19,6 @@ __all__: list[str] = []
 Many = Callable[..., torch.Tensor]
 Split = Callable[[torch.Tensor], Any]
 
-_AGREE = "inferred and required output shape"
 _COUNT = Attr(integer(low=0), "number of inputs; counted by the call", 0)
 
 
@@ -109,7 +108,7 @@ def _infer_stack(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shap
     if outs[0] is not None:
         common = unify(common, outs[0][:axis] + outs[0][axis + 1 :], "inputs of stack")
     dims = common or ()
-    return [dims] * len(ins), [unify(outs[0], (*dims[:axis], len(ins), *dims[axis:]), _AGREE)]
+    return [dims] * len(ins), [output_shape(outs[0], (*dims[:axis], len(ins), *dims[axis:]))]
 
 
 @bound(
@@ -181,7 +180,7 @@ def _infer_pieces(
             piece = data[:axis] + data[axis + 1 :] or (1,)
         else:
             piece = _without(data, axis, size)
-        found.append(unify(out, piece, _AGREE))
+        found.append(output_shape(out, piece))
     return [data], found
 
 

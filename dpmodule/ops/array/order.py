@@ -12,7 +12,7 @@ from ..attrs import boolean, choice, dtype, integer, optional
 from ..axes import normal_axis
 from ..bound import bound
 from ..dtypes import torch_dtype
-from ..shapes import known, prod, same, typed, unify
+from ..shapes import known, output_shape, prod, same, typed
 from ..spec import Attr, Onnx, arg
 
 __all__: list[str] = []
@@ -20,7 +20,6 @@ __all__: list[str] = []
 Unary = Callable[[torch.Tensor], torch.Tensor]
 Types = tuple[list[str | None], list[str | None]]
 
-_AGREE = "inferred and required output shape"
 _AXIS = Attr(optional(integer()), "axis to sort along; None means the flattened array", -1)
 _INDEX_TYPE = Attr(dtype, "dtype of positions", "float32")
 
@@ -41,7 +40,7 @@ def _sorted(x: torch.Tensor, axis: int | None, ascending: bool) -> tuple[torch.T
 def _infer_sort(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
     if ins[0] is None or a.axis is None and not known(ins[0]):
         return ins, outs
-    return ins, [unify(outs[0], _flat(a.axis, ins[0])[0], _AGREE)]
+    return ins, [output_shape(outs[0], _flat(a.axis, ins[0])[0])]
 
 
 @bound(
@@ -107,7 +106,7 @@ def _infer_topk(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape
     dims, axis = _flat(a.axis, ins[0])
     count = _count(a, dims[axis]) if dims[axis] else max(a.k, 0)
     found = ins[0] if a.ret_typ == "mask" else (*dims[:axis], count, *dims[axis + 1 :])
-    return ins, [unify(o, found, _AGREE) for o in outs]
+    return ins, [output_shape(o, found) for o in outs]
 
 
 def _topk_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
@@ -180,7 +179,7 @@ def topk(a: Any) -> Callable[[torch.Tensor], Any]:
 def _infer_cumsum(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
     if a.axis is not None:
         return same(a, ins, outs)
-    return (ins, [unify(outs[0], (prod(ins[0]),), _AGREE)]) if ins[0] is not None else (ins, outs)
+    return (ins, [output_shape(outs[0], (prod(ins[0]),))]) if ins[0] is not None else (ins, outs)
 
 
 @bound(

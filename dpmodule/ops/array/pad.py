@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from ...base import OpError, Shape
 from ..attrs import choice, real, shape
 from ..bound import bound
-from ..shapes import unify
+from ..shapes import output_shape
 from ..spec import ROWS, Attr, Onnx, arg
 
 __all__: list[str] = []
@@ -35,7 +35,7 @@ def _infer_pad(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape]
         return ins, outs
     _check(a, ins[0])
     found = tuple(d and d + a.pad_width[2 * i] + a.pad_width[2 * i + 1] for i, d in enumerate(ins[0]))
-    return ins, [unify(outs[0], found, "inferred and required output shape")]
+    return ins, [output_shape(outs[0], found)]
 
 
 @bound(

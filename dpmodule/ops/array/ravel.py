@@ -10,7 +10,7 @@ import torch
 from ...base import OpError, Shape, ShapeError
 from ..attrs import optional, shape
 from ..bound import bound
-from ..shapes import unify
+from ..shapes import output_shape
 from ..spec import NEVER, Attr, Onnx, arg
 
 __all__: list[str] = []
@@ -20,7 +20,6 @@ Unary = Callable[[torch.Tensor], torch.Tensor]
 _SHAPE = Attr(
     optional(shape), "shape of the array that the positions are in; its first number is not used", None
 )
-_AGREE = "inferred and required output shape"
 
 
 def _sides(name: str, a: Any) -> tuple[int, ...]:
@@ -44,7 +43,7 @@ def _infer_ravel(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shap
         raise ShapeError(
             f"_ravel_multi_index: data has shape {data}, expected ({len(sides)}, N) for positions in {sides}"
         )
-    length = unify(data[1:] if data is not None else None, outs[0], _AGREE)
+    length = output_shape(data[1:] if data is not None else None, outs[0])
     return [None if length is None else (len(sides), *length)], [length]
 
 
@@ -87,7 +86,7 @@ def ravel_multi_index(a: Any) -> Unary:
 def _infer_unravel(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
     count = len(_sides("_unravel_index", a))
     out = None if ins[0] is None else (count, *ins[0])
-    found = unify(outs[0], out, _AGREE)
+    found = output_shape(outs[0], out)
     return [None if found is None else found[1:]], [found]
 
 

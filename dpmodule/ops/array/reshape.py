@@ -10,15 +10,13 @@ import torch
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, integer, optional, shape
 from ..bound import bound
-from ..shapes import known, prod, unify
+from ..shapes import known, output_shape, prod
 from ..spec import ROWS, Attr, Onnx, arg
 from .codes import resolve, resolve_target
 
 __all__: list[str] = []
 
 Unary = Callable[[torch.Tensor], torch.Tensor]
-
-_AGREE = "inferred and required output shape"
 
 
 def _missing_dim(shape: Shape, total: int) -> Shape:
@@ -35,7 +33,7 @@ def _infer_reshape(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Sh
     data, out = ins[0], outs[0]
     if data is None:
         return ins, outs
-    out = unify(out, _target(a, data), _AGREE)
+    out = output_shape(out, _target(a, data))
     if out is not None and known(out):
         data = _missing_dim(data, prod(out))
     if data is not None and known(data):
@@ -97,7 +95,7 @@ def _infer_flatten(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Sh
     if data is None:
         return ins, outs
     rest = 0 if 0 in data[1:] else prod(data[1:])
-    found = unify(out, (data[0], rest), _AGREE) or (0, 0)
+    found = output_shape(out, (data[0], rest)) or (0, 0)
     data = (found[0], *data[1:])
     if found[1] and 0 in data[1:]:
         data = (found[0], *(_missing_dim(data[1:], found[1]) or ()))
@@ -145,7 +143,7 @@ def _liked(a: Any, dims: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, 
 def _infer_like(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
     if ins[0] is None or ins[1] is None:
         return ins, outs
-    found = unify(outs[0], _liked(a, ins[0], ins[1]), _AGREE)
+    found = output_shape(outs[0], _liked(a, ins[0], ins[1]))
     if known(ins[0]) and found is not None and known(found) and prod(found) != prod(ins[0]):
         raise ShapeError(
             f"reshape_like: lhs {ins[0]} does not fit into {found}, which follows from rhs {ins[1]}"

@@ -11,7 +11,7 @@ from ...base import OpError, Shape, ShapeError
 from ..attrs import integer, ints_or_none, optional, real, shape
 from ..axes import normal_axis
 from ..bound import bound
-from ..shapes import own_types, unify
+from ..shapes import output_shape, own_types, unify
 from ..spec import Attr, Onnx, arg
 
 __all__: list[str] = []
@@ -19,7 +19,6 @@ __all__: list[str] = []
 Unary = Callable[[torch.Tensor], torch.Tensor]
 Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
-_AGREE = "inferred and required output shape"
 _RANGE = {
     "begin": Attr(
         ints_or_none, "first position along each of the leading axes; None means the end it starts from"
@@ -82,7 +81,7 @@ def _bind_slice(name: str, a: Any) -> Unary:
 def _infer_slice(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
     if ins[0] is None:
         return ins, outs
-    return ins, [unify(outs[0], _sliced(_slices("slice", a, len(ins[0])), ins[0]), _AGREE)]
+    return ins, [output_shape(outs[0], _sliced(_slices("slice", a, len(ins[0])), ins[0]))]
 
 
 @bound(
@@ -130,7 +129,7 @@ def _infer_slice_axis(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list
         data = unify(data, (*out[:axis], 0, *out[axis + 1 :]), "data of slice_axis")
     if data is not None:
         size = _bounds(a, data[axis])[1] if data[axis] else 0
-        out = unify(out, (*data[:axis], size, *data[axis + 1 :]), _AGREE)
+        out = output_shape(out, (*data[:axis], size, *data[axis + 1 :]))
     return [data], [out]
 
 
@@ -187,7 +186,7 @@ def _like_sizes(a: Any, dims: tuple[int, ...], other: tuple[int, ...]) -> tuple[
 def _infer_slice_like(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
     if ins[0] is None or ins[1] is None:
         return ins, outs
-    return ins, [unify(outs[0], _like_sizes(a, ins[0], ins[1]), _AGREE)]
+    return ins, [output_shape(outs[0], _like_sizes(a, ins[0], ins[1]))]
 
 
 @bound(

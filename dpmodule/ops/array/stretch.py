@@ -11,15 +11,13 @@ from ...base import OpError, Shape, ShapeError
 from ..attrs import integer, ints, optional, shape
 from ..axes import normal_axes, normal_axis
 from ..bound import bound
-from ..shapes import known, own_types, prod, same, unify
+from ..shapes import known, output_shape, own_types, prod, same
 from ..spec import Attr, Onnx, arg
 
 __all__: list[str] = []
 
 Unary = Callable[[torch.Tensor], torch.Tensor]
 Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-
-_AGREE = "inferred and required output shape"
 
 
 def _stretched(name: str, dims: tuple[int, ...], wanted: tuple[int, ...]) -> tuple[int, ...]:
@@ -35,7 +33,7 @@ def _stretched(name: str, dims: tuple[int, ...], wanted: tuple[int, ...]) -> tup
 def _infer_broadcast_to(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
     if ins[0] is None:
         return ins, outs
-    return ins, [unify(outs[0], _stretched("broadcast_to", ins[0], a.shape), _AGREE)]
+    return ins, [output_shape(outs[0], _stretched("broadcast_to", ins[0], a.shape))]
 
 
 @bound(
@@ -75,7 +73,7 @@ def _infer_broadcast_axis(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[
     if ins[0] is None:
         return ins, outs
     found = _stretched("broadcast_axis", ins[0], _axis_wanted(a, len(ins[0])))
-    return ins, [unify(outs[0], found, _AGREE)]
+    return ins, [output_shape(outs[0], found)]
 
 
 @bound(
@@ -116,7 +114,7 @@ def _infer_broadcast_like(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[
     if not known(ins[0]) or not known(ins[1]):
         return ins, outs
     left, right = ins[0] or (), ins[1] or ()
-    return ins, [unify(outs[0], _stretched("broadcast_like", left, _like_wanted(a, left, right)), _AGREE)]
+    return ins, [output_shape(outs[0], _stretched("broadcast_like", left, _like_wanted(a, left, right)))]
 
 
 @bound(
@@ -158,7 +156,7 @@ def _tiled(reps: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
 def _infer_tile(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
     if min(a.reps, default=1) < 1:
         raise OpError(f"tile: reps is {a.reps}, expected numbers from 1")
-    return (ins, outs) if ins[0] is None else (ins, [unify(outs[0], _tiled(a.reps, ins[0]), _AGREE)])
+    return (ins, outs) if ins[0] is None else (ins, [output_shape(outs[0], _tiled(a.reps, ins[0]))])
 
 
 @bound(
@@ -195,7 +193,7 @@ def _repeated(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _infer_repeat(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
-    return (ins, outs) if ins[0] is None else (ins, [unify(outs[0], _repeated(a, ins[0]), _AGREE)])
+    return (ins, outs) if ins[0] is None else (ins, [output_shape(outs[0], _repeated(a, ins[0]))])
 
 
 @bound(

@@ -12,15 +12,13 @@ from ...base import Shape
 from ..attrs import boolean, integer, optional, real, shape, string
 from ..axes import normal_axis
 from ..bound import bound
-from ..shapes import forward, typed, unify
+from ..shapes import forward, output_shape, typed, unify
 from ..spec import NEVER, Attr, Onnx, Variadic, arg
 
 __all__: list[str] = []
 
 Tensors = Callable[..., torch.Tensor]
 Shapes = tuple[list[Shape], list[Shape]]
-
-_AGREE = "inferred and required output shape"
 
 
 def _infer_allclose(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
@@ -64,7 +62,7 @@ def _all_finite(tensors: tuple[torch.Tensor, ...]) -> torch.Tensor:
 
 
 def _infer_one_number(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    return ins, [unify(outs[0], (1,), _AGREE)]
+    return ins, [output_shape(outs[0], (1,))]
 
 
 _INIT = Attr(boolean, "accepted; the result never depends on what `out` held before", True)

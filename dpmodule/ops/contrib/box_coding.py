@@ -11,12 +11,11 @@ from ...base import Shape, ShapeError
 from ..attrs import choice, real
 from ..bound import bound
 from ..nn.roi import single
-from ..shapes import unify
+from ..shapes import output_shape, unify
 from ..spec import ROWS, SHARE, Attr, Onnx, arg
 
 __all__ = ["box_decode", "box_encode"]
 
-_AGREE = "inferred and required output shape"
 _FORMAT = choice("center", "corner")
 
 
@@ -32,7 +31,7 @@ def _infer_encode(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Sha
     boxes = unify(anchors, (*base, 4), "anchors and samples")
     ends = [unify(each, (4,), "means and stds") for each in (means, stds)]
     refs = unify(refs, (base[0], 0, 4), "refs")
-    return [base, base, boxes, refs, *ends], [unify(o, boxes, _AGREE) for o in outs]
+    return [base, base, boxes, refs, *ends], [output_shape(o, boxes) for o in outs]
 
 
 def _centred(boxes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -90,7 +89,7 @@ def _infer_decode(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Sha
         raise ShapeError(f"data has shape {data}, expected (B, N, 4)")
     anchors = unify(anchors, (1, data[1], 4), "anchors and data")
     data = (*data[:2], 4)
-    return [data, anchors], [unify(outs[0], data, _AGREE)]
+    return [data, anchors], [output_shape(outs[0], data)]
 
 
 @bound(

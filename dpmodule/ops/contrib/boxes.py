@@ -11,13 +11,12 @@ from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, integer, real
 from ..bound import bound
 from ..nn.roi import single
-from ..shapes import unify
+from ..shapes import output_shape, unify
 from ..spec import NEVER, Attr, Onnx, arg
 from .nms import front, groups_of, keep_greedily, overlap_area
 
 __all__ = ["bipartite_matching", "box_iou", "box_nms", "match_greedily"]
 
-_AGREE = "inferred and required output shape"
 _FORMAT = choice("center", "corner")
 
 
@@ -191,7 +190,7 @@ def _infer_iou(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape]
             raise ShapeError(f"{name} has shape {each}, expected (..., 4)")
     if left is None or right is None:
         return ins, outs
-    return [(*left[:-1], 4), (*right[:-1], 4)], [unify(outs[0], (*left[:-1], *right[:-1]), _AGREE)]
+    return [(*left[:-1], 4), (*right[:-1], 4)], [output_shape(outs[0], (*left[:-1], *right[:-1]))]
 
 
 @bound(
@@ -257,7 +256,7 @@ def _infer_matching(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[S
     if len(data) < 2:
         raise ShapeError(f"data has shape {data}, expected at least 2 axes: (..., rows, columns)")
     found = (data[:-1], (*data[:-2], data[-1]))
-    return ins, [unify(o, f, _AGREE) for o, f in zip(outs, found, strict=True)]
+    return ins, [output_shape(o, f) for o, f in zip(outs, found, strict=True)]
 
 
 @bound(

@@ -12,7 +12,7 @@ from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, integer, optional, shape
 from ..bound import bound
 from ..nn.rules import agree, per_axis, window_size
-from ..shapes import known, unify
+from ..shapes import known, output_shape
 from ..spec import ROWS, Attr, Onnx, arg, param
 from .bags import even, pixel_table, weighted_bags
 
@@ -63,7 +63,7 @@ def _conv_rule(masked: bool) -> Callable[..., tuple[list[Shape], list[Shape]]]:
             return ins, outs
         wanted, out = _conv_shapes(a, data, masked)
         rest = [agree(name, have, want, data) for name, have, want in zip(names, ins[1:], wanted)]
-        return [data, *rest], [unify(outs[0], out, "inferred and required output shape")]
+        return [data, *rest], [output_shape(outs[0], out)]
 
     return infer
 

@@ -10,7 +10,7 @@ import torch
 from ...base import BoundsError, Shape, ShapeError
 from ..attrs import integer
 from ..bound import bound
-from ..shapes import unify
+from ..shapes import output_shape, unify
 from ..spec import ROWS, SHARE, Attr, Onnx, arg
 
 __all__: list[str] = []
@@ -19,12 +19,11 @@ Tensors = Callable[..., torch.Tensor]
 Shapes = tuple[list[Shape], list[Shape]]
 
 _SIZE = {"compute_size": Attr(integer(low=1), "accepted; all rows are transformed at once", 128)}
-_AGREE = "inferred and required output shape"
 
 
 def _infer_fft(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data = ins[0]
-    return ins, [outs[0] if data is None else unify(outs[0], (*data[:-1], 2 * data[-1]), _AGREE)]
+    return ins, [outs[0] if data is None else output_shape(outs[0], (*data[:-1], 2 * data[-1]))]
 
 
 @bound(
@@ -58,7 +57,7 @@ def _infer_ifft(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         raise ShapeError(
             f"_contrib_ifft: data has shape {data}, expected an even last axis: pairs of numbers"
         )
-    return ins, [unify(outs[0], (*data[:-1], data[-1] // 2), _AGREE)]
+    return ins, [output_shape(outs[0], (*data[:-1], data[-1] // 2))]
 
 
 @bound(
@@ -92,7 +91,7 @@ def _infer_sketch(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         return ins, outs
     one = (1, data[-1])
     what = "h or s of _contrib_count_sketch"
-    found = unify(outs[0], (*data[:-1], a.out_dim), _AGREE)
+    found = output_shape(outs[0], (*data[:-1], a.out_dim))
     return [data, unify(hashes, one, what), unify(signs, one, what)], [found]
 
 

@@ -9,7 +9,7 @@ import torch
 
 from ...base import OpError, Shape
 from ..bound import bound
-from ..shapes import unify
+from ..shapes import output_shape, unify
 from ..spec import ROWS, SHARE, Onnx, arg
 
 __all__: list[str] = []
@@ -27,8 +27,7 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], li
             length = size or length if axis == "t" else length
     wide, row, time, one = (batch, kinds), (kinds,), (batch, length), (batch,)
     filled = [unify(s, w, what) for s, w in zip(ins, (wide, row, row, wide, time, time, one, one))]
-    agree = "inferred and required output shape"
-    return filled, [unify(outs[0], one, agree), unify(outs[1], wide, agree)]
+    return filled, [output_shape(outs[0], one), output_shape(outs[1], wide)]
 
 
 def _types(

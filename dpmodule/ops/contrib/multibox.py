@@ -13,14 +13,12 @@ from ..attrs import AttrType, boolean, integer, real, reals
 from ..bound import bound
 from ..nn.roi import single
 from ..registry import op
-from ..shapes import unify
+from ..shapes import output_shape
 from ..spec import NEVER, ROWS, SHARE, Attr, Env, Onnx, arg, label
 from .boxes import match_greedily
 from .nms import front, groups_of, keep_greedily, overlap_area
 
 __all__ = ["multibox_detection", "multibox_prior", "multibox_target"]
-
-_AGREE = "inferred and required output shape"
 
 
 def _numbers(count: int) -> AttrType:
@@ -47,7 +45,7 @@ def _prior_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shap
     if len(data) < 4:
         raise ShapeError(f"data has shape {data}, expected 4 axes: (N, C, H, W)")
     found = (1, data[2] * data[3] * (len(a.sizes) + len(a.ratios) - 1), 4)
-    return ins, [unify(outs[0], found, _AGREE)]
+    return ins, [output_shape(outs[0], found)]
 
 
 def _half_sizes(a: Any, height: int, width: int) -> np.ndarray:
@@ -129,7 +127,7 @@ def _target_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Sha
         )
     rows = (labels[0] if labels else 0) or (scores[0] if scores else 0)
     found = ((rows, 4 * count), (rows, 4 * count), (rows, count))
-    return ins, [unify(o, f, _AGREE) for o, f in zip(outs, found, strict=True)]
+    return ins, [output_shape(o, f) for o, f in zip(outs, found, strict=True)]
 
 
 def _area(sides: torch.Tensor) -> torch.Tensor:
@@ -254,7 +252,7 @@ def _detection_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[
             f"cls_prob {scores}, loc_pred {moves} and anchor {anchor} disagree on the number of anchors, expected"
             " (N, classes, A), (N, 4 * A) and (1, A, 4)"
         )
-    return ins, [unify(outs[0], (scores[0] if scores else 0, count, 6), _AGREE)]
+    return ins, [output_shape(outs[0], (scores[0] if scores else 0, count, 6))]
 
 
 def _decoded(a: Any, moves: torch.Tensor, anchors: torch.Tensor) -> torch.Tensor:

@@ -12,7 +12,7 @@ from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, integer, real, reals
 from ..bound import bound
 from ..nn.roi import single
-from ..shapes import unify
+from ..shapes import output_shape, unify
 from ..spec import NEVER, Attr, Onnx, arg
 from .nms import front, keep_greedily, overlap_area
 
@@ -113,9 +113,7 @@ def _infer(single_image: bool) -> Callable[..., tuple[list[Shape], list[Shape]]]
         info = unify(info, (scores[0], 3), "im_info and cls_prob")
         count = a.rpn_post_nms_top_n * (1 if single_image else scores[0])
         found = ((count, 5), (count, 1))
-        return [scores, moves, info], [
-            unify(o, f, "inferred and required output shape") for o, f in zip(outs, found)
-        ]
+        return [scores, moves, info], [output_shape(o, f) for o, f in zip(outs, found)]
 
     return infer
 

@@ -10,7 +10,7 @@ import torch
 from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, optional
 from ..bound import bound
-from ..shapes import unify
+from ..shapes import output_shape, unify
 from ..spec import Attr, Onnx, arg
 
 __all__: list[str] = []
@@ -41,7 +41,7 @@ def _infer_dot(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape]
             f"dot: lhs {left} and rhs {right}: the contracted axes have {inner} and {other} elements"
         )
     found = rest_left + rest_right or (1,)
-    return ins, [unify(outs[0], found, "inferred and required output shape")]
+    return ins, [output_shape(outs[0], found)]
 
 
 @bound(
@@ -93,7 +93,7 @@ def _infer_batch_dot(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[
         )
     if not inner or not other:
         return [batch + left[-2:], batch + right[-2:]], outs
-    found = unify(outs[0], (*batch, rows, columns), "inferred and required output shape")
+    found = output_shape(outs[0], (*batch, rows, columns))
     return [batch + left[-2:], batch + right[-2:]], [found]
 
 

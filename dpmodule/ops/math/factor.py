@@ -10,15 +10,13 @@ import torch
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean
 from ..bound import bound
-from ..shapes import unify
+from ..shapes import output_shape, unify
 from ..spec import Attr, Onnx, arg
 
 __all__ = ["infer_numbers", "numbers", "square"]
 
 Shapes = tuple[list[Shape], list[Shape]]
 Tensors = Callable[..., torch.Tensor]
-
-_AGREE = "inferred and required output shape"
 
 
 def square(name: str, shape: Shape) -> Shape:
@@ -51,7 +49,7 @@ def infer_numbers(name: str) -> Callable[..., Shapes]:
         if shape is None:
             return ins, outs
         found = shape[:-2] or (1,)
-        return [shape], [unify(o, found, _AGREE) for o in outs]
+        return [shape], [output_shape(o, found) for o in outs]
 
     return infer
 
@@ -141,7 +139,7 @@ def _infer_gelqf(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         return ins, outs
     if len(shape) < 2 or shape[-2] > shape[-1] > 0:
         raise ShapeError(f"_linalg_gelqf: A has shape {shape}, expected (..., M, N) with M at most N")
-    factor = unify(outs[1], (*shape[:-2], shape[-2], shape[-2]), _AGREE)
+    factor = output_shape(outs[1], (*shape[:-2], shape[-2], shape[-2]))
     return [shape], [shape, factor]
 
 
@@ -179,7 +177,7 @@ def _infer_syevd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     shape = square("_linalg_syevd", unify(ins[0], outs[0], "A and U of _linalg_syevd"))
     if shape is None:
         return ins, outs
-    return [shape], [shape, unify(outs[1], shape[:-1], _AGREE)]
+    return [shape], [shape, output_shape(outs[1], shape[:-1])]
 
 
 @bound(

@@ -9,7 +9,7 @@ import torch
 from ...base import OpError, Shape, ShapeError
 from ..attrs import integer
 from ..bound import bound
-from ..shapes import unify
+from ..shapes import output_shape
 from ..spec import Attr, Onnx, Variadic
 
 __all__: list[str] = []
@@ -29,7 +29,7 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], li
     rows = 1
     for shape in filled:
         rows *= shape[0] if shape is not None else 0
-    return filled, [unify(outs[0], (rows, columns), "inferred and required output shape")]
+    return filled, [output_shape(outs[0], (rows, columns))]
 
 
 @bound(

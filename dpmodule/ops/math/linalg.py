@@ -15,7 +15,7 @@ from ...base import Shape, ShapeError
 from ..attrs import boolean, integer, real
 from ..axes import normal_axis
 from ..bound import bound
-from ..shapes import unify
+from ..shapes import output_shape, unify
 from ..spec import Attr, Onnx, arg
 
 __all__: list[str] = []
@@ -23,7 +23,6 @@ __all__: list[str] = []
 Shapes = tuple[list[Shape], list[Shape]]
 Tensors = Callable[..., torch.Tensor]
 
-_AGREE = "inferred and required output shape"
 _ALPHA = Attr(real, "factor of the product", 1.0)
 _AXIS = Attr(integer(), "axis of the matrices' rows; their columns are on the last one", -2)
 
@@ -67,7 +66,7 @@ def _infer_product(name: str) -> Callable[..., Shapes]:
             raise ShapeError(
                 f"{name}: A is {ins[0]} and B {ins[1]}: the contracted axes have {inner} and {other} elements"
             )
-        found = unify(outs[0], _rows_back((*batch, rows, columns), a.axis), _AGREE)
+        found = output_shape(outs[0], _rows_back((*batch, rows, columns), a.axis))
         more = [unify(s, found, f"C and the result of {name}") for s in ins[2:]]
         return [ins[0], ins[1], *more], [found]
 
@@ -148,7 +147,7 @@ def _infer_syrk(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if len(shape) < 2:
         raise ShapeError(f"_linalg_syrk: A has shape {shape}, expected matrices, that is at least two axes")
     size = shape[-1] if a.transpose else shape[-2]
-    return ins, [unify(outs[0], (*shape[:-2], size, size), _AGREE)]
+    return ins, [output_shape(outs[0], (*shape[:-2], size, size))]
 
 
 @bound(

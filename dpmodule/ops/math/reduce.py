@@ -13,7 +13,7 @@ from ..attrs import boolean, choice, integer, ints, optional
 from ..axes import normal_axes, normal_axis
 from ..bound import bound
 from ..dtypes import torch_dtype
-from ..shapes import typed, unify
+from ..shapes import output_shape, typed
 from ..spec import Attr, Onnx, arg
 from .pointwise import in_type_of
 
@@ -127,7 +127,7 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], li
     if ins[0] is None:
         return ins, outs
     axes = _axes(a.axis, getattr(a, "exclude", False), len(ins[0]))
-    return ins, [unify(outs[0], _reduced(ins[0], axes, a.keepdims), "inferred and required output shape")]
+    return ins, [output_shape(outs[0], _reduced(ins[0], axes, a.keepdims))]
 
 
 def _over_axes(a: Any, function: Reduction) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -211,7 +211,7 @@ def _infer_arg(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape]
         return ins, outs
     ndim = len(ins[0])
     axes = tuple(range(ndim)) if a.axis is None else (normal_axis(a.axis, ndim),)
-    return ins, [unify(outs[0], _reduced(ins[0], axes, a.keepdims), "inferred and required output shape")]
+    return ins, [output_shape(outs[0], _reduced(ins[0], axes, a.keepdims))]
 
 
 def _declare_arg(name: str, function: Callable[..., torch.Tensor], word: str) -> None:
@@ -249,7 +249,7 @@ def _infer_channel(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Sh
     if ins[0] is None:
         return ins, outs
     normal_axis(1, len(ins[0]))
-    return ins, [unify(outs[0], ins[0][:1] + ins[0][2:], "inferred and required output shape")]
+    return ins, [output_shape(outs[0], ins[0][:1] + ins[0][2:])]
 
 
 @bound("argmax_channel", [arg("data")], infer=_infer_channel, onnx=Onnx(builder="argmax_channel"))
@@ -270,7 +270,7 @@ def _infer_moments(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Sh
         return ins, outs
     axes = _axes(a.axes, False, len(ins[0]))
     found = _reduced(ins[0], axes, a.keepdims)
-    return ins, [unify(o, found, "inferred and required output shape") for o in outs]
+    return ins, [output_shape(o, found) for o in outs]
 
 
 @bound(

@@ -11,7 +11,7 @@ import torch
 from ...base import BoundsError, Shape, ShapeError
 from ..attrs import AttrType, real, shape
 from ..bound import bound
-from ..shapes import unify
+from ..shapes import output_shape
 from ..spec import NEVER, Attr, Onnx, arg
 
 __all__ = ["image_of", "pooled", "region_rule", "roi_pooling", "round_away", "single"]
@@ -87,7 +87,7 @@ def region_rule(
         if data is None:
             return ins, outs
         found = (rois[0] if rois else 0, *size(a, data))
-        return ins, [unify(out, found, "inferred and required output shape") for out in outs]
+        return ins, [output_shape(out, found) for out in outs]
 
     return infer
 
