@@ -388,7 +388,10 @@ class Executor(BoundArrays):
             return _Run(prepared, values, aliases, self._execute(prepared, values, True))
 
     def _integer_heads(self, given: list[torch.Tensor | None]) -> bool:
-        return any(g is not None and not g.is_floating_point() for g in given)
+        for grad in given:
+            if grad is not None and not grad.is_floating_point():
+                return True
+        return False
 
     def _run_with_carriers(self, run: _Run) -> _Run:
         """Repeat a run with integers held as float64 numbers, as MXNet passes gradients through `Cast` to them.
@@ -448,7 +451,8 @@ class Executor(BoundArrays):
         grads: list[torch.Tensor | None] = [None] * len(run.aliases)
         if roots and real:
             try:
-                found = run_backward(roots, seeds, [leaf_of(run.aliases[i]) for i in real])
+                leaves = [run.aliases[i] for i in real]
+                found = run_backward(roots, seeds, leaves if self._dense_only else list(map(leaf_of, leaves)))
             except Exception as error:
                 if is_users(error):
                     raise

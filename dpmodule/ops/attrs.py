@@ -16,6 +16,7 @@ __all__ = [
     "boolean",
     "choice",
     "dtype",
+    "fraction",
     "integer",
     "ints",
     "ints_or_none",
@@ -73,6 +74,13 @@ def _to_real(value: Any) -> float:
     return float(found)
 
 
+def _to_fraction(value: Any) -> float:
+    number = _to_real(value)
+    if not 0 <= number <= 1:
+        raise ValueError(value)
+    return number
+
+
 def _to_bool(value: Any) -> bool:
     found = _literal(value)
     if found in (True, False, 0, 1):
@@ -113,6 +121,7 @@ def integer(low: int | None = None, high: int | None = None) -> AttrType:
 
 
 real = AttrType(_to_real, "a number", "float")
+fraction = AttrType(_to_fraction, "a number from 0 to 1", "float")
 boolean = AttrType(_to_bool, "True or False", "bool")
 string = AttrType(str, "a string", "str")
 shape = AttrType(_to_shape, "a tuple of integers", "tuple[int, ...]")

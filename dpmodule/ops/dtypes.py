@@ -1,12 +1,16 @@
-"""Element types: our names and torch's."""
+"""Element types: our names and torch's, and numbers in single precision."""
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from ..base import DTypeError
 
-__all__ = ["name_of", "torch_dtype"]
+__all__ = ["HALF", "name_of", "single", "torch_dtype"]
+
+HALF = (torch.float16, torch.bfloat16)
+"""The 16-bit floating types, for which torch lacks some kernels."""
 
 _TORCH = {
     "float32": torch.float32,
@@ -43,3 +47,8 @@ def name_of(dtype: torch.dtype) -> str:
             f"{dtype} has no counterpart in MXNet; convert the tensor to one of {', '.join(_TORCH)}"
         )
     return found
+
+
+def single(value: float) -> float:
+    """Round a number to single precision, in which MXNet keeps attributes: 1 - 0.999 differs by 1e-5 then."""
+    return float(np.float32(value))

@@ -38,8 +38,9 @@ DATA, PARAM, AUX, LABEL = "data", "param", "aux", "label"
 """Kinds of input: values that flow, parameters, auxiliary states (not differentiated), labels."""
 
 ROWS, STACK, SHARE, NEVER = "rows", "stack", "share", "never"
-"""How inputs of several calls become one: joined along the batch axis (the operator works row by row), stacked on
-a new axis through `torch.vmap`, the same object for all, or not at all."""
+"""How inputs of several calls become one: joined along axis 0 (the operator works row by row, unless an attribute
+such as the axis of `softmax` names that very axis), stacked on a new axis through `torch.vmap`, the same object for
+all, or not at all."""
 
 
 class _Required:

@@ -1,49 +1,74 @@
-"""Operators called on two equal examples at once, by their batch rules, give twice what one call gives."""
+"""Operators called on two examples at once, by their batch rules, give what a call for each gives."""
 
-import importlib.util
-from pathlib import Path
-
-import numpy as np
 import pytest
 import torch
 
+import dpmodule as mx
 from dpmodule import ops
+from dpmodule.ops.infer import infer_shape
 from dpmodule.ops.spec import NEVER, ROWS, SHARE, Env
 from helpers.op_case import parsed
+from helpers.op_tables import arrays_of, recorded_calls, table_rows
 
-FOLDER = Path(__file__).parent / "cases"
+
+def is_batched(op):
+    return op.batch != NEVER and not op.random and not op.num_subgraphs
 
 
-def rows():
-    for name in ("linalg", "utility", "contrib", "pdf"):
-        spec = importlib.util.spec_from_file_location(f"batched_{name}", FOLDER / f"{name}.py")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        yield from (case for case in module.CASES if ops.get(case.name).batch != NEVER)
+def of_tables():
+    for row in table_rows():
+        op = ops.get(row.name)
+        if is_batched(op):
+            yield pytest.param(op, parsed(row.name, row.attrs, len(row.inputs)), row.inputs, id=str(row))
+
+
+def of_recordings():
+    for group, case in recorded_calls():
+        node = mx.sym.load_json(case["symbol_json"]).graph.heads[0][0]
+        if is_batched(node.op) and [source.name for source, _ in node.inputs] == case["arguments"]:
+            yield pytest.param(group, case, node, id=f"{group}-{case['name']}")
 
 
 def function_of(op, attributes):
-    if op.bind is not None:
-        return op.bind(attributes)
-    return lambda *tensors: op.run(attributes, Env(torch.device("cpu"), None, True), *tensors)
+    def run(*tensors):
+        bound = op.bind(attributes) if op.bind is not None else None
+        if bound is not None:
+            found = bound(*tensors)
+        else:
+            names = op.output_names(attributes)
+            outs = infer_shape(op, attributes, [tuple(t.shape) for t in tensors], [None] * len(names))[1]
+            found = op.run(attributes, Env(torch.device("cpu"), None, True, tuple(outs)), *tensors)
+        found = found if isinstance(found, (tuple, list)) else (found,)
+        return tuple(found)[: len(op.output_names(attributes))]
+
+    return run
 
 
-def first(found):
-    return found if isinstance(found, torch.Tensor) else found[0]
-
-
-@pytest.mark.parametrize("case", list(rows()), ids=str)
-def test_two_at_once(case):
-    op = ops.get(case.name)
-    attributes = parsed(case.name, case.attrs, len(case.inputs))
-    function, inputs = function_of(op, attributes), op.wanted(attributes, len(case.inputs))
-    tensors = [torch.from_numpy(np.array(x)) for x in case.inputs]
-    alone = first(function(*tensors))
-    if any(i.batch == ROWS for i in inputs):
-        doubled = [x if i.batch == SHARE else torch.cat([x, x]) for x, i in zip(tensors, inputs, strict=True)]
-        found, wanted = first(function(*doubled)), torch.cat([alone, alone])
+def check(op, attributes, arrays):
+    function = function_of(op, attributes)
+    rules = [i.batch for i in op.wanted(attributes, len(arrays))]
+    one = [torch.tensor(x) for x in arrays]
+    if ROWS in rules:
+        other = [x.flip(0) if rule == ROWS else x for x, rule in zip(one, rules, strict=True)]
+        pairs = zip(one, other, rules, strict=True)
+        found = function(*(x if rule == SHARE else torch.cat([x, y]) for x, y, rule in pairs))
+        wanted = [torch.cat(pair) for pair in zip(function(*one), function(*other), strict=True)]
     else:
-        doubled = [torch.stack([x, x]) for x in tensors]
-        found, wanted = first(torch.vmap(function)(*doubled)), torch.stack([alone, alone])
-    assert found.dtype == wanted.dtype
-    torch.testing.assert_close(found, wanted)
+        places = tuple(None if rule == SHARE else 0 for rule in rules)
+        both = [x if rule == SHARE else torch.stack([x, x]) for x, rule in zip(one, rules, strict=True)]
+        found = torch.vmap(function, places)(*both)
+        wanted = [torch.stack([x, x]) for x in function(*one)]
+    for here, there in zip(found, wanted, strict=True):
+        torch.testing.assert_close(here, there, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize(("op", "attributes", "arrays"), list(of_tables()))
+def test_calls_of_the_tables(op, attributes, arrays):
+    check(op, attributes, arrays)
+
+
+@pytest.mark.parametrize(("group", "case", "node"), list(of_recordings()))
+def test_recorded_calls(group, case, node):
+    data = arrays_of(group)
+    arrays = [data[f"{case['name']}/in/{name}"] for name in case["arguments"]]
+    check(node.op, node.op.parse(node.params), arrays)

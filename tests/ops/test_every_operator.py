@@ -5,11 +5,6 @@ in parity/test_ops_goldens.py), and the tables in `cases`, whose rows are formul
 row is run, and every gradient is compared with central differences in float64.
 """
 
-import importlib.util
-import json
-from functools import lru_cache
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -17,9 +12,8 @@ import dpmodule as mx
 from dpmodule import ops
 from dpmodule.ops.spec import NEVER, ROWS, SHARE, STACK
 from helpers.op_case import check_gradient, check_value
+from helpers.op_tables import arrays_of, recorded_calls, table_rows
 
-FOLDER = Path(__file__).parent
-GOLDENS = FOLDER.parent / "data" / "goldens" / "ops"
 EVERY = sorted({ops.get(name).name for name in ops.names()})
 
 NOT_THE_DERIVATIVE = {
@@ -39,33 +33,13 @@ AT_A_KINK = {"correlation_ties", "max_ties", "u_relu_at_zero"}
 """Recorded calls at points where there is no derivative."""
 
 
-def rows():
-    for path in sorted((FOLDER / "cases").glob("*.py")):
-        spec = importlib.util.spec_from_file_location(f"cases_{path.stem}", path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        yield from module.CASES
-
-
-def goldens():
-    for path in sorted(GOLDENS.glob("*.json")):
-        for case in json.loads(path.read_text()):
-            yield path.stem, case
-
-
-@lru_cache(maxsize=2)
-def arrays_of(group):
-    with np.load(GOLDENS / f"{group}.npz") as found:
-        return dict(found)
-
-
 def last_op(case):
     heads = mx.sym.load_json(case["symbol_json"]).graph.heads
     return heads[0][0].op
 
 
-ROWS_OF_TABLES = list(rows())
-RECORDED = [(group, case, last_op(case)) for group, case in goldens()]
+ROWS_OF_TABLES = list(table_rows())
+RECORDED = [(group, case, last_op(case)) for group, case in recorded_calls()]
 WITH_VALUES = {op.name for _, _, op in RECORDED} | {
     ops.get(row.name).name for row in ROWS_OF_TABLES if row.expect is not None
 }

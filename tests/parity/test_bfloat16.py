@@ -1,15 +1,10 @@
 """Every operator in bfloat16, which MXNet's CPU build hardly has: near what it gives in float32, with gradients."""
 
-import json
-from functools import lru_cache
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import dpmodule as mx
-
-FOLDER = Path(__file__).parents[1] / "data" / "goldens" / "ops"
+from helpers.op_tables import arrays_of, recorded_calls
 
 NOT_IN_BFLOAT16 = {
     "IdentityAttachKLSparseReg": "its moving average is in the type of the data",
@@ -32,21 +27,14 @@ TOLERANCE = {"sum": 0.15, "_contrib_MultiBoxTarget": 0.1}
 """Largest error of an operator as a share of its largest output, where that is not 5 %."""
 
 
-@lru_cache(maxsize=2)
-def arrays_of(group):
-    with np.load(FOLDER / f"{group}.npz") as found:
-        return dict(found)
-
-
 def cases():
-    for path in sorted(FOLDER.glob("*.json")):
-        data = arrays_of(path.stem)
-        for case in json.loads(path.read_text()):
-            kinds = {data[f"{case['name']}/in/{key}"].dtype for key in case["arguments"]}
-            floats = {kind for kind in kinds if kind.kind == "f"}
-            op = mx.sym.load_json(case["symbol_json"]).graph.heads[0][0].op.name
-            if floats == {np.dtype("f4")} and op not in NOT_IN_BFLOAT16:
-                yield pytest.param(path.stem, case, op, id=f"{path.stem}-{case['name']}")
+    for group, case in recorded_calls():
+        data = arrays_of(group)
+        kinds = {data[f"{case['name']}/in/{key}"].dtype for key in case["arguments"]}
+        floats = {kind for kind in kinds if kind.kind == "f"}
+        op = mx.sym.load_json(case["symbol_json"]).graph.heads[0][0].op.name
+        if floats == {np.dtype("f4")} and op not in NOT_IN_BFLOAT16:
+            yield pytest.param(group, case, op, id=f"{group}-{case['name']}")
 
 
 @pytest.mark.filterwarnings("ignore:.*lstm_state_clip")

@@ -1,27 +1,14 @@
 """Every operator against real MXNet 1.9.1: names, outputs, gradients and states of recorded cases."""
 
-import json
-from functools import lru_cache
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import dpmodule as mx
-
-FOLDER = Path(__file__).parents[1] / "data" / "goldens" / "ops"
+from helpers.op_tables import arrays_of, recorded_calls
 
 
 def all_cases():
-    for path in sorted(FOLDER.glob("*.json")):
-        for case in json.loads(path.read_text()):
-            yield pytest.param(path.stem, case, id=f"{path.stem}-{case['name']}")
-
-
-@lru_cache(maxsize=2)
-def arrays_of(group):
-    with np.load(FOLDER / f"{group}.npz") as found:
-        return dict(found)
+    return [pytest.param(group, case, id=f"{group}-{case['name']}") for group, case in recorded_calls()]
 
 
 def as_tuples(value):
@@ -55,7 +42,7 @@ def check(found, expected, what):
 
 @pytest.mark.filterwarnings("ignore:.*lstm_state_clip")
 @pytest.mark.parametrize("make", [make_symbol, from_json])
-@pytest.mark.parametrize(("group", "case"), list(all_cases()))
+@pytest.mark.parametrize(("group", "case"), all_cases())
 def test_operator_gives_what_mxnet_gives(group, case, make):
     name, data, symbol = case["name"], arrays_of(group), make(case)
     assert symbol.list_arguments() == case["arguments"]

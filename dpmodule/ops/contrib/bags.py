@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from ..dtypes import HALF
+
 __all__ = ["corners", "even", "pixel_table", "ragged", "weighted_bags"]
 
 _CHUNK = 1 << 18
@@ -174,6 +176,6 @@ def weighted_bags(
         (B, C), or (B / bins, C, bins).
     """
     kind = table.dtype
-    if kind in (torch.float16, torch.bfloat16):
+    if kind in HALF:
         return weighted_bags(table.float(), weight.float(), index, starts, bins).to(kind)
     return _apply(table, weight.to(kind), index, starts, bins)

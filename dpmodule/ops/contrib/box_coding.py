@@ -10,7 +10,7 @@ import torch
 from ...base import Shape, ShapeError
 from ..attrs import choice, real
 from ..bound import bound
-from ..nn.roi import single
+from ..dtypes import single
 from ..shapes import output_shape, unify
 from ..spec import ROWS, SHARE, Attr, Onnx, arg
 

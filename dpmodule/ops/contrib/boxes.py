@@ -10,7 +10,7 @@ import torch
 from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, integer, real
 from ..bound import bound
-from ..nn.roi import single
+from ..dtypes import single
 from ..shapes import output_shape, unify
 from ..spec import NEVER, Attr, Onnx, arg
 from .nms import front, groups_of, keep_greedily, overlap_area

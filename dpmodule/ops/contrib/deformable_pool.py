@@ -10,7 +10,9 @@ import torch
 from ...base import Shape, ShapeError
 from ..attrs import boolean, integer, real
 from ..bound import bound
-from ..nn.roi import image_of, region_rule, round_away, single
+from ..dtypes import single
+from ..math.pointwise import round_away
+from ..nn.roi import image_of, region_rule
 from ..spec import NEVER, Attr, Onnx, arg
 from .bags import even, pixel_table, weighted_bags
 from .roi import bins_of_group
@@ -34,6 +36,44 @@ def _part_of(parts: int, part_size: int, like: torch.Tensor) -> torch.Tensor:
     """Return for each bin along an axis which of the `part_size` offsets moves it."""
     share = torch.arange(parts, dtype=like.dtype, device=like.device) / parts
     return (share * part_size).floor().long()
+
+
+def _moves(a: Any, trans: torch.Tensor | None) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """Return how far each bin moves right and down, in sizes of its region: (R, classes, parts, parts) each."""
+    if trans is None:
+        return None, None
+    at = _part_of(a.pooled_size, a.part_size or a.pooled_size, trans)
+    pairs = trans.reshape(trans.shape[0], trans.shape[1] // 2, 2, *trans.shape[2:])
+    across, down = (pairs[..., at[:, None], at] * single(a.trans_std)).unbind(2)
+    return across, down
+
+
+def _points(
+    a: Any, low: torch.Tensor, high: torch.Tensor, axis: int, moves: torch.Tensor | None
+) -> torch.Tensor:
+    """Return where the samples of each bin lie along one axis, 0 for rows or 1 for columns.
+
+    Shape:
+        low, high: (R,), edges of the regions.
+        moves: (R, classes, parts, parts), in sizes of the region; None where bins stay.
+        returns: (R, classes, parts, parts, samples).
+    """
+    parts, samples = a.pooled_size, a.sample_per_part
+    size = (high - low).clamp(min=0.1)
+    step = size / parts
+    start = torch.arange(parts, dtype=low.dtype, device=low.device) * step[:, None] + low[:, None]
+    start = start[:, None, :, None] if axis == 0 else start[:, None, None, :]
+    start = start.expand(-1, 1, parts, parts) if moves is None else start + moves * size.view(-1, 1, 1, 1)
+    inner = torch.arange(samples, dtype=low.dtype, device=low.device)
+    points: torch.Tensor = start[..., None] + inner * (step / samples).view(-1, 1, 1, 1, 1)
+    return points
+
+
+def _planes(image: torch.Tensor, classes: int, parts: int, group: int) -> torch.Tensor:
+    """Return which plane of the features each bin reads: (R, classes, parts, parts)."""
+    which = bins_of_group(parts, group, image.device)
+    kinds = torch.arange(classes, dtype=torch.int32, device=image.device).view(-1, 1, 1)
+    return (image.view(-1, 1, 1, 1) * classes + kinds) * group * group + which[:, None] * group + which
 
 
 def _ps_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
@@ -79,7 +119,7 @@ def deformable_psroi_pooling(a: Any) -> Callable[..., torch.Tensor]:
     Source: Dai et al., "Deformable convolutional networks", 2017; MXNet 1.9.1 `_contrib_DeformablePSROIPooling`.
     """
     parts, group, samples = a.pooled_size, a.group_size, a.sample_per_part
-    scale, spread = single(a.spatial_scale), single(a.trans_std)
+    scale = single(a.spatial_scale)
 
     def deformable_psroi_pooling(
         data: torch.Tensor, rois: torch.Tensor, trans: torch.Tensor | None = None
@@ -91,35 +131,13 @@ def deformable_psroi_pooling(a: Any) -> Callable[..., torch.Tensor]:
         whole = round_away(rois[:, 1:])
         left, top = (whole[:, :2] * scale - 0.5).unbind(1)
         right, bottom = ((whole[:, 2:] + 1.0) * scale - 0.5).unbind(1)
-
-        def places(low: torch.Tensor, high: torch.Tensor, axis: int, moved: int) -> torch.Tensor:
-            """Return coordinates (R, classes, parts, parts, samples), bins along `axis`."""
-            size = (high - low).clamp(min=0.1)
-            step = size / parts
-            bin_start = (
-                torch.arange(parts, dtype=data.dtype, device=data.device) * step[:, None] + low[:, None]
-            )
-            start = bin_start[:, None, :, None] if axis == 0 else bin_start[:, None, None, :]
-            if trans is not None:
-                at = _part_of(parts, a.part_size or parts, data)
-                move = trans.reshape(regions, classes, 2, *trans.shape[2:])[:, :, moved][
-                    :, :, at[:, None], at
-                ]
-                start = start + move * spread * size.view(-1, 1, 1, 1)
-            else:
-                start = start.expand(regions, 1, parts, parts)
-            inner = torch.arange(samples, dtype=data.dtype, device=data.device)
-            points: torch.Tensor = start[..., None] + inner * (step / samples).view(-1, 1, 1, 1, 1)
-            return points
-
-        (at_x, weight_x), inside_x = _ps_corners(places(left, right, 1, 0), width)
-        (at_y, weight_y), inside_y = _ps_corners(places(top, bottom, 0, 1), height)
+        across, down = _moves(a, trans)
+        (at_x, weight_x), inside_x = _ps_corners(_points(a, left, right, 1, across), width)
+        (at_y, weight_y), inside_y = _ps_corners(_points(a, top, bottom, 0, down), height)
         inside = inside_y[..., :, None] & inside_x[..., None, :]
         share = inside / inside.sum((-1, -2), keepdim=True).clamp(min=1)
         weight = weight_y[..., :, None, :, None] * weight_x[..., None, :, None, :] * share[..., None, None]
-        which = bins_of_group(parts, group, data.device)
-        kinds = torch.arange(classes, dtype=torch.int32, device=data.device).view(-1, 1, 1)
-        plane = (image.view(-1, 1, 1, 1) * classes + kinds) * group * group + which[:, None] * group + which
+        plane = _planes(image, classes, parts, group)
         index = (
             plane.view(*plane.shape, 1, 1, 1, 1) * (height * width)
             + (at_y * width)[..., :, None, :, None]
@@ -129,8 +147,7 @@ def deformable_psroi_pooling(a: Any) -> Callable[..., torch.Tensor]:
         table = pixel_table(
             data.reshape(count * classes, depth * group * group, height, width), group * group
         )
-        bags = regions * classes * parts * parts
-        starts = even(bags, 4 * samples * samples, data.device)
+        starts = even(regions * classes * parts * parts, 4 * samples * samples, data.device)
         maps = weighted_bags(table, weight.flatten(), index.flatten(), starts, parts * parts)
         return maps.view(regions, a.output_dim, parts, parts)
 

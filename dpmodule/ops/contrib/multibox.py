@@ -11,7 +11,7 @@ import torch
 from ...base import OpError, Shape, ShapeError
 from ..attrs import AttrType, boolean, integer, real, reals
 from ..bound import bound
-from ..nn.roi import single
+from ..dtypes import single
 from ..registry import op
 from ..shapes import output_shape
 from ..spec import NEVER, ROWS, SHARE, Attr, Env, Onnx, arg, label

@@ -11,7 +11,7 @@ import torch
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, integer, real, reals
 from ..bound import bound
-from ..nn.roi import single
+from ..dtypes import single
 from ..shapes import output_shape, unify
 from ..spec import NEVER, Attr, Onnx, arg
 from .nms import front, keep_greedily, overlap_area

@@ -11,7 +11,9 @@ import torch
 from ...base import OpError, ShapeError
 from ..attrs import boolean, integer, real
 from ..bound import bound
-from ..nn.roi import image_of, pooled, region_rule, round_away, single
+from ..dtypes import single
+from ..math.pointwise import round_away
+from ..nn.roi import image_of, pooled, region_rule
 from ..spec import NEVER, Attr, Onnx, arg
 from .bags import corners, even, pixel_table, ragged, weighted_bags
 

@@ -9,7 +9,7 @@ import torch
 
 from ..attrs import boolean, real
 from ..bound import bound
-from ..math.pointwise import in_type_of, with_gradient
+from ..math.pointwise import in_type_of, round_away, with_gradient
 from ..registry import declare
 from ..shapes import same
 from ..spec import ROWS, Attr, Onnx, arg
@@ -17,11 +17,6 @@ from ..spec import ROWS, Attr, Onnx, arg
 __all__: list[str] = []
 
 Elementwise = Callable[[torch.Tensor], torch.Tensor]
-
-
-def _round(x: torch.Tensor) -> torch.Tensor:
-    cut = torch.trunc(x)
-    return cut + torch.sign(x) * ((x - cut).abs() >= 0.5)
 
 
 def _pass(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -40,7 +35,7 @@ Source: MXNet 1.9.1 `{name}`; the straight-through estimator of Bengio et al. (2
 for _name, _function, _sentence, _onnx in (
     (
         "_contrib_round_ste",
-        _round,
+        round_away,
         "Round to the nearest whole number, halves away from 0",
         Onnx(builder="round_away"),
     ),

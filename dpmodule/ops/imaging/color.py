@@ -20,7 +20,7 @@ def to_grey(image: torch.Tensor) -> torch.Tensor:
         image: (H, W, 3), uint8.
         returns: (H, W, 1), uint8.
     """
-    weights = torch.tensor(_GREY, dtype=torch.int32)
+    weights = torch.tensor(_GREY, dtype=torch.int32, device=image.device)
     total = (image.int() * weights).sum(2, keepdim=True, dtype=torch.int32)
     return ((total + (1 << 13)) >> 14).to(torch.uint8)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch
 
+from ...private import is_batched
 from ..spec import Onnx
 from .binary import declare_pair
 
@@ -17,12 +18,15 @@ Test = Callable[..., torch.Tensor]
 def in_operand_type(test: Test) -> Test:
     """Return a test whose answers come as 0 and 1 in the type of the left operand.
 
-    torch writes them in that type at once when it is told where; converting truth values takes ten times as long.
+    torch writes them in that type at once when it is told where; converting truth values takes ten times as long,
+    but is all that `torch.vmap` can do.
     """
 
     def run(left: torch.Tensor, right: torch.Tensor | float) -> torch.Tensor:
-        other = right.detach() if isinstance(right, torch.Tensor) else right
-        return test(left.detach(), other, out=left.new_empty(0))
+        left, other = left.detach(), right.detach() if isinstance(right, torch.Tensor) else right
+        if is_batched(left) or isinstance(other, torch.Tensor) and is_batched(other):
+            return test(left, other).to(left.dtype)
+        return test(left, other, out=left.new_empty(0))
 
     run.__name__ = getattr(test, "__name__", "run")
     return run

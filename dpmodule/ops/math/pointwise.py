@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["in_type_of", "kept_type", "whole", "with_gradient"]
+__all__ = ["in_type_of", "kept_type", "round_away", "whole", "with_gradient"]
 
 Elementwise = Callable[[torch.Tensor], torch.Tensor]
 
@@ -66,6 +66,12 @@ def kept_type(function: Elementwise) -> Elementwise:
 
     run.__name__ = getattr(function, "__name__", "run")
     return run
+
+
+def round_away(x: torch.Tensor) -> torch.Tensor:
+    """Round to the nearest integer, halves away from 0, as C does."""
+    cut = torch.trunc(x)
+    return cut + torch.sign(x) * ((x - cut).abs() >= 0.5)
 
 
 def whole(number: float) -> int:

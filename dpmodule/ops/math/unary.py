@@ -14,14 +14,9 @@ from ..bound import bound
 from ..registry import declare
 from ..shapes import forward, same, typed
 from ..spec import NEVER, ROWS, Attr, Onnx, arg
-from .pointwise import Elementwise, kept_type, whole, with_gradient
+from .pointwise import Elementwise, kept_type, round_away, whole, with_gradient
 
 __all__: list[str] = []
-
-
-def _round_away(x: torch.Tensor) -> torch.Tensor:
-    cut = torch.trunc(x)
-    return cut + torch.sign(x) * ((x - cut).abs() >= 0.5)
 
 
 def _round_half_down(x: torch.Tensor) -> torch.Tensor:
@@ -49,7 +44,7 @@ _ELEMENTWISE: dict[str, tuple[Elementwise, str, Onnx]] = {
     "abs": (torch.abs, "Return the magnitude; its gradient at 0 is 0", Onnx("Abs")),
     "sign": (torch.sign, "Return -1, 0 or 1, with 0 for 0 and NaN; the gradient is 0", Onnx("Sign")),
     "round": (
-        _round_away,
+        round_away,
         "Round to the nearest integer, halves away from 0; the gradient is 0",
         Onnx(builder="round_away"),
     ),

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, choice
+from ..dtypes import HALF
 from ..registry import op
 from ..spec import LABEL, NEVER, Attr, Env, Input, Onnx, arg, label
 from .rules import agree
@@ -60,8 +61,10 @@ def _counts(labels: torch.Tensor, padding: int) -> torch.Tensor:
 
 
 def _check_lengths(name: str, found: torch.Tensor, low: int, high: int) -> None:
-    if found.numel() and not (low <= int(found.min()) and int(found.max()) <= high):
-        raise OpError(f"CTCLoss: {name} is {found.tolist()}, expected numbers from {low} to {high}")
+    if found.numel():
+        least, most = (int(x) for x in torch.aminmax(found))
+        if least < low or most > high:
+            raise OpError(f"CTCLoss: {name} holds numbers from {least} to {most}, expected {low} to {high}")
 
 
 @op(
@@ -123,7 +126,7 @@ def ctc_loss(
     _check_lengths("label_lengths", target_lengths, 0, targets.shape[1])
     inside = torch.arange(targets.shape[1], device=data.device) < target_lengths[:, None]
     _check_lengths("label", targets[inside], 0, classes - 1)
-    x = data.float() if data.dtype in (torch.float16, torch.bfloat16) else data
+    x = data.float() if data.dtype in HALF else data
     if a.use_data_lengths:
         # what lies beyond may be anything, also NaN, and gets no gradient
         beyond = torch.arange(steps, device=data.device)[:, None] >= input_lengths

@@ -49,11 +49,15 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], li
 
 
 def _row_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    return linear(data, weight, bias if bias is None or bias.dim() == 1 else bias.reshape(-1))
+    if bias is not None and bias.dim() != 1:  # (num_hidden, 1), as some old files have it
+        bias = bias.reshape(-1)
+    return linear(data, weight, bias)
 
 
 def _flat_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    return _row_linear(data if data.dim() == 2 else data.reshape(data.shape[0], -1), weight, bias)
+    if data.dim() != 2:
+        data = data.reshape(data.shape[0], -1)
+    return linear(data, weight, bias) if bias is None or bias.dim() == 1 else _row_linear(data, weight, bias)
 
 
 @bound(

@@ -6,27 +6,15 @@ from typing import Any
 
 import torch
 
-from ..attrs import AttrType, boolean, choice, optional, real, shape
+from ..attrs import boolean, choice, fraction, optional, shape
 from ..registry import op
 from ..shapes import same
 from ..spec import ROWS, Attr, Env, Onnx, arg
 
-__all__ = ["dropout"]
+__all__ = ["dropout", "kept"]
 
 
-def _fraction(value: Any) -> float:
-    number: float = real.parse(value)
-    if not 0 <= number <= 1:
-        raise ValueError(value)
-    return number
-
-
-_SHARE = AttrType(_fraction, "a number from 0 to 1", "float")
-
-
-def _kept(
-    keep: float, dims: list[int], like: torch.Tensor, generator: torch.Generator | None
-) -> torch.Tensor:
+def kept(keep: float, dims: list[int], like: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
     """Return 1 with the chance `keep`, else 0, in the type and memory order of `like`.
 
     On the CPU the chance is that of 32 random bits lying below a bound, which takes a fifth of the time of
@@ -46,7 +34,7 @@ def _kept(
     "Dropout",
     [arg("data", ROWS)],
     {
-        "p": Attr(_SHARE, "share of the elements set to zero", 0.5),
+        "p": Attr(fraction, "share of the elements set to zero", 0.5),
         "mode": Attr(choice("training", "always"), "when to drop", "training"),
         "axes": Attr(shape, "axes along which one decision holds for all elements", ()),
         "cudnn_off": Attr(optional(boolean), "accepted and ignored", False),
@@ -75,5 +63,5 @@ def dropout(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
         dims = [1 if i in axes else n for i, n in enumerate(data.shape)]
     else:
         dims = list(data.shape)
-    mask = _kept(keep, dims, data, env.generator)
+    mask = kept(keep, dims, data, env.generator)
     return data * mask.div_(keep)

@@ -14,10 +14,11 @@ from ..shapes import unify
 from ..spec import ROWS, Attr, Env, Onnx, arg, param
 from .rules import agree
 
-__all__ = ["embedding"]
+__all__ = ["embedding", "table_shapes", "table_types"]
 
 
-def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def table_shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    """Infer shapes where rows of a table are picked: indices and output share all axes but the last."""
     data, out = ins[0], outs[0]
     weight = agree("weight", ins[1], (a.input_dim, a.output_dim), data)
     if out:
@@ -27,10 +28,10 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], li
     return [data, weight], [out]
 
 
-def _infer_type(
+def table_types(
     a: Any, ins: list[str | None], outs: list[str | None]
 ) -> tuple[list[str | None], list[str | None]]:
-    """Indices may have any type; the output has the table's, which is the attribute's unless known."""
+    """Infer types likewise: indices may have any; the output has the table's, the attribute's unless known."""
     table = ins[1] or outs[0] or a.dtype
     return [ins[0], table], [outs[0] or table]
 
@@ -45,8 +46,8 @@ def _infer_type(
         "sparse_grad": Attr(boolean, "make the table's gradient row-sparse", False),
     },
     aliases=["_sparse_Embedding"],
-    infer=_infer,
-    infer_type=_infer_type,
+    infer=table_shapes,
+    infer_type=table_types,
     onnx=Onnx("Gather", builder="embedding"),
 )
 def embedding(a: Any, env: Env, data: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

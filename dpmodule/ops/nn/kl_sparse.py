@@ -7,23 +7,13 @@ from typing import Any
 import torch
 
 from ...base import Shape, ShapeError
-from ..attrs import AttrType, real
+from ..attrs import fraction, real
 from ..registry import op
 from ..shapes import unify
 from ..spec import NEVER, Attr, Env, Onnx, arg, aux
 from .rules import agree
 
 __all__ = ["identity_attach_kl_sparse_reg"]
-
-
-def _fraction(value: Any) -> float:
-    number: float = real.parse(value)
-    if not 0 <= number <= 1:
-        raise ValueError(value)
-    return number
-
-
-_SHARE = AttrType(_fraction, "a number from 0 to 1", "float")
 
 
 class _Penalty(torch.autograd.Function):
@@ -53,9 +43,9 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], li
     "IdentityAttachKLSparseReg",
     [arg("data"), aux("moving_avg", '["zero", {}]')],
     {
-        "sparseness_target": Attr(_SHARE, "wanted mean activation", 0.1),
+        "sparseness_target": Attr(fraction, "wanted mean activation", 0.1),
         "penalty": Attr(real, "factor of the penalty", 0.001),
-        "momentum": Attr(_SHARE, "share of the old moving average that stays", 0.9),
+        "momentum": Attr(fraction, "share of the old moving average that stays", 0.9),
     },
     mutates=("moving_avg",),
     infer=_infer,

@@ -52,10 +52,9 @@ def onednn_pays() -> bool:
 
 
 def _by_onednn(data: torch.Tensor, weight: torch.Tensor) -> bool:
-    """Say whether a product is one for oneDNN."""
+    """Say whether a product that is large enough is one for oneDNN."""
     return (
-        data.shape[0] * weight.numel() >= _LEAST_WORK  # most calls end here
-        and data.dim() == 2
+        data.dim() == 2
         and data.shape[0] >= _LEAST_ROWS
         and data.dtype is torch.float32
         and weight.dtype is torch.float32
@@ -97,7 +96,7 @@ def linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None =
         weight: (M, K), of any strides.
         bias: (M,), or None.
     """
-    if not _by_onednn(data, weight):
+    if data.shape[0] * weight.numel() < _LEAST_WORK or not _by_onednn(data, weight):
         return F.linear(data, weight, bias)
     if torch.is_grad_enabled() and (
         data.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)

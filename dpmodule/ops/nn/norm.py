@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, integer, real
 from ..bound import bound
+from ..dtypes import HALF
 from ..registry import op
 from ..shapes import same, unify
 from ..spec import ROWS, Attr, Env, Infer, Onnx, arg, param
@@ -184,7 +185,7 @@ def _lrn(alpha: float, beta: float, knorm: float, nsize: int, data: torch.Tensor
     half = (nsize - 1) // 2
     size = 2 * half + 1
     # half precision lacks a kernel on the CPU, and overflows where squares are summed
-    x = data.float() if data.dtype in (torch.float16, torch.bfloat16) else data
+    x = data.float() if data.dtype in HALF else data
     return F.local_response_norm(x, size, alpha=alpha * size / nsize, beta=beta, k=knorm).to(data.dtype)
 
 

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, choice, integer, optional, shape
 from ..bound import bound
+from ..dtypes import HALF
 from ..spec import ROWS, Attr, Infer, Onnx, arg
 from .rules import channels_last, layer, per_axis, through_first, to_first, to_last, window_size
 
@@ -71,7 +72,7 @@ _MAX: dict[int, Callable[..., torch.Tensor]] = {1: torch.max_pool1d, 2: _max_poo
 
 def _avg_pool3d(data: torch.Tensor, *options: Any, **named: Any) -> torch.Tensor:
     """Average windows of volumes; torch has no half-precision kernel for them on the CPU."""
-    if data.dtype in (torch.float16, torch.bfloat16) and data.device.type == "cpu":
+    if data.dtype in HALF and data.device.type == "cpu":
         return F.avg_pool3d(data.float(), *options, **named).to(data.dtype)
     return F.avg_pool3d(data, *options, **named)
 

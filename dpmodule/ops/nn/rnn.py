@@ -11,10 +11,11 @@ import torch
 from torch.nn.utils import rnn as packing
 
 from ...base import OpError, Shape, ShapeError
-from ..attrs import AttrType, boolean, choice, integer, optional, real
+from ..attrs import boolean, choice, fraction, integer, optional, real
 from ..registry import op
 from ..spec import NEVER, Attr, Env, Onnx, arg, param
 from . import rnn_weights
+from .dropout import kept
 from .rules import agree
 
 __all__ = ["rnn"]
@@ -25,13 +26,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "lstm": torch.lstm,
     "gru": torch.gru,
 }
-
-
-def _fraction(value: Any) -> float:
-    number: float = real.parse(value)
-    if not 0 <= number <= 1:
-        raise ValueError(value)
-    return number
 
 
 def _layout(a: Any, features: int) -> tuple[str, int, int, int, bool, int | None]:
@@ -157,7 +151,7 @@ def _run_layers(
 
 
 def _drop(x: torch.Tensor, p: float, generator: torch.Generator | None) -> torch.Tensor:
-    mask = torch.empty_like(x, requires_grad=False).bernoulli_(1.0 - p, generator=generator)
+    mask = kept(1.0 - p, list(x.shape), x, generator)
     return x * (mask.div_(1.0 - p) if p < 1 else mask)
 
 
@@ -235,11 +229,7 @@ def _check_states(a: Any, data: torch.Tensor, states: Sequence[torch.Tensor]) ->
         "num_layers": Attr(integer(low=1), "number of layers"),
         "bidirectional": Attr(boolean, "add a second network that reads from the right", False),
         "mode": Attr(choice(*rnn_weights.MODES), "kind of cell"),
-        "p": Attr(
-            AttrType(_fraction, "a number from 0 to 1", "float"),
-            "share dropped between layers in training",
-            0.0,
-        ),
+        "p": Attr(fraction, "share dropped between layers in training", 0.0),
         "state_outputs": Attr(boolean, "also return the last states", False),
         "projection_size": Attr(optional(integer(low=1)), "features an LSTM's state is projected to", None),
         "lstm_state_clip_min": Attr(optional(real), "has no effect, as in MXNet on the CPU", None),

@@ -5,32 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
 import torch
 
 from ...base import BoundsError, Shape, ShapeError
 from ..attrs import AttrType, real, shape
 from ..bound import bound
+from ..dtypes import single
+from ..math.pointwise import round_away
 from ..shapes import output_shape
 from ..spec import NEVER, Attr, Onnx, arg
 
-__all__ = ["image_of", "pooled", "region_rule", "roi_pooling", "round_away", "single"]
+__all__ = ["image_of", "pooled", "region_rule", "roi_pooling"]
 
 _CHUNK = 1 << 16
 """Numbers of one chunk of bins: what a core's cache holds several times."""
 _FEW = 1 << 16
 """Pixels, over all bins and channels, up to which looking at all of them is quicker than preparing windows."""
-
-
-def single(value: float) -> float:
-    """Return a number rounded to float32, the type of MXNet's real attributes."""
-    return float(np.float32(value))
-
-
-def round_away(x: torch.Tensor) -> torch.Tensor:
-    """Round to the nearest integer, halves away from zero, as C does."""
-    whole = x.trunc()
-    return whole + torch.where((x - whole).abs() >= 0.5, x.sign(), torch.zeros_like(x))
 
 
 def image_of(name: str, rois: torch.Tensor, count: int, low: int = 0) -> torch.Tensor:

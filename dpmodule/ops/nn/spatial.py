@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, choice, optional, shape
 from ..bound import bound
+from ..dtypes import HALF
 from ..spec import ROWS, Attr, Onnx, arg
 from .rules import agree
 
@@ -55,7 +56,7 @@ def _warp(flow: torch.Tensor) -> torch.Tensor:
 def _sample(data: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
     """Interpolate images at places (N, 2, H, W); beyond the image lie zeros."""
     places = grid.movedim(1, -1)
-    if data.dtype in (torch.float16, torch.bfloat16) and data.device.type == "cpu":
+    if data.dtype in HALF and data.device.type == "cpu":
         # torch has no half-precision kernel on the CPU
         out = F.grid_sample(data.float(), places.float(), "bilinear", "zeros", True)
         return out.to(data.dtype)

@@ -62,14 +62,15 @@ def _infer_as(name: str, count: Callable[[Any], int]) -> Callable[..., Shapes]:
     return infer
 
 
+def _linear_count(a: Any) -> int:
+    """Return how many inputs the layer on float numbers has."""
+    return 2 if a.no_bias else 3
+
+
 def _layer_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    own = 2 if a.no_bias else 3
+    own = _linear_count(a)
     kinds: list[str | None] = [ins[0] or "int8", *["int8"] * (own - 1)]
     return [*kinds, *["float32"] * (len(ins) - own)], ["int32", "float32", "float32"]
-
-
-def _linear_count(a: Any) -> int:
-    return 2 if a.no_bias else 3
 
 
 def _split(a: Any, tensors: tuple[torch.Tensor, ...]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:

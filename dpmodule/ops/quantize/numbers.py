@@ -76,7 +76,17 @@ def quantize(a: Any) -> Callable[..., Triple]:
     return quantize
 
 
-def _v2_type(a: Any) -> str:
+_TO_8_BITS = {
+    "out_type": Attr(
+        choice("auto", "int8", "uint8"),
+        "type of the result; auto: uint8 if min_calib_range is not negative, else int8",
+        "int8",
+    ),
+    **CALIBRATED,
+}
+
+
+def _out_type(a: Any) -> str:
     if a.out_type == "auto":
         return "uint8" if calibrated(a) and a.min_calib_range >= 0 else "int8"
     return str(a.out_type)
@@ -85,17 +95,10 @@ def _v2_type(a: Any) -> str:
 @bound(
     "_contrib_quantize_v2",
     [arg("data")],
-    {
-        "out_type": Attr(
-            choice("auto", "int8", "uint8"),
-            "type of the result; auto: uint8 if min_calib_range is not negative, else int8",
-            "int8",
-        ),
-        **CALIBRATED,
-    },
+    _TO_8_BITS,
     outputs=_THREE,
     infer=_infer,
-    infer_type=lambda a, ins, outs: ([ins[0] or "float32"], [_v2_type(a), "float32", "float32"]),
+    infer_type=lambda a, ins, outs: ([ins[0] or "float32"], [_out_type(a), "float32", "float32"]),
     batch=NEVER,
     onnx=Onnx("QuantizeLinear", builder="quantize_v2"),
 )
@@ -109,7 +112,7 @@ def quantize_v2(a: Any) -> Callable[..., Triple]:
 
     Source: MXNet 1.9.1 `_contrib_quantize_v2`.
     """
-    kind, given = _v2_type(a), calibrated(a)
+    kind, given = _out_type(a), calibrated(a)
 
     def quantize_v2(data: torch.Tensor) -> Triple:
         of_types("_contrib_quantize_v2", {"data": data}, "float32", kind)
@@ -196,28 +199,15 @@ def _dequantized(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> t
     return data.float() * (magnitude(low, high) / STEPS[name_of(data.dtype)])
 
 
-def _requantize_type(a: Any) -> str:
-    if a.out_type == "auto":
-        return "uint8" if calibrated(a) and a.min_calib_range >= 0 else "int8"
-    return str(a.out_type)
-
-
 @bound(
     "_contrib_requantize",
     [arg("data"), arg("min_range"), arg("max_range")],
-    {
-        "out_type": Attr(
-            choice("auto", "int8", "uint8"),
-            "type of the result; auto: uint8 if min_calib_range is not negative, else int8",
-            "int8",
-        ),
-        **CALIBRATED,
-    },
+    _TO_8_BITS,
     outputs=_THREE,
     infer=_infer,
     infer_type=lambda a, ins, outs: (
         ["int32", "float32", "float32"],
-        [_requantize_type(a), "float32", "float32"],
+        [_out_type(a), "float32", "float32"],
     ),
     batch=NEVER,
     onnx=Onnx(builder="requantize"),
@@ -233,7 +223,7 @@ def requantize(a: Any) -> Callable[..., Triple]:
 
     Source: MXNet 1.9.1 `_contrib_requantize`.
     """
-    kind, given = _requantize_type(a), calibrated(a)
+    kind, given = _out_type(a), calibrated(a)
 
     def requantize(data: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> Triple:
         of_types("_contrib_requantize", {"data": data}, "int32")

@@ -6,11 +6,10 @@ from typing import Any
 
 import torch
 
-from ...base import BoundsError, Shape
+from ...base import BoundsError
 from ..attrs import boolean, dtype, integer
-from ..nn.rules import agree
+from ..nn.embedding import table_shapes, table_types
 from ..registry import op
-from ..shapes import unify
 from ..spec import ROWS, Attr, Env, Onnx, arg, param
 from .records import Csr, Rows, row_gradient
 from .rule import SparseRule, Stypes, add_rule
@@ -18,23 +17,6 @@ from .rule import SparseRule, Stypes, add_rule
 __all__ = ["sparse_embedding"]
 
 Tensor = torch.Tensor
-
-
-def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
-    data, out = ins[0], outs[0]
-    weight = agree("weight", ins[1], (a.input_dim, a.output_dim), data)
-    if out:
-        data = unify(data, out[:-1], "indices and output without its last axis")
-    if data is not None:
-        out = agree("output", out, (*data, a.output_dim), data)
-    return [data, weight], [out]
-
-
-def _infer_type(
-    a: Any, ins: list[str | None], outs: list[str | None]
-) -> tuple[list[str | None], list[str | None]]:
-    table = ins[1] or outs[0] or a.dtype
-    return [ins[0], table], [outs[0] or table]
 
 
 @op(
@@ -46,8 +28,8 @@ def _infer_type(
         "dtype": Attr(dtype, "type of the table", "float32"),
         "deterministic": Attr(boolean, "accepted; rows are always added up in one order", False),
     },
-    infer=_infer,
-    infer_type=_infer_type,
+    infer=table_shapes,
+    infer_type=table_types,
     onnx=Onnx("Gather", builder="embedding"),
 )
 def sparse_embedding(a: Any, env: Env, data: Tensor, weight: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from ...base import ArgumentError, BoundsError, Shape
 from ..attrs import choice
 from ..registry import op
 from ..shapes import same, unify
-from ..spec import ROWS, Attr, Env, Onnx, arg
+from ..spec import NEVER, ROWS, Attr, Env, Onnx, arg
 from .call import stored_as
 from .records import Rows, stored_rows
 from .rule import SparseRule, Stypes, add_rule
@@ -56,6 +56,7 @@ def _infer_type(
     [arg("data"), arg("indices")],
     infer=_infer,
     infer_type=_infer_type,
+    batch=NEVER,
     onnx=Onnx(missing="made for row-sparse arrays, which ONNX lacks"),
 )
 def sparse_retain(a: Any, env: Env, data: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
@@ -66,10 +67,13 @@ def sparse_retain(a: Any, env: Env, data: torch.Tensor, indices: torch.Tensor) -
         indices: row numbers in any order and shape.
         returns: the shape of `data`.
 
+    Raises:
+        BoundsError: there is no such row.
+
     Source: MXNet 1.9.1 `sparse.retain`, which takes row-sparse arrays only.
     """
     kept = torch.zeros(data.shape[0], dtype=torch.bool, device=data.device)
-    kept[indices.long().flatten()] = True
+    kept[_kept(data, indices)] = True
     return data.mul(kept.view(-1, *[1] * (data.dim() - 1)))
 
 
@@ -100,6 +104,7 @@ def _retain_storage(a: Any, stypes: Stypes) -> Stypes | None:
 
 
 def _kept(data: Any, indices: torch.Tensor) -> torch.Tensor:
+    """Return the rows to keep, each once, in ascending order."""
     found: torch.Tensor = torch.unique(indices.long())
     if found.numel() and not 0 <= int(found[0]) <= int(found[-1]) < data.shape[0]:
         wrong = int(found[0]) if int(found[0]) < 0 else int(found[-1])

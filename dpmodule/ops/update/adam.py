@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ..attrs import integer, real
+from ..dtypes import single
 from ..spec import Attr
 from .rules import (
     BETAS,
@@ -21,7 +22,6 @@ from .rules import (
     remaining,
     scaled,
     scaled_with_decay,
-    single,
     step,
     wide_types,
 )

@@ -8,9 +8,10 @@ import torch
 
 from ...base import Shape
 from ..attrs import real
+from ..dtypes import single
 from ..shapes import unify
 from ..spec import Attr
-from .rules import LR, SCALING, WD, Rule, cut, scaled, scaled_with_decay, single, step
+from .rules import LR, SCALING, WD, Rule, cut, scaled, scaled_with_decay, step
 
 __all__ = [
     "adagrad_update",

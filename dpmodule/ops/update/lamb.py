@@ -8,9 +8,10 @@ import torch
 
 from ...base import Shape
 from ..attrs import boolean, integer, real
+from ..dtypes import single
 from ..shapes import unify
 from ..spec import Attr
-from .rules import BETAS, LR, SCALING, Rule, check_wide, remaining, scaled, single, step, wide_types
+from .rules import BETAS, LR, SCALING, Rule, check_wide, remaining, scaled, step, wide_types
 
 __all__ = [
     "BOUNDS",

@@ -9,11 +9,12 @@ from typing import Any
 import torch
 
 from ..attrs import boolean, integer, real, reals, shape
+from ..dtypes import single
 from ..spec import Attr
 from .adam import adamw
 from .groups import NUM_WEIGHTS, RATES, multi, pairs
 from .lamb import BOUNDS, direction, stretched
-from .rules import BETAS, CLIP, SCALING, Rule, mixed, single
+from .rules import BETAS, CLIP, SCALING, Rule, mixed
 
 __all__ = ["multi_adamw_update", "multi_lamb_update", "multi_mp_adamw_update", "multi_mp_lamb_update"]
 

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 
 from ..attrs import real
+from ..dtypes import single
 from ..spec import Attr
 from .groups import NUM_WEIGHTS, RATES, multi, pairs
-from .rules import SCALING, Rule, mixed, single
+from .rules import SCALING, Rule, mixed
 from .sgd import descent, momentum_descent
 
 __all__ = [

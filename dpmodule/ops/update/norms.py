@@ -10,9 +10,10 @@ import torch
 from ...base import Shape
 from ..attrs import integer, real
 from ..bound import bound
+from ..dtypes import single
 from ..shapes import same
 from ..spec import NEVER, Attr, Variadic, arg, aux
-from .rules import NO_ONNX, RESCALE, single
+from .rules import NO_ONNX, RESCALE
 
 __all__ = ["multi_lars", "multi_sum_sq", "reset_arrays"]
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from ...base import DTypeError, Shape, ShapeError
 from ..attrs import boolean, real
 from ..bound import bound
-from ..dtypes import name_of
+from ..dtypes import name_of, single
 from ..shapes import same, unify
 from ..spec import AUX, NEVER, Attr, InferType, Input, Onnx, arg, aux
 
@@ -35,7 +34,6 @@ __all__ = [
     "remaining",
     "scaled",
     "scaled_with_decay",
-    "single",
     "step",
     "wide_types",
 ]
@@ -60,11 +58,6 @@ BETAS = {
     "beta1": Attr(real, "share of the mean that is kept", 0.9),
     "beta2": Attr(real, "share of the variance that is kept", 0.999),
 }
-
-
-def single(value: float) -> float:
-    """Round a number to single precision, in which MXNet keeps attributes: 1 - 0.999 differs by 1e-5 then."""
-    return float(np.float32(value))
 
 
 def scaled(grad: Tensor, rescale: Any, clip: float) -> Tensor:

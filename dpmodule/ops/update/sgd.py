@@ -7,8 +7,9 @@ from typing import Any
 import torch
 
 from ..attrs import real
+from ..dtypes import single
 from ..spec import Attr
-from .rules import LAZY, LR, SCALING, WD, Rule, mixed, scaled, single, step, wide_types
+from .rules import LAZY, LR, SCALING, WD, Rule, mixed, scaled, step, wide_types
 
 __all__ = [
     "descent",
