@@ -25,10 +25,6 @@ def from_json(case):
     return mx.sym.load_json(case["symbol_json"])
 
 
-def array(value):
-    return mx.nd.array(value, dtype=value.dtype)
-
-
 def check(found, expected, what):
     found = found.asnumpy()
     assert found.shape == expected.shape, what
@@ -40,19 +36,17 @@ def check(found, expected, what):
     np.testing.assert_allclose(found.astype("f8"), expected.astype("f8"), rtol, atol, err_msg=what)
 
 
-@pytest.mark.filterwarnings("ignore:.*lstm_state_clip")
-@pytest.mark.parametrize("make", [make_symbol, from_json])
-@pytest.mark.parametrize(("group", "case"), all_cases())
-def test_operator_gives_what_mxnet_gives(group, case, make):
-    name, data, symbol = case["name"], arrays_of(group), make(case)
-    assert symbol.list_arguments() == case["arguments"]
-    assert symbol.list_auxiliary_states() == case["aux"]
-    assert symbol.list_outputs() == case["outputs"]
+def run_and_compare(group, case, symbol, ctx):
+    name, data = case["name"], arrays_of(group)
+
+    def array(value):
+        return mx.nd.array(value, ctx=ctx, dtype=value.dtype)
+
     args = {key: array(data[f"{name}/in/{key}"]) for key in case["arguments"]}
     grads = {key: array(np.zeros_like(data[f"{name}/in/{key}"])) for key in case["grads"]}
     aux = {key: array(data[f"{name}/aux_in/{key}"]) for key in case["aux"]}
     executor = symbol.bind(
-        mx.cpu(),
+        ctx,
         args,
         args_grad=grads or None,
         grad_req={key: "write" if key in grads else "null" for key in args},
@@ -74,3 +68,28 @@ def test_operator_gives_what_mxnet_gives(group, case, make):
             check(found, data[f"{name}/grad/{key}"], f"gradient of {key}")
     for key, found in aux.items():
         check(found, data[f"{name}/aux_out/{key}"], f"state {key}")
+
+
+@pytest.mark.filterwarnings("ignore:.*lstm_state_clip")
+@pytest.mark.parametrize("make", [make_symbol, from_json])
+@pytest.mark.parametrize(("group", "case"), all_cases())
+def test_operator_gives_what_mxnet_gives(group, case, make):
+    symbol = make(case)
+    assert symbol.list_arguments() == case["arguments"]
+    assert symbol.list_auxiliary_states() == case["aux"]
+    assert symbol.list_outputs() == case["outputs"]
+    run_and_compare(group, case, symbol, mx.cpu())
+
+
+@pytest.mark.gpu
+@pytest.mark.timeout(600)
+@pytest.mark.filterwarnings("ignore:.*lstm_state_clip")
+def test_operators_on_a_gpu():
+    failed = {}
+    for param in all_cases():
+        group, case = param.values
+        try:
+            run_and_compare(group, case, from_json(case), mx.gpu())
+        except (AssertionError, mx.MXNetError) as error:
+            failed[param.id] = str(error).strip().splitlines()[0]
+    assert failed == {}
