@@ -16,8 +16,8 @@ __all__ = ["Overlap", "front", "groups_of", "keep_greedily", "overlap_area"]
 Overlap = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """``(items (F, G, r), items (F, G, c)) -> (G, r, c)``: True where one is suppressed by the other."""
 
-_BLOCK = 128
-_PART = 256
+_BLOCK = 256
+_PART = 512
 """Kept boxes that a block is compared with at a time: what a core's cache holds several times."""
 
 
