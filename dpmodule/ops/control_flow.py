@@ -17,12 +17,9 @@ from .attrs import integer, shape
 from .dtypes import name_of, torch_dtype
 from .registry import op
 from .shapes import unify
-from .spec import NEVER, Attr, Env, Onnx, Variadic
+from .spec import NEVER, Attr, Env, Onnx, Shapes, Types, Variadic, numbered
 
 __all__ = ["cond", "foreach", "while_loop"]
-
-Shapes = list[Shape]
-Types = list[str | None]
 
 _COUNTS = {
     "num_args": Attr(integer(low=1), "number of inputs and subgraphs"),
@@ -32,7 +29,7 @@ _NUM_OUT_DATA = Attr(integer(low=0), "number of outputs that are stacked; the ot
 
 
 def _outputs(a: Any) -> tuple[str, ...]:
-    return ("output",) if a.num_outputs == 1 else tuple(f"output{i}" for i in range(a.num_outputs))
+    return numbered(a.num_outputs)
 
 
 def _result(outputs: Sequence[torch.Tensor]) -> Any:
@@ -43,7 +40,7 @@ def _picked(values: Sequence[Any], positions: Sequence[int]) -> list[Any]:
     return [values[i] for i in positions]
 
 
-def _merged(old: Sequence[Shape], positions: Sequence[int], found: Sequence[Shape], what: str) -> Shapes:
+def _merged(old: Sequence[Shape], positions: Sequence[int], found: Sequence[Shape], what: str) -> list[Shape]:
     """Return shapes of which those at `positions` are merged with what was found about them."""
     merged = list(old)
     for position, one in zip(positions, found):
@@ -51,7 +48,9 @@ def _merged(old: Sequence[Shape], positions: Sequence[int], found: Sequence[Shap
     return merged
 
 
-def _merged_types(old: Sequence[str | None], positions: Sequence[int], found: Sequence[str | None]) -> Types:
+def _merged_types(
+    old: Sequence[str | None], positions: Sequence[int], found: Sequence[str | None]
+) -> list[str | None]:
     merged = list(old)
     for position, one in zip(positions, found):
         merged[position] = merged[position] or one
@@ -103,14 +102,14 @@ def _length(shapes: Sequence[Shape]) -> int:
     return known.pop() if known else 0
 
 
-def _infer_foreach(a: Any, ins: Shapes, outs: Shapes) -> tuple[Shapes, Shapes]:
+def _infer_foreach(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     num_data, num_out = len(a.in_data_locs), a.num_out_data
     order = _foreach_order(a)
     counts = num_data >= 1 and num_out + len(a.in_state_locs) == a.num_outputs
     _fit(a, counts and sorted(order) == list(range(a.bodies[0].num_inputs)), order, len(ins))
     length = _length([*ins[:num_data], *outs[:num_out]])
     states = range(num_data, num_data + len(a.in_state_locs))
-    given: Shapes = [None] * len(ins)
+    given: list[Shape] = [None] * len(ins)
     for i, position in enumerate(order):
         given[position] = _element(ins[i]) if i < num_data else ins[i]
     given = _merged(given, a.in_state_locs, outs[num_out:], "state before and after the loop")
@@ -126,9 +125,9 @@ def _infer_foreach(a: Any, ins: Shapes, outs: Shapes) -> tuple[Shapes, Shapes]:
     )
 
 
-def _infer_foreach_type(a: Any, ins: Types, outs: Types) -> tuple[Types, Types]:
+def _infer_foreach_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     order, num_out = _foreach_order(a), a.num_out_data
-    given: Types = [None] * len(ins)
+    given: list[str | None] = [None] * len(ins)
     for i, position in enumerate(order):
         given[position] = ins[i]
     given = _merged_types(given, a.in_state_locs, outs[num_out:])
@@ -194,7 +193,7 @@ def _loop_var_sources(a: Any) -> list[int]:
     return [a.func_input_locs[i] for i in a.func_var_locs]
 
 
-def _infer_while(a: Any, ins: Shapes, outs: Shapes) -> tuple[Shapes, Shapes]:
+def _infer_while(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     test, body = a.bodies
     counts = [len(a.cond_input_locs), len(a.func_input_locs), a.num_out_data + len(a.func_var_locs)]
     is_right = counts == [test.num_inputs, body.num_inputs, a.num_outputs]
@@ -213,7 +212,7 @@ def _infer_while(a: Any, ins: Shapes, outs: Shapes) -> tuple[Shapes, Shapes]:
     return found, [unify(o, r, "output of while_loop") for o, r in zip(outs, results)]
 
 
-def _infer_while_type(a: Any, ins: Types, outs: Types) -> tuple[Types, Types]:
+def _infer_while_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     test, body = a.bodies
     num_out, sources = a.num_out_data, _loop_var_sources(a)
     found = _merged_types(ins, sources, outs[num_out:])
@@ -300,7 +299,7 @@ def _truth(outputs: Sequence[torch.Tensor], what: str) -> bool:
 # cond
 
 
-def _infer_cond(a: Any, ins: Shapes, outs: Shapes) -> tuple[Shapes, Shapes]:
+def _infer_cond(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     found, results = list(ins), list(outs)
     for body, positions in zip(a.bodies, (a.cond_input_locs, a.then_input_locs, a.else_input_locs)):
         _fit(a, len(positions) == body.num_inputs, positions, len(ins))
@@ -311,7 +310,7 @@ def _infer_cond(a: Any, ins: Shapes, outs: Shapes) -> tuple[Shapes, Shapes]:
     return found, results
 
 
-def _infer_cond_type(a: Any, ins: Types, outs: Types) -> tuple[Types, Types]:
+def _infer_cond_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     found, results = list(ins), list(outs)
     for body, positions in zip(a.bodies, (a.cond_input_locs, a.then_input_locs, a.else_input_locs)):
         inner, made = body.types(_picked(found, positions))

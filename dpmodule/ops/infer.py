@@ -8,7 +8,7 @@ import torch
 
 from ..base import OpError, Shape, ShapeError
 from .shapes import known, output_shape, same_types
-from .spec import Env, Op
+from .spec import Env, Op, Shapes, Types
 from .user_code import is_users
 
 __all__ = ["infer_shape", "infer_type"]
@@ -28,7 +28,7 @@ def _by_meta(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> list[Shape]
     return [output_shape(o, tuple(r.shape)) for o, r in zip(outs, results)]
 
 
-def infer_shape(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def infer_shape(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """Fill in the input and output shapes that follow from the known ones.
 
     Raises:
@@ -46,8 +46,6 @@ def infer_shape(op: Op, a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[li
     return ins, outs
 
 
-def infer_type(
-    op: Op, a: Any, ins: list[str | None], outs: list[str | None]
-) -> tuple[list[str | None], list[str | None]]:
+def infer_type(op: Op, a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     """Fill in the input and output types that follow from the known ones."""
     return (op.infer_type or same_types)(a, ins, outs)

@@ -18,7 +18,7 @@ from .attrs import AttrType, boolean, choice, dtype, integer, ints, optional, re
 from .dtypes import torch_dtype
 from .registry import op
 from .shapes import same, typed, unify
-from .spec import NEVER, Attr, Env, Onnx, arg
+from .spec import NEVER, Attr, Env, Onnx, Shapes, Types, arg
 
 __all__ = ["randint", "sample_multinomial", "shuffle"]
 
@@ -110,7 +110,7 @@ def _wanted_shape(a: Any, env: Env, name: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _infer_from_attribute(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_from_attribute(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """The output has the attribute's shape; what is 0 there, or all, may come from the output's readers."""
     return ins, [unify(a.shape, outs[0], "shape and required output shape")]
 
@@ -180,7 +180,7 @@ def _declare_like(short: str, one: _Distribution) -> None:
     op(name, [arg("data")], one.attrs, infer=same, random=True, batch=NEVER, onnx=_onnx(short, "Like"))(run)
 
 
-def _sample_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _sample_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """Parameters have one shape; the output adds the attribute's."""
     first: Shape = None
     for each in ins:
@@ -259,7 +259,7 @@ def randint(a: Any, env: Env) -> torch.Tensor:
     return torch.randint(a.low, a.high, dims, generator=env.generator, dtype=kind, device=env.device)
 
 
-def _multinomial_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _multinomial_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data = ins[0]
     if data is None:
         return ins, outs
@@ -269,9 +269,7 @@ def _multinomial_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[lis
     return ins, [unify(o, out, "output") for o in outs]
 
 
-def _multinomial_type(
-    a: Any, ins: list[str | None], outs: list[str | None]
-) -> tuple[list[str | None], list[str | None]]:
+def _multinomial_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     return ins, [outs[0] or a.dtype, *(o or ins[0] for o in outs[1:])]
 
 

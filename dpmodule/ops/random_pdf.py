@@ -16,7 +16,7 @@ from ..base import Shape, ShapeError
 from .attrs import boolean
 from .registry import op
 from .shapes import output_shape, unify
-from .spec import Attr, Env, Onnx, arg
+from .spec import Attr, Env, Onnx, Shapes, arg
 
 __all__: list[str] = []
 
@@ -98,8 +98,8 @@ _TABLE = {
 """Short name of the operator: its density."""
 
 
-def _infer(name: str, one: _Density) -> Callable[..., tuple[list[Shape], list[Shape]]]:
-    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer(name: str, one: _Density) -> Callable[..., Shapes]:
+    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         common: Shape = None
         for shape in ins[1:]:
             common = unify(common, shape, f"parameters of {name}")

@@ -11,12 +11,12 @@ from ..base import OpError, Shape
 from .attrs import integer, optional, shape
 from .registry import op
 from .shapes import unify
-from .spec import NEVER, Attr, Env, Onnx
+from .spec import NEVER, Attr, Env, Onnx, Shapes
 
 __all__: list[str] = []
 
 
-def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     dims = unify(a.shape, outs[0], "shape and required output shape")
     return [], [dims, unify(outs[1], None if dims is None else dims[:1], "number of rows")]
 

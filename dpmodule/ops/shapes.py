@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..base import Shape, ShapeError
-from .spec import Infer, InferType
+from .spec import Infer, InferType, Shapes, Types
 
 __all__ = [
     "broadcast",
@@ -66,7 +66,7 @@ def output_shape(required: Shape, found: Shape) -> Shape:
     return unify(required, found, "inferred and required output shape")
 
 
-def same(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def same(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """Every input and output has one shape (elementwise operators); works in both directions."""
     shape: Shape = None
     for each in (*ins, *outs):
@@ -77,7 +77,7 @@ def same(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list
 def forward(rule: Callable[..., Any]) -> Infer:
     """Make a rule from ``rule(a, *shapes) -> shape`` (or a list of shapes), used once all inputs are known."""
 
-    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         if not all(known(s) for s in ins):
             return ins, outs
         found = rule(a, *ins)
@@ -105,7 +105,7 @@ def broadcast(one: Shape, other: Shape) -> Shape:
     return tuple(dims)
 
 
-def broadcasting(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def broadcasting(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """Two or more inputs broadcast to the output."""
     shape = ins[0]
     for other in ins[1:]:
@@ -113,17 +113,13 @@ def broadcasting(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shap
     return ins, [unify(outs[0], shape, "broadcast and required output shape")]
 
 
-def same_types(
-    a: Any, ins: list[str | None], outs: list[str | None]
-) -> tuple[list[str | None], list[str | None]]:
+def same_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     """Every input and output has one type (the rule of operators that declare none)."""
     found = next((t for t in (*ins, *outs) if t is not None), None)
     return [t or found for t in ins], [t or found for t in outs]
 
 
-def own_types(
-    a: Any, ins: list[str | None], outs: list[str | None]
-) -> tuple[list[str | None], list[str | None]]:
+def own_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     """The output has the type of the first input; the others, of which only the shape counts, have any."""
     found = ins[0] or outs[0]
     return [found, *(t or found for t in ins[1:])], [found]
@@ -137,9 +133,7 @@ def typed(output: Callable[[Any], str | None], first: str | None = None) -> Infe
         first: type assumed for inputs when nothing is known about them.
     """
 
-    def infer(
-        a: Any, ins: list[str | None], outs: list[str | None]
-    ) -> tuple[list[str | None], list[str | None]]:
+    def infer(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
         one = next((t for t in ins if t is not None), first)
         result = output(a) or one
         return [t or one for t in ins], [t or result for t in outs]

@@ -27,10 +27,13 @@ __all__ = [
     "Loss",
     "Onnx",
     "Op",
+    "Shapes",
+    "Types",
     "Variadic",
     "arg",
     "aux",
     "label",
+    "numbered",
     "param",
 ]
 
@@ -97,6 +100,11 @@ def aux(name: str, init: str | None = None) -> Input:
 def label(name: str = "label", batch: str = ROWS) -> Input:
     """Declare a label."""
     return Input(name, LABEL, batch)
+
+
+def numbered(count: int) -> tuple[str, ...]:
+    """Return the names of outputs that are counted: output0, output1, ...; a single one is just output."""
+    return ("output",) if count == 1 else tuple(f"output{i}" for i in range(count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +214,12 @@ class Loss:
     probe: Callable[[Any, torch.Tensor], torch.Tensor] | None = None
 
 
-Infer = Callable[[Any, list[Shape], list[Shape]], tuple[list[Shape], list[Shape]]]
-InferType = Callable[[Any, list[str | None], list[str | None]], tuple[list[str | None], list[str | None]]]
+Shapes = tuple[list[Shape], list[Shape]]
+Types = tuple[list[str | None], list[str | None]]
+"""What rules of shapes and types return: those of the inputs, and those of the outputs."""
+
+Infer = Callable[[Any, list[Shape], list[Shape]], Shapes]
+InferType = Callable[[Any, list[str | None], list[str | None]], Types]
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ import torch
 from ..base import ArgumentError, OpError, Shape, ShapeError
 from .dtypes import name_of, torch_dtype
 from .shapes import known, output_shape, unify
-from .spec import AUX, DATA, NEVER, PARAM, SHARE, Env, Input, Op
+from .spec import AUX, DATA, NEVER, PARAM, SHARE, Env, Input, Op, Shapes, Types
 from .torch_instances import Instances, drawing_from, in_mode
 from .torch_slots import Slot, has_ties, slots_of
 
@@ -167,7 +167,7 @@ class TorchCall:
 
     # inference
 
-    def _infer(self, a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    def _infer(self, a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         """Tell parameter shapes at once, and output shapes by calling the module on the meta device."""
         count = self._num_inputs
         held: list[Shape] = [slot.held_shape for slot in (*self.parameters, *self.buffers)]
@@ -180,9 +180,7 @@ class TorchCall:
             self._shapes[data] = self._try_all([shape or () for shape in data])
         return found, [output_shape(o, s) for o, s in zip(outs, self._shapes[data])]
 
-    def _infer_type(
-        self, a: Any, ins: list[str | None], outs: list[str | None]
-    ) -> tuple[list[str | None], list[str | None]]:
+    def _infer_type(self, a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
         """Tell the types of parameters; outputs are taken to be of the module's floating type."""
         declared = [
             self._floating if d is None else name_of(d) for d in self._declared or [None] * self._num_inputs

@@ -13,7 +13,7 @@ from ..attrs import integer, ints, optional, shape
 from ..axes import normal_axes, normal_axis
 from ..bound import bound
 from ..shapes import output_shape, unify
-from ..spec import Attr, Onnx, arg
+from ..spec import Attr, Onnx, Shapes, arg
 
 __all__: list[str] = []
 
@@ -29,7 +29,7 @@ def _order(axes: tuple[int, ...], ndim: int) -> tuple[int, ...]:
     return tuple(axis % ndim for axis in axes)
 
 
-def _infer_transpose(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_transpose(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, out = ins[0], outs[0]
     if data is None and out is None:
         return ins, outs
@@ -75,7 +75,7 @@ def _swapped(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(out)
 
 
-def _infer_swap(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_swap(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, out = ins[0], outs[0]
     if out is not None:
         data = unify(data, _swapped(a, out), "data of SwapAxis")
@@ -106,7 +106,7 @@ def swap_axis(a: Any) -> Unary:
     return lambda x: x.transpose(one, other)
 
 
-def _infer_expand(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_expand(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, out = ins[0], outs[0]
     if data is None and out is None:
         return ins, outs
@@ -151,7 +151,7 @@ def _squeezed(a: Any, dims: tuple[int, ...]) -> Shape:
     return tuple(d for i, d in enumerate(dims) if i not in axes) or (1,)
 
 
-def _infer_squeeze(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_squeeze(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if ins[0] is None:
         return ins, outs
     return ins, [output_shape(outs[0], _squeezed(a, ins[0]))]

@@ -11,7 +11,7 @@ from ...base import OpError, Shape
 from ..attrs import integer
 from ..bound import bound
 from ..shapes import output_shape
-from ..spec import ROWS, Attr, Onnx, arg
+from ..spec import ROWS, Attr, Onnx, Shapes, arg
 
 __all__: list[str] = []
 
@@ -37,7 +37,7 @@ def _space_to_blocks(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _infer_by(rule: Callable[[Any, tuple[int, ...]], tuple[int, ...]]) -> Callable[..., Any]:
-    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         return (ins, outs) if ins[0] is None else (ins, [output_shape(outs[0], rule(a, ins[0]))])
 
     return infer

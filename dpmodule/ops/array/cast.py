@@ -12,12 +12,11 @@ from ..attrs import dtype
 from ..bound import bound
 from ..dtypes import name_of, torch_dtype
 from ..shapes import same
-from ..spec import ROWS, Attr, Onnx, arg
+from ..spec import ROWS, Attr, Onnx, Types, arg
 
 __all__: list[str] = []
 
 Unary = Callable[[torch.Tensor], torch.Tensor]
-Types = tuple[list[str | None], list[str | None]]
 
 _FLOATS = ("float16", "bfloat16", "float32")
 

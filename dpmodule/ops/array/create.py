@@ -13,7 +13,7 @@ from ..attrs import boolean, dtype, integer, optional, real, shape, string
 from ..dtypes import torch_dtype
 from ..registry import op
 from ..shapes import typed, unify
-from ..spec import NEVER, Attr, Env, Onnx
+from ..spec import NEVER, Attr, Env, Onnx, Shapes
 
 __all__: list[str] = []
 
@@ -22,7 +22,7 @@ _DTYPE = Attr(dtype, "dtype of the result", "float32")
 _SHAPE = Attr(shape, "shape of the result; 0 stands for a dimension that follows from elsewhere", ())
 
 
-def _infer_filled(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_filled(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     dims = a.shape or None
     if dims is not None and not is_np_shape():
         dims = tuple(max(d, 0) for d in dims)  # -1 is an unknown dimension there too
@@ -121,7 +121,7 @@ def _arange_length(a: Any) -> int:
     return count
 
 
-def _infer_arange(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_arange(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if a.infer_range:
         return [], [unify(outs[0], (0,), "an arange and the required shape")]
     return [], [unify(outs[0], (_arange_length(a),), "an arange and the required shape")]

@@ -13,13 +13,11 @@ from ..bound import bound
 from ..dtypes import name_of, torch_dtype
 from ..registry import declare, op
 from ..shapes import output_shape, same, unify
-from ..spec import NEVER, ROWS, Attr, Env, Onnx, Variadic, arg
+from ..spec import NEVER, ROWS, Attr, Env, Onnx, Shapes, Types, Variadic, arg
 
 __all__: list[str] = []
 
 Tensors = Callable[..., torch.Tensor]
-Shapes = tuple[list[Shape], list[Shape]]
-Types = tuple[list[str | None], list[str | None]]
 
 
 def _itself(x: torch.Tensor) -> torch.Tensor:
@@ -258,5 +256,5 @@ def amp_multicast(a: Any) -> Callable[..., tuple[torch.Tensor, ...]]:
 
 
 def _each_alike(ins: list[Shape], outs: list[Shape]) -> Shapes:
-    both = [output_shape(i, o) for i, o in zip(ins, outs)]
+    both = [unify(i, o, "input and output") for i, o in zip(ins, outs)]
     return both, list(both)

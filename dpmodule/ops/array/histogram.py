@@ -12,14 +12,14 @@ from ..attrs import integer, optional, reals
 from ..bound import bound
 from ..math.pointwise import in_type_of
 from ..shapes import output_shape
-from ..spec import NEVER, Attr, Onnx, arg
+from ..spec import NEVER, Attr, Onnx, Shapes, Types, arg
 
 __all__: list[str] = []
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 
 
-def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if a.bin_cnt is not None:
         count = a.bin_cnt
     elif ins[1] is None or not ins[1][0]:
@@ -29,9 +29,7 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], li
     return ins, [output_shape(outs[0], (count,)), output_shape(outs[1], (count + 1,))]
 
 
-def _types(
-    a: Any, ins: list[str | None], outs: list[str | None]
-) -> tuple[list[str | None], list[str | None]]:
+def _types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     first = ins[0] or outs[1]
     return [t or first for t in ins], ["int64", first]
 

@@ -13,13 +13,12 @@ from ..axes import normal_axis
 from ..bound import bound
 from ..dtypes import torch_dtype
 from ..shapes import known, output_shape, prod, typed, unify
-from ..spec import NEVER, ROWS, Attr, Onnx, arg
+from ..spec import NEVER, ROWS, Attr, Onnx, Shapes, Types, arg
 
 __all__: list[str] = []
 
 Unary = Callable[[torch.Tensor], torch.Tensor]
 Binary = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-Types = tuple[list[str | None], list[str | None]]
 
 
 def _first_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
@@ -42,7 +41,7 @@ def _limited(index: torch.Tensor, length: int, mode: str) -> torch.Tensor:
     return index
 
 
-def _infer_take(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_take(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if ins[0] is None or ins[1] is None:
         return ins, outs
     axis = normal_axis(a.axis, len(ins[0]))
@@ -98,7 +97,7 @@ def _pick_axis(a: Any, ndim: int) -> int:
     return normal_axis(a.axis, ndim)
 
 
-def _infer_pick(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_pick(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if ins[0] is None:
         return ins, outs
     data = ins[0]
@@ -150,7 +149,7 @@ def pick(a: Any) -> Binary:
     return pick
 
 
-def _infer_batch_take(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_batch_take(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     rows = ins[0][:1] if ins[0] is not None else None
     common = unify(unify(ins[1], outs[0], "indices and result of batch_take"), rows, "rows of batch_take")
     return [ins[0], common], [common]
@@ -186,7 +185,7 @@ def batch_take(a: Any) -> Binary:
     return batch_take
 
 
-def _infer_one_hot(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_one_hot(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, out = ins[0], outs[0]
     if out is not None:
         data = unify(data, out[:-1] or None, "indices of one_hot")
@@ -227,7 +226,7 @@ def one_hot(a: Any) -> Unary:
     return one_hot
 
 
-def _infer_where(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_where(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     condition, x, y = ins
     common = unify(unify(x, y, "x and y of where"), outs[0], "inputs and result of where")
     if condition is not None and common is not None and len(condition) == len(common):
@@ -275,7 +274,7 @@ def where(a: Any) -> Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.
     return where
 
 
-def _infer_gather_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_gather_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if not known(ins[0]) or not known(ins[1]):
         return ins, outs
     data, indices = ins[0] or (), ins[1] or ()
@@ -314,7 +313,7 @@ def gather_nd(a: Any) -> Binary:
     return gather_nd
 
 
-def _infer_scatter_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_scatter_nd(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return ins, [output_shape(outs[0], a.shape)]
 
 
@@ -372,7 +371,7 @@ def backward_gather_nd(a: Any) -> Binary:
     return backward_gather_nd
 
 
-def _infer_diag(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_diag(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data = ins[0]
     if data is None or not known(data):
         return ins, outs

@@ -12,7 +12,7 @@ from ..attrs import boolean, integer, shape
 from ..axes import normal_axis
 from ..bound import bound
 from ..shapes import output_shape, same, unify
-from ..spec import ROWS, Attr, Onnx, Variadic, arg
+from ..spec import ROWS, Attr, Onnx, Shapes, Variadic, arg, numbered
 
 __all__: list[str] = []
 
@@ -27,7 +27,7 @@ def _without(dims: tuple[int, ...], axis: int, size: int = 0) -> tuple[int, ...]
     return (*dims[:axis], size, *dims[axis + 1 :])
 
 
-def _infer_concat(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_concat(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     example = next((s for s in (*ins, *outs) if s is not None), None)
     if example is None:
         return ins, outs
@@ -97,7 +97,7 @@ def rnn_param_concat(a: Any) -> Many:
     return concat(a)
 
 
-def _infer_stack(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_stack(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     common: Shape = None
     for each in ins:
         common = unify(common, each, "inputs of stack")
@@ -165,7 +165,7 @@ def add_n(a: Any) -> Many:
 
 def _infer_pieces(
     data: Shape, outs: list[Shape], axis_given: int, sizes: Callable[[int], list[int]], squeeze: bool
-) -> tuple[list[Shape], list[Shape]]:
+) -> Shapes:
     """Infer the shapes of a split whose pieces have `sizes(length of the axis)` elements."""
     if data is None:
         return [data], outs
@@ -202,7 +202,7 @@ def _equal_sizes(name: str, length: int, count: int) -> list[int]:
     return [length // count] * count
 
 
-def _infer_split(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_split(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data = _back_from_pieces(ins[0], outs, a.axis, a.squeeze_axis)
     if data is not None:
         axis = normal_axis(a.axis, len(data))
@@ -212,10 +212,6 @@ def _infer_split(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shap
     return _infer_pieces(
         data, outs, a.axis, lambda n: _equal_sizes("SliceChannel", n, a.num_outputs), a.squeeze_axis
     )
-
-
-def _numbered(count: int) -> tuple[str, ...]:
-    return ("output",) if count == 1 else tuple(f"output{i}" for i in range(count))
 
 
 @bound(
@@ -267,7 +263,7 @@ def _pieces(a: Any, length: int) -> list[int]:
     return sizes if length else [*sizes[:-1], 0]
 
 
-def _infer_split_v2(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_split_v2(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return _infer_pieces(ins[0], outs, a.axis, lambda n: _pieces(a, n), a.squeeze_axis)
 
 
@@ -280,7 +276,7 @@ def _infer_split_v2(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[S
         "squeeze_axis": Attr(boolean, "remove the axis from the pieces, which must be 1 long there", False),
         "sections": Attr(integer(0, 65536), "number of equal pieces; 0 means that `indices` tells", 0),
     },
-    outputs=lambda a: _numbered(a.sections or len(a.indices)),
+    outputs=lambda a: numbered(a.sections or len(a.indices)),
     infer=_infer_split_v2,
     view=True,
     onnx=Onnx(builder="split"),

@@ -13,12 +13,11 @@ from ..axes import normal_axis
 from ..bound import bound
 from ..dtypes import torch_dtype
 from ..shapes import known, output_shape, prod, same, typed
-from ..spec import Attr, Onnx, arg
+from ..spec import Attr, Onnx, Shapes, Types, arg
 
 __all__: list[str] = []
 
 Unary = Callable[[torch.Tensor], torch.Tensor]
-Types = tuple[list[str | None], list[str | None]]
 
 _AXIS = Attr(optional(integer()), "axis to sort along; None means the flattened array", -1)
 _INDEX_TYPE = Attr(dtype, "dtype of positions", "float32")
@@ -37,7 +36,7 @@ def _sorted(x: torch.Tensor, axis: int | None, ascending: bool) -> tuple[torch.T
     return values, places, axis
 
 
-def _infer_sort(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_sort(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if ins[0] is None or a.axis is None and not known(ins[0]):
         return ins, outs
     return ins, [output_shape(outs[0], _flat(a.axis, ins[0])[0])]
@@ -100,7 +99,7 @@ def _count(a: Any, length: int) -> int:
     return a.k if a.k > 0 else length
 
 
-def _infer_topk(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_topk(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if ins[0] is None or a.axis is None and not known(ins[0]):
         return ins, outs
     dims, axis = _flat(a.axis, ins[0])
@@ -176,7 +175,7 @@ def topk(a: Any) -> Callable[[torch.Tensor], Any]:
     return topk
 
 
-def _infer_cumsum(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_cumsum(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if a.axis is not None:
         return same(a, ins, outs)
     return (ins, [output_shape(outs[0], (prod(ins[0]),))]) if ins[0] is not None else (ins, outs)

@@ -12,7 +12,7 @@ from ...base import OpError, Shape
 from ..attrs import choice, real, shape
 from ..bound import bound
 from ..shapes import output_shape
-from ..spec import ROWS, Attr, Onnx, arg
+from ..spec import ROWS, Attr, Onnx, Shapes, arg
 
 __all__: list[str] = []
 
@@ -30,7 +30,7 @@ def _check(a: Any, dims: tuple[int, ...]) -> None:
         )
 
 
-def _infer_pad(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_pad(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if ins[0] is None:
         return ins, outs
     _check(a, ins[0])

@@ -11,7 +11,7 @@ from ...base import OpError, Shape, ShapeError
 from ..attrs import optional, shape
 from ..bound import bound
 from ..shapes import output_shape
-from ..spec import NEVER, Attr, Onnx, arg
+from ..spec import NEVER, Attr, Onnx, Shapes, arg
 
 __all__: list[str] = []
 
@@ -37,13 +37,13 @@ def _strides(sides: tuple[int, ...]) -> list[int]:
     return found[::-1]
 
 
-def _infer_ravel(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_ravel(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     sides, data = _sides("_ravel_multi_index", a), ins[0]
     if data is not None and (len(data) != 2 or (data[0] and data[0] != len(sides))):
         raise ShapeError(
             f"_ravel_multi_index: data has shape {data}, expected ({len(sides)}, N) for positions in {sides}"
         )
-    length = output_shape(data[1:] if data is not None else None, outs[0])
+    length = output_shape(outs[0], None if data is None else data[1:])
     return [None if length is None else (len(sides), *length)], [length]
 
 
@@ -83,7 +83,7 @@ def ravel_multi_index(a: Any) -> Unary:
     return ravel_multi_index
 
 
-def _infer_unravel(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_unravel(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     count = len(_sides("_unravel_index", a))
     out = None if ins[0] is None else (count, *ins[0])
     found = output_shape(outs[0], out)

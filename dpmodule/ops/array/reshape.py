@@ -11,7 +11,7 @@ from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, integer, optional, shape
 from ..bound import bound
 from ..shapes import known, output_shape, prod
-from ..spec import ROWS, Attr, Onnx, arg
+from ..spec import ROWS, Attr, Onnx, Shapes, Types, arg
 from .codes import resolve, resolve_target
 
 __all__: list[str] = []
@@ -29,7 +29,7 @@ def _missing_dim(shape: Shape, total: int) -> Shape:
     return tuple(d or total // rest for d in shape)
 
 
-def _infer_reshape(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_reshape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, out = ins[0], outs[0]
     if data is None:
         return ins, outs
@@ -90,7 +90,7 @@ def reshape(a: Any) -> Unary:
     return reshape
 
 
-def _infer_flatten(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_flatten(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, out = ins[0], outs[0]
     if data is None:
         return ins, outs
@@ -140,7 +140,7 @@ def _liked(a: Any, dims: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, 
     return dims[:first] + other[start:stop] + dims[last:]
 
 
-def _infer_like(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_like(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if ins[0] is None or ins[1] is None:
         return ins, outs
     found = output_shape(outs[0], _liked(a, ins[0], ins[1]))
@@ -151,9 +151,7 @@ def _infer_like(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape
     return ins, [found]
 
 
-def _reshape_like_types(
-    a: Any, ins: list[str | None], outs: list[str | None]
-) -> tuple[list[str | None], list[str | None]]:
+def _reshape_like_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     found = ins[0] or outs[0]
     return [found, ins[1] or found], [found]
 

@@ -12,7 +12,7 @@ from ..attrs import integer, ints_or_none, optional, real, shape
 from ..axes import normal_axis
 from ..bound import bound
 from ..shapes import output_shape, own_types, unify
-from ..spec import Attr, Onnx, arg
+from ..spec import Attr, Onnx, Shapes, arg
 
 __all__: list[str] = []
 
@@ -78,7 +78,7 @@ def _bind_slice(name: str, a: Any) -> Unary:
     return run
 
 
-def _infer_slice(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_slice(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if ins[0] is None:
         return ins, outs
     return ins, [output_shape(outs[0], _sliced(_slices("slice", a, len(ins[0])), ins[0]))]
@@ -120,7 +120,7 @@ def _bounds(a: Any, length: int) -> tuple[int, int]:
     return begin, end - begin
 
 
-def _infer_slice_axis(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_slice_axis(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, out = ins[0], outs[0]
     if data is None and out is None:
         return ins, outs
@@ -183,7 +183,7 @@ def _like_sizes(a: Any, dims: tuple[int, ...], other: tuple[int, ...]) -> tuple[
     return tuple(out)
 
 
-def _infer_slice_like(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_slice_like(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if ins[0] is None or ins[1] is None:
         return ins, outs
     return ins, [output_shape(outs[0], _like_sizes(a, ins[0], ins[1]))]
@@ -215,7 +215,7 @@ def slice_like(a: Any) -> Binary:
     return slice_like
 
 
-def _infer_assign(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_assign(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     whole = unify(ins[0], outs[0], "data and result of a slice assignment")
     if whole is None:
         return ins, outs

@@ -12,7 +12,7 @@ from ..attrs import integer, ints, optional, shape
 from ..axes import normal_axes, normal_axis
 from ..bound import bound
 from ..shapes import known, output_shape, own_types, prod, same
-from ..spec import Attr, Onnx, arg
+from ..spec import Attr, Onnx, Shapes, arg
 
 __all__: list[str] = []
 
@@ -30,7 +30,7 @@ def _stretched(name: str, dims: tuple[int, ...], wanted: tuple[int, ...]) -> tup
     return tuple(want or have for have, want in zip(dims, wanted, strict=True))
 
 
-def _infer_broadcast_to(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_broadcast_to(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if ins[0] is None:
         return ins, outs
     return ins, [output_shape(outs[0], _stretched("broadcast_to", ins[0], a.shape))]
@@ -69,7 +69,7 @@ def _axis_wanted(a: Any, ndim: int) -> tuple[int, ...]:
     return tuple(wanted)
 
 
-def _infer_broadcast_axis(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_broadcast_axis(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if ins[0] is None:
         return ins, outs
     found = _stretched("broadcast_axis", ins[0], _axis_wanted(a, len(ins[0])))
@@ -110,7 +110,7 @@ def _like_wanted(a: Any, dims: tuple[int, ...], other: tuple[int, ...]) -> tuple
     return tuple(wanted)
 
 
-def _infer_broadcast_like(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_broadcast_like(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if not known(ins[0]) or not known(ins[1]):
         return ins, outs
     left, right = ins[0] or (), ins[1] or ()
@@ -153,7 +153,7 @@ def _tiled(reps: tuple[int, ...], dims: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(d * n for d, n in zip(dims, reps, strict=True))
 
 
-def _infer_tile(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_tile(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if min(a.reps, default=1) < 1:
         raise OpError(f"tile: reps is {a.reps}, expected numbers from 1")
     return (ins, outs) if ins[0] is None else (ins, [output_shape(outs[0], _tiled(a.reps, ins[0]))])
@@ -192,7 +192,7 @@ def _repeated(a: Any, dims: tuple[int, ...]) -> tuple[int, ...]:
     return (*dims[:axis], dims[axis] * a.repeats, *dims[axis + 1 :])
 
 
-def _infer_repeat(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_repeat(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return (ins, outs) if ins[0] is None else (ins, [output_shape(outs[0], _repeated(a, ins[0]))])
 
 

@@ -13,12 +13,11 @@ from ..attrs import boolean, integer, optional, real, shape, string
 from ..axes import normal_axis
 from ..bound import bound
 from ..shapes import forward, output_shape, typed, unify
-from ..spec import NEVER, Attr, Onnx, Variadic, arg
+from ..spec import NEVER, Attr, Onnx, Shapes, Variadic, arg
 
 __all__: list[str] = []
 
 Tensors = Callable[..., torch.Tensor]
-Shapes = tuple[list[Shape], list[Shape]]
 
 
 def _infer_allclose(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:

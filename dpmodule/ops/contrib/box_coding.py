@@ -12,14 +12,14 @@ from ..attrs import choice, real
 from ..bound import bound
 from ..dtypes import single
 from ..shapes import output_shape, unify
-from ..spec import ROWS, SHARE, Attr, Onnx, arg
+from ..spec import ROWS, SHARE, Attr, Onnx, Shapes, arg
 
 __all__ = ["box_decode", "box_encode"]
 
 _FORMAT = choice("center", "corner")
 
 
-def _infer_encode(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_encode(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     samples, matches, anchors, refs, means, stds = ins
     base = unify(samples, matches, "samples and matches")
     if anchors is not None:
@@ -80,7 +80,7 @@ def box_encode(a: Any) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
     return box_encode
 
 
-def _infer_decode(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_decode(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, anchors = ins
     data = unify(data, outs[0], "data and output")
     if data is None:

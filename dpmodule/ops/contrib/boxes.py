@@ -12,7 +12,7 @@ from ..attrs import boolean, choice, integer, real
 from ..bound import bound
 from ..dtypes import single
 from ..shapes import output_shape, unify
-from ..spec import NEVER, Attr, Onnx, arg
+from ..spec import NEVER, Attr, Onnx, Shapes, arg
 from .nms import front, groups_of, keep_greedily, overlap_area
 
 __all__ = ["bipartite_matching", "box_iou", "box_nms", "match_greedily"]
@@ -38,7 +38,7 @@ def _iou(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return common.div((one[4, :, :, None] + other[4, :, None]).sub_(common))
 
 
-def _infer_nms(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_nms(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     shape = unify(ins[0], outs[0], "data and output")
     if shape is None:
         return ins, outs
@@ -183,7 +183,7 @@ def box_nms(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     return box_nms
 
 
-def _infer_iou(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_iou(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     left, right = ins
     for name, each in (("lhs", left), ("rhs", right)):
         if each is not None and (len(each) < 2 or each[-1] not in (0, 4)):
@@ -249,7 +249,7 @@ def match_greedily(scores: torch.Tensor) -> torch.Tensor:
         scores.transpose(1, 2)[image, column] = -torch.inf
 
 
-def _infer_matching(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_matching(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data = ins[0]
     if data is None:
         return ins, outs

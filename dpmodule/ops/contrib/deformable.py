@@ -13,7 +13,7 @@ from ..attrs import boolean, choice, integer, optional, shape
 from ..bound import bound
 from ..nn.rules import agree, per_axis, window_size
 from ..shapes import known, output_shape
-from ..spec import ROWS, Attr, Onnx, arg, param
+from ..spec import ROWS, Attr, Onnx, Shapes, arg, param
 from .bags import even, pixel_table, weighted_bags
 
 __all__ = ["deformable_convolution", "modulated_deformable_convolution"]
@@ -54,10 +54,10 @@ def _windows(a: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
     )
 
 
-def _conv_rule(masked: bool) -> Callable[..., tuple[list[Shape], list[Shape]]]:
+def _conv_rule(masked: bool) -> Callable[..., Shapes]:
     names = ["offset", *(["mask"] if masked else []), "weight", "bias"]
 
-    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         data = ins[0]
         if data is None or not known(data):
             return ins, outs

@@ -13,7 +13,7 @@ from ..bound import bound
 from ..dtypes import single
 from ..math.pointwise import round_away
 from ..nn.roi import image_of, region_rule
-from ..spec import NEVER, Attr, Onnx, arg
+from ..spec import NEVER, Attr, Onnx, Shapes, arg
 from .bags import even, pixel_table, weighted_bags
 from .roi import bins_of_group
 
@@ -76,7 +76,7 @@ def _planes(image: torch.Tensor, classes: int, parts: int, group: int) -> torch.
     return (image.view(-1, 1, 1, 1) * classes + kinds) * group * group + which[:, None] * group + which
 
 
-def _ps_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _ps_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if len(ins) > 2 and ins[2] is not None and len(ins[2]) != 4:
         raise ShapeError(f"trans has shape {ins[2]}, expected (number of regions, 2 * classes, parts, parts)")
     two, outs = region_rule((5,), lambda a, _: (a.output_dim, a.pooled_size, a.pooled_size))(a, ins[:2], outs)

@@ -11,12 +11,11 @@ from ...base import BoundsError, Shape, ShapeError
 from ..attrs import integer
 from ..bound import bound
 from ..shapes import output_shape, unify
-from ..spec import ROWS, SHARE, Attr, Onnx, arg
+from ..spec import ROWS, SHARE, Attr, Onnx, Shapes, arg
 
 __all__: list[str] = []
 
 Tensors = Callable[..., torch.Tensor]
-Shapes = tuple[list[Shape], list[Shape]]
 
 _SIZE = {"compute_size": Attr(integer(low=1), "accepted; all rows are transformed at once", 128)}
 

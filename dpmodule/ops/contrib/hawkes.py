@@ -10,14 +10,14 @@ import torch
 from ...base import OpError, Shape
 from ..bound import bound
 from ..shapes import output_shape, unify
-from ..spec import ROWS, SHARE, Onnx, arg
+from ..spec import ROWS, SHARE, Onnx, Shapes, Types, arg
 
 __all__: list[str] = []
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 
 
-def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     what = "inputs of _contrib_hawkesll"
     batch = kinds = length = 0
     for axes, shape in zip(("nk", "k", "k", "nk", "nt", "nt", "n", "n"), ins):
@@ -30,9 +30,7 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], li
     return filled, [output_shape(outs[0], one), output_shape(outs[1], wide)]
 
 
-def _types(
-    a: Any, ins: list[str | None], outs: list[str | None]
-) -> tuple[list[str | None], list[str | None]]:
+def _types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     found = next((t for i, t in enumerate((*ins, *outs)) if t is not None and i != 5), None)
     return [t or ("int32" if i == 5 else found) for i, t in enumerate(ins)], [t or found for t in outs]
 

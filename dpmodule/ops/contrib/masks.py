@@ -12,13 +12,11 @@ from ..attrs import integer, optional
 from ..axes import normal_axis
 from ..bound import bound
 from ..shapes import forward, typed, unify
-from ..spec import NEVER, Attr, Onnx, arg
+from ..spec import NEVER, Attr, Onnx, Shapes, Types, arg
 
 __all__: list[str] = []
 
 Tensors = Callable[..., torch.Tensor]
-Shapes = tuple[list[Shape], list[Shape]]
-Types = tuple[list[str | None], list[str | None]]
 
 
 def _infer_index_copy(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:

@@ -14,7 +14,7 @@ from ..bound import bound
 from ..dtypes import single
 from ..registry import op
 from ..shapes import output_shape
-from ..spec import NEVER, ROWS, SHARE, Attr, Env, Onnx, arg, label
+from ..spec import NEVER, ROWS, SHARE, Attr, Env, Onnx, Shapes, arg, label
 from .boxes import match_greedily
 from .nms import front, groups_of, keep_greedily, overlap_area
 
@@ -38,7 +38,7 @@ _VARIANCES = Attr(
 )
 
 
-def _prior_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _prior_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data = ins[0]
     if data is None:
         return ins, outs
@@ -112,7 +112,7 @@ def multibox_prior(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(out).view(1, -1, 4).to(data.device, data.dtype)
 
 
-def _target_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _target_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     anchor, labels, scores = ins
     if anchor is not None and (len(anchor) != 3 or anchor[0] > 1 or anchor[2] not in (0, 4)):
         raise ShapeError(f"anchor has shape {anchor}, expected (1, anchors, 4)")
@@ -241,7 +241,7 @@ def _encoded(a: Any, anchors: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor
     return torch.cat([(to - at) / size / factors[:2], (new / size).log() / factors[2:]], -1)
 
 
-def _detection_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _detection_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     scores, moves, anchor = ins
     for name, each, rank in (("cls_prob", scores, 3), ("loc_pred", moves, 2), ("anchor", anchor, 3)):
         if each is not None and len(each) != rank:

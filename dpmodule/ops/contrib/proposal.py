@@ -13,7 +13,7 @@ from ..attrs import boolean, integer, real, reals
 from ..bound import bound
 from ..dtypes import single
 from ..shapes import output_shape, unify
-from ..spec import NEVER, Attr, Onnx, arg
+from ..spec import NEVER, Attr, Onnx, Shapes, arg
 from .nms import front, keep_greedily, overlap_area
 
 __all__ = ["multi_proposal", "proposal"]
@@ -102,8 +102,8 @@ def _chosen(a: Any, boxes: torch.Tensor) -> torch.Tensor:
     return boxes.gather(1, places[..., None].expand(-1, -1, 5))
 
 
-def _infer(single_image: bool) -> Callable[..., tuple[list[Shape], list[Shape]]]:
-    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer(single_image: bool) -> Callable[..., Shapes]:
+    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         scores, moves, info = ins
         if scores is None:
             return ins, outs

@@ -14,7 +14,7 @@ from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, choice, integer, ints, optional, real
 from ..bound import bound
 from ..nn.rules import agree, layer
-from ..spec import ROWS, Attr, Onnx, arg
+from ..spec import ROWS, Attr, Onnx, Shapes, arg
 
 __all__ = ["adaptive_avg_pooling_2d", "bilinear_resize_2d"]
 
@@ -103,7 +103,7 @@ def _resized(a: Any, spatial: tuple[int, int], like: Shape) -> tuple[int, int]:
     return found
 
 
-def _resize_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _resize_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, out = ins[0], outs[0]
     if data is None:
         return ins, outs

@@ -12,7 +12,7 @@ from ..attrs import boolean, integer, ints, reals
 from ..imaging import resize
 from ..registry import op
 from ..shapes import forward, typed, unify
-from ..spec import NEVER, Attr, Env, Onnx, arg
+from ..spec import NEVER, Attr, Env, Onnx, Shapes, arg
 from .rules import augment, check_channels, check_rank, straight, uniform
 
 __all__ = [
@@ -54,7 +54,7 @@ def to_tensor(a: Any, env: Env, data: Tensor) -> Tensor:
     return straight(lambda x: x.movedim(-1, -3).float().div(255.0).contiguous(), data)
 
 
-def _normalize_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _normalize_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     shape = unify(ins[0], outs[0], "data and output")
     if shape is not None and len(shape) not in (3, 4):
         raise ShapeError(

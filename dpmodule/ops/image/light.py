@@ -11,6 +11,7 @@ import torch
 
 from ...base import OpError
 from ..attrs import real, reals
+from ..imaging.color import to_hls
 from ..spec import Attr, Env
 from .rules import augment, straight, uniform
 
@@ -62,23 +63,8 @@ def _saturation(factor: Tensor, data: Tensor) -> Tensor:
 def _hue(turn: Tensor, data: Tensor) -> Tensor:
     if data.shape[2] == 1:
         return data.clone()
-    hue, light, strength = _to_hls(data.float() / 255.0)
+    hue, light, strength = to_hls(data.float() / 255.0)
     return _stored(_from_hls(hue + turn * 360.0, light, strength) * 255.0, data.dtype)
-
-
-def _to_hls(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return hue in degrees, lightness and saturation of RGB values."""
-    r, g, b = values.unbind(2)
-    top, low = values.amax(2), values.amin(2)
-    span, light = top - low, (top + low) * 0.5
-    colored = span > torch.finfo(torch.float32).eps
-    strength = torch.where(light < 0.5, span / (top + low), span / (2.0 - top - low))
-    step = 60.0 / span
-    hue = torch.where(top == g, (b - r) * step + 120.0, (r - g) * step + 240.0)
-    hue = torch.where(top == r, (g - b) * step, hue)
-    hue = torch.where(hue < 0.0, hue + 360.0, hue)
-    nothing = torch.zeros_like(light)
-    return torch.where(colored, hue, nothing), light, torch.where(colored, strength, nothing)
 
 
 def _from_hls(hue: Tensor, light: Tensor, strength: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from ...base import Shape, ShapeError
 from ..registry import op
 from ..shapes import same_types, unify
-from ..spec import NEVER, Attr, Env, Infer, Onnx, arg
+from ..spec import NEVER, Attr, Env, Infer, Onnx, Shapes, arg
 
 __all__ = ["augment", "check_channels", "check_rank", "straight", "uniform"]
 
@@ -72,7 +72,7 @@ def _check_image(name: str, shape: Shape) -> None:
 
 
 def _one_image(name: str) -> Infer:
-    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         shape = unify(ins[0], outs[0], "data and output")
         _check_image(name, shape)
         return [shape], [shape]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["adjust_contrast", "adjust_saturation", "scale_pixels", "shift_hls", "to_grey"]
+__all__ = ["adjust_contrast", "adjust_saturation", "scale_pixels", "shift_hls", "to_grey", "to_hls"]
 
 _GREY = (4899, 9617, 1868)
 """Weights of red, green and blue, as fractions of 2^14."""
@@ -49,31 +49,35 @@ def shift_hls(image: torch.Tensor, hue: int, lightness: int, saturation: int) ->
         image: (H, W, 3), uint8.
         returns: the same.
     """
-    h, light, s = _to_hls(image)
-    h = (h + hue).clamp_(0, 180)
-    light = (light + lightness).clamp_(0, 255)
-    s = (s + saturation).clamp_(0, 255)
+    h, light, s = to_hls(image.float() * (1 / 255))
+    h = ((h * 0.5).round_() + hue).clamp_(0, 180)
+    light = ((light * 255).round_() + lightness).clamp_(0, 255)
+    s = ((s * 255).round_() + saturation).clamp_(0, 255)
     return _from_hls(h, light, s)
 
 
-def _to_hls(image: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return hue in halves of a degree, lightness and saturation, each (H, W), rounded and float."""
-    r, g, b = (image.float() * (1 / 255)).unbind(2)
+def to_hls(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return hue in degrees, lightness and saturation of RGB values.
+
+    Shape:
+        values: (H, W, 3), float, from 0 to 1.
+        returns: (H, W) each.
+    """
+    r, g, b = values.unbind(2)
     high, low = torch.maximum(torch.maximum(r, g), b), torch.minimum(torch.minimum(r, g), b)
     spread, both = high - low, high + low
     light = both * 0.5
     colored = spread > torch.finfo(torch.float32).eps
-    safe = torch.where(colored, spread, 1.0)
-    saturation = torch.where(light < 0.5, safe / both.clamp_min(1e-9), safe / (2 - both).clamp_min(1e-9))
-    turn = 60 / safe
+    saturation = torch.where(light < 0.5, spread / both, spread / (2 - high - low))
+    turn = 60 / spread
     hue = torch.where(high == g, (b - r) * turn + 120, (r - g) * turn + 240)
     hue = torch.where(high == r, (g - b) * turn, hue)
     hue = torch.where(hue < 0, hue + 360, hue)
-    hue, saturation = torch.where(colored, hue, 0.0), torch.where(colored, saturation, 0.0)
-    return (hue * 0.5).round(), (light * 255).round(), (saturation * 255).round()
+    return torch.where(colored, hue, 0.0), light, torch.where(colored, saturation, 0.0)
 
 
 def _from_hls(hue: torch.Tensor, light: torch.Tensor, saturation: torch.Tensor) -> torch.Tensor:
+    """Return the 8-bit RGB pixels of hue in halves of a degree, and lightness and saturation up to 255."""
     light, saturation = light * (1 / 255), saturation * (1 / 255)
     mixed = light * saturation
     high = torch.where(light <= 0.5, light + mixed, light + saturation - mixed)
@@ -84,6 +88,6 @@ def _from_hls(hue: torch.Tensor, light: torch.Tensor, saturation: torch.Tensor) 
     levels = torch.stack([high, low, low + (high - low) * (1 - rest), low + (high - low) * rest])
     sector = part.long()
     channels = [
-        levels.gather(0, torch.tensor(table)[sector].unsqueeze(0))[0] for table in (_RED, _GREEN, _BLUE)
+        levels.gather(0, sector.new_tensor(table)[sector].unsqueeze(0))[0] for table in (_RED, _GREEN, _BLUE)
     ]
     return (torch.stack(channels, 2) * 255).round_().clamp_(0, 255).to(torch.uint8)

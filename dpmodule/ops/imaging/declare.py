@@ -10,7 +10,7 @@ from ...base import DTypeError, FileError, OpError, Shape, ShapeError
 from ..attrs import boolean, integer, real, reals, string
 from ..registry import op
 from ..shapes import unify
-from ..spec import NEVER, Attr, Env, Onnx, arg
+from ..spec import NEVER, Attr, Env, Onnx, Shapes, Types, arg
 from .border import make_border
 from .codec import decode
 from .resize import pick_method, resize
@@ -23,13 +23,11 @@ _FLAG = {
 }
 
 
-def _unknown(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _unknown(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return ins, outs  # the size stands in the file
 
 
-def _bytes_type(
-    a: Any, ins: list[str | None], outs: list[str | None]
-) -> tuple[list[str | None], list[str | None]]:
+def _bytes_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     return ["uint8"] * len(ins), ["uint8"]
 
 
@@ -87,7 +85,7 @@ def _hwc(name: str, shape: Shape) -> tuple[int, int, int]:
     return shape[0], shape[1], shape[2]
 
 
-def _infer_resize(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_resize(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if ins[0] is None:
         return ins, outs
     size = (a.h, a.w, _hwc("_cvimresize", ins[0])[2])
@@ -121,7 +119,7 @@ def cvimresize(a: Any, env: Env, src: torch.Tensor) -> torch.Tensor:
     return resize(src, a.w, a.h, pick_method(a.interp, (height, width), (a.h, a.w)))
 
 
-def _infer_border(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_border(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if ins[0] is None:
         return ins, outs
     height, width, channels = _hwc("_cvcopyMakeBorder", ins[0])

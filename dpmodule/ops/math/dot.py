@@ -11,7 +11,7 @@ from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, optional
 from ..bound import bound
 from ..shapes import output_shape, unify
-from ..spec import Attr, Onnx, arg
+from ..spec import Attr, Onnx, Shapes, arg
 
 __all__: list[str] = []
 
@@ -30,7 +30,7 @@ def _attrs(axis: str) -> dict[str, Attr]:
     }
 
 
-def _infer_dot(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_dot(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     left, right = ins
     if left is None or right is None:
         return ins, outs
@@ -78,7 +78,7 @@ def dot(a: Any) -> Binary:
     return dot
 
 
-def _infer_batch_dot(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_batch_dot(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     left, right = ins
     if left is None or right is None:
         return ins, outs

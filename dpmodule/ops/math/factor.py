@@ -11,11 +11,10 @@ from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean
 from ..bound import bound
 from ..shapes import output_shape, unify
-from ..spec import Attr, Onnx, arg
+from ..spec import Attr, Onnx, Shapes, arg
 
 __all__ = ["infer_numbers", "numbers", "square"]
 
-Shapes = tuple[list[Shape], list[Shape]]
 Tensors = Callable[..., torch.Tensor]
 
 

@@ -10,12 +10,12 @@ from ...base import OpError, Shape, ShapeError
 from ..attrs import integer
 from ..bound import bound
 from ..shapes import output_shape
-from ..spec import Attr, Onnx, Variadic
+from ..spec import Attr, Onnx, Shapes, Variadic
 
 __all__: list[str] = []
 
 
-def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     columns = outs[0][1] if outs[0] is not None and len(outs[0]) == 2 else 0
     for shape in ins:
         if shape is None:

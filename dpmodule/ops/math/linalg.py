@@ -16,11 +16,10 @@ from ..attrs import boolean, integer, real
 from ..axes import normal_axis
 from ..bound import bound
 from ..shapes import output_shape, unify
-from ..spec import Attr, Onnx, arg
+from ..spec import Attr, Onnx, Shapes, arg
 
 __all__: list[str] = []
 
-Shapes = tuple[list[Shape], list[Shape]]
 Tensors = Callable[..., torch.Tensor]
 
 _ALPHA = Attr(real, "factor of the product", 1.0)

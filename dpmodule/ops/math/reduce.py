@@ -14,7 +14,7 @@ from ..axes import normal_axes, normal_axis
 from ..bound import bound
 from ..dtypes import torch_dtype
 from ..shapes import output_shape, typed
-from ..spec import Attr, Onnx, arg
+from ..spec import Attr, Onnx, Shapes, arg
 from .pointwise import in_type_of
 
 __all__: list[str] = []
@@ -123,7 +123,7 @@ def _reduced(shape: tuple[int, ...], axes: tuple[int, ...], keep: bool) -> tuple
     return tuple(d for i, d in enumerate(shape) if i not in axes) or (1,)
 
 
-def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if ins[0] is None:
         return ins, outs
     axes = _axes(a.axis, getattr(a, "exclude", False), len(ins[0]))
@@ -206,7 +206,7 @@ def norm(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     return run
 
 
-def _infer_arg(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_arg(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if ins[0] is None:
         return ins, outs
     ndim = len(ins[0])
@@ -245,7 +245,7 @@ _declare_arg("argmax", torch.argmax, "greatest")
 _declare_arg("argmin", torch.argmin, "smallest")
 
 
-def _infer_channel(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_channel(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if ins[0] is None:
         return ins, outs
     normal_axis(1, len(ins[0]))
@@ -265,7 +265,7 @@ def argmax_channel(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     return lambda x: torch.argmax(x, 1).to(x.dtype)
 
 
-def _infer_moments(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_moments(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if ins[0] is None:
         return ins, outs
     axes = _axes(a.axes, False, len(ins[0]))

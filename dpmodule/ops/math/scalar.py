@@ -10,7 +10,7 @@ import torch
 from ..attrs import boolean, real
 from ..bound import bound
 from ..shapes import same
-from ..spec import ROWS, Attr, Onnx, arg
+from ..spec import ROWS, Attr, Onnx, Types, arg
 from .binary import divide, hypot, modulo
 from .compare import COMPARISONS, in_operand_type
 from .pointwise import in_type_of, whole, with_gradient
@@ -116,9 +116,7 @@ def _attrs() -> dict[str, Attr]:
     }
 
 
-def _types(
-    a: Any, ins: list[str | None], outs: list[str | None]
-) -> tuple[list[str | None], list[str | None]]:
+def _types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     """One type, except that booleans give int64, and integers with a number that is not one float64."""
     if a.is_int:
         found = ins[0] or outs[0]

@@ -14,7 +14,7 @@ from ..attrs import choice, real
 from ..bound import bound
 from ..registry import op
 from ..shapes import same, unify
-from ..spec import ROWS, Attr, Env, Onnx, arg, param
+from ..spec import ROWS, Attr, Env, Onnx, Shapes, arg, param
 from .rules import agree
 
 __all__ = ["activation", "leaky_relu"]
@@ -92,7 +92,7 @@ def _leaky_function(a: Any) -> Callable[..., torch.Tensor] | None:
     return _OTHERS.get(a.act_type)
 
 
-def _leaky_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _leaky_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """Give data and outputs one shape; gamma has one value per channel, or one in all."""
     shape: Shape = None
     for each in (ins[0], *outs):

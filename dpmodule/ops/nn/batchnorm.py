@@ -10,7 +10,7 @@ from ...base import Shape, ShapeError
 from ..attrs import boolean, integer, optional, real
 from ..registry import op
 from ..shapes import unify
-from ..spec import NEVER, Attr, Env, Onnx, arg, aux, param
+from ..spec import NEVER, Attr, Env, Onnx, Shapes, Types, arg, aux, param
 from .rules import agree
 
 __all__ = ["ATTRS", "FIELDS", "INPUTS", "batch_norm", "batch_norm_v1", "normalize", "with_variance"]
@@ -23,7 +23,7 @@ def _axis(a: Any) -> int:
     return getattr(a, "axis", 1)
 
 
-def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """Data and output have one shape, everything else one value per channel."""
     data = unify(ins[0], outs[0], "data and output")
     if data is None:
@@ -36,9 +36,7 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], li
     return [data, *rest], [data, *(agree("statistics", o, vector, data) for o in outs[1:])]
 
 
-def _infer_type(
-    a: Any, ins: list[str | None], outs: list[str | None]
-) -> tuple[list[str | None], list[str | None]]:
+def _infer_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     """Parameters, states and statistics of half-precision data are float32."""
     data = ins[0] or outs[0]
     if data is None:

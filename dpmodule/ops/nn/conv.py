@@ -11,7 +11,7 @@ import torch
 from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, integer, optional, shape
 from ..bound import bound
-from ..spec import ROWS, Attr, Onnx, arg, param
+from ..spec import ROWS, Attr, Onnx, Shapes, arg, param
 from .rules import channels_last, layer, per_axis, through_first, to_first, to_last, window_size
 
 __all__ = ["convolution"]
@@ -59,7 +59,7 @@ def _axis_before(size: int, out: int, window: int, step: int, pad: int) -> int:
     return out + window - 1 - 2 * pad if not size and out and step == 1 else size
 
 
-def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """Infer as a layer does, and unknown spatial axes of the data from the output where the stride is 1."""
     data, out = ins[0], outs[0]
     if data and out and 0 in data and len(out) == len(data):

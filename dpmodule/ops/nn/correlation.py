@@ -11,7 +11,7 @@ from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, integer
 from ..bound import bound
 from ..shapes import unify
-from ..spec import ROWS, Attr, Onnx, arg
+from ..spec import ROWS, Attr, Onnx, Shapes, arg
 from .rules import agree
 
 __all__ = ["correlation"]
@@ -29,7 +29,7 @@ def _sizes(a: Any, spatial: tuple[int, ...]) -> list[int]:
     return [-(-room // a.stride1) for room in rooms]
 
 
-def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """Both inputs have one shape, which gives the output's."""
     if a.kernel_size % 2 == 0:
         raise OpError(f"kernel_size is {a.kernel_size}, expected an odd number")

@@ -9,7 +9,7 @@ import torch
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, integer, shape
 from ..registry import op
-from ..spec import ROWS, Attr, Env, Onnx, Variadic
+from ..spec import ROWS, Attr, Env, Onnx, Shapes, Variadic
 from .rules import agree
 
 __all__ = ["crop"]
@@ -45,7 +45,7 @@ def _corner(a: Any, spatial: tuple[int, ...], part: tuple[int, int]) -> tuple[in
     return offset[0], offset[1]
 
 
-def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, out = ins[0], outs[0]
     if len(ins) > 2:
         raise OpError(

@@ -11,7 +11,7 @@ from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, choice
 from ..dtypes import HALF
 from ..registry import op
-from ..spec import LABEL, NEVER, Attr, Env, Input, Onnx, arg, label
+from ..spec import LABEL, NEVER, Attr, Env, Input, Onnx, Shapes, Types, arg, label
 from .rules import agree
 
 __all__ = ["ctc_loss"]
@@ -30,7 +30,7 @@ def _check_width(labels: Shape, data: tuple[int, ...]) -> None:
         raise ShapeError(f"label has shape {labels}, expected at most the {data[0]} steps of data {data}")
 
 
-def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """Data and labels have one batch size, which lengths and output have, too."""
     data, labels = ins[:2]
     if data is None:
@@ -47,9 +47,7 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], li
     return [data, labels, *lengths], [agree("output", outs[0], (data[1],), data)]
 
 
-def _infer_type(
-    a: Any, ins: list[str | None], outs: list[str | None]
-) -> tuple[list[str | None], list[str | None]]:
+def _infer_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     """The output has the data's type; labels and lengths may have any."""
     data = ins[0] or outs[0]
     return [data, *(t or data for t in ins[1:])], [outs[0] or data]

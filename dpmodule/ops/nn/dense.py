@@ -11,7 +11,7 @@ from ...base import Shape
 from ..attrs import boolean, integer
 from ..bound import bound
 from ..shapes import prod, unify
-from ..spec import ROWS, Attr, Onnx, arg, param
+from ..spec import ROWS, Attr, Onnx, Shapes, arg, param
 from .linear import linear
 from .rules import agree
 
@@ -33,7 +33,7 @@ def _data_from_neighbours(a: Any, data: tuple[int, ...], weight: Shape, out: Sha
     return data
 
 
-def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """Weight, bias and output from data; data's rows from the output (begin states of unrolled RNNs)."""
     data, weight, *bias = ins
     units = a.num_hidden

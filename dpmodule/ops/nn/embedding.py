@@ -11,13 +11,13 @@ from ...base import Shape
 from ..attrs import boolean, dtype, integer
 from ..registry import op
 from ..shapes import unify
-from ..spec import ROWS, Attr, Env, Onnx, arg, param
+from ..spec import ROWS, Attr, Env, Onnx, Shapes, Types, arg, param
 from .rules import agree
 
 __all__ = ["embedding", "table_shapes", "table_types"]
 
 
-def table_shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def table_shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """Infer shapes where rows of a table are picked: indices and output share all axes but the last."""
     data, out = ins[0], outs[0]
     weight = agree("weight", ins[1], (a.input_dim, a.output_dim), data)
@@ -28,9 +28,7 @@ def table_shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shap
     return [data, weight], [out]
 
 
-def table_types(
-    a: Any, ins: list[str | None], outs: list[str | None]
-) -> tuple[list[str | None], list[str | None]]:
+def table_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     """Infer types likewise: indices may have any; the output has the table's, the attribute's unless known."""
     table = ins[1] or outs[0] or a.dtype
     return [ins[0], table], [outs[0] or table]

@@ -13,7 +13,7 @@ from ...base import Shape, ShapeError
 from ..attrs import shape
 from ..bound import bound
 from ..shapes import prod
-from ..spec import ROWS, Attr, Onnx, arg
+from ..spec import ROWS, Attr, Onnx, Shapes, arg
 from .rules import agree, layer, per_axis, window_size
 
 __all__ = ["col2im", "im2col"]
@@ -109,7 +109,7 @@ def _columns_shape(a: Any, data: tuple[int, ...]) -> tuple[int, ...]:
     return data[0], data[1] * prod(a.kernel), prod(counts)
 
 
-def _col2im_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _col2im_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """Check the columns against the image that `output_size` tells; both give the batch size."""
     columns, out = ins[0], outs[0]
     if columns is None:

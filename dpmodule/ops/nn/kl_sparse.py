@@ -10,7 +10,7 @@ from ...base import Shape, ShapeError
 from ..attrs import fraction, real
 from ..registry import op
 from ..shapes import unify
-from ..spec import NEVER, Attr, Env, Onnx, arg, aux
+from ..spec import NEVER, Attr, Env, Onnx, Shapes, arg, aux
 from .rules import agree
 
 __all__ = ["identity_attach_kl_sparse_reg"]
@@ -30,7 +30,7 @@ class _Penalty(torch.autograd.Function):
         return heads[0] + slope, None
 
 
-def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data = unify(ins[0], outs[0], "data and output")
     if data is None:
         return ins, outs

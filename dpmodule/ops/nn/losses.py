@@ -11,7 +11,7 @@ from ...base import Shape
 from ..attrs import boolean, choice, real
 from ..registry import op
 from ..shapes import same, unify
-from ..spec import ROWS, Attr, Env, Onnx, arg, label
+from ..spec import ROWS, Attr, Env, Onnx, Shapes, arg, label
 from .rules import agree
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 
-def _regression_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _regression_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """Labels have the data's shape; for one column they may be a vector, and are if nothing else is known."""
     data = unify(ins[0], outs[0], "data and output")
     have = ins[1]
@@ -184,7 +184,7 @@ def _svm_grad(a: Any, env: Env, out: torch.Tensor, data: torch.Tensor, label: to
     return sign.mul_(size).mul_(-a.regularization_coefficient).view(out.shape)
 
 
-def _svm_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _svm_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data = unify(ins[0], outs[0], "data and output")
     if data is None:
         return ins, outs

@@ -15,7 +15,7 @@ from ..bound import bound
 from ..dtypes import HALF
 from ..registry import op
 from ..shapes import same, unify
-from ..spec import ROWS, Attr, Env, Infer, Onnx, arg, param
+from ..spec import ROWS, Attr, Env, Infer, Onnx, Shapes, arg, param
 from .rules import agree
 
 __all__ = ["group_norm", "instance_norm", "l2_normalization", "layer_norm", "lrn"]
@@ -36,7 +36,7 @@ def _with_vectors(
         least: number of axes data must have.
     """
 
-    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         data = unify(ins[0], outs[0], "data and output")
         if data is None:
             return ins, outs
@@ -220,7 +220,7 @@ def _l2_axes(mode: str, rank: int) -> tuple[int, ...]:
     return tuple(range(1 if mode == "instance" else 2, rank))
 
 
-def _l2_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _l2_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     ins, outs = same(a, ins, outs)
     least = 2 if a.mode == "instance" else 3
     if ins[0] is not None and len(ins[0]) < least:

@@ -13,7 +13,7 @@ from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, choice, integer, optional, shape
 from ..bound import bound
 from ..dtypes import HALF
-from ..spec import ROWS, Attr, Infer, Onnx, arg
+from ..spec import ROWS, Attr, Infer, Onnx, Shapes, arg
 from .rules import channels_last, layer, per_axis, through_first, to_first, to_last, window_size
 
 __all__ = ["pooling"]
@@ -113,7 +113,7 @@ def _infer() -> Infer:
     """Return the rule, which first checks what the attributes demand of each other."""
     rule = layer((), lambda a, data: [], _output)
 
-    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         if a.pool_type == "lp" and a.p_value not in (1, 2, 3):
             raise OpError(f"p_value is {a.p_value}, expected 1, 2 or 3 for pool_type='lp'")
         return rule(a, ins, outs)

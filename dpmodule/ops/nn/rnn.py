@@ -13,7 +13,7 @@ from torch.nn.utils import rnn as packing
 from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, choice, fraction, integer, optional, real
 from ..registry import op
-from ..spec import NEVER, Attr, Env, Onnx, arg, param
+from ..spec import NEVER, Attr, Env, Onnx, Shapes, Types, arg, param
 from . import rnn_weights
 from .dropout import kept
 from .rules import agree
@@ -71,7 +71,7 @@ def _data_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[int, ...]:
     return steps, rows, features
 
 
-def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """Everything from data; batch size and time steps also from states and outputs, features from parameters."""
     _refuse_projection(a)
     directions = 2 if a.bidirectional else 1
@@ -91,9 +91,7 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], li
     return found, [agree(name, have, want, data) for name, have, want in results]
 
 
-def _infer_type(
-    a: Any, ins: list[str | None], outs: list[str | None]
-) -> tuple[list[str | None], list[str | None]]:
+def _infer_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     """Everything has the type of the data, but lengths may have any."""
     count = len(ins) - _with_lengths(a)
     found = next((t for t in (*ins[:count], *outs) if t is not None), None)

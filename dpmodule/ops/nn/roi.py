@@ -13,7 +13,7 @@ from ..bound import bound
 from ..dtypes import single
 from ..math.pointwise import round_away
 from ..shapes import output_shape
-from ..spec import NEVER, Attr, Onnx, arg
+from ..spec import NEVER, Attr, Onnx, Shapes, arg
 
 __all__ = ["image_of", "pooled", "region_rule", "roi_pooling"]
 
@@ -59,7 +59,7 @@ pooled = AttrType(_to_pair, "two positive integers", "tuple[int, int]")
 
 def region_rule(
     columns: tuple[int, ...], size: Callable[[Any, tuple[int, ...]], tuple[int, ...]]
-) -> Callable[..., tuple[list[Shape], list[Shape]]]:
+) -> Callable[..., Shapes]:
     """Make the shape rule of an operator on data (N, C, H, W) and rois (R, columns).
 
     Args:
@@ -67,7 +67,7 @@ def region_rule(
         size: ``(a, data) -> (channels, height, width)`` of the output.
     """
 
-    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         data, rois = ins[0], ins[1]
         if data is not None and len(data) != 4:
             raise ShapeError(f"data has shape {data}, expected 4 axes: (N, C, H, W)")

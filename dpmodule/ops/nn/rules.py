@@ -9,7 +9,7 @@ import torch
 
 from ...base import Shape, ShapeError
 from ..shapes import unify
-from ..spec import Infer
+from ..spec import Infer, Shapes
 
 __all__ = [
     "agree",
@@ -56,7 +56,7 @@ def layer(
         output: ``(a, data) -> shape``.
     """
 
-    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         data, out = ins[0], outs[0]
         if data is None:
             return ins, outs

@@ -10,7 +10,7 @@ from ...base import Shape, ShapeError
 from ..attrs import boolean, integer, real
 from ..registry import op
 from ..shapes import unify
-from ..spec import Attr, Env, Onnx, arg
+from ..spec import Attr, Env, Onnx, Shapes, Types, arg
 from .rules import agree
 
 __all__ = ["sequence_last", "sequence_mask", "sequence_reverse"]
@@ -45,7 +45,7 @@ def _with_batch(a: Any, data: tuple[int, ...], lengths: list[Shape]) -> tuple[in
     return data
 
 
-def _infer_same(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_same(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data = unify(ins[0], outs[0], "data and output")
     if data is None:
         return ins, outs
@@ -54,7 +54,7 @@ def _infer_same(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape
     return [data, *_lengths_shape(a, ins[1:], data)], [data]
 
 
-def _infer_last(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_last(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, out = ins[0], outs[0]
     if out:
         data = unify(data, (*out[: a.axis], 0, *out[a.axis :]), "data of SequenceLast")
@@ -66,9 +66,7 @@ def _infer_last(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape
     return [data, *_lengths_shape(a, ins[1:], data)], [agree("output", out, wanted, data)]
 
 
-def _infer_type(
-    a: Any, ins: list[str | None], outs: list[str | None]
-) -> tuple[list[str | None], list[str | None]]:
+def _infer_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     """Data and output have one type; lengths may have any, and that of the data if nothing is known."""
     data = ins[0] or outs[0]
     return [data, *(t or data for t in ins[1:])], [outs[0] or data]

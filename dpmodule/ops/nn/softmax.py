@@ -14,7 +14,7 @@ from ..bound import bound
 from ..dtypes import torch_dtype
 from ..registry import op
 from ..shapes import same, typed, unify
-from ..spec import ROWS, Attr, Env, Input, Onnx, arg
+from ..spec import ROWS, Attr, Env, Input, Onnx, Shapes, Types, arg
 
 __all__ = ["log_softmax", "softmax", "softmax_activation", "softmin"]
 
@@ -47,7 +47,7 @@ def _plain(function: Callable[..., torch.Tensor]) -> Callable[[Any], Callable[..
     return bind
 
 
-def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """Give data and output one shape; `length` lacks the axis."""
     shape = unify(ins[0], outs[0], "data and output")
     rest = ins[1:]
@@ -57,9 +57,7 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], li
     return [shape, *rest], [shape]
 
 
-def _infer_type(
-    a: Any, ins: list[str | None], outs: list[str | None]
-) -> tuple[list[str | None], list[str | None]]:
+def _infer_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     """The output has the data's type or the attribute's; `length` has its own."""
     data = ins[0] or (outs[0] if a.dtype is None else None)
     return [data, *ins[1:]], [outs[0] or a.dtype or data]

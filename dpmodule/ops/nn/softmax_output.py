@@ -10,7 +10,7 @@ from ...base import Shape, ShapeError
 from ..attrs import boolean, choice, real
 from ..registry import op
 from ..shapes import prod, unify
-from ..spec import NEVER, ROWS, Attr, Env, Onnx, arg, label
+from ..spec import NEVER, ROWS, Attr, Env, Onnx, Shapes, arg, label
 from .rules import agree
 
 __all__ = ["softmax_cross_entropy", "softmax_output"]
@@ -39,7 +39,7 @@ def _minus_labels(start: torch.Tensor, labels: torch.Tensor, axis: int, value: f
         return _add_at_labels(start.clone(), labels, axis, -value)
 
 
-def _softmax_output_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _softmax_output_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data = unify(ins[0], outs[0], "data and output")
     have = ins[1]
     if data is None:
@@ -210,7 +210,7 @@ class _CrossEntropy(torch.autograd.Function):
         return _minus_labels(p, labels, 1, 1.0).mul_(heads[0]), None
 
 
-def _cross_entropy_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _cross_entropy_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, have = ins
     if data is not None:
         if len(data) != 2:

@@ -13,7 +13,7 @@ from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, choice, optional, shape
 from ..bound import bound
 from ..dtypes import HALF
-from ..spec import ROWS, Attr, Onnx, arg
+from ..spec import ROWS, Attr, Onnx, Shapes, arg
 from .rules import agree
 
 __all__ = ["bilinear_sampler", "grid_generator", "spatial_transformer"]
@@ -63,7 +63,7 @@ def _sample(data: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
     return F.grid_sample(data, places, "bilinear", "zeros", True)
 
 
-def _grid_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _grid_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, out = ins[0], outs[0]
     if a.transform_type == "warp":
         data = agree("data", data if data is not None else out, (0, 2, 0, 0), data)
@@ -104,7 +104,7 @@ def grid_generator(a: Any) -> Callable[[torch.Tensor], torch.Tensor]:
     return _warp if a.transform_type == "warp" else partial(_affine, _target(a))
 
 
-def _sampler_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _sampler_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, grid, out = ins[0], ins[1], outs[0]
     if data is None and grid is None:
         return ins, outs
@@ -137,7 +137,7 @@ def bilinear_sampler(a: Any) -> Callable[[torch.Tensor, torch.Tensor], torch.Ten
     return _sample
 
 
-def _transformer_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _transformer_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, loc, out = ins[0], ins[1], outs[0]
     target = _target(a)
     rows = next((s[0] for s in (data, loc, out) if s and s[0]), 0)

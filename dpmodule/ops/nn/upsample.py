@@ -11,7 +11,7 @@ from ...base import Shape, ShapeError
 from ..attrs import choice, integer
 from ..registry import op
 from ..shapes import unify
-from ..spec import ROWS, Attr, Env, Onnx, Variadic, arg, param
+from ..spec import ROWS, Attr, Env, Onnx, Shapes, Variadic, arg, param
 
 __all__ = ["upsampling"]
 
@@ -29,7 +29,7 @@ def _channels(a: Any, ins: list[Shape]) -> int:
     return sum(found) if all(found) else 0
 
 
-def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     first = ins[0]
     if first is None:
         return ins, outs

@@ -13,7 +13,7 @@ from ..bound import bound
 from ..dtypes import name_of
 from ..registry import get
 from ..shapes import unify
-from ..spec import NEVER, Attr, Input, Onnx, arg, aux
+from ..spec import NEVER, Attr, Input, Onnx, Shapes, Types, arg, aux
 from .layers import OUTPUTS
 from .ranges import (
     CALIBRATED,
@@ -31,8 +31,6 @@ from .ranges import (
 
 __all__: list[str] = []
 
-Shapes = tuple[list[Shape], list[Shape]]
-Types = tuple[list[str | None], list[str | None]]
 Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 

@@ -10,7 +10,7 @@ import torch
 from ...base import OpError, Shape
 from ..attrs import integer
 from ..bound import bound
-from ..spec import NEVER, Attr, Onnx, arg
+from ..spec import NEVER, Attr, Onnx, Shapes, arg
 from .ranges import one
 
 __all__: list[str] = []
@@ -20,7 +20,7 @@ Pair = tuple[torch.Tensor, torch.Tensor]
 _SMALL = 0.0001
 
 
-def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     bins, edges = ins
     if bins is None and edges is not None and edges[0]:
         bins = (edges[0] - 1,)

@@ -14,13 +14,11 @@ from ...base import OpError, Shape
 from ..bound import bound
 from ..dtypes import name_of
 from ..registry import get
-from ..spec import NEVER, Attr, Input, Onnx, arg
+from ..spec import NEVER, Attr, Input, Onnx, Shapes, Types, arg
 from .ranges import STEPS, magnitude, of_types, one, product_range, rounded
 
 __all__: list[str] = []
 
-Shapes = tuple[list[Shape], list[Shape]]
-Types = tuple[list[str | None], list[str | None]]
 Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 OUTPUTS = ("output", "min_output", "max_output")

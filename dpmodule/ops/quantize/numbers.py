@@ -12,14 +12,12 @@ from ..attrs import choice
 from ..bound import bound
 from ..dtypes import name_of
 from ..shapes import unify
-from ..spec import NEVER, Attr, Onnx, arg
+from ..spec import NEVER, Attr, Onnx, Shapes, Types, arg
 from .ranges import CALIBRATED, GREATEST, STEPS, calibrated, magnitude, number, of_types, one, rounded
 
 __all__: list[str] = []
 
 Tensors = Callable[..., Any]
-Shapes = tuple[list[Shape], list[Shape]]
-Types = tuple[list[str | None], list[str | None]]
 Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 _THREE = ("output0", "output1", "output2")

@@ -12,7 +12,7 @@ from ..axes import normal_axes, normal_axis
 from ..math.pointwise import in_type_of
 from ..registry import get, op
 from ..shapes import prod
-from ..spec import Attr, Env, Onnx, arg
+from ..spec import Attr, Env, Onnx, Shapes, arg
 from .call import stored_as
 from .records import Csr, Rows, Sparse, row_gradient, stored_rows
 from .rule import SparseRule, Stypes, add_rule
@@ -220,7 +220,7 @@ def _count(a: Any, env: Env, data: Csr) -> Tensor:
 add_rule("_contrib_getnnz", SparseRule(_count_storage, _count))
 
 
-def _infer_sum(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer_sum(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     if ins[0] is None:
         return ins, outs
     axes = _axes(a, len(ins[0]))

@@ -10,7 +10,7 @@ from ...base import ArgumentError, BoundsError, Shape
 from ..attrs import choice
 from ..registry import op
 from ..shapes import same, unify
-from ..spec import NEVER, ROWS, Attr, Env, Onnx, arg
+from ..spec import NEVER, ROWS, Attr, Env, Onnx, Shapes, Types, arg
 from .call import stored_as
 from .records import Rows, stored_rows
 from .rule import SparseRule, Stypes, add_rule
@@ -39,14 +39,12 @@ def cast_storage(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
     return data
 
 
-def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data = unify(ins[0], outs[0], "data and output")
     return [data, ins[1]], [data]
 
 
-def _infer_type(
-    a: Any, ins: list[str | None], outs: list[str | None]
-) -> tuple[list[str | None], list[str | None]]:
+def _infer_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     data = ins[0] or outs[0]
     return [data, ins[1]], [data]
 

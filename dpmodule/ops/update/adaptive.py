@@ -10,7 +10,7 @@ from ...base import Shape
 from ..attrs import real
 from ..dtypes import single
 from ..shapes import unify
-from ..spec import Attr
+from ..spec import Attr, Shapes
 from .rules import LR, SCALING, WD, Rule, cut, scaled, scaled_with_decay, step
 
 __all__ = [
@@ -160,7 +160,7 @@ def adagrad_update(a: Any) -> Rule:
     return rule
 
 
-def _row_sums(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _row_sums(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """Weight, gradient and output share a shape; the history has one number for each row."""
     weight = unify(unify(ins[0], ins[1], "weight and grad"), outs[0], "weight and output")
     history = None if weight is None else (weight[0], *[1] * (len(weight) - 1))

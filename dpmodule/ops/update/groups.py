@@ -11,7 +11,7 @@ from ...base import OpError, Shape
 from ..attrs import integer, reals
 from ..bound import bound
 from ..shapes import same, unify
-from ..spec import NEVER, Attr, Input, Variadic, arg, aux
+from ..spec import NEVER, Attr, Input, Shapes, Types, Variadic, arg, aux, numbered
 from .rules import NO_ONNX, Rule
 
 __all__ = ["NUM_WEIGHTS", "RATES", "Rules", "multi", "pairs"]
@@ -27,10 +27,10 @@ RATES = {
 }
 
 
-def _infer_shape(width: int, tail: Callable[[int], Shape]) -> Callable[..., tuple[list[Shape], list[Shape]]]:
+def _infer_shape(width: int, tail: Callable[[int], Shape]) -> Callable[..., Shapes]:
     """Make a shape rule: each group and its output share a shape; each input after the groups has `tail(groups)`."""
 
-    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         groups = len(outs)
         found: list[Shape] = []
         results: list[Shape] = []
@@ -48,9 +48,7 @@ def _infer_type(members: Sequence[Input], is_mixed: bool) -> Any:
     """Make a type rule: a group shares a type, but its states are float32 if they go with a float32 copy."""
     width, narrow = len(members), 2 if is_mixed else len(members)
 
-    def infer(
-        a: Any, ins: list[str | None], outs: list[str | None]
-    ) -> tuple[list[str | None], list[str | None]]:
+    def infer(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
         found: list[str | None] = []
         results: list[str | None] = []
         for i, out in enumerate(outs):
@@ -63,12 +61,22 @@ def _infer_type(members: Sequence[Input], is_mixed: bool) -> Any:
     return infer
 
 
-def _names(count: str) -> Callable[[Any], tuple[str, ...]]:
-    def outputs(a: Any) -> tuple[str, ...]:
-        number = getattr(a, count)
-        return ("output",) if number == 1 else tuple(f"output{i}" for i in range(number))
+def _stepper(name: str, a: Any, groups: int, width: int, rules: Rules) -> Callable[..., tuple[Tensor, ...]]:
+    """Return the function that updates groups of `width` tensors; it gives the new weights, then the new states."""
 
-    return outputs
+    def run(*tensors: Tensor) -> tuple[Tensor, ...]:
+        made = rules(a, tensors[groups * width :])
+        if len(made) != groups:
+            raise OpError(f"{name}: rates for {len(made)} weights are given, expected {groups}")
+        outputs: list[Tensor] = []
+        kept: list[Tensor] = []
+        for i, rule in enumerate(made):
+            new, *states = rule(*tensors[i * width : (i + 1) * width])
+            outputs.append(new)
+            kept += states
+        return (*outputs, *kept)
+
+    return run
 
 
 def multi(
@@ -95,21 +103,7 @@ def multi(
 
     def declare(rules: Rules) -> Rules:
         def bind(a: Any) -> Callable[..., tuple[Tensor, ...]]:
-            groups = getattr(a, count)
-
-            def run(*tensors: Tensor) -> tuple[Tensor, ...]:
-                made = rules(a, tensors[groups * width :])
-                if len(made) != groups:
-                    raise OpError(f"{name}: rates for {len(made)} weights are given, but {count} is {groups}")
-                outputs: list[Tensor] = []
-                kept: list[Tensor] = []
-                for i, rule in enumerate(made):
-                    new, *kept_states = rule(*tensors[i * width : (i + 1) * width])
-                    outputs.append(new)
-                    kept += kept_states
-                return (*outputs, *kept)
-
-            return run
+            return _stepper(name, a, getattr(a, count), width, rules)
 
         bind.__doc__ = rules.__doc__
         bound(
@@ -117,7 +111,7 @@ def multi(
             (),
             attrs,
             variadic=Variadic(count=count, group=members, tail=tuple(arg(each) for each in tail)),
-            outputs=_names(count),
+            outputs=lambda a: numbered(getattr(a, count)),
             mutates=tuple(states),
             commit_now=tuple(states),
             infer=_infer_shape(width, tail_shape),

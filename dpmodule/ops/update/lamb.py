@@ -10,7 +10,7 @@ from ...base import Shape
 from ..attrs import boolean, integer, real
 from ..dtypes import single
 from ..shapes import unify
-from ..spec import Attr
+from ..spec import Attr, Shapes
 from .rules import BETAS, LR, SCALING, Rule, check_wide, remaining, scaled, step, wide_types
 
 __all__ = [
@@ -108,7 +108,7 @@ def mp_lamb_update_phase1(a: Any) -> Rule:
     return run
 
 
-def _phase2_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _phase2_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     """Weight, direction, copy and output share a shape; r1 and r2 are single numbers."""
     weight = unify(unify(ins[0], ins[1], "weight and g"), outs[0], "weight and output")
     norms = [unify(s, (1,), "a norm's shape") for s in ins[2:4]]

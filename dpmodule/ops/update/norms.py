@@ -12,7 +12,7 @@ from ..attrs import integer, real
 from ..bound import bound
 from ..dtypes import single
 from ..shapes import same
-from ..spec import NEVER, Attr, Variadic, arg, aux
+from ..spec import NEVER, Attr, Shapes, Types, Variadic, arg, aux
 from .rules import NO_ONNX, RESCALE
 
 __all__ = ["multi_lars", "multi_sum_sq", "reset_arrays"]
@@ -53,13 +53,11 @@ def multi_lars(a: Any) -> Callable[..., Tensor]:
     return rates
 
 
-def _one_each(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+def _one_each(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return ins, [(len(ins),)]
 
 
-def _single_precision(
-    a: Any, ins: list[str | None], outs: list[str | None]
-) -> tuple[list[str | None], list[str | None]]:
+def _single_precision(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
     found = next((t for t in ins if t is not None), None)
     return [t or found for t in ins], ["float32"]
 

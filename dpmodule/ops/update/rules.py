@@ -16,7 +16,7 @@ from ..attrs import boolean, real
 from ..bound import bound
 from ..dtypes import name_of, single
 from ..shapes import same, unify
-from ..spec import AUX, NEVER, Attr, InferType, Input, Onnx, arg, aux
+from ..spec import AUX, NEVER, Attr, InferType, Input, Onnx, Shapes, Types, arg, aux
 
 __all__ = [
     "BETAS",
@@ -120,9 +120,7 @@ def wide_types(narrow: int, outputs_wide: bool = False) -> InferType:
         outputs_wide: the output is float32 too.
     """
 
-    def infer(
-        a: Any, ins: list[str | None], outs: list[str | None]
-    ) -> tuple[list[str | None], list[str | None]]:
+    def infer(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
         known = [*ins[:narrow], *([] if outputs_wide else outs)]
         one = next((t for t in known if t is not None), None)
         found = [t or one for t in ins[:narrow]] + [t or "float32" for t in ins[narrow:]]
@@ -131,10 +129,10 @@ def wide_types(narrow: int, outputs_wide: bool = False) -> InferType:
     return infer
 
 
-def _same_but_tail(tail: int) -> Callable[..., tuple[list[Shape], list[Shape]]]:
+def _same_but_tail(tail: int) -> Callable[..., Shapes]:
     """Make a shape rule: all inputs but the last `tail`, and the output, share a shape; those are single numbers."""
 
-    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[list[Shape], list[Shape]]:
+    def infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
         found, outputs = same(a, ins[:-tail], outs)
         return [
             *found,

@@ -50,5 +50,5 @@ def test_shapes(name, ins, out):
 def test_shapes_that_do_not_fit_are_refused(name, ins):
     with pytest.raises(ShapeError, match="expected"):
         shapes(f"_contrib_interleaved_matmul_{name}", ins, heads=3)
-    with pytest.raises((ShapeError, mx.MXNetError)):
+    with pytest.raises(ShapeError, match="expected"):
         getattr(mx.nd.contrib, f"interleaved_matmul_{name}")(*map(mx.nd.ones, ins), heads=3)

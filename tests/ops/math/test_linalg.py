@@ -43,10 +43,9 @@ def test_gemm_infers_the_shape_of_what_is_added():
 def test_matrices_that_do_not_fit_are_refused(name, ins):
     with pytest.raises(ShapeError):
         shapes(name, ins)
-    with pytest.raises(MXNetError):
-        mx.nd._internal.__getattr__(name)(*map(mx.nd.ones, ins)) if name[0] == "_" else mx.nd.khatri_rao(
-            *map(mx.nd.ones, ins)
-        )
+    function = getattr(mx.nd._internal if name[0] == "_" else mx.nd, name)
+    with pytest.raises(ShapeError, match="expected|contracted axes"):
+        function(*map(mx.nd.ones, ins))
 
 
 @pytest.mark.parametrize("offset", [3, -3])
@@ -106,5 +105,5 @@ def test_symbols_and_arrays_share_the_namespaces():
 
 
 def test_khatri_rao_needs_a_matrix():
-    with pytest.raises(MXNetError):
+    with pytest.raises(OpError, match="at least one matrix"):
         mx.nd.khatri_rao()

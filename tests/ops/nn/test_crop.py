@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule.base import MXNetError, OpError, ShapeError
+from dpmodule.base import ShapeError
 from helpers.numeric import shapes
 
 IMAGE = np.arange(2 * 5 * 6, dtype="f4").reshape(1, 2, 5, 6)
@@ -36,16 +36,16 @@ def test_partial_shapes():
 
 
 @pytest.mark.parametrize(
-    ("ins", "attrs", "error"),
+    ("ins", "attrs", "message"),
     [
-        ([(1, 1, 5, 5)], {"h_w": (6, 1)}, ShapeError),
-        ([(1, 1, 5, 5)], {}, OpError),
-        ([(1, 1, 5, 5)], {"h_w": (2, 2), "offset": (4, 0)}, ShapeError),
-        ([(1, 1, 5, 5), (1, 1, 2, 2)], {"offset": (0, -1)}, ShapeError),
-        ([(1, 1, 5, 5), (1, 2, 2)], {}, ShapeError),
-        ([(1, 5, 5)], {"h_w": (1, 1)}, ShapeError),
+        ([(1, 1, 5, 5)], {"h_w": (6, 1)}, r"part \(6, 1\), .* within \(5, 5\)"),
+        ([(1, 1, 5, 5)], {}, "h_w is"),
+        ([(1, 1, 5, 5)], {"h_w": (2, 2), "offset": (4, 0)}, r"offset is \(4, 0\)"),
+        ([(1, 1, 5, 5), (1, 1, 2, 2)], {"offset": (0, -1)}, r"offset is \(0, -1\)"),
+        ([(1, 1, 5, 5), (1, 2, 2)], {}, "the second input has shape"),
+        ([(1, 5, 5)], {"h_w": (1, 1)}, "data has shape"),
     ],
 )
-def test_refusals(ins, attrs, error):
-    with pytest.raises((error, MXNetError)):
+def test_refusals(ins, attrs, message):
+    with pytest.raises(ShapeError, match=message):
         shapes("Crop", *ins, num_args=len(ins), **attrs)
