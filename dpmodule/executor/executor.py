@@ -388,10 +388,7 @@ class Executor(BoundArrays):
             return _Run(prepared, values, aliases, self._execute(prepared, values, True))
 
     def _integer_heads(self, given: list[torch.Tensor | None]) -> bool:
-        for grad in given:
-            if grad is not None and not grad.is_floating_point():
-                return True
-        return False
+        return any(grad is not None and not grad.is_floating_point() for grad in given)
 
     def _run_with_carriers(self, run: _Run) -> _Run:
         """Repeat a run with integers held as float64 numbers, as MXNet passes gradients through `Cast` to them.

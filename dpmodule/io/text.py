@@ -86,7 +86,7 @@ _CSV = {
 
 
 class CSVIter(MXDataIter):
-    """Read batches from CSV files.
+    r"""Read batches from CSV files.
 
     The files are read into memory when the iterator is made.
 
@@ -101,7 +101,7 @@ class CSVIter(MXDataIter):
 
     Example:
         >>> import pathlib
-        >>> size = pathlib.Path("x.csv").write_text("1,2\\n3,4\\n5,6\\n7,8\\n")
+        >>> size = pathlib.Path("x.csv").write_text("1,2\n3,4\n5,6\n7,8\n")
         >>> [batch.data[0].shape for batch in mx.io.CSVIter(data_csv="x.csv", data_shape=(2,), batch_size=2)]
         [(2, 2), (2, 2)]
 
@@ -143,7 +143,7 @@ _LIBSVM = {
 
 
 class LibSVMIter(MXDataIter):
-    """Read batches of sparse rows from LibSVM files.
+    r"""Read batches of sparse rows from LibSVM files.
 
     Data come as `CSRNDArray`, and so do labels from a file of their own. Columns are counted from 0. The files
     are read into memory when the iterator is made.
@@ -159,7 +159,7 @@ class LibSVMIter(MXDataIter):
 
     Example:
         >>> import pathlib
-        >>> size = pathlib.Path("a.libsvm").write_text("1 0:1.5 3:2\\n0 1:4\\n")
+        >>> size = pathlib.Path("a.libsvm").write_text("1 0:1.5 3:2\n0 1:4\n")
         >>> batch = mx.io.LibSVMIter(data_libsvm="a.libsvm", data_shape=(5,), batch_size=2).next()
         >>> batch.data[0].stype, batch.label[0].asnumpy().tolist()
         ('csr', [1.0, 0.0])
