@@ -339,7 +339,7 @@ class Executor(BoundArrays):
         first = run is not None
         if run is None:
             run = self._run_again(is_train)
-        if self._integers_wanted or self._dense_only and self._integer_heads(given):
+        if self._integers_wanted or out_grads is not None and self._dense_only and self._integer_heads(given):
             run = self._run_with_carriers(run)
         before = torch.is_grad_enabled()
         torch.set_grad_enabled(False)
@@ -430,7 +430,7 @@ class Executor(BoundArrays):
                 seed = loss.op.loss.grad(loss.a, env, self._outputs[i].tensor, root.detach(), *rest)  # type: ignore[union-attr]
             else:
                 seed = required(self.graph.output_names[i], self._ignores_head(i, given[i]), given[i], root)
-            leaf = leaf_of(root)
+            leaf = root if self._dense_only else leaf_of(root)
             starts.append((i, leaf, seed if seed.dtype == leaf.dtype else seed.to(leaf.dtype)))
         return starts
 

@@ -518,7 +518,6 @@ class Module(MXNetNames):
         self._updates = Updates(self.group, other.store, other.updater, other.parameters)
         self._stage = Stage.READY
 
-    @needs(Stage.BOUND)
     def prepare(self, data_batch: Any, sparse_row_id_fn: Any = None) -> None:
         """Get ready for the batch that comes next.
 
@@ -533,9 +532,12 @@ class Module(MXNetNames):
             ArgumentError: the function returns something else, or names what is no parameter.
             BoundsError: there is no such row.
         """
-        if sparse_row_id_fn is None:
-            return
-        wanted = sparse_row_id_fn(data_batch)
+        if sparse_row_id_fn is not None:
+            self._check_rows(sparse_row_id_fn(data_batch))
+
+    @needs(Stage.BOUND)
+    def _check_rows(self, wanted: Any) -> None:
+        """Refuse row numbers that are none of a parameter's."""
         if not isinstance(wanted, Mapping):
             raise ArgumentError(f"sparse_row_id_fn returned {type(wanted).__name__}, expected a dict")
         for name, rows in wanted.items():

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.nn import functional as F
 
 from ...base import Shape
 from ..attrs import boolean, integer
 from ..bound import bound
 from ..shapes import prod, unify
 from ..spec import ROWS, Attr, Onnx, Shapes, arg, param
-from .linear import linear
+from .linear import LARGE_WEIGHT, linear
 from .rules import agree
 
 __all__ = ["fully_connected"]
@@ -57,7 +58,11 @@ def _row_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | N
 def _flat_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     if data.dim() != 2:
         data = data.reshape(data.shape[0], -1)
-    return linear(data, weight, bias) if bias is None or bias.dim() == 1 else _row_linear(data, weight, bias)
+    if weight.numel() < LARGE_WEIGHT and (
+        bias is None or bias.dim() == 1
+    ):  # the usual case, without a detour
+        return F.linear(data, weight, bias)
+    return _row_linear(data, weight, bias)
 
 
 @bound(

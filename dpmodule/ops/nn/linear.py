@@ -19,9 +19,9 @@ from torch.nn import functional as F
 
 from ... import private
 
-__all__ = ["linear", "onednn_pays"]
+__all__ = ["LARGE_WEIGHT", "linear", "onednn_pays"]
 
-_LEAST_WEIGHT = 2**17
+LARGE_WEIGHT = 2**17
 """Numbers in a weight below which a second library is not worth the memory that its code takes, about 8 MB."""
 _LEAST_ROWS = 8
 """Samples below which oneDNN's gradients are the slower ones."""
@@ -105,7 +105,7 @@ def linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None =
         weight: (M, K), of any strides.
         bias: (M,), or None.
     """
-    if weight.numel() < _LEAST_WEIGHT or not _by_onednn(data, weight):
+    if weight.numel() < LARGE_WEIGHT or not _by_onednn(data, weight):
         return F.linear(data, weight, bias)
     if torch.is_grad_enabled() and (
         data.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
