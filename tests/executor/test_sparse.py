@@ -1,7 +1,6 @@
 """Graphs with sparse arrays: the same numbers as with dense ones, stored as MXNet stores them."""
 
 import itertools
-import time
 
 import numpy as np
 import pytest
@@ -249,8 +248,5 @@ def test_a_large_table_has_a_small_gradient(kind, stype):
     with Largest() as seen:
         step()
     assert seen.count < 10 * batch * width
-    start = time.perf_counter()
-    step()
-    assert time.perf_counter() - start < 0.5  # some 0.2 ms; a dense gradient alone takes more than 10
     assert gradient.indices.asnumpy().tolist() == sorted(set(touched))
     np.testing.assert_allclose(gradient.data.asnumpy().sum(), batch * width)
