@@ -130,7 +130,7 @@ class Executor(BoundArrays):
             t.tensor.is_floating_point() for t in self._targets
         )
         self._memos: dict[Node, dict[Any, Any]] = {}
-        self._programs: dict[tuple[bool, bool], _Prepared] = {}
+        self._programs: dict[tuple[bool, bool, bool], _Prepared] = {}
         self._alias_cache: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._run: _Run | None = None
         self._last_mode: bool | None = None
@@ -214,18 +214,21 @@ class Executor(BoundArrays):
 
     def _prepare(self, recorded: bool, is_train: bool) -> _Prepared:
         """Return the program for a forward that backward may follow, or not, in training mode, or not."""
-        found = self._programs.get((recorded, is_train))
+        watched = self._monitor is not None
+        found = self._programs.get((recorded, is_train, watched))
         if found is None:
-            program = program_of(self.graph, recorded, self._place_key(), self._storage, CompiledBody)
+            program = program_of(
+                self.graph, recorded, self._place_key(), self._storage, CompiledBody, watched=watched
+            )
             shaped = []
             for step in program.shaped:
                 node = self.graph.nodes[step.node]
                 ctx, shapes = self.context_of(node), tuple(tuple(s or ()) for s in self._shapes[node])
-                memo = self._memos.setdefault(node, {}) if node.op is not None and node.op.stateful else None
+                memo = self._memos.setdefault(node, {}) if step.keeps else None
                 shaped.append(Env(ctx.torch_device, generator(ctx), is_train, shapes, ctx, memo))
             common = Env(self.context.torch_device, generator(self.context), is_train, (), self.context)
             found = _Prepared(program, common, shaped)
-            self._programs[recorded, is_train] = found
+            self._programs[recorded, is_train, watched] = found
         return found
 
     def _place_key(self) -> tuple[Context, ...]:

@@ -33,6 +33,7 @@ class Step:
         needs_shapes: the operator wants its inferred output shapes.
         takes_env: the operator wants `Env` (all but plain torch functions).
         own_env: it wants an `Env` of its own: it runs on another context than the executor's, or keeps things.
+        keeps: it keeps things from one run of an executor to the next, in ``Env.memo``.
     """
 
     function: Callable[..., Any]
@@ -45,6 +46,7 @@ class Step:
     needs_shapes: bool = False
     takes_env: bool = True
     own_env: bool = False
+    keeps: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,7 @@ class Lowered:
         mutated: (variable value, new value, at once): states to write back, in forward or in backward.
         names: readable name of each value.
         num_values: how many values there are.
+        fired: how many places each pass has rewritten, by its name.
     """
 
     graph: Graph
@@ -93,6 +96,21 @@ class Lowered:
     mutated: list[tuple[int, int, bool]] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)
     num_values: int = 0
+    fired: dict[str, int] = field(default_factory=dict)
+
+    def operator(self, step: Step) -> tuple[Op | None, Any]:
+        """Return the operator a step stands for, and its attributes; (None, None) for one that a pass added."""
+        if step.node < 0:
+            return None, None
+        node = self.graph.nodes[step.node]
+        return node.op, node.a
+
+    def kept(self) -> set[int]:
+        """Return the values that something beside the steps reads: heads, what losses read, and states."""
+        found = {*self.heads, *(new for _, new, _ in self.mutated)}
+        for loss in self.losses:
+            found.update((loss.root, *loss.rest))
+        return found
 
     def new_value(self, name: str) -> int:
         """Number a new value."""
@@ -191,7 +209,7 @@ def _lower_node(
         low.steps.append(Step(function, name, None, inputs, outputs, number, takes_env=False))
         return
     step = Step(op.run, op.name, a, inputs, outputs, number, needs_shapes=op.needs_shapes)
-    step.own_env = op.stateful
+    step.own_env = step.keeps = op.stateful
     low.steps.append(step)
 
 

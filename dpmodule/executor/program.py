@@ -91,7 +91,7 @@ class Program:
         if low.num_variables:
             given = ", ".join(value_name[i] for i in range(low.num_variables))
             lines.append(f"    [{given}] = values")
-        keep = self._kept()
+        keep = low.kept()
         last = {number: at for at, step in enumerate(low.steps) for number in (*step.inputs, *step.outputs)}
         function_names: dict[Any, str] = {}
         fixed_names: dict[Any, str] = {}
@@ -107,13 +107,6 @@ class Program:
                 lines.append(f"    del {', '.join(dead)}")
         lines.append(f"    return {self._results(value_name)}")
         return "\n".join(lines) + "\n"
-
-    def _kept(self) -> set[int]:
-        low = self.low
-        kept = {*low.heads, *(new for _, new, _ in low.mutated)}
-        for loss in low.losses:
-            kept.update((loss.root, *loss.rest))
-        return kept
 
     def _call(
         self,
@@ -189,6 +182,7 @@ def program_of(
     storage: Storage | None = None,
     body: Callable[[Graph], Any] | None = None,
     is_body: bool = False,
+    watched: bool = False,
 ) -> Program:
     """Return the Program of a graph, shared by all graphs of equal structure, attributes and names.
 
@@ -199,8 +193,10 @@ def program_of(
         storage: storage types, if some values are sparse.
         body: makes a callable of a subgraph.
         is_body: whether it is the subgraph of an operator, which calls it under autograd.
+        watched: whether every operator's output must be computed as it is, since somebody looks at it.
     """
-    key = graph.key, recorded, passes.settings(), places, None if storage is None else storage.key, is_body
+    off = passes.settings(watched)
+    key = graph.key, recorded, off, places, None if storage is None else storage.key, is_body
     owned = any(op.owner is not None for node in graph.nodes for op in node.every_operator())
     with _lock:
         found = _in_use.get(key) if owned else _cache.get(key)
@@ -212,7 +208,7 @@ def program_of(
     if places:
         move_between(low, places[1:])
         own_environments(low, places[1:], places[0])
-    passes.apply(low)
+    passes.apply(low, off, moved=bool(places))
     made = Program(low)
     with _lock:
         if owned:

@@ -1,37 +1,87 @@
 """Rewrites of the steps before they become a Program; each can be switched off, which changes no result.
 
-Order matters: `fresh_heads` comes last, since it looks at what the others made.
+`PASSES` lists them in the order in which they run. A pass is switched off for a block of code with `disabled`, and for
+a whole process with the environment variable ``DPMODULE_DISABLE_PASSES``, names with commas between them. Passes
+after which some operator's own output is no longer computed do not run where somebody watches every operator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
+from ...base import ArgumentError
 from ..lowering import Lowered
 from .channels_last import channels_last
 from .fresh_heads import fresh_heads
 
-__all__ = ["apply", "disabled", "settings"]
-
-_PASSES: dict[str, Callable[[Lowered], None]] = {"channels_last": channels_last}
-_off: set[str] = set()
+__all__ = ["PASSES", "Pass", "apply", "disabled", "settings"]
 
 
-def settings() -> frozenset[str]:
-    """Return the names of the passes that are switched off."""
-    return frozenset(_off)
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A rewrite of steps.
+
+    Attributes:
+        rewrite: changes the steps in place and returns in how many places it did.
+        hides: some operator's own output is no longer computed afterwards, so that no monitor can see it.
+        training: whether it runs where backward may follow.
+        predict: whether it runs where no backward follows.
+        moved: whether it also runs for graphs that live on several devices.
+    """
+
+    rewrite: Callable[[Lowered], int]
+    hides: bool = False
+    training: bool = True
+    predict: bool = True
+    moved: bool = True
+
+    @property
+    def name(self) -> str:
+        """Name by which it is switched off."""
+        return self.rewrite.__name__
+
+
+PASSES: tuple[Pass, ...] = (Pass(channels_last),)
+_NAMES = frozenset(each.name for each in PASSES)
+_HIDING = frozenset(each.name for each in PASSES if each.hides)
+
+
+def _checked(names: Iterable[str], what: str) -> set[str]:
+    found = {name.strip() for name in names} - {""}
+    if found - _NAMES:
+        raise ArgumentError(
+            f"{what} names {', '.join(sorted(found - _NAMES))}, expected some of {', '.join(sorted(_NAMES))}"
+        )
+    return found
+
+
+_off = _checked(os.environ.get("DPMODULE_DISABLE_PASSES", "").split(","), "DPMODULE_DISABLE_PASSES")
+
+
+def settings(watched: bool = False) -> frozenset[str]:
+    """Return the names of the passes that are switched off.
+
+    Args:
+        watched: whether every operator's output must be computed as it is.
+    """
+    return frozenset(_off | _HIDING) if watched else frozenset(_off)
 
 
 @contextmanager
 def disabled(*names: str) -> Iterator[None]:
-    """Switch passes off for graphs bound or run inside the block.
+    """Switch passes off for graphs bound, and run for the first time, inside the block.
 
     Args:
-        names: names of passes, such as "channels_last".
+        names: names of passes, such as "channels_last"; see `PASSES`.
+
+    Raises:
+        ArgumentError: there is no pass of a name.
     """
     before = set(_off)
-    _off.update(names)
+    _off.update(_checked(names, "disabled"))
     try:
         yield
     finally:
@@ -39,9 +89,19 @@ def disabled(*names: str) -> Iterator[None]:
         _off.update(before)
 
 
-def apply(low: Lowered) -> None:
-    """Run every pass that is on."""
-    for name, rewrite in _PASSES.items():
-        if name not in _off:
-            rewrite(low)
+def apply(low: Lowered, off: frozenset[str], moved: bool = False) -> None:
+    """Run every pass that is on, and note in `low.fired` what each of them did.
+
+    Args:
+        low: the steps.
+        off: names of the passes that do not run.
+        moved: whether the steps run on several devices.
+    """
+    for each in PASSES:
+        if each.name in off or (moved and not each.moved):
+            continue
+        if each.training if low.recorded else each.predict:
+            count = each.rewrite(low)
+            if count:
+                low.fired[each.name] = count
     fresh_heads(low)

@@ -26,13 +26,16 @@ def restride(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-def channels_last(low: Lowered) -> None:
-    """Insert a restride before every 2-D convolution's weight, and before data that comes from a variable."""
+def channels_last(low: Lowered) -> int:
+    """Insert a restride before every 2-D convolution's weight, and before data that comes from a variable.
+
+    Returns:
+        How many values are restrided.
+    """
     changed: dict[int, int] = {}
     steps: list[Step] = []
     for step in low.steps:
-        node = low.graph.nodes[step.node]
-        op, a = node.op, node.a
+        op, a = low.operator(step)
         if op is not None and op.name == "Convolution" and len(a.kernel) == 2 and a.layout in (None, "NCHW"):
             for position in (0, 1):
                 value = step.inputs[position]
@@ -53,3 +56,4 @@ def channels_last(low: Lowered) -> None:
                     step.inputs[position] = changed[value]
         steps.append(step)
     low.steps = steps
+    return len(changed)
