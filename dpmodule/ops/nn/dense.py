@@ -13,7 +13,7 @@ from ..attrs import boolean, integer
 from ..bound import bound
 from ..shapes import prod, unify
 from ..spec import ROWS, Attr, Onnx, Shapes, arg, param
-from .linear import LARGE_WEIGHT, linear
+from .linear import LARGE, linear
 from .rules import agree
 
 __all__ = ["fully_connected"]
@@ -58,9 +58,7 @@ def _row_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | N
 def _flat_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     if data.dim() != 2:
         data = data.reshape(data.shape[0], -1)
-    if weight.numel() < LARGE_WEIGHT and (
-        bias is None or bias.dim() == 1
-    ):  # the usual case, without a detour
+    if data.shape[0] * weight.numel() < LARGE and (bias is None or bias.dim() == 1):  # without a detour
         return F.linear(data, weight, bias)
     return _row_linear(data, weight, bias)
 

@@ -2,8 +2,8 @@
 
 torch multiplies matrices on the CPU with MKL, which some processors run at half of oneDNN's speed and others at the
 same. Which one it is here shows at the first large product, once for the process; only a clear advantage counts, so
-that runs on one machine agree. The choice looks at the weight alone: a batch gives the same rows however it is sliced
-over contexts. The environment variable DPMODULE_ONEDNN=0 or 1 decides instead.
+that runs on one machine agree. After that the choice looks at sizes alone. The environment variable
+DPMODULE_ONEDNN=0 or 1 decides instead of the measurement.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from torch.nn import functional as F
 
 from ... import private
 
-__all__ = ["LARGE_WEIGHT", "linear", "onednn_pays"]
+__all__ = ["LARGE", "by_onednn", "linear", "onednn_pays", "product"]
 
-LARGE_WEIGHT = 2**17
-"""Numbers in a weight below which a second library is not worth the memory that its code takes, about 8 MB."""
+LARGE = 2**22
+"""Multiplications in a product below which oneDNN gains too little to begin with it: its code takes about 8 MB."""
 _LEAST_ROWS = 8
 """Samples below which oneDNN's gradients are the slower ones."""
 _CLEARLY = 1.3
@@ -53,20 +53,22 @@ def onednn_pays() -> bool:
         return _least_time(F.linear, data, weight) > _CLEARLY * fast
 
 
-def _by_onednn(data: torch.Tensor, weight: torch.Tensor) -> bool:
-    """Say whether a product with a large weight is one for oneDNN."""
+def by_onednn(data: torch.Tensor, weight: torch.Tensor) -> bool:
+    """Say whether ``data @ weight.T`` is a product for oneDNN."""
     return (
         data.dim() == 2
+        and data.shape[0] * weight.numel() >= LARGE
         and data.dtype is torch.float32
         and weight.dtype is torch.float32
         and data.device.type == "cpu"
         and not (private.is_batched(data) or private.is_batched(weight))
+        and not torch.compiler.is_compiling()  # it knows no such call, and chooses for itself
         and onednn_pays()
     )
 
 
-def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Return ``left @ right.T``, by oneDNN."""
+def product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Return ``left @ right.T``, by oneDNN; both float32 on the CPU and of two axes."""
     if torch.is_grad_enabled() and (left.requires_grad or right.requires_grad):
         return _apply(left, right, None)
     return private.onednn_linear(left, right, None, "none", [], "")
@@ -87,9 +89,9 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         data, weight = ctx.saved_tensors
         (grad,) = grads
-        product = F.linear if data.shape[0] < _LEAST_ROWS else _product
-        for_data = product(grad, weight.t()) if ctx.needs_input_grad[0] else None
-        for_weight = product(grad.t(), data.t()) if ctx.needs_input_grad[1] else None
+        multiply = F.linear if data.shape[0] < _LEAST_ROWS else product
+        for_data = multiply(grad, weight.t()) if ctx.needs_input_grad[0] else None
+        for_weight = multiply(grad.t(), data.t()) if ctx.needs_input_grad[1] else None
         for_bias = grad.sum(0) if ctx.has_bias and ctx.needs_input_grad[2] else None
         return for_data, for_weight, for_bias
 
@@ -105,7 +107,7 @@ def linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None =
         weight: (M, K), of any strides.
         bias: (M,), or None.
     """
-    if weight.numel() < LARGE_WEIGHT or not _by_onednn(data, weight):
+    if not by_onednn(data, weight):
         return F.linear(data, weight, bias)
     if torch.is_grad_enabled() and (
         data.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)

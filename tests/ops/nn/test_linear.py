@@ -80,13 +80,18 @@ def test_others_stay_with_torch(change, counted):
 
 
 def test_few_rows_have_gradients_by_torch(counted):
-    data, weight, bias = (t.clone().requires_grad_() for t in tensors(rows=4))
+    data, weight, bias = (t.clone().requires_grad_() for t in tensors(4, 1024, 2048))
     module.linear(data, weight, bias).square().sum().backward()
     found = data.grad
     data.grad = None
     F.linear(data, weight, bias).square().sum().backward()
     torch.testing.assert_close(found, data.grad, rtol=1e-4, atol=1e-3)
-    assert len(counted) <= 1
+    assert len(counted) == (private.onednn_linear is not private.plain_linear)
+
+
+def test_small_products_stay_with_torch(counted):
+    module.linear(*tensors(rows=2))
+    assert counted == []
 
 
 def test_slices_of_a_batch_give_the_same_rows():

@@ -1,0 +1,188 @@
+"""Dense layers as one call: the same outputs and gradients, by oneDNN and where it is not taken."""
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+from dpmodule import executor, private
+from dpmodule.ops.nn import linear
+
+S = mx.sym
+
+
+@pytest.fixture(params=["onednn", "torch"])
+def library(request, monkeypatch):
+    """Force one of the two libraries; products of any size count as large."""
+    monkeypatch.setenv("DPMODULE_ONEDNN", "1" if request.param == "onednn" else "0")
+    linear.onednn_pays.cache_clear()
+    chain = pytest.importorskip("dpmodule.ops.nn.dense_chain")
+    for module in (linear, chain):
+        monkeypatch.setattr(module, "LARGE", 0)
+    monkeypatch.setattr(chain, "_WORTH_IT", 100)
+    yield request.param
+    linear.onednn_pays.cache_clear()
+
+
+def perceptron(acts=("relu", "tanh", None), sizes=(7, 6, 5), no_bias=(False, True, False)):
+    net = S.Variable("data")
+    for i, (act, size, bare) in enumerate(zip(acts, sizes, no_bias, strict=True)):
+        net = S.FullyConnected(net, num_hidden=size, no_bias=bare, name=f"fc{i}")
+        if act is not None:
+            net = S.Activation(net, act_type=act)
+    return S.SoftmaxOutput(net, name="softmax")
+
+
+def middle_is_an_output():
+    inner = S.FullyConnected(S.Variable("data"), num_hidden=6, name="fc0")
+    net = S.FullyConnected(S.relu(inner), num_hidden=5, name="fc1")
+    return S.Group([S.SoftmaxOutput(net, name="softmax"), S.BlockGrad(inner)])
+
+
+def two_readers():
+    inner = S.sigmoid(S.FullyConnected(S.Variable("data"), num_hidden=6, name="fc0"))
+    left = S.FullyConnected(inner, num_hidden=5, name="fc1")
+    right = S.tanh(S.FullyConnected(inner, num_hidden=5, name="fc2"))
+    return S.SoftmaxOutput(left + right, name="softmax")
+
+
+def shared_weight():
+    weight, net = S.Variable("w"), S.Variable("data")
+    for i in range(3):
+        net = S.relu(S.FullyConnected(net, weight, num_hidden=12, no_bias=True, name=f"fc{i}"))
+    return S.SoftmaxOutput(net, name="softmax")
+
+
+NETS = {
+    "mixed": perceptron,
+    "sigmoid": lambda: perceptron(("sigmoid", "sigmoid", "relu")),
+    "linear only": lambda: perceptron((None, None, None)),
+    "others between": lambda: perceptron(("softrelu", "relu", "softsign")),
+    "two readers": two_readers,
+    "shared weight": shared_weight,
+}
+
+
+def run(net, shape=(9, 12), grad_req="write", dtype="float32", is_train=True, steps=1):
+    types = dict.fromkeys(net.list_arguments(), dtype)
+    bound = net.simple_bind(mx.cpu(), grad_req=grad_req, type_dict=types, data=shape)
+    rng = np.random.RandomState(0)
+    for name, array in bound.arg_dict.items():
+        array[:] = rng.randint(0, 5, array.shape) if "label" in name else rng.uniform(-1, 1, array.shape)
+    for _ in range(steps):
+        outs = [o.asnumpy() for o in bound.forward(is_train=is_train)]
+        bound.backward()
+    return outs, {k: v.asnumpy() for k, v in bound.grad_dict.items() if v is not None}, bound
+
+
+def fired(bound):
+    return max(p.program.low.fired.get("dense_chains", 0) for p in bound._programs.values())
+
+
+def compare(net, **options):
+    with executor.disabled("dense_chains"):
+        outs, grads, plain = run(net, **options)
+    got, found, fast = run(net, **options)
+    assert fired(plain) == 0
+    for a, b in zip(got, outs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    assert set(found) == set(grads)
+    for key, grad in grads.items():
+        np.testing.assert_allclose(found[key], grad, rtol=1e-4, atol=1e-5, err_msg=key)
+    return fast
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_outputs_and_gradients_agree(name, library):
+    assert fired(compare(NETS[name]())) > 0
+
+
+def test_a_layer_that_is_an_output_stays(library):
+    assert fired(compare(middle_is_an_output())) == 0
+
+
+@pytest.mark.parametrize("is_train", [True, False])
+def test_a_second_backward_and_adding_up(library, is_train):
+    compare(perceptron(), grad_req="add", steps=2, is_train=is_train)
+    net = perceptron()
+    bound = run(net)[2]
+    first = bound.grad_dict["fc0_weight"].asnumpy()
+    bound.backward()
+    np.testing.assert_allclose(bound.grad_dict["fc0_weight"].asnumpy(), first, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kept", ["fc0_weight", "fc1_weight", "fc2_bias", "data"])
+def test_only_some_gradients_are_wanted(kept, library):
+    net = perceptron()
+    grads = run(net, grad_req={kept: "write"})[1]
+    np.testing.assert_allclose(grads[kept], run(net)[1][kept], rtol=1e-5, atol=1e-7)
+    assert list(grads) == [kept]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16"])
+def test_other_types_run_layer_by_layer(dtype, library, monkeypatch):
+    monkeypatch.setattr(private, "onednn_linear", None)  # would raise
+    compare(perceptron(), dtype=dtype)
+
+
+def test_images_are_flattened(library):
+    compare(perceptron(), shape=(9, 3, 2, 2))
+
+
+def test_rows_of_sequences_keep_their_axes(library):
+    net = S.FullyConnected(S.Variable("data"), num_hidden=6, flatten=False, name="fc0")
+    net = S.relu(net)
+    net = S.FullyConnected(net, num_hidden=5, flatten=False, name="fc1")
+    with executor.disabled("dense_chains"):
+        expected = net.eval(data=mx.nd.ones((2, 3, 4)), **weights(net))[0].asnumpy()
+    got = net.eval(data=mx.nd.ones((2, 3, 4)), **weights(net))[0].asnumpy()
+    assert got.shape == (2, 3, 5)
+    np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
+def test_a_layer_that_flattens_what_the_one_before_did_not(library):
+    net = S.FullyConnected(S.Variable("data"), num_hidden=6, flatten=False, name="fc0")
+    net = S.FullyConnected(S.relu(net), num_hidden=5, name="fc1")
+    with executor.disabled("dense_chains"):
+        expected = net.eval(data=mx.nd.ones((2, 3, 4)), **weights(net))[0].asnumpy()
+    got = net.eval(data=mx.nd.ones((2, 3, 4)), **weights(net))[0].asnumpy()
+    np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
+def weights(net):
+    shapes = dict(zip(net.list_arguments(), net.infer_shape(data=(2, 3, 4))[0], strict=True))
+    rng = np.random.RandomState(1)
+    return {k: mx.nd.array(rng.uniform(-1, 1, s)) for k, s in sorted(shapes.items()) if k != "data"}
+
+
+def test_a_monitor_sees_every_layer(library):
+    seen = []
+    bound = perceptron().simple_bind(mx.cpu(), data=(9, 12))
+    bound.set_monitor_callback(lambda name, array: seen.append(name))
+    bound.forward(is_train=True)
+    assert {"fc0_output", "fc1_output", "fc2_output"} <= set(seen)
+
+
+def test_second_derivatives_inside_loops_are_right(library):
+    def body(x, state):
+        hidden = S.relu(S.FullyConnected(x, num_hidden=3, no_bias=True, name="in"))
+        return S.FullyConnected(hidden, num_hidden=3, no_bias=True, name="out") * state, state
+
+    net = S.contrib.foreach(body, S.Variable("x"), S.Variable("s"))[0]
+    bound = net.simple_bind(mx.cpu(), x=(2, 4, 3), s=(4, 3))
+    for array in bound.arg_dict.values():
+        array[:] = 0.5
+    bound.forward(is_train=True)
+    bound.backward(mx.nd.ones((2, 4, 3)))
+    np.testing.assert_allclose(bound.grad_dict["x"].asnumpy(), 0.5 * 9 * 0.25, rtol=1e-5)
+
+
+def test_two_contexts_agree_with_one(library):
+    rng = np.random.RandomState(0)
+    data, label = rng.uniform(-1, 1, (32, 12)).astype("f"), rng.randint(0, 5, 32).astype("f")
+    found = []
+    for contexts in (mx.cpu(), [mx.cpu(0), mx.cpu(1)]):
+        module = mx.mod.Module(perceptron(), context=contexts)
+        mx.random.seed(3)
+        module.fit(mx.io.NDArrayIter(data, label, 16), num_epoch=2, initializer=mx.init.Xavier())
+        found.append(module.get_params()[0]["fc0_weight"].asnumpy())
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5, atol=1e-6)
