@@ -3,59 +3,67 @@
 MXNet's symbolic Module API on PyTorch: ``import dpmodule as mx``.
 """
 
+import gc
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from . import (
-    attribute,
-    base,
-    callback,
-    checkpoint,
-    context,
-    error,
-    executor,
-    initializer,
-    io,
-    kvstore,
-    log,
-    lr_scheduler,
-    metric,
-    mode,
-    module,
-    monitor,
-    name,
-    ndarray,
-    operator,
-    optimizer,
-    random,
-    registry,
-    symbol,
-    util,
-)
-from . import initializer as init
-from . import kvstore as kv
-from . import module as mod
-from . import monitor as mon
-from . import ndarray as nd
-from . import optimizer as opt
-from . import random as rnd
-from . import symbol as sym
-from .attribute import AttrScope
-from .base import MXNetError
-from .context import Context, cpu, cpu_pinned, current_context, gpu, gpu_memory_info, num_gpus
-from .monitor import Monitor
-from .ndarray import NDArray, waitall
-from .symbol import Symbol
-from .util import (
-    is_np_array,
-    is_np_shape,
-    np_array,
-    np_shape,
-    set_np_shape,
-    use_np,
-    use_np_array,
-    use_np_shape,
-)
+_collects = gc.isenabled()
+gc.disable()  # so many new objects would set off a collection, which would look through all of torch's as well
+try:
+    from . import (
+        attribute,
+        base,
+        callback,
+        checkpoint,
+        context,
+        error,
+        executor,
+        initializer,
+        io,
+        kvstore,
+        log,
+        lr_scheduler,
+        metric,
+        mode,
+        module,
+        monitor,
+        name,
+        ndarray,
+        operator,
+        optimizer,
+        random,
+        registry,
+        symbol,
+        util,
+    )
+    from . import initializer as init
+    from . import kvstore as kv
+    from . import module as mod
+    from . import monitor as mon
+    from . import ndarray as nd
+    from . import optimizer as opt
+    from . import random as rnd
+    from . import symbol as sym
+    from .attribute import AttrScope
+    from .base import MXNetError
+    from .context import Context, cpu, cpu_pinned, current_context, gpu, gpu_memory_info, num_gpus
+    from .monitor import Monitor
+    from .ndarray import NDArray, waitall
+    from .symbol import Symbol
+    from .util import (
+        is_np_array,
+        is_np_shape,
+        np_array,
+        np_shape,
+        set_np_shape,
+        use_np,
+        use_np_array,
+        use_np_shape,
+    )
+finally:
+    if _collects:
+        gc.enable()
+    del _collects
 
 if TYPE_CHECKING:
     from . import (

@@ -15,7 +15,7 @@ import torch
 
 from ..context import Context
 
-__all__ = ["run_parallel"]
+__all__ = ["run_between", "run_parallel"]
 
 _pools: dict[Context, ThreadPoolExecutor] = {}
 _busy: set[Context] = set()
@@ -76,7 +76,7 @@ def run_parallel(contexts: Sequence[Context], jobs: Sequence[Callable[[], None]]
     On an error or Ctrl-C the running jobs are awaited first; the first error keeps its type and traceback.
 
     Args:
-        contexts: one per job, all different.
+        contexts: one per job; CPU contexts that are equal take turns.
         jobs: what to run.
     """
     if len(jobs) == 1 or any(ctx.device_type == "gpu" for ctx in contexts) or not _reserve(contexts):
@@ -87,6 +87,27 @@ def run_parallel(contexts: Sequence[Context], jobs: Sequence[Callable[[], None]]
         _run_in_threads(contexts, jobs)
     finally:
         _release(contexts)
+
+
+def run_between(contexts: Sequence[Context], job: Callable[[], None]) -> None:
+    """Run a job in this thread, between two runs of the contexts, with as many threads as each of them has.
+
+    Were there more, they would go on spinning for a while on the cores that the contexts need next.
+
+    Args:
+        contexts: those that run in parallel.
+        job: what to run.
+    """
+    before = torch.get_num_threads()
+    share = max(1, before // len(contexts))
+    if share == before or any(ctx.device_type == "gpu" for ctx in contexts):
+        job()
+        return
+    torch.set_num_threads(share)
+    try:
+        job()
+    finally:
+        torch.set_num_threads(before)
 
 
 def _run_in_threads(contexts: Sequence[Context], jobs: Sequence[Callable[[], None]]) -> None:
