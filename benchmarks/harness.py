@@ -1,7 +1,7 @@
-"""Measuring two programs fairly: each in a process of its own, in turns, by wall and CPU time.
+"""Measuring programs fairly: each in a process of its own, in turns, by wall and CPU time.
 
 The parent holds a `Worker` per side and asks it for one round after the other with lines of JSON; a side answers from
-`side.serve`. So both see the same noise from the rest of the machine, and each one's peak memory is its own.
+`sides.serve`. So all see the same noise from the rest of the machine, and each one's peak memory is its own.
 """
 
 from __future__ import annotations
@@ -11,41 +11,45 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Spread", "Worker", "ratio"]
+import numpy as np
 
-HERE = Path(__file__).resolve().parent
+__all__ = ["Session", "Spread", "Times", "Worker", "agreement", "in_turns", "ratio"]
+
+Times = dict[str, list[float]]
+"""Milliseconds by clock, "cpu" and "wall", one per round."""
 
 
 class Worker:
     """A side running in a child process.
 
     Args:
-        script: file name of the side, in this folder.
+        side: name of a module of `benchmarks.sides`.
+        arguments: its command line.
         python: interpreter; None = this one.
-        arguments: command line of the side.
-
-    Example:
-        >>> with Worker("ours.py", arguments=["mlp", "200"]) as side:
-        ...     side.ask("round", metric=True)
     """
 
-    def __init__(self, script: str, python: str | None = None, arguments: Sequence[str] = ()) -> None:
-        self.script = script
-        path = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
+    def __init__(self, side: str, arguments: Sequence[Any] = (), python: str | None = None) -> None:
+        self.side = side
+        path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
         settings = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+        settings["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"  # compiling takes as long as the first time
         environment = {**os.environ, **settings, "PYTHONPATH": path.rstrip(os.pathsep)}
-        environment.pop(
-            "PYTHONDONTWRITEBYTECODE", None
-        )  # sides start from bytecode, as installed packages do
+        # sides start from bytecode, as installed packages do
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        # what a side prints is of interest only when it dies
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed by close
         self._child = subprocess.Popen(
-            [python or sys.executable, str(HERE / script), *arguments],
+            [python or sys.executable, "-m", f"benchmarks.sides.{side}", *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=self._errors,
             text=True,
             env=environment,
         )
@@ -54,11 +58,11 @@ class Worker:
         """Send a request and wait for the answer.
 
         Raises:
-            RuntimeError: the side has died; its own error stands above, on stderr.
+            RuntimeError: the side has died; the end of what it printed is in the text.
         """
         stdin, stdout = self._child.stdin, self._child.stdout
         if stdin is None or stdout is None:
-            raise RuntimeError(f"{self.script} was started without pipes")
+            raise RuntimeError(f"{self.side} was started without pipes")
         try:
             stdin.write(json.dumps({"what": what, **options}) + "\n")
             stdin.flush()
@@ -66,8 +70,10 @@ class Worker:
         except BrokenPipeError:
             answer = ""
         if not answer:
+            status = self._child.wait()
+            self._errors.seek(0)
             raise RuntimeError(
-                f"{self.script} ended with status {self._child.wait()} when asked for {what!r}"
+                f"{self.side} ended with status {status} when asked for {what!r}:\n{self._errors.read()[-2000:]}"
             )
         return json.loads(answer)
 
@@ -82,12 +88,55 @@ class Worker:
             self._child.wait()
         if self._child.stdout is not None:
             self._child.stdout.close()
+        self._errors.close()
 
     def __enter__(self) -> Worker:
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+@dataclass(frozen=True)
+class Session:
+    """How to measure.
+
+    Attributes:
+        rounds: measurements of each side.
+        quick: whether only to see that everything runs, on short epochs; targets are then not held.
+        against: interpreters by the package that they have: "mxnet", "lightning", "accelerate".
+    """
+
+    rounds: int = 7
+    quick: bool = False
+    against: Mapping[str, str] = field(default_factory=dict)
+
+    @contextmanager
+    def sides(self, **wanted: Sequence[Any]) -> Iterator[dict[str, Worker]]:
+        """Start sides and end them again.
+
+        Args:
+            wanted: by name, (side, its arguments ...); a side whose name begins with a package of `PACKAGES` runs under
+                the interpreter given for that, and is left out where there is none.
+        """
+        started: dict[str, Worker] = {}
+        try:
+            for name, (side, *arguments) in wanted.items():
+                package = name.partition("_")[0]
+                if package not in PACKAGES or package in self.against:
+                    started[name] = Worker(side, arguments, self.against.get(package))
+            yield started
+        finally:
+            for worker in started.values():
+                worker.close()
+
+    def short(self, count: int, least: int = 1) -> int:
+        """Return a count, or a tenth of it in quick sessions."""
+        return max(least, count // 10) if self.quick else count
+
+
+PACKAGES = ("mxnet", "lightning", "accelerate")
+"""What one may compare against with an interpreter of its own."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +160,70 @@ class Spread:
         return f"{self.median:.{digits}f} ({self.low:.{digits}f}-{self.high:.{digits}f})"
 
 
-def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
-    """Summarize ours / theirs round by round, so that a slow phase of the machine counts on both sides."""
-    return Spread.of([a / b for a, b in zip(ours, theirs, strict=True)])
+def ratio(theirs: Sequence[float], ours: Sequence[float]) -> Spread:
+    """Summarize theirs / ours round by round, so that a slow phase of the machine counts on both sides."""
+    return Spread.of([a / b for a, b in zip(theirs, ours, strict=True)])
+
+
+def in_turns(
+    sides: Mapping[str, Callable[[], Mapping[str, float]]], rounds: int, warm: int = 1
+) -> dict[str, Times]:
+    """Return the times of every side, one per round; each round begins with another side.
+
+    Args:
+        sides: by name, what makes one measurement and returns milliseconds by clock.
+        rounds: measurements of each.
+        warm: how many further ones come first and are dropped.
+    """
+    found: dict[str, Times] = {name: {"wall": [], "cpu": []} for name in sides}
+    names = list(sides)
+    for number in range(rounds + warm):
+        shift = number % len(names)
+        for name in (*names[shift:], *names[:shift]):
+            for clock, value in sides[name]().items():
+                if number >= warm:
+                    found[name][clock].append(value)
+    return found
+
+
+def agreement(
+    sides: Mapping[str, Callable[[str], Sequence[float]]],
+    first: Callable[[str, tuple[int, ...]], np.ndarray],
+    tolerance: float,
+) -> str:
+    """Let every side train a little from the same weights, and say how far the first one is from the others.
+
+    Args:
+        sides: by name, what trains, saves parameters (and "predictions") as an npz file of the name given, and returns
+            losses.
+        first: first value of a parameter, from its name and shape.
+        tolerance: how far parameters may be apart, as a share of how far training has moved them.
+
+    Raises:
+        SystemExit: they are further apart.
+    """
+    losses, values = {}, {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, check in sides.items():
+            path = str(Path(folder) / "values.npz")
+            losses[name] = np.array(check(path))
+            with np.load(path) as saved:
+                values[name] = dict(saved)
+    own, *others = values
+    predicted = {name: each.pop("predictions", np.zeros(1)) for name, each in values.items()}
+    if any(set(values[name]) != set(values[own]) for name in others):
+        raise SystemExit(f"sides have different parameters: { {k: sorted(v) for k, v in values.items()} }")
+    moved = sum(float(np.square(v - first(k, v.shape)).sum()) for k, v in values[own].items())
+    apart = {
+        name: sum(float(np.square(v - values[name][k]).sum()) for k, v in values[own].items())
+        for name in others
+    }
+    by_loss = max((float(np.abs(losses[own] / losses[n] - 1).max(initial=0)) for n in others), default=0.0)
+    by_value = max((float(np.sqrt(each / max(moved, 1e-30))) for each in apart.values()), default=0.0)
+    by_output = max((float(np.abs(predicted[own] - predicted[n]).max()) for n in others), default=0.0)
+    text = f"{own} against {', '.join(others)}: predictions agree to {by_output:.1g}"
+    if len(losses[own]):
+        text += f"; after {len(losses[own])} batches losses to {by_loss:.1g}, parameters to {by_value:.1g}"
+    if not (by_loss <= 1e-4 and by_value <= tolerance and by_output <= 1e-4):
+        raise SystemExit(f"they compute something else: {text}")
+    return text

@@ -1,161 +1,189 @@
-"""Show figures as they come, and write them as RESULTS.md."""
+"""Figures as they come, held against targets, kept as JSON and written as Markdown."""
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
-from harness import Spread
+from .harness import Spread, Times, ratio
 
-__all__ = ["Report", "Row"]
-
-
-@dataclass(frozen=True)
-class Row:
-    """A comparison of ours with the fastest plain loop; times of a batch in milliseconds.
-
-    Attributes:
-        title: what was run.
-        cpu: CPU time of ours.
-        wall: wall time of ours.
-        plain_cpu: CPU time of the plain loop.
-        plain_wall: wall time of the plain loop.
-        variant: which plain loop.
-        ratio: ours / plain by CPU time, round by round.
-        target: largest ratio wanted; None = recorded only.
-    """
-
-    title: str
-    cpu: Spread
-    wall: Spread
-    plain_cpu: Spread
-    plain_wall: Spread
-    variant: str
-    ratio: Spread
-    target: float | None
-
-
-def _verdict(met: bool, target: str) -> str:
-    return f"{target}: {'met' if met else 'MISSED'}"
-
+__all__ = ["Section", "Target", "machine", "render", "update"]
 
 _ABOUT = """\
 # Benchmark results
 
-Written by `python benchmarks/fit.py --write`. How the figures are taken:
+Written by `python -m benchmarks`; nothing here is typed by hand. How figures are taken:
 
-- Each side runs in a process of its own, one intra-op thread, in turns: in every round each side trains one epoch,
-  so that the rest of the machine disturbs all of them alike. A figure is the median of the rounds, with the quartiles
-  in brackets. Ratios are taken round by round. CPU time is that of all threads of the process; on a shared machine
-  it says more than wall time, but caches and clock are shared too, so expect 5-10 % from run to run.
-- "Plain" is the same network and loop in plain PyTorch, in every combination of NCHW or channels_last (data and
-  weights brought to it beforehand), foreach or fused `torch.optim.SGD`, tensor slices or `DataLoader`, with
-  `zero_grad(set_to_none=True)` and `F.cross_entropy`. The combination with the least median CPU time counts, and is
-  named. Batch size 64, momentum SGD.
-- Ours is `Module.fit` on an `NDArrayIter` with its defaults, so it also looks for NaN in every batch's outputs. "No
-  metric" is `eval_metric=[]`.
-- Before timing, both sides train some batches from the same weights; losses and parameters must agree, for every
-  variant. The difference of parameters counts as a share of how far training has moved them.
-- Peak memory is `ru_maxrss` of a process that does nothing but train the MLP, five epochs of 20 batches
-  (4 MB of images).
-- Lightning runs with logger, checkpoints, progress bar and summary off, and `self.log` of the accuracy each batch.
+- Every side runs in a process of its own with one intra-op thread, in turns: in each round every side makes one
+  measurement, so that the rest of the machine disturbs all of them alike. A figure is the median of the rounds, with
+  the quartiles in brackets; ratios are taken round by round. CPU time is that of all threads of the process, in
+  milliseconds of a batch where nothing else is said. On a shared machine it says more than wall time, but caches and
+  clock are shared too: expect 5-10 % from run to run.
+- A ratio is the other's time over ours, so above 1 means that ours is faster; for memory it is ours over theirs.
+- Before anything is timed, all sides predict and train some batches from the same weights; losses, parameters and
+  predictions must agree. Differences of parameters count as a share of how far training has moved them.
+- MXNet is release 1.9.1 under its own interpreter, running the same files as ours; only the import differs. It uses a
+  second thread for its engine, so its wall time is below its CPU time.
 """
 
 
-class Report:
-    """Collects figures.
-
-    Args:
-        rounds: how many rounds were asked for.
+@dataclass(frozen=True)
+class Target:
+    """A figure that was to be reached.
 
     Attributes:
-        missed: titles of what missed its target.
+        what: what was measured.
+        value: the figure.
+        must: what it must be.
+        aim: what it should be.
+        at_most: whether these are upper bounds.
     """
 
-    def __init__(self, rounds: int) -> None:
-        self.missed: list[str] = []
-        self._rounds = rounds
-        self._load = os.getloadavg()[0]
-        self._rows: list[str] = []
-        self._figures: list[str] = []
-        self._rest: list[str] = []
-        self._notes: list[str] = []
+    what: str
+    value: float
+    must: float
+    aim: float
+    at_most: bool = False
+
+    def meets(self, bound: float) -> bool:
+        """Return whether the figure is on the right side of a bound."""
+        return self.value <= bound if self.at_most else self.value >= bound
+
+    def __str__(self) -> str:
+        sign = "≤" if self.at_most else "≥"
+        must = "met" if self.meets(self.must) else "MISSED"
+        aim = "met" if self.meets(self.aim) else "not yet"
+        return f"must {sign} {self.must:g} {must}, aim {self.aim:g} {aim}"
+
+
+@dataclass
+class Section:
+    """A part's figures.
+
+    Attributes:
+        title: heading.
+        about: what its figures are, in Markdown.
+        tables: lines of Markdown tables, by their titles.
+        targets: figures held against targets.
+        notes: remarks.
+        where: the machine and the session.
+    """
+
+    title: str
+    about: str
+    tables: dict[str, list[str]] = field(default_factory=dict)
+    targets: list[Target] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    where: str = ""
 
     def note(self, text: str) -> None:
-        """Show a remark."""
+        """Show a remark and keep it."""
         print(text, flush=True)
-        self._notes.append(text)
+        self.notes.append(text)
 
-    def add(self, row: Row) -> None:
-        """Show a comparison."""
-        met = row.target is None or row.ratio.median <= row.target
-        verdict = "recorded" if row.target is None else _verdict(met, f"at most {row.target}")
-        if not met:
-            self.missed.append(row.title)
-        print(
-            f"{row.title}: ours {row.cpu} ms CPU, {row.wall} wall; plain {row.plain_cpu} CPU, {row.plain_wall} wall "
-            f"({row.variant}); ratio {row.ratio}; {verdict}",
-            flush=True,
-        )
-        cells = (row.title, row.cpu, row.wall, row.plain_cpu, row.plain_wall, row.variant, row.ratio, verdict)
-        self._rows.append("| " + " | ".join(str(cell) for cell in cells) + " |")
+    def hold(self, what: str, value: float, bounds: Any, at_most: bool = False) -> str:
+        """Hold a figure against (must, aim) and return the verdict; "recorded" where there are none."""
+        if bounds is None:
+            return "recorded"
+        self.targets.append(Target(what, value, *bounds, at_most=at_most))
+        return str(self.targets[-1])
 
-    def rest(self, title: str, metric: bool, times: Mapping[str, Spread]) -> None:
-        """Keep the CPU times of all plain variants."""
-        kind = "accuracy" if metric else "no metric"
-        for name, spread in sorted(times.items(), key=lambda item: item[1].median):
-            self._rest.append(f"| {title} | {kind} | {name} | {spread} |")
+    def row(self, table: str, **cells: Any) -> None:
+        """Show a line of a table and keep it; the first one makes the header from its names ("_" = space)."""
+        lines = self.tables.setdefault(table, [])
+        if not lines:
+            lines += [
+                "| " + " | ".join(name.replace("_", " ") for name in cells) + " |",
+                "|---" * len(cells) + "|",
+            ]
+        lines.append("| " + " | ".join(str(cell).replace("|", "/") for cell in cells.values()) + " |")
+        print(lines[-1], flush=True)
 
-    def figure(
-        self, title: str, value: str, detail: str, number: float, target: float, at_least: bool = False
+    def compare(
+        self,
+        what: str,
+        ours: Times,
+        name: str,
+        theirs: Times,
+        bounds: Any = None,
+        clock: str = "cpu",
+        table: str = "",
     ) -> None:
-        """Show a single figure.
+        """Add a comparison of times.
 
         Args:
-            title: what it is.
-            value: the figure as text.
-            detail: what it was compared with.
-            number: what is held against the target.
-            target: the bound.
-            at_least: whether the bound is a lower one.
+            what: what was run.
+            ours: our times.
+            name: whose the others are.
+            theirs: their times, of the same rounds.
+            bounds: (must, aim) of theirs / ours; None = recorded only.
+            clock: which clock counts.
+            table: title of the table.
         """
-        met = number >= target if at_least else number <= target
-        if not met:
-            self.missed.append(title)
-        verdict = _verdict(met, f"{number:.2f}, {'at least' if at_least else 'at most'} {target:g}")
-        print(f"{title}: {value}, {detail}; {verdict}", flush=True)
-        self._figures.append(f"| {title} | {value} | {detail} | {verdict} |")
-
-    def write(self, path: Path) -> None:
-        """Write everything to a Markdown file, keeping sections of it that other benchmarks wrote."""
-        machine = (
-            f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, "
-            f"torch {metadata.version('torch')}, {self._rounds} rounds. Jobs that wanted a core (load average): "
-            f"{self._load:.1f} before, {os.getloadavg()[0]:.1f} at the end, of which this script is 1."
+        by = {each: ratio(theirs[each], ours[each]) for each in ("cpu", "wall")}
+        self.row(
+            table,
+            what=what,
+            ours_CPU=Spread.of(ours["cpu"]),
+            ours_wall=Spread.of(ours["wall"]),
+            against=name,
+            its_CPU=Spread.of(theirs["cpu"]),
+            its_wall=Spread.of(theirs["wall"]),
+            ratio_CPU=by["cpu"],
+            ratio_wall=by["wall"],
+            target=self.hold(f"{what}, against {name}", by[clock].median, bounds),
         )
-        parts = [
-            _ABOUT,
-            "## Training, milliseconds per batch\n",
-            machine + "\n",
-            "| workload | ours CPU | ours wall | plain CPU | plain wall | fastest plain loop | ratio (CPU) | target |",
-            "|---|---|---|---|---|---|---|---|",
-            *self._rows,
-            "\n" + "\n".join(f"- {note}" for note in self._notes) + "\n",
-            "## Other figures\n",
-            "| what | figure | compared with | target |",
-            "|---|---|---|---|",
-            *self._figures,
-            "\n## All plain loops, CPU milliseconds per batch\n",
-            "| workload | metric | loop | CPU |",
-            "|---|---|---|---|",
-            *self._rest,
-        ]
-        before = path.read_text(encoding="utf-8") if path.exists() else ""
-        own = {part.strip() for part in parts if part.strip().startswith("## ")}
-        others = [f"\n## {text.rstrip()}" for text in before.split("\n## ")[1:]]
-        kept = [text for text in others if text.split("\n")[1] not in own]
-        path.write_text("\n".join([*parts, *kept]) + "\n", encoding="utf-8")
+
+    def __str__(self) -> str:
+        parts = [f"## {self.title}", self.about, self.where]
+        for title, lines in self.tables.items():
+            if not lines:
+                continue
+            parts += [f"### {title}"] * bool(title) + ["\n".join(lines)]
+        if self.notes:
+            parts.append("\n".join(f"- {note}" for note in self.notes))
+        return "\n\n".join(part.strip() for part in parts if part) + "\n"
+
+
+def machine(rounds: int) -> str:
+    """Return what the figures were taken on, and how busy it was."""
+    return (
+        f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, torch "
+        f"{metadata.version('torch')}, {rounds} rounds; jobs that wanted a core (load average): "
+        f"{os.getloadavg()[0]:.1f}, of which this is 1."
+    )
+
+
+def render(sections: Mapping[str, Section]) -> str:
+    """Return the whole report, with all targets in one table at the top."""
+    targets = [target for section in sections.values() for target in section.targets]
+    met = sum(target.meets(target.must) for target in targets)
+    lines = [f"## Targets\n\n{met} of {len(targets)} met.\n", "| figure | value | target |", "|---|---|---|"]
+    lines += [f"| {each.what} | {each.value:.3g} | {each} |" for each in targets]
+    return "\n".join([_ABOUT, *lines, "", *map(str, sections.values())])
+
+
+def update(path: Path, order: Mapping[str, Any], new: Mapping[str, Section]) -> None:
+    """Put sections into a report, keeping the other parts' from earlier runs.
+
+    Args:
+        path: the Markdown file; the figures lie beside it in a JSON file of the same stem, in small letters.
+        order: names of all parts.
+        new: sections by part.
+    """
+    data = path.with_name(path.stem.lower() + ".json")
+    known: dict[str, Any] = json.loads(data.read_text(encoding="utf-8")) if data.exists() else {}
+    known.update({name: asdict(section) for name, section in new.items()})
+    known = {name: known[name] for name in order if name in known}
+    data.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+    sections = {
+        name: Section(**{**each, "targets": [Target(**target) for target in each["targets"]]})
+        for name, each in known.items()
+    }
+    path.write_text(render(sections), encoding="utf-8")

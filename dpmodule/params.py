@@ -14,6 +14,7 @@ from .base import ArgumentError, DTypeError, ShapeError, StateError, dtype_name
 from .context import Context, cpu
 from .executor.sparse_arrays import allocate_as, is_sparse
 from .ndarray import NDArray
+from .ops.exposure import expose
 from .segment import Segment
 
 __all__ = ["ParamStore"]
@@ -125,6 +126,7 @@ class ParamStore:
         if keep:
             memory.copy_(array.tensor)
         array.tensor, array.pinned = memory, True
+        expose(memory)
         if not keep:
             for other in table[1:]:
                 other[name].tensor.copy_(memory)

@@ -12,16 +12,25 @@ The calls have torch's own signatures, of which only the part used by this packa
     foreach_add(targets, sources)
     foreach_norm(tensors, order, dtype)
     onednn_linear(data, weight, bias, "none", [], "")
+    onednn_convolution(data, weight, bias, padding, stride, dilation, groups, activation, numbers, algorithm)
+    onednn_convolution_sum(data, other, weight, bias, padding, stride, dilation, groups, "add", None, relu, [], None)
+    onednn_convolution_add(other, data, weight, bias, padding, stride, dilation, groups, "add", None, relu, [], None)
+    onednn_packed(weight, padding, stride, dilation, groups)
+    storage_uses(handle)
 
-All but the last two write their first argument in place: those return the norm of each tensor, and what `F.linear`
-does, by oneDNN, for two-dimensional float32 tensors of the CPU and without a gradient. The fused ones on the
-CPU ignore strides: whoever calls them checks that every tensor is contiguous and that shapes and dtypes agree.
+The fused and foreach functions but the last, and onednn_convolution_add, write their first argument in place. The
+others return the norm of each tensor; what `F.linear` and `torch.conv2d` do, by oneDNN, for float32 tensors of the CPU
+and without a gradient, a convolution with an activation behind it or a sum with another tensor; a weight laid out for
+these convolutions; and how many hold the storage with a handle (``storage._cdata``), 0 where that cannot be told. The
+fused ones on the CPU ignore strides: whoever calls them checks that every tensor is contiguous and that shapes and
+dtypes agree; and torch does not count their writes (``tensor._version``), which the caller makes good.
 `run_backward` calls torch's engine and may be imported by name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -34,12 +43,19 @@ __all__ = [
     "fused_adam",
     "fused_sgd",
     "is_batched",
+    "onednn_convolution",
+    "onednn_convolution_add",
+    "onednn_convolution_sum",
     "onednn_linear",
+    "onednn_packed",
     "plain_adam",
+    "plain_convolution",
     "plain_linear",
     "plain_sgd",
+    "profiler_is_on",
     "run_backward",
     "select",
+    "storage_uses",
 ]
 
 Tensors = Sequence[torch.Tensor]
@@ -114,10 +130,66 @@ def plain_linear(
     return torch.nn.functional.linear(data, weight, bias)
 
 
+_ACTIVATIONS: dict[str | None, Callable[..., torch.Tensor]] = {
+    "relu": torch.relu_,
+    "sigmoid": torch.sigmoid_,
+    "tanh": torch.tanh_,
+    "leaky_relu": torch.nn.functional.leaky_relu_,
+    "hardtanh": torch.nn.functional.hardtanh_,
+    "gelu": torch.nn.functional.gelu,
+}
+
+
+def plain_convolution(
+    data: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    padding: Sequence[int],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    activation: str = "none",
+    numbers: Sequence[float] = (),
+    algorithm: str = "",
+) -> torch.Tensor:
+    """Stand in for oneDNN's convolution with an activation behind it."""
+    found = torch.conv2d(data, weight, bias, stride, padding, dilation, groups)
+    return _ACTIVATIONS[activation](found, *numbers) if activation in _ACTIVATIONS else found
+
+
+def _plain_convolution_sum(data: torch.Tensor, other: torch.Tensor, *rest: Any) -> torch.Tensor:
+    return _plain_convolution_add(other, data, *rest, fresh=True)
+
+
+def _plain_convolution_add(
+    other: torch.Tensor, data: torch.Tensor, *rest: Any, fresh: bool = False
+) -> torch.Tensor:
+    found = plain_convolution(data, *rest[:6])
+    found = found.add_(other) if fresh else other.add_(found)
+    return found if rest[8] is None else _ACTIVATIONS[rest[8]](found)
+
+
+def _plain_packed(weight: torch.Tensor, *geometry: Any) -> torch.Tensor:
+    return weight.clone(memory_format=torch.channels_last)
+
+
+def _onednn_packed(
+    reorder: Callable[..., torch.Tensor], weight: torch.Tensor, *geometry: Any
+) -> torch.Tensor:
+    """Lay a weight out as oneDNN's convolution reads it, whatever the size of the data."""
+    return reorder(weight.to_mkldnn(), *geometry)
+
+
 def is_batched(tensor: torch.Tensor) -> bool:
     """Say whether `torch.vmap` runs the caller, so that a tensor stands for many; False where torch cannot tell."""
     found: Callable[[torch.Tensor], bool] | None = getattr(_FUNCTORCH, "is_batchedtensor", None)
     return found is not None and found(tensor)
+
+
+def profiler_is_on() -> bool:
+    """Say whether a profiler of torch's records this thread; False where torch cannot tell."""
+    found: Callable[[], bool] | None = getattr(torch.autograd, "_profiler_enabled", None)
+    return found is not None and found()
 
 
 Gradients = Sequence[torch.Tensor | None]
@@ -175,6 +247,43 @@ def _try_linear(call: Callable[..., Any]) -> None:
     call(torch.ones(2, 3), torch.ones(4, 3), torch.ones(4), "none", [], "")
 
 
+def _convolve(call: Callable[..., Any], *given: torch.Tensor | None, last: Sequence[Any]) -> Any:
+    return call(*given, [0, 0], [1, 1], [1, 1], 1, *last)
+
+
+def _try_convolution(call: Callable[..., Any]) -> None:
+    data, weight = torch.ones(1, 1, 2, 2), torch.ones(1, 1, 1, 1)
+    for activation in (("none", [], ""), ("leaky_relu", [0.1], ""), ("gelu", [], "none")):
+        _convolve(call, data, weight, None, last=activation)
+
+
+def _try_sum(call: Callable[..., Any]) -> None:
+    for relu in ("relu", None):
+        ones = (torch.ones(1, 1, 2, 2) for _ in range(2))
+        found = _convolve(call, *ones, torch.ones(1, 1, 1, 1), None, last=("add", None, relu, [], None))
+        if float(found.sum()) != 8.0:
+            raise ValueError("computes something else")
+
+
+def _try_packed(reorder: Callable[..., Any]) -> None:
+    weight = _onednn_packed(reorder, torch.ones(1, 1, 1, 1), [0, 0], [1, 1], [1, 1], 1)
+    for name in ("onednn_convolution", "onednn_convolution_sum", "onednn_convolution_add"):
+        private, _, attempt = _TABLE[name]
+        attempt(attrgetter(private)(torch))  # if one of them is missing: its stand-in takes no packed weights
+    convolve = attrgetter(_TABLE["onednn_convolution"][0])(torch)
+    _convolve(convolve, torch.ones(1, 1, 2, 2), weight, None, last=("none", [], ""))
+
+
+def _unknown_uses(handle: int) -> int:
+    return 0
+
+
+def _try_uses(call: Callable[..., Any]) -> None:
+    storage = torch.ones(1).untyped_storage()
+    if call(storage._cdata) != 1:  # the tensor itself is gone
+        raise ValueError("counts something else")
+
+
 def _first_backward(roots: Tensors, seeds: Tensors, inputs: Tensors) -> Gradients:
     """Find out at the first call whether the engine takes our arguments; at import this would start its threads."""
     global _backward
@@ -203,7 +312,22 @@ _TABLE: dict[str, tuple[str, Callable[..., Any], Callable[[Callable[..., Any]], 
     "foreach_add": ("_foreach_add_", _plain_add, _try_pair),
     "foreach_norm": ("_foreach_norm", _plain_norm, _try_norm),
     "onednn_linear": ("ops.mkldnn._linear_pointwise", plain_linear, _try_linear),
+    "onednn_convolution": ("ops.mkldnn._convolution_pointwise.default", plain_convolution, _try_convolution),
+    "onednn_convolution_sum": (
+        "ops.mkldnn._convolution_pointwise.binary",
+        _plain_convolution_sum,
+        _try_sum,
+    ),
+    "onednn_convolution_add": (
+        "ops.mkldnn._convolution_pointwise_.binary",
+        _plain_convolution_add,
+        _try_sum,
+    ),
+    "onednn_packed": ("_C._nn.mkldnn_reorder_conv2d_weight", _plain_packed, _try_packed),
+    "storage_uses": ("_C._storage_Use_Count", _unknown_uses, _try_uses),
 }
+
+_WRAPPERS: dict[str, Callable[..., Any]] = {"onednn_packed": _onednn_packed}
 
 if TYPE_CHECKING:
     fused_sgd: Callable[..., None]
@@ -212,6 +336,11 @@ if TYPE_CHECKING:
     foreach_add: Callable[..., None]
     foreach_norm: Callable[..., Tensors]
     onednn_linear: Callable[..., torch.Tensor]
+    onednn_convolution: Callable[..., torch.Tensor]
+    onednn_convolution_sum: Callable[..., torch.Tensor]
+    onednn_convolution_add: Callable[..., torch.Tensor]
+    onednn_packed: Callable[..., torch.Tensor]
+    storage_uses: Callable[[int], int]
 else:
 
     def __getattr__(name: str) -> Any:
@@ -230,7 +359,7 @@ def _resolve(name: str) -> Callable[..., Any]:
         attempt(found)
     except (AttributeError, TypeError, ValueError, RuntimeError, NotImplementedError):
         return public
-    return found
+    return partial(_WRAPPERS[name], found) if name in _WRAPPERS else found
 
 
 def select(public: bool = False) -> None:

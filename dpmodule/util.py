@@ -13,6 +13,8 @@ import torch
 from . import mode
 from .base import ArgumentError, MXNetError
 from .context import Context, gpu_memory_info, num_gpus
+from .executor import keep_large_blocks
+from .precision import is_tf32, set_tf32
 
 __all__ = [
     "get_cuda_compute_capability",
@@ -21,12 +23,15 @@ __all__ = [
     "getenv",
     "is_np_array",
     "is_np_shape",
+    "is_tf32",
+    "keep_large_blocks",
     "np_array",
     "np_shape",
     "reset_np",
     "set_module",
     "set_np",
     "set_np_shape",
+    "set_tf32",
     "setenv",
     "use_np",
     "use_np_array",

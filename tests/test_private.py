@@ -133,3 +133,12 @@ def test_functions_are_looked_up_when_they_are_first_read():
     assert vars(private)["fused_sgd"] is first
     with pytest.raises(AttributeError, match="no_such_call"):
         _ = private.no_such_call
+
+
+def test_a_running_profiler_is_seen(monkeypatch):
+    assert not private.profiler_is_on()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        assert private.profiler_is_on()
+    assert not private.profiler_is_on()
+    monkeypatch.delattr(torch.autograd, "_profiler_enabled")
+    assert not private.profiler_is_on()

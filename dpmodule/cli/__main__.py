@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 
 from ..base import MXNetError
-from . import check, inspect, predict, train
+from . import check, explain, inspect, predict, train
 
 __all__ = ["main", "make_parser"]
 
@@ -22,7 +22,7 @@ def make_parser() -> argparse.ArgumentParser:
         prog="dpmodule", description="Train and use symbolic networks on PyTorch, as with MXNet's Module."
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (train, predict, check, inspect):
+    for command in (train, predict, check, explain, inspect):
         command.add_commands(commands)
     return parser
 

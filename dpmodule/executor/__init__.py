@@ -1,10 +1,15 @@
 """Running graphs: lowering to generated functions, executors, and the memory they share."""
 
 from .executor import Executor as Executor
+from .malloc import give_back as give_back
+from .malloc import keep_large_blocks as keep_large_blocks
 from .memory import allocate as allocate
 from .memory import from_pool as from_pool
-from .memory import give_back as give_back
+from .options import PLAIN as PLAIN
+from .options import RunOptions as RunOptions
+from .options import run_options as run_options
 from .passes import disabled as disabled
 from .placement import Placement as Placement
 from .placement import placement as placement
+from .recorded import RecordingExecutor as RecordingExecutor
 from .requirements import requirements as requirements

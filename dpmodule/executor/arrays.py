@@ -18,7 +18,7 @@ from ..ops.dtypes import name_of
 from ..ops.shapes import prod
 from .memory import allocate
 from .placement import Placement
-from .sparse_arrays import allocate_as, is_sparse, kinds_of
+from .sparse_arrays import allocate_as, is_sparse, kinds_of, stored_bytes
 from .storage import storage_of
 
 __all__ = ["BoundArrays", "assign"]
@@ -113,6 +113,17 @@ class BoundArrays:
     def context_of(self, node: Node) -> Context:
         """Return the context that a node of the graph runs on."""
         return self._places.get(node, self.context)
+
+    @property
+    def node_shapes(self) -> Mapping[Node, Any]:
+        """Shapes of every node's outputs."""
+        return self._shapes
+
+    def held_bytes(self) -> dict[str, int]:
+        """Return the memory of the arrays in bytes: "arguments", "gradients", "states" and "outputs"."""
+        grads = [grad for grad in self._grads.values() if grad is not None]
+        parts = ("arguments", self._args.values()), ("gradients", grads), ("states", self._aux.values())
+        return {name: sum(map(stored_bytes, arrays)) for name, arrays in (*parts, ("outputs", self._outputs))}
 
     @cached_property
     def size(self) -> int:

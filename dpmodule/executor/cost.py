@@ -1,19 +1,22 @@
-"""How much memory a graph's intermediate values take."""
+"""How much memory a graph's intermediate values take, by their shapes: estimates, made without running anything."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from ..base import Shape, np_dtype
 from ..graph import Graph, Node, infer_shapes, infer_types
 from ..ops.shapes import known, prod
-from .gradients import reached_by_gradients
+from .flops import MOVES
+from .gradients import fed_by, reached_by_gradients
 
-__all__ = ["intermediate_bytes"]
+__all__ = ["intermediate_bytes", "item_size", "working_bytes"]
 
 
-def _item_size(dtype: str) -> int:
+def item_size(dtype: str) -> int:
+    """Return how many bytes an element of a type takes."""
     return 2 if dtype == "bfloat16" else int(np_dtype(dtype)().itemsize)
 
 
@@ -34,7 +37,7 @@ def intermediate_bytes(
     def size(node: Node) -> int:
         known_outputs = zip(outs[node], kinds[node])
         return sum(
-            prod(s) * _item_size(t or "float32") for s, t in known_outputs if s is not None and known(s)
+            prod(s) * item_size(t or "float32") for s, t in known_outputs if s is not None and known(s)
         )
 
     steps = [node for node in graph.nodes if node.op is not None]
@@ -50,3 +53,186 @@ def intermediate_bytes(
                 readers[child] -= 1
                 live -= size(child) if not readers[child] and child not in kept else 0
     return peak
+
+
+_VIEWS = frozenset(
+    """
+    BlockGrad Flatten LinearRegressionOutput MAERegressionOutput MakeLoss Reshape SliceChannel SwapAxis
+    _copy _identity_with_attr_like_rhs _split_v2 broadcast_axis broadcast_like broadcast_to expand_dims
+    make_loss reshape_like slice slice_axis slice_like squeeze transpose
+    """.split()  # noqa: SIM905
+)
+"""Operators whose result is, mostly, the memory of their first input."""
+
+_SUMS = frozenset(["_grad_add", "_minus_scalar", "_plus_scalar", "add_n", "broadcast_add", "elemwise_add"])
+"""Operators whose gradient is the one that comes to them."""
+
+_FORGETTING = (
+    MOVES
+    | _SUMS
+    | frozenset(
+        """
+    Dropout _div_scalar _mul_scalar _rminus_scalar broadcast_sub elemwise_sub mean negative sum
+    """.split()  # noqa: SIM905
+    )
+)
+"""Operators that keep none of their inputs for backward."""
+
+_KEEPING_OUTPUT = frozenset(
+    """
+    Activation SoftmaxActivation cbrt exp expm1 log_softmax reciprocal relu rsqrt sigmoid softmax softmin
+    sqrt tanh
+    """.split()  # noqa: SIM905
+)
+"""Operators that keep their output for backward, instead of their inputs."""
+
+_RECURRENT = {"lstm": (18, 4), "gru": (8, 3), "rnn_relu": (2, 2), "rnn_tanh": (2, 2)}
+"""How many times the size of its result a recurrent layer keeps for backward, and takes without; torch 2.13, CPU."""
+
+Entry = tuple[Node, int]
+
+
+class _Meter:
+    """What lives, in bytes, and the most that lived at a time."""
+
+    def __init__(self, sizes: Mapping[Entry, int]) -> None:
+        self.sizes = sizes
+        self.users: Counter[Entry] = Counter()
+        self.live = self.peak = 0
+
+    def add(self, size: int) -> None:
+        self.live += size
+        self.peak = max(self.peak, self.live)
+
+    def leave(self, entry: Entry) -> None:
+        """Count one user of a value less; without any, its memory is free."""
+        self.users[entry] -= 1
+        if not self.users[entry]:
+            self.live -= self.sizes[entry]
+
+
+def _owner(entry: Entry) -> Entry:
+    """Return the value whose memory a value is."""
+    while entry[0].op is not None and entry[0].op.name in _VIEWS:
+        entry = entry[0].inputs[0]
+    return entry
+
+
+def _extra(node: Node, sizes: Mapping[Entry, int]) -> int:
+    """Return what an operator keeps for backward beside inputs and outputs, in bytes."""
+    op, a = node.op, node.a
+    if op is None:
+        return 0
+    if op.name == "Pooling" and a.pool_type == "max":
+        return 2 * sizes[node, 0]  # positions are 64-bit integers
+    if op.name == "Dropout":
+        return sizes[node, 0]
+    if op.name == "RNN":
+        return sizes[node, 0] * int(a.num_layers) * _RECURRENT[a.mode][0]
+    return 0
+
+
+def _passing(node: Node, sizes: Mapping[Entry, int]) -> int:
+    """Return what an operator takes while it runs, where nothing is kept for backward, in bytes."""
+    is_rnn = node.op is not None and node.op.name == "RNN"
+    return sizes[node, 0] * _RECURRENT[node.a.mode][1] if is_rnn else 0
+
+
+def _kept(node: Node) -> set[Entry]:
+    """Return the values made by operators that a node keeps for backward."""
+    if node.op is None or node.op.name in _FORGETTING:
+        return set()
+    entries = [(node, 0)] if node.op.name in _KEEPING_OUTPUT else node.inputs
+    return {entry for entry in map(_owner, entries) if entry[0].op is not None}
+
+
+def working_bytes(
+    graph: Graph,
+    shapes: Mapping[Node, Any],
+    types: Mapping[Node, Any],
+    training: bool,
+    wanted: Collection[str] = (),
+) -> tuple[int, int]:
+    """Estimate the most memory that the tensors made in a run take at a time, in bytes.
+
+    Values live as long as somebody reads them, a gradient passes over them, or they are outputs. It is not known here
+    what kernels take for themselves, and what passes save.
+
+    Args:
+        graph: the graph.
+        shapes: shapes of every node's outputs.
+        types: dtype names of every node's outputs.
+        training: whether values are kept for backward.
+        wanted: names of the arguments whose gradients are wanted.
+
+    Returns:
+        The most in forward, and in backward, where 0 stands for no backward.
+    """
+    sizes = {
+        (node, i): 0 if shape is None else prod(shape) * item_size(types[node][i] or "float32")
+        for node in graph.nodes
+        for i, shape in enumerate(shapes[node])
+    }
+    reached = reached_by_gradients(graph) if training else set()
+    leads = {node for node in fed_by(graph, wanted) if node.op is None or node in reached}
+    recorded = [node for node in graph.nodes if node.op is not None and node in leads]
+    meter = _Meter(sizes)
+    meter.users.update(_owner(entry) for entry in graph.heads)
+    for node in graph.nodes:
+        meter.users.update(_owner(entry) for entry in node.inputs)
+    for node in recorded:
+        meter.users.update(_kept(node))
+    for node in graph.nodes:
+        if node.op is not None:
+            _forward(meter, node, node in leads)
+    forward, meter.peak = meter.peak, meter.live
+    if not recorded:
+        return forward, 0
+    _backward(meter, graph, recorded, leads)
+    return forward, meter.peak
+
+
+def _forward(meter: _Meter, node: Node, recorded: bool) -> None:
+    made = [(node, i) for i in range(node.num_outputs) if _owner((node, i)) == (node, i)]
+    meter.users.update(made)  # while the operator runs
+    passing = 0 if recorded else _passing(node, meter.sizes)
+    meter.add(sum(meter.sizes[e] for e in made) + (_extra(node, meter.sizes) if recorded else passing))
+    meter.live -= passing
+    for entry in (*made, *map(_owner, node.inputs)):
+        if entry[0].op is not None:
+            meter.leave(entry)
+
+
+def _backward(meter: _Meter, graph: Graph, recorded: list[Node], leads: Collection[Node]) -> None:
+    """Go through backward: a gradient is made where it is first needed, and freed when its operator has used it."""
+    grads: set[Entry] = set()
+
+    def make(entry: Entry) -> None:
+        if entry not in grads and entry[0] in leads:
+            grads.add(entry)
+            meter.add(meter.sizes[entry])
+
+    for node, i in graph.heads:
+        op = node.op
+        loss = op is not None and op.is_loss(node.a)
+        make(_owner(node.inputs[0] if loss else (node, i)))
+    for node in reversed(recorded):
+        own = [(node, i) for i in range(node.num_outputs) if (node, i) in grads]
+        ins = list(map(_owner, node.inputs))
+        if (
+            node.op is not None
+            and node.op.name in _SUMS
+            and own
+            and ins[0] not in grads
+            and ins[0][0] in leads
+        ):
+            grads.add(ins[0])  # takes over the memory of the operator's own gradient
+            grads.discard(own.pop(0))
+        for entry in ins:
+            make(entry)
+        for entry in own:
+            grads.discard(entry)
+            meter.live -= meter.sizes[entry]
+        for entry in _kept(node):
+            meter.leave(entry)
+        meter.live -= _extra(node, meter.sizes)

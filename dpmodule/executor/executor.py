@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -17,21 +17,29 @@ from ..generators import generator
 from ..graph import Graph, Node
 from ..graph.merge import merge_equal
 from ..ndarray import NDArray
+from ..ops.exposure import written
 from ..ops.sparse import densify, leaf_of
 from ..ops.spec import Env
 from ..ops.user_code import is_users
 from ..private import run_backward
 from .arrays import BoundArrays, assign
 from .body import CompiledBody
-from .cost import intermediate_bytes
+from .compiled import CompiledForward
 from .gradients import deliver, resting_states
-from .heads import asks_gradient, given_gradients, required
+from .heads import asks_gradient, given_gradients, required, seed_at
 from .interpreter import StepFailed, backward_by_node, interpret
 from .locate import backward_error, forward_error
+from .memory import reusable
+from .options import PLAIN, RunOptions
+from .packed import drop_changed
 from .placement import Placement
 from .program import Program, program_of
 from .resize import resize
 from .sparse_arrays import array_of, deliver_sparse, dense_pointers, is_sparse, show, value_of
+
+if TYPE_CHECKING:
+    from .explanation import Explanation, Memory
+    from .rehearsal import Rehearsal
 
 __all__ = ["Executor"]
 
@@ -87,6 +95,7 @@ class Executor(BoundArrays):
         places: context of each node, if not all of them run on `ctx`.
         stypes: storage types by which the graph knows dense arguments.
         symbol: the user's face of `graph`.
+        options: how programs are run.
 
     Source: MXNet 1.9.1 `Executor`; what is kept between forward and backward, and what a second backward does,
     was checked against it.
@@ -105,9 +114,12 @@ class Executor(BoundArrays):
         places: Placement | None = None,
         stypes: Mapping[str, str] | None = None,
         symbol: Any = None,
+        options: RunOptions = PLAIN,
     ) -> None:
         super().__init__(graph, ctx, args, grads, grad_req, aux, shapes, types, places, stypes)
         self._symbol = symbol
+        self._options = options
+        self._compiled: dict[Program, CompiledForward] = {}
         self._merges = os.environ.get("MXNET_ELIMINATE_COMMON_EXPR", "1") != "0"
         self._elder: Callable[[], Executor | None] | None = None
         self._wanted = [
@@ -195,6 +207,10 @@ class Executor(BoundArrays):
         if program.random:
             self._random_states = [generator(ctx).get_state() for ctx in self._contexts]
         values, aliases = self._inputs(recorded=is_train)
+        for output, position in program.reused:
+            shaped = prepared.shaped[position]
+            shaped.memory = None  # of a run that failed
+            shaped.memory = None if self._compiled else reusable(self._outputs[output])
         result = self._execute(prepared, values, bool(aliases), self._monitor)
         for handle, out in zip(self._outputs, result[0]):
             if self._storage is not None and is_sparse(handle):
@@ -209,7 +225,10 @@ class Executor(BoundArrays):
             self._show_elder()
         if program.low.mutated:
             self._commit(program, result[3], at_once=True)
+        if program.written:  # by operators, through aliases whose writes torch counts apart
+            written([self._variables[slot].tensor for slot in program.written])
         if is_train:
+            drop_changed()
             self._run = _Run(prepared, values, aliases, result)
 
     def _prepare(self, recorded: bool, is_train: bool) -> _Prepared:
@@ -218,7 +237,13 @@ class Executor(BoundArrays):
         found = self._programs.get((recorded, is_train, watched))
         if found is None:
             program = program_of(
-                self.graph, recorded, self._place_key(), self._storage, CompiledBody, watched=watched
+                self.graph,
+                recorded,
+                self._place_key(),
+                self._storage,
+                CompiledBody,
+                watched=watched,
+                compiled=self._options.compile is not None,
             )
             shaped = []
             for step in program.shaped:
@@ -229,6 +254,8 @@ class Executor(BoundArrays):
             common = Env(self.context.torch_device, generator(self.context), is_train, (), self.context)
             found = _Prepared(program, common, shaped)
             self._programs[recorded, is_train, watched] = found
+            if self._options.compile is not None and not watched and program not in self._compiled:
+                self._compiled[program] = CompiledForward(program, self._options.compile)
         return found
 
     def _place_key(self) -> tuple[Context, ...]:
@@ -264,7 +291,8 @@ class Executor(BoundArrays):
         try:
             if monitor is not None:
                 return interpret(program, values, env, shaped, self._watch, monitor[1])
-            result: tuple[Any, ...] = program.forward(values, env, shaped)
+            forward = self._compiled.get(program, program.forward) if self._compiled else program.forward
+            result: tuple[Any, ...] = forward(values, env, shaped)
             return result
         except Exception as error:
             if monitor is not None and not isinstance(error, StepFailed):
@@ -430,7 +458,7 @@ class Executor(BoundArrays):
             if i in cut:
                 loss, made = cut[i]
                 rest = [densify(run.values[n] if m is None else m.detach()) for n, m in zip(loss.rest, made)]
-                seed = loss.op.loss.grad(loss.a, env, self._outputs[i].tensor, root.detach(), *rest)  # type: ignore[union-attr]
+                seed = seed_at(loss, env, self._outputs[i].tensor, root, rest, not self._compiled)
             else:
                 seed = required(self.graph.output_names[i], self._ignores_head(i, given[i]), given[i], root)
             leaf = root if self._dense_only else leaf_of(root)
@@ -444,8 +472,10 @@ class Executor(BoundArrays):
             self._ignores_gradient[i] = not asks_gradient(self.graph.heads[i][0], wanted)
         return self._ignores_gradient[i]
 
-    def _differentiate(self, run: _Run, starts: list[tuple[int, torch.Tensor, torch.Tensor]]) -> None:
-        """Run the engine and deliver what it finds."""
+    def _gradients(
+        self, run: _Run, starts: list[tuple[int, torch.Tensor, torch.Tensor]]
+    ) -> list[torch.Tensor | None]:
+        """Run the engine; return what it finds for each gradient array, None for what no head depends on."""
         roots, seeds = [root for _, root, _ in starts], [seed for _, _, seed in starts]
         real = [i for i, alias in enumerate(run.aliases) if alias.requires_grad]
         grads: list[torch.Tensor | None] = [None] * len(run.aliases)
@@ -463,6 +493,23 @@ class Executor(BoundArrays):
                 ) from error
             for i, grad in zip(real, found):
                 grads[i] = grad
+        return grads
+
+    def _gradients_of(
+        self,
+        prepared: _Prepared,
+        values: list[torch.Tensor],
+        aliases: list[torch.Tensor],
+        result: tuple[Any, ...],
+    ) -> list[torch.Tensor | None]:
+        """Return the gradients of what has just been run, without delivering them; all outputs must be losses."""
+        run = _Run(prepared, values, aliases, result)
+        return self._gradients(run, self._starts(run, [None] * len(self._outputs)))
+
+    def _differentiate(self, run: _Run, starts: list[tuple[int, torch.Tensor, torch.Tensor]]) -> None:
+        """Run the engine and deliver what it finds."""
+        seeds = [seed for _, _, seed in starts]
+        grads = self._gradients(run, starts)
         if self._dense_only:
             taken = [*seeds, *run.values, *(o.tensor for o in self._outputs)]
             deliver(grads, self._targets, self._adds, taken)
@@ -479,6 +526,18 @@ class Executor(BoundArrays):
         with self._same_random_numbers(program), self._same_states(program):
             backward_by_node(program, run.values, env, shaped, _heads(program, starts), self._watch)
 
+    def step(self, inputs: Mapping[str, Any] | None = None) -> None:
+        """Run forward in training mode, then backward; the outputs must be losses.
+
+        Args:
+            inputs: see `run`.
+        """
+        self.run(True, inputs)
+        self.backward()
+
+    def set_aside(self) -> None:
+        """Hear that an executor for other shapes runs from now on; this one may come back."""
+
     def release(self) -> bool:
         """Give up outputs and what backward would need; handles of outputs taken before keep their values.
 
@@ -493,6 +552,100 @@ class Executor(BoundArrays):
         self._random_states = []
         self._last_mode = None
         return True
+
+    # looking at the plan
+
+    def program(self, is_train: bool) -> Program:
+        """Return the program that runs in training mode, or for prediction."""
+        return self._prepare(is_train, is_train).program
+
+    @contextmanager
+    def rehearsal(self, is_train: bool) -> Iterator[Rehearsal]:
+        """Let the program run inside the block as often as wanted, on the arrays as they are.
+
+        Nothing of it stays: outputs, gradients, states, what backward needs and random numbers are as before.
+
+        Args:
+            is_train: training mode.
+        """
+        from .rehearsal import Rehearsal  # only few programs ask
+
+        prepared = self._prepare(is_train, is_train)
+        program, env, shaped = prepared
+
+        def starts(result: tuple[Any, ...]) -> list[tuple[int, torch.Tensor, torch.Tensor]]:
+            ones = [
+                None if self._ignores_head(i, None) else torch.ones_like(leaf_of(root))
+                for i, root in enumerate(result[1])
+            ]
+            return self._starts(_Run(prepared, values, aliases, result), ones)
+
+        before = torch.is_grad_enabled()
+        torch.set_grad_enabled(False)
+        try:
+            with self._same_random_numbers(program), self._same_states(program):
+                values, aliases = self._inputs(recorded=is_train)
+                call = self._compiled.get(program, program.forward)
+                gpus = tuple({c.torch_device: c for c in self._contexts if c.torch_device.type == "cuda"})
+                yield Rehearsal(program, env, shaped, values, aliases, call, starts, gpus)
+        finally:
+            torch.set_grad_enabled(before)
+
+    def explain(
+        self,
+        is_train: bool | None = None,
+        times: bool = False,
+        measure_memory: bool = False,
+        parameters: Collection[str] | None = None,
+        repeats: int = 5,
+    ) -> Explanation:
+        """Return what this executor runs: generated source, passes, and a table of steps; print it to read it.
+
+        Times and memory are measured by running on the arrays as they are; values, outputs and random numbers stay
+        the same. Operators written by users run, too. For what happens inside of steps there is `mx.profiler`.
+
+        Args:
+            is_train: whether the table is about training; None = if gradients are kept.
+            times: also measure the time of every step, forward and backward.
+            measure_memory: measure the memory of a run instead of estimating it.
+            parameters: names of the arguments that are parameters; None = those that operators declare to be.
+            repeats: how often steps are run for their times, of which the medians are shown.
+
+        Raises:
+            StateError: memory is to be measured while a profiler runs.
+
+        Example:
+            >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc")
+            >>> found = net.simple_bind(mx.cpu(), data=(2, 4)).explain()
+            >>> [step.name for step in found.steps], found.parameters, found.flops
+            (['fc'], 15, 48)
+        """
+        from .explain import explain  # only few programs ask
+
+        is_train = bool(self._targets) if is_train is None else is_train
+        return explain(self, is_train, times, measure_memory, parameters, repeats)
+
+    def memory(self, is_train: bool | None = None, measure: bool = False) -> Memory:
+        """Return how much memory tensors take in a run.
+
+        Args:
+            is_train: whether the run is one in training, with backward if gradients are kept; None = if they are.
+            measure: run once and see, instead of estimating by the shapes. The first time takes a second.
+
+        Raises:
+            StateError: it is to be measured while a profiler runs.
+        """
+        from .explain import memory_of
+
+        return memory_of(self, bool(self._targets) if is_train is None else is_train, measure)
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most memory that tensors take at a time in a run, in bytes, estimated by their shapes.
+
+        This is ``memory().peak``; ``memory(measure=True).peak`` measures it.
+        """
+        return self.memory().peak
 
     # monitoring and reshaping
 
@@ -544,6 +697,7 @@ class Executor(BoundArrays):
             places=self._places,
             stypes=self._stypes,
             symbol=self._symbol,
+            options=self._options,
         )
         younger._elder = weakref.ref(self)
         younger.watch_as(self)
@@ -583,6 +737,8 @@ class Executor(BoundArrays):
         The last two lines have MXNet's form, as programs cut the number out of the first of them; it is what the
         operators' results take by their shapes, all of them where there are gradients, else at the worst moment.
         """
+        from .cost import intermediate_bytes  # only few programs ask
+
         sources = [f"# is_train={mode}\n{self._prepare(mode, mode).program.source}" for mode in (False, True)]
         bound = {**self.arg_dict, **self.aux_dict}
         size = intermediate_bytes(

@@ -15,7 +15,7 @@ from ..base import NodeError
 from ..graph import Graph, Node
 from ..ndarray import NDArray
 
-__all__ = ["check_differentiable", "deliver", "reached_by_gradients", "resting_states"]
+__all__ = ["check_differentiable", "deliver", "fed_by", "reached_by_gradients", "resting_states"]
 
 
 def check_differentiable(graph: Graph, wanted: Iterable[str]) -> None:
@@ -30,7 +30,7 @@ def check_differentiable(graph: Graph, wanted: Iterable[str]) -> None:
     """
     if all(node.op is None or node.op.differentiable for node in graph.nodes):
         return
-    leads = _above(graph, wanted)
+    leads = fed_by(graph, wanted)
     for node in reached_by_gradients(graph):
         if node in leads and node.op is not None and not node.op.differentiable:
             raise NodeError(
@@ -39,7 +39,7 @@ def check_differentiable(graph: Graph, wanted: Iterable[str]) -> None:
             )
 
 
-def _above(graph: Graph, wanted: Iterable[str]) -> set[Node]:
+def fed_by(graph: Graph, wanted: Iterable[str]) -> set[Node]:
     """Return the wanted arguments and all nodes that read them, directly or through others."""
     names, found = set(wanted), set[Node]()
     for node in graph.nodes:
@@ -62,7 +62,7 @@ def resting_states(graph: Graph, wanted: Iterable[str]) -> set[str]:
     """
     if not graph.auxiliary:
         return set()
-    above, moving, resting = _above(graph, wanted), set[str](), set[str]()
+    above, moving, resting = fed_by(graph, wanted), set[str](), set[str]()
     for node in graph.nodes:
         (moving if node in above else resting).update(state.name for state, _ in node.auxiliary_inputs)
     return resting - moving

@@ -10,12 +10,14 @@ import torch
 from ..graph import Node
 from ..ops.sparse import leaf_of
 from ..ops.spec import Env
+from ..ops.user_code import is_users
 from .lowering import Step
 from .program import Program
 
-__all__ = ["StepFailed", "backward_by_node", "interpret"]
+__all__ = ["StepFailed", "backward_by_node", "call_step", "interpret", "record_by_step", "step_gradients"]
 
 Watcher = Callable[[str, torch.Tensor], None]
+TakenStep = tuple[Step, dict[int, torch.Tensor], dict[int, torch.Tensor]]
 
 _NUMBERED = """
     Activation BlockGrad Cast Flatten Reshape SoftmaxActivation _contrib_AdaptiveAvgPooling2D
@@ -43,9 +45,18 @@ class StepFailed(Exception):
         self.node = node
 
 
-def _call(
+def call_step(
     program: Program, step: Step, values: dict[int, torch.Tensor], env: Env, shaped: Sequence[Env]
 ) -> tuple[Any, ...]:
+    """Run one step and return its outputs.
+
+    Args:
+        program: the program it belongs to.
+        step: the step.
+        values: tensors made so far, by number.
+        env: environment that steps have in common.
+        shaped: those of steps that have their own.
+    """
     inputs = [values[n] for n in step.inputs]
     if step.detach_first:
         inputs[0] = inputs[0].detach()
@@ -89,7 +100,7 @@ def interpret(
         if inputs_too and node is not None:
             _show_inputs(node, step, known, watch)
         try:
-            results = _call(program, step, known, env, shaped)
+            results = call_step(program, step, known, env, shaped)
         except Exception as error:
             raise StepFailed(step.node) from error
         known.update(zip(step.outputs, results))
@@ -119,6 +130,69 @@ def _show_inputs(node: Node, step: Step, known: Mapping[int, torch.Tensor], watc
         watch(f"{node.name}_input0" if unnamed else f"{node.name}_{one.name}", known[number])
 
 
+def record_by_step(
+    program: Program, values: Sequence[torch.Tensor], env: Env, shaped: Sequence[Env]
+) -> tuple[list[TakenStep], dict[int, torch.Tensor]]:
+    """Run forward, every step with a recording of its own for backward.
+
+    Args:
+        program: a training program.
+        values: tensors of the variables; those that record gradients get one.
+        env: device, generator and mode.
+        shaped: environments of the operators that need their output shapes.
+
+    Returns:
+        Each step with its inputs, which end its recording, and its outputs; and all values without recording.
+    """
+    known = {n: value.detach() for n, value in enumerate(values)}
+    live = {n for n, value in enumerate(values) if value.requires_grad}
+    tape: list[TakenStep] = []
+    with torch.enable_grad():
+        for step in program.low.steps:
+            own = {n: known[n].detach() for n in step.inputs}
+            for n, tensor in own.items():
+                tensor.requires_grad_(n in live)
+            results = dict(zip(step.outputs, _call_recorded(program, step, known, own, env, shaped)))
+            live.update(n for n, r in results.items() if r is not None and r.requires_grad)
+            known.update({n: r.detach() for n, r in results.items() if r is not None})
+            tape.append((step, own, results))
+    return tape, known
+
+
+def _call_recorded(
+    program: Program,
+    step: Step,
+    known: Mapping[int, torch.Tensor],
+    own: Mapping[int, torch.Tensor],
+    env: Env,
+    shaped: Sequence[Env],
+) -> tuple[Any, ...]:
+    """Run one step on inputs that end its recording, which autograd does not let a step write over."""
+    try:
+        return call_step(program, step, {**known, **own}, env, shaped)
+    except RuntimeError as error:  # whatever else it was comes again
+        if is_users(error):
+            raise
+        free: dict[int, torch.Tensor] = {
+            n: _Again.apply(t)  # type: ignore[no-untyped-call]
+            for n, t in own.items()
+            if isinstance(t, torch.Tensor) and t.requires_grad
+        }
+        return call_step(program, step, {**known, **own, **free}, env, shaped)
+
+
+class _Again(torch.autograd.Function):
+    """The same memory as a tensor of its own, with a gradient that goes on unchanged."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.data
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+        return grads[0]
+
+
 def backward_by_node(
     program: Program,
     values: Sequence[torch.Tensor],
@@ -141,37 +215,25 @@ def backward_by_node(
     Returns:
         The index of the node in the graph whose gradient cannot be computed, -1 if all of them can.
     """
-    low = program.low
-    known = {n: value.detach() for n, value in enumerate(values)}
-    live = {n for n, value in enumerate(values) if value.requires_grad}
-    tape: list[tuple[Step, dict[int, torch.Tensor], dict[int, torch.Tensor]]] = []
-    with torch.enable_grad():
-        for step in low.steps:
-            own = {n: known[n].detach() for n in step.inputs}
-            for n, tensor in own.items():
-                tensor.requires_grad_(n in live)
-            results = dict(zip(step.outputs, _call(program, step, {**known, **own}, env, shaped)))
-            live.update(n for n, r in results.items() if r is not None and r.requires_grad)
-            known.update({n: r.detach() for n, r in results.items() if r is not None})
-            tape.append((step, own, results))
+    tape, known = record_by_step(program, values, env, shaped)
     grads = dict(heads)
     for step, own, results in reversed(tape):
         try:
             if step.detach_first:  # a loss: its rule has given the gradient already
                 found = {n: heads[n] for n in step.inputs[:1] if n in heads}
             else:
-                found = _gradients(own, results, grads)
+                found = step_gradients(own, results, grads)
         except Exception:
             return step.node
         if watch is not None and step.node >= 0:
-            _show_gradients(low.graph.nodes[step.node], step, known, found, watch)
+            _show_gradients(program.low.graph.nodes[step.node], step, known, found, watch)
         if not step.detach_first:
             for number, grad in found.items():
                 grads[number] = grads[number] + grad if number in grads else grad
     return -1
 
 
-def _gradients(
+def step_gradients(
     own: Mapping[int, torch.Tensor], results: Mapping[int, torch.Tensor], grads: Mapping[int, torch.Tensor]
 ) -> dict[int, torch.Tensor]:
     """Return the gradients of a step's inputs that its outputs' gradients lead to."""

@@ -34,6 +34,8 @@ class Step:
         takes_env: the operator wants `Env` (all but plain torch functions).
         own_env: it wants an `Env` of its own: it runs on another context than the executor's, or keeps things.
         keeps: it keeps things from one run of an executor to the next, in ``Env.memo``.
+        covers: indices of further nodes whose work it does, set by passes that make one step of several.
+        reuses: it may put its result into the memory of an output of the last run, given in ``Env.memory``.
     """
 
     function: Callable[..., Any]
@@ -47,6 +49,8 @@ class Step:
     takes_env: bool = True
     own_env: bool = False
     keeps: bool = False
+    covers: tuple[int, ...] = ()
+    reuses: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,7 @@ class LossHead:
         rest: values of the loss operator's other inputs.
         op: the loss operator.
         a: its attributes.
+        in_place: the gradient may be written over the tensor at which backward starts.
     """
 
     output: int
@@ -66,6 +71,7 @@ class LossHead:
     rest: tuple[int, ...]
     op: Op
     a: Any
+    in_place: bool = False
 
 
 @dataclass(slots=True)
@@ -77,6 +83,7 @@ class Lowered:
         recorded: whether backward may follow.
         num_arguments: how many values are arguments; auxiliary states follow.
         num_variables: how many values are given from outside.
+        is_body: whether it is the subgraph of an operator, which calls it under autograd.
         steps: the calls, in order.
         heads: value of each output.
         losses: the heads that were cut.
@@ -84,6 +91,8 @@ class Lowered:
         names: readable name of each value.
         num_values: how many values there are.
         fired: how many places each pass has rewritten, by its name.
+        off: names of the passes that were switched off, or are not for graphs that live on several devices.
+        entries: index of the node and number of the output that each value is; values that passes add are not in it.
     """
 
     graph: Graph
@@ -97,6 +106,9 @@ class Lowered:
     names: dict[int, str] = field(default_factory=dict)
     num_values: int = 0
     fired: dict[str, int] = field(default_factory=dict)
+    off: frozenset[str] = frozenset()
+    is_body: bool = False
+    entries: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def operator(self, step: Step) -> tuple[Op | None, Any]:
         """Return the operator a step stands for, and its attributes; (None, None) for one that a pass added."""
@@ -104,6 +116,10 @@ class Lowered:
             return None, None
         node = self.graph.nodes[step.node]
         return node.op, node.a
+
+    def is_sparse(self, step: Step) -> bool:
+        """Say whether a step reads what sparse values store, or dense copies of them."""
+        return isinstance(step.function, (SparseCall, _OnDense))
 
     def kept(self) -> set[int]:
         """Return the values that something beside the steps reads: heads, what losses read, and states."""
@@ -151,7 +167,7 @@ def lower(
         is_body: whether it is a subgraph itself, whose losses are never cut.
     """
     variables = (*graph.arguments, *graph.auxiliary)
-    low = Lowered(graph, recorded, len(graph.arguments), len(variables), [], [])
+    low = Lowered(graph, recorded, len(graph.arguments), len(variables), [], [], is_body=is_body)
     values: dict[tuple[Node, int], int] = {(n, 0): low.new_value(n.name) for n in variables}
     head_nodes = [node for node, _ in graph.heads]
     for number, node in enumerate(graph.nodes):
@@ -173,6 +189,7 @@ def lower(
             if storage is not None:
                 _on_stored_parts(low.steps[-1], node, storage)
     low.heads = [values[entry] for entry in graph.heads]
+    low.entries = {number: (graph.index[node], i) for (node, i), number in values.items()}
     return low
 
 

@@ -1,11 +1,10 @@
-"""Memory of executors: arrays allocated or cut from a shared pool, and free memory given back to the system."""
+"""Memory of executors: arrays allocated, cut from a shared pool, or used again."""
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import mmap
-from collections.abc import Callable
+import sys
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -13,13 +12,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from .. import private
 from ..base import DTypeError, dtype_name
 from ..context import Context
 from ..ndarray import NDArray
 from ..ops.dtypes import torch_dtype
+from ..ops.exposure import mark_own
 from ..ops.shapes import prod
 
-__all__ = ["allocate", "from_pool", "give_back"]
+__all__ = ["allocate", "from_pool", "reusable"]
 
 _ALIGNMENT = 64
 """Where arrays begin, in bytes; vector instructions like it more than NumPy's own 16."""
@@ -58,10 +59,41 @@ def allocate(shape: tuple[int, ...], ctx: Context, dtype: str) -> NDArray:
     kind, count = np.dtype(dtype), prod(shape)
     if count * kind.itemsize >= _OWN_PAGES and hasattr(mmap, "MAP_ANONYMOUS"):
         pages = _own_pages(count * kind.itemsize)
-        return NDArray(torch.from_numpy(np.frombuffer(pages, kind, count).reshape(shape)), ctx)
+        return NDArray(mark_own(torch.from_numpy(np.frombuffer(pages, kind, count).reshape(shape))), ctx)
     memory = np.zeros(count + _ALIGNMENT // kind.itemsize, kind)
     start = -memory.__array_interface__["data"][0] % _ALIGNMENT // kind.itemsize
-    return NDArray(torch.from_numpy(memory[start : start + count].reshape(shape)), ctx)
+    return NDArray(mark_own(torch.from_numpy(memory[start : start + count].reshape(shape))), ctx)
+
+
+def _holders(array: NDArray) -> tuple[int, int]:
+    """Return how many Python objects hold an array's tensor, and how many tensors its memory; (0, 0) if unknown."""
+    uses = private.storage_uses(array.tensor.untyped_storage()._cdata)
+    return (sys.getrefcount(array.tensor), uses) if uses else (0, 0)
+
+
+@cache
+def _alone() -> tuple[int, int]:
+    """Return what `_holders` finds where nothing but the array holds the tensor, and nothing else its memory."""
+    return _holders(NDArray(torch.empty(1), Context("cpu")))
+
+
+def reusable(output: NDArray) -> torch.Tensor | None:
+    """Return memory that an output may be computed in instead of memory from the C library; None if that is as good.
+
+    It is that of the output's last values if nobody can see them any more: the array's memory was not handed out,
+    and no other tensor shares it. Else new memory is returned, if much is needed: pages that come straight from
+    the operating system, large ones where possible, cost less than those of the C library.
+
+    Args:
+        output: an output, whose handle is going to show the new values.
+    """
+    if not output.tensor.is_cpu:
+        return None
+    if not output.pinned and output.tensor.is_contiguous() and _holders(output) == _alone() != (0, 0):
+        return output.tensor
+    if output.size * output.tensor.element_size() < _OWN_PAGES:
+        return None
+    return allocate(output.shape, output.context, dtype_name(output.dtype)).tensor
 
 
 def from_pool(
@@ -106,25 +138,3 @@ def from_pool(
         )
     pool[name] = allocate(shape, ctx, dtype)
     return pool[name]
-
-
-@cache
-def _trimmer() -> Callable[[int], int] | None:
-    """Return glibc's `malloc_trim`; None with other C libraries."""
-    try:
-        found: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError, TypeError):
-        return None
-    return found
-
-
-def give_back() -> None:
-    """Return the free parts of the C library's heap to the operating system, where the library can do that.
-
-    glibc keeps freed blocks of up to 32 MB for later ones of the same size; blocks that differ a little from one
-    bucket to the next then add up instead of taking each other's place. Takes some milliseconds per 100 MB
-    returned.
-    """
-    trim = _trimmer()
-    if trim is not None:
-        trim(0)

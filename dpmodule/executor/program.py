@@ -59,6 +59,7 @@ class Program:
             the graph; new values of states.
         source: its source text.
         low: the steps.
+        reused: (output, position in `shaped`) of the steps that may put an output where the last run's lies.
     """
 
     def __init__(self, low: Lowered) -> None:
@@ -67,6 +68,7 @@ class Program:
         self.random = any(op.random for n in low.graph.nodes for op in n.every_operator())
         self.written = _written_by_operators(low)
         self._shaped_at = {id(s): i for i, s in enumerate(self.shaped)}
+        self.reused = _reused(low, self._shaped_at)
         self._globals: dict[str, Any] = {}
         self._line_nodes: dict[int, int] = {}
         self.source = self._write()
@@ -153,6 +155,12 @@ class Program:
         )
 
 
+def _reused(low: Lowered, shaped_at: dict[int, int]) -> list[tuple[int, int]]:
+    """Return the steps that may put an output where the last run's lies."""
+    made_by = {value: step for step in low.steps if step.reuses for value in step.outputs}
+    return [(i, shaped_at[id(made_by[value])]) for i, value in enumerate(low.heads) if value in made_by]
+
+
 def _written_by_operators(low: Lowered) -> list[int]:
     """Return the variables that operators change by themselves: states of users' operators, and those in loops."""
     found: set[int] = set()
@@ -183,6 +191,7 @@ def program_of(
     body: Callable[[Graph], Any] | None = None,
     is_body: bool = False,
     watched: bool = False,
+    compiled: bool = False,
 ) -> Program:
     """Return the Program of a graph, shared by all graphs of equal structure, attributes and names.
 
@@ -194,8 +203,9 @@ def program_of(
         body: makes a callable of a subgraph.
         is_body: whether it is the subgraph of an operator, which calls it under autograd.
         watched: whether every operator's output must be computed as it is, since somebody looks at it.
+        compiled: whether `torch.compile` gets it.
     """
-    off = passes.settings(watched)
+    off = passes.settings(watched, compiled)
     key = graph.key, recorded, off, places, None if storage is None else storage.key, is_body
     owned = any(op.owner is not None for node in graph.nodes for op in node.every_operator())
     with _lock:

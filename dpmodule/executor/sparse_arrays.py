@@ -30,6 +30,7 @@ __all__ = [
     "load_stored",
     "seed_of",
     "show",
+    "stored_bytes",
     "value_of",
 ]
 
@@ -59,6 +60,15 @@ def value_of(array: NDArray, as_stored: bool = False) -> Any:
     if isinstance(array, BaseSparseNDArray):
         return array.record()
     return all_rows(array.tensor) if as_stored else array.tensor
+
+
+def stored_bytes(array: NDArray) -> int:
+    """Return the memory that an array's values take, in bytes; of a sparse one, with the places of those it stores."""
+    if not isinstance(array, BaseSparseNDArray):
+        return array.tensor.nbytes
+    record = array.record()
+    parts = (getattr(record, name, None) for name in ("values", "rows", "columns", "starts"))
+    return sum(part.nbytes for part in parts if part is not None)
 
 
 def all_rows(tensor: torch.Tensor) -> Rows:

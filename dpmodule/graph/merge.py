@@ -7,11 +7,15 @@ from typing import Any
 from ..ops import get as get_op
 from .node import Entry, Graph, Node
 
-__all__ = ["merge_equal"]
+__all__ = ["may_merge", "merge_equal"]
 
 
-def _may_merge(node: Node) -> bool:
-    """Say whether two nodes like this one make the same values: nothing random, no states, no user code."""
+def may_merge(node: Node) -> bool:
+    """Say whether two nodes like this one make the same values: nothing random, no states, no user code.
+
+    Args:
+        node: any node of a graph; a variable may not merge.
+    """
     op = node.op
     return op is not None and not (
         op.random or op.mutates or op.stateful or op.loss or op.owner or op.read_attrs or node.subgraphs
@@ -36,7 +40,7 @@ def merge_equal(graph: Graph) -> tuple[Entry, ...]:
             continue
         inputs = tuple((replaced[child], i) for child, i in node.inputs)
         key = (node.op, tuple(sorted(node.all_attrs.items())), inputs)
-        if _may_merge(node) and key in known:
+        if may_merge(node) and key in known:
             replaced[node] = known[key]
             continue
         new = node

@@ -13,6 +13,7 @@ from ..base import ArgumentError, DTypeError
 from ..context import Context, cpu, current_context, gpu
 from ..ndarray import NDArray
 from ..ndarray.sparse_creation import csr_matrix, is_scipy
+from ..ops.exposure import expose
 
 __all__ = ["is_array", "named_arrays", "numbered_names", "shares_read_only", "wrap"]
 
@@ -46,6 +47,7 @@ def wrap(value: Any, what: str) -> NDArray:
     if is_scipy(value):
         return csr_matrix(value)
     if isinstance(value, torch.Tensor):
+        expose(value)
         return NDArray(value.detach(), _context_of(value))
     if not is_array(value):
         raise ArgumentError(

@@ -10,6 +10,7 @@ import torch
 
 from ..base import ShapeError
 from ..ndarray import NDArray
+from ..staging import on_device
 
 __all__ = ["Tally", "aligned", "pairs", "tensor_of"]
 
@@ -90,9 +91,7 @@ def pairs(labels: Any, preds: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
     found = []
     for label, pred in zip(found_labels, found_preds):
         target, guess = tensor_of(label), tensor_of(pred)
-        found.append(
-            (target if target.device == guess.device else target.to(guess.device, non_blocking=True), guess)
-        )
+        found.append((target if target.device == guess.device else on_device(target, guess.device), guess))
     return found
 
 

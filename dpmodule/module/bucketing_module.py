@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -22,10 +22,13 @@ from .feed import describe
 from .module import Module
 from .stage import Stage, needs
 
+if TYPE_CHECKING:
+    from ..executor.explanation import Explanation
+
 __all__ = ["BucketingModule"]
 
 _WORTH_RETURNING = 2**22
-"""How many elements a bucket must have computed for free memory to be returned before a larger one runs."""
+"""How many elements a bucket must have computed for free memory to be returned before another one runs."""
 
 SymGen = Callable[[Any], tuple[Symbol, Sequence[str], Sequence[str] | None]]
 
@@ -49,6 +52,8 @@ class BucketingModule(BucketingNames):
         compression_params: gradient compression; see `Module`.
         max_buckets: how many buckets, the default one included, keep their executors; the one used longest ago
             goes first, and is made again when it comes back. None = all.
+        compile: whether `torch.compile` compiles the network of every bucket; see `Module`.
+        cuda_graphs: whether runs are recorded on GPUs; see `Module`. Changing the bucket drops a recording.
 
     Raises:
         ArgumentError: an argument does not fit.
@@ -69,6 +74,8 @@ class BucketingModule(BucketingNames):
         compression_params: Any = None,
         *,
         max_buckets: int | None = None,
+        compile: Any = None,
+        cuda_graphs: bool | None = None,
     ) -> None:
         super().__init__(logger)
         if not callable(sym_gen):
@@ -88,6 +95,8 @@ class BucketingModule(BucketingNames):
             "state_names": state_names,
             "group2ctxs": group2ctxs,
             "compression_params": compression_params,
+            "compile": compile,
+            "cuda_graphs": cuda_graphs,
         }
         self._buckets: OrderedDict[Any, Module] = OrderedDict()
         self._default = self._make(default_bucket_key)
@@ -276,13 +285,20 @@ class BucketingModule(BucketingNames):
         """
         module = self._bucket(bucket_key, data_shapes, label_shapes)
         if module is not self._current:
-            left = self._current.group
-            # a larger bucket cannot use the free blocks that a smaller one leaves
-            if left.release() and module.group.size > left.size >= _WORTH_RETURNING:
-                give_back()
+            if self._current.group.release():
+                self._give_back()
             module.group.refresh()
             self._key, self._current = bucket_key, module
         self._evict()
+
+    def _give_back(self) -> None:
+        """Return what the current bucket's run has left free to the system, if there are other buckets.
+
+        They need blocks of other sizes. Freed ones would stay beside each other instead of taking each other's place.
+        """
+        group = self._current.group
+        if len(self._buckets) > 1 and group.size >= _WORTH_RETURNING and group.contexts[0].device_type == "cpu":
+            give_back()
 
     def _evict(self) -> None:
         """Drop the buckets used longest ago, but neither the default nor the current one."""
@@ -343,6 +359,7 @@ class BucketingModule(BucketingNames):
     def update(self) -> None:
         """Apply the optimizer to the gradients of the current bucket's last backward."""
         self._current.update()
+        self._give_back()
 
     # computing
 
@@ -425,6 +442,13 @@ class BucketingModule(BucketingNames):
         self._monitor = mon
         for module in self._buckets.values():
             module.install_monitor(mon)
+
+    @needs(Stage.BOUND)
+    def explain(
+        self, is_train: bool | None = None, times: bool = False, measure_memory: bool = False
+    ) -> Explanation:
+        """Return what the current bucket runs, and what it costs; see `Module.explain`."""
+        return self._current.explain(is_train, times, measure_memory)
 
     # checkpoints
 

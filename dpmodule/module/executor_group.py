@@ -9,7 +9,15 @@ from typing import Any
 
 from ..base import ArgumentError, ShapeError, StateError, dtype_name
 from ..context import Context, cpu
-from ..executor import Executor, from_pool, placement, requirements
+from ..executor import (
+    PLAIN,
+    Executor,
+    RecordingExecutor,
+    RunOptions,
+    from_pool,
+    placement,
+    requirements,
+)
 from ..executor.gradients import check_differentiable
 from ..executor.sparse_arrays import allocate_as, clear, is_sparse, load_stored
 from ..executor.storage import declared_storage, gradient_storage, storage_of
@@ -19,6 +27,7 @@ from ..ndarray import NDArray
 from ..ops.sparse import Csr
 from ..params import ParamStore
 from ..slicing import split_input_slice as _split_input_slice  # noqa: F401
+from ..staging import send
 from .by_hand import load_data as _load_data  # noqa: F401  old programs import these from here
 from .by_hand import load_general as _load_general  # noqa: F401
 from .by_hand import load_label as _load_label  # noqa: F401
@@ -43,14 +52,11 @@ class _Silent:
 def _distinct(contexts: Sequence[Context]) -> list[Context]:
     """Return the contexts with CPU contexts that are named again replaced by ones of other numbers.
 
-    Raises:
-        ArgumentError: another device than the CPU is named again.
+    Each CPU context has a thread and random numbers of its own. A GPU named twice runs one executor after the other.
     """
     found: list[Context] = []
     for ctx in contexts:
-        if ctx in found:
-            if ctx.device_type != "cpu":
-                raise ArgumentError(f"contexts {list(contexts)} hold one device twice")
+        if ctx in found and ctx.device_type == "cpu":
             taken = {*contexts, *found}
             ctx = next(each for each in map(cpu, range(len(taken) + 1)) if each not in taken)
         found.append(ctx)
@@ -88,7 +94,7 @@ class DataParallelExecutorGroup(GroupArrays):
 
     Args:
         symbol: what to run.
-        contexts: where, all different.
+        contexts: where. A device named twice gets two executors.
         workload: a positive number per context; shares of a batch are proportional. None = equal.
         data_shapes: descriptions of the inputs, (name, shape) or `DataDesc`.
         label_shapes: descriptions of the labels, or None.
@@ -102,6 +108,7 @@ class DataParallelExecutorGroup(GroupArrays):
         state_names: arguments that carry state from batch to batch.
         group2ctxs: where the groups named by ``AttrScope(ctx_group=...)`` live: a dict of contexts (or of lists of
             them, one for each of `contexts`), or a list of dicts, one for each of `contexts`.
+        options: how executors run their programs.
 
     Raises:
         ArgumentError: names, sizes or options do not fit.
@@ -126,8 +133,10 @@ class DataParallelExecutorGroup(GroupArrays):
         grad_req: Any = "write",
         state_names: Sequence[str] | None = None,
         group2ctxs: Any = None,
+        options: RunOptions = PLAIN,
     ) -> None:
         self.symbol = symbol
+        self._options = options
         self.contexts = _distinct(contexts)
         self.workload = list(workload) if workload is not None else [1] * len(self.contexts)
         if len(self.workload) != len(self.contexts):
@@ -218,6 +227,8 @@ class DataParallelExecutorGroup(GroupArrays):
         if reshape:
             for former, now in zip(self.execs, execs):
                 now.watch_as(former)
+                if now is not former:
+                    former.set_aside()
         self.execs = execs
         self._silence_idle()
 
@@ -265,8 +276,20 @@ class DataParallelExecutorGroup(GroupArrays):
                     grads[name] = from_pool(pool, f"grad of {name}", shape, where, dtype, logger)
         aux = {name: self.store.aux(name, i) for name in self.aux_names}
         known = {name: stype for name, stype in self._stypes.items() if name in self.param_names}
-        return Executor(
-            graph, ctx, args, grads, self.grad_req, aux, shapes, types, places, known, self.symbol
+        kind = RecordingExecutor if self._options.cuda_graphs else Executor
+        return kind(
+            graph,
+            ctx,
+            args,
+            grads,
+            self.grad_req,
+            aux,
+            shapes,
+            types,
+            places,
+            known,
+            self.symbol,
+            self._options,
         )
 
     @property
@@ -364,7 +387,7 @@ class DataParallelExecutorGroup(GroupArrays):
             if borrow and tensor.dtype == own.dtype and tensor.device == own.device:
                 kept[name] = tensor
             elif tensor is not own:
-                own.copy_(tensor)
+                send(own, tensor)
         return kept
 
     def _each(self, jobs: Sequence[Callable[[], None]]) -> None:
@@ -519,11 +542,7 @@ def _forward_job(executor: Executor, inputs: dict[str, Any], train: bool) -> Cal
 
 
 def _step_job(executor: Executor, inputs: dict[str, Any]) -> Callable[[], None]:
-    def job() -> None:
-        executor.run(True, inputs)
-        executor.backward()
-
-    return job
+    return lambda: executor.step(inputs)
 
 
 def _backward_job(executor: Executor, grads: Any) -> Callable[[], None]:

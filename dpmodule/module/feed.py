@@ -16,6 +16,7 @@ from ..ndarray import NDArray
 from ..ndarray.csr import CSRNDArray
 from ..ops.sparse import Csr, row_range
 from ..slicing import split_batch
+from ..staging import on_device
 
 __all__ = ["Feed", "describe", "is_batch_list", "is_per_context", "redescribe", "resized"]
 
@@ -71,7 +72,18 @@ def _tensor(array: Any) -> Any:
     """Return a batch's array as what programs read: a tensor, or a record of a CSR matrix."""
     if isinstance(array, CSRNDArray):
         return array.record()
-    return array.tensor if isinstance(array, NDArray) else torch.as_tensor(array)
+    if isinstance(array, NDArray):
+        return array.tensor
+    if isinstance(array, torch.Tensor):
+        expose(array)
+    return torch.as_tensor(array)
+
+
+def _moved(value: Any, ctx: Context) -> Any:
+    """Return a tensor, or a record of a CSR matrix, on a context's device."""
+    return (
+        on_device(value, ctx.torch_device) if isinstance(value, torch.Tensor) else value.to(ctx.torch_device)
+    )
 
 
 class Feed:
@@ -254,7 +266,7 @@ class Feed:
             return list(labels)
         own = []
         for label, axis, name in zip(labels, self.label_layouts, self.label_names):
-            own.append(array_of(self._narrow(_tensor(label), axis, name)[k].to(ctx.torch_device), ctx))
+            own.append(array_of(_moved(self._narrow(_tensor(label), axis, name)[k], ctx), ctx))
         return own
 
     def split_head(self, grad: NDArray | None, axis: int, k: int, rows: int, ctx: Context) -> NDArray | None:
@@ -272,7 +284,7 @@ class Feed:
         part = self.slices[self.active[k]]
         per_sample = rows // (part.stop - part.start)
         tensor = grad.tensor.narrow(axis, part.start * per_sample, rows)
-        return NDArray(tensor.to(ctx.torch_device), ctx)
+        return NDArray(on_device(tensor, ctx.torch_device), ctx)
 
     # counting
 

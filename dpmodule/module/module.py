@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -14,6 +14,7 @@ from ..atomic import write_atomically
 from ..base import ArgumentError, StateError
 from ..checkpoint import load_checkpoint, save_checkpoint
 from ..context import Context, cpu
+from ..executor import run_options
 from ..initializer import Uniform
 from ..kvstore import Compression
 from ..ndarray import NDArray
@@ -26,6 +27,10 @@ from .mxnet_names import MXNetNames
 from .stage import Stage, needs
 from .summary import summarize
 from .updates import Updates, make_optimizer, make_store
+from .workers import run_between
+
+if TYPE_CHECKING:
+    from ..executor.explanation import Explanation
 
 __all__ = ["Module"]
 
@@ -61,9 +66,15 @@ class Module(MXNetNames):
         group2ctxs: where the groups named by ``AttrScope(ctx_group=...)`` live; see `DataParallelExecutorGroup`.
         compression_params: how a kvstore "device" compresses gradients, such as
             ``{"type": "2bit", "threshold": 0.5}``; None = not at all.
+        compile: whether the network is handed to `torch.compile`: True, the name of a backend, or a dict of
+            `torch.compile`'s arguments. Compiling takes seconds, anew for every set of input shapes; it pays where a
+            network of many small operators runs long. What cannot be compiled runs as always, with a warning.
+        cuda_graphs: whether `forward_backward` and prediction on a GPU are recorded once they repeat with the same
+            shapes, and then replayed, with the settings of torch that were in force at that time; it pays for small
+            networks. None = as MXNet's environment variable MXNET_ENABLE_CUDA_GRAPHS says.
 
     Raises:
-        ArgumentError: a name is no argument of the symbol.
+        ArgumentError: a name is no argument of the symbol, or `compile` is something else.
 
     Example:
         >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
@@ -87,8 +98,12 @@ class Module(MXNetNames):
         state_names: Sequence[str] | None = None,
         group2ctxs: Any = None,
         compression_params: Any = None,
+        *,
+        compile: Any = None,
+        cuda_graphs: bool | None = None,
     ) -> None:
         super().__init__(logger)
+        self._run_options = run_options(compile, cuda_graphs)
         if compression_params:
             Compression(compression_params)  # complains about wrong ones now
         self._compression_params = compression_params
@@ -324,6 +339,7 @@ class Module(MXNetNames):
             grad_req,
             self._state_names,
             self._group2ctxs,
+            self._run_options,
         )
         self._unbound = False
         if self._stage < Stage.BOUND:
@@ -551,7 +567,7 @@ class Module(MXNetNames):
     def update(self) -> None:
         """Apply the optimizer to the gradients of the last backward, summed over devices."""
         if self._updates is not None:
-            self._updates.apply()
+            run_between(self.group.active_contexts, self._updates.apply)
 
     # computing
 
@@ -653,3 +669,19 @@ class Module(MXNetNames):
     def summary(self) -> str:
         """Return a table of operators with output shapes and numbers of parameters."""
         return summarize(self.group)
+
+    @needs(Stage.BOUND)
+    def explain(
+        self, is_train: bool | None = None, times: bool = False, measure_memory: bool = False
+    ) -> Explanation:
+        """Return what the first device's executor runs, and what it costs; print it to read it.
+
+        Args:
+            is_train: whether the steps are those of training; None = if the module is bound for it.
+            times: also measure the time of every step, on the last batch; changes nothing.
+            measure_memory: measure the memory of a run instead of estimating it.
+
+        Raises:
+            StateError: the module is not bound, or memory is to be measured while a profiler runs.
+        """
+        return self.group.execs[0].explain(is_train, times, measure_memory, self.group.param_names)

@@ -14,6 +14,7 @@ from ..base import ArgumentError, DTypeError, MXNetError, ShapeError
 from ..context import Context
 from ..ops import get
 from ..ops.dtypes import name_of
+from ..ops.exposure import expose, mark_own
 from . import sparse_creation as sparse
 from . import tape
 from .convert import dtype_pair, host_array, is_number, wanted_shape
@@ -80,7 +81,7 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
             return cast("NDArray", tape.apply(source_array, convert, "array", ctx=where))
         return NDArray(convert(given), where)
     name, wanted = dtype_pair(dtype)
-    return NDArray(torch.from_numpy(host_array(source_array, name)).to(device, wanted), where)
+    return NDArray(mark_own(torch.from_numpy(host_array(source_array, name))).to(device, wanted), where)
 
 
 def _filled(
@@ -252,6 +253,7 @@ def from_torch(tensor: torch.Tensor, ctx: Context | None = None) -> NDArray:
         raise ArgumentError(
             f"the tensor lies on {tensor.device}, which is not the device of {where}; move it first"
         )
+    expose(tensor)
     return NDArray(tensor.detach(), where, True)
 
 

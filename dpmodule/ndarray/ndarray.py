@@ -16,6 +16,7 @@ from ..base import integer_types as integer_types
 from ..base import numeric_types as numeric_types
 from ..context import Context
 from ..ops.dtypes import name_of
+from ..ops.exposure import expose
 from . import indexing, tape
 from .convert import dtype_pair, host_array, is_number, tensor_of, to_numpy
 from .differentiate import differentiate
@@ -112,6 +113,7 @@ class NDArray(Shaping):
     def torch(self) -> torch.Tensor:
         """Return the tensor that holds the values; writing to it writes to this array."""
         self.pinned = True
+        expose(self.tensor)
         return self.tensor
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -124,10 +126,12 @@ class NDArray(Shaping):
             array = array.copy()
         elif shares:
             self.pinned = True
+            expose(self.tensor)
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def __dlpack__(self, **options: Any) -> Any:
         self.pinned = True
+        expose(self.tensor)
         return self.tensor.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[Any, int]:

@@ -11,6 +11,7 @@ from .. import mode
 from ..context import Context
 from ..ndarray import NDArray
 from ..ops.dtypes import name_of, torch_dtype
+from ..ops.exposure import expose
 from ..ops.spec import Env
 from ..ops.user_code import user_code
 from .prop_call import Made, PropCall
@@ -81,6 +82,8 @@ class _Job:
 
     def _arrays(self, tensors: Sequence[Tensor]) -> list[NDArray]:
         """Wrap tensors for users' code; `data` has no history and a count of writes of its own."""
+        for tensor in tensors:
+            expose(tensor)
         return [NDArray(t.data, self._ctx, pinned=True) for t in tensors]
 
     def forward(self, arguments: Sequence[Tensor]) -> list[Tensor]:

@@ -77,6 +77,7 @@ def op(
     loss_grad: Callable[..., torch.Tensor] | None = None,
     loss_when: Callable[[Any], bool] | None = None,
     loss_probe: Callable[[Any, torch.Tensor], torch.Tensor] | None = None,
+    loss_takes_memory: bool = False,
     **fields: Any,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare an operator; the decorated function is its implementation.
@@ -94,6 +95,7 @@ def op(
         loss_grad: makes it a loss: ``(a, env, out, *tensors) -> gradient of the first input``.
         loss_when: from the attributes, whether the head gradient is ignored (default: always).
         loss_probe: ``(a, output) -> part`` that is finite only if the whole output is (default: none smaller).
+        loss_takes_memory: `loss_grad` takes ``into=``, a tensor in whose memory it returns the gradient.
         fields: the other fields of `Op`: variadic, outputs (names, or a function of the attributes), hidden
             (outputs counted in saved graphs only), bind, mutates (inputs whose new values `run` returns after the
             outputs; None in such a place leaves the input as it is), commit_now (those of them that forward writes
@@ -112,7 +114,9 @@ def op(
     def declare_function(run: Callable[..., Any]) -> Callable[..., Any]:
         attributes = dict(attrs or {})
         record_fields = (*attributes, "bodies") if fields.get("num_subgraphs") else tuple(attributes)
-        loss = Loss(run, loss_grad, loss_when, loss_probe) if loss_grad is not None else None
+        loss = None
+        if loss_grad is not None:
+            loss = Loss(run, loss_grad, loss_when, loss_probe, loss_takes_memory)
         record = Op(
             name,
             run,

@@ -187,6 +187,8 @@ class Env:
         out_shapes: inferred output shapes, only for operators declared with ``needs_shapes``.
         context: the `Context` it runs on; None means that of the device.
         memo: what a ``stateful`` operator keeps from one call to the next; None where nothing is kept.
+        memory: a tensor that nobody reads any more, in which a step that says so may put its result; it takes the
+            tensor away.
     """
 
     device: torch.device
@@ -195,6 +197,7 @@ class Env:
     out_shapes: tuple[tuple[int, ...], ...] = ()
     context: Any = None
     memo: dict[Any, Any] | None = None
+    memory: torch.Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +209,15 @@ class Loss:
         grad: ``(a, env, output, data, *rest) -> gradient of data``.
         when: tells from the attributes whether the head gradient is indeed ignored; None = always.
         probe: ``(a, output) -> a part of it`` that is finite only if all of it is; None = no smaller part tells.
+        takes_memory: `grad` also takes ``into``, a tensor like the data in whose memory it returns the gradient; it
+            does not read what the tensor, or the data, holds.
     """
 
     forward: Callable[..., torch.Tensor]
     grad: Callable[..., torch.Tensor]
     when: Callable[[Any], bool] | None = None
     probe: Callable[[Any, torch.Tensor], torch.Tensor] | None = None
+    takes_memory: bool = False
 
 
 Shapes = tuple[list[Shape], list[Shape]]

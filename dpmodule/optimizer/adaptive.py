@@ -9,6 +9,7 @@ import torch
 
 from .. import private
 from ..ndarray import NDArray
+from ..ops.exposure import written
 from .base import register
 from .group import Group
 from .grouped import GroupedOptimizer
@@ -90,6 +91,8 @@ class Adam(GroupedOptimizer):
             amsgrad=False,
             maximize=False,
         )
+        if group.fused:
+            written(group.weights)
 
 
 def _steps(group: Group, count: int) -> list[Tensor]:

@@ -11,6 +11,7 @@ import torch
 from .. import private
 from ..base import DTypeError, ShapeError
 from ..context import Context, cpu
+from ..ops.exposure import written
 
 __all__ = ["HALF", "Group", "Scratch", "is_fusable"]
 
@@ -226,3 +227,5 @@ def _sgd(
         maximize=False,
         is_first_step=False,
     )
+    if fused:
+        written(params)

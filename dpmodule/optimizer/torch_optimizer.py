@@ -171,6 +171,7 @@ class _Engine:
         try:
             self._made.step()
         finally:
+            written(self._params)  # torch does not count what its fused optimizers write
             for param in self._params:
                 param.grad = None
 

@@ -1,7 +1,12 @@
 import numpy as np
 import pytest
+import torch
 
 import dpmodule as mx
+from dpmodule.executor.interpreter import backward_by_node
+from dpmodule.executor.lowering import lower
+from dpmodule.executor.program import Program
+from dpmodule.ops.spec import Env
 
 S = mx.sym
 
@@ -148,3 +153,23 @@ def test_backward_is_shown_with_the_engines_gradients():
     assert not seen["fc_backward_output0"].any()
     want = seen["drop_output"] - executor.arg_dict["out_label"].asnumpy()
     np.testing.assert_allclose(seen["out_backward_output0"], want / 3, rtol=1e-6)
+
+
+def test_steps_that_write_over_their_input_can_go_backward_one_by_one():
+    x = S.FullyConnected(S.Variable("data"), num_hidden=4, name="fc")
+    executor = (S.relu(x + 1, name="act") * 2).simple_bind(mx.cpu(), data=(2, 3))
+    for array in executor.arg_arrays:
+        array[:] = np.random.RandomState(0).uniform(-1, 1, array.shape)
+    low = lower(executor.graph, recorded=True)
+    (step,) = [s for s in low.steps if low.graph.nodes[s.node].name == "act"]
+    found = []
+    for step.function in (torch.relu, torch.relu_):
+        values = [array.tensor.clone().requires_grad_() for array in executor.arg_arrays]
+        seen = {}
+        env = Env(torch.device("cpu"), None, True)
+        heads = {low.heads[0]: torch.ones(2, 4)}
+        assert backward_by_node(Program(low), values, env, [], heads, seen.__setitem__) == -1
+        found.append(seen)
+    assert found[0].keys() == found[1].keys()
+    assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
+    assert found[0]["fc_backward_output0"].abs().sum() > 0

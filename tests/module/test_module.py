@@ -160,9 +160,25 @@ def test_the_cpu_named_twice_is_two_places():
     np.testing.assert_array_equal(results[0].asnumpy(), results[1].asnumpy())
 
 
-def test_a_gpu_named_twice_is_refused():
-    with pytest.raises(ArgumentError, match="one device twice"):
-        mx.mod.Module(mlp(), context=[mx.gpu(0), mx.gpu(0)]).bind(*SHAPES)
+@pytest.mark.parametrize("kvstore", ["local", "device", None])
+def test_a_device_named_twice_runs_two_executors(kvstore, monkeypatch):
+    """As on a GPU named twice; CPU contexts are else given numbers of their own."""
+    monkeypatch.setattr("dpmodule.module.executor_group._distinct", list)
+    results = []
+    for contexts in ([mx.cpu(0)], [mx.cpu(0), mx.cpu(0)]):
+        mod = mx.mod.Module(mlp(), context=contexts)
+        mod.bind(*SHAPES)
+        np.random.seed(3)
+        mx.random.seed(3)
+        mod.init_params()
+        mod.init_optimizer(kvstore=kvstore, optimizer_params={"learning_rate": 0.1, "momentum": 0.9})
+        for _ in range(3):
+            mod.forward_backward(batch())
+            mod.update()
+        assert [e.context for e in mod.group.execs] == contexts
+        results.append(mod.group.store.array("fc1_weight", 0).asnumpy())
+    if kvstore is not None:  # without one, each device follows its own part of the batch
+        np.testing.assert_allclose(results[1], results[0], rtol=1e-5, atol=1e-6)
 
 
 def test_workload_must_fit_the_contexts():

@@ -15,7 +15,16 @@ from dataclasses import dataclass
 from ...base import ArgumentError
 from ..lowering import Lowered
 from .channels_last import channels_last
+from .common_subexpressions import common_subexpressions
+from .dead_steps import dead_steps
+from .dense_chains import dense_chains
 from .fresh_heads import fresh_heads
+from .fused_convolutions import fused_convolutions
+from .head_seeds import head_seeds
+from .inplace_activations import inplace_activations
+from .pooling_first import pooling_first
+from .rnn_chains import rnn_chains
+from .score_blocks import score_blocks
 
 __all__ = ["PASSES", "Pass", "apply", "disabled", "settings"]
 
@@ -30,6 +39,8 @@ class Pass:
         training: whether it runs where backward may follow.
         predict: whether it runs where no backward follows.
         moved: whether it also runs for graphs that live on several devices.
+        compiled: whether it also runs where `torch.compile` gets the program: not if it puts in functions that
+            choose between kernels by themselves, which a compiler cannot look into.
     """
 
     rewrite: Callable[[Lowered], int]
@@ -37,6 +48,7 @@ class Pass:
     training: bool = True
     predict: bool = True
     moved: bool = True
+    compiled: bool = True
 
     @property
     def name(self) -> str:
@@ -44,9 +56,22 @@ class Pass:
         return self.rewrite.__name__
 
 
-PASSES: tuple[Pass, ...] = (Pass(channels_last),)
+PASSES: tuple[Pass, ...] = (
+    Pass(common_subexpressions, hides=True, moved=False),
+    Pass(rnn_chains, hides=True, moved=False),
+    # before pooling_first: an activation costs least inside the convolution
+    Pass(fused_convolutions, hides=True, training=False, moved=False, compiled=False),
+    Pass(pooling_first, hides=True),
+    Pass(channels_last),
+    Pass(score_blocks, hides=True, moved=False, compiled=False),
+    Pass(dense_chains, hides=True, moved=False, compiled=False),
+    Pass(dead_steps, hides=True),
+    Pass(inplace_activations, hides=True, compiled=False),
+    Pass(head_seeds, hides=True, predict=False),
+)
 _NAMES = frozenset(each.name for each in PASSES)
 _HIDING = frozenset(each.name for each in PASSES if each.hides)
+_OPAQUE = frozenset(each.name for each in PASSES if not each.compiled)
 
 
 def _checked(names: Iterable[str], what: str) -> set[str]:
@@ -61,13 +86,21 @@ def _checked(names: Iterable[str], what: str) -> set[str]:
 _off = _checked(os.environ.get("DPMODULE_DISABLE_PASSES", "").split(","), "DPMODULE_DISABLE_PASSES")
 
 
-def settings(watched: bool = False) -> frozenset[str]:
+def settings(watched: bool = False, compiled: bool = False) -> frozenset[str]:
     """Return the names of the passes that are switched off.
 
     Args:
         watched: whether every operator's output must be computed as it is.
+        compiled: whether `torch.compile` gets the program.
     """
-    return frozenset(_off | _HIDING) if watched else frozenset(_off)
+    off = set(_off)
+    if watched:
+        off |= _HIDING
+    if compiled:
+        off |= _OPAQUE
+    if os.environ.get("MXNET_ELIMINATE_COMMON_EXPR", "1") == "0":
+        off.add("common_subexpressions")
+    return frozenset(off)
 
 
 @contextmanager
@@ -97,6 +130,7 @@ def apply(low: Lowered, off: frozenset[str], moved: bool = False) -> None:
         off: names of the passes that do not run.
         moved: whether the steps run on several devices.
     """
+    low.off = off.union(each.name for each in PASSES if moved and not each.moved)
     for each in PASSES:
         if each.name in off or (moved and not each.moved):
             continue

@@ -2,24 +2,28 @@
 
 Data that enters a convolution, and its weight, are restrided once; torch keeps the layout through normalisation,
 activation and pooling. Shapes stay NCHW, so nothing outside a Program sees it. On the CPU, max pooling of a
-channels_last tensor is some ten times faster, and convolutions gain a third.
+channels_last tensor is some ten times faster, and convolutions gain a third. On a GPU it depends on the type, which is
+looked at when the step runs; see `likes_channels_last`.
 """
 
 from __future__ import annotations
 
 import torch
 
+from ...precision import likes_channels_last
 from ..lowering import Lowered, Step
 
 __all__ = ["channels_last"]
 
 
 def restride(x: torch.Tensor) -> torch.Tensor:
-    """Return a 4-D tensor with channels innermost in memory.
+    """Return a 4-D tensor with channels innermost in memory, or as it is on a GPU that does not like this.
 
     With one channel, both layouts describe the same memory; torch then goes by the strides, which are set so
     that they say channels_last.
     """
+    if not likes_channels_last(x):
+        return x
     x = x.contiguous(memory_format=torch.channels_last)
     if x.shape[1] == 1:
         x = x.as_strided(x.shape, (x.stride(0), 1, x.shape[3], 1))
@@ -36,7 +40,13 @@ def channels_last(low: Lowered) -> int:
     steps: list[Step] = []
     for step in low.steps:
         op, a = low.operator(step)
-        if op is not None and op.name == "Convolution" and len(a.kernel) == 2 and a.layout in (None, "NCHW"):
+        if (
+            op is not None
+            and op.name == "Convolution"
+            and len(a.kernel) == 2
+            and a.layout in (None, "NCHW")
+            and not step.takes_env  # as those do that restride by themselves
+        ):
             for position in (0, 1):
                 value = step.inputs[position]
                 if value < low.num_variables:

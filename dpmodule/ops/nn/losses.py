@@ -49,25 +49,33 @@ def _per_row(a: Any, grad: torch.Tensor) -> torch.Tensor:
 
 
 def _difference_grad(
-    a: Any, env: Env, out: torch.Tensor, data: torch.Tensor, label: torch.Tensor
+    a: Any,
+    env: Env,
+    out: torch.Tensor,
+    data: torch.Tensor,
+    label: torch.Tensor,
+    into: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    return _per_row(a, out - label.reshape(out.shape).to(out.dtype))
+    return _per_row(a, torch.sub(out, label.reshape(out.shape).to(out.dtype), out=into))
 
 
 def _sign_grad(a: Any, env: Env, out: torch.Tensor, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
     return _per_row(a, (out > label.reshape(out.shape)).to(out.dtype).mul_(2.0).sub_(1.0))
 
 
-def _regression(name: str, grad: Callable[..., torch.Tensor], onnx: Onnx) -> Callable[..., Any]:
-    """Declare a regression output."""
+def _regression(
+    name: str, grad: Callable[..., torch.Tensor], onnx: Onnx, fresh: bool = False
+) -> Callable[..., Any]:
+    """Declare a regression output, which is the data itself unless it is fresh memory."""
     return op(
         name,
         [arg("data", ROWS), label()],
         {"grad_scale": Attr(real, "factor of the gradient", 1.0)},
         aliases=[f"_sparse_{name}"],
         loss_grad=grad,
+        loss_takes_memory=fresh,
         infer=_regression_infer,
-        view=True,
+        view=not fresh,
         onnx=onnx,
     )
 
@@ -85,7 +93,7 @@ def linear_regression_output(a: Any, env: Env, data: torch.Tensor, label: torch.
     return data
 
 
-@_regression("LogisticRegressionOutput", _difference_grad, Onnx("Sigmoid"))
+@_regression("LogisticRegressionOutput", _difference_grad, Onnx("Sigmoid"), fresh=True)
 def logistic_regression_output(a: Any, env: Env, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
     """Apply the logistic function; the gradient is ``(output - label) * grad_scale / outputs per row``.
 

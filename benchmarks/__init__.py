@@ -1,0 +1,1 @@
+"""Comparisons of dpmodule with what users would otherwise run; `python -m benchmarks` runs them all."""

@@ -1,0 +1,117 @@
+"""Measure dpmodule against MXNet, plain PyTorch and trainers above it, and write RESULTS.md.
+
+Run: python -m benchmarks [PART ...] [--against mxnet=PYTHON ...] [--quick] [--rounds N] [--write | --output FILE]
+
+Parts:
+  fit        training and prediction by Module, against MXNet and plain PyTorch
+  bucketing  an LSTM language model in a BucketingModule: steps, fit, memory
+  trainers   the MLP's fit against Lightning and Accelerate
+  contexts   two CPU contexts against one
+  startup    bind, import, peak memory
+  passes     what every pass of the executor gains
+  compile    Module(compile=True)
+  ops        the 60 most used operators, against PyTorch and MXNet
+  cuda       training on a GPU, where there is one
+
+Without names, all of them run, in about 15 minutes, and RESULTS.md is written; with names only if --write says so,
+and the other parts' figures stay. Other systems run under the interpreters given with --against: "mxnet=PYTHON" has
+MXNet 1.9.1, "lightning=PYTHON" Lightning, "accelerate=PYTHON" Accelerate; what has none is left out. Before anything
+is timed, all sides must compute the same. Exit status 1: they do not, or a figure misses what it must reach (with
+--quick figures are not held to that).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from .harness import PACKAGES, Session
+from .report import Section, machine, update
+
+__all__ = ["PARTS", "main"]
+
+PARTS = {
+    "fit": "fit",
+    "bucketing": "bucketing",
+    "trainers": "trainers",
+    "contexts": "contexts",
+    "startup": "startup",
+    "passes": "passes",
+    "compile": "compiled",
+    "ops": "ops",
+    "cuda": "cuda",
+}
+"""Names of the parts, in the order of the report, and their modules."""
+RESULTS = Path(__file__).with_name("RESULTS.md")
+
+
+def _against(text: str) -> tuple[str, str]:
+    name, sign, python = text.partition("=")
+    if name not in PACKAGES or not sign or not python:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: expected NAME=PYTHON with one of {', '.join(PACKAGES)} as NAME"
+        )
+    return name, python
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line."""
+    found = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    found.add_argument("parts", nargs="*", metavar="PART", help="which parts; none = all")
+    found.add_argument(
+        "--against", action="append", default=[], type=_against, metavar="NAME=PYTHON", help="compare with"
+    )
+    found.add_argument("--list", action="store_true", help="print the names of the parts")
+    found.add_argument("--quick", action="store_true", help="short rounds, to see that it runs")
+    found.add_argument("--rounds", type=int, default=7, help="measurements of each side (default: 7)")
+    found.add_argument("--write", action="store_true", help=f"put the figures into {RESULTS.name}")
+    found.add_argument("--output", type=Path, metavar="FILE", help="put the figures into another file")
+    return found
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Measure, print, write, and return the exit status."""
+    line = parser()
+    args = line.parse_args(given)
+    if args.list:
+        print("\n".join(PARTS))
+        return 0
+    unknown = set(args.parts) - set(PARTS)
+    if unknown:
+        line.error(f"no part is called {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    output = args.output or (RESULTS if args.write or not (args.parts or args.quick) else None)
+    session = Session(min(args.rounds, 2) if args.quick else args.rounds, args.quick, dict(args.against))
+    missed = []
+    for name in args.parts or PARTS:
+        section = measure(name, session)
+        missed += [
+            f"{each.what}: {each.value:.3g}, {each}" for each in section.targets if not each.meets(each.must)
+        ]
+        if output is not None:
+            update(output, PARTS, {name: section})
+    if session.quick:
+        return 0
+    for text in missed:
+        print(f"missed: {text}")
+    return 1 if missed else 0
+
+
+def measure(name: str, session: Session) -> Section:
+    """Run one part."""
+    print(f"\n== {name}", flush=True)
+    begin, where = time.monotonic(), machine(session.rounds)
+    section: Section = importlib.import_module(f".parts.{PARTS[name]}", __package__).run(session)
+    section.where = f"{where} It took {time.monotonic() - begin:.0f} s."
+    if session.quick:
+        section.where += " A quick run: these figures say nothing."
+    return section
+
+
+if __name__ == "__main__":
+    sys.exit(main())

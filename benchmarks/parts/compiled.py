@@ -1,0 +1,71 @@
+"""`Module(compile=True)` against programs that are not compiled."""
+
+from __future__ import annotations
+
+import json
+import time
+from functools import partial
+from typing import Any
+
+from ..harness import Session, Spread, Worker, agreement, in_turns, ratio
+from ..report import Section
+from ..workloads import WORKLOADS, first_value
+
+__all__ = ["run"]
+
+_ABOUT = """\
+`Module(compile=True)` hands the network to `torch.compile`, which needs a C++ compiler. A ratio is the time without it
+over the time with it: above 1, compiling gains. "Compiling" is how many seconds longer the first epoch and the first
+prediction take, anew for every shape; "pays after" is after how many batches of training that is earned back."""
+
+CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("mlp", "", {}),
+    ("lenet", "", {}),
+    ("resnet20", "", {}),
+    ("lstm", "", {}),
+    ("lstm", ", chain not recognised", {"disabled": ["rnn_chains"]}),
+)
+
+
+def run(session: Session) -> Section:
+    """Measure small networks, which have the most to gain."""
+    section = Section("torch.compile", _ABOUT)
+    for name, suffix, options in CASES[: 1 if session.quick else None]:
+        workload = WORKLOADS[name]
+        common = ("module", "dpmodule", name, session.short(workload.batches, 2 + workload.checked))
+        # "eager" compiles nothing, which is all that a quick look can wait for
+        compiled = {**options, "compile": "eager" if session.quick else True}
+        with session.sides(
+            usual=(*common, json.dumps(options)), compiled=(*common, json.dumps(compiled))
+        ) as sides:
+            taken: dict[str, float] = {}
+            checks = {each: partial(_check, side, each, taken) for each, side in sides.items()}
+            title = workload.title + suffix
+            section.note(f"{title}: {agreement(checks, first_value, workload.tolerance)}")
+            for what in ("fit", "predict"):
+                asked = {each: partial(side.ask, what) for each, side in sides.items()}
+                found = in_turns(asked, min(session.rounds, 5))
+                usual, other = (Spread.of(found[each]["cpu"]) for each in ("usual", "compiled"))
+                seconds, gain = taken["compiled"] - taken["usual"], usual.median - other.median
+                pays = "never"
+                if gain > 0.02 * usual.median:
+                    pays = f"{seconds * 1e3 / gain:,.0f} batches"
+                section.row(
+                    "",
+                    network=f"{title}: {what}",
+                    usual_CPU=usual,
+                    compiled_CPU=other,
+                    ratio=ratio(found["usual"]["cpu"], found["compiled"]["cpu"]),
+                    compiling=f"{seconds:.1f} s",
+                    pays_after=pays,
+                )
+    return section
+
+
+def _check(side: Worker, name: str, taken: dict[str, float], path: str) -> Any:
+    """Let a side predict and train for the first time, and note the seconds."""
+    side.ask("memory")  # answered once the module is bound
+    begin = time.monotonic()
+    losses = side.ask("check", path=path)
+    taken[name] = time.monotonic() - begin
+    return losses

@@ -1,0 +1,66 @@
+"""What a side of a comparison needs to answer its parent; few imports, since its memory is measured.
+
+This file also runs under Python 3.8, where MXNet 1.9.1 lives.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Clock", "peak_rss_mb", "requests", "rss_mb", "serve"]
+
+
+def requests() -> Any:
+    """Yield (request, function that sends the answer); what else the process prints goes to stderr."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    def send(answer: Any) -> None:
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+    for line in sys.stdin:
+        yield json.loads(line), send
+
+
+def serve(prepare: Callable[[], dict[str, Callable[..., Any]]]) -> None:
+    """Answer requests until the input is closed; "memory" is answered for every side.
+
+    Args:
+        prepare: called at the first request, when nothing that it prints can be taken for an answer; returns functions
+            by name, which take the request's options as keywords and return what JSON can hold.
+    """
+    known: dict[str, Callable[..., Any]] = {}
+    for request, send in requests():
+        known = known or {"memory": peak_rss_mb, **prepare()}
+        send(known[request.pop("what")](**request))
+
+
+class Clock:
+    """Wall and CPU time since it was made; CPU counts all threads of the process."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def read(self, count: int = 1) -> dict[str, float]:
+        """Return the milliseconds of one of `count` equal parts of the time so far."""
+        cpu, wall = time.process_time() - self._cpu, time.perf_counter() - self._wall
+        return {"wall": wall * 1e3 / count, "cpu": cpu * 1e3 / count}
+
+
+def peak_rss_mb() -> float:
+    """Return the most memory this process has held so far, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def rss_mb() -> float:
+    """Return the memory this process holds now, in MB."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        pages = int(file.read().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20

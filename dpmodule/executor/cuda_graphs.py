@@ -1,0 +1,274 @@
+"""Runs of an executor on a GPU, recorded in a CUDA graph once they repeat, and replayed.
+
+A small network keeps Python busier than the GPU: each operator is launched by itself. A recording launches all of them
+at once. It always reads and writes the same memory, so a run is recorded only where that, the shapes and the operators
+allow it; the batch is copied into the executor's own arrays, and what comes out is copied out of the recording's memory
+or put into the gradient arrays. Everything that Python does at a run must be the same each time. So there are never
+recorded: graphs with users' code, control flow, sparse values or several devices; operators that are not known to
+leave the GPU alone while they work; runs that a monitor watches; runs of an executor whose shapes come and go, as in
+bucketing. A parameter that is put into other memory makes the recording start over.
+
+Source: PyTorch's notes "CUDA semantics", section "CUDA Graphs"; MXNet 1.9.1's MXNET_ENABLE_CUDA_GRAPHS.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Sequence
+from functools import cache
+from operator import is_
+from typing import Any, NamedTuple
+
+import torch
+
+from .program import Program
+
+__all__ = ["Recorder", "Results", "apart", "driver_of", "reason_against"]
+
+_PLAIN_RUNS = 3
+"""How often an executor runs before a run is recorded: kernels are chosen, and memory is set aside, meanwhile."""
+
+_SAFE = frozenset(
+    """
+    Activation BatchNorm BlockGrad Cast Concat Convolution Deconvolution Dropout Embedding Flatten FullyConnected
+    InstanceNorm L2Normalization LRN LayerNorm LeakyReLU LinearRegressionOutput LogisticRegressionOutput
+    MAERegressionOutput MakeLoss Pad Pooling RNN Reshape SequenceLast SequenceMask SliceChannel SoftmaxActivation
+    SoftmaxOutput SwapAxis UpSampling _arange _contrib_AdaptiveAvgPooling2D _contrib_div_sqrt_dim _copy _div_scalar
+    _full _maximum _maximum_scalar _minimum _minimum_scalar _minus_scalar _mul_scalar _ones _plus_scalar _power
+    _power_scalar _rminus_scalar _zeros abs add_n amp_cast amp_multicast argmax batch_dot broadcast_add
+    broadcast_axis broadcast_div broadcast_like broadcast_maximum broadcast_minimum broadcast_mul broadcast_power
+    broadcast_sub broadcast_to clip cos dot elemwise_add elemwise_div elemwise_mul elemwise_sub erf exp expand_dims
+    hard_sigmoid log log_softmax make_loss max mean min negative norm ones_like pick reciprocal relu repeat
+    reshape_like reverse rsqrt sigmoid sign sin slice slice_axis slice_like smooth_l1 softmax softsign sqrt square
+    squeeze stack sum take tanh tile transpose where zeros_like
+    """.split()  # noqa: SIM905  # many lines as a list
+)
+"""Operators known to make Python wait for nothing; a rehearsal checks it."""
+
+_WAITS = "synchronizing CUDA operation"
+"""What torch's warning about a call that waits for the GPU says."""
+
+
+class Results(NamedTuple):
+    """What a run makes.
+
+    Attributes:
+        outputs: the heads.
+        grads: gradients in the order of their arrays, none of which shares memory with anything else.
+    """
+
+    outputs: list[torch.Tensor]
+    grads: list[torch.Tensor | None]
+
+
+Work = Callable[[], Results]
+
+
+def apart(tensors: Sequence[torch.Tensor | None], taken: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
+    """Return tensors of contiguous memory that nobody else has: as they are where this is so, else copies.
+
+    Args:
+        tensors: fresh results, which may be views.
+        taken: tensors that others read.
+    """
+    seen = {tensor.untyped_storage().data_ptr() for tensor in taken}
+    found: list[torch.Tensor | None] = []
+    for tensor in tensors:
+        if tensor is not None:
+            storage = tensor.untyped_storage()
+            if storage.data_ptr() in seen or storage.nbytes() != tensor.nbytes or not tensor.is_contiguous():
+                tensor = tensor.clone(memory_format=torch.contiguous_format)
+            seen.add(tensor.untyped_storage().data_ptr())
+        found.append(tensor)
+    return found
+
+
+def reason_against(program: Program) -> str:
+    """Return why a program is not recorded, "" if nothing speaks against it.
+
+    Args:
+        program: the program.
+    """
+    low = program.low
+    for node in low.graph.nodes:
+        if node.op is None:
+            continue
+        if node.op.stateful or node.op.owner is not None or node.subgraphs:
+            return f"{node.describe()} runs code of its own"
+        if node.op.name not in _SAFE:
+            return f"{node.describe()} is not known to work without waiting"
+        if node.op.name == "RNN" and (node.a.use_sequence_length or node.a.p > 0):
+            return f"{node.describe()} has sequence lengths or dropout"
+    if program.written or any(step.keeps for step in low.steps):
+        return "a step keeps something from run to run"
+    if any(low.is_sparse(step) for step in low.steps):
+        return "it has sparse values"
+    return ""
+
+
+class Driver:
+    """A GPU as a recorder needs it: one stream and one pool of memory for all recordings.
+
+    Args:
+        device: the GPU.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        cuda: Any = torch.cuda  # its classes have no types
+        self._device = device
+        self._stream = cuda.Stream(device)  # recordings that share a pool are to be made on one stream
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def rehearse(self, work: Work) -> tuple[Results, str]:
+        """Do some work on the stream on which it will be recorded, so that libraries set up what they need there.
+
+        Returns:
+            The results, and what speaks against a recording, "" for nothing: Python waited for the GPU.
+        """
+        here = torch.cuda.current_stream(self._device)
+        self._stream.wait_stream(here)
+        before = torch.cuda.get_sync_debug_mode()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")
+            try:
+                with torch.cuda.stream(self._stream):
+                    results = work()
+            finally:
+                torch.cuda.set_sync_debug_mode(before)
+        here.wait_stream(self._stream)
+        for tensor in (*results.outputs, *results.grads):
+            if tensor is not None:
+                tensor.record_stream(here)
+        waits = (str(warning.message) for warning in caught)
+        return results, next((text for text in waits if _WAITS in text), "")
+
+    def record(self, work: Work, generators: Sequence[torch.Generator]) -> tuple[Callable[[], None], Results]:
+        """Record some work without doing it.
+
+        Args:
+            work: what to record.
+            generators: whose random numbers it draws; each replay draws new ones.
+
+        Returns:
+            The function that does it, and the tensors in which it leaves its results each time.
+        """
+        graph = torch.cuda.CUDAGraph()
+        for generator in generators:
+            graph.register_generator_state(generator)  # type: ignore[no-untyped-call, unused-ignore]
+        here = torch.cuda.current_stream(self._device)
+        try:
+            # other threads, such as those that read ahead, may go on using the GPU
+            with (
+                torch.cuda.device(self._device),
+                torch.cuda.graph(
+                    graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"
+                ),
+            ):
+                results = work()
+        finally:
+            torch.cuda.set_stream(here)  # torch leaves its own on when a recording fails
+        return graph.replay, results
+
+
+@cache
+def driver_of(device: torch.device) -> Driver | None:
+    """Return the driver of a device, None for one that records nothing.
+
+    Args:
+        device: the device.
+    """
+    return Driver(device) if device.type == "cuda" else None
+
+
+class Recorder:
+    """Does the work of one executor in one mode: not at all while it is new, then by a recording.
+
+    Args:
+        driver: of the device.
+        work: does everything, on memory that stays.
+        memory: returns the tensors whose memory `work` reads and writes; others than before end the recording.
+        generators: whose random numbers it draws.
+        logger: gets a warning where recording fails.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        work: Work,
+        memory: Callable[[], list[torch.Tensor]],
+        generators: Sequence[torch.Generator] = (),
+        logger: Any = logging,
+    ) -> None:
+        self._driver = driver
+        self._work = work
+        self._memory = memory
+        self._generators = list(generators)
+        self._logger = logger
+        self._runs = 0
+        self._wanted = _PLAIN_RUNS
+        self._replay: Callable[[], None] | None = None
+        self._results: Results | None = None
+        self._known: list[torch.Tensor] = []
+        self._off = False
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the next run is a replay, if the memory stays."""
+        return self._replay is not None
+
+    def forget(self) -> None:
+        """Drop the recording, or what counts towards one; the next one needs twice as many runs before."""
+        if self._replay is not None:
+            self._wanted *= 2
+        self._replay = self._results = None
+        self._known = []
+        self._runs = 0
+
+    def is_due(self) -> bool:
+        """Say whether `run` does the next run; if not, it is counted, and the caller does it."""
+        if self._off:
+            return False
+        if self._known and not _same(self._known, self._memory()):
+            self.forget()
+        self._runs += 1
+        return self._runs > self._wanted
+
+    def run(self) -> Results | None:
+        """Do the work: once on the stream of recordings, then by recording it, from then on by replaying it.
+
+        Returns:
+            The results, overwritten by the next run. None where recording failed, for good: nothing has been done.
+        """
+        if self._replay is None and not self._known:
+            return self._rehearse()
+        if self._replay is None and not self._record():
+            return None
+        if self._replay is not None:
+            self._replay()
+        return self._results
+
+    def _rehearse(self) -> Results:
+        results, against = self._driver.rehearse(self._work)
+        self._known = self._memory()
+        if against:
+            self._stop(against)
+        return results
+
+    def _record(self) -> bool:
+        try:
+            self._replay, self._results = self._driver.record(self._work, self._generators)
+        except Exception as error:
+            self._stop(f"{type(error).__name__}: {error}")
+            return False
+        return True
+
+    def _stop(self, reason: str) -> None:
+        self.forget()
+        self._off = True
+        self._logger.warning("CUDA graphs: this graph runs without: %s", reason)
+
+
+def _same(before: Sequence[torch.Tensor], now: Sequence[torch.Tensor]) -> bool:
+    return len(before) == len(now) and all(map(is_, before, now))

@@ -1,0 +1,60 @@
+"""How an executor runs its programs: as they are, through `torch.compile`, or recorded in CUDA graphs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..base import ArgumentError
+
+__all__ = ["PLAIN", "RunOptions", "run_options"]
+
+_OFF = ("", "0", "false", "False")
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How an executor runs its programs.
+
+    Attributes:
+        compile: arguments of `torch.compile`, None to do without it.
+        cuda_graphs: whether runs that repeat on a GPU are recorded and replayed.
+    """
+
+    compile: Mapping[str, Any] | None = None
+    cuda_graphs: bool = False
+
+
+PLAIN = RunOptions()
+"""Programs run as they are."""
+
+
+def run_options(compile: Any = None, cuda_graphs: bool | None = None) -> RunOptions:
+    """Return options as users give them.
+
+    Args:
+        compile: None or False to do without `torch.compile`; True for its usual backend, a string for another
+            backend, or a dict of its arguments, such as ``{"mode": "max-autotune"}``.
+        cuda_graphs: whether to record runs on GPUs; None goes by MXNet's environment variable
+            MXNET_ENABLE_CUDA_GRAPHS.
+
+    Raises:
+        ArgumentError: `compile` is something else.
+    """
+    if compile is None or compile is False:
+        arguments = None
+    elif compile is True:
+        arguments = {}
+    elif isinstance(compile, str):
+        arguments = {"backend": compile}
+    elif isinstance(compile, Mapping):
+        arguments = dict(compile)
+    else:
+        raise ArgumentError(
+            f"compile is {compile!r}, expected a bool, the name of a backend, or a dict of torch.compile's arguments"
+        )
+    if cuda_graphs is None:
+        cuda_graphs = os.environ.get("MXNET_ENABLE_CUDA_GRAPHS", "") not in _OFF
+    return RunOptions(arguments, bool(cuda_graphs))

@@ -1,0 +1,184 @@
+"""A convolution together with what follows it, as one call of oneDNN that reads packed weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .... import private
+from ....ops.nn.rules import per_axis
+from ....ops.spec import Env
+from ...packed import packed
+from ..channels_last import restride
+
+__all__ = ["Activation", "BatchNorm", "FusedConvolution"]
+
+Tensor = torch.Tensor
+Tensors = Sequence[Tensor]
+_Parameters = tuple[Tensor, Tensor | None] | tuple[()]
+
+_MOST_SHAPES = 64
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    return tensor.dtype is torch.float32 and tensor.is_cpu and tensor.layout is torch.strided
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """A function applied to every element of a result.
+
+    Attributes:
+        function: the function itself.
+        name: oneDNN's name of it.
+        numbers: its parameters.
+        algorithm: which of several formulas it is.
+    """
+
+    function: Callable[[Tensor], Tensor]
+    name: str
+    numbers: tuple[float, ...] = ()
+    algorithm: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchNorm:
+    """A normalisation behind a convolution.
+
+    Attributes:
+        run: the operator's function.
+        a: its attributes.
+    """
+
+    run: Callable[..., Any]
+    a: Any
+
+
+class FusedConvolution:
+    """A convolution, and behind it a normalisation, a sum with another tensor and an activation, as far as wanted.
+
+    Called with the data, the weight, the bias if there is one, the four vectors of the normalisation and the other
+    summand. Returns the result, then what the normalisation writes back. Where oneDNN cannot do it (other types than
+    float32, other devices than the CPU, a summand of another shape) the operators run one by one.
+
+    Args:
+        a: attributes of the convolution.
+        function: the convolution itself.
+        norm: the normalisation.
+        adds: sums the result so far and the other summand; None = no sum.
+        activation: the activation.
+    """
+
+    def __init__(
+        self,
+        a: Any,
+        function: Callable[..., Tensor],
+        norm: BatchNorm | None = None,
+        adds: Callable[[Tensor, Tensor], Tensor] | None = None,
+        activation: Activation | None = None,
+    ) -> None:
+        self._function, self._norm, self._adds, self._activation = function, norm, adds, activation
+        self._kernel, self._groups, self._filters = a.kernel, a.num_group, a.num_filter
+        self._stride = list(per_axis(a.stride, 2, 1, "stride"))
+        self._dilate = list(per_axis(a.dilate, 2, 1, "dilate"))
+        self._pad = list(per_axis(a.pad, 2, 0, "pad"))
+        self._geometry = self._pad, self._stride, self._dilate, self._groups
+        self._has_bias = not a.no_bias
+        self._last_vector = 1 + self._has_bias + (4 if norm is not None else 0)
+        kept = (norm.a.eps, norm.a.fix_gamma) if norm is not None else ()
+        self._kind = ("convolution", *map(tuple, self._geometry[:3]), self._groups, self._has_bias, kept)
+        self._unary: tuple[Any, ...] = ("none", [], "")
+        if activation is not None:
+            self._unary = activation.name, list(activation.numbers), activation.algorithm
+        self._binary = "add", None, None if activation is None else activation.name, [], None
+        self._known: set[Any] = set()
+        self.sums = adds is not None
+        self.overwrites = False  # whether the sum may be written over the other summand
+
+    def __call__(self, a: Any, env: Env, data: Tensor, *rest: Tensor) -> Any:
+        sources = rest[: self._last_vector]
+        other = rest[self._last_vector] if self._adds is not None else None
+        parameters = self._weights(sources) if self._suits(env, data, sources[0], other) else ()
+        if not parameters:
+            return self._one_by_one(env, data, sources, other)
+        weight, bias = parameters
+        data = restride(data)
+        if other is None:
+            result = private.onednn_convolution(data, weight, bias, *self._geometry, *self._unary)
+        elif self.overwrites and other.is_contiguous(memory_format=torch.channels_last):
+            result = private.onednn_convolution_add(other, data, weight, bias, *self._geometry, *self._binary)
+        else:
+            result = private.onednn_convolution_sum(data, other, weight, bias, *self._geometry, *self._binary)
+        if self._norm is None:
+            return result
+        ones = torch.ones_like(rest[1 + self._has_bias]) if self._norm.a.fix_gamma else None
+        return result, ones, None, None
+
+    def _suits(self, env: Env, data: Tensor, weight: Tensor, other: Tensor | None) -> bool:
+        """Say whether oneDNN can do it all, as far as data tell."""
+        if torch.is_grad_enabled() or private.is_batched(data) or private.is_batched(weight):
+            return False
+        if env.is_train and self._norm is not None and not self._norm.a.use_global_stats:
+            return False
+        if not (_is_plain(data) and (other is None or _is_plain(other))):
+            return False
+        key = data.shape, None if other is None else other.shape
+        if key not in self._known:
+            if not self._shapes_suit(*key):
+                return False
+            if len(self._known) >= _MOST_SHAPES:  # batches of ever new sizes must not fill the memory
+                self._known.clear()
+            self._known.add(key)
+        return True
+
+    def _shapes_suit(self, data: torch.Size, other: torch.Size | None) -> bool:
+        """Say whether there is something to compute, and a summand has the shape of the result."""
+        if 0 in data or len(data) != 4:
+            return False
+        axes = zip(data[2:], self._kernel, self._stride, self._dilate, self._pad, strict=True)
+        sizes = [(x + 2 * p - d * (k - 1) - 1) // s + 1 for x, k, s, d, p in axes]
+        return min(sizes) > 0 and other in (None, (data[0], self._filters, *sizes))
+
+    def _weights(self, sources: Tensors) -> _Parameters:
+        """Return weight and bias with the normalisation folded in, packed if they can be kept; () if unsuitable."""
+
+        def fold() -> _Parameters:
+            return self._folded(sources) if all(map(_is_plain, sources)) else ()
+
+        def pack() -> _Parameters:
+            found = fold()
+            return found and (private.onednn_packed(found[0].contiguous(), *self._geometry), found[1])
+
+        found: _Parameters | None = packed(self._kind, sources, pack)
+        return fold() if found is None else found
+
+    def _folded(self, sources: Tensors) -> tuple[Tensor, Tensor | None]:
+        """Return the weight times the normalisation's factors, and the bias with all shifts."""
+        weight, bias = sources[0], sources[1] if self._has_bias else None
+        if self._norm is None:
+            return weight, bias
+        gamma, beta, mean, variance = sources[-4:]
+        scale = (variance + self._norm.a.eps).rsqrt_()
+        if not self._norm.a.fix_gamma:
+            scale.mul_(gamma)
+        shift = beta - (mean if bias is None else mean - bias) * scale
+        return weight * scale.view(-1, 1, 1, 1), shift
+
+    def _one_by_one(self, env: Env, data: Tensor, sources: Tensors, other: Tensor | None) -> Any:
+        """Run the operators as they stand in the graph."""
+        if data.dim() == 4:
+            data, weight = restride(data), restride(sources[0])
+        else:  # which the operator refuses
+            weight = sources[0]
+        result = self._function(data, weight, *sources[1 : 1 + self._has_bias])
+        states: tuple[Any, ...] = ()
+        if self._norm is not None:
+            result, *states = self._norm.run(self._norm.a, env, result, *sources[-4:])
+        if other is not None and self._adds is not None:
+            result = self._adds(result, other)
+        if self._activation is not None:
+            result = self._activation.function(result)
+        return (result, *states) if self._norm is not None else result

@@ -1,0 +1,109 @@
+"""Take the maximum of each window before the activation instead of after it, which leaves a fraction of the work.
+
+Both orders give the same numbers where the activation never falls. The gradient goes to the same element of a window
+where the activation tells any two elements apart, or its gradient is zero where it does not: relu's is, below zero.
+Others may give two neighbouring numbers one value by rounding; the gradient then goes to the greater of them instead of
+the first, at a place where both are within rounding of the maximum. In half precision, where that happens often, these
+are left in their order. Kept apart for good are `clip`, whose gradient is not zero at its ends, and activations that
+fall somewhere, or turn infinite numbers into NaN.
+
+Windows that lie in the padding alone would give the activation of the least number, so attributes that allow such
+windows are left alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from ...ops.dtypes import HALF
+from ..lowering import Lowered, Step
+
+__all__ = ["pooling_first"]
+
+_NAMED = frozenset({"relu", "sigmoid", "tanh"})
+_RISING = frozenset({"elu", "leaky", "softrelu", *_NAMED})
+
+
+def _kind(low: Lowered, step: Step) -> str:
+    """Return which activation a step is, "" for one that may not come later and for any other step."""
+    op, a = low.operator(step)
+    if op is None or step.takes_env or low.is_sparse(step):
+        return ""
+    if op.name == "Activation":
+        kind = str(a.act_type)
+    elif op.name == "LeakyReLU":
+        kind = str(a.act_type) if a.slope > 0 else ""
+    else:
+        kind = op.name if op.name in _NAMED else ""
+    return kind if kind in _RISING else ""
+
+
+def _takes_maximum(low: Lowered, step: Step) -> bool:
+    """Say whether a step is a max pooling that moves on by more than one and of which every window holds data."""
+    op, a = low.operator(step)
+    if op is None or op.name != "Pooling" or a.pool_type != "max" or low.is_sparse(step):
+        return False
+    if a.global_pool:
+        return True
+    rank = len(a.kernel)
+    strides, pads = a.stride[:rank] or (1,) * rank, a.pad[:rank] or (0,) * rank
+    if a.pooling_convention == "same" or not len(strides) == len(pads) == rank or max(strides) == 1:
+        return False
+    sides = zip(a.kernel, strides, pads, strict=True)
+    over = a.pooling_convention == "full"  # the last window may stick out by almost a stride
+    return all(2 * p <= k and (p + s <= k or not over) for k, s, p in sides)
+
+
+class _PoolingFirst:
+    """An activation followed by max pooling, in the other order unless numbers are of half precision."""
+
+    def __init__(self, activate: Callable[..., torch.Tensor], pool: Callable[..., torch.Tensor]) -> None:
+        self._activate, self._pool = activate, pool
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        if x.dtype in HALF:
+            return self._pool(self._activate(x))
+        return self._activate(self._pool(x))
+
+
+def pooling_first(low: Lowered) -> int:
+    """Move activations that nobody but a max pooling reads behind it.
+
+    Returns:
+        How many activations are moved.
+    """
+    kept = low.kept()
+    readers = Counter(value for step in low.steps for value in step.inputs)
+    active: dict[int, Step] = {}
+    steps: list[Step] = []
+    count = 0
+    for step in low.steps:
+        first = active.get(step.inputs[0]) if _takes_maximum(low, step) else None
+        steps.append(step)
+        if first is not None:
+            steps.remove(first)
+            steps[-1:] = _swapped(low, first, step)
+            count += 1
+        elif _kind(low, step) and readers[step.outputs[0]] == 1 and step.outputs[0] not in kept:
+            active[step.outputs[0]] = step
+    low.steps = steps
+    return count
+
+
+def _swapped(low: Lowered, first: Step, pool: Step) -> list[Step]:
+    """Return the steps that do the work of an activation and the pooling behind it."""
+    if _kind(low, first) != "relu":
+        both = _PoolingFirst(first.function, pool.function)
+        name = f"{pool.name}_{first.name}"
+        step = Step(both, name, None, first.inputs, pool.outputs, pool.node, takes_env=False)
+        step.covers = (first.node,)
+        return [step]
+    largest = low.new_value(f"{low.names[pool.outputs[0]]}_first")
+    return [
+        replace(pool, inputs=first.inputs, outputs=[largest]),
+        replace(first, inputs=[largest], outputs=pool.outputs),
+    ]

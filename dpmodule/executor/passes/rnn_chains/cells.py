@@ -1,0 +1,305 @@
+"""Finding the operators that compute one step of a recurrent network.
+
+A cell is found from its last operator backwards, by what it computes (i, f, g, o, r, z and n are gates, all made of a
+linear map of the input and one of the state)::
+
+    LSTM   h = o * tanh(c),  c = f * c' + i * g
+    GRU    h = (1 - z) * n + z * h',  n = tanh(input's part + r * state's part)
+    plain  h = tanh or relu of the sum of both maps
+
+Operands of sums and products may come in either order. Nobody else may read what is computed between the linear maps
+and the states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ...lowering import Lowered, Step
+
+__all__ = ["Cell", "Linear", "Uses", "find_cells", "kinds"]
+
+_KINDS = {
+    "elemwise_add": "add",
+    "elemwise_mul": "mul",
+    "elemwise_sub": "sub",
+    "ones_like": "ones",
+    "relu": "relu",
+    "sigmoid": "sigmoid",
+    "tanh": "tanh",
+}
+
+
+def kinds(low: Lowered) -> list[str]:
+    """Return what each step does, as far as cells are made of it, else "".
+
+    The plain linear maps of rows are "linear", operators that cut the second axis into three are "split3".
+    """
+    return [_kind(low, step) for step in low.steps]
+
+
+def _kind(low: Lowered, step: Step) -> str:
+    if step.takes_env or step.node < 0 or low.is_sparse(step):
+        return ""
+    node = low.graph.nodes[step.node]
+    op, a = node.op, node.a
+    if op is None:
+        return ""
+    if op.name == "Activation":
+        return str(a.act_type)
+    if op.name == "FullyConnected":
+        return "linear" if a.flatten else ""
+    if op.name == "SliceChannel":
+        return f"split{a.num_outputs}" if a.axis in (1, -1) and not a.squeeze_axis else ""
+    if op.name == "_rminus_scalar":
+        return "one_minus" if a.scalar == 1 else ""
+    return _KINDS.get(op.name, "")
+
+
+class Uses:
+    """Who makes and who reads every value.
+
+    Args:
+        low: the steps.
+        kinds: what each step does, see `kinds`.
+
+    Attributes:
+        low: the steps.
+        kinds: what each step does, see `kinds`.
+        made: (step, output) that makes a value.
+        readers: the steps that read a value.
+        kept: values that something beside the steps reads.
+    """
+
+    def __init__(self, low: Lowered, kinds: list[str]) -> None:
+        self.low = low
+        self.kinds = kinds
+        self.made: dict[int, tuple[int, int]] = {}
+        self.readers: dict[int, list[int]] = {}
+        self.kept = low.kept()
+        for index, step in enumerate(low.steps):
+            for value in step.inputs:
+                self.readers.setdefault(value, []).append(index)
+            for position, value in enumerate(step.outputs):
+                self.made[value] = index, position
+
+    def maker(self, value: int, kind: str) -> int:
+        """Return the step of a kind that makes a value, -1 if another makes it."""
+        index = self.made.get(value, (-1, 0))[0]
+        return index if index >= 0 and self.kinds[index] == kind else -1
+
+    def inputs(self, index: int) -> list[int]:
+        """Return what a step reads."""
+        return self.low.steps[index].inputs
+
+    def either_way(self, index: int) -> Iterator[tuple[int, int]]:
+        """Return the two operands of a step, then the same in the other order."""
+        first, second = self.inputs(index)
+        yield first, second
+        if first != second:
+            yield second, first
+
+    def both(self, value: int, kind: str, one: str, other: str) -> Iterator[tuple[int, int, int]]:
+        """Find a value as a kind of step on two values, made by steps of two kinds, in either order.
+
+        Returns:
+            The step, and the steps that make its operands; for each way in which it can be read.
+        """
+        index = self.maker(value, kind)
+        if index >= 0:
+            for first, second in self.either_way(index):
+                left, right = self.maker(first, one), self.maker(second, other)
+                if left >= 0 and right >= 0:
+                    yield index, left, right
+
+    def are_closed(self, steps: set[int], results: tuple[int, ...]) -> bool:
+        """Say whether of all that some steps make, others read no more than the results."""
+        for index in steps:
+            for value in self.low.steps[index].outputs:
+                if value in results:
+                    continue
+                if value in self.kept or not steps.issuperset(self.readers.get(value, ())):
+                    return False
+        return True
+
+
+class Linear(NamedTuple):
+    """A linear map: the value it reads, its weight and its bias, -1 for none."""
+
+    data: int
+    weight: int
+    bias: int
+
+
+@dataclass(slots=True)
+class Cell:
+    """One step of a recurrent network.
+
+    Attributes:
+        mode: "lstm", "gru", "rnn_tanh" or "rnn_relu".
+        maps: the two linear maps, that of the input and that of the state in either order.
+        orders: for each of them, where its gates are in the order i, f, g, o or r, z, n.
+        recurrent: which of them is the state's; -1 where only a neighbour can tell.
+        hidden: the new state.
+        cell: the new state of an LSTM's cell, else -1.
+        cell_before: the old one, else -1.
+        steps: the steps that make the states of its maps.
+        mapping: the steps of the maps, which others may read too, as of equal ones only the first is left.
+    """
+
+    mode: str
+    maps: tuple[Linear, Linear]
+    orders: tuple[tuple[int, ...], tuple[int, ...]]
+    recurrent: int
+    hidden: int
+    cell: int
+    cell_before: int
+    steps: set[int]
+    mapping: set[int]
+
+
+def find_cells(uses: Uses) -> list[Cell]:
+    """Return all cells, in the order in which they end."""
+    found = []
+    for index, kind in enumerate(uses.kinds):
+        finder = _FINDERS.get(kind)
+        cell = None if finder is None else finder(uses, index)
+        if cell is not None and cell.maps[0][1:] != cell.maps[1][1:]:
+            results = (cell.hidden, cell.cell)
+            if uses.are_closed(cell.steps, results):
+                found.append(cell)
+    return found
+
+
+def _linear(uses: Uses, index: int) -> Linear:
+    data, weight, *bias = uses.inputs(index)
+    return Linear(data, weight, bias[0] if bias else -1)
+
+
+def _pieces(uses: Uses, values: list[int], kind: str) -> tuple[int, tuple[int, ...]]:
+    """Return the split that makes all of some values, and which of its outputs they are; -1 if there is none."""
+    index = uses.maker(values[0], kind)
+    positions = [uses.made.get(value, (-2, 0)) for value in values]
+    if index < 0 or any(maker != index for maker, _ in positions):
+        return -1, ()
+    order = tuple(position for _, position in positions)
+    return (index, order) if len(set(order)) == len(order) else (-1, ())
+
+
+def _find_lstm(uses: Uses, last: int) -> Cell | None:
+    """Find an LSTM's step by the product that ends it."""
+    (hidden,) = uses.low.steps[last].outputs
+    for _, leave, tanh in uses.both(hidden, "mul", "sigmoid", "tanh"):
+        cell = uses.inputs(tanh)[0]
+        for plus, keeps, adds in uses.both(cell, "add", "mul", "mul"):
+            products = uses.low.steps[keeps].outputs[0], uses.low.steps[adds].outputs[0]
+            for _, enter, new in uses.both(products[1], "mul", "sigmoid", "tanh"):
+                for forget_value, before in uses.either_way(keeps):
+                    gates = [enter, uses.maker(forget_value, "sigmoid"), new, leave]
+                    if gates[1] < 0:
+                        continue
+                    steps = {last, tanh, plus, keeps, adds, *gates}
+                    found = _lstm_of_gates(uses, gates, (hidden, cell, before), steps)
+                    if found is not None:
+                        return found
+    return None
+
+
+def _lstm_of_gates(
+    uses: Uses, gates: list[int], states: tuple[int, int, int], steps: set[int]
+) -> Cell | None:
+    """Make an LSTM's step of its gates' activations, if they are four parts of one sum."""
+    split, order = _pieces(uses, [uses.inputs(gate)[0] for gate in gates], "split4")
+    if split < 0:
+        return None
+    for plus, one, other in uses.both(uses.inputs(split)[0], "add", "linear", "linear"):
+        maps = _linear(uses, one), _linear(uses, other)
+        return Cell("lstm", maps, (order, order), -1, *states, steps | {split, plus}, {one, other})
+    return None
+
+
+def _find_gru(uses: Uses, last: int) -> Cell | None:
+    """Find a GRU's step by the sum that ends it."""
+    (hidden,) = uses.low.steps[last].outputs
+    for _, fades, keeps in uses.both(hidden, "add", "mul", "mul"):
+        for rest, new_value in uses.either_way(fades):
+            new = uses.maker(new_value, "tanh")
+            if new < 0:
+                continue
+            for update_value, before in uses.either_way(keeps):
+                update = uses.maker(update_value, "sigmoid")
+                others = _complement(uses, rest, update_value)
+                if update < 0 or not others:
+                    continue
+                steps = {last, fades, keeps, new, update, *others}
+                found = _gru_of_gates(uses, update, new, (hidden, before), steps)
+                if found is not None:
+                    return found
+    return None
+
+
+def _complement(uses: Uses, value: int, gate: int) -> tuple[int, ...]:
+    """Return the steps that make a value as one minus a gate; none if it is something else."""
+    index = uses.maker(value, "one_minus")
+    if index >= 0:
+        return (index,) if uses.inputs(index)[0] == gate else ()
+    index = uses.maker(value, "sub")
+    if index < 0 or uses.inputs(index)[1] != gate:
+        return ()
+    ones = uses.maker(uses.inputs(index)[0], "ones")
+    return (index, ones) if ones >= 0 and uses.inputs(ones)[0] == gate else ()
+
+
+def _gru_of_gates(uses: Uses, update: int, new: int, states: tuple[int, int], steps: set[int]) -> Cell | None:
+    """Make a GRU's step of its update and new gates' activations, if all gates are parts of two maps."""
+    plus = uses.maker(uses.inputs(new)[0], "add")
+    if plus < 0:
+        return None
+    for own, product in uses.either_way(plus):
+        times = uses.maker(product, "mul")
+        if times < 0:
+            continue
+        for reset_value, reached in uses.either_way(times):
+            reset = uses.maker(reset_value, "sigmoid")
+            if reset < 0:
+                continue
+            sums = [uses.maker(uses.inputs(gate)[0], "add") for gate in (reset, update)]
+            inside = steps | {plus, times, reset, *sums}
+            found = None if min(sums) < 0 else _gru_of_sums(uses, sums, (own, reached), states, inside)
+            if found is not None:
+                return found
+    return None
+
+
+def _gru_of_sums(
+    uses: Uses, sums: list[int], new: tuple[int, int], states: tuple[int, int], steps: set[int]
+) -> Cell | None:
+    """Make a GRU's step of what its reset and update gates are the sums of, and both parts of its new gate."""
+    for reset in uses.either_way(sums[0]):
+        for update in uses.either_way(sums[1]):
+            found = [_pieces(uses, list(parts), "split3") for parts in zip(reset, update, new, strict=True)]
+            splits = [split for split, _ in found]
+            if min(splits) < 0 or splits[0] == splits[1]:
+                continue
+            linears = [uses.maker(uses.inputs(split)[0], "linear") for split in splits]
+            if min(linears) < 0 or uses.inputs(linears[1])[0] != states[1]:
+                continue
+            maps = _linear(uses, linears[0]), _linear(uses, linears[1])
+            orders = found[0][1], found[1][1]
+            return Cell("gru", maps, orders, 1, states[0], -1, -1, steps, {*splits, *linears})
+    return None
+
+
+def _find_plain(uses: Uses, last: int) -> Cell | None:
+    """Find a plain network's step by the activation that ends it."""
+    step = uses.low.steps[last]
+    for plus, one, other in uses.both(step.inputs[0], "add", "linear", "linear"):
+        maps = _linear(uses, one), _linear(uses, other)
+        mode = f"rnn_{uses.kinds[last]}"
+        return Cell(mode, maps, ((0,), (0,)), -1, step.outputs[0], -1, -1, {last, plus}, {one, other})
+    return None
+
+
+_FINDERS = {"mul": _find_lstm, "add": _find_gru, "tanh": _find_plain, "relu": _find_plain}

@@ -1,0 +1,201 @@
+"""Joining cells to chains, and bringing steps into an order in which each chain can run at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...lowering import Lowered, Step
+from .cells import Cell, Uses
+
+__all__ = ["Chain", "arrange", "join_cells"]
+
+_SHORTEST = 3
+"""How many steps make a chain; a kernel for fewer gains nothing."""
+
+_Weights = tuple[int, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Chain:
+    """Steps of one recurrent network, each reading the state that the one before makes.
+
+    Attributes:
+        cells: the steps.
+        recurrent: for each of them, which of its maps is the state's.
+    """
+
+    cells: list[Cell]
+    recurrent: list[int]
+
+    @property
+    def inputs(self) -> list[int]:
+        """What the steps read beside the state."""
+        return [cell.maps[1 - r].data for cell, r in zip(self.cells, self.recurrent, strict=True)]
+
+    @property
+    def begin(self) -> list[int]:
+        """The states before the first step: hidden, and cell of an LSTM."""
+        first = self.cells[0]
+        hidden = first.maps[self.recurrent[0]].data
+        return [hidden, first.cell_before] if first.cell_before >= 0 else [hidden]
+
+    @property
+    def weights(self) -> list[int]:
+        """Weights and biases: the input's weight, the state's, then their biases, -1 for none."""
+        cell, r = self.cells[0], self.recurrent[0]
+        ours, states = cell.maps[1 - r], cell.maps[r]
+        return [ours.weight, states.weight, ours.bias, states.bias]
+
+    @property
+    def orders(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Where the gates are in the input's map, and in the state's."""
+        cell, r = self.cells[0], self.recurrent[0]
+        return cell.orders[1 - r], cell.orders[r]
+
+    def reads(self) -> Iterator[int]:
+        """Return all values that must be there before it can run."""
+        yield from self.inputs
+        yield from self.begin
+        yield from (value for value in self.weights if value >= 0)
+
+
+def join_cells(cells: list[Cell]) -> list[Chain]:
+    """Return the chains that are long enough, each cell in one of them at most."""
+    by_hidden = {cell.hidden: number for number, cell in enumerate(cells)}
+    links: list[tuple[int, int, int]] = []
+    votes: Counter[tuple[frozenset[_Weights], _Weights]] = Counter()
+    for number, cell in enumerate(cells):
+        for r in (0, 1) if cell.recurrent < 0 else (cell.recurrent,):
+            before = by_hidden.get(cell.maps[r].data, number)
+            if before != number and _follows(cells[before], cell, r):
+                links.append((before, number, r))
+                votes[_pair(cell), cell.maps[r][1:]] += 1
+    following: dict[int, tuple[int, int]] = {}
+    followers: set[int] = set()
+    for before, number, r in links:
+        cell = cells[number]
+        # networks that share both weights between layers could be read along either axis
+        ours, other = ((votes[_pair(cell), each[1:]], each[1:]) for each in (cell.maps[r], cell.maps[1 - r]))
+        if ours > other and before not in following and number not in followers:
+            following[before] = number, r
+            followers.add(number)
+    starts = [number for number in following if number not in followers]
+    chains = [_follow(cells, start, following) for start in starts]
+    return [chain for chain in chains if len(chain.cells) >= _SHORTEST]
+
+
+def _pair(cell: Cell) -> frozenset[_Weights]:
+    return frozenset(each[1:] for each in cell.maps)
+
+
+def _follows(before: Cell, cell: Cell, r: int) -> bool:
+    """Say whether a cell is the next step after another, if its map `r` is the state's."""
+    if before.mode != cell.mode or before.cell != cell.cell_before:
+        return False
+    same = _matching(before, cell, r)
+    if same < 0 or before.recurrent not in (-1, same):
+        return False
+    return (before.orders[same], before.orders[1 - same]) == (cell.orders[r], cell.orders[1 - r])
+
+
+def _matching(before: Cell, cell: Cell, r: int) -> int:
+    """Return which map of a cell has the weights of another's map `r`; -1 if the other weights differ."""
+    for same in (0, 1):
+        if before.maps[same][1:] == cell.maps[r][1:] and before.maps[1 - same][1:] == cell.maps[1 - r][1:]:
+            return same
+    return -1
+
+
+def _follow(cells: list[Cell], start: int, following: dict[int, tuple[int, int]]) -> Chain:
+    second, r = following[start]
+    chain = Chain([cells[start]], [_matching(cells[start], cells[second], r)])
+    while start in following:
+        start, r = following[start]
+        chain.cells.append(cells[start])
+        chain.recurrent.append(r)
+    return chain
+
+
+def _has_order(low: Lowered, step: Step) -> bool:
+    """Say whether a step must not change places with others of this sort: those that draw numbers or act."""
+    op, a = low.operator(step)
+    if op is None:
+        return False
+    if op.name == "Dropout" and a.mode == "training":
+        return low.recorded and bool(a.p > 0)
+    node = low.graph.nodes[step.node]
+    return bool(op.random or op.stateful or op.owner or op.read_attrs or node.subgraphs)
+
+
+def arrange(uses: Uses, chains: list[Chain]) -> tuple[list[Chain], list[int | Chain]]:
+    """Bring steps and chains into an order in which all that one reads is made before.
+
+    Chains for which there is no such order are given up: those that read what depends on their own states, as
+    decoders with feedback do. Steps that draw random numbers, or act on something, stay in their order.
+
+    Returns:
+        (the chains that are left, their order with all steps that belong to none)
+    """
+    while chains:
+        order = _Order(uses, chains)
+        given_up = order.find()
+        if given_up is None:
+            return chains, order.found
+        chains = [chain for chain in chains if chain is not given_up]
+    return [], []
+
+
+class _Order:
+    """A walk to what everything reads, in depth first."""
+
+    def __init__(self, uses: Uses, chains: list[Chain]) -> None:
+        self.found: list[int | Chain] = []
+        self._uses = uses
+        self._owner: dict[int, Chain] = {i: chain for chain in chains for c in chain.cells for i in c.steps}
+        self._before: dict[int, int] = {}
+        last = -1
+        for index, step in enumerate(uses.low.steps):
+            if index not in self._owner and _has_order(uses.low, step):
+                if last >= 0:
+                    self._before[index] = last
+                last = index
+
+    def _needs(self, item: int | Chain) -> Iterator[int | Chain]:
+        values = self._uses.inputs(item) if isinstance(item, int) else item.reads()
+        for value in values:
+            maker = self._uses.made.get(value)
+            if maker is not None:
+                yield self._owner.get(maker[0], maker[0])
+        if isinstance(item, int) and item in self._before:
+            yield self._before[item]
+
+    def find(self) -> Chain | None:
+        """Fill `found`; or return a chain that has to be given up."""
+        done: set[int | Chain] = set()
+        for index in range(len(self._uses.low.steps)):
+            item = self._owner.get(index, index)
+            if item not in done:
+                given_up = self._visit(item, done)
+                if given_up is not None:
+                    return given_up
+        return None
+
+    def _visit(self, item: int | Chain, done: set[int | Chain]) -> Chain | None:
+        """Put an item behind all that it needs; return a chain of a circle, if there is one."""
+        path: dict[int | Chain, Iterator[int | Chain]] = {item: self._needs(item)}
+        while path:
+            current, needs = next(reversed(path.items()))
+            child = next((each for each in needs if each not in done), None)
+            if child is None:
+                del path[current]
+                done.add(current)
+                self.found.append(current)
+            elif child in path:
+                circle = list(path)[list(path).index(child) :]
+                found = [each for each in circle if isinstance(each, Chain)]
+                return min(found, key=lambda chain: len(chain.cells))
+            else:
+                path[child] = self._needs(child)
+        return None

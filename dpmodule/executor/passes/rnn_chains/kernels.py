@@ -1,0 +1,170 @@
+"""What runs in place of a chain: torch's kernels for whole sequences, and the plain steps where there is none.
+
+Shape letters: T time steps, N batch, K features of the input, H features of the state, G gates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn.functional import linear
+
+from .... import private
+
+__all__ = ["CellStates", "Recurrence"]
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "rnn_relu": torch.rnn_relu,
+    "rnn_tanh": torch.rnn_tanh,
+    "lstm": torch.lstm,
+    "gru": torch.gru,
+}
+_CPU_TYPES = frozenset({torch.float32, torch.float64, torch.bfloat16})
+_CUDA_TYPES = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
+
+Order = tuple[int, ...]
+Found = tuple[torch.Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrence:
+    """A recurrent network of one layer over a whole sequence.
+
+    Called with the sequence (T, N, K), the begin state (N, H), that of the cell for an LSTM, the weights (G * H, K)
+    and (G * H, H), and those biases (G * H,) that there are; returns the states (T, N, H), and the last one, of the
+    cell too for an LSTM, as (1, N, H).
+
+    Attributes:
+        mode: "lstm", "gru", "rnn_tanh" or "rnn_relu".
+        orders: where the gates i, f, g, o or r, z, n are in the rows of each weight.
+        biases: whether there is a bias of the input's map, and of the state's.
+    """
+
+    mode: str
+    orders: tuple[Order, Order]
+    biases: tuple[bool, bool]
+
+    def __call__(self, x: torch.Tensor, *rest: torch.Tensor) -> Found:
+        """Run the whole sequence."""
+        count = 2 if self.mode == "lstm" else 1
+        if x.dim() > 3:
+            x = x.flatten(2)
+        begin = rest[:count]
+        if begin[0].dim() != 2:
+            begin = tuple(state.reshape(x.shape[1], -1) for state in begin)
+        weights = self.weights(*rest[count:])
+        if not _has_kernel(x, begin, weights):
+            return self._plain(x, begin, weights)
+        if x.is_cuda:
+            weights = _in_one_piece(weights)
+        states = tuple(state.unsqueeze(0) for state in begin)
+        hx = states if count == 2 else states[0]
+        options = len(weights) == 4, 1, 0.0, torch.is_grad_enabled(), False, False
+        found: Found = _FUNCTIONS[self.mode](x, hx, weights, *options)
+        return found
+
+    def weights(self, *given: torch.Tensor) -> list[torch.Tensor]:
+        """Return two weights, or these and two biases, with torch's order of gates."""
+        weights = list(given)
+        orders = list(self.orders)
+        if any(self.biases):
+            first, second = self.biases
+            i2h = given[2] if first else torch.zeros_like(given[2])
+            h2h = given[-1] if second else torch.zeros_like(given[2])
+            weights[2:] = [b if b.dim() == 1 else b.reshape(-1) for b in (i2h, h2h)]
+            orders *= 2
+        return [_sorted(w, order) for w, order in zip(weights, orders, strict=True)]
+
+    def _plain(self, x: torch.Tensor, begin: Found, weights: list[torch.Tensor]) -> Found:
+        """Run step by step what the graph says."""
+        w_in, w_state, b_in, b_state = _parted(weights)
+        step, states, found = _STEPS[self.mode], begin, []
+        for each in x.unbind(0):
+            states = step(linear(each, w_in, b_in), linear(states[0], w_state, b_state), states)
+            found.append(states[0])
+        return torch.stack(found), *(state.unsqueeze(0) for state in states)
+
+
+def _parted(
+    weights: list[torch.Tensor],
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+    """Return both weights and both biases, or None in their place."""
+    biases = weights[2:]
+    return weights[0], weights[1], biases[0] if biases else None, biases[1] if biases else None
+
+
+def _sorted(weight: torch.Tensor, order: Order) -> torch.Tensor:
+    """Return a weight or bias with its gates in torch's order."""
+    if order == tuple(range(len(order))):
+        return weight
+    parts = weight.chunk(len(order))
+    return torch.cat([parts[i] for i in order])
+
+
+def _has_kernel(x: torch.Tensor, begin: Found, weights: list[torch.Tensor]) -> bool:
+    """Say whether torch has a kernel for these tensors."""
+    known = _CUDA_TYPES if x.is_cuda else _CPU_TYPES
+    dtype = x.dtype
+    if dtype not in known or any(each.dtype is not dtype for each in (*begin, *weights)):
+        return False
+    return x.numel() > 0 and not (private.is_batched(x) or private.is_batched(begin[0]))
+
+
+def _in_one_piece(weights: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Return weights that lie behind each other in memory, as cuDNN wants them; it warns of others."""
+    flat = torch.cat([w.reshape(-1) for w in weights])
+    pieces = flat.split_with_sizes([w.numel() for w in weights])
+    return [piece.view(w.shape) for piece, w in zip(pieces, weights, strict=True)]
+
+
+def _lstm_step(ours: torch.Tensor, states: torch.Tensor, before: Found) -> Found:
+    i, f, g, o = (ours + states).chunk(4, 1)
+    cell = f.sigmoid() * before[1] + i.sigmoid() * g.tanh()
+    return o.sigmoid() * cell.tanh(), cell
+
+
+def _gru_step(ours: torch.Tensor, states: torch.Tensor, before: Found) -> Found:
+    (r, z, n), (h_r, h_z, h_n) = ours.chunk(3, 1), states.chunk(3, 1)
+    update = (z + h_z).sigmoid()
+    new = (n + (r + h_r).sigmoid() * h_n).tanh()
+    return ((1.0 - update) * new + update * before[0],)
+
+
+_STEPS: dict[str, Callable[[torch.Tensor, torch.Tensor, Found], Found]] = {
+    "lstm": _lstm_step,
+    "gru": _gru_step,
+    "rnn_tanh": lambda ours, states, before: ((ours + states).tanh(),),
+    "rnn_relu": lambda ours, states, before: ((ours + states).relu(),),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CellStates:
+    """The states of an LSTM's cell after every step, which torch's kernel keeps to itself.
+
+    Called with the hidden states (T, N, H) in front of what `Recurrence` takes. As all hidden states are known, the
+    gates of all steps are computed at once, and only two products a step are left.
+
+    Attributes:
+        recurrence: what made the hidden states.
+    """
+
+    recurrence: Recurrence
+
+    def __call__(self, hidden: torch.Tensor, x: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+        """Return all states of the cell, (T, N, H)."""
+        if x.dim() > 3:
+            x = x.flatten(2)
+        begin, cell = (state.reshape(hidden.shape[1:]) for state in rest[:2])
+        weights = self.recurrence.weights(*rest[2:])
+        w_in, w_state, b_in, b_state = _parted(weights)
+        before = torch.cat([begin.unsqueeze(0), hidden[:-1]])
+        i, f, g, _ = (linear(x, w_in, b_in) + linear(before, w_state, b_state)).chunk(4, 2)
+        found = []
+        for keeps, adds in zip(f.sigmoid().unbind(0), (i.sigmoid() * g.tanh()).unbind(0), strict=True):
+            cell = torch.addcmul(adds, keeps, cell)
+            found.append(cell)
+        return torch.stack(found)

@@ -1,0 +1,260 @@
+"""Lists of values, one for each step, as one tensor with the time steps along its first axis.
+
+No list is stacked that was a tensor before: pieces cut from one tensor, the states of one chain, and what the same
+operator makes of such lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ...lowering import Step
+from .cells import Uses
+from .dropouts import Dropped
+
+__all__ = ["Sequences", "added"]
+
+_FEWEST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TimeFirst:
+    """Bring the axis that was cut to the front, as stacking the pieces would.
+
+    Attributes:
+        axis: 0 or 1.
+        count: number of pieces.
+        squeezed: whether the pieces lack the axis.
+    """
+
+    axis: int
+    count: int
+    squeezed: bool
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the pieces, stacked along a new first axis."""
+        if not self.squeezed or x.dim() == 1:  # of a vector, pieces keep the axis
+            shape = x.shape
+            x = x.reshape(*shape[: self.axis], self.count, -1, *shape[self.axis + 1 :])
+        return x.transpose(0, 1) if self.axis else x
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Take steps out of a sequence, in their order or turned round.
+
+    Attributes:
+        start: first step.
+        stop: behind the last one.
+        turned: whether the last comes first.
+    """
+
+    start: int
+    stop: int
+    turned: bool
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the part."""
+        if self.stop - self.start != x.shape[0]:
+            x = x[self.start : self.stop]
+        return x.flip(0) if self.turned else x
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Join sequences along an axis.
+
+    Attributes:
+        dim: the axis.
+    """
+
+    dim: int
+
+    def __call__(self, *parts: torch.Tensor) -> torch.Tensor:
+        """Return one sequence."""
+        return torch.cat(parts, self.dim)
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Bring a sequence into the form in which a list was put together.
+
+    Attributes:
+        axis: where the time steps go.
+        flat: whether they are one behind the other along that axis, instead of having one of their own.
+    """
+
+    axis: int
+    flat: bool
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the merged list."""
+        if self.axis:
+            x = x.transpose(0, 1)
+        return x.flatten(self.axis, self.axis + 1) if self.flat else x
+
+
+def stacked(*steps: torch.Tensor) -> torch.Tensor:
+    """Return steps as one sequence."""
+    return torch.stack(steps)
+
+
+def added(function: Callable[..., Any], name: str, inputs: Sequence[int], outputs: Sequence[int]) -> Step:
+    """Return a step that belongs to no node."""
+    return Step(function, name, None, list(inputs), list(outputs), -1, takes_env=False)
+
+
+class Sequences:
+    """Finds lists of values that are parts of one tensor, and appends the steps that make it.
+
+    Args:
+        uses: who makes every value.
+        steps: where steps are appended.
+    """
+
+    def __init__(self, uses: Uses, steps: list[Step]) -> None:
+        self._uses = uses
+        self._steps = steps
+        self._whole: dict[Any, int] = {}
+        self._places: dict[int, tuple[Any, int]] = {}
+        self._counts: dict[Any, int] = {}
+        self._known: dict[tuple[int, ...], int] = {}
+        for index, step in enumerate(uses.low.steps):
+            self._add_split(index, step)
+
+    def add(self, whole: int, parts: Sequence[int]) -> None:
+        """Make known that some values are the steps of a sequence."""
+        self._whole[-1 - whole] = whole
+        self._places_of(-1 - whole, parts)
+
+    def _places_of(self, source: int, parts: Sequence[int]) -> None:
+        self._counts[source] = len(parts)
+        self._places.update((value, (source, position)) for position, value in enumerate(parts))
+
+    def _add_split(self, index: int, step: Step) -> None:
+        op, a = self._uses.low.operator(step)
+        if op is None or op.name != "SliceChannel" or self._uses.low.is_sparse(step):
+            return
+        if a.num_outputs >= _FEWEST and a.axis in (0, 1):
+            self._places_of(index, step.outputs)
+
+    def new(self, function: Callable[..., Any], name: str, inputs: Sequence[int], like: int) -> int:
+        """Append a step, and return what it makes.
+
+        Args:
+            function: what it calls.
+            name: name of the function in generated source.
+            inputs: what it reads.
+            like: a value after which the new one is named.
+        """
+        value = self._uses.low.new_value(f"{self._uses.low.names[like]}_{name}")
+        self._steps.append(added(function, name, inputs, [value]))
+        return value
+
+    def of(self, values: Sequence[int]) -> int | None:
+        """Return a list as one value, (T, ...); None if it was never one."""
+        key = tuple(values)
+        if key not in self._known:
+            found = self._find(key)
+            if found is None:
+                return None
+            self._known[key] = found
+        return self._known[key]
+
+    def _find(self, values: tuple[int, ...]) -> int | None:
+        places = [self._places.get(value) for value in values]
+        if places[0] is not None:
+            return self._part(places, values[0])
+        makers = [self._uses.made.get(value, (-1, 0))[0] for value in values]
+        if min(makers) < 0:
+            return None
+        steps = [self._uses.low.steps[index] for index in makers]
+        if not self._are_alike(steps):
+            return None
+        op, a = self._uses.low.operator(steps[0])
+        columns = list(zip(*(step.inputs for step in steps), strict=True))
+        function, name = steps[0].function, steps[0].name
+        if isinstance(function, Dropped):
+            data = self.of(columns[0])
+            drawn = None if data is None else self.stacked(columns[1])
+            return (
+                None if data is None or drawn is None else self.new(function, name, [data, drawn], values[0])
+            )
+        if op is None or op.name not in ("Concat", "elemwise_add") or op.name == "Concat" and a.dim < 1:
+            return None
+        parts = [self.of(column) for column in columns]
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            return None
+        return self.new(Joined(a.dim + 1) if op.name == "Concat" else function, name, known, values[0])
+
+    def _are_alike(self, steps: Sequence[Step]) -> bool:
+        """Say whether steps do the same to as many values."""
+        operator, function, count = self._uses.low.operator(steps[0]), steps[0].function, len(steps[0].inputs)
+        return all(
+            self._uses.low.operator(step) == operator
+            and len(step.inputs) == count
+            and (step.node >= 0 or step.function == function)
+            for step in steps
+        )
+
+    def stacked(self, values: Sequence[int]) -> int:
+        """Return a list as one value, (T, ...), that is put together step by step."""
+        return self.new(stacked, "stacked", values, values[0])
+
+    def _part(self, places: Sequence[tuple[Any, int] | None], like: int) -> int | None:
+        """Return a run of steps of one sequence."""
+        sources = {place[0] for place in places if place is not None}
+        if len(sources) > 1 or None in places:
+            return None
+        positions = [place[1] for place in places if place is not None]
+        first, last, count = positions[0], positions[-1], len(positions)
+        turned = last < first
+        run = range(first, first - count, -1) if turned else range(first, first + count)
+        if positions != list(run):
+            return None
+        (source,) = sources
+        whole = self._source(source)
+        part = Part(min(first, last), max(first, last) + 1, turned)
+        if count == self._counts[source] and not turned:
+            return whole
+        return self.new(part, "turned" if turned else "part", [whole], like)
+
+    def _source(self, source: int) -> int:
+        if source not in self._whole:
+            step = self._uses.low.steps[source]
+            _, a = self._uses.low.operator(step)
+            function = TimeFirst(a.axis, a.num_outputs, bool(a.squeeze_axis))
+            self._whole[source] = self.new(function, "time_first", step.inputs, step.inputs[0])
+        return self._whole[source]
+
+    def merge(self, index: int) -> Step | None:
+        """Return a step that does the work of one that puts a list together; None if it does something else."""
+        step = self._uses.low.steps[index]
+        op, a = self._uses.low.operator(step)
+        if op is None or op.name not in ("Concat", "stack") or len(step.inputs) < _FEWEST:
+            return None
+        axis = a.dim if op.name == "Concat" else a.axis
+        if axis not in (0, 1) or self._uses.low.is_sparse(step):
+            return None
+        inner = [self._expanded(value, axis) for value in step.inputs] if op.name == "Concat" else []
+        own = op.name == "stack" or -1 not in inner
+        found = self.of(inner if op.name == "Concat" and own else step.inputs)
+        if found is None:
+            return None
+        merged = added(Merged(axis, not own), "merged", [found], step.outputs)
+        merged.covers = (step.node,)
+        return merged
+
+    def _expanded(self, value: int, axis: int) -> int:
+        """Return what got a new axis to become a value, -1 if that is not how it was made."""
+        index, _ = self._uses.made.get(value, (-1, 0))
+        if index < 0:
+            return -1
+        step = self._uses.low.steps[index]
+        op, a = self._uses.low.operator(step)
+        return step.inputs[0] if op is not None and op.name == "expand_dims" and a.axis == axis else -1

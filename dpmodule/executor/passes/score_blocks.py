@@ -1,0 +1,98 @@
+"""Run the last dense layer of a large vocabulary and its softmax some rows at a time.
+
+See `ops.nn.score_blocks` for what it gains. The layers may then also write the probabilities into the memory of the
+last run's, where nobody else holds that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from ...ops.nn.score_blocks import ScoreBlocks, predict_blocks, seed_of_blocks, train_blocks
+from ...ops.spec import Loss
+from ..lowering import Lowered, Step
+
+__all__ = ["score_blocks"]
+
+_LEAST_CLASSES = 2048
+"""Classes below which the scores of a usual batch are small; how many rows there are shows at run time only."""
+
+
+def _is_scores(low: Lowered, step: Step | None) -> bool:
+    """Say whether a step is a dense layer with many outputs, as it was lowered."""
+    if step is None or step.fixed is not None or step.takes_env or low.is_sparse(step) or step.covers:
+        return False
+    op, a = low.operator(step)
+    return op is not None and op.name == "FullyConnected" and a.flatten and a.num_hidden >= _LEAST_CLASSES
+
+
+def _is_simple(low: Lowered, step: Step) -> bool:
+    """Say whether a step is a softmax whose gradient is probability minus label, scaled."""
+    op, a = low.operator(step)
+    return (
+        op is not None
+        and op.name == "SoftmaxOutput"
+        and op.loss is not None
+        and step.function is op.loss.forward
+        and not (a.multi_output or a.smooth_alpha or a.out_grad)
+    )
+
+
+def _joined(low: Lowered, dense: Step, softmax: Step) -> Step:
+    """Return the step that does the work of both."""
+    _, a = low.operator(softmax)
+    fixed = ScoreBlocks(a, dense.function, len(dense.inputs) == 3)
+    step = Step(
+        train_blocks if low.recorded else predict_blocks,
+        "score_blocks",
+        fixed,
+        [*dense.inputs, softmax.inputs[1]],
+        [*dense.outputs, *softmax.outputs] if low.recorded else list(softmax.outputs),
+        softmax.node,
+        covers=(dense.node,),
+    )
+    step.own_env = step.reuses = True
+    return step
+
+
+def _cut_below(low: Lowered, value: int) -> None:
+    """Let backward start where the joined step says."""
+    for i, loss in enumerate(low.losses):
+        rule: Any = loss.op.loss
+        if loss.root == value:
+            own = Loss(rule.forward, seed_of_blocks, rule.when, rule.probe)
+            low.losses[i] = replace(loss, op=replace(loss.op, loss=own))
+
+
+def score_blocks(low: Lowered) -> int:
+    """Join dense layers of many outputs with the `SoftmaxOutput` that alone reads them.
+
+    Where backward may follow, only a softmax that was cut: its gradient is known without that of other outputs.
+
+    Returns:
+        How many pairs there are.
+    """
+    readers = Counter(value for step in low.steps for value in step.inputs)
+    made_by = {value: step for step in low.steps for value in step.outputs}
+    cut = {loss.root for loss in low.losses}
+    others = {*low.heads, *(new for _, new, _ in low.mutated)}
+    others.update(value for loss in low.losses for value in loss.rest)
+    steps: dict[int, Step] = {}
+    gone: set[int] = set()
+    for step in low.steps:
+        if not _is_simple(low, step):
+            continue
+        value = step.inputs[0]
+        dense = made_by.get(value)
+        if dense is None or not _is_scores(low, dense) or readers[value] > 1 or value in others:
+            continue
+        if low.recorded:
+            if value not in cut:
+                continue
+            _cut_below(low, value)
+        steps[id(step)] = _joined(low, dense, step)
+        gone.add(id(dense))
+    low.steps = [steps.get(id(step), step) for step in low.steps if id(step) not in gone]
+    return len(gone)

@@ -1,0 +1,133 @@
+"""The same graph run with passes on and off: outputs, gradients, states and random numbers must not differ."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+import dpmodule as mx
+from dpmodule import executor
+from dpmodule.executor.passes import PASSES
+
+__all__ = ["ALL_PASSES", "assert_same", "fired", "results", "same_with_and_without"]
+
+ALL_PASSES = tuple(each.name for each in PASSES)
+
+
+def _first_value(rng: np.random.RandomState, name: str, shape: tuple[int, ...], coarse: bool) -> np.ndarray:
+    """Draw an array: class numbers for labels, positive numbers for what is a scale, else numbers around zero."""
+    if name.endswith("label"):
+        return rng.randint(0, 3, shape)
+    if name.endswith(("gamma", "var")):
+        return rng.uniform(0.5, 1.5, shape)
+    if coarse:  # many equal numbers, and zeros
+        return rng.randint(-2, 3, shape) / 2
+    return rng.uniform(-1, 1, shape)
+
+
+def bound(
+    net: Any, shapes: Mapping[str, Any], grad_req: Any, seed: int, dtype: str, coarse: bool, ctx: Any
+) -> Any:
+    """Bind a graph and fill its arrays; the same numbers for the same seed."""
+    types = dict.fromkeys(shapes, dtype)
+    found = net.simple_bind(ctx or mx.cpu(), grad_req=grad_req, type_dict=types, **shapes)
+    rng = np.random.RandomState(seed)
+    for name, array in sorted({**found.arg_dict, **found.aux_dict}.items()):
+        array[:] = mx.nd.array(_first_value(rng, name, array.shape, coarse), dtype=dtype)
+    return found
+
+
+def results(
+    net: Any,
+    shapes: Mapping[str, Any],
+    off: Iterable[str] = (),
+    *,
+    grad_req: Any = "write",
+    seed: int = 0,
+    is_train: bool = True,
+    dtype: str = "float32",
+    coarse: bool = False,
+    seeds: bool = False,
+    ctx: Any = None,
+) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+    """Run a graph forward, backward twice, and once for prediction.
+
+    Args:
+        net: the graph.
+        shapes: of its data.
+        off: passes that do not run.
+        grad_req: of all arguments, or by name.
+        seed: of the values and of what the graph draws.
+        is_train: mode of the forward before backward.
+        dtype: of the data.
+        coarse: draw numbers of which many are equal.
+        seeds: give every output a gradient; else all must be losses.
+        ctx: where.
+
+    Returns:
+        Everything it leaves, by name, and how many places each pass has rewritten in the recorded program.
+    """
+    with executor.disabled(*off):
+        one = bound(net, shapes, grad_req, seed, dtype, coarse, ctx)
+        mx.random.seed(seed)
+        found = {}
+        outputs = one.forward(is_train=is_train)
+        found.update({f"output {i}": out.asnumpy() for i, out in enumerate(outputs)})
+        rng = np.random.RandomState(seed + 1)
+        heads = [mx.nd.array(rng.uniform(-1, 1, out.shape), dtype=out.dtype) for out in outputs]
+        for turn in ("first", "second"):
+            one.backward(heads if seeds else None)
+            grads = {k: g.asnumpy() for k, g in one.grad_dict.items() if g is not None}
+            found.update({f"{turn} gradient of {k}": g for k, g in grads.items()})
+            found.update({f"{turn} state {k}": a.asnumpy() for k, a in one.aux_dict.items()})
+        found.update({f"output {i} after backward": out.asnumpy() for i, out in enumerate(one.outputs)})
+        found["next random number"] = mx.nd.random.uniform(shape=(1,), ctx=one.context).asnumpy()
+        found.update({f"prediction {i}": out.asnumpy() for i, out in enumerate(one.forward())})
+        # a run in another mode keeps the program of this one
+        return found, dict(one.program(True).low.fired)
+
+
+def _largest(values: np.ndarray) -> float:
+    return float(np.abs(np.where(np.isfinite(values), values, 0)).max(initial=0.0))
+
+
+def assert_same(
+    got: Mapping[str, np.ndarray], want: Mapping[str, np.ndarray], rtol: float, what: str = ""
+) -> None:
+    """Compare two results.
+
+    Differences count beside the greatest number of an array; in a gradient that is small beside others, as that of a
+    bias before BatchNorm, which is nothing but rounding, beside some of theirs.
+    """
+    assert got.keys() == want.keys()
+    gradients = max([_largest(values) for name, values in want.items() if "gradient" in name], default=0.0)
+    for name, values in want.items():
+        scale = max(_largest(values), 1e-3, 0.02 * gradients if "gradient" in name else 0.0)
+        np.testing.assert_allclose(
+            got[name] / scale, values / scale, rtol=0, atol=rtol, err_msg=f"{name} {what}", equal_nan=True
+        )
+
+
+def same_with_and_without(
+    net: Any, shapes: Mapping[str, Any], *names: str, rtol: float = 1e-6, **options: Any
+) -> dict[str, int]:
+    """Run a graph with passes on and off, and return what has fired where they were on.
+
+    Args:
+        net: the graph.
+        shapes: of its data.
+        names: the passes.
+        rtol: greatest difference, beside the greatest number of an array.
+        options: of `results`.
+    """
+    got, counts = results(net, shapes, **options)
+    want, without = results(net, shapes, names, **options)
+    assert not set(names) & set(without)
+    assert_same(got, want, rtol, str(names))
+    return counts
+
+
+def fired(net: Any, shapes: Mapping[str, Any], off: Iterable[str] = ()) -> dict[str, int]:
+    """Return how many places each pass rewrites in the program for training."""
+    with executor.disabled(*off):
+        return dict(net.simple_bind(mx.cpu(), **shapes).program(True).low.fired)

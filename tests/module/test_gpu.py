@@ -1,0 +1,175 @@
+"""Modules on a GPU: one named twice, memory of buckets, memory given back, and no growth."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+import torch
+
+import dpmodule as mx
+from helpers.nets import blobs, lenet, mlp
+from helpers.recording import FakeDriver
+
+BATCH = 32
+
+
+def batch_of(shape=(6,), size=BATCH, seed=0):
+    data, label = blobs(size, shape, seed=seed)
+    return mx.io.DataBatch([mx.nd.array(data)], [mx.nd.array(label)])
+
+
+def module(symbol, shape=(6,), **options):
+    mod = mx.mod.Module(symbol, **options)
+    mod.bind([("data", (BATCH, *shape))], [("softmax_label", (BATCH,))])
+    mx.random.seed(3)
+    mod.init_params(mx.init.Xavier())
+    mod.init_optimizer(kvstore="device", optimizer_params={"learning_rate": 0.1, "momentum": 0.9})
+    return mod
+
+
+def train(mod, batch, steps=1):
+    for _ in range(steps):
+        mod.forward_backward(batch)
+        mod.update()
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_module_goes_at_once(recorded, monkeypatch):
+    """Nothing holds itself in a circle: memory is free without a run of the garbage collector."""
+    mod = module(mlp(), cuda_graphs=recorded)
+    if recorded:
+        FakeDriver(monkeypatch)
+    train(mod, batch_of(), 7)
+    mod.evaluate(batch_of())
+    executor = mod.group.execs[0]
+    gone = [weakref.ref(each) for each in (mod, executor, executor.arg_dict["fc1_weight"].tensor)]
+    gc.collect()
+    gc.disable()
+    try:
+        del mod, executor
+        assert [each() for each in gone] == [None, None, None]
+    finally:
+        gc.enable()
+
+
+@pytest.fixture
+def exactly():
+    """Switch TensorFloat-32 off."""
+    matmul, cudnn = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    mx.util.set_tf32(False)
+    yield
+    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = matmul, cudnn
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("exactly")
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize(("net", "shape"), [(mlp(), (6,)), (lenet(), (1, 10, 10))])
+def test_a_gpu_named_twice_gives_the_same_weights(net, shape, recorded):
+    found = []
+    for contexts in ([mx.gpu(0)], [mx.gpu(0), mx.gpu(0)], [mx.cpu(0)]):
+        mod, metric = module(net, shape, context=contexts, cuda_graphs=recorded), mx.metric.Accuracy()
+        for seed in range(12):
+            batch = batch_of(shape, seed=seed)
+            train(mod, batch)
+            mod.update_metric(metric, batch.label)
+        found.append((mod.get_params()[0], metric.get()[1]))
+    for weights, accuracy in found[1:]:
+        assert accuracy == pytest.approx(found[0][1], abs=1e-9)
+        for name, value in found[0][0].items():
+            np.testing.assert_allclose(
+                weights[name].asnumpy(), value.asnumpy(), rtol=0, atol=1e-5, err_msg=name
+            )
+
+
+def language(length):
+    """Embedding, an LSTM of some steps, scores of a large vocabulary."""
+    data = mx.sym.Embedding(mx.sym.Variable("data"), input_dim=4000, output_dim=64, name="table")
+    outputs, _ = mx.rnn.LSTMCell(64, prefix="l_").unroll(length, data, layout="NTC", merge_outputs=True)
+    scores = mx.sym.FullyConnected(mx.sym.Reshape(outputs, shape=(-1, 64)), num_hidden=4000, name="fc")
+    label = mx.sym.Reshape(mx.sym.Variable("softmax_label"), shape=(-1,))
+    return mx.sym.SoftmaxOutput(scores, label, name="softmax"), ("data",), ("softmax_label",)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("order", [(30, 20, 10), (10, 20, 30), (20, 30, 10)])
+def test_buckets_need_hardly_more_than_the_largest(order, recorded):
+    def peak(lengths):
+        gc.collect()
+        torch.cuda.empty_cache()
+        start = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        mod = mx.mod.BucketingModule(language, lengths[0], context=mx.gpu(), cuda_graphs=recorded)
+        mod.bind([("data", (BATCH, lengths[0]))], [("softmax_label", (BATCH, lengths[0]))])
+        mod.init_params()
+        mod.init_optimizer(optimizer="adam")
+        for length in lengths * 2:
+            shape = (BATCH, length)
+            for _ in range(6):
+                mod.forward_backward(
+                    mx.io.DataBatch(
+                        [mx.nd.ones(shape)],
+                        [mx.nd.ones(shape)],
+                        bucket_key=length,
+                        provide_data=[("data", shape)],
+                        provide_label=[("softmax_label", shape)],
+                    )
+                )
+                mod.update()
+        return torch.cuda.max_memory_allocated() - start
+
+    largest = peak((max(order),))
+    assert peak(order) <= 1.05 * largest
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("recorded", [False, True])
+def test_memory_comes_back_with_the_module(recorded):
+    train(
+        module(lenet(), (1, 10, 10), context=mx.gpu()), batch_of((1, 10, 10))
+    )  # libraries keep some from here on
+    gc.collect()
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    mod = module(mlp(hidden=4096), context=mx.gpu(), cuda_graphs=recorded)
+    train(mod, batch_of(), 8)
+    used = torch.cuda.memory_allocated() - before
+    del mod
+    torch.cuda.synchronize()
+    assert used > 0
+    assert torch.cuda.memory_allocated() - before <= 0.01 * used
+
+
+@pytest.mark.gpu
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("recorded", [False, True])
+def test_ten_thousand_predictions_take_no_memory(recorded):
+    mod, batch = module(mlp(), context=mx.gpu(), cuda_graphs=recorded), batch_of()
+    for k in range(10_000):
+        mod.forward(batch, is_train=False)
+        if k == 100:
+            before = torch.cuda.memory_allocated()
+    assert torch.cuda.memory_allocated() == before
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "nag", "rmsprop"])
+@pytest.mark.parametrize("multi_precision", [False, True])
+def test_updates_equal_those_of_the_cpu(optimizer, multi_precision):
+    found = []
+    dtype = "float16" if multi_precision else "float32"
+    for ctx in (mx.cpu(), mx.gpu()):
+        rule = mx.optimizer.create(optimizer, learning_rate=0.01, wd=1e-3, multi_precision=multi_precision)
+        updater = mx.optimizer.get_updater(rule)
+        rng = np.random.RandomState(0)
+        weights = [mx.nd.array(rng.randn(*s), ctx=ctx, dtype=dtype) for s in ((5, 3), (7,), (2, 3, 4))]
+        for _ in range(4):
+            grads = [mx.nd.array(rng.randn(*w.shape), ctx=ctx, dtype=dtype) for w in weights]
+            updater.update_all([0, 1, 2], grads, weights)
+        found.append([w.asnumpy() for w in weights])
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(
+            b, a, rtol=2e-3 if multi_precision else 1e-5, atol=1e-3 if multi_precision else 1e-6
+        )
