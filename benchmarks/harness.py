@@ -125,7 +125,7 @@ class Session:
                 package = name.partition("_")[0]
                 if package not in PACKAGES or package in self.against:
                     started[name] = Worker(side, arguments, self.against.get(package))
-            yield started
+            yield dict(started)
         finally:
             for worker in started.values():
                 worker.close()

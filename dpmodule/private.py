@@ -15,15 +15,15 @@ The calls have torch's own signatures, of which only the part used by this packa
     onednn_convolution(data, weight, bias, padding, stride, dilation, groups, activation, numbers, algorithm)
     onednn_convolution_sum(data, other, weight, bias, padding, stride, dilation, groups, "add", None, relu, [], None)
     onednn_convolution_add(other, data, weight, bias, padding, stride, dilation, groups, "add", None, relu, [], None)
-    onednn_packed(weight, padding, stride, dilation, groups)
+    onednn_packed(weight, padding, stride, dilation, groups, shape)
     storage_uses(handle)
 
 The fused and foreach functions but the last, and onednn_convolution_add, write their first argument in place. The
 others return the norm of each tensor; what `F.linear` and `torch.conv2d` do, by oneDNN, for float32 tensors of the CPU
 and without a gradient, a convolution with an activation behind it or a sum with another tensor; a weight laid out for
-these convolutions; and how many hold the storage with a handle (``storage._cdata``), 0 where that cannot be told. The
-fused ones on the CPU ignore strides: whoever calls them checks that every tensor is contiguous and that shapes and
-dtypes agree; and torch does not count their writes (``tensor._version``), which the caller makes good.
+these convolutions of data of a shape; and how many hold the storage with a handle (``storage._cdata``), 0 where that
+cannot be told. The fused ones on the CPU ignore strides: whoever calls them checks that every tensor is contiguous and
+that shapes and dtypes agree; and torch does not count their writes (``tensor._version``), which the caller makes good.
 `run_backward` calls torch's engine and may be imported by name.
 """
 
@@ -176,7 +176,7 @@ def _plain_packed(weight: torch.Tensor, *geometry: Any) -> torch.Tensor:
 def _onednn_packed(
     reorder: Callable[..., torch.Tensor], weight: torch.Tensor, *geometry: Any
 ) -> torch.Tensor:
-    """Lay a weight out as oneDNN's convolution reads it, whatever the size of the data."""
+    """Lay a weight out as oneDNN's convolution reads it; well for data of a shape, and correctly for all."""
     return reorder(weight.to_mkldnn(), *geometry)
 
 
@@ -266,7 +266,7 @@ def _try_sum(call: Callable[..., Any]) -> None:
 
 
 def _try_packed(reorder: Callable[..., Any]) -> None:
-    weight = _onednn_packed(reorder, torch.ones(1, 1, 1, 1), [0, 0], [1, 1], [1, 1], 1)
+    weight = _onednn_packed(reorder, torch.ones(1, 1, 1, 1), [0, 0], [1, 1], [1, 1], 1, [1, 1, 2, 2])
     for name in ("onednn_convolution", "onednn_convolution_sum", "onednn_convolution_add"):
         private, _, attempt = _TABLE[name]
         attempt(attrgetter(private)(torch))  # if one of them is missing: its stand-in takes no packed weights

@@ -1,5 +1,6 @@
 """TensorFloat-32 and the layout of images: which switches count, and what a GPU is given."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import torch
 import dpmodule as mx
 from dpmodule import precision
 from dpmodule.base import ArgumentError
+from helpers.nets import lenet
 
 
 @pytest.fixture
@@ -108,6 +110,22 @@ def test_the_layout_on_a_gpu_goes_by_type_generation_and_tf32(dtype, generation,
 
 def test_the_cpu_always_likes_it():
     assert precision.likes_channels_last(torch.ones(1, dtype=torch.float64))
+
+
+def test_the_usual_layout_gives_the_same(monkeypatch):
+    layout = importlib.import_module("dpmodule.executor.passes.channels_last")  # the pass has its file's name
+    found = []
+    data = np.random.RandomState(0).randn(4, 1, 10, 10).astype("f4")
+    for likes in (True, False):
+        monkeypatch.setattr(layout, "likes_channels_last", lambda x, say=likes: say)
+        mx.random.seed(0)
+        mod = mx.mod.Module(lenet())
+        mod.bind([("data", data.shape)], [("softmax_label", (4,))])
+        mod.init_params(mx.init.Xavier())
+        mod.forward_backward(mx.io.DataBatch([mx.nd.array(data)], [mx.nd.zeros((4,))]))
+        found.append([mod.get_outputs()[0].asnumpy(), *(g[0].asnumpy() for g in mod.group.grad_arrays)])
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.gpu

@@ -54,7 +54,7 @@ def _measure(
     for name in every:
         if name in fired:
             asked = {off: partial(side.ask, "measure", mode=what, off=off) for off in ("", name)}
-            found = in_turns(asked, min(session.rounds, 5))
+            found = in_turns(asked, min(session.rounds, 5), warm=0)  # both have run
             on, off = found[""], found[name]
             section.row(
                 "",

@@ -50,10 +50,16 @@ def reason_against(program: Program) -> str:
     return ""
 
 
-def _runs_sequences(low: Lowered, step: Step) -> bool:
-    """Say whether a step is torch's kernel for recurrent layers, which the compiler's usual backend cannot train."""
-    op, _ = low.operator(step)
-    return isinstance(step.function, Recurrence) or (op is not None and op.name == "RNN")
+def _stays_out(low: Lowered, step: Step) -> bool:
+    """Say whether a compiler calls a step as it is: kernels for recurrent layers, and draws in training.
+
+    The usual backend cannot train torch's recurrent kernels, and none draws from a generator that is handed in.
+    """
+    op, a = low.operator(step)
+    if op is None or op.name == "RNN":
+        return op is not None or isinstance(step.function, Recurrence)
+    draws = op.random and getattr(a, "act_type", "rrelu") == "rrelu"  # of LeakyReLU's forms, that one alone
+    return isinstance(step.function, Recurrence) or (draws and low.recorded)
 
 
 def _kept_out(function: Forward) -> Forward:
@@ -69,9 +75,10 @@ def _kept_out(function: Forward) -> Forward:
 def _to_compile(program: Program) -> Forward:
     """Return a copy of a program's function, with a code object of its own, for which torch keeps what it compiles."""
     plain = program.forward
-    kept_out = {id(s.function): s.function for s in program.low.steps if _runs_sequences(program.low, s)}
+    kept_out = {id(s.function): s.function for s in program.low.steps if _stays_out(program.low, s)}
     names = {
-        name: _kept_out(value) if id(value) in kept_out else value for name, value in plain.__globals__.items()
+        name: _kept_out(value) if id(value) in kept_out else value
+        for name, value in plain.__globals__.items()
     }
     return types.FunctionType(plain.__code__.replace(), names, plain.__name__)
 
@@ -92,6 +99,7 @@ class CompiledForward:
         self._compiled: Forward | None = None
         self._random = program.random
         self._is_new = True
+        self._reason = ""
         reason = reason_against(program)
         if reason:
             self._give_up(reason)
@@ -102,12 +110,17 @@ class CompiledForward:
             self._give_up(_in_short(error))
 
     @property
+    def state(self) -> str:
+        """Whether calls go to the compiled function, in words, and why not if so."""
+        return "torch.compile" if self.is_compiled else f"not through torch.compile: {self._reason}"
+
+    @property
     def is_compiled(self) -> bool:
         """Whether calls go to the compiled function."""
         return self._compiled is not None
 
     def _give_up(self, reason: str) -> None:
-        self._compiled = None
+        self._compiled, self._reason = None, reason
         warnings.warn(f"compile: the graph runs uncompiled: {reason}", stacklevel=2)
 
     def __call__(self, values: Sequence[torch.Tensor], env: Env, shaped: Sequence[Env]) -> Any:
@@ -127,7 +140,6 @@ class CompiledForward:
             result = self._plain(values, env, shaped)  # raises what is the graph's own fault
             self._give_up(_in_short(error))
             return result
-
 
     def _first_call(self, compiled: Forward, *arguments: Any) -> Any:
         """Make the call in which the compiler works; what it thinks of our operators' code is of no use to users."""

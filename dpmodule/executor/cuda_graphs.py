@@ -102,8 +102,12 @@ def reason_against(program: Program) -> str:
             return f"{node.describe()} has sequence lengths or dropout"
     if program.written or any(step.keeps for step in low.steps):
         return "a step keeps something from run to run"
+    if "mirror" in low.fired:
+        return "backward computes results again"
     if any(low.is_sparse(step) for step in low.steps):
         return "it has sparse values"
+    if "mirror" in low.fired:
+        return "it computes values again in backward"
     return ""
 
 
@@ -212,6 +216,14 @@ class Recorder:
         self._results: Results | None = None
         self._known: list[torch.Tensor] = []
         self._off = False
+        self._reason = ""
+
+    @property
+    def state(self) -> str:
+        """How the next run is done, in words, and why it is not a replay."""
+        if self._off:
+            return f"not in CUDA graphs: {self._reason}"
+        return "CUDA graph" if self.is_recorded else "CUDA graph, once it has repeated"
 
     @property
     def is_recorded(self) -> bool:
@@ -266,7 +278,7 @@ class Recorder:
 
     def _stop(self, reason: str) -> None:
         self.forget()
-        self._off = True
+        self._off, self._reason = True, reason
         self._logger.warning("CUDA graphs: this graph runs without: %s", reason)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -25,11 +25,13 @@ from ..private import run_backward
 from .arrays import BoundArrays, assign
 from .body import CompiledBody
 from .compiled import CompiledForward
+from .direct import DirectRoot
 from .gradients import deliver, resting_states
 from .heads import asks_gradient, given_gradients, required, seed_at
 from .interpreter import StepFailed, backward_by_node, interpret
 from .locate import backward_error, forward_error
 from .memory import reusable
+from .mirroring import mirroring
 from .options import PLAIN, RunOptions
 from .packed import drop_changed
 from .placement import Placement
@@ -244,6 +246,7 @@ class Executor(BoundArrays):
                 CompiledBody,
                 watched=watched,
                 compiled=self._options.compile is not None,
+                mirror=self._options.mirror,
             )
             shaped = []
             for step in program.shaped:
@@ -289,11 +292,17 @@ class Executor(BoundArrays):
         before = torch.is_grad_enabled()
         torch.set_grad_enabled(recorded)
         try:
-            if monitor is not None:
-                return interpret(program, values, env, shaped, self._watch, monitor[1])
-            forward = self._compiled.get(program, program.forward) if self._compiled else program.forward
-            result: tuple[Any, ...] = forward(values, env, shaped)
-            return result
+            with mirroring() if "mirror" in program.low.fired else nullcontext():
+                if monitor is not None:
+                    return interpret(program, values, env, shaped, self._watch, monitor[1])
+                if program.direct is not None and self._dense_only and not self._compiled:
+                    with torch.no_grad():
+                        found = program.direct(values, env, shaped)
+                    if found is not None:
+                        return found  # type: ignore[no-any-return]
+                forward = self._compiled.get(program, program.forward) if self._compiled else program.forward
+                result: tuple[Any, ...] = forward(values, env, shaped)
+                return result
         except Exception as error:
             if monitor is not None and not isinstance(error, StepFailed):
                 raise  # by the monitor's callback
@@ -476,13 +485,19 @@ class Executor(BoundArrays):
         self, run: _Run, starts: list[tuple[int, torch.Tensor, torch.Tensor]]
     ) -> list[torch.Tensor | None]:
         """Run the engine; return what it finds for each gradient array, None for what no head depends on."""
-        roots, seeds = [root for _, root, _ in starts], [seed for _, _, seed in starts]
+        roots: list[Any] = [root for _, root, _ in starts]
+        seeds = [seed for _, _, seed in starts]
         real = [i for i, alias in enumerate(run.aliases) if alias.requires_grad]
         grads: list[torch.Tensor | None] = [None] * len(run.aliases)
         if roots and real:
             try:
                 leaves = [run.aliases[i] for i in real]
-                found = run_backward(roots, seeds, leaves if self._dense_only else list(map(leaf_of, leaves)))
+                if isinstance(roots[0], DirectRoot):
+                    found: Sequence[torch.Tensor | None] = roots[0].gradients(seeds[0], leaves)
+                else:
+                    found = run_backward(
+                        roots, seeds, leaves if self._dense_only else list(map(leaf_of, leaves))
+                    )
             except Exception as error:
                 if is_users(error):
                     raise
@@ -558,6 +573,15 @@ class Executor(BoundArrays):
     def program(self, is_train: bool) -> Program:
         """Return the program that runs in training mode, or for prediction."""
         return self._prepare(is_train, is_train).program
+
+    def way_to_run(self, is_train: bool) -> str:
+        """Return how the program is run, where options ask for more than calling it; "" where they do not.
+
+        Args:
+            is_train: training mode.
+        """
+        compiled = self._compiled.get(self.program(is_train))
+        return "" if compiled is None else compiled.state
 
     @contextmanager
     def rehearsal(self, is_train: bool) -> Iterator[Rehearsal]:
@@ -721,8 +745,8 @@ class Executor(BoundArrays):
     def get_optimized_symbol(self) -> Any:
         """Return the symbol with equal operators on equal inputs merged, as MXNet runs it.
 
-        Here the generated function runs the graph as it is. The environment variable MXNET_ELIMINATE_COMMON_EXPR=0,
-        set before binding, leaves the symbol alone.
+        The symbol that the executor was made from stays as it is; its generated function does the same by itself. The
+        environment variable MXNET_ELIMINATE_COMMON_EXPR=0, set before binding, switches both off.
 
         Raises:
             StateError: the executor was not made from a symbol.

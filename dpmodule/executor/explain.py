@@ -15,7 +15,6 @@ from .explanation import Explanation, Memory, Plan, StepRow
 from .flops import backward_flops, forward_flops
 from .lowering import Lowered, Step
 from .measuring import StepTimes, measure_memory, measure_times
-from .program import Program
 
 if TYPE_CHECKING:
     from .executor import Executor
@@ -94,8 +93,8 @@ def explain(
     nodes = enumerate(executor.graph.nodes)
     return Explanation(
         is_train=is_train,
-        predict=_plan(executor.program(False)),
-        training=_plan(executor.program(True)),
+        predict=_plan(executor, False),
+        training=_plan(executor, True),
         steps=steps,
         merged=tuple(node.name for number, node in nodes if node.op is not None and number not in done),
         parameters=sum(prod(executor.node_shapes[n][0]) for n in executor.graph.inputs if n.name in names),
@@ -113,12 +112,13 @@ def _step_times(measured: StepTimes | None, at: int) -> tuple[float | None, floa
     return measured.forward[at], measured.backward[at] if measured.backward else None
 
 
-def _plan(program: Program) -> Plan:
+def _plan(executor: Executor, is_train: bool) -> Plan:
+    program = executor.program(is_train)
     low = program.low
     here = [each.name for each in passes.PASSES if (each.training if low.recorded else each.predict)]
     off = tuple(name for name in here if name in low.off)
     idle = tuple(name for name in here if name not in low.off and name not in low.fired)
-    return Plan(low.recorded, program.source, dict(low.fired), idle, off)
+    return Plan(low.recorded, program.source, dict(low.fired), idle, off, executor.way_to_run(is_train))
 
 
 def _declared_parameters(graph: Graph) -> set[str]:

@@ -62,6 +62,8 @@ class Plan:
         idle: names of passes that ran and found nothing to do.
         off: names of passes that did not run: they are switched off, hide what a monitor watches, or are not for
             graphs on several devices.
+        run: how it is run where `compile` or `cuda_graphs` were asked for, with the reason if it is not that way;
+            "" where they were not.
     """
 
     is_train: bool
@@ -69,6 +71,7 @@ class Plan:
     fired: Mapping[str, int]
     idle: tuple[str, ...]
     off: tuple[str, ...]
+    run: str = ""
 
     @property
     def passes(self) -> str:
@@ -162,7 +165,11 @@ class Explanation:
     def source(self) -> str:
         """Source of the generated functions, and what the passes did for each."""
         plans = ("predict", self.predict), ("training", self.training)
-        return "\n".join(f"# {name}: passes: {plan.passes}\n{plan.source}" for name, plan in plans)
+        texts = (
+            f"# {name}: passes: {plan.passes}\n" + (f"# {plan.run}\n" if plan.run else "") + plan.source
+            for name, plan in plans
+        )
+        return "\n".join(texts)
 
     @property
     def table(self) -> str:

@@ -15,7 +15,7 @@ from ..ops.spec import Env
 from .lowering import LossHead
 from .sparse_arrays import is_sparse, seed_of
 
-__all__ = ["asks_gradient", "given_gradients", "required", "seed_at"]
+__all__ = ["STOPS", "asks_gradient", "given_gradients", "required", "seed_at"]
 
 _STEPS = """
 equal not_equal greater greater_equal lesser lesser_equal logical_and logical_or logical_xor
@@ -27,7 +27,7 @@ shape_array size_array _contrib_bipartite_matching _contrib_MultiBoxPrior _contr
 _contrib_MultiBoxDetection _contrib_Proposal _contrib_MultiProposal
 """
 
-_STOPS = frozenset(
+STOPS = frozenset(
     _OTHERS.split()
     + [form % step for step in _STEPS.split() for form in ("_%s", "_%s_scalar", "broadcast_%s")]
 )
@@ -102,7 +102,7 @@ def asks_gradient(head: Node, wanted: Collection[str]) -> bool:
         if node.op is None:
             if node.name in wanted:
                 return True
-        elif node.op.name not in _STOPS and node.op.wants_head(node.a):
+        elif node.op.name not in STOPS and node.op.wants_head(node.a):
             stack.extend(child for child, _ in node.inputs)
     return False
 

@@ -83,6 +83,8 @@ class Lowered:
         recorded: whether backward may follow.
         num_arguments: how many values are arguments; auxiliary states follow.
         num_variables: how many values are given from outside.
+        mirrored: indices of the nodes whose results backward may compute again.
+        mirror_parts: into how many parts they are split, which hand each other results that are kept; 0 = none.
         is_body: whether it is the subgraph of an operator, which calls it under autograd.
         steps: the calls, in order.
         heads: value of each output.
@@ -108,6 +110,8 @@ class Lowered:
     fired: dict[str, int] = field(default_factory=dict)
     off: frozenset[str] = frozenset()
     is_body: bool = False
+    mirrored: frozenset[int] = frozenset()
+    mirror_parts: int = 0
     entries: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def operator(self, step: Step) -> tuple[Op | None, Any]:

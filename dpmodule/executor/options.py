@@ -21,17 +21,22 @@ class RunOptions:
     Attributes:
         compile: arguments of `torch.compile`, None to do without it.
         cuda_graphs: whether runs that repeat on a GPU are recorded and replayed.
+        mirror: what backward computes again: True for cheap results, a number for all within so many parts of the
+            network, False for none; None goes by MXNet's environment variable and attributes.
     """
 
     compile: Mapping[str, Any] | None = None
     cuda_graphs: bool = False
+    mirror: bool | int | None = None
 
 
 PLAIN = RunOptions()
 """Programs run as they are."""
 
 
-def run_options(compile: Any = None, cuda_graphs: bool | None = None) -> RunOptions:
+def run_options(
+    compile: Any = None, cuda_graphs: bool | None = None, mirror: bool | int | None = None
+) -> RunOptions:
     """Return options as users give them.
 
     Args:
@@ -39,9 +44,10 @@ def run_options(compile: Any = None, cuda_graphs: bool | None = None) -> RunOpti
             backend, or a dict of its arguments, such as ``{"mode": "max-autotune"}``.
         cuda_graphs: whether to record runs on GPUs; None goes by MXNet's environment variable
             MXNET_ENABLE_CUDA_GRAPHS.
+        mirror: see `RunOptions`.
 
     Raises:
-        ArgumentError: `compile` is something else.
+        ArgumentError: `compile` or `mirror` is something else.
     """
     if compile is None or compile is False:
         arguments = None
@@ -57,4 +63,6 @@ def run_options(compile: Any = None, cuda_graphs: bool | None = None) -> RunOpti
         )
     if cuda_graphs is None:
         cuda_graphs = os.environ.get("MXNET_ENABLE_CUDA_GRAPHS", "") not in _OFF
-    return RunOptions(arguments, bool(cuda_graphs))
+    if mirror is not None and (not isinstance(mirror, int) or mirror < 0):
+        raise ArgumentError(f"mirror is {mirror!r}, expected None, True, False, or the number of parts")
+    return RunOptions(arguments, bool(cuda_graphs), mirror or (None if mirror is None else False))

@@ -1,6 +1,6 @@
 """What programs work out from parameters once and keep: weights folded and laid out for the kernel that reads them.
 
-A pack is made when the same parameters are seen unchanged for the second time, so that a loop that updates them after
+A pack is made when the same parameters are used unchanged for the second time, so that a loop that updates them after
 every prediction does not make one in vain, and is valid as long as torch counts no write to any of them. Parameters
 whose writes cannot all be counted (see `ops.exposure`) get none. Packs belong to the parameters, not to an executor:
 all that share parameters share their packs. They go when a parameter does, or when parameters have changed and are
@@ -22,20 +22,24 @@ __all__ = ["drop_changed", "packed", "packed_bytes"]
 Tensors = Sequence[torch.Tensor]
 _Key = tuple[Hashable, ...]
 
+_MOST_PACKS = 4
+_MOST_SEEN = 64
+
 
 class _Entry:
-    """Parameters as they were seen last, and what was made of them if they were seen twice."""
+    """Parameters as they were seen last, and what was made of them for uses that were seen twice."""
 
-    __slots__ = ("epoch", "pack", "sources", "versions")
+    __slots__ = ("epoch", "packs", "seen", "sources", "versions")
 
-    def __init__(self, key: _Key, tensors: Tensors) -> None:
+    def __init__(self, key: _Key, tensors: Tensors, detail: Hashable) -> None:
         def forget(_: Any) -> None:
             _entries.pop(key, None)
 
         self.sources = [weakref.ref(tensor, forget) for tensor in tensors]
         self.versions = [tensor._version for tensor in tensors]
         self.epoch = exposure.epoch()
-        self.pack: Any = None
+        self.seen = {detail}
+        self.packs: dict[Hashable, Any] = {}
 
     def fits(self, tensors: Tensors) -> bool:
         """Say whether it was made of these very tensors as they now are."""
@@ -49,6 +53,18 @@ class _Entry:
             self.epoch = now
         return True
 
+    def pack(self, detail: Hashable, make: Callable[[], Any]) -> Any:
+        """Return the pack for a use of the parameters, None for a new one and where there are many already."""
+        if detail in self.packs:
+            return self.packs[detail]
+        if len(self.packs) >= _MOST_PACKS:
+            return None
+        if detail in self.seen:
+            return self.packs.setdefault(detail, make())
+        if len(self.seen) < _MOST_SEEN:
+            self.seen.add(detail)
+        return None
+
     def is_current(self) -> bool:
         """Say whether no parameter has changed."""
         tensors = [source() for source in self.sources]
@@ -58,23 +74,22 @@ class _Entry:
 _entries: dict[_Key, _Entry] = {}
 
 
-def packed(kind: Hashable, tensors: Tensors, make: Callable[[], Any]) -> Any:
+def packed(kind: Hashable, tensors: Tensors, make: Callable[[], Any], detail: Hashable = None) -> Any:
     """Return what is kept for some parameters; None if they are new, have changed, or cannot be watched.
 
     Args:
         kind: what is made of them; one thing for each kind and parameters.
         tensors: the parameters.
         make: makes it.
+        detail: for what use, if that matters; there are not more than four packs for one kind and parameters.
     """
     key = (kind, *map(id, tensors))
     entry = _entries.get(key)
     if entry is not None and entry.fits(tensors):
-        if entry.pack is None:
-            entry.pack = make()
-        return entry.pack
+        return entry.pack(detail, make)
     _entries.pop(key, None)
     if all(map(exposure.is_watched, tensors)):
-        _entries[key] = _Entry(key, tensors)
+        _entries[key] = _Entry(key, tensors, detail)
     return None
 
 
@@ -90,5 +105,6 @@ def packed_bytes() -> int:
     """Return how much memory is kept, in bytes, as far as torch can tell: padding of the kernels' is left out."""
     found = 0
     for entry in list(_entries.values()):
-        found += sum(t.numel() * t.itemsize for t in entry.pack or () if isinstance(t, torch.Tensor))
+        for pack in list(entry.packs.values()):
+            found += sum(t.numel() * t.itemsize for t in pack if isinstance(t, torch.Tensor))
     return found

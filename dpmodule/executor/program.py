@@ -20,7 +20,9 @@ from typing import Any
 from ..context import Context
 from ..graph import Graph
 from . import passes
+from .direct import direct_forward
 from .lowering import Lowered, Step, lower
+from .passes.mirror import Policy, marked, policy
 from .placement import move_between, own_environments
 from .storage import Storage
 
@@ -57,6 +59,7 @@ class Program:
         forward: ``(values, env, shaped) -> (outputs, roots, rests, mutated)``: the heads; where backward starts for
             each head (None for one that is not differentiated); the other inputs of cut losses that are made inside
             the graph; new values of states.
+        direct: does the same without autograd, None for most graphs; see `direct`.
         source: its source text.
         low: the steps.
         reused: (output, position in `shaped`) of the steps that may put an output where the last run's lies.
@@ -64,6 +67,7 @@ class Program:
 
     def __init__(self, low: Lowered) -> None:
         self.low = low
+        self.direct = direct_forward(low)
         self.shaped = [s for s in low.steps if s.needs_shapes or s.own_env]
         self.random = any(op.random for n in low.graph.nodes for op in n.every_operator())
         self.written = _written_by_operators(low)
@@ -192,6 +196,7 @@ def program_of(
     is_body: bool = False,
     watched: bool = False,
     compiled: bool = False,
+    mirror: Policy = False,
 ) -> Program:
     """Return the Program of a graph, shared by all graphs of equal structure, attributes and names.
 
@@ -204,9 +209,18 @@ def program_of(
         is_body: whether it is the subgraph of an operator, which calls it under autograd.
         watched: whether every operator's output must be computed as it is, since somebody looks at it.
         compiled: whether `torch.compile` gets it.
+        mirror: what backward computes again instead of keeping it.
     """
     off = passes.settings(watched, compiled)
-    key = graph.key, recorded, off, places, None if storage is None else storage.key, is_body
+    wanted = policy(mirror)
+    again = marked(graph, wanted) if recorded and "mirror" not in off else frozenset()
+    parts = wanted if again and wanted is not None and not isinstance(wanted, bool) else 0
+    if again:
+        off |= {
+            "inplace_activations",
+            "head_seeds",
+        }  # what is computed again must find its inputs as they were
+    key = graph.key, recorded, off, places, None if storage is None else storage.key, is_body, again, parts
     owned = any(op.owner is not None for node in graph.nodes for op in node.every_operator())
     with _lock:
         found = _in_use.get(key) if owned else _cache.get(key)
@@ -215,6 +229,7 @@ def program_of(
                 _cache.move_to_end(key)
             return found
     low = lower(graph, recorded, storage, body, is_body)
+    low.mirrored, low.mirror_parts = again, parts
     if places:
         move_between(low, places[1:])
         own_environments(low, places[1:], places[0])

@@ -51,23 +51,37 @@ class RecordingExecutor(Executor):
         self.set_aside()
         return super().release()
 
+    def way_to_run(self, is_train: bool) -> str:
+        """Return how the program is run; see `Executor.way_to_run`."""
+        recorder = self._recorder(is_train)
+        other = super().way_to_run(is_train)
+        if recorder is not None:
+            return recorder.state
+        return other or f"not in CUDA graphs: {self._reason_against(is_train)}"
+
     def _recorder(self, is_train: bool) -> Recorder | None:
         """Return what records runs in training mode, or for prediction; None if they cannot be recorded."""
         if is_train not in self._recorders:
             self._recorders[is_train] = self._new_recorder(is_train)
         return self._recorders[is_train]
 
+    def _reason_against(self, is_train: bool) -> str:
+        """Return why runs are not recorded, "" if nothing speaks against it so far."""
+        if driver_of(self.context.torch_device) is None:
+            return f"{self.context} is no GPU"
+        if self._places:
+            return "it runs on several devices"
+        if self._options.compile is not None:
+            return "torch.compile was asked for, too"
+        if not self._dense_only or self._integers_wanted or (is_train and not self._wanted):
+            return "it has sparse gradients, gradients of integers, or none"
+        return reason_against(self.program(is_train))
+
     def _new_recorder(self, is_train: bool) -> Recorder | None:
-        driver = driver_of(self.context.torch_device)
-        if driver is None or self._places or not self._dense_only or self._integers_wanted:
-            return None
-        if (is_train and not self._wanted) or self._options.compile is not None:
+        driver, reason = driver_of(self.context.torch_device), self._reason_against(is_train)
+        if driver is None or reason:
             return None
         program = self.program(is_train)
-        reason = reason_against(program)
-        if reason:
-            _logger.info("CUDA graphs: this graph runs without: %s", reason)
-            return None
         me, variables = weakref.proxy(self), self._variables  # a circle would keep memory after its last user
         return Recorder(
             driver,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 from ..ops.sparse import leaf_of
 from ..ops.spec import Env
 from ..private import run_backward
+from .mirroring import mirroring
 from .program import Program
 
 __all__ = ["Rehearsal", "Starts"]
@@ -46,7 +48,8 @@ class Rehearsal:
 
     def forward(self) -> tuple[Any, ...]:
         """Run forward once; returns what `Program.forward` does."""
-        with torch.set_grad_enabled(self.program.low.recorded):
+        again = mirroring() if "mirror" in self.program.low.fired else nullcontext()
+        with torch.set_grad_enabled(self.program.low.recorded), again:
             result: tuple[Any, ...] = self.call(self.values, self.env, self.shaped)
         return result
 

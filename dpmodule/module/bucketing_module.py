@@ -54,6 +54,7 @@ class BucketingModule(BucketingNames):
             goes first, and is made again when it comes back. None = all.
         compile: whether `torch.compile` compiles the network of every bucket; see `Module`.
         cuda_graphs: whether runs are recorded on GPUs; see `Module`. Changing the bucket drops a recording.
+        mirror: what backward computes again instead of keeping it; see `Module`.
 
     Raises:
         ArgumentError: an argument does not fit.
@@ -76,6 +77,7 @@ class BucketingModule(BucketingNames):
         max_buckets: int | None = None,
         compile: Any = None,
         cuda_graphs: bool | None = None,
+        mirror: bool | int | None = None,
     ) -> None:
         super().__init__(logger)
         if not callable(sym_gen):
@@ -97,12 +99,14 @@ class BucketingModule(BucketingNames):
             "compression_params": compression_params,
             "compile": compile,
             "cuda_graphs": cuda_graphs,
+            "mirror": mirror,
         }
         self._buckets: OrderedDict[Any, Module] = OrderedDict()
         self._default = self._make(default_bucket_key)
         self._key, self._current = default_bucket_key, self._default
         self._binding: dict[str, Any] = {}
         self._monitor: Any = None
+        self._is_tidy, self._in_epoch = True, False
 
     def _make(self, key: Any) -> Module:
         """Make the module of a bucket and keep it.
@@ -295,10 +299,15 @@ class BucketingModule(BucketingNames):
         """Return what the current bucket's run has left free to the system, if there are other buckets.
 
         They need blocks of other sizes. Freed ones would stay beside each other instead of taking each other's place.
+        Taking memory again costs a quarter of a step, so `fit` does it once, after an epoch.
         """
         group = self._current.group
-        if len(self._buckets) > 1 and group.size >= _WORTH_RETURNING and group.contexts[0].device_type == "cpu":
+        is_large = group.size >= _WORTH_RETURNING and group.contexts[0].device_type == "cpu"
+        if self._is_tidy or self._in_epoch:
+            return
+        if len(self._buckets) > 1 and is_large:
             give_back()
+        self._is_tidy = True
 
     def _evict(self) -> None:
         """Drop the buckets used longest ago, but neither the default nor the current one."""
@@ -391,6 +400,7 @@ class BucketingModule(BucketingNames):
                 "the batch has no bucket_key; give DataBatch(bucket_key=...), one that sym_gen knows"
             )
         self.switch_bucket(key, *_shapes_of(batch))
+        self._is_tidy = False
         try:
             compute()
         except ShapeError as error:
@@ -408,9 +418,16 @@ class BucketingModule(BucketingNames):
         """Return the outputs of the current bucket's last forward."""
         return self._current.get_outputs(merge_multi_context)
 
+    def start_epoch(self, epoch: int, train_data: Any) -> None:
+        """Get ready for an epoch of `fit`, within which freed memory is kept."""
+        self._default.start_epoch(epoch, train_data)
+        self._in_epoch = True
+
     def sync_contexts(self) -> None:
         """Give every context the mean of all contexts' parameters and states; `fit` does so after each epoch."""
         self._default.sync_contexts()
+        self._in_epoch = False
+        self._give_back()
 
     def output_probes(self) -> list[list[torch.Tensor]]:
         """Return, for every output of the last forward, tensors that are finite only if all of it is."""

@@ -14,6 +14,7 @@ from ..executor.sparse_arrays import array_of
 from ..io import DataDesc
 from ..ndarray import NDArray
 from ..ndarray.csr import CSRNDArray
+from ..ops.exposure import expose
 from ..ops.sparse import Csr, row_range
 from ..slicing import split_batch
 from ..staging import on_device

@@ -72,6 +72,10 @@ class Module(MXNetNames):
         cuda_graphs: whether `forward_backward` and prediction on a GPU are recorded once they repeat with the same
             shapes, and then replayed, with the settings of torch that were in force at that time; it pays for small
             networks. None = as MXNet's environment variable MXNET_ENABLE_CUDA_GRAPHS says.
+        mirror: what backward computes again instead of keeping it from forward, for less memory: True for the
+            results of cheap operators, a number n for all results within n equal parts of the network, False for
+            none. None = as the attribute ``force_mirroring`` of operators, and MXNet's environment variable
+            MXNET_BACKWARD_DO_MIRROR, say.
 
     Raises:
         ArgumentError: a name is no argument of the symbol, or `compile` is something else.
@@ -101,9 +105,10 @@ class Module(MXNetNames):
         *,
         compile: Any = None,
         cuda_graphs: bool | None = None,
+        mirror: bool | int | None = None,
     ) -> None:
         super().__init__(logger)
-        self._run_options = run_options(compile, cuda_graphs)
+        self._run_options = run_options(compile, cuda_graphs, mirror)
         if compression_params:
             Compression(compression_params)  # complains about wrong ones now
         self._compression_params = compression_params

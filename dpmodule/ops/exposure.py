@@ -1,13 +1,14 @@
 """Memory that somebody may write without torch's knowledge, which nothing may be remembered about.
 
-torch counts the writes to a tensor and its views (``tensor._version``). What is worked out from a parameter, such as its
-numbers in another order, can be kept as long as the count stays. Not counted are writes through NumPy arrays, DLPack
-and other processes, and through ``tensor.data``. So memory that came from a user or has been handed to one is marked,
-once and for all; the mark is on the storage, which all views of the memory have in common.
+torch counts the writes to a tensor and its views (``tensor._version``). What is worked out from a parameter, such as
+its numbers in another order, can be kept as long as the count stays. Not counted are writes through NumPy arrays,
+DLPack, ``tensor.data`` and other processes. So memory that came from a user or has been handed to one is marked, once
+and for all; the mark is on the storage, which all views of the memory have in common.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ import torch
 __all__ = ["epoch", "expose", "is_watched", "mark_own", "written"]
 
 _EXPOSED, _OWN = "_dpmodule_exposed", "_dpmodule_own"
+_numbers = itertools.count(1)
 _epoch = 0
 
 written = torch.autograd.graph.increment_version
@@ -48,7 +50,7 @@ def expose(tensor: Any) -> None:
     storage = tensor.untyped_storage()
     if not getattr(storage, _EXPOSED, False):
         setattr(storage, _EXPOSED, True)
-        _epoch += 1
+        _epoch = next(_numbers)  # never the same twice, whatever threads do
 
 
 def mark_own(tensor: torch.Tensor) -> torch.Tensor:

@@ -11,6 +11,7 @@ import torch
 from ..base import ArgumentError, FileFormatError, StateError
 from ..context import Context, cpu
 from ..ndarray import NDArray
+from ..ops.exposure import written
 from .base import Optimizer, register
 from .group import Group
 from .grouped import GroupedOptimizer

@@ -81,9 +81,10 @@ NETS = [
 
 
 @pytest.mark.parametrize(("net", "shape"), NETS)
-def test_results_are_the_same(net, shape):
+def test_results_are_the_same(net, shape, request):
     expected, _ = trained(net, shape, None)
-    found, mod = trained(net, shape, "aot_eager")
+    backend = "eager" if "dropout" in request.node.name else "aot_eager"  # which draws leave in many pieces
+    found, mod = trained(net, shape, backend)
     assert compiled_programs(mod) == [True, True]
     for a, b in zip(expected, found, strict=True):
         np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-6)
@@ -113,6 +114,7 @@ def test_without_a_compiler_it_runs_uncompiled_and_says_so_once():
         found, mod = trained(net, shape, {"backend": broken})
     assert len(seen) == 2  # the programs for training and for prediction
     assert compiled_programs(mod) == [False, False]
+    assert "not through torch.compile: BackendCompilerFailed" in mod.group.execs[0].explain().training.run
     for a, b in zip(expected, found, strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -153,6 +155,7 @@ def test_loops_run_uncompiled():
 
 def test_a_monitor_sees_every_operator():
     _, mod = trained(mlp(), (6,), "eager", steps=1)
+    assert mod.group.execs[0].explain().predict.run == "torch.compile"
     names = []
     mod.group.execs[0].set_monitor_callback(lambda name, value: names.append(name))
     mod.forward(mx.io.DataBatch([mx.nd.ones((BATCH, 6))], [mx.nd.zeros((BATCH,))]), is_train=True)

@@ -302,6 +302,29 @@ def test_reasons_against(net, reason):
     assert re.search(reason, found) if reason else found == ""
 
 
+def test_explain_says_how_runs_are_done(monkeypatch):
+    shape = (6,)
+    mod = module(mlp(), shape)
+    executor = mod.group.execs[0]
+    assert executor.explain().training.run == "not in CUDA graphs: cpu(0) is no GPU"
+    mod = module(mlp(), shape)
+    FakeDriver(monkeypatch, memory_of(mod))
+    executor = mod.group.execs[0]
+    assert executor.explain().training.run == "CUDA graph, once it has repeated"
+    trained(mod, shape)
+    assert executor.explain().training.run == "CUDA graph"
+    assert "# CUDA graph\ndef forward" in executor.explain().source
+    scores = mx.sym.sort(mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=4), name="sorted")
+    mod = module(mx.sym.SoftmaxOutput(scores, name="softmax"), shape)
+    assert "sort 'sorted'" in mod.group.execs[0].explain().training.run
+    mod = module(mlp(), shape)
+    FakeDriver(monkeypatch, memory_of(mod), against="called a synchronizing CUDA operation")
+    trained(mod, shape)
+    assert "synchronizing" in mod.group.execs[0].explain().training.run
+    plain = mlp().simple_bind(mx.cpu(), data=(2, 6))
+    assert plain.explain().training.run == ""
+
+
 def test_every_safe_operator_exists():
     for name in cuda_graphs._SAFE:
         assert mx.ops.find(name) is not None

@@ -7,6 +7,7 @@ import pytest
 import dpmodule as mx
 from dpmodule.base import DTypeError
 from dpmodule.executor import allocate, from_pool
+from dpmodule.executor.memory import reusable
 
 CPU = mx.cpu()
 
@@ -88,3 +89,30 @@ def test_what_no_gradient_reaches_counts_as_in_prediction():
     for _ in range(6):
         net = net * net
     assert allocated(net) > allocated(mx.sym.BlockGrad(net)) == allocated(net, grad_req="null")
+
+
+def test_memory_that_nobody_else_holds_is_used_again():
+    array = mx.nd.ones((300, 300))
+    assert reusable(array) is array.tensor
+
+
+def test_small_memory_in_use_is_not_replaced():
+    array = mx.nd.ones((3,))
+    array.torch()
+    assert reusable(array) is None
+
+
+def test_large_memory_in_use_is_replaced_by_new_pages():
+    array = mx.nd.ones((600, 600))
+    held = array.tensor.view(-1)
+    found = reusable(array)
+    assert found.shape == (600, 600)
+    assert found.data_ptr() != held.data_ptr()
+    assert not found.any()
+    del held, found
+    assert reusable(array) is array.tensor
+
+
+def test_an_expanded_tensor_is_no_memory_to_write_in():
+    array = mx.nd.NDArray(mx.nd.zeros((1,)).tensor.expand(4, 4), CPU)
+    assert reusable(array) is None

@@ -97,9 +97,8 @@ class _Net:
         self.middle.append(self.value)
 
     def images(self) -> None:
-        steps = (
-            self.convolution, self.norm, self.activation, self.pool, self.residual, self.twice, self.dropout, self.remember
-        )  # fmt: skip
+        steps = [self.convolution, self.norm, self.activation, self.pool]
+        steps += [self.residual, self.twice, self.dropout, self.remember]
         for _ in range(self.random.randint(3, 9)):
             self.random.choice(steps)()
 

@@ -15,9 +15,20 @@ NTC, TNC = (ROWS, STEPS, FEATURES), (STEPS, ROWS, FEATURES)
 class Run:
     """Outputs, gradients and programs of a graph with numbers from a fixed seed."""
 
-    def __init__(self, net, shapes, dtype="float32", is_train=True, grad_req="write", values=None, again=1):
+    def __init__(
+        self,
+        net,
+        shapes,
+        dtype="float32",
+        is_train=True,
+        grad_req="write",
+        values=None,
+        again=1,
+        ctx=None,
+    ):
         types = dict.fromkeys(net.list_arguments(), dtype)
-        self.bound = net.simple_bind(mx.cpu(), grad_req, types, **shapes)
+        ctx = ctx or mx.cpu()
+        self.bound = net.simple_bind(ctx, grad_req, types, **shapes)
         rng = np.random.RandomState(0)
         for name, array in self.bound.arg_dict.items():
             value = (values or {}).get(name, rng.uniform(-0.8, 0.8, array.shape))
@@ -27,7 +38,7 @@ class Run:
                 grad[:] = 1
         mx.random.seed(3)
         outputs = self.bound.forward(is_train=is_train)
-        heads = [mx.nd.array(rng.uniform(-1, 1, out.shape), dtype=dtype) for out in outputs]
+        heads = [mx.nd.array(rng.uniform(-1, 1, out.shape), ctx, dtype) for out in outputs]
         for _ in range(again):
             self.bound.backward(heads)
         self.outputs = [out.asnumpy() for out in outputs]

@@ -168,7 +168,7 @@ def test_inputs_of_all_buckets_lie_in_one_memory(order):
     assert len(places) == 1
 
 
-def test_going_to_a_larger_bucket_returns_free_memory(monkeypatch):
+def test_leaving_a_bucket_and_updating_return_free_memory(monkeypatch):
     module, calls = trained(), []
     monkeypatch.setattr("dpmodule.module.bucketing_module.give_back", lambda: calls.append(module.bucket_key))
     module.forward(batch(4))
@@ -179,22 +179,33 @@ def test_going_to_a_larger_bucket_returns_free_memory(monkeypatch):
     module.forward(batch(8))
     module.forward(batch(6))
     module.forward(batch(12))
-    assert calls == [4, 6]
+    assert calls == [8, 4, 8, 6]
     module.switch_bucket(4, [("data", (COUNT, 4))], [("softmax_label", (COUNT, 4))])
     module.switch_bucket(12, [("data", (COUNT, 12))], [("softmax_label", (COUNT, 12))])
-    assert calls == [4, 6]  # nothing had been computed in between
+    assert calls == [8, 4, 8, 6, 12]  # nothing had been computed in 4
+    module.forward_backward(batch(8))
+    module.update()
+    assert calls[5:] == [8]
+    module.forward(batch(4))
+    assert calls[5:] == [8]  # since update there is nothing new
 
 
-def test_without_glibc_nothing_is_returned(monkeypatch):
-    from dpmodule.executor import memory
+def test_fit_returns_free_memory_once_an_epoch(monkeypatch):
+    calls = []
+    module = trained()
+    monkeypatch.setattr("dpmodule.module.bucketing_module.give_back", lambda: calls.append(1))
+    monkeypatch.setattr("dpmodule.module.bucketing_module._WORTH_RETURNING", 1)
+    rows = [list(range(1, length)) for length in LENGTHS for _ in range(COUNT * 2)]
+    data = mx.rnn.BucketSentenceIter(rows, COUNT, buckets=sorted(LENGTHS), invalid_label=0)
+    module.fit(data, num_epoch=3, eval_metric=mx.metric.Perplexity(0))
+    assert len(calls) == 3
+    step(module, batch(LENGTHS[0]))
+    assert len(calls) == 4
 
-    def missing(name):
-        raise OSError(name)
 
-    monkeypatch.setattr(memory.ctypes, "CDLL", missing)
-    memory._trimmer.cache_clear()
-    try:
-        memory.give_back()
-        assert memory._trimmer() is None
-    finally:
-        memory._trimmer.cache_clear()
+def test_one_bucket_alone_keeps_its_memory(monkeypatch):
+    calls = []
+    monkeypatch.setattr("dpmodule.module.bucketing_module.give_back", lambda: calls.append(1))
+    monkeypatch.setattr("dpmodule.module.bucketing_module._WORTH_RETURNING", 1)
+    trained(order=LENGTHS[:1])
+    assert calls == []

@@ -22,9 +22,11 @@ from .fresh_heads import fresh_heads
 from .fused_convolutions import fused_convolutions
 from .head_seeds import head_seeds
 from .inplace_activations import inplace_activations
+from .mirror import mirror
 from .pooling_first import pooling_first
 from .rnn_chains import rnn_chains
 from .score_blocks import score_blocks
+from .unfolded_convolutions import unfolded_convolutions
 
 __all__ = ["PASSES", "Pass", "apply", "disabled", "settings"]
 
@@ -63,11 +65,13 @@ PASSES: tuple[Pass, ...] = (
     Pass(fused_convolutions, hides=True, training=False, moved=False, compiled=False),
     Pass(pooling_first, hides=True),
     Pass(channels_last),
+    Pass(unfolded_convolutions, predict=False, compiled=False),
     Pass(score_blocks, hides=True, moved=False, compiled=False),
     Pass(dense_chains, hides=True, moved=False, compiled=False),
     Pass(dead_steps, hides=True),
     Pass(inplace_activations, hides=True, compiled=False),
     Pass(head_seeds, hides=True, predict=False),
+    Pass(mirror, predict=False, moved=False, compiled=False),
 )
 _NAMES = frozenset(each.name for each in PASSES)
 _HIDING = frozenset(each.name for each in PASSES if each.hides)

@@ -18,11 +18,14 @@ def clone(value: Any) -> Any:
 
 
 def _root(low: Lowered, made_by: dict[int, Step], value: int) -> int:
-    """Follow a value back through steps that may return a view of their first input."""
+    """Follow a value back through steps that may return a view of their first input.
+
+    A step that a pass added may, unless its function's attribute `makes_memory` says that it never does.
+    """
     while value in made_by:
         step = made_by[value]
         op = low.graph.nodes[step.node].op if step.node >= 0 else None
-        if not step.inputs or not (op is None or op.view):
+        if not step.inputs or not (op is None or op.view) or getattr(step.function, "makes_memory", False):
             break
         value = step.inputs[0]
     return value

@@ -13,13 +13,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from ..lowering import Lowered, LossHead, Step
+from ..lowering import LossHead, Lowered, Step
 
 __all__ = ["head_seeds"]
 
-_FORGETS_ITS_RESULT = frozenset(
-    "BatchNorm Convolution FullyConnected batch_dot broadcast_add broadcast_sub dot elemwise_add elemwise_sub".split()
-)
+_SUMS = {"broadcast_add", "broadcast_sub", "elemwise_add", "elemwise_sub"}
+_FORGETS_ITS_RESULT = _SUMS | {"BatchNorm", "Convolution", "FullyConnected", "batch_dot", "dot"}
 
 
 def _is_free(low: Lowered, loss: LossHead, made_by: dict[int, Step], readers: Counter[int]) -> bool:

@@ -87,6 +87,8 @@ def inplace_activations(low: Lowered) -> int:
     Returns:
         How many are replaced.
     """
+    if low.mirrored:  # steps that are run again read what they have read before
+        return 0
     readers = Counter(value for step in low.steps for value in step.inputs)
     kept = low.kept()
     free: set[int] = set()

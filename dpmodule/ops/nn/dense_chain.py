@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from ... import private
 from .linear import LARGE, by_onednn, product
 
-__all__ = ["ACTIVATIONS", "DenseChain"]
+__all__ = ["ACTIVATIONS", "ChainRun", "DenseChain"]
 
 Layer = tuple[torch.Tensor, torch.Tensor | None, "str | None"]
 """Weight, bias and activation."""
@@ -29,26 +29,73 @@ _BACKWARD: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "tanh": torch.ops.aten.tanh_backward,
 }
 
+_USUAL = frozenset([torch.float32, torch.float64])
 _WORTH_IT = 2**21
 """Multiplications from which oneDNN wins for a single layer of a chain that uses it anyway."""
 
 
-def _by_onednn(data: torch.Tensor, weight: torch.Tensor) -> bool:
+def _is_worth_it(data: torch.Tensor, weight: torch.Tensor) -> bool:
     return data.shape[0] * weight.numel() >= _WORTH_IT
 
 
-def _forward(data: torch.Tensor, layers: Sequence[Layer]) -> list[torch.Tensor]:
-    """Return the output of every layer; nothing is recorded."""
-    outputs = []
-    for weight, bias, act in layers:
-        if _by_onednn(data, weight):
-            data = private.onednn_linear(data, weight, bias, "none", [], "")
-        else:
-            data = F.linear(data, weight, bias)
-        if act is not None:
-            data = ACTIVATIONS[act](data)
-        outputs.append(data)
-    return outputs
+class ChainRun:
+    """Layers that have run, with what their gradients need.
+
+    Nothing is recorded: who calls this asks for gradients by `gradients`.
+
+    Args:
+        data: (N, K).
+        layers: weight, bias and activation of each.
+        onednn: whether products of some size go to oneDNN.
+
+    Attributes:
+        outputs: what each layer returned.
+    """
+
+    __slots__ = ("_data", "_layers", "_onednn", "outputs")
+
+    def __init__(self, data: torch.Tensor, layers: Sequence[Layer], onednn: bool) -> None:
+        self._data, self._layers, self._onednn = data, layers, onednn
+        self.outputs: list[torch.Tensor] = []
+        for weight, bias, act in layers:
+            if onednn and _is_worth_it(data, weight):
+                data = private.onednn_linear(data, weight, bias, "none", [], "")
+            else:
+                data = F.linear(data, weight, bias)
+            if act is not None:
+                data = ACTIVATIONS[act](data)
+            self.outputs.append(data)
+
+    @classmethod
+    def of(cls, data: torch.Tensor, layers: Sequence[Layer], outputs: list[torch.Tensor]) -> ChainRun:
+        """Return a run by oneDNN of which all results are known."""
+        run = cls(data, [], onednn=True)
+        run._layers, run.outputs = layers, outputs
+        return run
+
+    def gradients(self, grad: torch.Tensor, wanted: Sequence[bool]) -> list[torch.Tensor | None]:
+        """Return gradients of the data, and of weight and bias of each layer.
+
+        Args:
+            grad: of the last output.
+            wanted: which of them are asked for; the others are None.
+        """
+        found: list[torch.Tensor | None] = [None] * (1 + 2 * len(self._layers))
+        for i in range(len(self._layers) - 1, -1, -1):
+            weight, _, act = self._layers[i]
+            source = self.outputs[i - 1] if i else self._data
+            if act is not None:
+                grad = _BACKWARD[act](grad, self.outputs[i])
+            large = self._onednn and _is_worth_it(source, weight)
+            if wanted[1 + 2 * i]:
+                found[1 + 2 * i] = product(grad.t(), source.t()) if large else grad.t().mm(source)
+            if wanted[2 + 2 * i]:
+                found[2 + 2 * i] = grad.sum(0)
+            if not any(wanted[: 1 + 2 * i]):  # nobody below wants one
+                return found
+            grad = product(grad, weight.t()) if large else grad.mm(weight)
+        found[0] = grad
+        return found
 
 
 class _Chain(torch.autograd.Function):
@@ -57,34 +104,17 @@ class _Chain(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, acts: Sequence[str | None], data: torch.Tensor, *parameters: Any) -> torch.Tensor:
         weights, biases = parameters[::2], parameters[1::2]
-        outputs = _forward(data, list(zip(weights, biases, acts)))
+        run = ChainRun(data, list(zip(weights, biases, acts)), onednn=True)
         ctx.acts = acts
-        ctx.save_for_backward(data, *weights, *outputs)
-        return outputs[-1]
+        ctx.save_for_backward(data, *weights, *run.outputs)
+        return run.outputs[-1]
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        (grad,) = grads
         count = len(ctx.acts)
         data, *saved = ctx.saved_tensors
-        weights, outputs = saved[:count], saved[count:]
-        wanted = ctx.needs_input_grad
-        found: list[torch.Tensor | None] = [None] * len(wanted)
-        for i in range(count - 1, -1, -1):
-            act, weight, source = ctx.acts[i], weights[i], outputs[i - 1] if i else data
-            if act is not None:
-                grad = _BACKWARD[act](grad, outputs[i])
-            large = _by_onednn(source, weight)
-            if wanted[2 + 2 * i]:
-                found[2 + 2 * i] = product(grad.t(), source.t()) if large else grad.t().mm(source)
-            if wanted[3 + 2 * i]:
-                found[3 + 2 * i] = grad.sum(0)
-            if not any(wanted[1 : 2 + 2 * i]):  # nobody below wants one
-                break
-            grad = product(grad, weight.t()) if large else grad.mm(weight)
-        else:
-            found[1] = grad
-        return tuple(found)
+        run = ChainRun.of(data, [(w, None, act) for w, act in zip(saved, ctx.acts)], saved[count:])
+        return None, *run.gradients(grads[0], ctx.needs_input_grad[1:])
 
 
 _apply: Callable[..., torch.Tensor] = _Chain.apply
@@ -119,26 +149,66 @@ class DenseChain:
             data: (N, K), or (N, ...) where it is flattened.
             parameters: weight, and bias where there is one, of each layer.
         """
-        given = iter(parameters)
-        pairs = [(next(given), next(given) if biased else None) for biased in self._biased]
-        if self._flattens and data.dim() != 2:
-            data = data.flatten(1)
-        if not self._is_for_onednn(data, pairs):
-            for (linear, act), (weight, bias) in zip(self._functions, pairs):
+        data, layers = self._layers(data, parameters)
+        if not self._is_for_onednn(data, layers):
+            for (linear, act), (weight, bias, _) in zip(self._functions, layers):
                 data = linear(data, weight, bias)
                 data = data if act is None else act(data)
             return data
         if torch.is_grad_enabled():
-            return _apply(self._acts, data, *(tensor for pair in pairs for tensor in pair))
-        return _forward(data, [(weight, bias, act) for (weight, bias), act in zip(pairs, self._acts)])[-1]
+            return _apply(self._acts, data, *(tensor for layer in layers for tensor in layer[:2]))
+        return ChainRun(data, layers, onednn=True).outputs[-1]
+
+    def run(self, data: torch.Tensor, *parameters: torch.Tensor) -> ChainRun | None:
+        """Run the layers so that gradients can be asked for without autograd.
+
+        Args:
+            data: as in a call.
+            parameters: as in a call.
+
+        Returns:
+            The run, or None where types or shapes are not the usual ones.
+        """
+        data, layers = self._layers(data, parameters)
+        if data.dim() != 2 or data.dtype not in _USUAL or not _are_plain(layers, data.dtype):
+            return None
+        return ChainRun(data, layers, self._is_for_onednn(data, layers))
+
+    def by_layer(self, items: Sequence[Any], missing: Any) -> list[Any]:
+        """Return what belongs to the call's arguments as a list of the data's, and each layer's weight's and bias's.
+
+        Args:
+            items: one for each argument.
+            missing: stands for the bias of a layer without one.
+        """
+        given = iter(items)
+        found = [next(given)]
+        for biased in self._biased:
+            found += [next(given), next(given) if biased else missing]
+        return found
+
+    def _layers(
+        self, data: torch.Tensor, parameters: Sequence[torch.Tensor]
+    ) -> tuple[torch.Tensor, list[Layer]]:
+        given = iter(parameters)
+        layers: list[Layer] = [
+            (next(given), next(given) if biased else None, act)
+            for biased, act in zip(self._biased, self._acts)
+        ]
+        return data.flatten(1) if self._flattens and data.dim() != 2 else data, layers
 
     @staticmethod
-    def _is_for_onednn(data: torch.Tensor, pairs: Sequence[tuple[torch.Tensor, torch.Tensor | None]]) -> bool:
+    def _is_for_onednn(data: torch.Tensor, layers: Sequence[Layer]) -> bool:
         """Say whether oneDNN takes the largest product, and the others have the same type."""
-        largest = max((weight for weight, _ in pairs), key=torch.Tensor.numel)
+        largest = max((layer[0] for layer in layers), key=torch.Tensor.numel)
         if data.shape[0] * largest.numel() < LARGE:
             return False
-        plain = all(
-            tensor is None or tensor.dtype is torch.float32 for pair in pairs for tensor in pair
-        ) and all(bias is None or bias.dim() == 1 for _, bias in pairs)
-        return plain and by_onednn(data, largest)
+        return _are_plain(layers, torch.float32) and by_onednn(data, largest)
+
+
+def _are_plain(layers: Sequence[Layer], dtype: torch.dtype) -> bool:
+    """Say whether weights and biases have a type, and biases one axis."""
+    for weight, bias, _ in layers:
+        if weight.dtype is not dtype or bias is not None and (bias.dtype is not dtype or bias.dim() != 1):
+            return False
+    return True

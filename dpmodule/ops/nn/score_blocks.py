@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
-from torch.nn import functional as F
 
 from ... import private
 from ..spec import Env
@@ -231,7 +230,8 @@ def predict_blocks(fixed: ScoreBlocks, env: Env, data: torch.Tensor, *rest: torc
     memory = _taken(env)
     rows, weight, bias, label = _inputs(fixed, data, rest)
     if not _is_blocked(rows, weight, label):
-        return softmax_output(fixed.softmax, env, fixed.dense(data, *rest[:-1]), label)
+        found: torch.Tensor = softmax_output(fixed.softmax, env, fixed.dense(data, *rest[:-1]), label)
+        return found
     return _probabilities(rows, weight, bias, _fitting(memory, rows, weight.shape[0]))
 
 

@@ -5,6 +5,7 @@ import pytest
 
 import dpmodule as mx
 from dpmodule import executor, private
+from dpmodule.base import NodeError
 from dpmodule.ops.nn import linear
 
 S = mx.sym
@@ -94,6 +95,45 @@ def compare(net, **options):
 @pytest.mark.parametrize("name", NETS)
 def test_outputs_and_gradients_agree(name, library):
     assert fired(compare(NETS[name]())) > 0
+
+
+def is_direct(net):
+    return run(net)[2]._prepare(True, True).program.direct is not None
+
+
+def test_perceptrons_need_no_autograd(library, monkeypatch):
+    from dpmodule.executor import executor as module
+
+    monkeypatch.setattr(module, "run_backward", None)  # would raise
+    for name in ("mixed", "sigmoid", "linear only", "shared weight"):
+        assert is_direct(NETS[name]())
+    assert run(perceptron(), dtype="float64")[1]["fc0_weight"].any()
+
+
+def test_other_graphs_go_through_autograd(library):
+    assert not any(is_direct(NETS[name]()) for name in ("two readers", "others between"))
+    two_losses = S.Group([perceptron(), S.SoftmaxOutput(S.Variable("other"), name="second")])
+    bound = two_losses.simple_bind(mx.cpu(), data=(9, 12), other=(9, 3))
+    assert bound._prepare(True, True).program.direct is None
+
+
+def test_a_weight_written_before_backward_counts(library):
+    net, found = perceptron(), []
+    for off in ([], ["dense_chains"]):
+        with executor.disabled(*off):
+            bound = run(net)[2]
+            bound.forward(is_train=True)
+            bound.arg_dict["fc1_weight"][:] = 2
+            bound.backward()
+            found.append(bound.grad_dict["fc0_weight"].asnumpy())
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-4, atol=1e-6)
+
+
+def test_an_error_names_the_node(library):
+    bound = run(perceptron())[2]
+    bound.arg_dict["fc1_weight"].tensor = bound.arg_dict["fc1_weight"].tensor[:, :2].contiguous()
+    with pytest.raises(NodeError, match=r"fc\d"):
+        bound.forward(is_train=True)
 
 
 def test_a_layer_that_is_an_output_stays(library):

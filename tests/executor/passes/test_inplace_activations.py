@@ -167,3 +167,10 @@ def test_a_monitor_sees_what_was_there_before():
     assert (seen["b1_output"] < 0).any()
     np.testing.assert_array_equal(seen["active_output"], np.maximum(seen["b1_output"], 0))
     assert NAME in fired(net, {"data": (4, 3)})
+
+
+def test_networks_that_are_computed_again_keep_what_they_read(monkeypatch):
+    monkeypatch.setenv("MXNET_BACKWARD_DO_MIRROR", "1")
+    counts = same_with_and_without(residual(S.tanh), IMAGE, "mirror")
+    assert counts["mirror"] > 0
+    assert NAME not in counts

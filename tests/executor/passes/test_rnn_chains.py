@@ -6,6 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+
+import dpmodule as mx
+from dpmodule import executor
+from dpmodule.executor.passes.rnn_chains.kernels import Recurrence, in_one_piece
+from dpmodule.executor.passes.rnn_chains.sequences import Rows
+from dpmodule.ops.nn import linear
 from helpers.unrolled import (
     FEATURES,
     NTC,
@@ -23,9 +29,6 @@ from helpers.unrolled import (
     weights_of,
     zeros,
 )
-
-import dpmodule as mx
-from dpmodule import executor
 
 S = mx.sym
 RECORDED = Path(__file__).parents[2] / "data" / "rnn_chains"
@@ -216,6 +219,47 @@ def test_an_encoder_begins_a_decoder():
     compare(make, {"data": NTC, "first": (ROWS, FEATURES)}, 1)
 
 
+@pytest.mark.parametrize("seen", [False, True])
+def test_layers_of_their_own_at_every_step(seen):
+    """`seen`: others read what they make, so that they stay."""
+
+    def make(dtype):
+        table, before, after = S.Variable("table"), weights_of("before")[:2], weights_of("after")[:2]
+        steps = []
+        for token in slices(S.Variable("data")):
+            x = S.Embedding(token, table, input_dim=9, output_dim=FEATURES, dtype=dtype)
+            steps.append(S.relu(S.FullyConnected(x, *before, num_hidden=UNITS)))
+        outputs, _ = CELLS["lstm"]("l_").unroll(STEPS, steps, [zeros(dtype)] * 2)
+        logits = [S.FullyConnected(S.tanh(out), *after, num_hidden=7) for out in outputs]
+        merged = S.Concat(*logits, dim=0)
+        return S.Group([merged, *logits[1:3], *steps[:2]]) if seen else merged
+
+    values = {"data": np.arange(ROWS * STEPS).reshape(ROWS, STEPS) % 9}
+    got = compare(make, {"data": (ROWS, STEPS)}, 1, values=values)
+    steps = got.program.low.steps
+    assert sum(isinstance(step.function, Rows) for step in steps) == (0 if seen else 2)
+    assert [step.name for step in steps].count("Embedding") == (STEPS if seen else 1)
+
+
+def test_deep_sums_of_lists_are_not_followed_for_ever():
+    def make(dtype):
+        outputs, _ = CELLS["gru"]("g_").unroll(STEPS, S.Variable("data"), [zeros(dtype)])
+        other = slices(S.Variable("other"))[::2]
+        doubled = outputs[:3]
+        for _ in range(60):
+            doubled = [0.5 * (a + a) for a in doubled]
+        summed = other
+        for _ in range(400):
+            summed = [a + b for a, b in zip(summed, other, strict=True)]
+        for _ in range(40):
+            other = [a + a for a in other]
+        return S.Group([S.stack(*each, axis=0) for each in (doubled, summed, other)])
+
+    bound = make("float32").simple_bind(mx.cpu(), data=NTC, other=NTC)
+    bound.forward(is_train=True)
+    assert bound._prepare(True, True).program.low.fired["rnn_chains"] == 1
+
+
 def test_the_same_input_at_every_step():
     def make(dtype):
         found, x = [], S.Variable("data")
@@ -228,7 +272,9 @@ def test_the_same_input_at_every_step():
     compare(make, {"data": (ROWS, FEATURES)}, 4)
 
 
-@pytest.mark.parametrize(("links", "chains"), [({}, 2), ({(0, 4): 1}, 2), ({(0, 4): 1, (1, 3): 0}, 1), ({(0, 4): 4}, 2)])
+@pytest.mark.parametrize(
+    ("links", "chains"), [({}, 2), ({(0, 4): 1}, 2), ({(0, 4): 1, (1, 3): 0}, 1), ({(0, 4): 4}, 2)]
+)
 def test_chains_that_read_each_other(links, chains):
     """`links` tells which step of which of two chains reads which state of the other."""
 
@@ -376,9 +422,7 @@ def test_layers_that_share_all_weights(layers, steps):
 def test_biases_that_are_not_there(missing):
     def make(dtype):
         weights = weights_of("l")
-        weights = [
-            weights[k : k + 2] if k + 1 not in missing else weights[k : k + 1] for k in (0, 2)
-        ]
+        weights = [weights[k : k + 2] if k + 1 not in missing else weights[k : k + 1] for k in (0, 2)]
         state, outputs = zeros(dtype), []
         for x in slices(S.Variable("data")):
             maps = [
@@ -452,13 +496,50 @@ def test_dropout_that_others_read_too():
     compare(make, {"data": NTC, "other": (7,)}, 2)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 2e-3), ("bfloat16", 4e-2)])
 @pytest.mark.parametrize("kind", CELLS)
-def test_short_floats(kind, dtype, tolerance):
+def test_half_precision(kind):
     make = unrolled(lambda: CELLS[kind]("c_"), merge_outputs=True)
-    if dtype == "bfloat16":
-        pytest.importorskip("ml_dtypes")
-    compare(make, {"data": NTC}, 1, dtypes=[(dtype, tolerance)])
+    compare(make, {"data": NTC}, 1, dtypes=[("float16", 2e-3)])
+
+
+@pytest.mark.parametrize("mode", ["lstm", "gru", "rnn_tanh", "rnn_relu"])
+def test_bfloat16(mode):
+    gates = {"lstm": 4, "gru": 3}.get(mode, 1)
+    shapes = [(STEPS, ROWS, FEATURES), *[(ROWS, UNITS)] * (2 if mode == "lstm" else 1)]
+    shapes += [(gates * UNITS, FEATURES), (gates * UNITS, UNITS), (gates * UNITS,), (gates * UNITS,)]
+    order = tuple(range(gates))
+    call = Recurrence(mode, (order, order), (True, True))
+    generator = torch.Generator().manual_seed(0)
+    exact = [torch.rand(shape, generator=generator) - 0.5 for shape in shapes]
+    found = []
+    for dtype in (torch.float32, torch.bfloat16):
+        given = [each.to(dtype).requires_grad_() for each in exact]
+        out = call(*given)
+        grads = torch.autograd.grad(out[0].sum(), given)
+        found.append([each.detach().float() for each in (*out, *grads)])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one / one.abs().max(), other / one.abs().max(), atol=5e-2)
+
+
+def test_weights_in_one_piece_pass_their_gradients_on():
+    weights = [torch.rand(shape, requires_grad=True) for shape in ((6, 4), (6, 2), (6,), (6,))]
+    pieces = in_one_piece(weights)
+    ends = [piece.data_ptr() + piece.nbytes for piece in pieces]
+    assert [piece.data_ptr() for piece in pieces[1:]] == ends[:-1]
+    grads = torch.autograd.grad(sum((i + 2) * piece.sum() for i, piece in enumerate(pieces)), weights)
+    for i, (weight, piece, grad) in enumerate(zip(weights, pieces, grads, strict=True)):
+        assert torch.equal(weight, piece)
+        assert torch.equal(grad, torch.full_like(weight, i + 2))
+
+
+@pytest.mark.parametrize("kind", ["gru", "tanh", "relu"])
+def test_large_products_by_onednn(kind, monkeypatch):
+    monkeypatch.setenv("DPMODULE_ONEDNN", "1")
+    linear.onednn_pays.cache_clear()
+    monkeypatch.setattr(linear, "LARGE", 0)
+    make = unrolled(lambda: stack(CELLS[kind]("a_"), CELLS[kind]("b_")), merge_outputs=True)
+    compare(make, {"data": NTC}, 2, dtypes=[("float32", 2e-5)])
+    linear.onednn_pays.cache_clear()
 
 
 def test_an_empty_batch():
@@ -540,6 +621,27 @@ def test_buckets_that_share_parameters(contexts):
         np.testing.assert_allclose(got[1][name], value, rtol=1e-3, atol=1e-5, err_msg=name)
 
 
+def test_outputs_are_memory_of_their_own_and_copied_once_at_most():
+    net = unrolled(lambda: CELLS["lstm"]("l_"), False, merge_outputs=True)("float32")
+    assert "clone" not in calls(Run(net, {"data": NTC}))
+    for kind in CELLS:
+        outputs, states = CELLS[kind]("c_").unroll(STEPS, S.Variable("data"))
+        whole = S.stack(*outputs, axis=0)
+        for is_train in (True, False):
+            run = Run(S.Group([whole, outputs[-1], *states]), {"data": NTC}, is_train=is_train)
+            heads = [out.tensor for out in run.bound.outputs]
+            ends = sorted((head.data_ptr(), head.data_ptr() + head.nbytes) for head in heads)
+            assert all(end <= begin for (_, end), (begin, _) in zip(ends, ends[1:], strict=False))
+
+
+def test_explain_tells_which_operators_a_chain_stands_for():
+    net = unrolled(lambda: CELLS["gru"]("g_"), merge_outputs=True)("float32")
+    low = Run(net, {"data": NTC}).program.low
+    covered = {low.graph.nodes[i].name for step in low.steps for i in (*step.covers, step.node) if i >= 0}
+    made = {node.name for node in low.graph.nodes if node.op is not None}
+    assert {name for name in made - covered if "split" not in name and "expand_dims" not in name} == set()
+
+
 def test_it_can_be_switched_off():
     net = unrolled(lambda: CELLS["lstm"]("l_"))("float32")
     with executor.disabled("rnn_chains"):
@@ -548,3 +650,17 @@ def test_it_can_be_switched_off():
     assert (off.chains, on.chains) == (0, 1)
     close(on, off, 1e-5)
     assert len(on.program.source) < len(off.program.source) / 3
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("kind", CELLS)
+def test_chains_on_a_gpu(kind, dtype):
+    net = unrolled(lambda: stack(CELLS[kind]("a_"), CELLS[kind]("b_")), merge_outputs=True)(dtype)
+    tolerance = {"float32": 1e-4, "float64": 1e-9, "float16": 1e-2}[dtype]
+    runs = []
+    for off in (True, False):
+        with switched(off):
+            runs.append(Run(net, {"data": NTC}, dtype, ctx=mx.gpu()))
+    assert [run.chains for run in runs] == [0, 2]
+    close(runs[1], runs[0], tolerance)

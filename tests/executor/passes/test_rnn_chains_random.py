@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from helpers.unrolled import FEATURES, ROWS, UNITS, Run, close, lstm_step, slices, weights_of
 
 import dpmodule as mx
 from dpmodule import executor
 from dpmodule.executor.lowering import lower
 from dpmodule.executor.passes import PASSES
 from dpmodule.executor.passes.rnn_chains import rnn_chains
+from helpers.unrolled import FEATURES, ROWS, UNITS, Run, close, lstm_step, slices, weights_of
 
 S = mx.sym
 

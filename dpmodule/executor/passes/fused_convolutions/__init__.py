@@ -7,8 +7,9 @@ library: with a batch of 1, ResNet-50 takes half the time.
 
 Results differ by rounding. As in MXNet's predictions, relu and clip make a number of NaN.
 
-Memory: one copy of the weights of every convolution that is predicted with twice or more, until they change. The
-environment variable DPMODULE_ONEDNN=0 leaves all convolutions to torch.
+Memory: a copy of the weights of every convolution that is predicted with twice or more, until they change; one for each
+size of images, of which the first four count. The environment variable DPMODULE_ONEDNN=0 leaves all convolutions to
+torch.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from typing import Any
-
-import torch
 
 from ...lowering import Lowered, Step
 from .call import Activation, BatchNorm, FusedConvolution
@@ -98,11 +97,12 @@ class _Chain:
             self._inputs += step.inputs[1:]
             self._take(step, step.outputs)
         step = self._next()
-        if step is not None and _is_sum(low, step):
+        summed = step is not None and _is_sum(low, step)
+        if step is not None and summed:
             self._sum(step)
-        step = self._next()
+            step = self._next()
         found = _activation(low, step) if step is not None else None
-        if step is not None and found is not None and (self._adds is None or found.name == "relu"):
+        if step is not None and found is not None and (not summed or found.name == "relu"):
             self._activation = found
             self._take(step, step.outputs)
 
@@ -135,7 +135,7 @@ def fused_convolutions(low: Lowered) -> int:
     Returns:
         How many convolutions are replaced.
     """
-    if os.environ.get("DPMODULE_ONEDNN") == "0" or not torch.backends.mkldnn.is_available():
+    if os.environ.get("DPMODULE_ONEDNN") == "0":
         return 0
     kept, readers = low.kept(), _readers(low)
     taken: set[int] = set()
@@ -146,11 +146,14 @@ def fused_convolutions(low: Lowered) -> int:
         steps = readers.get(value, [])
         return steps[0] if len(steps) == 1 and value not in kept and id(steps[0]) not in taken else None
 
-    for step in low.steps:
-        if _is_convolution(low, step) and held.isdisjoint(step.inputs):
-            chain = _Chain(low, step, only_reader)
-            taken.update(map(id, chain.steps))
-            fused[id(chain.steps[-1])] = chain.fused()
+    found = [step for step in low.steps if _is_convolution(low, step) and held.isdisjoint(step.inputs)]
+    # of two that a sum reads, it goes to the later one with the smaller strides: 1x1 windows that leave out data take
+    # another, slower way if there is something to add
+    found.reverse()
+    for step in sorted(found, key=lambda step: max(low.operator(step)[1].stride, default=1)):
+        chain = _Chain(low, step, only_reader)
+        taken.update(map(id, chain.steps))
+        fused[id(chain.steps[-1])] = chain.fused()
     low.steps = [fused.get(id(s), s) for s in low.steps if id(s) in fused or id(s) not in taken]
     _overwrite_summands(low, kept)
     return len(fused)
@@ -186,5 +189,7 @@ def _overwrite_summands(low: Lowered, kept: set[int]) -> None:
                 other in fresh and other not in kept and last[other] is step and step.inputs.count(other) == 1
             )
         op, _ = low.operator(step)
-        if isinstance(call, FusedConvolution) or (op is not None and op.name in _FRESH and not low.is_sparse(step)):
+        if isinstance(call, FusedConvolution) or (
+            op is not None and op.name in _FRESH and not low.is_sparse(step)
+        ):
             fresh.add(step.outputs[0])

@@ -88,20 +88,22 @@ class FusedConvolution:
         self._geometry = self._pad, self._stride, self._dilate, self._groups
         self._has_bias = not a.no_bias
         self._last_vector = 1 + self._has_bias + (4 if norm is not None else 0)
+        self._reads_gamma = norm is None or not norm.a.fix_gamma
         kept = (norm.a.eps, norm.a.fix_gamma) if norm is not None else ()
         self._kind = ("convolution", *map(tuple, self._geometry[:3]), self._groups, self._has_bias, kept)
         self._unary: tuple[Any, ...] = ("none", [], "")
         if activation is not None:
             self._unary = activation.name, list(activation.numbers), activation.algorithm
-        self._binary = "add", None, None if activation is None else activation.name, [], None
+        self._binary: tuple[Any, ...] = "add", None, None if activation is None else activation.name, [], None
         self._known: set[Any] = set()
         self.sums = adds is not None
         self.overwrites = False  # whether the sum may be written over the other summand
 
     def __call__(self, a: Any, env: Env, data: Tensor, *rest: Tensor) -> Any:
+        """Run it; `a` is nothing."""
         sources = rest[: self._last_vector]
         other = rest[self._last_vector] if self._adds is not None else None
-        parameters = self._weights(sources) if self._suits(env, data, sources[0], other) else ()
+        parameters = self._weights(sources, data.shape) if self._suits(env, data, sources[0], other) else ()
         if not parameters:
             return self._one_by_one(env, data, sources, other)
         weight, bias = parameters
@@ -142,7 +144,7 @@ class FusedConvolution:
         sizes = [(x + 2 * p - d * (k - 1) - 1) // s + 1 for x, k, s, d, p in axes]
         return min(sizes) > 0 and other in (None, (data[0], self._filters, *sizes))
 
-    def _weights(self, sources: Tensors) -> _Parameters:
+    def _weights(self, sources: Tensors, shape: torch.Size) -> _Parameters:
         """Return weight and bias with the normalisation folded in, packed if they can be kept; () if unsuitable."""
 
         def fold() -> _Parameters:
@@ -150,10 +152,16 @@ class FusedConvolution:
 
         def pack() -> _Parameters:
             found = fold()
-            return found and (private.onednn_packed(found[0].contiguous(), *self._geometry), found[1])
+            return found and (private.onednn_packed(found[0].contiguous(), *self._geometry, shape), found[1])
 
-        found: _Parameters | None = packed(self._kind, sources, pack)
-        return fold() if found is None else found
+        # a gamma that counts as 1 is written in every forward, and not read
+        read = sources if self._reads_gamma else (*sources[:-4], *sources[-3:])
+        # oneDNN's order depends on the size of images, and it takes long over a weight in another one
+        found: _Parameters | None = packed(self._kind, read, pack, shape[2:])
+        if found is not None:
+            return found
+        # oneDNN lays groups out in several ways, which round differently: always the packed one, for equal results
+        return fold() if self._groups == 1 else pack()
 
     def _folded(self, sources: Tensors) -> tuple[Tensor, Tensor | None]:
         """Return the weight times the normalisation's factors, and the bias with all shifts."""
@@ -169,10 +177,9 @@ class FusedConvolution:
 
     def _one_by_one(self, env: Env, data: Tensor, sources: Tensors, other: Tensor | None) -> Any:
         """Run the operators as they stand in the graph."""
-        if data.dim() == 4:
-            data, weight = restride(data), restride(sources[0])
-        else:  # which the operator refuses
-            weight = sources[0]
+        weight = sources[0]
+        if data.dim() == weight.dim() == 4 and not (private.is_batched(data) or private.is_batched(weight)):
+            data, weight = restride(data), restride(weight)
         result = self._function(data, weight, *sources[1 : 1 + self._has_bias])
         states: tuple[Any, ...] = ()
         if self._norm is not None:

@@ -80,6 +80,6 @@ def draw_apart(low: Lowered, like: int) -> list[Step]:
             replace(step, function=draw, name="draw", inputs=[like], outputs=[mask], needs_shapes=True)
         )
         dropped = Step(Dropped(a.p), "dropped", None, [data, mask], step.outputs, -1, takes_env=False)
-        dropped.covers = (step.node,)
+        dropped.covers = step.node, *step.covers
         steps.append(dropped)
     return steps

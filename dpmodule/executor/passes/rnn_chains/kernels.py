@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch.nn.functional import linear
 
 from .... import private
+from ....ops.nn.linear import LARGE
+from .functions import gru, plain
 
-__all__ = ["CellStates", "Recurrence"]
+__all__ = ["CellStates", "Recurrence", "in_one_piece"]
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "rnn_relu": torch.rnn_relu,
@@ -24,6 +26,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 _CPU_TYPES = frozenset({torch.float32, torch.float64, torch.bfloat16})
 _CUDA_TYPES = frozenset({torch.float32, torch.float64, torch.float16, torch.bfloat16})
+
+_OWN_TYPES = frozenset({torch.float32, torch.float64})
 
 Order = tuple[int, ...]
 Found = tuple[torch.Tensor, ...]
@@ -38,11 +42,13 @@ class Recurrence:
     cell too for an LSTM, as (1, N, H).
 
     Attributes:
+        makes_memory: no result is a view of another one or of an argument.
         mode: "lstm", "gru", "rnn_tanh" or "rnn_relu".
         orders: where the gates i, f, g, o or r, z, n are in the rows of each weight.
         biases: whether there is a bias of the input's map, and of the state's.
     """
 
+    makes_memory: ClassVar[bool] = True
     mode: str
     orders: tuple[Order, Order]
     biases: tuple[bool, bool]
@@ -59,12 +65,22 @@ class Recurrence:
         if not _has_kernel(x, begin, weights):
             return self._plain(x, begin, weights)
         if x.is_cuda:
-            weights = _in_one_piece(weights)
+            weights = in_one_piece(weights)
+        elif self._is_better_here(x, weights):
+            if self.mode == "gru":
+                return gru(x, begin[0], weights)
+            return plain(x, begin[0], weights, self.mode == "rnn_relu")
         states = tuple(state.unsqueeze(0) for state in begin)
         hx = states if count == 2 else states[0]
         options = len(weights) == 4, 1, 0.0, torch.is_grad_enabled(), False, False
         found: Found = _FUNCTIONS[self.mode](x, hx, weights, *options)
         return found
+
+    def _is_better_here(self, x: torch.Tensor, weights: list[torch.Tensor]) -> bool:
+        """Say whether our own functions are faster than torch's kernels: where these record every small step."""
+        if self.mode == "lstm" or x.dtype not in _OWN_TYPES:
+            return False
+        return torch.is_grad_enabled() or x.numel() * weights[0].shape[0] >= LARGE
 
     def weights(self, *given: torch.Tensor) -> list[torch.Tensor]:
         """Return two weights, or these and two biases, with torch's order of gates."""
@@ -113,8 +129,12 @@ def _has_kernel(x: torch.Tensor, begin: Found, weights: list[torch.Tensor]) -> b
     return x.numel() > 0 and not (private.is_batched(x) or private.is_batched(begin[0]))
 
 
-def _in_one_piece(weights: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Return weights that lie behind each other in memory, as cuDNN wants them; it warns of others."""
+def in_one_piece(weights: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Return weights that lie behind each other in memory, as cuDNN wants them; it warns of others.
+
+    Args:
+        weights: of one layer: both weights, then both biases if there are any.
+    """
     flat = torch.cat([w.reshape(-1) for w in weights])
     pieces = flat.split_with_sizes([w.numel() for w in weights])
     return [piece.view(w.shape) for piece, w in zip(pieces, weights, strict=True)]

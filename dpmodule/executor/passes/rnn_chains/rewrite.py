@@ -53,7 +53,6 @@ class _Writer:
         self._low = uses.low
         self._steps: list[Step] = []
         self._sequences = Sequences(uses, self._steps)
-        self._replaced: set[int] = set()
 
     def write(self, order: list[int | Chain]) -> None:
         """Replace the steps."""
@@ -77,8 +76,9 @@ class _Writer:
         hidden = low.new_value(f"{name}_all")
         last = [low.new_value(f"{name}_last{i}") for i in range(len(chain.begin))]
         step = added(recurrence, mode, inputs, [hidden, *last])
-        self._replaced.update(low.steps[i].outputs[0] for cell in cells for i in cell.mapping)
-        step.covers = tuple(sorted({low.steps[i].node for c in cells for i in c.steps | c.mapping}))
+        self._sequences.replaced.update(low.steps[i].outputs[0] for cell in cells for i in cell.mapping)
+        inner = [low.steps[i] for cell in cells for i in cell.steps | cell.mapping]
+        step.covers = tuple(sorted({number for each in inner for number in (each.node, *each.covers)}))
         self._steps.append(step)
         self._take_apart(hidden, last[0], [cell.hidden for cell in cells])
         if mode == "lstm":
@@ -99,7 +99,7 @@ class _Writer:
         read = self._low.kept()
         steps = []
         for step in reversed(self._steps):
-            may_go = step.node < 0 or step.outputs[0] in self._replaced
+            may_go = step.node < 0 or step.outputs[0] in self._sequences.replaced
             if not may_go or step.own_env or not read.isdisjoint(step.outputs):
                 read.update(step.inputs)
                 steps.append(step)

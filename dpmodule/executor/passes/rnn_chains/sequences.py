@@ -7,7 +7,7 @@ operator makes of such lists.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,6 +19,8 @@ from .dropouts import Dropped
 __all__ = ["Sequences", "added"]
 
 _FEWEST = 3
+_DEEPEST = 50
+"""How many operators a search goes back; residual networks of more layers find the sums of lower ones known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,22 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
+class Rows:
+    """Do to all steps of a sequence at once what a function does to the rows of one.
+
+    Attributes:
+        function: the function; its first argument is data.
+    """
+
+    function: Callable[..., torch.Tensor]
+
+    def __call__(self, x: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+        """Return what the function makes of every step."""
+        found = self.function(x.flatten(0, 1), *rest)
+        return found.view(*x.shape[:2], *found.shape[1:])
+
+
+@dataclass(frozen=True, slots=True)
 class Merged:
     """Bring a sequence into the form in which a list was put together.
 
@@ -114,15 +132,19 @@ class Sequences:
     Args:
         uses: who makes every value.
         steps: where steps are appended.
+
+    Attributes:
+        replaced: values that need no longer be made, unless somebody reads them beside the sequence.
     """
 
     def __init__(self, uses: Uses, steps: list[Step]) -> None:
+        self.replaced: set[int] = set()
         self._uses = uses
         self._steps = steps
         self._whole: dict[Any, int] = {}
         self._places: dict[int, tuple[Any, int]] = {}
         self._counts: dict[Any, int] = {}
-        self._known: dict[tuple[int, ...], int] = {}
+        self._known: dict[tuple[int, ...], int | None] = {}
         for index, step in enumerate(uses.low.steps):
             self._add_split(index, step)
 
@@ -155,52 +177,92 @@ class Sequences:
         self._steps.append(added(function, name, inputs, [value]))
         return value
 
-    def of(self, values: Sequence[int]) -> int | None:
-        """Return a list as one value, (T, ...); None if it was never one."""
+    def of(self, values: Sequence[int], depth: int = 0) -> int | None:
+        """Return a list as one value, (T, ...); None if it was never one.
+
+        Args:
+            values: the list.
+            depth: how many operators the search has gone back.
+        """
         key = tuple(values)
+        if depth > _DEEPEST:
+            return None
         if key not in self._known:
-            found = self._find(key)
-            if found is None:
-                return None
-            self._known[key] = found
+            places = [self._places.get(value) for value in key]
+            self._known[key] = self._part(places, key[0]) if places[0] else self._made_alike(key, depth + 1)
         return self._known[key]
 
-    def _find(self, values: tuple[int, ...]) -> int | None:
-        places = [self._places.get(value) for value in values]
-        if places[0] is not None:
-            return self._part(places, values[0])
+    def _made_alike(self, values: tuple[int, ...], depth: int) -> int | None:
+        """Return a list as what one operator makes of whole sequences, if the same one makes every step."""
         makers = [self._uses.made.get(value, (-1, 0))[0] for value in values]
         if min(makers) < 0:
             return None
         steps = [self._uses.low.steps[index] for index in makers]
         if not self._are_alike(steps):
             return None
-        op, a = self._uses.low.operator(steps[0])
         columns = list(zip(*(step.inputs for step in steps), strict=True))
-        function, name = steps[0].function, steps[0].name
-        if isinstance(function, Dropped):
-            data = self.of(columns[0])
-            drawn = None if data is None else self.stacked(columns[1])
-            return (
-                None if data is None or drawn is None else self.new(function, name, [data, drawn], values[0])
-            )
-        if op is None or op.name not in ("Concat", "elemwise_add") or op.name == "Concat" and a.dim < 1:
+        find = _FINDERS.get(self._name(steps[0]))
+        inputs = None if find is None else find(self, values, columns, depth)
+        if inputs is None:
             return None
-        parts = [self.of(column) for column in columns]
-        known = [part for part in parts if part is not None]
-        if len(known) < len(parts):
-            return None
-        return self.new(Joined(a.dim + 1) if op.name == "Concat" else function, name, known, values[0])
+        value = self._uses.low.new_value(f"{self._uses.low.names[values[0]]}_{steps[0].name}")
+        function = self._for_sequences(steps[0])
+        self._steps.append(
+            replace(steps[0], function=function, inputs=inputs, outputs=[value], node=-1, covers=())
+        )
+        self.replaced.update(values)
+        return value
+
+    def _name(self, step: Step) -> str:
+        """Return by what name an operator is known here, "" for one that works on something else than rows."""
+        op, a = self._uses.low.operator(step)
+        if op is None:
+            return "Dropped" if isinstance(step.function, Dropped) else ""
+        return "" if op.name == "Concat" and a.dim < 1 else op.name
+
+    def _for_sequences(self, step: Step) -> Callable[..., Any]:
+        """Return the function that does to a sequence what a step's does to one of its steps."""
+        op, a = self._uses.low.operator(step)
+        if op is not None and op.name == "Concat":
+            return Joined(a.dim + 1)
+        return Rows(step.function) if op is not None and op.name == "FullyConnected" else step.function
 
     def _are_alike(self, steps: Sequence[Step]) -> bool:
         """Say whether steps do the same to as many values."""
-        operator, function, count = self._uses.low.operator(steps[0]), steps[0].function, len(steps[0].inputs)
+        low = self._uses.low
+        operator, function, count = low.operator(steps[0]), steps[0].function, len(steps[0].inputs)
         return all(
-            self._uses.low.operator(step) == operator
+            low.operator(step) == operator
             and len(step.inputs) == count
             and (step.node >= 0 or step.function == function)
+            and not (low.is_sparse(step) or step.needs_shapes or step.own_env)
             for step in steps
         )
+
+    def _all(self, values: tuple[int, ...], columns: list[tuple[int, ...]], depth: int) -> list[int] | None:
+        """Return the inputs of an operator on several sequences."""
+        parts = [self.of(column, depth) for column in columns]
+        known = [part for part in parts if part is not None]
+        return known if len(known) == len(parts) else None
+
+    def _with_same(
+        self, values: tuple[int, ...], columns: list[tuple[int, ...]], depth: int
+    ) -> list[int] | None:
+        """Return the inputs of an operator on a sequence and on values that are the same at every step."""
+        data, *others = columns
+        if any(len(set(column)) > 1 for column in others):
+            return None
+        if any(value in self._uses.kept or len(self._uses.readers.get(value, ())) > 1 for value in values):
+            return None  # it would be computed twice
+        whole = self.of(data, depth)
+        return None if whole is None else [whole, *(column[0] for column in others)]
+
+    def _with_drawn(
+        self, values: tuple[int, ...], columns: list[tuple[int, ...]], depth: int
+    ) -> list[int] | None:
+        """Return the inputs of a dropout of a sequence."""
+        whole = self.of(columns[0], depth)
+        return None if whole is None else [whole, self.stacked(columns[1])]
 
     def stacked(self, values: Sequence[int]) -> int:
         """Return a list as one value, (T, ...), that is put together step by step."""
@@ -247,7 +309,7 @@ class Sequences:
         if found is None:
             return None
         merged = added(Merged(axis, not own), "merged", [found], step.outputs)
-        merged.covers = (step.node,)
+        merged.covers = (step.node, *step.covers)
         return merged
 
     def _expanded(self, value: int, axis: int) -> int:
@@ -258,3 +320,15 @@ class Sequences:
         step = self._uses.low.steps[index]
         op, a = self._uses.low.operator(step)
         return step.inputs[0] if op is not None and op.name == "expand_dims" and a.axis == axis else -1
+
+
+_Finder = Callable[[Sequences, tuple[int, ...], list[tuple[int, ...]], int], "list[int] | None"]
+
+_FINDERS: dict[str, _Finder] = {
+    "Concat": Sequences._all,
+    "elemwise_add": Sequences._all,
+    "Dropped": Sequences._with_drawn,
+    **dict.fromkeys(
+        ("Activation", "Embedding", "FullyConnected", "relu", "sigmoid", "tanh"), Sequences._with_same
+    ),
+}

@@ -1,0 +1,128 @@
+"""Compute results again in backward instead of keeping them, for less memory at the price of time.
+
+Which ones: those of operators with the attribute ``force_mirroring``; all cheap ones where ``mirror=True`` or MXNet's
+environment variable MXNET_BACKWARD_DO_MIRROR=1 say so; or, with ``mirror=n``, all but those that n equal parts of the
+network hand to each other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+from ...graph import Graph, Node
+from ..heads import STOPS
+from ..lowering import Lowered, Step
+from ..mirroring import Recomputed
+
+__all__ = ["Policy", "marked", "mirror", "policy"]
+
+Policy = bool | int | None
+"""None: as the environment says; False: nothing at all; True: cheap operators; a number: parts of the network."""
+
+_COSTLY_NAMES = """
+Concat Convolution Correlation Deconvolution Dropout Embedding FullyConnected RNN SoftmaxOutput batch_dot dot
+linalg_gemm linalg_gemm2 _contrib_DeformableConvolution
+"""
+_COSTLY = frozenset(_COSTLY_NAMES.split())
+"""Operators whose results are kept unless parts are recomputed: they take long, or nothing is gained.
+
+MXNet keeps those of BatchNorm too, since it would move its averages a second time.
+"""
+
+
+def policy(given: Policy) -> Policy:
+    """Return what is to be recomputed, where the environment may say it."""
+    return (os.environ.get("MXNET_BACKWARD_DO_MIRROR", "0") != "0" or None) if given is None else given
+
+
+def _is_forced(node: Node) -> bool:
+    text = node.attrs.get("__force_mirroring__", node.attrs.get("force_mirroring", ""))
+    return text.lower() in ("true", "1")
+
+
+def _can_be(node: Node) -> bool:
+    """Say whether an operator gives the same when it is called again, and has a gradient of its own."""
+    op = node.op
+    return (
+        op is not None
+        and op.loss is None
+        and op.owner is None
+        and not (op.stateful or node.subgraphs or op.name in STOPS)
+        and op.differentiable
+    )
+
+
+def marked(graph: Graph, wanted: Policy) -> frozenset[int]:
+    """Return the indices of the nodes whose results may be computed again.
+
+    Args:
+        graph: the graph.
+        wanted: what `policy` returned.
+    """
+    if wanted is False:
+        return frozenset()
+    everything = wanted is not None and wanted is not True
+    return frozenset(
+        i
+        for i, node in enumerate(graph.nodes)
+        if node.op is not None
+        and (everything or _is_forced(node) or (wanted and node.op.name not in _COSTLY))
+        and _can_be(node)
+    )
+
+
+def _members(low: Lowered) -> list[Step]:
+    """Return the steps that do the work of marked nodes alone."""
+    nodes = low.mirrored
+    return [
+        step
+        for step in low.steps
+        if step.node in nodes
+        and nodes.issuperset(step.covers)
+        and step.inputs
+        and not (step.detach_first or step.own_env or step.keeps or step.reuses or low.is_sparse(step))
+    ]
+
+
+def _handed_over(low: Lowered, members: list[Step], parts: int) -> set[int]:
+    """Return the values that one of several equal parts reads from another, or that are read at the end."""
+    size = -(-len(members) // parts)
+    part = {id(step): i // size for i, step in enumerate(members)}
+    made_in = {value: part[id(step)] for step in members for value in step.outputs}
+    found = {*low.heads, *(loss.root for loss in low.losses)}  # are there anyway
+    here = 0
+    for step in low.steps:
+        here = part.get(id(step), here)
+        found.update(value for value in step.inputs if made_in.get(value, here) != here)
+    return found
+
+
+def _read_often(low: Lowered) -> set[int]:
+    """Return the values that several steps read: the sums of a residual network, from its end to its beginning.
+
+    All of them would come back at once, when backward asks for the last one.
+    """
+    count = Counter(value for step in low.steps for value in step.inputs)
+    return {value for value, readers in count.items() if readers > 1}
+
+
+def mirror(low: Lowered) -> int:
+    """Wrap the steps whose results are not kept.
+
+    Returns:
+        How many steps there are.
+    """
+    if low.is_body or not low.mirrored:
+        return 0
+    members = _members(low)
+    kept = _handed_over(low, members, low.mirror_parts) if low.mirror_parts else _read_often(low)
+    members = [
+        step for step in members if kept.isdisjoint(step.outputs) or _is_forced(low.graph.nodes[step.node])
+    ]
+    for step in members:
+        op, _ = low.operator(step)
+        step.function = Recomputed(
+            step.function, step.takes_env, op is not None and op.random and step.takes_env
+        )
+    return len(members)

@@ -1,0 +1,106 @@
+"""Train convolutions over few positions with large weights as matrix products.
+
+In the last stages of a network, a small batch leaves fewer positions than there are filters. oneDNN's gradient of the
+weight then runs at a tenth of its speed, and bringing the weight to the channels_last layout and its gradient back
+takes as long as the arithmetic. Laid out as rows, one for each position, the data is multiplied with the weight as it
+lies, and the gradient comes out as it has to lie. Batch and image decide when the step runs, by sizes alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from ...ops.nn.linear import linear
+from ..lowering import Lowered, Step
+from .channels_last import restride
+
+__all__ = ["UnfoldedConvolution", "unfolded_convolutions"]
+
+_LEAST_WEIGHT = 2**16
+"""Numbers in a weight below which a convolution takes little time anyway."""
+
+
+def _pair(values: tuple[int, ...], default: int) -> tuple[int, int]:
+    return (values[0], values[1]) if values else (default, default)
+
+
+class UnfoldedConvolution:
+    """A 2-D convolution without groups, as a matrix product where that is faster.
+
+    Args:
+        plain: the convolution; takes data, weight and, if there is one, bias.
+        a: its attributes.
+        restrides: whether `plain` takes its weight in the channels_last layout.
+    """
+
+    def __init__(self, plain: Callable[..., torch.Tensor], a: Any, restrides: bool) -> None:
+        self._plain, self._restrides = plain, restrides
+        self._kernel = _pair(a.kernel, 1)
+        self._stride, self._pad, self._dilate = _pair(a.stride, 1), _pair(a.pad, 0), _pair(a.dilate, 1)
+
+    def __call__(self, x: torch.Tensor, weight: torch.Tensor, *bias: torch.Tensor) -> torch.Tensor:
+        """Return the convolution of data (N, C, H, W) with a weight (filters, C, *kernel)."""
+        height, width = self._positions(x)
+        if self._pays(x, weight, x.shape[0] * height * width):
+            windows = F.unfold(x, self._kernel, self._dilate, self._pad, self._stride)
+            rows = windows.transpose(1, 2).reshape(-1, windows.shape[1])
+            out = linear(rows, weight.reshape(weight.shape[0], -1), *bias)
+            return out.view(x.shape[0], height, width, -1).permute(0, 3, 1, 2)
+        return self._plain(x, restride(weight) if self._restrides else weight, *bias)
+
+    def _positions(self, x: torch.Tensor) -> list[int]:
+        """Return the output's height and width."""
+        axes = zip(x.shape[2:], self._kernel, self._stride, self._pad, self._dilate, strict=True)
+        return [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in axes]
+
+    def _pays(self, x: torch.Tensor, weight: torch.Tensor, rows: int) -> bool:
+        return (
+            0 < rows <= weight.shape[0]
+            and weight.numel() >= _LEAST_WEIGHT
+            and x.device.type == "cpu"
+            and x.dtype is torch.float32
+            and weight.dtype is torch.float32
+        )
+
+
+def _fits(low: Lowered, step: Step) -> bool:
+    op, a = low.operator(step)
+    return (
+        op is not None
+        and op.name == "Convolution"
+        and len(a.kernel) == 2
+        and a.num_group == 1
+        and a.layout in (None, "NCHW")
+        and not (step.takes_env or step.covers or low.is_sparse(step))
+    )
+
+
+def unfolded_convolutions(low: Lowered) -> int:
+    """Let convolutions choose when they run, and restride their weights only then.
+
+    Returns:
+        How many there are.
+    """
+    readers = Counter(value for step in low.steps for value in step.inputs)
+    restrided = {step.outputs[0]: step for step in low.steps if step.function is restride}
+    gone: set[int] = set()
+    count = 0
+    for step in low.steps:
+        if not _fits(low, step):
+            continue
+        _, a = low.operator(step)
+        before = restrided.get(step.inputs[1])
+        if before is not None and readers[step.inputs[1]] > 1:
+            continue
+        if before is not None:
+            step.inputs[1] = before.inputs[0]
+            gone.add(id(before))
+        step.function = UnfoldedConvolution(step.function, a, before is not None)
+        count += 1
+    low.steps = [step for step in low.steps if id(step) not in gone]
+    return count

@@ -1,0 +1,102 @@
+"""Measuring in turns, summaries, and processes that answer or die."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from benchmarks.harness import Session, Spread, Worker, agreement, in_turns, ratio
+
+
+def test_spread_is_the_median_with_its_quartiles():
+    found = Spread.of([5.0, 1.0, 3.0, 2.0, 4.0])
+    assert (found.median, found.low, found.high) == (3.0, 2.0, 4.0)
+    assert str(found) == "3.00 (2.00-4.00)"
+    assert str(Spread.of([0.25])) == "0.250 (0.250-0.250)"
+
+
+def test_ratios_are_taken_round_by_round():
+    assert ratio([2.0, 30.0, 2.0], [1.0, 10.0, 1.0]).median == 2.0
+
+
+def test_every_round_begins_with_another_side_and_the_first_is_dropped():
+    order = []
+
+    def side(name):
+        def measure():
+            order.append(name)
+            return {"cpu": float(len(order)), "wall": 0.0}
+
+        return measure
+
+    found = in_turns({name: side(name) for name in "abc"}, rounds=2)
+    assert order == ["a", "b", "c", "b", "c", "a", "c", "a", "b"]
+    assert found["a"]["cpu"] == [6.0, 8.0]
+    assert len(found["c"]["wall"]) == 2
+
+
+def trained(losses, **values):
+    def check(path):
+        np.savez(path, **{name: np.array(value, np.float32) for name, value in values.items()})
+        return losses
+
+    return check
+
+
+def first(name, shape):
+    return np.zeros(shape, np.float32)
+
+
+def test_sides_that_compute_the_same_are_said_to():
+    ours = trained([1.0, 0.5], w=[1.0, 2.0], predictions=[0.25])
+    text = agreement({"ours": ours, "plain": ours}, first, 1e-3)
+    assert "ours against plain" in text
+    assert "after 2 batches" in text
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        trained([1.0, 0.51], w=[1.0, 2.0], predictions=[0.25]),
+        trained([1.0, 0.5], w=[1.0, 2.1], predictions=[0.25]),
+        trained([1.0, 0.5], w=[1.0, 2.0], predictions=[0.26]),
+        trained([1.0, float("nan")], w=[1.0, 2.0], predictions=[0.25]),
+        trained([1.0, 0.5], v=[1.0, 2.0], predictions=[0.25]),
+    ],
+    ids=["loss", "parameter", "prediction", "nan", "names"],
+)
+def test_sides_that_differ_end_the_program(other):
+    ours = trained([1.0, 0.5], w=[1.0, 2.0], predictions=[0.25])
+    with pytest.raises(SystemExit):
+        agreement({"ours": ours, "other": other}, first, 1e-3)
+
+
+def test_a_side_that_dies_shows_what_it_printed():
+    with (
+        Worker("module", ["no_such_package", "mlp", 2]) as side,
+        pytest.raises(RuntimeError, match="no_such_package"),
+    ):
+        side.ask("memory")
+
+
+def test_sides_without_an_interpreter_are_left_out():
+    with Session().sides(mxnet=("module", "mxnet", "mlp", 2), lightning_slices=("trainers",)) as sides:
+        assert sides == {}
+
+
+def test_sides_run_under_the_interpreter_given_for_their_package(tmp_path):
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\necho via wrapper >&2\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    session = Session(against={"mxnet": str(python)})
+    with (
+        session.sides(mxnet=("module", "no_such_package", "mlp", 2)) as sides,
+        pytest.raises(RuntimeError, match="via wrapper"),
+    ):
+        sides["mxnet"].ask("memory")
+
+
+def test_quick_sessions_are_short():
+    assert Session().short(200) == 200
+    assert Session(quick=True).short(200) == 20
+    assert Session(quick=True).short(4, least=3) == 3

@@ -1,0 +1,92 @@
+"""The parts in their quick form, and networks that are what they are said to be."""
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+from benchmarks import corpus
+from benchmarks.networks import NETWORKS
+from benchmarks.parts.fit import modes, variants
+from benchmarks.sides import plain_networks
+from benchmarks.workloads import WORKLOADS, examples, first_value
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_both_forms_of_a_network_have_the_same_parameters(name):
+    workload = WORKLOADS[name]
+    net = NETWORKS[name](mx, workload.classes)
+    size = workload.batch_size
+    given = {"data": (size, *workload.shape), "softmax_label": (size, *workload.labels)}
+    shapes, _, states = net.infer_shape(**given)
+    symbol = dict(zip((*net.list_arguments(), *net.list_auxiliary_states()), (*shapes, *states), strict=True))
+    for key in given:
+        del symbol[key]
+    plain = plain_networks.named_values(plain_networks.NETWORKS[name](workload.classes))
+    assert {key: tuple(value.shape) for key, value in plain.items()} == symbol
+
+
+def test_the_large_network_has_its_nodes():
+    assert len(NETWORKS["resnet50"](mx, 1000).graph.nodes) == 445
+
+
+def test_examples_and_first_values_repeat_and_stay_in_range():
+    workload = WORKLOADS["lstm"]
+    images, classes = examples(workload, 2)
+    assert images.shape == (8, 35, 16)
+    assert classes.shape == (8, 35)
+    assert 0 <= images.min() <= images.max() < 1
+    assert 0 <= classes.min() <= classes.max() < 10
+    np.testing.assert_array_equal(images, examples(workload, 2)[0])
+    weight = first_value("fc_weight", (20, 50))
+    assert 0.9 * math.sqrt(6 / 50) < abs(weight).max() <= math.sqrt(6 / 50)
+    assert abs(weight - first_value("other_weight", (20, 50))).max() > 0.1
+    assert set(first_value("fc_bias", (3,))) == {0}
+
+
+def test_sentences_fill_every_bucket():
+    for bucket, batches in corpus.padded(1).items():
+        ((words, following),) = batches
+        assert words.shape == (corpus.BATCH_SIZE, bucket)
+        np.testing.assert_array_equal(words[:, 1:], following[:, :-1])
+        assert words[:, bucket - 10].min() > 0  # longer than the next smaller bucket
+
+
+def test_plain_loops_come_in_all_variants():
+    assert len(variants(WORKLOADS["lenet"])) == 8
+    assert len(variants(WORKLOADS["lenet"], trained=False)) == 4
+    assert len(variants(WORKLOADS["mlp"])) == 4
+    assert [mode.what for mode in modes(WORKLOADS["resnet50"])] == ["predict"]
+    assert [mode.what for mode in modes(WORKLOADS["lstm"])] == ["fit", "fit", "step", "predict"]
+
+
+@pytest.mark.timeout(180)
+def test_quick_forms_of_the_other_parts(tmp_path):
+    parts = ["bucketing", "trainers", "contexts", "passes", "ops", "cuda"]
+    output = tmp_path / "found.md"
+    line = [sys.executable, "-m", "benchmarks", *parts, "--quick", "--rounds", "1", "--output", str(output)]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    text = output.read_text(encoding="utf-8")
+    for line in (
+        "| a switch |",
+        "lightning: not compared",
+        "fit, two contexts | ",
+        "in none of these networks",
+        "`nd.relu(x)`",
+    ):
+        assert line in text
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_quick_forms_of_the_slow_parts():
+    line = [sys.executable, "-m", "benchmarks", "startup", "compile", "--quick", "--rounds", "1"]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,81 @@
+import ctypes
+import platform
+import subprocess
+import sys
+
+import pytest
+
+import dpmodule as mx
+from dpmodule.executor import malloc
+
+GLIBC = platform.libc_ver()[0] == "glibc"
+only_glibc = pytest.mark.skipif(not GLIBC, reason="only glibc keeps and returns blocks on demand")
+
+CODE = """
+import resource
+import torch
+{before}
+import dpmodule as mx
+kept = {call}
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(6):
+    block = torch.ones(12 * 2**20)
+    del block
+first = faults()
+for _ in range(5):
+    block = torch.ones(12 * 2**20)
+    del block
+mx.executor.give_back()
+block = torch.ones(12 * 2**20)
+print(kept, mx.executor.malloc.keeps_blocks(), (faults() - first) * resource.getpagesize() > 2**24)
+"""
+
+
+def child(call, before=""):
+    """Return what a new process prints: results of the call, and whether 48 MB blocks come from the system again."""
+    code = CODE.format(call=call, before=before)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100
+    )
+    return done.stdout.split()
+
+
+@only_glibc
+def test_blocks_are_returned_unless_asked_for():
+    assert child("None") == ["None", "False", "True"]
+
+
+@only_glibc
+def test_kept_blocks_are_used_again_and_not_given_back():
+    assert child("mx.util.keep_large_blocks()") == ["True", "True", "False"]
+
+
+@only_glibc
+@pytest.mark.parametrize(("value", "kept"), [("keep", "True"), ("", "False")])
+def test_the_environment_asks_for_it(value, kept):
+    before = f"import os; os.environ['DPMODULE_MALLOC'] = {value!r}"
+    assert child("None", before)[1:] == [kept, "False" if kept == "True" else "True"]
+
+
+@pytest.mark.parametrize("error", [AttributeError, OSError, TypeError])
+def test_other_c_libraries_are_left_alone(monkeypatch, error):
+    def missing(name):
+        raise error
+
+    monkeypatch.setattr(ctypes, "CDLL", missing)
+    malloc._function.cache_clear()
+    try:
+        assert mx.util.keep_large_blocks() is False
+        assert malloc.keeps_blocks() is False
+        mx.executor.give_back()
+    finally:
+        malloc._function.cache_clear()
+
+
+@only_glibc
+def test_giving_back_calls_the_library(monkeypatch):
+    calls = []
+    monkeypatch.setattr(malloc, "_function", lambda name: lambda pad: calls.append((name, pad)) or 1)
+    mx.executor.give_back()
+    assert calls == [("malloc_trim", 0)]
