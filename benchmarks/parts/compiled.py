@@ -21,7 +21,6 @@ prediction take, anew for every shape; "pays after" is after how many batches of
 CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("mlp", "", {}),
     ("lenet", "", {}),
-    ("resnet20", "", {}),
     ("lstm", "", {}),
     ("lstm", ", chain not recognised", {"disabled": ["rnn_chains"]}),
 )

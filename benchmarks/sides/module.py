@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import logging
+import os
 import sys
 from typing import Any
 
@@ -131,13 +132,11 @@ def bind_once(mx: Any, simple: bool = False) -> dict[str, float]:
 def prepare() -> dict[str, Any]:
     """Return what the parent may ask for."""
     package, workload, batches, *rest = sys.argv[1:]
+    options = json.loads(rest[0]) if rest else {}
+    os.environ["DPMODULE_DISABLE_PASSES"] = ",".join(options.pop("disabled", ()))
     mx = load(package)
     commands: dict[str, Any] = {"bind": lambda simple=False: bind_once(mx, simple)}
     if workload in WORKLOADS:
-        options = json.loads(rest[0]) if rest else {}
-        off = options.pop("disabled", ())
-        if off:
-            importlib.import_module(f"{package}.executor").disabled(*off).__enter__()
         trainer = Trainer(mx, workload, int(batches), **options)
         commands.update(check=trainer.check, fit=trainer.fit, predict=trainer.predict, step=trainer.step)
     return commands
