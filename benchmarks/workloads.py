@@ -108,7 +108,7 @@ _ALL = (
         64,
         4,
         3,
-        3e-2,
+        5e-2,
         Targets((1.5, 2.0), (1.1, 1.3), _PLAIN),
     ),
     Workload(
@@ -118,7 +118,7 @@ _ALL = (
         16,
         5,
         1,
-        3e-2,
+        5e-2,
         Targets((1.2, 1.5), None, _PLAIN),
         classes=1000,
     ),
