@@ -16,6 +16,7 @@ from ..ndarray import NDArray
 from ..ndarray.convert import tensor_of
 from ..ops.dtypes import name_of
 from ..ops.shapes import prod
+from .malloc import settle
 from .memory import allocate
 from .placement import Placement
 from .sparse_arrays import allocate_as, is_sparse, kinds_of, stored_bytes
@@ -100,6 +101,8 @@ class BoundArrays:
             self._allocate_head(node, i, tuple(self._shapes[node][i] or ()), types[node][i] or "float32")
             for node, i in graph.heads
         ]
+        if ctx.torch_device.type == "cpu":
+            settle(4 * self.size)
         self._given_up = False
         self._borrowed: dict[int, torch.Tensor] = {}
 

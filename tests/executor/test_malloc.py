@@ -79,3 +79,37 @@ def test_giving_back_calls_the_library(monkeypatch):
     monkeypatch.setattr(malloc, "_function", lambda name: lambda pad: calls.append((name, pad)) or 1)
     mx.executor.give_back()
     assert calls == [("malloc_trim", 0)]
+
+
+SETTLED = """
+import resource
+import torch
+import dpmodule as mx
+from dpmodule.executor import malloc
+malloc.settle({size})
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+torch.ones(2**20)
+first = faults()
+for _ in range(20):
+    block = torch.ones(5 * 2**20)
+    del block
+print((faults() - first) * resource.getpagesize() // 2**20)
+"""
+
+
+@only_glibc
+@pytest.mark.parametrize(("size", "most"), [(2**30, 60), (0, 10**6)])
+def test_blocks_of_a_large_network_stay_from_the_first_batch_on(size, most):
+    code = SETTLED.format(size=size)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) <= most
+    assert size or int(done.stdout) >= 20
+
+
+def test_a_small_network_settles_nothing(monkeypatch):
+    monkeypatch.setattr(malloc, "_settled", False)
+    mx.sym.relu(mx.sym.Variable("x")).simple_bind(mx.cpu(), x=(2, 3))
+    assert not malloc._settled
+    mx.sym.relu(mx.sym.Variable("x")).simple_bind(mx.cpu(), x=(1024, 1024))
+    assert malloc._settled == GLIBC
