@@ -13,6 +13,7 @@ from ...base import OpError, Shape, ShapeError
 from ..attrs import boolean, choice, integer, optional, shape
 from ..bound import bound
 from ..dtypes import HALF
+from ..shapes import prod
 from ..spec import ROWS, Attr, Infer, Onnx, Shapes, arg
 from .rules import channels_last, layer, per_axis, through_first, to_first, to_last, window_size
 
@@ -184,7 +185,10 @@ def _global(a: Any, data: torch.Tensor) -> torch.Tensor:
     if a.pool_type == "max":
         return _MAX[len(axes)](data, data.shape[2:])
     if a.pool_type == "avg":
-        return data.mean(axes, keepdim=True)
+        if data.dtype in HALF:  # a sum might be too large for it
+            return data.mean(axes, keepdim=True)
+        # unlike that of the mean, the gradient is an expansion of small memory, and has no layout to disagree with
+        return data.sum(axes, keepdim=True) / prod(data.shape[2:])
     if a.pool_type == "sum":
         return data.sum(axes, keepdim=True)
     return _root(_power(data, a.p_value).sum(axes, keepdim=True), a.p_value)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dpmodule as mx
 from dpmodule.base import OpError, ShapeError
 from helpers.numeric import check_gradients, gradients, run, shapes
 
@@ -152,3 +153,10 @@ def test_values_beyond_the_kernels_are_passed_over():
     np.testing.assert_allclose(found, data.reshape(1, 1, 5, 2).max(-1))
     with pytest.raises(ShapeError, match="expected none"):
         run("Pooling", data, kernel=2, stride=2, pad=1, pooling_convention="same")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_a_global_average_of_large_numbers_is_finite(dtype):
+    x = mx.nd.ones((2, 3, 64, 64), dtype=dtype) * 1000
+    found = mx.nd.Pooling(x, global_pool=True, pool_type="avg").astype("float32").asnumpy()
+    np.testing.assert_allclose(found, 1000.0, rtol=1e-2)
