@@ -14,7 +14,6 @@ try:
         attribute,
         base,
         callback,
-        checkpoint,
         context,
         error,
         executor,
@@ -29,7 +28,7 @@ try:
         monitor,
         name,
         ndarray,
-        operator,
+        ops,
         optimizer,
         random,
         registry,
@@ -68,6 +67,7 @@ finally:
 if TYPE_CHECKING:
     from . import (
         autograd,
+        checkpoint,
         contrib,
         engine,
         executor_manager,
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         libinfo,
         misc,
         model,
+        operator,
         profiler,
         recordio,
         rnn,
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
 
 _LATER = {
     "autograd": "autograd",
+    "checkpoint": "checkpoint",
     "contrib": "contrib",
     "engine": "engine",
     "executor_manager": "executor_manager",
@@ -98,6 +100,7 @@ _LATER = {
     "libinfo": "libinfo",
     "misc": "misc",
     "model": "model",
+    "operator": "operator",
     "profiler": "profiler",
     "recordio": "recordio",
     "rnn": "rnn",
@@ -108,6 +111,8 @@ _LATER = {
     "viz": "visualization",
 }
 """Modules that are imported when they are first asked for, since most programs do without them; short names too."""
+
+ops.add_later("dpmodule.operator", "Custom _NDArray _Native")
 
 __version__ = "0.1.0"
 

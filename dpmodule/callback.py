@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from .base import ArgumentError
-from .checkpoint import save_checkpoint
 
 __all__ = [
     "BatchEndParam",
@@ -78,6 +77,8 @@ def do_checkpoint(prefix: str, period: int = 1) -> EpochCallback:
 
     def save(epoch: int, sym: Any, arg: Any, aux: Any) -> None:
         if _is_due(epoch, period):
+            from .checkpoint import save_checkpoint
+
             save_checkpoint(prefix, epoch + 1, sym, arg, aux)
 
     return save

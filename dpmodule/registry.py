@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import import_module
 from typing import Any, Generic, TypeVar
 
 from .base import ArgumentError
@@ -29,6 +29,7 @@ class Registry(Generic[T]):
         self._base = base
         self._kind = kind
         self._classes: dict[str, type[T]] = {}
+        self._later: dict[str, str] = {}
         _registries.setdefault(base, self)
 
     def register(self, klass: type[T], *aliases: str) -> type[T]:
@@ -40,8 +41,21 @@ class Registry(Generic[T]):
         if not (isinstance(klass, type) and issubclass(klass, self._base)):
             raise ArgumentError(f"register: {klass!r} is not a subclass of {self._base.__name__}")
         for name in (klass.__name__, *aliases):
-            self._classes[name.lower()] = klass
+            name = name.lower()
+            if name in self._classes and self._later.get(name) == klass.__module__:
+                continue  # a user's class took the name before the module was imported
+            self._classes[name] = klass
         return klass
+
+    def add_later(self, package: str, table: Mapping[str, str]) -> None:
+        """Name classes that register themselves when their module is imported: when one of them is first asked for.
+
+        Args:
+            package: what the modules are in.
+            table: modules, and the names that their classes are registered under, with blanks between.
+        """
+        for module, names in table.items():
+            self._later.update(dict.fromkeys(names.lower().split(), f"{package}.{module}"))
 
     def alias(self, *aliases: str) -> Callable[[type[T]], type[T]]:
         """Return a class decorator that registers under further names."""
@@ -49,12 +63,18 @@ class Registry(Generic[T]):
 
     def names(self) -> Iterable[str]:
         """Return all registered names, sorted."""
-        return sorted(self._classes)
+        return sorted({*self._classes, *self._later})
 
     @property
     def classes(self) -> Mapping[str, type[T]]:
         """All registered classes by lower-case name, as a view that follows later registrations."""
-        return MappingProxyType(self._classes)
+        return _Classes(self)
+
+    def get(self, name: str) -> type[T] | None:
+        """Return the class of a name in lower case, None if nothing has this name."""
+        if name not in self._classes and name in self._later:
+            import_module(self._later[name])
+        return self._classes.get(name)
 
     def find(self, name: str) -> type[T]:
         """Return the class of a name.
@@ -62,7 +82,7 @@ class Registry(Generic[T]):
         Raises:
             ArgumentError: nothing has this name.
         """
-        found = self._classes.get(name.lower())
+        found = self.get(name.lower())
         if found is None:
             raise ArgumentError(f"unknown {self._kind} {name!r}; expected one of {', '.join(self.names())}")
         return found
@@ -109,6 +129,25 @@ class Registry(Generic[T]):
                 f'or {{"{self._kind}": "name", ...}}'
             ) from error
         return dict(value)
+
+
+class _Classes(Mapping[str, type[T]]):
+    """The classes of a registry by lower-case name; one that is imported late is imported when it is read."""
+
+    def __init__(self, registry: Registry[T]) -> None:
+        self._registry = registry
+
+    def __getitem__(self, name: str) -> type[T]:
+        found = self._registry.get(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._registry.names())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 # --- MXNet's face: functions by base class

@@ -1,5 +1,8 @@
 """Running graphs: lowering to generated functions, executors, and the memory they share."""
 
+from typing import TYPE_CHECKING
+
+from .. import later
 from .executor import Executor as Executor
 from .malloc import give_back as give_back
 from .malloc import keep_large_blocks as keep_large_blocks
@@ -11,5 +14,11 @@ from .options import run_options as run_options
 from .passes import disabled as disabled
 from .placement import Placement as Placement
 from .placement import placement as placement
-from .recorded import RecordingExecutor as RecordingExecutor
 from .requirements import requirements as requirements
+
+if TYPE_CHECKING:
+    from .recorded import RecordingExecutor as RecordingExecutor
+
+__getattr__, __dir__ = later.attributes(
+    __name__, {"compiled": "", "cuda_graphs": "", "mirroring": "", "recorded": "RecordingExecutor"}
+)

@@ -17,24 +17,24 @@ from .lowering import Lowered, Step
 from .measuring import StepTimes, measure_memory, measure_times
 
 if TYPE_CHECKING:
-    from .executor import Executor
+    from .inspection import InspectedRunner
 
 __all__ = ["explain", "memory_of"]
 
 
-def _wanted(executor: Executor) -> list[str]:
+def _wanted(executor: InspectedRunner) -> list[str]:
     """Return the names of the arguments that have gradients."""
     return [name for name, grad in executor.grad_dict.items() if grad is not None]
 
 
-def _types(executor: Executor) -> dict[Node, list[str | None]]:
+def _types(executor: InspectedRunner) -> dict[Node, list[str | None]]:
     names = executor.graph.argument_names
     bound = {**{name: executor.input_array(name) for name in names}, **executor.aux_dict}
     given = {name: dtype_name(array.dtype) for name, array in bound.items()}
     return infer_types(executor.graph, given, default="float32")
 
 
-def memory_of(executor: Executor, is_train: bool, measure: bool) -> Memory:
+def memory_of(executor: InspectedRunner, is_train: bool, measure: bool) -> Memory:
     """Return the memory of an executor's arrays, and that of a run, measured or estimated.
 
     Raises:
@@ -54,7 +54,7 @@ def memory_of(executor: Executor, is_train: bool, measure: bool) -> Memory:
     return Memory(**executor.held_bytes(), forward=forward, backward=backward, measured=measure)
 
 
-def _copied_bytes(executor: Executor, low: Lowered, types: Mapping[Node, Any]) -> list[int]:
+def _copied_bytes(executor: InspectedRunner, low: Lowered, types: Mapping[Node, Any]) -> list[int]:
     """Return the memory of copies that passes make of variables, in another layout or place."""
     found = []
     for step in low.steps:
@@ -69,7 +69,7 @@ def _copied_bytes(executor: Executor, low: Lowered, types: Mapping[Node, Any]) -
 
 
 def explain(
-    executor: Executor,
+    executor: InspectedRunner,
     is_train: bool,
     times: bool = False,
     measure: bool = False,
@@ -112,7 +112,7 @@ def _step_times(measured: StepTimes | None, at: int) -> tuple[float | None, floa
     return measured.forward[at], measured.backward[at] if measured.backward else None
 
 
-def _plan(executor: Executor, is_train: bool) -> Plan:
+def _plan(executor: InspectedRunner, is_train: bool) -> Plan:
     program = executor.program(is_train)
     low = program.low
     here = [each.name for each in passes.PASSES if (each.training if low.recorded else each.predict)]
@@ -160,7 +160,7 @@ class _Rows:
         parameters: names of the variables that are parameters.
     """
 
-    def __init__(self, executor: Executor, is_train: bool, parameters: Collection[str]) -> None:
+    def __init__(self, executor: InspectedRunner, is_train: bool, parameters: Collection[str]) -> None:
         graph = executor.graph
         self._nodes = graph.nodes  # the program may have been made for another graph, of the same structure
         self._shapes = executor.node_shapes

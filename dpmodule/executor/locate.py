@@ -19,13 +19,20 @@ __all__ = ["backward_error", "forward_error"]
 Shapes = Mapping[Node, Sequence[Any]]
 
 
-def _node_error(graph: Graph, shapes: Shapes, index: int, error: BaseException, what: str = "") -> NodeError:
-    """Describe a failed node; -1 stands for a step that belongs to no node."""
-    if index < 0:
+def _node_error(
+    graph: Graph, shapes: Shapes, indices: Sequence[int], error: BaseException, what: str = ""
+) -> NodeError:
+    """Describe a failed node, or several that were run as one; none for a step that belongs to no node."""
+    if not indices:
         return NodeError(f"{type(error).__name__}{what}: {error}")
-    node = graph.nodes[index]
-    inputs = ", ".join(f"{child.output_names[i]} {shapes[child][i]}" for child, i in node.inputs)
-    return NodeError(f"{node.describe()}{what} failed on inputs {inputs or 'none'}: {error}")
+    nodes = [graph.nodes[index] for index in indices]
+    inside = set(nodes)
+    given = dict.fromkeys(entry for node in nodes for entry in node.inputs if entry[0] not in inside)
+    inputs = ", ".join(f"{child.output_names[i]} {shapes[child][i]}" for child, i in given)
+    who = nodes[0].describe()
+    if len(nodes) > 1:
+        who = f"one of the operators from {who} to {nodes[-1].describe()}, which run together,"
+    return NodeError(f"{who}{what} failed on inputs {inputs or 'none'}: {error}")
 
 
 def forward_error(error: Exception, program: Program, graph: Graph, shapes: Shapes) -> NodeError:
@@ -38,10 +45,10 @@ def forward_error(error: Exception, program: Program, graph: Graph, shapes: Shap
         shapes: shapes of every node's outputs.
     """
     if isinstance(error, StepFailed):
-        return _node_error(graph, shapes, error.node, error.__cause__ or error)
+        return _node_error(graph, shapes, _known(error.node), error.__cause__ or error)
     frames = traceback.extract_tb(error.__traceback__)
     lines = [f.lineno for f in frames if f.filename == program.filename and f.lineno is not None]
-    return _node_error(graph, shapes, program.node_at(lines[-1]) if lines else -1, error)
+    return _node_error(graph, shapes, program.nodes_at(lines[-1]) if lines else [], error)
 
 
 def backward_error(
@@ -73,4 +80,10 @@ def backward_error(
     finally:
         if generator is not None and state is not None:
             generator.set_state(state)
-    return _node_error(graph, shapes, index, error, " (its gradient)" if index >= 0 else " in backward")
+    return _node_error(
+        graph, shapes, _known(index), error, " (its gradient)" if index >= 0 else " in backward"
+    )
+
+
+def _known(index: int) -> list[int]:
+    return [index] if index >= 0 else []

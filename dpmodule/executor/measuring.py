@@ -14,7 +14,8 @@ import torch
 from ..base import StateError
 from ..private import profiler_is_on
 from .interpreter import call_step, record_by_step, step_gradients
-from .rehearsal import Rehearsal, Starts
+from .rehearsal import Rehearsal
+from .runs import heads_of
 
 __all__ = ["StepTimes", "measure_memory", "measure_times"]
 
@@ -68,16 +69,9 @@ def measure_times(run: Rehearsal, repeats: int) -> StepTimes:
         del result
         forwards.append(_time_forward(run))
         if run.targets:
-            backwards.append(_time_backward(run, _heads(run, starts), loss))
+            backwards.append(_time_backward(run, heads_of(run.program, starts), loss))
     whole_forward, whole_backward = _medians(wholes[1:])
     return StepTimes(_medians(forwards[1:]), _medians(backwards[1:]), whole_forward, whole_backward)
-
-
-def _heads(run: Rehearsal, starts: Starts) -> dict[int, torch.Tensor]:
-    """Return the gradient of each value at which backward starts."""
-    low = run.program.low
-    roots = {loss.output: loss.root for loss in low.losses}
-    return {roots.get(i, low.heads[i]): seed for i, _, seed in starts}
 
 
 def _time_forward(run: Rehearsal) -> list[float]:

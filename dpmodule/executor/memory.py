@@ -65,14 +65,21 @@ def allocate(shape: tuple[int, ...], ctx: Context, dtype: str) -> NDArray:
     return NDArray(mark_own(torch.from_numpy(memory[start : start + count].reshape(shape))), ctx)
 
 
-def _holders(array: NDArray) -> tuple[int, int]:
-    """Return how many Python objects hold an array's tensor, and how many tensors its memory; (0, 0) if unknown."""
-    uses = private.storage_uses(array.tensor.untyped_storage()._cdata)
-    return (sys.getrefcount(array.tensor), uses) if uses else (0, 0)
+_UNKNOWN = (0, 0, 0)
+
+
+def _holders(array: NDArray) -> tuple[int, int, int]:
+    """Return how many Python objects hold an array's tensor and its storage, and how many tensors have that storage.
+
+    All are 0 if that is not known, or other processes may have it as well.
+    """
+    storage = array.tensor.untyped_storage()
+    uses = 0 if storage.is_shared() else private.storage_uses(storage._cdata)
+    return (sys.getrefcount(array.tensor), sys.getrefcount(storage), uses) if uses else _UNKNOWN
 
 
 @cache
-def _alone() -> tuple[int, int]:
+def _alone() -> tuple[int, int, int]:
     """Return what `_holders` finds where nothing but the array holds the tensor, and nothing else its memory."""
     return _holders(NDArray(torch.empty(1), Context("cpu")))
 
@@ -89,7 +96,7 @@ def reusable(output: NDArray) -> torch.Tensor | None:
     """
     if not output.tensor.is_cpu:
         return None
-    if not output.pinned and output.tensor.is_contiguous() and _holders(output) == _alone() != (0, 0):
+    if not output.pinned and output.tensor.is_contiguous() and _holders(output) == _alone() != _UNKNOWN:
         return output.tensor
     if output.size * output.tensor.element_size() < _OWN_PAGES:
         return None

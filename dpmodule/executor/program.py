@@ -15,6 +15,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ..context import Context
@@ -74,7 +75,7 @@ class Program:
         self._shaped_at = {id(s): i for i, s in enumerate(self.shaped)}
         self.reused = _reused(low, self._shaped_at)
         self._globals: dict[str, Any] = {}
-        self._line_nodes: dict[int, int] = {}
+        self._line_steps: dict[int, Step] = {}
         self.source = self._write()
         self.filename = f"<dpmodule program {next(_numbers)}>"
         exec(compile(self.source, self.filename, "exec"), self._globals)
@@ -82,13 +83,22 @@ class Program:
         linecache.cache[self.filename] = (len(self.source), None, self.source.splitlines(True), self.filename)
         weakref.finalize(self, linecache.cache.pop, self.filename, None)
 
+    def mirroring(self) -> AbstractContextManager[None]:
+        """Return the context in which forward runs, where backward is to compute some results again."""
+        if "mirror" not in self.low.fired:
+            return nullcontext()
+        from .mirroring import mirroring
+
+        return mirroring()
+
     def shaped_position(self, step: Step) -> int | None:
         """Return which environment of `shaped` a step gets, None for the common one."""
         return self._shaped_at.get(id(step))
 
-    def node_at(self, line: int) -> int:
-        """Return the index of the node whose call stands on a line of the source, -1 for none."""
-        return self._line_nodes.get(line, -1)
+    def nodes_at(self, line: int) -> list[int]:
+        """Return the indices of the nodes whose work the call on a line of the source does, in order; often one."""
+        step = self._line_steps.get(line)
+        return [] if step is None else sorted({n for n in (step.node, *step.covers) if n >= 0})
 
     def _write(self) -> str:
         low, names = self.low, _Names()
@@ -103,7 +113,7 @@ class Program:
         fixed_names: dict[Any, str] = {}
         for at, step in enumerate(low.steps):
             lines.append("    " + self._call(step, value_name, names, function_names, fixed_names, keep))
-            self._line_nodes[len(lines)] = step.node
+            self._line_steps[len(lines)] = step
             dead = [
                 value_name[n]
                 for n in dict.fromkeys((*step.inputs, *step.outputs))

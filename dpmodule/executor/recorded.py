@@ -13,6 +13,7 @@ from ..generators import generator
 from .cuda_graphs import Recorder, Results, apart, driver_of, reason_against
 from .executor import Executor
 from .gradients import deliver
+from .runs import Run
 
 __all__ = ["RecordingExecutor"]
 
@@ -73,7 +74,8 @@ class RecordingExecutor(Executor):
             return "it runs on several devices"
         if self._options.compile is not None:
             return "torch.compile was asked for, too"
-        if not self._dense_only or self._integers_wanted or (is_train and not self._wanted):
+        wanted = self._backward
+        if not wanted.dense_only or wanted.integers or (is_train and not wanted.slots):
             return "it has sparse gradients, gradients of integers, or none"
         return reason_against(self.program(is_train))
 
@@ -120,7 +122,7 @@ class RecordingExecutor(Executor):
         self._given_up = False
         if results.grads:
             with torch.no_grad():
-                deliver(results.grads, self._targets, self._adds, ())
+                deliver(results.grads, self._backward.targets, self._backward.adds, ())
 
     def _work(self, is_train: bool) -> Results:
         """Run on the executor's own arrays; new values of states are written, gradients are not delivered."""
@@ -134,6 +136,7 @@ class RecordingExecutor(Executor):
                 return Results(outputs, [])
             for handle, out in zip(self._outputs, outputs):  # losses read them
                 handle.tensor = out
-            grads = self._gradients_of(prepared, values, aliases, result)
+            run = Run(prepared, values, aliases, result)
+            grads = self._backward.gradients(run, self._starts(run, [None] * len(outputs)))
             self._commit(prepared.program, result[3], at_once=False)
             return Results(outputs, apart(grads, [*values, *outputs]))

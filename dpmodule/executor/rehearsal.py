@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +12,10 @@ import torch
 from ..ops.sparse import leaf_of
 from ..ops.spec import Env
 from ..private import run_backward
-from .mirroring import mirroring
 from .program import Program
+from .runs import Starts
 
-__all__ = ["Rehearsal", "Starts"]
-
-Starts = list[tuple[int, torch.Tensor, torch.Tensor]]
+__all__ = ["Rehearsal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +45,7 @@ class Rehearsal:
 
     def forward(self) -> tuple[Any, ...]:
         """Run forward once; returns what `Program.forward` does."""
-        again = mirroring() if "mirror" in self.program.low.fired else nullcontext()
-        with torch.set_grad_enabled(self.program.low.recorded), again:
+        with torch.set_grad_enabled(self.program.low.recorded), self.program.mirroring():
             result: tuple[Any, ...] = self.call(self.values, self.env, self.shaped)
         return result
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from ..base import ArgumentError, dtype_name
 from ..graph import Graph, infer_shapes
 from ..ndarray import NDArray
@@ -12,7 +14,7 @@ from ..ops.shapes import known, prod
 from .memory import allocate
 from .sparse_arrays import allocate_as, is_sparse
 
-__all__ = ["Arrays", "resize"]
+__all__ = ["Arrays", "resize", "show_in"]
 
 Arrays = tuple[dict[str, NDArray], dict[str, NDArray], dict[str, NDArray]]
 """Arguments, gradients and auxiliary states by name."""
@@ -70,3 +72,11 @@ def _resized(name: str, array: NDArray, shape: tuple[int, ...], grow: bool) -> N
             f"reshape: {name} would grow from {array.shape} to {shape}; set allow_up_sizing=True to allow that"
         )
     return allocate(shape, array.context, dtype_name(array.dtype))
+
+
+def show_in(array: NDArray, other: NDArray) -> None:
+    """Write an array to the head of the memory of another one, if that is large enough."""
+    count = array.tensor.numel()
+    if count <= other.tensor.numel():
+        with torch.no_grad():
+            other.tensor.view(-1)[:count].copy_(array.tensor.view(-1))

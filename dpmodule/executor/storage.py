@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..graph import Entry, Graph, Node
-from ..ops.sparse import SparseRule, note_fallback, rule_of
+from ..ops.sparse import SparseRule, counts_alone, note_fallback, rule_of
 
 __all__ = ["Storage", "declared_storage", "gradient_storage", "storage_of"]
 
@@ -82,8 +82,7 @@ def storage_of(graph: Graph, stypes: Mapping[str, str]) -> Storage | None:
 
 def _counts_alone(node: Node) -> bool:
     """Say whether an operator has to do with sparse arrays even where its inputs are dense."""
-    rule = None if node.op is None else rule_of(node.op)
-    return rule is not None and rule.alone is not None and rule.alone(node.a)
+    return node.op is not None and counts_alone(node.op, node.a)
 
 
 def _rule_for(node: Node, kinds: tuple[str, ...]) -> tuple[SparseRule, tuple[str, ...]] | None:

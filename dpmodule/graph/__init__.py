@@ -1,5 +1,8 @@
 """Graphs as plain data: nodes, order, inference and the JSON file format. No torch here."""
 
+from typing import TYPE_CHECKING
+
+from .. import later
 from .infer import InferredBody as InferredBody
 from .infer import infer_shapes as infer_shapes
 from .infer import infer_types as infer_types
@@ -8,6 +11,10 @@ from .infer import variable_shape as variable_shape
 from .node import Entry as Entry
 from .node import Graph as Graph
 from .node import Node as Node
-from .serial import from_json as from_json
-from .serial import input_versions as input_versions
-from .serial import to_json as to_json
+
+if TYPE_CHECKING:
+    from .serial import from_json as from_json
+    from .serial import input_versions as input_versions
+    from .serial import to_json as to_json
+
+__getattr__, __dir__ = later.attributes(__name__, {"serial": "from_json input_versions to_json"})

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from . import torch_value as torch_value  # registers itself
+from typing import TYPE_CHECKING
+
+from .. import later
 from .base import InitDesc as InitDesc
 from .base import Initializer as Initializer
 from .base import alias as alias
 from .base import create as create
 from .base import register as register
+from .base import registry
 from .random import MSRAPrelu as MSRAPrelu
 from .random import Normal as Normal
 from .random import Orthogonal as Orthogonal
 from .random import Uniform as Uniform
 from .random import Xavier as Xavier
-from .rnn import FusedRNN as FusedRNN
 from .structured import Bilinear as Bilinear
 from .structured import Constant as Constant
 from .structured import Load as Load
@@ -21,6 +23,9 @@ from .structured import LSTMBias as LSTMBias
 from .structured import Mixed as Mixed
 from .structured import One as One
 from .structured import Zero as Zero
+
+if TYPE_CHECKING:
+    from .rnn import FusedRNN as FusedRNN
 
 __all__ = [
     "Bilinear",
@@ -42,3 +47,9 @@ __all__ = [
     "create",
     "register",
 ]
+
+_LATER = {"rnn": "FusedRNN", "torch_value": "TorchValue"}
+"""Initializers that are imported when they are first asked for, by their module."""
+
+registry.add_later(__name__, _LATER)
+__getattr__, __dir__ = later.attributes(__name__, _LATER)

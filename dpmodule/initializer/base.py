@@ -230,7 +230,7 @@ class Initializer:
         )
 
 
-_REGISTRY: Registry[Initializer] = Registry(Initializer, "initializer")
+registry: Registry[Initializer] = Registry(Initializer, "initializer")
 
 
 def register(klass: type[Initializer]) -> type[Initializer]:
@@ -239,12 +239,12 @@ def register(klass: type[Initializer]) -> type[Initializer]:
     Raises:
         ArgumentError: `klass` is no subclass of Initializer.
     """
-    return _REGISTRY.register(klass)
+    return registry.register(klass)
 
 
 def alias(*names: str) -> Callable[[type[Initializer]], type[Initializer]]:
     """Return a class decorator that registers under further names as well."""
-    return _REGISTRY.alias(*names)
+    return registry.alias(*names)
 
 
 def create(spec: Any, *args: Any, **kwargs: Any) -> Initializer:
@@ -258,7 +258,7 @@ def create(spec: Any, *args: Any, **kwargs: Any) -> Initializer:
     Raises:
         ArgumentError: there is no initializer of this name, or `spec` is of another type.
     """
-    return _REGISTRY.create(spec, *args, **kwargs)
+    return registry.create(spec, *args, **kwargs)
 
 
 def _plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from .. import later
 from .arrays import NDArrayIter
 from .convert import as_data_iter
 from .desc import DataBatch, DataDesc
 from .iterator import DataIter, ResizeIter
-from .prefetch import PrefetchingIter
 
 if TYPE_CHECKING:
     from .data_iter import MXDataIter
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
         ImageRecordUInt8Iter_v1,
     )
     from .mnist import MNISTIter
+    from .prefetch import PrefetchingIter
     from .text import CSVIter, LibSVMIter
 
 __all__ = [
@@ -44,29 +44,18 @@ __all__ = [
     "as_data_iter",
 ]
 
-_LATER = {
-    "CSVIter": "text",
-    "ImageDetRecordIter": "images",
-    "ImageRecordInt8Iter": "images",
-    "ImageRecordIter": "images",
-    "ImageRecordIter_v1": "images",
-    "ImageRecordUInt8Iter": "images",
-    "ImageRecordUInt8Iter_v1": "images",
-    "LibSVMIter": "text",
-    "MNISTIter": "mnist",
-    "MXDataIter": "data_iter",
-}
-"""Iterators over files, and the modules they are imported from when first asked for."""
-
-
-def __getattr__(name: str) -> Any:
-    if name in ("io", "utils"):
-        return importlib.import_module(f".{name}", __name__)
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)
-    return found
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+__getattr__, __dir__ = later.attributes(
+    __name__,
+    {
+        "data_iter": "MXDataIter",
+        "images": """
+        ImageDetRecordIter ImageRecordInt8Iter ImageRecordIter ImageRecordIter_v1 ImageRecordUInt8Iter
+        ImageRecordUInt8Iter_v1
+        """,
+        "io": "",
+        "mnist": "MNISTIter",
+        "prefetch": "PrefetchingIter",
+        "text": "CSVIter LibSVMIter",
+        "utils": "",
+    },
+)

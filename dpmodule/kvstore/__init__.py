@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from .. import later
 from ..base import ArgumentError, DeviceError, DTypeError
 from ..context import num_gpus
 from .base import KVStoreBase
-from .compress import Compression
-from .local import KVStore
 from .teststore import TestStore
+
+if TYPE_CHECKING:
+    from .compress import Compression
+    from .local import KVStore
 
 __all__ = ["Compression", "KVStore", "KVStoreBase", "TestStore", "create", "is_local"]
 
@@ -48,6 +53,8 @@ def create(name: str = "local") -> KVStoreBase:
     if kind == "nccl" and not num_gpus():
         raise DeviceError("kvstore 'nccl' needs a GPU, and torch sees none here; use 'device' or 'local'")
     if kind in _KINDS:
+        from .local import KVStore
+
         return KVStore(kind, _KINDS[kind])
     if kind.startswith("dist"):
         raise ArgumentError(
@@ -56,3 +63,8 @@ def create(name: str = "local") -> KVStoreBase:
         )
     names = ", ".join((*_KINDS, *KVStoreBase.kv_registry))
     raise ArgumentError(f"kvstore {name!r} is not available; expected one of {names}")
+
+
+__getattr__, __dir__ = later.attributes(
+    __name__, {"compress": "Compression", "keys": "", "local": "KVStore", "reduce": ""}
+)

@@ -1,12 +1,17 @@
 """Metrics: running averages that say how a network is doing."""
 
-from .base import EvalMetric, alias, check_label_shapes, register
+from typing import TYPE_CHECKING
+
+from .. import later
+from .base import EvalMetric, alias, check_label_shapes, register, registry
 from .classification import Accuracy, CrossEntropy, NegativeLogLikelihood, TopKAccuracy
 from .composite import CompositeEvalMetric, create
-from .confusion import F1, MCC, PCC
 from .custom import Caffe, CustomMetric, Loss, Torch, np
-from .regression import MAE, MSE, RMSE, PearsonCorrelation
-from .text import Perplexity
+
+if TYPE_CHECKING:
+    from .confusion import F1, MCC, PCC
+    from .regression import MAE, MSE, RMSE, PearsonCorrelation
+    from .text import Perplexity
 
 __all__ = [
     "F1",
@@ -33,3 +38,13 @@ __all__ = [
     "np",
     "register",
 ]
+
+_LATER = {
+    "confusion": "F1 MCC PCC",
+    "regression": "MAE MSE RMSE PearsonCorrelation",
+    "text": "Perplexity",
+}
+"""Metrics that few programs need, by the module that is imported when one of them is asked for."""
+
+registry.add_later(__name__, {**_LATER, "regression": f"{_LATER['regression']} pearsonr"})
+__getattr__, __dir__ = later.attributes(__name__, _LATER)

@@ -14,8 +14,6 @@ from ..base import _as_list as _as_list
 from ..context import Context
 from ..initializer import Uniform
 from ..ndarray import NDArray
-from ..ndarray import load as load_arrays
-from ..ndarray import save as save_arrays
 from . import fit as loops
 from .by_hand import check_input_names as _check_input_names  # noqa: F401  old programs import these from here
 from .by_hand import check_names_match as _check_names_match  # noqa: F401
@@ -162,10 +160,12 @@ class BaseModule:
 
     def save_params(self, fname: str) -> None:
         """Write parameters and states to a file, atomically, with the keys ``arg:name`` and ``aux:name``."""
+        from ..ndarray import save
+
         arg_params, aux_params = self.get_params()
         named = {f"arg:{k}": v for k, v in arg_params.items()}
         named.update({f"aux:{k}": v for k, v in aux_params.items()})
-        save_arrays(fname, named)
+        save(fname, named)
 
     def load_params(self, fname: str) -> None:
         """Read parameters and states from a file that `save_params` or MXNet wrote.
@@ -173,9 +173,11 @@ class BaseModule:
         Raises:
             ArgumentError: the file holds an array that is neither.
         """
+        from ..ndarray import load
+
         arg_params: dict[str, NDArray] = {}
         aux_params: dict[str, NDArray] = {}
-        named = load_arrays(fname)
+        named = load(fname)
         if not isinstance(named, dict):
             raise ArgumentError(f"{fname} holds arrays without names, expected keys arg:NAME and aux:NAME")
         for key, value in named.items():
@@ -270,6 +272,9 @@ class BaseModule:
             epoch: its number.
             train_data: the iterator, at its beginning; it has to be left there.
         """
+
+    def end_epoch(self) -> None:
+        """Hear that an epoch of `fit` has been run, or was broken off by an error."""
 
     def sync_contexts(self) -> None:
         """Give every context the mean of all contexts' parameters and states; `fit` does so after each epoch."""

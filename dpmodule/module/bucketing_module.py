@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-import torch
+from typing import Any
 
 from ..base import ArgumentError, MXNetError, ShapeError, StateError
 from ..context import Context
@@ -17,23 +14,19 @@ from ..ndarray import NDArray
 from ..symbol import Symbol
 from . import bucket_files
 from .base_module import BaseModule as BaseModule
-from .bucketing_names import BucketingNames
+from .buckets import Buckets, SymGen, with_symbols
+from .current_bucket import CurrentBucket
 from .feed import describe
 from .module import Module
 from .stage import Stage, needs
-
-if TYPE_CHECKING:
-    from ..executor.explanation import Explanation
 
 __all__ = ["BucketingModule"]
 
 _WORTH_RETURNING = 2**22
 """How many elements a bucket must have computed for free memory to be returned before another one runs."""
 
-SymGen = Callable[[Any], tuple[Symbol, Sequence[str], Sequence[str] | None]]
 
-
-class BucketingModule(BucketingNames):
+class BucketingModule(CurrentBucket):
     """Trains inputs of several sizes, such as sentences sorted into buckets by length.
 
     Every bucket has its own graph, made by `sym_gen` on first use. All of them use the same parameters, gradients,
@@ -84,11 +77,8 @@ class BucketingModule(BucketingNames):
             raise ArgumentError(f"sym_gen is {sym_gen!r}, expected a function of the bucket key")
         if default_bucket_key is None:
             raise ArgumentError("default_bucket_key is missing; give the key of the largest bucket")
-        if max_buckets is not None and max_buckets < 1:
-            raise ArgumentError(f"max_buckets is {max_buckets}, expected None or a number from 1")
         self._sym_gen = sym_gen
         self._default_key = default_bucket_key
-        self._max_buckets = max_buckets
         self._options = {
             "logger": logger,
             "context": context,
@@ -101,30 +91,12 @@ class BucketingModule(BucketingNames):
             "cuda_graphs": cuda_graphs,
             "mirror": mirror,
         }
-        self._buckets: OrderedDict[Any, Module] = OrderedDict()
-        self._default = self._make(default_bucket_key)
+        self._buckets = Buckets(sym_gen, self._options, max_buckets)
+        self._default = self._buckets.make(default_bucket_key)
         self._key, self._current = default_bucket_key, self._default
         self._binding: dict[str, Any] = {}
         self._monitor: Any = None
         self._is_tidy, self._in_epoch = True, False
-
-    def _make(self, key: Any) -> Module:
-        """Make the module of a bucket and keep it.
-
-        Raises:
-            ArgumentError: `sym_gen` has no symbol for the key, or returns something else.
-        """
-        try:
-            found = self._sym_gen(key)
-        except (KeyError, IndexError) as error:
-            raise ArgumentError(f"bucket key {key!r}: sym_gen has no symbol for it ({error!r})") from error
-        if not (isinstance(found, tuple) and len(found) == 3 and isinstance(found[0], Symbol)):
-            raise ArgumentError(
-                f"bucket key {key!r}: sym_gen returned {found!r}, expected (symbol, data_names, label_names)"
-            )
-        symbol, data_names, label_names = found
-        module = self._buckets[key] = Module(symbol, data_names, label_names, **self._options)
-        return module
 
     # properties
 
@@ -132,41 +104,6 @@ class BucketingModule(BucketingNames):
     def stage(self) -> Stage:
         """How far the module has come."""
         return self._default.stage
-
-    @property
-    def symbol(self) -> Any:
-        """The symbol of the current bucket."""
-        return self._current.symbol
-
-    @property
-    def data_names(self) -> list[str]:
-        """Names of the inputs of the current bucket."""
-        return self._current.data_names
-
-    @property
-    def label_names(self) -> list[str]:
-        """Names of the labels of the current bucket."""
-        return self._current.label_names
-
-    @property
-    def output_names(self) -> list[str]:
-        """Names of the outputs of the current bucket."""
-        return self._current.output_names
-
-    @property
-    def data_shapes(self) -> Any:
-        """Descriptions of the inputs of the current bucket."""
-        return self._current.data_shapes
-
-    @property
-    def label_shapes(self) -> Any:
-        """Descriptions of the labels of the current bucket."""
-        return self._current.label_shapes
-
-    @property
-    def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
-        """(name, shape) of the outputs of the current bucket."""
-        return self._current.output_shapes
 
     @property
     def bucket_keys(self) -> list[Any]:
@@ -217,8 +154,7 @@ class BucketingModule(BucketingNames):
         }
         self.for_training, self.inputs_need_grad = for_training, inputs_need_grad
         self._default.bind(data_shapes, label_shapes, force_rebind=force_rebind, **self._binding)
-        for key in [k for k in self._buckets if k != self._default_key]:
-            del self._buckets[key]
+        self._buckets.drop_others(self._default_key)
         self._key, self._current = self._default_key, self._default
 
     def rebind(
@@ -237,8 +173,7 @@ class BucketingModule(BucketingNames):
         self._binding = {"for_training": True, "inputs_need_grad": self.inputs_need_grad, "grad_req": "write"}
         self.for_training = True
         self._default.rebind(contexts, workload, data_shapes, label_shapes)
-        for key in [k for k in self._buckets if k != self._default_key]:
-            del self._buckets[key]
+        self._buckets.drop_others(self._default_key)
         self._key, self._current = self._default_key, self._default
 
     def _bucket(self, key: Any, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None) -> Module:
@@ -249,7 +184,7 @@ class BucketingModule(BucketingNames):
             ShapeError: shapes contradict its symbol, or one of its parameters has another shape.
         """
         known = key in self._buckets
-        module = self._buckets[key] if known else self._make(key)
+        module = self._buckets[key] if known else self._buckets.make(key)
         if not module.binded:
             try:
                 self._check_parameters(key, module)
@@ -293,7 +228,7 @@ class BucketingModule(BucketingNames):
                 self._give_back()
             module.group.refresh()
             self._key, self._current = bucket_key, module
-        self._evict()
+        self._buckets.evict((self._default_key, self._key))
 
     def _give_back(self) -> None:
         """Return what the current bucket's run has left free to the system, if there are other buckets.
@@ -308,16 +243,6 @@ class BucketingModule(BucketingNames):
         if len(self._buckets) > 1 and is_large:
             give_back()
         self._is_tidy = True
-
-    def _evict(self) -> None:
-        """Drop the buckets used longest ago, but neither the default nor the current one."""
-        if self._max_buckets is None:
-            return
-        for key in list(self._buckets):
-            if len(self._buckets) <= self._max_buckets:
-                return
-            if key not in (self._default_key, self._key):
-                del self._buckets[key]
 
     @needs(Stage.INITIALIZED)
     def prepare(self, data_batch: Any, sparse_row_id_fn: Any = None) -> None:
@@ -408,50 +333,20 @@ class BucketingModule(BucketingNames):
                 f"bucket {key!r} does not take a batch with shapes {[tuple(a.shape) for a in batch.data]}: {error}"
             ) from error
 
-    @needs(Stage.INITIALIZED)
-    def backward(self, out_grads: Any = None) -> None:
-        """Run backward of the current bucket."""
-        self._current.backward(out_grads)
-
-    @needs(Stage.INITIALIZED)
-    def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the outputs of the current bucket's last forward."""
-        return self._current.get_outputs(merge_multi_context)
-
     def start_epoch(self, epoch: int, train_data: Any) -> None:
         """Get ready for an epoch of `fit`, within which freed memory is kept."""
         self._default.start_epoch(epoch, train_data)
         self._in_epoch = True
 
-    def sync_contexts(self) -> None:
-        """Give every context the mean of all contexts' parameters and states; `fit` does so after each epoch."""
-        self._default.sync_contexts()
+    def end_epoch(self) -> None:
+        """Return free memory after an epoch of `fit`, also after one that was broken off by an error."""
+        self._default.end_epoch()
         self._in_epoch = False
         self._give_back()
 
-    def output_probes(self) -> list[list[torch.Tensor]]:
-        """Return, for every output of the last forward, tensors that are finite only if all of it is."""
-        return self._current.output_probes()
-
-    @needs(Stage.INITIALIZED)
-    def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the gradients of the current bucket's inputs."""
-        return self._current.get_input_grads(merge_multi_context)
-
-    @needs(Stage.INITIALIZED)
-    def get_states(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the states of the current bucket."""
-        return self._current.get_states(merge_multi_context)
-
-    @needs(Stage.INITIALIZED)
-    def set_states(self, states: Any = None, value: float | None = None) -> None:
-        """Set the states of the current bucket."""
-        self._current.set_states(states, value)
-
-    @needs(Stage.INITIALIZED)
-    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
-        """Show a metric the outputs of the current bucket's last forward."""
-        self._current.update_metric(eval_metric, labels, pre_sliced, pad)
+    def sync_contexts(self) -> None:
+        """Give every context the mean of all contexts' parameters and states; `fit` does so after each epoch."""
+        self._default.sync_contexts()
 
     @needs(Stage.BOUND)
     def install_monitor(self, mon: Any) -> None:
@@ -459,13 +354,6 @@ class BucketingModule(BucketingNames):
         self._monitor = mon
         for module in self._buckets.values():
             module.install_monitor(mon)
-
-    @needs(Stage.BOUND)
-    def explain(
-        self, is_train: bool | None = None, times: bool = False, measure_memory: bool = False
-    ) -> Explanation:
-        """Return what the current bucket runs, and what it costs; see `Module.explain`."""
-        return self._current.explain(is_train, times, measure_memory)
 
     # checkpoints
 
@@ -494,9 +382,14 @@ class BucketingModule(BucketingNames):
                     "BucketingModule.save_checkpoint: call init_optimizer() before saving its states"
                 )
             states = self._default.updates.active_updater().get_states(dump_optimizer=False)
-        buckets = {key: (m.symbol, m.data_names, m.label_names) for key, m in self._buckets.items()}
         bucket_files.save(
-            prefix, epoch, buckets, self._default_key, self.get_params(), states, remove_amp_cast
+            prefix,
+            epoch,
+            self._buckets.contents(),
+            self._default_key,
+            self.get_params(),
+            states,
+            remove_amp_cast,
         )
 
     @staticmethod
@@ -551,13 +444,9 @@ class BucketingModule(BucketingNames):
         """
         if sym_gen is None or default_bucket_key is None or arg_params is None:
             raise ArgumentError("load_dict: sym_gen, default_bucket_key and arg_params are all needed")
-        make, symbols = sym_gen, dict(sym_dict or {})
-
-        def generate(key: Any) -> tuple[Symbol, Sequence[str], Sequence[str] | None]:
-            symbol, data_names, label_names = make(key)
-            return symbols.get(key, symbol), data_names, label_names
-
-        module = BucketingModule(generate, default_bucket_key, **kwargs)
+        symbols = dict(sym_dict or {})
+        own = with_symbols(sym_gen, lambda key, symbol: symbols.get(key, symbol))
+        module = BucketingModule(own, default_bucket_key, **kwargs)
         module._default.preload(arg_params, aux_params or {})
         return module
 
@@ -574,18 +463,13 @@ class BucketingModule(BucketingNames):
             arg_params: parameters of the new module.
             aux_params: auxiliary states of the new module.
         """
-
-        def generate(key: Any) -> tuple[Symbol, Sequence[str], Sequence[str] | None]:
-            symbol, data_names, label_names = self._sym_gen(key)
-            return convert(symbol), data_names, label_names
-
         return BucketingModule.load_dict(
             {},
-            generate,
+            with_symbols(self._sym_gen, lambda _, symbol: convert(symbol)),
             self._default_key,
             arg_params,
             aux_params,
-            max_buckets=self._max_buckets,
+            max_buckets=self._buckets.max_buckets,
             **self._options,
         )
 

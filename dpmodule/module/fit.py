@@ -168,7 +168,11 @@ def fit(module: BaseModule, options: FitOptions) -> None:
         start = time.monotonic()
         eval_metric.reset()
         module.start_epoch(epoch, data)
-        for name, value in _run_epoch(module, options, data, eval_metric, epoch):
+        try:
+            found = _run_epoch(module, options, data, eval_metric, epoch)
+        finally:
+            module.end_epoch()
+        for name, value in found:
             module.logger.info("Epoch[%d] Train-%s=%f", epoch, name, value)
         module.logger.info("Epoch[%d] Time cost=%.3f", epoch, time.monotonic() - start)
         module.sync_contexts()

@@ -5,53 +5,28 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-import torch
+from typing import Any
 
 from .. import optimizer as opt
-from ..atomic import write_atomically
 from ..base import ArgumentError, StateError
-from ..checkpoint import load_checkpoint, save_checkpoint
-from ..context import Context, cpu
+from ..context import Context
 from ..executor import run_options
 from ..initializer import Uniform
-from ..kvstore import Compression
 from ..ndarray import NDArray
-from ..ndarray.row_sparse import row_numbers
 from .by_hand import check_input_names
 from .executor_group import DataParallelExecutorGroup
-from .feed import is_batch_list, redescribe, resized
 from .first_values import first_values
-from .mxnet_names import MXNetNames
+from .group_contexts import contexts_of
+from .optimizing import OptimizedModule
 from .stage import Stage, needs
-from .summary import summarize
-from .updates import Updates, make_optimizer, make_store
-from .workers import run_between
-
-if TYPE_CHECKING:
-    from ..executor.explanation import Explanation
+from .updates import Updates
 
 __all__ = ["Module"]
 
 _ROW_SPARSE = "1"  # the text of `__storage_type__` in graphs
 
 
-def _contexts(context: Any) -> list[Context]:
-    """Return one context or several as a list.
-
-    Raises:
-        ArgumentError: something else was given.
-    """
-    found = [cpu()] if context is None else [context] if isinstance(context, Context) else list(context)
-    if not found or not all(isinstance(c, Context) for c in found):
-        raise ArgumentError(
-            f"context is {context!r}, expected a Context or a list such as [mx.cpu(0), mx.cpu(1)]"
-        )
-    return found
-
-
-class Module(MXNetNames):
+class Module(OptimizedModule):
     """Trains and runs a symbol.
 
     Args:
@@ -110,9 +85,11 @@ class Module(MXNetNames):
         super().__init__(logger)
         self._run_options = run_options(compile, cuda_graphs, mirror)
         if compression_params:
+            from ..kvstore import Compression
+
             Compression(compression_params)  # complains about wrong ones now
         self._compression_params = compression_params
-        self._context = _contexts(context)
+        self._context = contexts_of(context)
         self._workload = list(work_load_list) if work_load_list is not None else None
         self._group2ctxs = group2ctxs
         self._symbol = symbol
@@ -152,6 +129,8 @@ class Module(MXNetNames):
             load_optimizer_states: also read ``prefix-NNNN.states`` once the optimizer is installed.
             kwargs: arguments of the constructor.
         """
+        from ..checkpoint import load_checkpoint
+
         symbol, arg_params, aux_params = load_checkpoint(prefix, epoch)
         module = Module(symbol, **kwargs)
         module.preload(
@@ -189,30 +168,12 @@ class Module(MXNetNames):
         Raises:
             StateError: states are asked for, but there is no optimizer.
         """
+        from ..checkpoint import save_checkpoint
+
         states = self._optimizer_states() if save_optimizer_states else None
         arg_params, aux_params = self.get_params()
         save_checkpoint(prefix, epoch, self._symbol, arg_params, aux_params, remove_amp_cast, states=states)
         self.logger.info('Saved checkpoint to "%s-%04d.params"', prefix, epoch)
-
-    def _optimizer_states(self) -> bytes:
-        if self._stage < Stage.READY:
-            raise StateError("Module.save_optimizer_states: call init_optimizer() first")
-        return self.updates.active_updater().get_states(dump_optimizer=False)
-
-    @needs(Stage.READY)
-    def save_optimizer_states(self, fname: str) -> None:
-        """Write the optimizer's states to a file, atomically."""
-        write_atomically(fname, self._optimizer_states())
-
-    @needs(Stage.READY)
-    def load_optimizer_states(self, fname: str) -> None:
-        """Read the optimizer's states from a file of this package or of MXNet; no code in it is run.
-
-        Raises:
-            FileError: the file cannot be read.
-            FileFormatError: it is damaged or foreign.
-        """
-        self.updates.active_updater().load_states(fname)
 
     # properties
 
@@ -240,48 +201,6 @@ class Module(MXNetNames):
     def param_names(self) -> list[str]:
         """Names of the parameters."""
         return self._param_names
-
-    @property
-    def optimizer(self) -> opt.Optimizer | None:
-        """The optimizer, None before `init_optimizer`."""
-        return self._optimizer
-
-    @property
-    def updates(self) -> Updates:
-        """How gradients become new parameters.
-
-        Raises:
-            StateError: `init_optimizer` has not been called.
-        """
-        if self._updates is None:
-            raise StateError("Module: call init_optimizer() first")
-        return self._updates
-
-    @property
-    def group(self) -> DataParallelExecutorGroup:
-        """The executor group.
-
-        Raises:
-            StateError: `bind` has not been called.
-        """
-        if self._group is None:
-            raise StateError("Module: call bind(data_shapes=..., label_shapes=...) first")
-        return self._group
-
-    @property
-    def data_shapes(self) -> Any:
-        """Descriptions of the inputs."""
-        return self.group.data_shapes
-
-    @property
-    def label_shapes(self) -> Any:
-        """Descriptions of the labels; None without labels."""
-        return self.group.label_shapes
-
-    @property
-    def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
-        """(name, shape) of the outputs."""
-        return self.group.get_output_shapes()
 
     # binding
 
@@ -370,17 +289,6 @@ class Module(MXNetNames):
         wanted = {*self._param_names, *self._symbol.list_auxiliary_states()}
         return self._preloaded if have == wanted else None
 
-    def _known_labels(self, label_shapes: Sequence[Any]) -> list[Any]:
-        """Return the label shapes that the symbol has a use for; an iterator may offer more."""
-        arguments = self._symbol.list_arguments()
-        known = [s for s in label_shapes if s[0] in arguments]
-        unknown = [s[0] for s in label_shapes if s[0] not in arguments]
-        if unknown and set(unknown) - set(self._label_names):
-            raise ArgumentError(
-                f"bind: label_shapes names {unknown}, the module's label_names are {self._label_names}"
-            )
-        return known
-
     def rebind(
         self,
         contexts: Sequence[Context] | None,
@@ -396,7 +304,7 @@ class Module(MXNetNames):
             data_shapes: as in `bind`.
             label_shapes: as in `bind`.
         """
-        wanted = self._context if contexts is None else _contexts(contexts)
+        wanted = self._context if contexts is None else contexts_of(contexts)
         if contexts is not None and workload is None and len(wanted) != len(self._workload or wanted):
             self._workload = None
         same = wanted == self._context and (workload is None or list(workload) == self._workload)
@@ -412,17 +320,6 @@ class Module(MXNetNames):
             self._stage = Stage.INITIALIZED
             self.init_optimizer(kind, self._optimizer)
             self.updates.restore_states(states)
-
-    @needs(Stage.BOUND)
-    def reshape(self, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None = None) -> None:
-        """Change the input shapes; parameters stay.
-
-        Args:
-            data_shapes: as in `bind`.
-            label_shapes: as in `bind`.
-        """
-        labels = self._known_labels(label_shapes) if label_shapes else None
-        self.group.reshape(list(data_shapes), labels)
 
     # parameters
 
@@ -488,205 +385,3 @@ class Module(MXNetNames):
             first_values(states, aux_params, initializer, attributes, allow_missing, passes),
         )
         self._stage = max(self._stage, Stage.INITIALIZED)
-
-    # optimizer
-
-    @needs(Stage.INITIALIZED)
-    def init_optimizer(
-        self,
-        kvstore: Any = "local",
-        optimizer: Any = "sgd",
-        optimizer_params: Any = (("learning_rate", 0.01),),
-        force_init: bool = False,
-    ) -> None:
-        """Install an optimizer.
-
-        Args:
-            kvstore: "local" or "device" (sum gradients over devices; see `kvstore.create`), None (every device for
-                itself), or a store.
-            optimizer: name or `Optimizer`.
-            optimizer_params: its arguments, a dict or pairs; rescale_grad is 1 / batch size unless given.
-            force_init: replace an optimizer that is installed.
-
-        Raises:
-            ArgumentError: the optimizer or store is unknown.
-        """
-        if self._stage >= Stage.READY and not force_init:
-            self.logger.warning("optimizer already initialized, ignoring...")
-            return
-        store, on_store = make_store(kvstore, self.group, self._compression_params)
-        self._optimizer = make_optimizer(optimizer, optimizer_params, self.group, on_store)
-        self._updates = Updates(self.group, store, None if on_store else opt.get_updater(self._optimizer))
-        self._updates.start()
-        if store is not None and on_store:
-            store.set_optimizer(self._optimizer)
-        self._stage = Stage.READY
-        if self._preloaded_states is not None:
-            self.load_optimizer_states(self._preloaded_states)
-            self._preloaded_states = None
-
-    @needs(Stage.INITIALIZED)
-    def borrow_optimizer(self, shared_module: Module) -> None:
-        """Use the optimizer, its states and the store of another module.
-
-        Raises:
-            StateError: the other module has no optimizer.
-        """
-        if shared_module.stage < Stage.READY:
-            raise StateError("borrow_optimizer: call init_optimizer() of the other module first")
-        other = shared_module.updates
-        self._optimizer = shared_module.optimizer
-        self._updates = Updates(self.group, other.store, other.updater, other.parameters)
-        self._stage = Stage.READY
-
-    def prepare(self, data_batch: Any, sparse_row_id_fn: Any = None) -> None:
-        """Get ready for the batch that comes next.
-
-        The devices keep all rows of row-sparse parameters up to date, so that none have to be fetched; what the
-        function returns is checked only.
-
-        Args:
-            data_batch: the batch.
-            sparse_row_id_fn: ``(batch) -> {parameter: row numbers}``, which rows of row-sparse parameters it needs.
-
-        Raises:
-            ArgumentError: the function returns something else, or names what is no parameter.
-            BoundsError: there is no such row.
-        """
-        if sparse_row_id_fn is not None:
-            self._check_rows(sparse_row_id_fn(data_batch))
-
-    @needs(Stage.BOUND)
-    def _check_rows(self, wanted: Any) -> None:
-        """Refuse row numbers that are none of a parameter's."""
-        if not isinstance(wanted, Mapping):
-            raise ArgumentError(f"sparse_row_id_fn returned {type(wanted).__name__}, expected a dict")
-        for name, rows in wanted.items():
-            if name not in self._param_names:
-                raise ArgumentError(
-                    f"sparse_row_id_fn names {name!r}, which is no parameter; there are {', '.join(self._param_names)}"
-                )
-            row_numbers(rows, self.group.store.array(name, 0).shape[0])
-
-    @needs(Stage.READY)
-    def update(self) -> None:
-        """Apply the optimizer to the gradients of the last backward, summed over devices."""
-        if self._updates is not None:
-            run_between(self.group.active_contexts, self._updates.apply)
-
-    # computing
-
-    @needs(Stage.INITIALIZED)
-    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
-        """Run forward on a batch.
-
-        Args:
-            data_batch: a `DataBatch`; its arrays may have other shapes than were bound, which binds again.
-            is_train: None = as the module was bound.
-
-        Raises:
-            ArgumentError: arrays are missing.
-            ShapeError: the shapes contradict the symbol.
-        """
-        self._fit_shapes(data_batch)
-        self.group.forward(data_batch, is_train)
-
-    @needs(Stage.INITIALIZED)
-    def forward_backward(self, data_batch: Any) -> None:
-        """Run forward and backward on a batch; the outputs must be losses. See `forward`."""
-        self._fit_shapes(data_batch)
-        self.group.forward_backward(data_batch)
-
-    @needs(Stage.INITIALIZED)
-    def evaluate(self, data_batch: Any) -> None:
-        """Run forward in prediction mode, reading the batch where it lies."""
-        self._fit_shapes(data_batch)
-        self.group.forward(data_batch, False, borrow=True)
-
-    def _fit_shapes(self, batch: Any) -> None:
-        """Bind again if a batch has other shapes than are bound."""
-        group = self.group
-        if is_batch_list(batch) or group.per_context:
-            return
-        labels = (getattr(batch, "label", None) or ()) if group.label_names else ()
-        shapes = tuple(a.shape for a in (*batch.data, *labels))
-        if shapes == group.feed.input_shapes[: len(shapes)]:
-            return
-        data = redescribe(group.data_shapes, batch.data, getattr(batch, "provide_data", None))
-        label = None
-        if labels:
-            label = redescribe(group.label_shapes, labels, getattr(batch, "provide_label", None))
-        elif group.label_shapes:
-            label = resized(group.label_shapes, data[0])
-        self.reshape(data, label)
-
-    @needs(Stage.INITIALIZED)
-    def backward(self, out_grads: Any = None) -> None:
-        """Run backward.
-
-        Args:
-            out_grads: gradients of the outputs; needed for outputs that are no losses.
-        """
-        self.group.backward(out_grads)
-
-    @needs(Stage.INITIALIZED)
-    def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the outputs of the last forward; per device if `merge_multi_context` is off."""
-        return self.group.get_outputs(merge_multi_context)
-
-    def output_probes(self) -> list[list[torch.Tensor]]:
-        """Return, for every output of the last forward, tensors that are finite only if all of it is."""
-        return [list(parts) for parts in zip(*(executor.probes() for executor in self.group.execs))]
-
-    @needs(Stage.INITIALIZED)
-    def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the gradients of the inputs; needs ``bind(inputs_need_grad=True)``."""
-        return self.group.get_input_grads(merge_multi_context)
-
-    @needs(Stage.INITIALIZED)
-    def get_states(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the states, a list over devices for each."""
-        return self.group.get_states(merge_multi_context)
-
-    @needs(Stage.INITIALIZED)
-    def set_states(self, states: Any = None, value: float | None = None) -> None:
-        """Set the states to arrays, as `get_states` gives them, or to a number."""
-        self.group.set_states(states, value)
-
-    @needs(Stage.BOUND)
-    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
-        """Show a metric the outputs of the last forward.
-
-        Args:
-            eval_metric: the metric.
-            labels: the batch's labels.
-            pre_sliced: whether labels are given per device.
-            pad: how many samples at the end are padding that must not count.
-        """
-        self.group.update_metric(eval_metric, labels, pre_sliced, pad)
-
-    @needs(Stage.BOUND)
-    def install_monitor(self, mon: Any) -> None:
-        """Install a monitor on every executor."""
-        self.group.install_monitor(mon)
-
-    @needs(Stage.BOUND)
-    def summary(self) -> str:
-        """Return a table of operators with output shapes and numbers of parameters."""
-        return summarize(self.group)
-
-    @needs(Stage.BOUND)
-    def explain(
-        self, is_train: bool | None = None, times: bool = False, measure_memory: bool = False
-    ) -> Explanation:
-        """Return what the first device's executor runs, and what it costs; print it to read it.
-
-        Args:
-            is_train: whether the steps are those of training; None = if the module is bound for it.
-            times: also measure the time of every step, on the last batch; changes nothing.
-            measure_memory: measure the memory of a run instead of estimating it.
-
-        Raises:
-            StateError: the module is not bound, or memory is to be measured while a profiler runs.
-        """
-        return self.group.execs[0].explain(is_train, times, measure_memory, self.group.param_names)

@@ -7,8 +7,10 @@ in a submodule (`nd.contrib`, `nd.linalg`, `nd.random`, `nd.sparse`, `nd.image`)
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING
 
+from .. import later
 from . import _internal as _internal
 from . import contrib as contrib
 from . import image as image
@@ -17,7 +19,6 @@ from . import methods as methods
 from . import op as op
 from . import random as random
 from . import sparse as sparse
-from . import utils as utils
 from .cached_op import CachedOp
 from .creation import (
     arange,
@@ -41,7 +42,6 @@ from .creation import (
     zeros,
 )
 from .faces import face_of, listed
-from .image_file import imdecode
 from .ndarray import NDArray
 from .operators import (
     add,
@@ -63,8 +63,12 @@ from .operators import (
     subtract,
     true_divide,
 )
-from .serial import load, load_frombuffer, save
 from .sparse_creation import cast_storage
+
+if TYPE_CHECKING:
+    from . import utils as utils
+    from .image_file import imdecode
+    from .serial import load, load_frombuffer, save
 
 __all__ = [
     "CachedOp",
@@ -114,10 +118,20 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    found = globals()[name] = face_of("", name)
-    return found
+__getattr__, _own = later.attributes(
+    __name__,
+    {
+        "contrib_functions": "",
+        "contrib_updates": "",
+        "control_flow": "",
+        "image_file": "imdecode",
+        "records": "",
+        "serial": "load load_frombuffer save",
+        "utils": "",
+    },
+    partial(face_of, ""),
+)
 
 
 def __dir__() -> list[str]:
-    return listed("", globals())
+    return listed("", _own())

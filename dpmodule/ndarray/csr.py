@@ -11,7 +11,7 @@ import torch
 from ..base import ArgumentError, BoundsError, ShapeError
 from ..context import Context
 from ..ops.dtypes import name_of
-from ..ops.sparse import Csr, rows_of_csr
+from ..ops.sparse import Csr
 from .convert import dtype_pair, to_numpy
 from .handle import Handle
 from .ndarray import NDArray
@@ -212,6 +212,8 @@ class CSRNDArray(BaseSparseNDArray):
         Args:
             numbers: which, (N,) int64, each within the matrix.
         """
+        from ..ops.sparse.lookup import rows_of_csr
+
         return CSRNDArray.of_record(rows_of_csr(self.record(), numbers.to(self.values.device)), self.context)
 
     def asscipy(self) -> Any:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ..ops import find
+from functools import partial
+
+from ..later import Method
+from ..ops import names
 from .faces import face
 from .handle import Handle
 
@@ -26,6 +29,5 @@ class OpMethods(Handle):
     __slots__ = ()
 
 
-for _name in FLUENT:
-    if find(_name) is not None:
-        setattr(OpMethods, _name, face(_name))
+for _name in set(FLUENT).intersection(names()):
+    setattr(OpMethods, _name, Method(OpMethods, _name, partial(face, _name)))

@@ -18,7 +18,7 @@ from ..base import MXNetError, OpError
 from ..context import Context
 from ..generators import generator
 from ..ops import infer, shapes
-from ..ops.sparse import Sparse, note_fallback, rule_of
+from ..ops.sparse import Sparse, counts_alone, note_fallback, rule_of
 from ..ops.spec import AUX, Env, Op
 from ..ops.user_code import is_users
 from . import recording, tape
@@ -102,8 +102,7 @@ class Plan:
         self.guarded = op.owner is not None or op.read_attrs is not None
         self.visible = len(op.output_names(a))
         self.out_shapes: tuple[tuple[int, ...], ...] = ()
-        rule = rule_of(op)
-        self.alone = rule is not None and rule.alone is not None and rule.alone(a)
+        self.alone = counts_alone(op, a)
         # what MXNet checks before it runs; torch would broadcast or promote instead
         self.same_shape = op.infer is shapes.same and count > 1
         self.same_type = op.infer_type in (None, shapes.same_types) and count > 1

@@ -112,8 +112,10 @@ def by_rule(plan: Plan, env: Env, arrays: Sequence[Handle]) -> Any:
         differentiated, or none of them is sparse.
     """
     kinds = tuple(array.stype for array in arrays)
+    if not plan.alone and set(kinds) <= {"default"}:
+        return None
     rule = rule_of(plan.op)
-    if rule is None or rule.grad is None or (not plan.alone and set(kinds) <= {"default"}):
+    if rule is None or rule.grad is None:
         return None
     stypes = rule.storage(plan.a, kinds)
     if stypes is None:

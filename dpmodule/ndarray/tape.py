@@ -29,6 +29,7 @@ import torch
 from .. import mode
 from ..base import ArgumentError, DTypeError, ShapeError, StateError
 from ..context import Context
+from ..ops.exposure import expose
 from ..ops.sparse import Sparse, as_rows, densify
 from ..ops.sparse.records import anchor_for
 from .handle import Handle
@@ -324,6 +325,8 @@ def apply(
         result = function(traced)
     copies = traced.dtype is not array.tensor.dtype
     made = array.result_type(function(array.tensor) if copies else result.data, where, pinned)
+    if pinned and not copies:
+        expose(made.tensor)  # writes to it count apart from those to the array
     made.trace = result, Node(Step(name, function), nodes)
     return made
 

@@ -5,6 +5,24 @@ from __future__ import annotations
 __all__ = ["LATER"]
 
 LATER: dict[str, str] = {
+    "array.blocks": """
+    depth_to_space space_to_depth
+    """,
+    "array.histogram": """
+    _histogram
+    """,
+    "array.order": """
+    _np_cumsum argsort cumsum sort topk
+    """,
+    "array.pad": """
+    Pad pad
+    """,
+    "array.ravel": """
+    _ravel_multi_index _unravel_index ravel_multi_index unravel_index
+    """,
+    "array.stretch": """
+    broadcast_axes broadcast_axis broadcast_like broadcast_to flip repeat reverse tile
+    """,
     "math.factor": """
     _linalg_det _linalg_gelqf _linalg_inverse _linalg_potrf _linalg_potri _linalg_slogdet _linalg_syevd
     linalg_det linalg_gelqf linalg_inverse linalg_potrf linalg_potri linalg_slogdet
@@ -20,6 +38,9 @@ LATER: dict[str, str] = {
     _linalg_extractdiag _linalg_extracttrian _linalg_makediag _linalg_maketrian _linalg_sumlogdiag
     linalg_extractdiag linalg_extracttrian linalg_makediag linalg_maketrian linalg_sumlogdiag
     """,
+    "nn.conv": """
+    Convolution Convolution_v1
+    """,
     "nn.correlation": """
     Correlation
     """,
@@ -29,20 +50,46 @@ LATER: dict[str, str] = {
     "nn.ctc": """
     CTCLoss _contrib_CTCLoss _contrib_ctc_loss ctc_loss
     """,
+    "nn.deconv": """
+    Deconvolution
+    """,
     "nn.im2col": """
     col2im im2col
     """,
     "nn.kl_sparse": """
     IdentityAttachKLSparseReg
     """,
+    "nn.losses": """
+    LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss SVMOutput
+    _sparse_LinearRegressionOutput _sparse_LogisticRegressionOutput _sparse_MAERegressionOutput
+    _sparse_make_loss make_loss
+    """,
+    "nn.norm": """
+    GroupNorm InstanceNorm L2Normalization LRN LayerNorm
+    """,
+    "nn.pool": """
+    Pooling
+    """,
     "nn.pool_v1": """
     Pooling_v1
+    """,
+    "nn.rnn": """
+    RNN
     """,
     "nn.roi": """
     ROIPooling
     """,
+    "nn.sequence": """
+    SequenceLast SequenceMask SequenceReverse
+    """,
     "nn.spatial": """
     BilinearSampler GridGenerator SpatialTransformer
+    """,
+    "nn.upsample": """
+    UpSampling
+    """,
+    "control_flow": """
+    _cond _foreach _while_loop
     """,
     "imaging": """
     _cvcopyMakeBorder _cvimdecode _cvimread _cvimresize
@@ -74,11 +121,34 @@ LATER: dict[str, str] = {
     _contrib_quantized_embedding _contrib_quantized_flatten _contrib_quantized_fully_connected
     _contrib_quantized_pooling _contrib_requantize
     """,
+    "random": """
+    _random_exponential _random_exponential_like _random_gamma _random_gamma_like
+    _random_generalized_negative_binomial _random_generalized_negative_binomial_like _random_negative_binomial
+    _random_negative_binomial_like _random_normal _random_normal_like _random_poisson _random_poisson_like
+    _random_randint _random_uniform _random_uniform_like _sample_exponential _sample_gamma
+    _sample_generalized_negative_binomial _sample_multinomial _sample_negative_binomial _sample_normal
+    _sample_poisson _sample_uniform _shuffle normal random_exponential random_gamma
+    random_generalized_negative_binomial random_negative_binomial random_normal random_poisson random_randint
+    random_uniform sample_exponential sample_gamma sample_generalized_negative_binomial sample_multinomial
+    sample_negative_binomial sample_normal sample_poisson sample_uniform shuffle uniform
+    """,
     "random_pdf": """
     _random_pdf_dirichlet _random_pdf_exponential _random_pdf_gamma _random_pdf_generalized_negative_binomial
     _random_pdf_negative_binomial _random_pdf_normal _random_pdf_poisson _random_pdf_uniform
     random_pdf_dirichlet random_pdf_exponential random_pdf_gamma random_pdf_generalized_negative_binomial
     random_pdf_negative_binomial random_pdf_normal random_pdf_poisson random_pdf_uniform
+    """,
+    "sparse.lookup": """
+    _contrib_SparseEmbedding
+    """,
+    "sparse.matrix": """
+    _square_sum
+    """,
+    "sparse.storage": """
+    _sparse_cast_storage _sparse_retain cast_storage
+    """,
+    "sparse.scatter": """
+    _scatter_elemwise_div _scatter_minus_scalar _scatter_plus_scalar
     """,
     "random_unique": """
     _sample_unique_zipfian

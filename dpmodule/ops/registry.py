@@ -12,10 +12,11 @@ from typing import Any
 import torch
 
 from ..base import OpError
+from ..later import modules_of
 from .later import LATER
 from .spec import Attr, Env, Input, Loss, Op
 
-__all__ = ["declare", "declared", "find", "get", "names", "namespace_of", "op"]
+__all__ = ["add_later", "declare", "declared", "find", "get", "names", "namespace_of", "op"]
 
 _OPS: dict[str, Op] = {}
 
@@ -186,7 +187,7 @@ def find(name: str) -> Op | None:
     """Return the operator of a name or alias, or None; it may be declared only now (see `later`)."""
     found = _OPS.get(name)
     if found is None and (module := _later().get(name)) is not None:
-        import_module(f".{module}", __package__)
+        import_module(module)
         found = _OPS.get(name)
     return found
 
@@ -194,7 +195,17 @@ def find(name: str) -> Op | None:
 @cache
 def _later() -> dict[str, str]:
     """Return the module of every operator that is declared when it is first asked for."""
-    return {name: module for module, text in LATER.items() for name in text.split()}
+    return {name: f"{__package__}.{module}" for name, module in modules_of(LATER).items()}
+
+
+def add_later(module: str, names: str) -> None:
+    """Name operators that a module outside this package declares: when one of them is first asked for.
+
+    Args:
+        module: its full name.
+        names: names and aliases of the operators, with blanks between.
+    """
+    _later().update(dict.fromkeys(names.split(), module))
 
 
 def names() -> tuple[str, ...]:

@@ -1,16 +1,21 @@
 """Optimizers, and the Updater that applies one to parameters by index."""
 
-from . import contrib, optimizer
-from .adaptive import AdaGrad, Adam, RMSProp
-from .base import Optimizer, create, register
-from .descent import DCASGD, SGLD, Signum
+from typing import TYPE_CHECKING
+
+from .. import later
+from .base import Optimizer, create, register, registry
 from .grouped import GroupedOptimizer
-from .layerwise import LAMB, LARS, LBSGD
-from .leader import FTML, Ftrl
-from .moments import AdaDelta, Adamax, Nadam
 from .sgd import NAG, SGD, Test, ccSGD
-from .torch_optimizer import TorchOptimizer
 from .updater import Updater, get_updater
+
+if TYPE_CHECKING:
+    from . import contrib, optimizer
+    from .adaptive import AdaGrad, Adam, RMSProp
+    from .descent import DCASGD, SGLD, Signum
+    from .layerwise import LAMB, LARS, LBSGD
+    from .leader import FTML, Ftrl
+    from .moments import AdaDelta, Adamax, Nadam
+    from .torch_optimizer import TorchOptimizer
 
 __all__ = [
     "DCASGD",
@@ -41,3 +46,16 @@ __all__ = [
     "optimizer",
     "register",
 ]
+
+_LATER = {
+    "adaptive": "AdaGrad Adam RMSProp",
+    "descent": "DCASGD SGLD Signum",
+    "layerwise": "LAMB LARS LBSGD",
+    "leader": "FTML Ftrl",
+    "moments": "AdaDelta Adamax Nadam",
+    "torch_optimizer": "TorchOptimizer",
+}
+"""Optimizers that few programs need, by the module that is imported when one of them is asked for."""
+
+registry.add_later(__name__, {**_LATER, "contrib": "GroupAdaGrad"})
+__getattr__, __dir__ = later.attributes(__name__, {**_LATER, "contrib": "", "optimizer": ""})

@@ -283,9 +283,8 @@ def register(klass: type[OptimizerT]) -> type[OptimizerT]:
     Raises:
         ArgumentError: `klass` does not derive from `Optimizer`.
     """
-    name = getattr(klass, "__name__", "").lower()
-    if name in registry.names():
-        before = registry.find(name)
+    before = registry.get(getattr(klass, "__name__", "").lower())
+    if before is not None:
         warnings.warn(
             f"optimizer {klass.__module__}.{klass.__name__} replaces {before.__module__}.{before.__name__}",
             stacklevel=2,

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..base import ArgumentError, FileFormatError, StateError
-from ..commit import read_settled
 from ..context import Context
 from ..ndarray import NDArray
 from .base import Optimizer
 from .grouped import GroupedOptimizer, Plan
 from .rows import are_dense
-from .states import dump_states, load_states
 
 __all__ = ["Updater", "get_updater"]
 
@@ -163,6 +161,8 @@ class Updater:
         Args:
             dump_optimizer: add the optimizer itself, with its rates and counts.
         """
+        from .states import dump_states
+
         return dump_states(self.states, self.optimizer if dump_optimizer else None)
 
     def set_states(self, states: bytes) -> None:
@@ -174,6 +174,8 @@ class Updater:
         Raises:
             FileFormatError: damaged bytes, or anything else than states.
         """
+        from .states import load_states
+
         self.states, optimizer = load_states(states)
         if optimizer is not None:
             self.optimizer = optimizer
@@ -188,6 +190,8 @@ class Updater:
             FileError: the file cannot be read.
             FileFormatError: it is damaged, or another kind of file; the text names it.
         """
+        from ..commit import read_settled
+
         try:
             self.set_states(read_settled(fname))
         except FileFormatError as error:

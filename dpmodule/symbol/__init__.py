@@ -6,8 +6,10 @@ namespace in a submodule (`sym.contrib`, `sym.linalg`, ...), those with one in `
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING
 
+from .. import later
 from . import _internal as _internal
 from . import contrib as contrib
 from . import image as image
@@ -33,7 +35,9 @@ from .creation import (
 )
 from .faces import face_of, listed
 from .symbol import Group, Symbol, Variable, load, load_json, var
-from .torch_node import torch_module, write_back
+
+if TYPE_CHECKING:
+    from .torch_node import torch_module, write_back
 
 __all__ = [
     "Group",
@@ -60,10 +64,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    found = globals()[name] = face_of("", name)
-    return found
+__getattr__, _own = later.attributes(
+    __name__,
+    {"control_flow": "", "subgraph": "", "torch_node": "torch_module write_back"},
+    partial(face_of, ""),
+)
 
 
 def __dir__() -> list[str]:
-    return listed("", globals())
+    return listed("", _own())

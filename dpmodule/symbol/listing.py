@@ -7,7 +7,7 @@ from functools import cached_property
 
 from ..attribute import BARE_KEYS, stored_key
 from ..base import ArgumentError, OpError
-from ..graph import Entry, Graph, input_versions
+from ..graph import Entry, Graph
 
 __all__ = ["Listing"]
 
@@ -75,6 +75,8 @@ class Listing:
         """Return a listing of every node with its inputs and attributes."""
         if len(self.graph.nodes) == 1 and self.graph.nodes[0].op is None:
             return f"Variable:{self.graph.nodes[0].name}\n"
+        from ..graph import input_versions
+
         versions = input_versions(self.graph)
         lines = ["Symbol Outputs:"]
         lines += [f"\toutput[{k}]={node.name}({i})" for k, (node, i) in enumerate(self.entries)]

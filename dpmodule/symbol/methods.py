@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ..base import NotImplementedForSymbol
+from ..later import Method
 from ..ndarray.methods import FLUENT
-from ..ops import find
+from ..ops import names
 from .creation import split_v2
 from .faces import face_of
 from .symbol import Symbol, call
@@ -49,9 +51,9 @@ def _refusal(name: str, instead: str | None) -> Any:
 
 def attach() -> None:
     """Give `Symbol` its operator methods."""
-    for name in FLUENT:
-        if find(name) is not None and not hasattr(Symbol, name):
-            setattr(Symbol, name, face_of("", name))
+    for name in set(FLUENT).intersection(names()):
+        if not hasattr(Symbol, name):
+            setattr(Symbol, name, Method(Symbol, name, partial(face_of, "", name)))
     for name, function in (("reshape", _reshape), ("astype", _astype), ("split_v2", split_v2)):
         setattr(Symbol, name, function)
     for name, instead in _NEEDS_VALUES.items():

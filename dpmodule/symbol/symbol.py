@@ -6,7 +6,6 @@ import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from ..atomic import write_atomically
 from ..attribute import stored_key
 from ..base import (
     ArgumentError,
@@ -17,8 +16,7 @@ from ..base import (
     dtype_code,
     dtype_name,
 )
-from ..commit import read_settled
-from ..graph import Entry, Graph, Node, from_json, to_json
+from ..graph import Entry, Graph, Node
 from ..ops import get as get_op
 from ..ops.attrs import real, to_text
 from ..ops.attrs import shape as shape_type
@@ -163,10 +161,14 @@ class Symbol(Arithmetic):
     def tojson(self, remove_amp_cast: bool = True) -> str:
         """Return the graph as JSON text in MXNet's 1.9 dialect."""
         graph = Graph(_without_casts(self)) if remove_amp_cast else self.graph
+        from ..graph import to_json
+
         return to_json(graph)
 
     def save(self, fname: str, remove_amp_cast: bool = True) -> None:
         """Write the graph to a JSON file, atomically."""
+        from ..atomic import write_atomically
+
         write_atomically(fname, self.tojson(remove_amp_cast).encode("utf-8"))
 
     # running
@@ -326,6 +328,8 @@ def load_json(json_str: str) -> Symbol:
     """
     if not isinstance(json_str, str):
         raise ArgumentError(f"load_json: got {type(json_str).__name__}, expected a string")
+    from ..graph import from_json
+
     return Symbol(from_json(json_str))
 
 
@@ -336,9 +340,11 @@ def load(fname: str) -> Symbol:
         FileFormatError: the file is not a symbol; the text names the file.
         FileError: it cannot be read.
     """
+    from ..commit import read_settled
+
     raw = read_settled(fname)
     try:
-        return Symbol(from_json(raw.decode("utf-8")))
+        return load_json(raw.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise FileFormatError(f"{fname}: not UTF-8 text at byte {error.start}; not a symbol file") from None
     except FileFormatError as error:

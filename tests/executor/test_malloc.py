@@ -63,6 +63,7 @@ def test_other_c_libraries_are_left_alone(monkeypatch, error):
     def missing(name):
         raise error
 
+    monkeypatch.setattr(malloc, "_keeps", False)  # another test may have asked for it
     monkeypatch.setattr(ctypes, "CDLL", missing)
     malloc._function.cache_clear()
     try:
@@ -77,6 +78,7 @@ def test_other_c_libraries_are_left_alone(monkeypatch, error):
 def test_giving_back_calls_the_library(monkeypatch):
     calls = []
     monkeypatch.setattr(malloc, "_function", lambda name: lambda pad: calls.append((name, pad)) or 1)
+    monkeypatch.setattr(malloc, "_keeps", False)  # another test may have asked for it
     mx.executor.give_back()
     assert calls == [("malloc_trim", 0)]
 

@@ -203,6 +203,24 @@ def test_fit_returns_free_memory_once_an_epoch(monkeypatch):
     assert len(calls) == 4
 
 
+def test_free_memory_is_returned_again_after_a_fit_that_failed(monkeypatch):
+    calls = []
+    module = trained()
+    monkeypatch.setattr("dpmodule.module.bucketing_module.give_back", lambda: calls.append(1))
+    monkeypatch.setattr("dpmodule.module.bucketing_module._WORTH_RETURNING", 1)
+    rows = [list(range(1, length)) for length in LENGTHS for _ in range(COUNT * 2)]
+    data = mx.rnn.BucketSentenceIter(rows, COUNT, buckets=sorted(LENGTHS), invalid_label=0)
+
+    def fail(param):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        module.fit(data, num_epoch=1, eval_metric=mx.metric.Perplexity(0), batch_end_callback=fail)
+    assert len(calls) == 1
+    step(module, batch(LENGTHS[0]))
+    assert len(calls) == 2
+
+
 def test_one_bucket_alone_keeps_its_memory(monkeypatch):
     calls = []
     monkeypatch.setattr("dpmodule.module.bucketing_module.give_back", lambda: calls.append(1))

@@ -1,32 +1,23 @@
 """Rewrites of the steps before they become a Program; each can be switched off, which changes no result.
 
-`PASSES` lists them in the order in which they run. A pass is switched off for a block of code with `disabled`, and for
-a whole process with the environment variable ``DPMODULE_DISABLE_PASSES``, names with commas between them. Passes
-after which some operator's own output is no longer computed do not run where somebody watches every operator.
+`PASSES` lists them in the order in which they run. Each is a function in the module of its name, which is imported when
+the first graph comes that has the operators it looks for. A pass is switched off for a block of code with `disabled`,
+and for a whole process with the environment variable ``DPMODULE_DISABLE_PASSES``, names with commas between them.
+Passes after which some operator's own output is no longer computed do not run where somebody watches every operator.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib import import_module
 
 from ...base import ArgumentError
 from ..lowering import Lowered
-from .channels_last import channels_last
-from .common_subexpressions import common_subexpressions
-from .dead_steps import dead_steps
-from .dense_chains import dense_chains
 from .fresh_heads import fresh_heads
-from .fused_convolutions import fused_convolutions
-from .head_seeds import head_seeds
-from .inplace_activations import inplace_activations
-from .mirror import mirror
-from .pooling_first import pooling_first
-from .rnn_chains import rnn_chains
-from .score_blocks import score_blocks
-from .unfolded_convolutions import unfolded_convolutions
 
 __all__ = ["PASSES", "Pass", "apply", "disabled", "settings"]
 
@@ -36,7 +27,8 @@ class Pass:
     """A rewrite of steps.
 
     Attributes:
-        rewrite: changes the steps in place and returns in how many places it did.
+        name: its module and function, and what it is switched off by.
+        needs: how many of which operators a graph must have at least, or the pass has nothing to do.
         hides: some operator's own output is no longer computed afterwards, so that no monitor can see it.
         training: whether it runs where backward may follow.
         predict: whether it runs where no backward follows.
@@ -45,33 +37,34 @@ class Pass:
             choose between kernels by themselves, which a compiler cannot look into.
     """
 
-    rewrite: Callable[[Lowered], int]
+    name: str
+    needs: Mapping[str, int] = field(default_factory=dict)
     hides: bool = False
     training: bool = True
     predict: bool = True
     moved: bool = True
     compiled: bool = True
 
-    @property
-    def name(self) -> str:
-        """Name by which it is switched off."""
-        return self.rewrite.__name__
+    def rewrite(self, low: Lowered) -> int:
+        """Change the steps in place and return in how many places."""
+        function: Callable[[Lowered], int] = getattr(import_module(f".{self.name}", __package__), self.name)
+        return function(low)
 
 
 PASSES: tuple[Pass, ...] = (
-    Pass(common_subexpressions, hides=True, moved=False),
-    Pass(rnn_chains, hides=True, moved=False),
+    Pass("common_subexpressions", hides=True, moved=False),
+    Pass("rnn_chains", {"FullyConnected": 6, "elemwise_add": 1}, hides=True, moved=False),
     # before pooling_first: an activation costs least inside the convolution
-    Pass(fused_convolutions, hides=True, training=False, moved=False, compiled=False),
-    Pass(pooling_first, hides=True),
-    Pass(channels_last),
-    Pass(unfolded_convolutions, predict=False, compiled=False),
-    Pass(score_blocks, hides=True, moved=False, compiled=False),
-    Pass(dense_chains, hides=True, moved=False, compiled=False),
-    Pass(dead_steps, hides=True),
-    Pass(inplace_activations, hides=True, compiled=False),
-    Pass(head_seeds, hides=True, predict=False),
-    Pass(mirror, predict=False, moved=False, compiled=False),
+    Pass("fused_convolutions", {"Convolution": 1}, hides=True, training=False, moved=False, compiled=False),
+    Pass("pooling_first", {"Pooling": 1}, hides=True),
+    Pass("channels_last", {"Convolution": 1}),
+    Pass("unfolded_convolutions", {"Convolution": 1}, predict=False, compiled=False),
+    Pass("score_blocks", {"FullyConnected": 1, "SoftmaxOutput": 1}, hides=True, moved=False, compiled=False),
+    Pass("dense_chains", {"FullyConnected": 1}, hides=True, moved=False, compiled=False),
+    Pass("dead_steps", hides=True),
+    Pass("inplace_activations", hides=True, compiled=False),
+    Pass("head_seeds", hides=True, predict=False),
+    Pass("mirror", predict=False, moved=False, compiled=False),
 )
 _NAMES = frozenset(each.name for each in PASSES)
 _HIDING = frozenset(each.name for each in PASSES if each.hides)
@@ -135,8 +128,9 @@ def apply(low: Lowered, off: frozenset[str], moved: bool = False) -> None:
         moved: whether the steps run on several devices.
     """
     low.off = off.union(each.name for each in PASSES if moved and not each.moved)
+    there = Counter(node.op.name for node in low.graph.nodes if node.op is not None)
     for each in PASSES:
-        if each.name in off or (moved and not each.moved):
+        if each.name in low.off or any(there[name] < least for name, least in each.needs.items()):
             continue
         if each.training if low.recorded else each.predict:
             count = each.rewrite(low)

@@ -1,11 +1,14 @@
 """Copy heads that would otherwise share memory with an argument, a state or each other.
 
-MXNet's outputs are memory of their own; torch's reshapes, slices and transposes are views.
+MXNet's outputs are memory of their own; torch's reshapes, slices and transposes are views. Copied as well are the
+results of functions of ours that backward reads, where the operators they stand for have other memory for that.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+import torch
 
 from ..lowering import Lowered, Step
 
@@ -15,6 +18,11 @@ __all__ = ["fresh_heads"]
 def clone(value: Any) -> Any:
     """Return a copy of a tensor or sparse value."""
     return value.clone()
+
+
+def apart(value: torch.Tensor) -> torch.Tensor:
+    """Return a copy of a tensor, laid out as outputs are."""
+    return value.clone(memory_format=torch.contiguous_format)
 
 
 def _root(low: Lowered, made_by: dict[int, Step], value: int) -> int:
@@ -32,11 +40,20 @@ def _root(low: Lowered, made_by: dict[int, Step], value: int) -> int:
 
 
 def fresh_heads(low: Lowered) -> None:
-    """Insert a copy before each head that is a view of a variable or of another head."""
+    """Insert a copy before each head that is a view of a variable, of another head, or of what backward reads.
+
+    Backward reads the results of a function that has the attribute `keeps_results`.
+    """
     made_by = {n: step for step in low.steps for n in step.outputs}
     roots = [_root(low, made_by, head) for head in low.heads]
     for i, head in enumerate(low.heads):
-        if roots[i] < low.num_variables or roots[i] in roots[:i]:
+        is_kept = low.recorded and _is_kept(made_by.get(roots[i]))
+        if is_kept or roots[i] < low.num_variables or roots[i] in roots[:i]:
             copy = low.new_value(f"{low.names[head]}_copy")
-            low.steps.append(Step(clone, "clone", None, [head], [copy], -1, takes_env=False))
+            function = apart if is_kept else clone
+            low.steps.append(Step(function, "clone", None, [head], [copy], -1, takes_env=False))
             low.heads[i] = copy
+
+
+def _is_kept(step: Step | None) -> bool:
+    return step is not None and bool(getattr(step.function, "keeps_results", False))

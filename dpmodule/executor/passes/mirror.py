@@ -13,7 +13,6 @@ from collections import Counter
 from ...graph import Graph, Node
 from ..heads import STOPS
 from ..lowering import Lowered, Step
-from ..mirroring import Recomputed
 
 __all__ = ["Policy", "marked", "mirror", "policy"]
 
@@ -115,6 +114,8 @@ def mirror(low: Lowered) -> int:
     """
     if low.is_body or not low.mirrored:
         return 0
+    from ..mirroring import Recomputed
+
     members = _members(low)
     kept = _handed_over(low, members, low.mirror_parts) if low.mirror_parts else _read_often(low)
     members = [

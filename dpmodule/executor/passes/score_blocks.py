@@ -10,7 +10,6 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from ...ops.nn.score_blocks import ScoreBlocks, predict_blocks, seed_of_blocks, train_blocks
 from ...ops.spec import Loss
 from ..lowering import Lowered, Step
 
@@ -42,6 +41,8 @@ def _is_simple(low: Lowered, step: Step) -> bool:
 
 def _joined(low: Lowered, dense: Step, softmax: Step) -> Step:
     """Return the step that does the work of both."""
+    from ...ops.nn.score_blocks import ScoreBlocks, predict_blocks, train_blocks
+
     _, a = low.operator(softmax)
     fixed = ScoreBlocks(a, dense.function, len(dense.inputs) == 3)
     step = Step(
@@ -59,6 +60,8 @@ def _joined(low: Lowered, dense: Step, softmax: Step) -> Step:
 
 def _cut_below(low: Lowered, value: int) -> None:
     """Let backward start where the joined step says."""
+    from ...ops.nn.score_blocks import seed_of_blocks
+
     for i, loss in enumerate(low.losses):
         rule: Any = loss.op.loss
         if loss.root == value:

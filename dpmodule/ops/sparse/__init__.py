@@ -1,15 +1,11 @@
-"""Sparse values: what operators do with them, and the operators that are about storage."""
+"""Sparse values: what operators do with them, and the operators that are about storage.
 
-from . import elementwise as elementwise
-from . import graph as graph
-from . import lookup as lookup
-from . import matrix as matrix
-from . import scatter as scatter
-from . import storage as storage
+The rules of operators are imported when the first sparse value comes, see `rule`.
+"""
+
 from .call import SparseCall as SparseCall
 from .call import densify as densify
 from .call import stored_as as stored_as
-from .lookup import rows_of_csr as rows_of_csr
 from .records import Csr as Csr
 from .records import Rows as Rows
 from .records import Sparse as Sparse
@@ -20,5 +16,6 @@ from .records import row_gradient as row_gradient
 from .records import row_range as row_range
 from .records import stored_rows as stored_rows
 from .rule import SparseRule as SparseRule
+from .rule import counts_alone as counts_alone
 from .rule import note_fallback as note_fallback
 from .rule import rule_of as rule_of

@@ -89,7 +89,7 @@ def _table_rule(by_rows: Any, numbers_of: Any) -> SparseRule:
     def grad_storage(a: Any, stypes: Stypes) -> Stypes:
         return ("default", "row_sparse" if by_rows(a) else "default")
 
-    return SparseRule(storage, run, grad, grad_storage, by_rows)
+    return SparseRule(storage, run, grad, grad_storage)
 
 
 add_rule(

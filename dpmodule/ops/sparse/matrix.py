@@ -135,11 +135,7 @@ def _dot_grad_storage(a: Any, stypes: Stypes) -> Stypes:
     return ("default", "row_sparse" if by_rows else "default")
 
 
-def _asks_for_sparse(a: Any) -> bool:
-    return a.forward_stype in ("csr", "row_sparse")
-
-
-add_rule("dot", SparseRule(_dot_storage, _dot, _dot_grad, _dot_grad_storage, _asks_for_sparse))
+add_rule("dot", SparseRule(_dot_storage, _dot, _dot_grad, _dot_grad_storage))
 
 
 # sums

@@ -6,14 +6,23 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 from ..spec import Op
 
-__all__ = ["SparseRule", "add_rule", "note_fallback", "rule_of"]
+__all__ = ["SparseRule", "add_rule", "counts_alone", "note_fallback", "rule_of"]
 
 Stypes = tuple[str, ...]
 _noted: set[tuple[str, Stypes]] = set()
+_ALONE: dict[str, Callable[[Any], bool]] = {
+    "Embedding": lambda a: bool(a.sparse_grad),
+    "_contrib_SparseEmbedding": lambda a: True,
+    "cast_storage": lambda a: a.stype != "default",
+    "dot": lambda a: a.forward_stype in ("csr", "row_sparse"),
+}
+"""From the attributes, whether an operator's rule counts even where all inputs are dense; the others' never does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +37,12 @@ class SparseRule:
             (a tuple of booleans); tensors, dense or made by `row_gradient`. Without it, dense copies are
             differentiated.
         grad_storage: ``(a, stypes of the inputs) -> stypes`` of the inputs' gradients; None = all dense.
-        alone: ``(a) -> bool``: whether the rule counts even where all inputs are dense; None = never.
     """
 
     storage: Callable[[Any, Stypes], Stypes | None]
     run: Callable[..., Any]
     grad: Callable[..., Sequence[Any]] | None = None
     grad_storage: Callable[[Any, Stypes], Stypes] | None = None
-    alone: Callable[[Any], bool] | None = None
 
 
 _rules: dict[str, SparseRule] = {}
@@ -54,7 +61,21 @@ def add_rule(names: str | Sequence[str], rule: SparseRule) -> None:
 
 def rule_of(op: Op) -> SparseRule | None:
     """Return an operator's rule, None if it always reads dense values."""
+    _import_rules()
     return _rules.get(op.name)
+
+
+def counts_alone(op: Op, a: Any) -> bool:
+    """Say whether an operator has to do with sparse arrays even where its inputs are dense."""
+    test = _ALONE.get(op.name)
+    return test is not None and test(a)
+
+
+@cache
+def _import_rules() -> None:
+    """Import the modules that enter rules, which most programs do without."""
+    for module in ("elementwise", "graph", "lookup", "matrix", "scatter", "storage"):
+        import_module(f".{module}", __package__)
 
 
 def note_fallback(name: str, kinds: Stypes) -> None:

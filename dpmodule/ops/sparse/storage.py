@@ -93,7 +93,7 @@ def _pass_on(a: Any, env: Env, wanted: Any, grads: Any, data: Any) -> Any:
 
 add_rule(
     "cast_storage",
-    SparseRule(_cast_storage, _cast, _pass_on, lambda a, stypes: (a.stype,), lambda a: a.stype != "default"),
+    SparseRule(_cast_storage, _cast, _pass_on, lambda a, stypes: (a.stype,)),
 )
 
 

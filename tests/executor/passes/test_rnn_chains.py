@@ -623,7 +623,11 @@ def test_buckets_that_share_parameters(contexts):
 
 def test_outputs_are_memory_of_their_own_and_copied_once_at_most():
     net = unrolled(lambda: CELLS["lstm"]("l_"), False, merge_outputs=True)("float32")
-    assert "clone" not in calls(Run(net, {"data": NTC}))
+    run = Run(net, {"data": NTC})
+    assert [step.name for step in run.program.low.steps].count("clone") == 1
+    copies = [step for step in run.program.low.steps if step.name == "clone"]
+    assert all(step.function(torch.ones(3, 2).t()).is_contiguous() for step in copies)
+    assert "clone" not in run.bound._prepare(False, False).program.source
     for kind in CELLS:
         outputs, states = CELLS[kind]("c_").unroll(STEPS, S.Variable("data"))
         whole = S.stack(*outputs, axis=0)
@@ -634,12 +638,47 @@ def test_outputs_are_memory_of_their_own_and_copied_once_at_most():
             assert all(end <= begin for (_, end), (begin, _) in zip(ends, ends[1:], strict=False))
 
 
+@pytest.mark.parametrize("layout", ["TNC", "NTC"])
+@pytest.mark.parametrize("kind", CELLS)
+def test_outputs_that_are_written_before_backward_change_no_gradient(kind, layout):
+    net = unrolled(lambda: CELLS[kind]("c_"), layout=layout, merge_outputs=True)("float32")
+    grads = []
+    for written in (False, True):
+        bound = Run(net, {"data": TNC if layout == "TNC" else (1, *NTC[1:])}).bound
+        bound.forward(is_train=True)
+        heads = [mx.nd.ones(out.shape) for out in bound.outputs]
+        for out in bound.outputs if written else ():
+            out[:] = 9
+        bound.backward(heads)
+        grads.append({name: grad.asnumpy() for name, grad in bound.grad_dict.items()})
+    for name, grad in grads[0].items():
+        np.testing.assert_array_equal(grads[1][name], grad, name)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_steps_of_several_shapes(kind):
+    def make(dtype):
+        cell = CELLS[kind]("c_")
+        steps = [S.Variable("image"), *slices(S.Variable("words"), STEPS - 1)]
+        return cell.unroll(STEPS, steps, begin_state=cell.begin_state(dtype=dtype), merge_outputs=True)[0]
+
+    compare(make, {"image": (ROWS, FEATURES, 1, 1), "words": (ROWS, STEPS - 1, FEATURES)}, 1)
+
+
 def test_explain_tells_which_operators_a_chain_stands_for():
     net = unrolled(lambda: CELLS["gru"]("g_"), merge_outputs=True)("float32")
     low = Run(net, {"data": NTC}).program.low
     covered = {low.graph.nodes[i].name for step in low.steps for i in (*step.covers, step.node) if i >= 0}
     made = {node.name for node in low.graph.nodes if node.op is not None}
     assert {name for name in made - covered if "split" not in name and "expand_dims" not in name} == set()
+
+
+@pytest.mark.parametrize("is_train", [False, True])
+def test_an_error_names_the_operators_of_a_chain(is_train):
+    bound = Run(unrolled(lambda: CELLS["gru"]("g_"), merge_outputs=True)("float32"), {"data": NTC}).bound
+    bound.arg_dict["g_h2h_weight"].tensor = torch.ones(2, 2)
+    with pytest.raises(mx.base.MXNetError, match=r"from .*'g_t0.*' made at .*'g_t4_out'.*g_h2h_weight \(9, 3\)"):
+        bound.forward(is_train=is_train)
 
 
 def test_it_can_be_switched_off():

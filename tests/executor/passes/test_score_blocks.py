@@ -162,6 +162,23 @@ def test_an_output_and_a_label_written_before_backward_count():
     assert grads[0][3] == pytest.approx(700 * -0.75, rel=1e-5)
 
 
+@pytest.mark.parametrize("write", ["array", "batch"])
+@pytest.mark.parametrize("off", [(), (NAME,)])
+def test_a_label_read_where_it_lies_counts_as_the_array_that_it_is_copied_into(off, write):
+    label = torch.full((700,), 3.0)
+    with executor.disabled(*off):
+        one = softmax().simple_bind(mx.cpu(), **SHAPE)
+        one.run(True, {"data": torch.ones(700, 6), "softmax_label": label})
+        array = one.arg_dict["softmax_label"]
+        if write == "array":
+            array[:] = 5
+        else:
+            label[:] = 7
+        one.backward()
+    grad = one.grad_dict["scores_bias"].asnumpy()
+    assert np.flatnonzero(grad < 0).tolist() == [5 if write == "array" else 3]
+
+
 def test_a_monitor_sees_the_scores():
     seen = []
     one = softmax().simple_bind(mx.cpu(), **SHAPE)
@@ -216,6 +233,7 @@ HOLDERS = {
     "numpy": np.asarray,
     "alias": lambda out: out.tensor.detach(),
     "the tensor itself": lambda out: out.tensor,
+    "storage": lambda out: out.tensor.untyped_storage(),
     "reshape": lambda out: out.reshape((-1,)),
     "detach": lambda out: out.detach(),
 }
@@ -225,6 +243,8 @@ def numbers(held):
     """Return a copy of what somebody holds."""
     if isinstance(held, np.ndarray):
         return held.copy()
+    if isinstance(held, torch.UntypedStorage):
+        held = torch.empty(0).set_(held)
     return held.clone().numpy() if isinstance(held, torch.Tensor) else held.asnumpy()
 
 
@@ -260,6 +280,13 @@ def test_a_second_backward_leaves_the_output_alone():
     one.backward()
     assert np.array_equal(out.asnumpy(), first[0])
     assert np.array_equal(one.grad_dict["data"].asnumpy(), first[1])
+
+
+def test_memory_that_other_processes_may_read_is_left_to_them():
+    one = weighted()
+    run(one, 0.0).tensor.share_memory_()
+    first = one.outputs[0].tensor.data_ptr()
+    assert run(one, 1.0).tensor.data_ptr() != first
 
 
 def test_without_a_count_of_holders_memory_is_new_each_time():

@@ -1,4 +1,4 @@
-import sys
+import importlib
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from helpers.switched import fired, results, same_with_and_without
 
 S = mx.sym
 NAME = "unfolded_convolutions"
-MODULE = sys.modules["dpmodule.executor.passes.unfolded_convolutions"]
+MODULE = importlib.import_module("dpmodule.executor.passes.unfolded_convolutions")
 UNFOLD = torch.nn.functional.unfold
 
 

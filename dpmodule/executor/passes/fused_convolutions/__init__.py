@@ -27,7 +27,7 @@ _BY_NAME = frozenset({"relu", "sigmoid", "tanh"})
 _SUMS = frozenset({"elemwise_add", "broadcast_add"})
 _NORMS = frozenset({"BatchNorm", "BatchNorm_v1"})
 _FRESH = frozenset({"BatchNorm", "Concat", "Convolution", "Pooling", *_SUMS})
-"""Operators whose result is memory of its own."""
+"""Operators whose result is memory of its own, and which no pass moves."""
 
 
 def _activation(low: Lowered, step: Step) -> Activation | None:
@@ -179,17 +179,27 @@ def _held_by_operators(low: Lowered) -> set[int]:
 
 
 def _overwrite_summands(low: Lowered, kept: set[int]) -> None:
-    """Let sums write over the other summand where it is memory that nobody needs any more."""
-    last = {value: step for step in low.steps for value in step.inputs}
+    """Let sums write over the other summand where it is memory that nobody needs any more.
+
+    Whoever else reads it must have made memory of its own of it: a slice or a dropout of a prediction are the very
+    memory, and activations and dense layers may yet be moved behind the sum by other passes.
+    """
+    readers = _readers(low)
     fresh: set[int] = set()
     for step in low.steps:
         call, other = step.function, step.inputs[-1] if step.inputs else -1
-        if isinstance(call, FusedConvolution) and call.sums:
+        if isinstance(call, FusedConvolution) and call.sums and other in fresh and other not in kept:
+            *before, last = readers[other]
             call.overwrites = (
-                other in fresh and other not in kept and last[other] is step and step.inputs.count(other) == 1
+                last is step and step not in before and all(_makes_memory(low, each) for each in before)
             )
-        op, _ = low.operator(step)
-        if isinstance(call, FusedConvolution) or (
-            op is not None and op.name in _FRESH and not low.is_sparse(step)
-        ):
+        if _makes_memory(low, step):
             fresh.add(step.outputs[0])
+
+
+def _makes_memory(low: Lowered, step: Step) -> bool:
+    """Say whether the first result of a step is memory of its own, wherever it runs."""
+    op, _ = low.operator(step)
+    return isinstance(step.function, FusedConvolution) or (
+        op is not None and op.name in _FRESH and not low.is_sparse(step)
+    )

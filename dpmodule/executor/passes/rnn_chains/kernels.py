@@ -43,12 +43,14 @@ class Recurrence:
 
     Attributes:
         makes_memory: no result is a view of another one or of an argument.
+        keeps_results: backward reads the results.
         mode: "lstm", "gru", "rnn_tanh" or "rnn_relu".
         orders: where the gates i, f, g, o or r, z, n are in the rows of each weight.
         biases: whether there is a bias of the input's map, and of the state's.
     """
 
     makes_memory: ClassVar[bool] = True
+    keeps_results: ClassVar[bool] = True
     mode: str
     orders: tuple[Order, Order]
     biases: tuple[bool, bool]
@@ -169,9 +171,11 @@ class CellStates:
     gates of all steps are computed at once, and only two products a step are left.
 
     Attributes:
+        makes_memory: the result is no view.
         recurrence: what made the hidden states.
     """
 
+    makes_memory: ClassVar[bool] = True
     recurrence: Recurrence
 
     def __call__(self, hidden: torch.Tensor, x: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:

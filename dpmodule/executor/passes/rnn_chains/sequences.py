@@ -117,7 +117,9 @@ class Merged:
 
 
 def stacked(*steps: torch.Tensor) -> torch.Tensor:
-    """Return steps as one sequence."""
+    """Return steps as one sequence; their rows become flat where steps are not of one shape."""
+    if any(step.shape != steps[0].shape for step in steps):
+        steps = tuple(step.flatten(1) for step in steps)
     return torch.stack(steps)
 
 

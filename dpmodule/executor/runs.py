@@ -1,0 +1,143 @@
+"""What runs of a program need beside arrays, what they leave for backward, and how they are repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import torch
+
+from .. import mode
+from ..context import Context
+from ..generators import generator
+from ..graph import Node
+from ..ndarray import NDArray
+from ..ops.spec import Env
+from .arrays import BoundArrays
+from .interpreter import StepFailed, interpret
+from .program import Program
+
+__all__ = ["Prepared", "Run", "Starts", "heads_of", "prepare", "repeating", "with_carriers"]
+
+Starts = list[tuple[int, torch.Tensor, torch.Tensor]]
+"""Where backward starts: number of the head, tensor, and its gradient."""
+
+
+class Prepared(NamedTuple):
+    """A program with what it needs beside tensors."""
+
+    program: Program
+    env: Env
+    shaped: list[Env]
+
+
+class Run:
+    """What a recorded forward leaves for backward.
+
+    Args:
+        prepared: the program and its environments.
+        values: tensors of the variables.
+        aliases: those of them that want a gradient.
+        result: what the program's function returned.
+    """
+
+    __slots__ = ("aliases", "mutated", "prepared", "rests", "roots", "values")
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        values: list[torch.Tensor],
+        aliases: list[torch.Tensor],
+        result: tuple[Any, ...],
+    ) -> None:
+        self.prepared = prepared
+        self.values = values
+        self.aliases = aliases
+        _, self.roots, self.rests, self.mutated = result
+
+
+def prepare(
+    bound: BoundArrays, program: Program, is_train: bool, memos: MutableMapping[Node, dict[Any, Any]]
+) -> Prepared:
+    """Return a program with environments for its steps.
+
+    Args:
+        bound: the arrays it is going to run on.
+        program: the program.
+        is_train: training mode.
+        memos: what steps keep from run to run, by node; gets an entry for every node that has none yet.
+    """
+    shaped = []
+    for step in program.shaped:
+        node = bound.graph.nodes[step.node]
+        ctx, shapes = bound.context_of(node), tuple(tuple(s or ()) for s in bound.node_shapes[node])
+        memo = memos.setdefault(node, {}) if step.keeps else None
+        shaped.append(Env(ctx.torch_device, generator(ctx), is_train, shapes, ctx, memo))
+    ctx = bound.context
+    return Prepared(program, Env(ctx.torch_device, generator(ctx), is_train, (), ctx), shaped)
+
+
+def heads_of(program: Program, starts: Starts) -> dict[int, torch.Tensor]:
+    """Return the gradient of each value at which backward starts."""
+    roots = {loss.output: loss.root for loss in program.low.losses}
+    return {roots.get(i, program.low.heads[i]): seed for i, _, seed in starts}
+
+
+@contextmanager
+def repeating(
+    program: Program,
+    contexts: Sequence[Context],
+    states: Sequence[torch.Tensor],
+    variables: Sequence[NDArray],
+) -> Iterator[None]:
+    """Let the last run be repeated inside the block as if nothing happened there.
+
+    Random numbers are those of the last run, and go on behind the block where they were. What operators that write
+    their states by themselves write is taken back.
+
+    Args:
+        program: what runs.
+        contexts: where it runs.
+        states: of the generator of each context before the last run.
+        variables: the arrays of all variables.
+    """
+    saved = [generator(ctx).get_state() for ctx in contexts] if program.random else []
+    written = [variables[slot].tensor for slot in program.written]
+    kept = [state.clone() for state in written]
+    if saved:
+        for ctx, state in zip(contexts, states):
+            generator(ctx).set_state(state)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for tensor, before in zip(written, kept):
+                tensor.copy_(before)
+        for ctx, state in zip(contexts, saved):
+            generator(ctx).set_state(state)
+
+
+def with_carriers(run: Run, slots: Sequence[int]) -> Run:
+    """Repeat a run with integers held as float64 numbers, as MXNet passes gradients through `Cast` to them.
+
+    Args:
+        run: what was run; goes on inside `repeating`.
+        slots: numbers of the variables that want a gradient.
+
+    Returns:
+        The new run, or the one given where an operator takes no such numbers.
+    """
+    program, env, shaped = run.prepared
+    values = list(run.values)
+    for slot in slots:
+        values[slot] = values[slot].detach()
+        if not values[slot].is_floating_point():
+            values[slot] = values[slot].double()
+        values[slot].requires_grad_()
+    try:
+        with mode.carries_integers(), torch.enable_grad():
+            result = interpret(program, values, env, shaped, lambda name, value: None)
+    except StepFailed:
+        return run
+    return Run(run.prepared, values, [values[slot] for slot in slots], (*result[:3], run.mutated))
