@@ -30,7 +30,6 @@ try:
         ndarray,
         ops,
         optimizer,
-        random,
         registry,
         symbol,
         util,
@@ -41,7 +40,6 @@ try:
     from . import monitor as mon
     from . import ndarray as nd
     from . import optimizer as opt
-    from . import random as rnd
     from . import symbol as sym
     from .attribute import AttrScope
     from .base import MXNetError
@@ -78,6 +76,7 @@ if TYPE_CHECKING:
         model,
         operator,
         profiler,
+        random,
         recordio,
         rnn,
         runtime,
@@ -86,6 +85,7 @@ if TYPE_CHECKING:
         visualization,
     )
     from . import image as img
+    from . import random as rnd
     from . import visualization as viz
 
 _LATER = {
@@ -102,7 +102,9 @@ _LATER = {
     "model": "model",
     "operator": "operator",
     "profiler": "profiler",
+    "random": "random",
     "recordio": "recordio",
+    "rnd": "random",
     "rnn": "rnn",
     "runtime": "runtime",
     "symbol_doc": "symbol_doc",

@@ -17,13 +17,15 @@ The calls have torch's own signatures, of which only the part used by this packa
     onednn_convolution_add(other, data, weight, bias, padding, stride, dilation, groups, "add", None, relu, [], None)
     onednn_packed(weight, padding, stride, dilation, groups, shape)
     storage_uses(handle)
+    tensor_uses(tensor)
 
 The fused and foreach functions but the last, and onednn_convolution_add, write their first argument in place. The
 others return the norm of each tensor; what `F.linear` and `torch.conv2d` do, by oneDNN, for float32 tensors of the CPU
 and without a gradient, a convolution with an activation behind it or a sum with another tensor; a weight laid out for
-these convolutions of data of a shape; and how many hold the storage with a handle (``storage._cdata``), 0 where that
-cannot be told. The fused ones on the CPU ignore strides: whoever calls them checks that every tensor is contiguous and
-that shapes and dtypes agree; and torch does not count their writes (``tensor._version``), which the caller makes good.
+these convolutions of data of a shape; and how many hold the storage with a handle (``storage._cdata``), or a tensor,
+such as operators that keep it for backward, 0 where that cannot be told. The fused ones on the CPU ignore strides:
+whoever calls them checks that every tensor is contiguous and that shapes and dtypes agree; and torch does not count
+their writes (``tensor._version``), which the caller makes good.
 `run_backward` calls torch's engine and may be imported by name.
 """
 
@@ -56,6 +58,7 @@ __all__ = [
     "run_backward",
     "select",
     "storage_uses",
+    "tensor_uses",
 ]
 
 Tensors = Sequence[torch.Tensor]
@@ -135,7 +138,6 @@ _ACTIVATIONS: dict[str | None, Callable[..., torch.Tensor]] = {
     "sigmoid": torch.sigmoid_,
     "tanh": torch.tanh_,
     "leaky_relu": torch.nn.functional.leaky_relu_,
-    "hardtanh": torch.nn.functional.hardtanh_,
     "gelu": torch.nn.functional.gelu,
 }
 
@@ -284,6 +286,19 @@ def _try_uses(call: Callable[..., Any]) -> None:
         raise ValueError("counts something else")
 
 
+def _unknown_tensor_uses(tensor: torch.Tensor) -> int:
+    return 0
+
+
+def _try_tensor_uses(call: Callable[..., Any]) -> None:
+    tensor, weight = torch.ones(1), torch.ones(1, requires_grad=True)
+    before = call(tensor)
+    with torch.enable_grad():
+        kept = weight * tensor
+    if call(tensor) != before + kept.numel():
+        raise ValueError("counts something else")
+
+
 def _first_backward(roots: Tensors, seeds: Tensors, inputs: Tensors) -> Gradients:
     """Find out at the first call whether the engine takes our arguments; at import this would start its threads."""
     global _backward
@@ -325,6 +340,7 @@ _TABLE: dict[str, tuple[str, Callable[..., Any], Callable[[Callable[..., Any]], 
     ),
     "onednn_packed": ("_C._nn.mkldnn_reorder_conv2d_weight", _plain_packed, _try_packed),
     "storage_uses": ("_C._storage_Use_Count", _unknown_uses, _try_uses),
+    "tensor_uses": ("Tensor._use_count", _unknown_tensor_uses, _try_tensor_uses),
 }
 
 _WRAPPERS: dict[str, Callable[..., Any]] = {"onednn_packed": _onednn_packed}
@@ -341,6 +357,7 @@ if TYPE_CHECKING:
     onednn_convolution_add: Callable[..., torch.Tensor]
     onednn_packed: Callable[..., torch.Tensor]
     storage_uses: Callable[[int], int]
+    tensor_uses: Callable[[torch.Tensor], int]
 else:
 
     def __getattr__(name: str) -> Any:

@@ -1,34 +1,107 @@
-"""What `import dpmodule` does to the process around it."""
+"""What `import dpmodule` does to the process around it, and which of its modules wait until they are needed."""
 
 import subprocess
 import sys
 
 import pytest
 
+LOADED = "*sorted(set(sys.modules) - before)"
+FIT = """
+import numpy as np
+import dpmodule as mx
+net = mx.sym.Variable("data")
+for units in (8, 8):
+    net = mx.sym.Activation(mx.sym.FullyConnected(net, num_hidden=units), act_type="relu")
+net = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(net, num_hidden=3), name="softmax")
+data = mx.io.NDArrayIter(np.zeros((8, 4), "f"), np.zeros(8, "f"), 4)
+mx.mod.Module(net).fit(data, num_epoch=1, initializer=mx.init.Xavier(), optimizer_params={"momentum": 0.9})
+"""
+HEAVY = [
+    "onnx",
+    "matplotlib",
+    "sklearn",
+    "PIL",
+    "torch.optim",
+    "torch._dynamo",
+    "torch._inductor",
+    "torch.fx",
+]
+LATER = """
+atomic autograd checkpoint commit contrib executor_manager gluon image model operator profiler random rnn
+executor.compiled executor.cuda_graphs executor.mirroring executor.passes.fused_convolutions
+executor.passes.pooling_first executor.passes.rnn_chains executor.passes.unfolded_convolutions executor.recorded
+graph.serial initializer.rnn initializer.structured io.prefetch kvstore.compress kvstore.local metric.confusion
+metric.custom metric.regression module.bucketing_module module.python_module module.sequential_module
+module.torch_module ndarray.control_flow ndarray.records ndarray.serial ops.array.index ops.control_flow
+ops.math.reduce ops.nn.conv ops.nn.pool ops.nn.rnn ops.nn.score_blocks ops.random ops.sparse.elementwise
+ops.sparse.matrix ops.torch_call optimizer.adaptive optimizer.layerwise optimizer.states optimizer.torch_optimizer
+symbol.control_flow symbol.torch_node
+"""
+"""Modules that neither an import nor the training of an MLP needs."""
 
-def after_import(before: str, question: str) -> str:
-    code = f"import gc, sys\n{before}\nimport dpmodule\nprint({question})"
+
+def answer(code: str, question: str) -> str:
+    code = f"import gc, sys\n{code}\nprint({question})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 
 @pytest.mark.parametrize("state", ["enable", "disable"])
 def test_garbage_is_collected_as_before(state):
-    assert after_import(f"gc.{state}()", "gc.isenabled()") == str(state == "enable")
+    assert answer(f"gc.{state}()\nimport dpmodule", "gc.isenabled()") == str(state == "enable")
 
 
-def test_what_few_programs_need_is_not_imported():
-    heavy = [
-        "onnx",
-        "matplotlib",
-        "sklearn",
-        "PIL",
-        "torch.optim",
-        "torch._dynamo",
-        "torch._inductor",
-        "torch.fx",
-    ]
-    own = ["dpmodule.rnn", "dpmodule.image", "dpmodule.gluon", "dpmodule.profiler"]
-    loaded = after_import("import torch\nbefore = set(sys.modules)", "*set(sys.modules) - before").split()
-    assert "dpmodule.module" in loaded
-    assert [name for name in heavy + own if name in loaded] == []
+@pytest.mark.parametrize("work", ["import dpmodule", FIT], ids=["import", "fit"])
+def test_what_few_programs_need_is_not_imported(work):
+    loaded = answer(f"import torch\nbefore = set(sys.modules)\n{work}", LOADED).split()
+    assert "dpmodule.module.module" in loaded
+    assert [name for name in HEAVY if name in loaded] == []
+    assert [name for name in LATER.split() if f"dpmodule.{name}" in loaded] == []
+
+
+def test_what_waits_is_found_by_its_usual_name():
+    table = {
+        "mx.optimizer.create('adam')": "optimizer.adaptive",
+        "mx.optimizer.Optimizer.opt_registry['lamb']()": "optimizer.layerwise",
+        "mx.optimizer.contrib.GroupAdaGrad()": "optimizer.contrib",
+        "mx.metric.create('pearsonr')": "metric.regression",
+        "mx.metric.np(max)": "metric.custom",
+        "mx.init.create('zeros')": "initializer.structured",
+        "mx.init.FusedRNN(mx.init.Zero(), 4, 1, 'lstm')": "initializer.rnn",
+        "mx.kv.create('local')": "kvstore.local",
+        "mx.mod.PythonModule(['data'], [], ['out'])": "module.python_module",
+    }
+    code = f"""
+import dpmodule as mx
+wrong = []
+for expression, module in {table}.items():
+    early = "dpmodule." + module in sys.modules
+    if early or type(eval(expression)).__module__ != "dpmodule." + module:
+        wrong.append(module)
+"""
+    assert answer(code, "wrong") == "[]"
+
+
+def test_packages_list_what_waits():
+    code = "import dpmodule as mx"
+    question = """mx.ops.registry.declared(), all([
+        {"Adam", "LAMB", "SGD"} <= set(dir(mx.optimizer)),
+        {"F1", "MSE", "np"} <= set(dir(mx.metric)),
+        {"BucketingModule", "Module"} <= set(dir(mx.mod)),
+        {"load", "random", "Convolution"} <= set(dir(mx.nd)),
+        {"foreach", "box_nms"} <= set(dir(mx.sym.contrib)),
+        {"Custom", "torch_module"} <= set(dir(mx.sym)),
+    ])"""
+    assert answer(code, " ".join(question.split())) == "() True"
+
+
+def test_a_users_class_keeps_its_name_when_the_module_comes():
+    code = """
+import dpmodule as mx
+@mx.metric.register
+class MSE(mx.metric.EvalMetric):
+    pass
+import dpmodule.metric.regression
+"""
+    question = "mx.metric.create('mse', 'x').__class__ is MSE, mx.metric.MSE is not MSE"
+    assert answer(code, question) == "True True"

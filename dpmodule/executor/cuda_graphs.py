@@ -106,8 +106,6 @@ def reason_against(program: Program) -> str:
         return "backward computes results again"
     if any(low.is_sparse(step) for step in low.steps):
         return "it has sparse values"
-    if "mirror" in low.fired:
-        return "it computes values again in backward"
     return ""
 
 

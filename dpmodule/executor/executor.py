@@ -21,7 +21,7 @@ from .interpreter import backward_by_node
 from .options import PLAIN, RunOptions
 from .placement import Placement
 from .resize import resize
-from .runs import Run, Starts, heads_of, with_carriers
+from .runs import Run, Starts, heads_of, seeds_of, with_carriers
 
 __all__ = ["Executor"]
 
@@ -167,7 +167,8 @@ class Executor(InspectedRunner):
         """Show the monitor every operator's gradients; costs a further forward and backward."""
         program, env, shaped = run.prepared
         with self._repeating(program):
-            backward_by_node(program, run.values, env, shaped, heads_of(program, starts), self._watch)
+            heads, seeds = heads_of(program, starts), seeds_of(program, starts)
+            backward_by_node(program, run.values, env, shaped, heads, self._watch, seeds)
 
     def step(self, inputs: Mapping[str, Any] | None = None) -> None:
         """Run forward in training mode, then backward; the outputs must be losses.

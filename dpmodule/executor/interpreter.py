@@ -200,6 +200,7 @@ def backward_by_node(
     shaped: Sequence[Env],
     heads: Mapping[int, torch.Tensor],
     watch: Watcher | None = None,
+    seeds: Mapping[int, torch.Tensor] | None = None,
 ) -> int:
     """Run forward, then backward node by node.
 
@@ -211,6 +212,8 @@ def backward_by_node(
         heads: gradient of the values at which backward starts.
         watch: called with the gradient of every operator's inputs as ``<node>_backward_output``, with a number behind
             if there are several; zeros for an input that none reaches.
+        seeds: gradients that losses give their first inputs, by the indices of their nodes, to be shown; those of
+            `heads` are sums where several losses read one value.
 
     Returns:
         The index of the node in the graph whose gradient cannot be computed, -1 if all of them can.
@@ -220,7 +223,7 @@ def backward_by_node(
     for step, own, results in reversed(tape):
         try:
             if step.detach_first:  # a loss: its rule has given the gradient already
-                found = {n: heads[n] for n in step.inputs[:1] if n in heads}
+                found = {step.inputs[0]: seeds[step.node]} if seeds and step.node in seeds else {}
             else:
                 found = step_gradients(own, results, grads)
         except Exception:

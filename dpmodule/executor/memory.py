@@ -65,21 +65,23 @@ def allocate(shape: tuple[int, ...], ctx: Context, dtype: str) -> NDArray:
     return NDArray(mark_own(torch.from_numpy(memory[start : start + count].reshape(shape))), ctx)
 
 
-_UNKNOWN = (0, 0, 0)
+_UNKNOWN = (0, 0, 0, 0)
 
 
-def _holders(array: NDArray) -> tuple[int, int, int]:
-    """Return how many Python objects hold an array's tensor and its storage, and how many tensors have that storage.
+def _holders(array: NDArray) -> tuple[int, int, int, int]:
+    """Return how many hold an array's tensor and its storage, counted for Python and for torch.
 
-    All are 0 if that is not known, or other processes may have it as well.
+    All are 0 if that is not known, or other processes may have the memory as well.
     """
-    storage = array.tensor.untyped_storage()
-    uses = 0 if storage.is_shared() else private.storage_uses(storage._cdata)
-    return (sys.getrefcount(array.tensor), sys.getrefcount(storage), uses) if uses else _UNKNOWN
+    tensor, storage = array.tensor, array.tensor.untyped_storage()
+    uses = private.storage_uses(storage._cdata), private.tensor_uses(tensor)
+    if storage.is_shared() or not all(uses):
+        return _UNKNOWN
+    return sys.getrefcount(tensor), sys.getrefcount(storage), *uses
 
 
 @cache
-def _alone() -> tuple[int, int, int]:
+def _alone() -> tuple[int, int, int, int]:
     """Return what `_holders` finds where nothing but the array holds the tensor, and nothing else its memory."""
     return _holders(NDArray(torch.empty(1), Context("cpu")))
 

@@ -13,7 +13,7 @@ from ..context import Context
 from ..generators import generator
 from ..graph import Graph, Node
 from ..ndarray import NDArray
-from ..ops.exposure import written
+from ..ops.exposure import expose, written
 from ..ops.user_code import is_users
 from .arrays import BoundArrays
 from .backward import Backward
@@ -201,6 +201,8 @@ class Runner(BoundArrays):
         try:
             with program.mirroring():
                 if monitor is not None:
+                    for shown in values if monitor[1] else ():
+                        expose(shown)  # a callback may write variables, and keep them
                     return interpret(program, values, env, shaped, self._watch, monitor[1])
                 if program.direct is not None and self._backward.dense_only and not self._compiled:
                     with torch.no_grad():

@@ -18,7 +18,7 @@ from .arrays import BoundArrays
 from .interpreter import StepFailed, interpret
 from .program import Program
 
-__all__ = ["Prepared", "Run", "Starts", "heads_of", "prepare", "repeating", "with_carriers"]
+__all__ = ["Prepared", "Run", "Starts", "heads_of", "prepare", "repeating", "seeds_of", "with_carriers"]
 
 Starts = list[tuple[int, torch.Tensor, torch.Tensor]]
 """Where backward starts: number of the head, tensor, and its gradient."""
@@ -79,9 +79,20 @@ def prepare(
 
 
 def heads_of(program: Program, starts: Starts) -> dict[int, torch.Tensor]:
-    """Return the gradient of each value at which backward starts."""
+    """Return the gradient of each value at which backward starts: the sum where several losses read it."""
     roots = {loss.output: loss.root for loss in program.low.losses}
-    return {roots.get(i, program.low.heads[i]): seed for i, _, seed in starts}
+    found: dict[int, torch.Tensor] = {}
+    for i, _, seed in starts:
+        value = roots.get(i, program.low.heads[i])
+        found[value] = found[value] + seed if value in found else seed
+    return found
+
+
+def seeds_of(program: Program, starts: Starts) -> dict[int, torch.Tensor]:
+    """Return the gradient that each loss which was cut gives its first input, by the index of the loss's node."""
+    graph = program.low.graph
+    cut = {loss.output for loss in program.low.losses}
+    return {graph.index[graph.heads[i][0]]: seed for i, _, seed in starts if i in cut}
 
 
 @contextmanager

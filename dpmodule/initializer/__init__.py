@@ -16,16 +16,16 @@ from .random import Normal as Normal
 from .random import Orthogonal as Orthogonal
 from .random import Uniform as Uniform
 from .random import Xavier as Xavier
-from .structured import Bilinear as Bilinear
-from .structured import Constant as Constant
-from .structured import Load as Load
-from .structured import LSTMBias as LSTMBias
-from .structured import Mixed as Mixed
-from .structured import One as One
-from .structured import Zero as Zero
 
 if TYPE_CHECKING:
     from .rnn import FusedRNN as FusedRNN
+    from .structured import Bilinear as Bilinear
+    from .structured import Constant as Constant
+    from .structured import Load as Load
+    from .structured import LSTMBias as LSTMBias
+    from .structured import Mixed as Mixed
+    from .structured import One as One
+    from .structured import Zero as Zero
 
 __all__ = [
     "Bilinear",
@@ -48,8 +48,12 @@ __all__ = [
     "register",
 ]
 
-_LATER = {"rnn": "FusedRNN", "torch_value": "TorchValue"}
+_LATER = {
+    "rnn": "FusedRNN",
+    "structured": "Bilinear Constant LSTMBias Load Mixed One Zero",
+    "torch_value": "TorchValue",
+}
 """Initializers that are imported when they are first asked for, by their module."""
 
-registry.add_later(__name__, _LATER)
+registry.add_later(__name__, {**_LATER, "structured": "Bilinear Constant LSTMBias One ones Zero zeros"})
 __getattr__, __dir__ = later.attributes(__name__, _LATER)

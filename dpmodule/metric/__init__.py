@@ -6,10 +6,10 @@ from .. import later
 from .base import EvalMetric, alias, check_label_shapes, register, registry
 from .classification import Accuracy, CrossEntropy, NegativeLogLikelihood, TopKAccuracy
 from .composite import CompositeEvalMetric, create
-from .custom import Caffe, CustomMetric, Loss, Torch, np
 
 if TYPE_CHECKING:
     from .confusion import F1, MCC, PCC
+    from .custom import Caffe, CustomMetric, Loss, Torch, np
     from .regression import MAE, MSE, RMSE, PearsonCorrelation
     from .text import Perplexity
 
@@ -41,10 +41,14 @@ __all__ = [
 
 _LATER = {
     "confusion": "F1 MCC PCC",
+    "custom": "Caffe CustomMetric Loss Torch np",
     "regression": "MAE MSE RMSE PearsonCorrelation",
     "text": "Perplexity",
 }
 """Metrics that few programs need, by the module that is imported when one of them is asked for."""
 
-registry.add_later(__name__, {**_LATER, "regression": f"{_LATER['regression']} pearsonr"})
+registry.add_later(
+    __name__,
+    {**_LATER, "custom": "Caffe CustomMetric Loss Torch", "regression": f"{_LATER['regression']} pearsonr"},
+)
 __getattr__, __dir__ = later.attributes(__name__, _LATER)

@@ -7,7 +7,6 @@ from typing import Any
 
 from ..base import ArgumentError
 from .base import EvalMetric, alias, registry
-from .custom import CustomMetric
 
 __all__ = ["CompositeEvalMetric", "create"]
 
@@ -33,6 +32,8 @@ def create(metric: Any, *args: Any, **kwargs: Any) -> EvalMetric:
     if isinstance(metric, type) and issubclass(metric, EvalMetric):
         return metric(*args, **kwargs)
     if callable(metric) and not isinstance(metric, EvalMetric):
+        from .custom import CustomMetric
+
         return CustomMetric(metric, *args, **kwargs)
     if isinstance(metric, (list, tuple)):
         composite = CompositeEvalMetric()

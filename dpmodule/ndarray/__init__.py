@@ -17,7 +17,6 @@ from . import image as image
 from . import linalg as linalg
 from . import methods as methods
 from . import op as op
-from . import random as random
 from . import sparse as sparse
 from .cached_op import CachedOp
 from .creation import (
@@ -66,6 +65,7 @@ from .operators import (
 from .sparse_creation import cast_storage
 
 if TYPE_CHECKING:
+    from . import random as random
     from . import utils as utils
     from .image_file import imdecode
     from .serial import load, load_frombuffer, save
@@ -125,6 +125,7 @@ __getattr__, _own = later.attributes(
         "contrib_updates": "",
         "control_flow": "",
         "image_file": "imdecode",
+        "random": "",
         "records": "",
         "serial": "load load_frombuffer save",
         "utils": "",

@@ -5,11 +5,32 @@ from __future__ import annotations
 __all__ = ["LATER"]
 
 LATER: dict[str, str] = {
+    "array.axis": """
+    SwapAxis expand_dims squeeze swapaxes transpose
+    """,
     "array.blocks": """
     depth_to_space space_to_depth
     """,
+    "array.cast": """
+    Cast amp_cast cast
+    """,
+    "array.create": """
+    _arange _eye _full _linspace _ones _zeros
+    """,
+    "array.handling": """
+    _CrossDeviceCopy _copyto _grad_add _onehot_encode _scatter_set_nd _zeros_without_dtype amp_multicast
+    fill_element_0index
+    """,
     "array.histogram": """
     _histogram
+    """,
+    "array.index": """
+    _backward_gather_nd _sparse_where batch_take choose_element_0index diag gather_nd one_hot pick scatter_nd
+    take where
+    """,
+    "array.join": """
+    Concat ElementWiseSum SliceChannel _rnn_param_concat _sparse_ElementWiseSum _sparse_add_n _sparse_concat
+    _split_v2 add_n concat split stack
     """,
     "array.order": """
     _np_cumsum argsort cumsum sort topk
@@ -20,8 +41,32 @@ LATER: dict[str, str] = {
     "array.ravel": """
     _ravel_multi_index _unravel_index ravel_multi_index unravel_index
     """,
+    "array.reshape": """
+    Flatten Reshape flatten reshape reshape_like
+    """,
+    "array.slicing": """
+    _crop_assign _crop_assign_scalar _slice_assign _slice_assign_scalar _sparse_slice crop slice slice_axis
+    slice_like
+    """,
     "array.stretch": """
     broadcast_axes broadcast_axis broadcast_like broadcast_to flip repeat reverse tile
+    """,
+    "math.binary": """
+    _Div _Hypot _Maximum _Minimum _Minus _Mod _Mul _Plus _Power _add _div _hypot _maximum _minimum _minus _mod
+    _mul _plus _power _sparse_broadcast_add _sparse_broadcast_div _sparse_broadcast_minus
+    _sparse_broadcast_mul _sparse_broadcast_plus _sparse_broadcast_sub _sparse_elemwise_add
+    _sparse_elemwise_div _sparse_elemwise_mul _sparse_elemwise_sub _sub broadcast_add broadcast_div
+    broadcast_hypot broadcast_maximum broadcast_minimum broadcast_minus broadcast_mod broadcast_mul
+    broadcast_plus broadcast_power broadcast_sub elemwise_add elemwise_div elemwise_mul elemwise_sub
+    """,
+    "math.compare": """
+    _Equal _Greater _Greater_Equal _Lesser _Lesser_Equal _Logical_And _Logical_Or _Logical_Xor _Not_Equal
+    _equal _greater _greater_equal _lesser _lesser_equal _logical_and _logical_or _logical_xor _not_equal
+    broadcast_equal broadcast_greater broadcast_greater_equal broadcast_lesser broadcast_lesser_equal
+    broadcast_logical_and broadcast_logical_or broadcast_logical_xor broadcast_not_equal
+    """,
+    "math.dot": """
+    _sparse_dot batch_dot dot
     """,
     "math.factor": """
     _linalg_det _linalg_gelqf _linalg_inverse _linalg_potrf _linalg_potri _linalg_slogdet _linalg_syevd
@@ -34,9 +79,40 @@ LATER: dict[str, str] = {
     _linalg_gemm _linalg_gemm2 _linalg_syrk _linalg_trmm _linalg_trsm linalg_gemm linalg_gemm2 linalg_syrk
     linalg_trmm linalg_trsm
     """,
+    "math.reduce": """
+    _sparse_mean _sparse_norm _sparse_sum argmax argmax_channel argmin max max_axis mean min min_axis moments
+    nanprod nansum norm prod sum sum_axis
+    """,
+    "math.scalar": """
+    _DivScalar _EqualScalar _GreaterEqualScalar _GreaterScalar _HypotScalar _LesserEqualScalar _LesserScalar
+    _LogicalAndScalar _LogicalOrScalar _LogicalXorScalar _MaximumScalar _MinimumScalar _MinusScalar _ModScalar
+    _MulScalar _NotEqualScalar _PlusScalar _PowerScalar _RDivScalar _RMinusScalar _RModScalar _RPowerScalar
+    _div_scalar _equal_scalar _greater_equal_scalar _greater_scalar _hypot_scalar _lesser_equal_scalar
+    _lesser_scalar _logical_and_scalar _logical_or_scalar _logical_xor_scalar _maximum_scalar _minimum_scalar
+    _minus_scalar _mod_scalar _mul_scalar _not_equal_scalar _plus_scalar _power_scalar _rdiv_scalar
+    _rminus_scalar _rmod_scalar _rpower_scalar
+    """,
     "math.triangle": """
     _linalg_extractdiag _linalg_extracttrian _linalg_makediag _linalg_maketrian _linalg_sumlogdiag
     linalg_extractdiag linalg_extracttrian linalg_makediag linalg_maketrian linalg_sumlogdiag
+    """,
+    "math.unary": """
+    BlockGrad _copy _identity_with_attr_like_rhs _sparse_abs _sparse_arccos _sparse_arccosh _sparse_arcsin
+    _sparse_arcsinh _sparse_arctan _sparse_arctanh _sparse_cbrt _sparse_ceil _sparse_clip _sparse_cos
+    _sparse_cosh _sparse_degrees _sparse_exp _sparse_expm1 _sparse_fix _sparse_floor _sparse_gamma
+    _sparse_gammaln _sparse_log _sparse_log10 _sparse_log1p _sparse_log2 _sparse_negative _sparse_radians
+    _sparse_relu _sparse_rint _sparse_round _sparse_rsqrt _sparse_sigmoid _sparse_sign _sparse_sin
+    _sparse_sinh _sparse_sqrt _sparse_square _sparse_stop_gradient _sparse_tan _sparse_tanh _sparse_trunc
+    _sparse_zeros_like abs arccos arccosh arcsin arcsinh arctan arctanh cbrt ceil clip cos cosh degrees erf
+    erfinv exp expm1 fix floor gamma gammaln hard_sigmoid identity log log10 log1p log2 logical_not negative
+    ones_like radians rcbrt reciprocal relu rint round rsqrt shape_array sigmoid sign sin sinh size_array
+    smooth_l1 softsign sqrt square stop_gradient tan tanh trunc zeros_like
+    """,
+    "nn.activation": """
+    Activation LeakyReLU
+    """,
+    "nn.batchnorm": """
+    BatchNorm BatchNorm_v1
     """,
     "nn.conv": """
     Convolution Convolution_v1
@@ -52,6 +128,15 @@ LATER: dict[str, str] = {
     """,
     "nn.deconv": """
     Deconvolution
+    """,
+    "nn.dense": """
+    FullyConnected _sparse_FullyConnected
+    """,
+    "nn.dropout": """
+    Dropout
+    """,
+    "nn.embedding": """
+    Embedding _sparse_Embedding
     """,
     "nn.im2col": """
     col2im im2col
@@ -81,6 +166,12 @@ LATER: dict[str, str] = {
     """,
     "nn.sequence": """
     SequenceLast SequenceMask SequenceReverse
+    """,
+    "nn.softmax": """
+    SoftmaxActivation log_softmax softmax softmin
+    """,
+    "nn.softmax_output": """
+    Softmax SoftmaxOutput softmax_cross_entropy
     """,
     "nn.spatial": """
     BilinearSampler GridGenerator SpatialTransformer
@@ -138,18 +229,6 @@ LATER: dict[str, str] = {
     random_pdf_dirichlet random_pdf_exponential random_pdf_gamma random_pdf_generalized_negative_binomial
     random_pdf_negative_binomial random_pdf_normal random_pdf_poisson random_pdf_uniform
     """,
-    "sparse.lookup": """
-    _contrib_SparseEmbedding
-    """,
-    "sparse.matrix": """
-    _square_sum
-    """,
-    "sparse.storage": """
-    _sparse_cast_storage _sparse_retain cast_storage
-    """,
-    "sparse.scatter": """
-    _scatter_elemwise_div _scatter_minus_scalar _scatter_plus_scalar
-    """,
     "random_unique": """
     _sample_unique_zipfian
     """,
@@ -162,6 +241,18 @@ LATER: dict[str, str] = {
     multi_sgd_mom_update multi_sgd_update multi_sum_sq nag_mom_update preloaded_multi_mp_sgd_mom_update
     preloaded_multi_mp_sgd_update preloaded_multi_sgd_mom_update preloaded_multi_sgd_update reset_arrays
     rmsprop_update rmspropalex_update sgd_mom_update sgd_update signsgd_update signum_update
+    """,
+    "sparse.lookup": """
+    _contrib_SparseEmbedding
+    """,
+    "sparse.matrix": """
+    _square_sum
+    """,
+    "sparse.storage": """
+    _sparse_cast_storage _sparse_retain cast_storage
+    """,
+    "sparse.scatter": """
+    _scatter_elemwise_div _scatter_minus_scalar _scatter_plus_scalar
     """,
 }
 """Module of `dpmodule.ops`, and the operators for which it is imported when one of them is asked for."""

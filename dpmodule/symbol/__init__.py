@@ -16,7 +16,6 @@ from . import image as image
 from . import linalg as linalg
 from . import methods as methods
 from . import op as op
-from . import random as random
 from . import sparse as sparse
 from .creation import (
     arange,
@@ -37,6 +36,7 @@ from .faces import face_of, listed
 from .symbol import Group, Symbol, Variable, load, load_json, var
 
 if TYPE_CHECKING:
+    from . import random as random
     from .torch_node import torch_module, write_back
 
 __all__ = [
@@ -66,7 +66,7 @@ __all__ = [
 
 __getattr__, _own = later.attributes(
     __name__,
-    {"control_flow": "", "subgraph": "", "torch_node": "torch_module write_back"},
+    {"control_flow": "", "random": "", "subgraph": "", "torch_node": "torch_module write_back"},
     partial(face_of, ""),
 )
 

@@ -58,7 +58,7 @@ def test_times_and_measured_memory(capsys):
 
 def test_passes_can_be_switched_off(capsys):
     assert explain("lenet", "--no-source", "--train") == 0
-    assert "conv1_weight_nhwc" in capsys.readouterr().out
+    assert "data_nhwc" in capsys.readouterr().out
     assert explain("lenet", "--no-source", "--train", "--disable", "channels_last, pooling_first") == 0
     shown = capsys.readouterr().out
     assert "off: pooling_first, channels_last" in shown

@@ -155,6 +155,21 @@ def test_backward_is_shown_with_the_engines_gradients():
     np.testing.assert_allclose(seen["out_backward_output0"], want / 3, rtol=1e-6)
 
 
+def test_a_monitor_sees_the_gradient_of_each_of_several_losses_on_one_value():
+    both = S.tanh(S.Variable("data"), name="both")
+    losses = [S.LinearRegressionOutput(both, S.Variable(f"{n}_label"), name=n) for n in ("one", "two")]
+    executor = S.Group([*losses, both]).simple_bind(mx.cpu(), data=(2, 3))
+    seen = {}
+    executor.set_monitor_callback(lambda name, array: seen.__setitem__(name, array.asnumpy()))
+    values = {"data": 0.5, "one_label": 1.0, "two_label": -1.0}
+    executor.forward(is_train=True, **{name: np.full((2, 3), value) for name, value in values.items()})
+    executor.backward([None, None, mx.nd.full((2, 3), 10)])
+    y = np.tanh(0.5)
+    np.testing.assert_allclose(seen["one_backward_output0"], (y - 1) / 3 + np.zeros((2, 3)), rtol=1e-5)
+    np.testing.assert_allclose(seen["two_backward_output0"], (y + 1) / 3 + np.zeros((2, 3)), rtol=1e-5)
+    np.testing.assert_allclose(seen["both_backward_output"], executor.grad_dict["data"].asnumpy(), rtol=1e-6)
+
+
 def test_steps_that_write_over_their_input_can_go_backward_one_by_one():
     x = S.FullyConnected(S.Variable("data"), num_hidden=4, name="fc")
     executor = (S.relu(x + 1, name="act") * 2).simple_bind(mx.cpu(), data=(2, 3))

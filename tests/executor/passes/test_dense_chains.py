@@ -6,7 +6,7 @@ import pytest
 import dpmodule as mx
 from dpmodule import executor, private
 from dpmodule.base import NodeError
-from dpmodule.ops.nn import linear
+from dpmodule.ops.nn import dense_chain, linear
 
 S = mx.sym
 
@@ -16,10 +16,9 @@ def library(request, monkeypatch):
     """Force one of the two libraries; products of any size count as large."""
     monkeypatch.setenv("DPMODULE_ONEDNN", "1" if request.param == "onednn" else "0")
     linear.onednn_pays.cache_clear()
-    chain = pytest.importorskip("dpmodule.ops.nn.dense_chain")
-    for module in (linear, chain):
+    for module in (linear, dense_chain):
         monkeypatch.setattr(module, "LARGE", 0)
-    monkeypatch.setattr(chain, "_WORTH_IT", 100)
+    monkeypatch.setattr(dense_chain, "_WORTH_IT", 100)
     yield request.param
     linear.onednn_pays.cache_clear()
 
@@ -132,7 +131,9 @@ def test_a_weight_written_before_backward_counts(library):
 def test_an_error_names_the_node(library):
     bound = run(perceptron())[2]
     bound.arg_dict["fc1_weight"].tensor = bound.arg_dict["fc1_weight"].tensor[:, :2].contiguous()
-    with pytest.raises(NodeError, match=r"from FullyConnected 'fc0' made at .*test_dense_chains.py:\d+ to .*fc1_weight"):
+    with pytest.raises(
+        NodeError, match=r"from FullyConnected 'fc0' made at .*test_dense_chains.py:\d+ to .*fc1_weight"
+    ):
         bound.forward(is_train=True)
 
 

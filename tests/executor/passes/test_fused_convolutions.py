@@ -109,6 +109,7 @@ def test_results_are_those_of_the_operators(fix_gamma, no_bias, public):
 
 ACTIVATIONS = {
     "relu": lambda x: S.relu(x),
+    "rectifier": lambda x: S.Activation(x, act_type="relu"),
     "tanh": lambda x: S.Activation(x, act_type="tanh"),
     "sigmoid": lambda x: S.sigmoid(x),
     "softrelu": lambda x: S.Activation(x, act_type="softrelu"),
@@ -133,8 +134,31 @@ def test_activations(kind, summed, public):
         fast = same_with_pass_off(net)
     finally:
         private.select()
-    alone = {"softrelu", "elu"} if not summed else set(ACTIVATIONS) - {"relu", "none"}
+    alone = (
+        {"softrelu", "elu"}
+        if not summed
+        else set(ACTIVATIONS) - {"clip", "none", "rectifier", "relu", "relu6"}
+    )
     assert len(fast.program(False).low.steps) == (2 if kind in alone else 1)
+
+
+@pytest.mark.parametrize("public", [False, True])
+@pytest.mark.parametrize("summed", [False, True])
+@pytest.mark.parametrize("kind", list(ACTIVATIONS))
+def test_nan_stays_but_for_the_activation_by_which_mxnet_loses_it(kind, summed, public):
+    data = S.Variable("data")
+    x = S.BatchNorm(S.Convolution(data, kernel=(1, 1), num_filter=3, name="c"), name="n")
+    private.select(public)
+    try:
+        bound = bind(ACTIVATIONS[kind](x + data if summed else x))
+        bound.arg_dict["data"][0, 0, 0, 0] = np.nan
+        for _ in range(3):
+            (got,) = answer(bound)
+            if kind != "rectifier":
+                assert np.isnan(got[0, :, 0, 0]).all()
+            assert not np.isnan(got[1:]).any()
+    finally:
+        private.select()
 
 
 def residual(x, name, left=True, stride=1):
@@ -468,6 +492,17 @@ def by_recorded_view(bound, name):
     for _ in range(2):
         assert_close(answer(bound), [formula(bound)])
     part[:] = 2
+
+
+def by_monitor(bound, name):
+    seen, shape = [], bound.arg_dict[name].shape
+    bound.set_monitor_callback(lambda _, array: seen.append(array) if array.shape == shape else None, True)
+    bound.forward(is_train=True)
+    bound.set_monitor_callback(None)
+    for _ in range(2):
+        answer(bound)
+    for array in seen:
+        array[:] = 2
 
 
 def by_operator(bound, name):

@@ -656,6 +656,18 @@ def test_outputs_that_are_written_before_backward_change_no_gradient(kind, layou
 
 
 @pytest.mark.parametrize("kind", CELLS)
+def test_nan_in_a_step(kind):
+    data = np.random.RandomState(1).uniform(-1, 1, NTC)
+    data[0, 2] = np.nan
+    net = unrolled(lambda: CELLS[kind]("c_"), merge_outputs=True)("float64")
+    runs = []
+    for off in (True, False):
+        with switched(off):
+            runs.append(Run(net, {"data": NTC}, "float64", values={"data": data}))
+    close(runs[1], runs[0], 1e-10)
+
+
+@pytest.mark.parametrize("kind", CELLS)
 def test_steps_of_several_shapes(kind):
     def make(dtype):
         cell = CELLS[kind]("c_")
@@ -677,7 +689,9 @@ def test_explain_tells_which_operators_a_chain_stands_for():
 def test_an_error_names_the_operators_of_a_chain(is_train):
     bound = Run(unrolled(lambda: CELLS["gru"]("g_"), merge_outputs=True)("float32"), {"data": NTC}).bound
     bound.arg_dict["g_h2h_weight"].tensor = torch.ones(2, 2)
-    with pytest.raises(mx.base.MXNetError, match=r"from .*'g_t0.*' made at .*'g_t4_out'.*g_h2h_weight \(9, 3\)"):
+    with pytest.raises(
+        mx.base.MXNetError, match=r"from .*'g_t0.*' made at .*'g_t4_out'.*g_h2h_weight \(9, 3\)"
+    ):
         bound.forward(is_train=is_train)
 
 

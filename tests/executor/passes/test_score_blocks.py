@@ -282,6 +282,18 @@ def test_a_second_backward_leaves_the_output_alone():
     assert np.array_equal(one.grad_dict["data"].asnumpy(), first[1])
 
 
+@pytest.mark.parametrize("is_train", [True, False])
+def test_what_torch_keeps_for_a_backward_of_its_own_keeps_its_values(is_train):
+    one = weighted()
+    values = run(one, 1.0).asnumpy()
+    weight = torch.ones(values.shape, requires_grad=True)
+    with torch.enable_grad():
+        total = (weight * one.outputs[0].tensor).sum()
+    one.forward(is_train=is_train, data=np.zeros((700, 6)))
+    total.backward()
+    assert np.array_equal(weight.grad.numpy(), values)
+
+
 def test_memory_that_other_processes_may_read_is_left_to_them():
     one = weighted()
     run(one, 0.0).tensor.share_memory_()

@@ -5,7 +5,8 @@ results are still in the processor's registers, and weights are kept in the orde
 `packed`). torch's own convolutions reorder the weights in every call and leave small batches of 1x1 windows to a slower
 library: with a batch of 1, ResNet-50 takes half the time.
 
-Results differ by rounding. As in MXNet's predictions, relu and clip make a number of NaN.
+Results differ by rounding. As in MXNet's predictions, `Activation` by relu makes 0 of NaN; `relu` and `clip` keep NaN,
+and so go over the results once more.
 
 Memory: a copy of the weights of every convolution that is predicted with twice or more, until they change; one for each
 size of images, of which the first four count. The environment variable DPMODULE_ONEDNN=0 leaves all convolutions to
@@ -18,12 +19,18 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from ...lowering import Lowered, Step
 from .call import Activation, BatchNorm, FusedConvolution
 
 __all__ = ["FusedConvolution", "fused_convolutions"]
 
 _BY_NAME = frozenset({"relu", "sigmoid", "tanh"})
+_KEEPS_NAN: dict[str, Callable[[Any], Callable[[torch.Tensor], torch.Tensor]]] = {
+    "clip": lambda a: lambda x: x.clamp_(a.a_min, a.a_max),
+    "relu": lambda a: torch.relu_,
+}
 _SUMS = frozenset({"elemwise_add", "broadcast_add"})
 _NORMS = frozenset({"BatchNorm", "BatchNorm_v1"})
 _FRESH = frozenset({"BatchNorm", "Concat", "Convolution", "Pooling", *_SUMS})
@@ -35,6 +42,10 @@ def _activation(low: Lowered, step: Step) -> Activation | None:
     op, a = low.operator(step)
     if op is None or step.takes_env or low.is_sparse(step):
         return None
+    if op.name == "clip" and a.a_min > a.a_max:
+        return None
+    if op.name in _KEEPS_NAN:  # oneDNN would make numbers of it
+        return Activation(step.function, "none", over=_KEEPS_NAN[op.name](a))
     kind = a.act_type if op.name in ("Activation", "LeakyReLU") else op.name
     if kind in _BY_NAME:
         return Activation(step.function, kind)
@@ -42,8 +53,6 @@ def _activation(low: Lowered, step: Step) -> Activation | None:
         return Activation(step.function, "leaky_relu", (a.slope,))
     if kind == "gelu":
         return Activation(step.function, "gelu", (), "none")
-    if kind == "clip" and a.a_min <= a.a_max:
-        return Activation(step.function, "hardtanh", (a.a_min, a.a_max))
     return None
 
 
@@ -102,7 +111,7 @@ class _Chain:
             self._sum(step)
             step = self._next()
         found = _activation(low, step) if step is not None else None
-        if step is not None and found is not None and (not summed or found.name == "relu"):
+        if step is not None and found is not None and (not summed or found.name in ("none", "relu")):
             self._activation = found
             self._take(step, step.outputs)
 
@@ -190,8 +199,8 @@ def _overwrite_summands(low: Lowered, kept: set[int]) -> None:
         call, other = step.function, step.inputs[-1] if step.inputs else -1
         if isinstance(call, FusedConvolution) and call.sums and other in fresh and other not in kept:
             *before, last = readers[other]
-            call.overwrites = (
-                last is step and step not in before and all(_makes_memory(low, each) for each in before)
+            call.overwrites = last is step and all(
+                each is not step and _makes_memory(low, each) for each in before
             )
         if _makes_memory(low, step):
             fresh.add(step.outputs[0])

@@ -33,15 +33,17 @@ class Activation:
 
     Attributes:
         function: the function itself.
-        name: oneDNN's name of it.
+        name: oneDNN's name of it; "none" for one that is not oneDNN's.
         numbers: its parameters.
         algorithm: which of several formulas it is.
+        over: for one that is not oneDNN's: the function, writing over what it is given.
     """
 
     function: Callable[[Tensor], Tensor]
     name: str
     numbers: tuple[float, ...] = ()
     algorithm: str = ""
+    over: Callable[[Tensor], Tensor] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,8 @@ class FusedConvolution:
         self._unary: tuple[Any, ...] = ("none", [], "")
         if activation is not None:
             self._unary = activation.name, list(activation.numbers), activation.algorithm
-        self._binary: tuple[Any, ...] = "add", None, None if activation is None else activation.name, [], None
+        with_sum = None if activation is None or activation.over is not None else activation.name
+        self._binary: tuple[Any, ...] = "add", None, with_sum, [], None
         self._known: set[Any] = set()
         self.sums = adds is not None
         self.overwrites = False  # whether the sum may be written over the other summand
@@ -114,6 +117,8 @@ class FusedConvolution:
             result = private.onednn_convolution_add(other, data, weight, bias, *self._geometry, *self._binary)
         else:
             result = private.onednn_convolution_sum(data, other, weight, bias, *self._geometry, *self._binary)
+        if self._activation is not None and self._activation.over is not None:
+            result = self._activation.over(result)
         if self._norm is None:
             return result
         ones = torch.ones_like(rest[1 + self._has_bias]) if self._norm.a.fix_gamma else None

@@ -100,7 +100,7 @@ class _Plain(torch.autograd.Function):
     def backward(ctx: Any, *grads: Optional) -> tuple[Optional, ...]:
         x, w_in, w_state, states = ctx.saved_tensors
         new = states[1:]
-        slopes = (new > 0).to(new.dtype) if ctx.with_relu else 1.0 - new * new
+        slopes = 1.0 - ((new <= 0).to(new.dtype) if ctx.with_relu else new * new)  # 1 at NaN, as relu's
         found = _gradients_of_states(states, *grads)
         rows = found.unbind(0)
         for t, slope in reversed(list(enumerate(slopes.unbind(0)))):
