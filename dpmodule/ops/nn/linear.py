@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import torch
@@ -25,6 +24,8 @@ LARGE = 2**22
 """Multiplications in a product below which oneDNN gains too little to begin with it: its code takes about 8 MB."""
 _LEAST_ROWS = 8
 """Samples below which oneDNN's gradients are the slower ones."""
+_MOST_TIMED = 512
+"""Rows of data and weight that are timed, so that it does not take long."""
 _CLEARLY = 1.3
 """How many times as long MKL must take."""
 
@@ -39,16 +40,30 @@ def _least_time(call: Callable[..., Any], *args: Any) -> float:
     return min(times)
 
 
-@cache
-def onednn_pays() -> bool:
-    """Say whether oneDNN is clearly faster than MKL here; measured at the first call, which takes some milliseconds."""
-    asked = os.environ.get("DPMODULE_ONEDNN")
-    if asked == "0" or private.onednn_linear is private.plain_linear:
-        return False
-    if asked == "1":
-        return True
+_answer: bool | None = None
+"""What `onednn_pays` has found, None before the first large product."""
+
+
+def onednn_pays(data: torch.Tensor, weight: torch.Tensor) -> bool:
+    """Say whether oneDNN is clearly faster than MKL here; measured at the first call, which takes some milliseconds.
+
+    Args:
+        data: (N, K), of the first large product; no other kernels than it needs anyway are loaded for the measurement.
+        weight: (M, K).
+    """
+    global _answer
+    if _answer is None:
+        asked = os.environ.get("DPMODULE_ONEDNN")
+        if asked == "0" or private.onednn_linear is private.plain_linear:
+            _answer = False
+        else:
+            _answer = asked == "1" or _is_faster(data.detach(), weight.detach())
+    return _answer
+
+
+def _is_faster(data: torch.Tensor, weight: torch.Tensor) -> bool:
     with torch.no_grad():
-        data, weight = torch.ones(64, 512), torch.ones(512, 512)
+        data, weight = data[:_MOST_TIMED], weight[:_MOST_TIMED]
         fast = _least_time(private.onednn_linear, data, weight, None, "none", [], "")
         return _least_time(F.linear, data, weight) > _CLEARLY * fast
 
@@ -63,7 +78,7 @@ def by_onednn(data: torch.Tensor, weight: torch.Tensor) -> bool:
         and data.device.type == "cpu"
         and not (private.is_batched(data) or private.is_batched(weight))
         and not torch.compiler.is_compiling()  # it knows no such call, and chooses for itself
-        and onednn_pays()
+        and onednn_pays(data, weight)
     )
 
 

@@ -27,7 +27,7 @@ def softmax(value=None, name="softmax", **attrs):
 def library(request, monkeypatch):
     """Run with either library that multiplies matrices."""
     monkeypatch.setattr(linear, "LARGE", 1)
-    monkeypatch.setattr(linear, "onednn_pays", lambda: request.param == "oneDNN")
+    monkeypatch.setattr(linear, "onednn_pays", lambda *_: request.param == "oneDNN")
 
 
 CASES = {

@@ -12,10 +12,10 @@ from dpmodule.ops.nn import linear as module
 
 @pytest.fixture(autouse=True)
 def measured_again(monkeypatch):
-    module.onednn_pays.cache_clear()
+    module._answer = None
     monkeypatch.setenv("DPMODULE_ONEDNN", "1")
     yield
-    module.onednn_pays.cache_clear()
+    module._answer = None
     private.select()
 
 
@@ -134,26 +134,26 @@ def test_vmap_stays_with_torch(counted):
 
 def test_the_variable_decides(monkeypatch, counted):
     monkeypatch.setenv("DPMODULE_ONEDNN", "0")
-    module.onednn_pays.cache_clear()
+    module._answer = None
     module.linear(*tensors())
     assert counted == []
-    assert not module.onednn_pays()
+    assert not module.onednn_pays(*tensors()[:2])
 
 
 def test_a_measurement_decides_where_nothing_is_said(monkeypatch):
     monkeypatch.delenv("DPMODULE_ONEDNN")
     times = {F.linear: 2.0, private.onednn_linear: 1.0}
     monkeypatch.setattr(module, "_least_time", lambda call, *args: times[call])
-    module.onednn_pays.cache_clear()
-    assert module.onednn_pays() == (private.onednn_linear is not private.plain_linear)
+    module._answer = None
+    assert module.onednn_pays(*tensors()[:2]) == (private.onednn_linear is not private.plain_linear)
     times[F.linear] = 1.2
-    module.onednn_pays.cache_clear()
-    assert not module.onednn_pays()
+    module._answer = None
+    assert not module.onednn_pays(*tensors()[:2])
 
 
 def test_without_the_private_function_everything_works():
     private.select(public=True)
-    assert not module.onednn_pays()
+    assert not module.onednn_pays(*tensors()[:2])
     data, weight, bias = tensors()
     torch.testing.assert_close(module.linear(data, weight, bias), F.linear(data, weight, bias))
 
