@@ -22,7 +22,7 @@ same padded batches as tensors. A step is `forward_backward` and `update`; "fit"
 order with `BucketSentenceIter` and `Perplexity`, kept by all sides.
 
 Memory is that of a whole process: Python, libraries, data. "After" is its resident memory once it has gone twice
-through all buckets, two batches in each; the first bucket of an order is the default one. "Peak" is `ru_maxrss` of the
+through all buckets, two batches in each; the first bucket of an order is the default one. "Peak" is `VmHWM` of the
 same process. A switch is `switch_bucket` alone, to a bucket seen before, with nothing computed in between."""
 
 ORDERS = {

@@ -25,7 +25,7 @@ def run(session: Session) -> Section:
     section = Section("Two contexts", _ABOUT)
     for name in ("mlp",) if session.quick else TARGETS:
         workload = WORKLOADS[name]
-        common = ("module", "dpmodule", name, session.short(workload.batches, 2 + workload.checked))
+        common = ("module", "dpmodule", name, session.short(4 * workload.batches, 2 + workload.checked))
         wanted = {
             each: (*common, json.dumps({"contexts": count})) for each, count in (("two", 2), ("one", 1))
         }

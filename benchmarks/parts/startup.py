@@ -16,7 +16,7 @@ _ABOUT = """\
 - Import: milliseconds that `import dpmodule` takes in a new process that has imported torch, from cached bytecode.
 - Bind: ResNet-50, 445 nodes, for one image. "First" is in a new process, and "again" with a new symbol in the same
   one, where the generated function is known already; the target is held against the first.
-- Peak memory: `ru_maxrss` of a process that does nothing but train the MLP, five epochs of 20 batches (4 MB of images),
+- Peak memory: `VmHWM` of a process that does nothing but train the MLP, five epochs of 20 batches (4 MB of images),
   with one metric; plain PyTorch trains by fused SGD on slices of a tensor."""
 
 _IMPORT = """\

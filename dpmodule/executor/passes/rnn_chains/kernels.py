@@ -30,6 +30,9 @@ _CUDA_TYPES = frozenset({torch.float32, torch.float64, torch.float16, torch.bflo
 _OWN_TYPES = frozenset({torch.float32, torch.float64})
 
 Order = tuple[int, ...]
+_AS_THEY_ARE = frozenset((tuple(range(gates)),) * 2 for gates in (1, 3, 4))
+"""Gates of both weights in torch's order: of plain networks, GRU and LSTM."""
+
 Found = tuple[torch.Tensor, ...]
 
 
@@ -87,6 +90,8 @@ class Recurrence:
     def weights(self, *given: torch.Tensor) -> list[torch.Tensor]:
         """Return two weights, or these and two biases, with torch's order of gates."""
         weights = list(given)
+        if self.orders in _AS_THEY_ARE and all(self.biases) and given[2].dim() == given[3].dim() == 1:
+            return weights
         orders = list(self.orders)
         if any(self.biases):
             first, second = self.biases
@@ -126,8 +131,11 @@ def _has_kernel(x: torch.Tensor, begin: Found, weights: list[torch.Tensor]) -> b
     """Say whether torch has a kernel for these tensors."""
     known = _CUDA_TYPES if x.is_cuda else _CPU_TYPES
     dtype = x.dtype
-    if dtype not in known or any(each.dtype is not dtype for each in (*begin, *weights)):
+    if dtype not in known:
         return False
+    for each in (*begin, *weights):
+        if each.dtype is not dtype:
+            return False
     return x.numel() > 0 and not (private.is_batched(x) or private.is_batched(begin[0]))
 
 
