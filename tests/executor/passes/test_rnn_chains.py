@@ -717,3 +717,17 @@ def test_chains_on_a_gpu(kind, dtype):
             runs.append(Run(net, {"data": NTC}, dtype, ctx=mx.gpu()))
     assert [run.chains for run in runs] == [0, 2]
     close(runs[1], runs[0], tolerance)
+
+
+def test_the_same_zeros_begin_both_states():
+    net, _ = mx.rnn.LSTMCell(4, prefix="l_").unroll(5, mx.sym.Variable("data"), merge_outputs=True)
+    found = []
+    for off in ([], ["rnn_chains"]):
+        with executor.disabled(*off):
+            bound = net.simple_bind(mx.cpu(), data=(2, 5, 3))
+            for array in bound.arg_dict.values():
+                array[:] = 0.5
+            found.append(bound.forward(is_train=True)[0].asnumpy())
+            made = bound._prepare(True, True).program.source.count(" = _zeros(")
+            assert made == 1 + len(off)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)

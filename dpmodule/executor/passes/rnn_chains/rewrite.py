@@ -72,7 +72,7 @@ class _Writer:
             data = self._sequences.stacked(chain.inputs)
         biases = chain.weights[2] >= 0, chain.weights[3] >= 0
         recurrence = Recurrence(mode, chain.orders, biases)
-        inputs = [data, *chain.begin, *(value for value in chain.weights if value >= 0)]
+        inputs = [data, *self._begin_of(chain), *(value for value in chain.weights if value >= 0)]
         hidden = low.new_value(f"{name}_all")
         last = [low.new_value(f"{name}_last{i}") for i in range(len(chain.begin))]
         step = added(recurrence, mode, inputs, [hidden, *last])
@@ -86,6 +86,17 @@ class _Writer:
                 CellStates(recurrence), "cell_states", [hidden, *inputs], cells[-1].cell
             )
             self._take_apart(states, last[1], [cell.cell for cell in cells])
+
+    def _begin_of(self, chain: Chain) -> list[int]:
+        """Return the begin states; the same zeros serve both states of an LSTM."""
+        kinds = set()
+        for value in chain.begin:
+            index = self._uses.made.get(value, (-1, 0))[0]
+            op, a = self._low.operator(self._low.steps[index]) if index >= 0 else (None, None)
+            kinds.add(None if op is None or op.name != "_zeros" else str(a.dtype))  # type: ignore[union-attr]
+        if len(kinds) == 1 and None not in kinds:
+            return chain.begin[:1] * len(chain.begin)
+        return list(chain.begin)
 
     def _take_apart(self, whole: int, last: int, parts: list[int]) -> None:
         """Append the steps that give the single states, of which the last one has been computed already."""
