@@ -58,7 +58,7 @@ class Accuracy(EvalMetric):
             guess = pred if pred.shape == label.shape else pred.argmax(self.axis)
             if guess.shape != label.shape:  # (N, 1) against (N,): the order is what counts
                 aligned(self.name, label, guess)
-                guess, label = guess.reshape(-1), label.reshape(-1)
+                label = label.reshape(guess.shape)
             self.record((_classes(guess) == _classes(label)).sum(), label.numel())
 
 
