@@ -66,13 +66,13 @@ def test_a_step_of_a_sequence_reaches_onednn_with_its_columns_together(monkeypat
 
     monkeypatch.setattr(private, "onednn_linear", call)
     random = torch.Generator().manual_seed(0)
-    sequence = torch.randn(32, 5, 400, generator=random, requires_grad=True)
+    sequence = torch.randn(64, 5, 400, generator=random, requires_grad=True)
     weight = torch.randn(400, 400, generator=random, requires_grad=True)
-    heads = torch.randn(32, 400, generator=random)
+    heads = torch.randn(64, 400, generator=random)
     step = sequence[:, 2]
     found = torch.autograd.grad(module.linear(step, weight), (sequence, weight), heads)
     assert strides == [400, 400, 400]
-    expected = torch.zeros(32, 5, 400, dtype=torch.float64)
+    expected = torch.zeros(64, 5, 400, dtype=torch.float64)
     expected[:, 2] = heads.double() @ weight.detach().double()
     torch.testing.assert_close(found[0], expected.float(), rtol=1e-4, atol=1e-4)
     expected = heads.double().t() @ step.detach().double()
