@@ -20,7 +20,7 @@ from ... import private
 
 __all__ = ["LARGE", "by_onednn", "linear", "onednn_pays", "product"]
 
-LARGE = 2**23
+LARGE = 2**22
 """Multiplications in a product below which oneDNN gains too little to begin with it: its code takes about 8 MB."""
 _LEAST_ROWS = 8
 """Samples below which oneDNN's gradients are the slower ones."""
