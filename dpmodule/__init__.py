@@ -80,6 +80,7 @@ if TYPE_CHECKING:
         recordio,
         rnn,
         runtime,
+        streams,
         symbol_doc,
         test_utils,
         visualization,
@@ -107,6 +108,7 @@ _LATER = {
     "rnd": "random",
     "rnn": "rnn",
     "runtime": "runtime",
+    "streams": "streams",
     "symbol_doc": "symbol_doc",
     "test_utils": "test_utils",
     "visualization": "visualization",
@@ -139,6 +141,7 @@ __all__ = [
     "error",
     "executor",
     "executor_manager",
+    "get_include",
     "gluon",
     "gpu",
     "gpu_memory_info",
@@ -179,6 +182,7 @@ __all__ = [
     "rnn",
     "runtime",
     "set_np_shape",
+    "streams",
     "sym",
     "symbol",
     "symbol_doc",
@@ -191,6 +195,11 @@ __all__ = [
     "viz",
     "waitall",
 ]
+
+
+def get_include() -> str:
+    """Return the folder of the C++ headers, for extensions with functors of their own (see `dpmodule.streams`)."""
+    return str(importlib.import_module(".native", __name__).include())
 
 
 def __getattr__(name: str) -> Any:

@@ -18,12 +18,16 @@ The calls have torch's own signatures, of which only the part used by this packa
     onednn_packed(weight, padding, stride, dilation, groups, shape)
     storage_uses(handle)
     tensor_uses(tensor)
+    share_descriptor(storage)
+    storage_watch(storage)
 
 The fused and foreach functions but the last, and onednn_convolution_add, write their first argument in place. The
 others return the norm of each tensor; what `F.linear` and `torch.conv2d` do, by oneDNN, for float32 tensors of the CPU
 and without a gradient, a convolution with an activation behind it or a sum with another tensor; a weight laid out for
 these convolutions of data of a shape; and how many hold the storage with a handle (``storage._cdata``), or a tensor,
-such as operators that keep it for backward, 0 where that cannot be told. The fused ones on the CPU ignore strides:
+such as operators that keep it for backward, 0 where that cannot be told; descriptor and bytes of a storage in shared
+memory, which stays the storage's; and what tells whether a storage still exists (``expired()``) and is the same
+(``cdata``), None where that cannot be told. The fused ones on the CPU ignore strides:
 whoever calls them checks that every tensor is contiguous and that shapes and dtypes agree; and torch does not count
 their writes (``tensor._version``), which the caller makes good.
 `run_backward` calls torch's engine and may be imported by name.
@@ -57,7 +61,10 @@ __all__ = [
     "profiler_is_on",
     "run_backward",
     "select",
+    "set_worker_info",
+    "share_descriptor",
     "storage_uses",
+    "storage_watch",
     "tensor_uses",
 ]
 
@@ -226,9 +233,10 @@ def run_backward(roots: Tensors, seeds: Tensors, inputs: Tensors) -> Gradients:
 
 
 def _try_sgd(call: Callable[..., Any]) -> None:
-    one = [torch.ones(1)]
+    # of zeros, as no training does without their code, while many do without that of ones
+    zero = [torch.zeros(1)]
     options = {"nesterov": False, "maximize": False, "is_first_step": False}
-    call(one, one, [torch.ones(1)], weight_decay=0.0, momentum=0.5, lr=0.0, dampening=0.0, **options)
+    call(zero, zero, [torch.zeros(1)], weight_decay=0.0, momentum=0.5, lr=0.0, dampening=0.0, **options)
 
 
 def _try_adam(call: Callable[..., Any]) -> None:
@@ -246,7 +254,7 @@ def _try_norm(call: Callable[..., Any]) -> None:
 
 
 def _try_linear(call: Callable[..., Any]) -> None:
-    call(torch.ones(2, 3), torch.ones(4, 3), torch.ones(4), "none", [], "")
+    call(torch.zeros(2, 3), torch.zeros(4, 3), torch.zeros(4), "none", [], "")
 
 
 def _convolve(call: Callable[..., Any], *given: torch.Tensor | None, last: Sequence[Any]) -> Any:
@@ -299,6 +307,31 @@ def _try_tensor_uses(call: Callable[..., Any]) -> None:
         raise ValueError("counts something else")
 
 
+def _no_descriptor(storage: torch.UntypedStorage) -> tuple[int, int]:
+    return -1, 0
+
+
+def _try_descriptor(call: Callable[..., Any]) -> None:
+    storage = torch.ones(1).untyped_storage().share_memory_()
+    start = storage.data_ptr()
+    if call(storage)[1] != storage.nbytes() or storage.data_ptr() != start:
+        raise ValueError("does something else")
+
+
+def _no_watch(storage: torch.UntypedStorage) -> None:
+    return None
+
+
+def _try_watch(call: Callable[..., Any]) -> None:
+    attrgetter(_TABLE["share_descriptor"][0])(torch)  # of no use without
+    storage = torch.ones(1).untyped_storage()
+    watch = call(storage)
+    alive = (watch.cdata == storage._cdata, watch.expired())
+    del storage
+    if alive != (True, False) or not watch.expired():
+        raise ValueError("watches something else")
+
+
 def _first_backward(roots: Tensors, seeds: Tensors, inputs: Tensors) -> Gradients:
     """Find out at the first call whether the engine takes our arguments; at import this would start its threads."""
     global _backward
@@ -341,6 +374,8 @@ _TABLE: dict[str, tuple[str, Callable[..., Any], Callable[[Callable[..., Any]], 
     "onednn_packed": ("_C._nn.mkldnn_reorder_conv2d_weight", _plain_packed, _try_packed),
     "storage_uses": ("_C._storage_Use_Count", _unknown_uses, _try_uses),
     "tensor_uses": ("Tensor._use_count", _unknown_tensor_uses, _try_tensor_uses),
+    "share_descriptor": ("UntypedStorage._share_fd_cpu_", _no_descriptor, _try_descriptor),
+    "storage_watch": ("multiprocessing.reductions.StorageWeakRef", _no_watch, _try_watch),
 }
 
 _WRAPPERS: dict[str, Callable[..., Any]] = {"onednn_packed": _onednn_packed}
@@ -358,6 +393,8 @@ if TYPE_CHECKING:
     onednn_packed: Callable[..., torch.Tensor]
     storage_uses: Callable[[int], int]
     tensor_uses: Callable[[torch.Tensor], int]
+    share_descriptor: Callable[..., tuple[int, int]]
+    storage_watch: Callable[[torch.UntypedStorage], Any]
 else:
 
     def __getattr__(name: str) -> Any:
@@ -394,3 +431,22 @@ def select(public: bool = False) -> None:
 
 
 select()
+
+
+def set_worker_info(index: int, count: int, seed: int, dataset: Any) -> None:
+    """Let `torch.utils.data.get_worker_info` answer in this process; it answers None where torch has changed.
+
+    Args:
+        index: number of the worker; below 0: the process is none.
+        count: how many there are.
+        seed: of its random numbers.
+        dataset: what it reads.
+    """
+    module: Any = getattr(getattr(torch.utils.data, "_utils", None), "worker", None)
+    try:
+        info = (
+            module.WorkerInfo(id=index, num_workers=count, seed=seed, dataset=dataset) if index >= 0 else None
+        )
+        module._worker_info = info
+    except (AttributeError, TypeError):
+        return

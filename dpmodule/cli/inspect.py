@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import checkpoint, context, symbol
+from .. import checkpoint, context, native, symbol
 from ..module import Module
 from . import networks, options
 
@@ -51,7 +51,7 @@ def _summary(args: argparse.Namespace) -> int:
 def _info(args: argparse.Namespace) -> int:
     lines = {
         "dpmodule": _version(),
-        "native": "not built",
+        "native": "active" if native.available() else f"not active: {native.error}",
         "Python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
         "torch": torch.__version__,
         "NumPy": np.__version__,

@@ -9,10 +9,10 @@ from . import svrg_optimization as svrg_optimization
 
 ndarray, symbol = nd, sym
 
-__all__ = ["amp", "autograd", "nd", "ndarray", "svrg_optimization", "sym", "symbol"]
+__all__ = ["amp", "autograd", "io", "nd", "ndarray", "svrg_optimization", "sym", "symbol"]
 
 
 def __getattr__(name: str) -> ModuleType:
-    if name in ("amp", "autograd"):
+    if name in ("amp", "autograd", "io"):
         return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

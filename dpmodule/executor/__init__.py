@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from .. import later
+from .arrays import Binding as Binding
 from .executor import Executor as Executor
 from .malloc import give_back as give_back
 from .malloc import keep_large_blocks as keep_large_blocks

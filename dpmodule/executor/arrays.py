@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +23,7 @@ from .placement import Placement
 from .sparse_arrays import allocate_as, is_sparse, kinds_of, stored_bytes
 from .storage import storage_of
 
-__all__ = ["BoundArrays", "assign"]
+__all__ = ["Binding", "BoundArrays", "assign"]
 
 
 def assign(name: str, target: NDArray, value: Any) -> None:
@@ -49,10 +50,11 @@ def assign(name: str, target: NDArray, value: Any) -> None:
             own.copy_(tensor)
 
 
-class BoundArrays:
-    """A graph, a context, and an array for each of the graph's variables and outputs.
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What an executor is bound to.
 
-    Args:
+    Attributes:
         graph: what is going to run.
         ctx: where.
         args: an array for every argument.
@@ -66,35 +68,45 @@ class BoundArrays:
             so that their gradients may have some.
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        ctx: Context,
-        args: Mapping[str, NDArray],
-        grads: Mapping[str, NDArray],
-        grad_req: Mapping[str, str],
-        aux: Mapping[str, NDArray],
-        shapes: Mapping[Node, Any] | None = None,
-        types: Mapping[Node, Any] | None = None,
-        places: Placement | None = None,
-        stypes: Mapping[str, str] | None = None,
-    ) -> None:
+    graph: Graph
+    ctx: Context
+    args: Mapping[str, NDArray]
+    grads: Mapping[str, NDArray]
+    grad_req: Mapping[str, str]
+    aux: Mapping[str, NDArray]
+    shapes: Mapping[Node, Any] | None = None
+    types: Mapping[Node, Any] | None = None
+    places: Placement | None = None
+    stypes: Mapping[str, str] | None = None
+
+
+class BoundArrays:
+    """A graph, a context, and an array for each of the graph's variables and outputs.
+
+    Args:
+        binding: what is bound.
+    """
+
+    def __init__(self, binding: Binding) -> None:
+        graph, ctx, grads, req = binding.graph, binding.ctx, binding.grads, binding.grad_req
         self.graph = graph
-        self._places = places or {}
+        self._places = binding.places or {}
         self.context = ctx
-        self.grad_req = dict(grad_req)
+        self.grad_req = dict(req)
         names = graph.argument_names
-        self._args = {name: args[name] for name in names}
-        self._aux = {name: aux[name] for name in graph.auxiliary_names}
-        self._grads = {name: grads.get(name) if grad_req.get(name) != "null" else None for name in names}
+        self._args = {name: binding.args[name] for name in names}
+        self._aux = {name: binding.aux[name] for name in graph.auxiliary_names}
+        self._grads = {name: grads.get(name) if req.get(name) != "null" else None for name in names}
         self._variables = [*self._args.values(), *self._aux.values()]
         self._slots = {name: i for i, name in enumerate((*self._args, *self._aux))}
         every = {**self._args, **self._aux}
-        self._shapes = shapes or infer_shapes(graph, {k: v.shape for k, v in every.items()})
-        types = types or infer_types(
+        self._shapes = binding.shapes or infer_shapes(graph, {k: v.shape for k, v in every.items()})
+        types = binding.types or infer_types(
             graph, {k: dtype_name(v.dtype) for k, v in every.items()}, default="float32"
         )
-        self._stypes = {name: stype for name, stype in (stypes or {}).items() if stype == "row_sparse"}
+        self._stypes = {
+            name: stype for name, stype in (binding.stypes or {}).items() if stype == "row_sparse"
+        }
         self._stored = {i for i, name in enumerate(every) if name in self._stypes}
         self._storage = storage_of(graph, {**self._stypes, **kinds_of(every)})
         self._outputs = [

@@ -10,16 +10,13 @@ from typing import Any
 import torch
 
 from ..base import ArgumentError, StateError
-from ..context import Context
-from ..graph import Graph, Node
 from ..graph.merge import merge_equal
 from ..ndarray import NDArray
-from .arrays import assign
+from .arrays import Binding, assign
 from .heads import given_gradients
 from .inspection import InspectedRunner
 from .interpreter import backward_by_node
 from .options import PLAIN, RunOptions
-from .placement import Placement
 from .resize import resize
 from .runs import Run, Starts, heads_of, seeds_of, with_carriers
 
@@ -34,39 +31,16 @@ class Executor(InspectedRunner):
     """A graph bound to arrays on one context. Made by `Symbol.bind` and `Symbol.simple_bind`.
 
     Args:
-        graph: what to run.
-        ctx: where.
-        args: an array for every argument.
-        grads: arrays for gradients.
-        grad_req: "write", "add" or "null" for every argument.
-        aux: an array for every auxiliary state.
-        shapes: result of `infer_shapes`, if it is at hand.
-        types: result of `infer_types`, if it is at hand.
-        places: context of each node, if not all of them run on `ctx`.
-        stypes: storage types by which the graph knows dense arguments.
-        symbol: the user's face of `graph`.
+        binding: what is bound.
+        symbol: the user's face of the graph.
         options: how programs are run.
 
     Source: MXNet 1.9.1 `Executor`; what is kept between forward and backward, and what a second backward does,
     was checked against it.
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        ctx: Context,
-        args: Mapping[str, NDArray],
-        grads: Mapping[str, NDArray],
-        grad_req: Mapping[str, str],
-        aux: Mapping[str, NDArray],
-        shapes: Mapping[Node, Any] | None = None,
-        types: Mapping[Node, Any] | None = None,
-        places: Placement | None = None,
-        stypes: Mapping[str, str] | None = None,
-        symbol: Any = None,
-        options: RunOptions = PLAIN,
-    ) -> None:
-        super().__init__(graph, ctx, args, grads, grad_req, aux, shapes, types, places, stypes, options)
+    def __init__(self, binding: Binding, symbol: Any = None, options: RunOptions = PLAIN) -> None:
+        super().__init__(binding, options)
         self._symbol = symbol
         self._merges = os.environ.get("MXNET_ELIMINATE_COMMON_EXPR", "1") != "0"
 
@@ -233,7 +207,7 @@ class Executor(InspectedRunner):
         self._own_inputs()
         arrays = self._args, {k: g for k, g in self._grads.items() if g is not None}, self._aux
         args, grads, aux = resize(self.graph, arrays, kwargs, partial_shaping, allow_up_sizing)
-        younger = Executor(
+        binding = Binding(
             self.graph,
             self.context,
             args,
@@ -242,9 +216,8 @@ class Executor(InspectedRunner):
             aux,
             places=self._places,
             stypes=self._stypes,
-            symbol=self._symbol,
-            options=self._options,
         )
+        younger = Executor(binding, self._symbol, self._options)
         younger._elder = weakref.ref(self)
         younger.watch_as(self)
         return younger

@@ -11,11 +11,11 @@ import torch
 
 from ..context import Context
 from ..generators import generator
-from ..graph import Graph, Node
+from ..graph import Node
 from ..ndarray import NDArray
 from ..ops.exposure import expose, written
 from ..ops.user_code import is_users
-from .arrays import BoundArrays
+from .arrays import Binding, BoundArrays
 from .backward import Backward
 from .body import CompiledBody
 from .gradients import resting_states
@@ -24,7 +24,6 @@ from .locate import forward_error
 from .memory import reusable
 from .options import PLAIN, RunOptions
 from .packed import drop_changed
-from .placement import Placement
 from .program import Program, program_of
 from .resize import show_in
 from .runs import Prepared, Run, Starts, prepare, repeating
@@ -39,24 +38,14 @@ __all__ = ["Runner"]
 class Runner(BoundArrays):
     """Bound arrays and the programs that run forward on them; keeps what backward needs.
 
-    It takes the arguments of `BoundArrays`, and `options`: how programs are run.
+    Args:
+        binding: what is bound.
+        options: how programs are run.
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        ctx: Context,
-        args: Mapping[str, NDArray],
-        grads: Mapping[str, NDArray],
-        grad_req: Mapping[str, str],
-        aux: Mapping[str, NDArray],
-        shapes: Mapping[Node, Any] | None = None,
-        types: Mapping[Node, Any] | None = None,
-        places: Placement | None = None,
-        stypes: Mapping[str, str] | None = None,
-        options: RunOptions = PLAIN,
-    ) -> None:
-        super().__init__(graph, ctx, args, grads, grad_req, aux, shapes, types, places, stypes)
+    def __init__(self, binding: Binding, options: RunOptions = PLAIN) -> None:
+        super().__init__(binding)
+        graph = self.graph
         self._options = options
         self._backward = Backward(graph, self._shapes, self._grads, self.grad_req, self._storage is None)
         self._wanted_slots = frozenset(self._backward.slots)
@@ -70,7 +59,7 @@ class Runner(BoundArrays):
         self._alias_cache: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._run: Run | None = None
         self._last_mode: bool | None = None
-        self._contexts = list(dict.fromkeys((ctx, *self._places.values())))
+        self._contexts = list(dict.fromkeys((self.context, *self._places.values())))
         self._random_states: list[torch.Tensor] = []
         self._monitor: tuple[Callable[[str, NDArray], None], bool] | None = None
         self._elder: weakref.ref[Runner] | None = None

@@ -12,6 +12,7 @@ from .iterator import DataIter, ResizeIter
 
 if TYPE_CHECKING:
     from .data_iter import MXDataIter
+    from .data_loader import DataLoaderIter
     from .images import (
         ImageDetRecordIter,
         ImageRecordInt8Iter,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     )
     from .mnist import MNISTIter
     from .prefetch import PrefetchingIter
+    from .process_prefetch import ProcessPrefetchingIter
     from .text import CSVIter, LibSVMIter
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "DataBatch",
     "DataDesc",
     "DataIter",
+    "DataLoaderIter",
     "ImageDetRecordIter",
     "ImageRecordInt8Iter",
     "ImageRecordIter",
@@ -40,6 +43,7 @@ __all__ = [
     "MXDataIter",
     "NDArrayIter",
     "PrefetchingIter",
+    "ProcessPrefetchingIter",
     "ResizeIter",
     "as_data_iter",
 ]
@@ -48,6 +52,7 @@ __getattr__, __dir__ = later.attributes(
     __name__,
     {
         "data_iter": "MXDataIter",
+        "data_loader": "DataLoaderIter",
         "images": """
         ImageDetRecordIter ImageRecordInt8Iter ImageRecordIter ImageRecordIter_v1 ImageRecordUInt8Iter
         ImageRecordUInt8Iter_v1
@@ -55,6 +60,7 @@ __getattr__, __dir__ = later.attributes(
         "io": "",
         "mnist": "MNISTIter",
         "prefetch": "PrefetchingIter",
+        "process_prefetch": "ProcessPrefetchingIter",
         "text": "CSVIter LibSVMIter",
         "utils": "",
     },

@@ -8,9 +8,9 @@ from types import TracebackType
 from typing import Any
 
 from ..base import ArgumentError, StateError
+from ..streams.read_ahead import ReadAhead
 from .desc import DataBatch, DataDesc
 from .iterator import CurrentBatch, DataIter
-from .reader import Reader
 
 __all__ = ["PrefetchingIter"]
 
@@ -57,7 +57,10 @@ class PrefetchingIter(CurrentBatch):
         self.rename_label = _one_each(rename_label, self.n_iter, "rename_label")
         super().__init__(self.iters[0].batch_size)
         self._describe()
-        self._readers = [Reader(each, depth, f"PrefetchingIter-{i}") for i, each in enumerate(self.iters)]
+        self._readers = [
+            ReadAhead[DataBatch](each, depth, f"PrefetchingIter-{i}", "PrefetchingIter")
+            for i, each in enumerate(self.iters)
+        ]
         self._finalizer = weakref.finalize(self, _stop_all, self._readers)
 
     @property
@@ -159,7 +162,7 @@ class PrefetchingIter(CurrentBatch):
         self.close()
 
 
-def _stop_all(readers: list[Reader]) -> None:
+def _stop_all(readers: list[ReadAhead[DataBatch]]) -> None:
     for reader in readers:
         reader.stop()
 

@@ -123,14 +123,18 @@ class EvalMetric:
 
     # sums and counts
 
-    def record(self, result: torch.Tensor, count: int = 0) -> None:
+    def record(self, result: torch.Tensor | int, count: int = 0) -> None:
         """Add a result to both sums without waiting for the device it is on.
 
         Args:
-            result: a tensor of one number, or of the numbers that `absorb` understands.
+            result: a tensor of one number, or of the numbers that `absorb` understands; or a number.
             count: how many instances it stands for.
         """
-        self._tally.add(result)
+        if isinstance(result, int):
+            self._sum += result
+            self._global_sum += result
+        else:
+            self._tally.add(result)
         self._num += count
         self._global_num += count
 

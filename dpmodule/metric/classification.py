@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..base import ArgumentError, ShapeError
@@ -19,6 +20,22 @@ Names = Sequence[str] | None
 def _classes(values: torch.Tensor) -> torch.Tensor:
     """Return class numbers as integers; 1.7 counts as 1, as in MXNet."""
     return values if values.dtype is torch.int64 else values.long()
+
+
+_KNOWN_TO_NUMPY = frozenset({torch.float32, torch.float64, torch.int32, torch.int64})
+
+
+def _hits_on_host(label: torch.Tensor, scores: torch.Tensor, axis: int) -> int | None:
+    """Return how often the highest score is at the label, None where torch does that as well.
+
+    NumPy finds the highest of numbers that lie side by side several times as fast as torch.
+    """
+    if not (scores.is_cpu and axis in (-1, scores.dim() - 1) and label.shape == scores.shape[:-1]):
+        return None
+    if scores.dtype not in _KNOWN_TO_NUMPY or label.dtype not in _KNOWN_TO_NUMPY or scores.stride(-1) != 1:
+        return None
+    guess, target = scores.numpy().argmax(-1), label.numpy()
+    return int(np.count_nonzero(guess == (np.trunc(target) if label.is_floating_point() else target)))
 
 
 @alias("acc")
@@ -55,6 +72,10 @@ class Accuracy(EvalMetric):
             ShapeError: there are not as many labels as predictions.
         """
         for label, pred in pairs(labels, preds):
+            hits = _hits_on_host(label, pred, self.axis)
+            if hits is not None:
+                self.record(hits, label.numel())
+                continue
             guess = pred if pred.shape == label.shape else pred.argmax(self.axis)
             if guess.shape != label.shape:  # (N, 1) against (N,): the order is what counts
                 aligned(self.name, label, guess)

@@ -11,6 +11,7 @@ from ..base import ArgumentError, ShapeError, dtype_name
 from ..context import Context
 from ..executor import (
     PLAIN,
+    Binding,
     Executor,
     RunOptions,
     from_pool,
@@ -190,20 +191,10 @@ class BoundGroup(GroupArrays):
                 grads[node.name] = grad
         aux = {name: self.store.aux(name, i) for name in self.aux_names}
         known = {name: stype for name, stype in self._stypes.items() if name in self.param_names}
-        return _executor_class(self._options)(
-            graph,
-            self.contexts[i],
-            args,
-            grads,
-            self.grad_req,
-            aux,
-            shapes,
-            types,
-            self._places[i],
-            known,
-            self.symbol,
-            self._options,
+        binding = Binding(
+            graph, self.contexts[i], args, grads, self.grad_req, aux, shapes, types, self._places[i], known
         )
+        return _executor_class(self._options)(binding, self.symbol, self._options)
 
     def _inferred(self, inputs: Sequence[DataDesc]) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
         """Return shapes and types of all nodes for some inputs.

@@ -11,7 +11,17 @@ from ..io import DataBatch, DataDesc
 from ..ndarray import NDArray
 from .base_module import BaseModule
 
-__all__ = ["called", "clear_input_grads", "kind_of", "listed", "same_kind", "with_data"]
+__all__ = [
+    "called",
+    "check_bound",
+    "clear_input_grads",
+    "joint",
+    "kind_of",
+    "listed",
+    "same_kind",
+    "wired",
+    "with_data",
+]
 
 
 def kind_of(module: BaseModule) -> str:
@@ -54,3 +64,65 @@ def clear_input_grads(module: BaseModule) -> None:
         for part in parts:
             if part is not None:
                 part.tensor.zero_()
+
+
+def joint(modules: Sequence[BaseModule], number: int, shapes: Sequence[Any]) -> str:
+    """Describe the place where a module does not fit what comes before it.
+
+    Args:
+        modules: the chain.
+        number: which of them it is.
+        shapes: what comes before it.
+    """
+    before = f"{called(number - 1, modules[number - 1])} gives" if number else "bind was given"
+    return (
+        f"SequentialModule: {called(number, modules[number])} does not take what {before}, {listed(shapes)}"
+    )
+
+
+def wired(modules: Sequence[BaseModule], number: int, shapes: Sequence[Any]) -> list[Any]:
+    """Give shapes the names of a module's inputs, by position.
+
+    Args:
+        modules: the chain.
+        number: which module it is.
+        shapes: of the outputs of the one before it.
+
+    Raises:
+        ArgumentError: the module has another number of inputs.
+    """
+    names = modules[number].data_names
+    if len(names) != len(shapes):
+        raise ArgumentError(
+            f"{joint(modules, number, shapes)}: it has {len(names)} inputs, {', '.join(names)}"
+        )
+    return [
+        DataDesc(name, d.shape, d.dtype, d.layout) if isinstance(d, DataDesc) else (name, d[1])
+        for name, d in zip(names, shapes)
+    ]
+
+
+def check_bound(modules: Sequence[BaseModule], number: int, shapes: Sequence[Any], needs_grad: bool) -> None:
+    """Refuse a module that ignored `bind`, because it had been bound before the chain was.
+
+    Args:
+        modules: the chain.
+        number: which module it is.
+        shapes: what the chain would have bound it to.
+        needs_grad: whether it was bound before and the chain needs gradients of its inputs.
+
+    Raises:
+        StateError: it was bound to something else than the chain needs.
+    """
+    module = modules[number]
+    bound = [(d[0], tuple(d[1])) for d in module.data_shapes]
+    if bound != [(d[0], tuple(d[1])) for d in shapes]:
+        raise StateError(
+            f"{joint(modules, number, shapes)}: it was bound before, to {listed(bound)}; "
+            "bind the chain with force_rebind=True"
+        )
+    if needs_grad and not module.inputs_need_grad:
+        raise StateError(
+            f"SequentialModule: {called(number, module)} was bound before, without inputs_need_grad=True, "
+            "which a chain needs; bind the chain with force_rebind=True"
+        )

@@ -11,12 +11,20 @@ import torch
 
 from ..base import ArgumentError, MXNetError, ShapeError, StateError
 from ..initializer import Uniform
-from ..io import DataDesc
 from ..ndarray import NDArray
 from .base_module import BaseModule
 from .feed import is_per_context
 from .fit import show_metric
-from .joints import called, clear_input_grads, kind_of, listed, same_kind, with_data
+from .joints import (
+    called,
+    check_bound,
+    clear_input_grads,
+    joint,
+    kind_of,
+    same_kind,
+    wired,
+    with_data,
+)
 from .stage import Stage, needs
 
 __all__ = ["SequentialModule"]
@@ -178,7 +186,7 @@ class SequentialModule(BaseModule):
         shapes = list(data_shapes)
         for number, (module, meta) in enumerate(zip(self._modules, self._metas)):
             if meta.get(self.META_AUTO_WIRING):
-                shapes = self._wired(number, shapes)
+                shapes = wired(self._modules, number, shapes)
             needs_grad = for_training and (inputs_need_grad or number > 0)
             was_bound = module.binded
             try:
@@ -191,53 +199,10 @@ class SequentialModule(BaseModule):
                     grad_req=grad_req,
                 )
             except MXNetError as error:
-                raise same_kind(error, f"{self._joint(number, shapes)}: {error}") from error
-            self._check_bound(number, shapes, needs_grad and was_bound)
+                raise same_kind(error, f"{joint(self._modules, number, shapes)}: {error}") from error
+            check_bound(self._modules, number, shapes, needs_grad and was_bound)
             shapes = list(module.output_shapes)
         self._stage = max(self._stage, Stage.BOUND)
-
-    def _wired(self, number: int, shapes: Sequence[Any]) -> list[Any]:
-        """Give shapes the names of a module's inputs, by position.
-
-        Raises:
-            ArgumentError: the module has another number of inputs.
-        """
-        names = self._modules[number].data_names
-        if len(names) != len(shapes):
-            raise ArgumentError(
-                f"{self._joint(number, shapes)}: it has {len(names)} inputs, {', '.join(names)}"
-            )
-        return [
-            DataDesc(name, d.shape, d.dtype, d.layout) if isinstance(d, DataDesc) else (name, d[1])
-            for name, d in zip(names, shapes)
-        ]
-
-    def _check_bound(self, number: int, shapes: Sequence[Any], needs_grad: bool) -> None:
-        """Refuse a module that ignored `bind`, because it had been bound before the chain was.
-
-        Raises:
-            StateError: it was bound to something else than the chain needs.
-        """
-        module = self._modules[number]
-        bound = [(d[0], tuple(d[1])) for d in module.data_shapes]
-        if bound != [(d[0], tuple(d[1])) for d in shapes]:
-            raise StateError(
-                f"{self._joint(number, shapes)}: it was bound before, to {listed(bound)}; "
-                "bind the chain with force_rebind=True"
-            )
-        if needs_grad and not module.inputs_need_grad:
-            raise StateError(
-                f"SequentialModule: {called(number, module)} was bound before, without inputs_need_grad=True, "
-                "which a chain needs; bind the chain with force_rebind=True"
-            )
-
-    def _joint(self, number: int, shapes: Sequence[Any]) -> str:
-        """Describe the place where a module does not fit what comes before it."""
-        before = f"{called(number - 1, self._modules[number - 1])} gives" if number else "bind was given"
-        return (
-            f"SequentialModule: {called(number, self._modules[number])} does not take what {before}, "
-            f"{listed(shapes)}"
-        )
 
     # parameters
 
@@ -358,7 +323,7 @@ class SequentialModule(BaseModule):
                 if number == 0:
                     raise
                 given = [(d[0], array.shape) for d, array in zip(module.data_shapes, batch.data)]
-                raise same_kind(error, f"{self._joint(number, given)}: {error}") from error
+                raise same_kind(error, f"{joint(self._modules, number, given)}: {error}") from error
             if number + 1 < len(self._modules):
                 batch = with_data(batch, module.get_outputs(), self._modules[number + 1].data_shapes)
 

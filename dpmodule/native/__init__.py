@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 from types import ModuleType
 
-__all__ = ["available", "core", "error", "include"]
+__all__ = ["available", "core", "error", "include", "report"]
 
 core: ModuleType | None = None
 """The extension, None where there is none or ``DPMODULE_NATIVE=0`` is set."""
 
 error: str | None = None
 """Why there is no extension."""
+
+_reported = False
 
 
 def _load() -> None:
@@ -23,7 +26,8 @@ def _load() -> None:
     try:
         core = importlib.import_module("dpmodule._native")
     except ImportError as failure:
-        error = f"{failure}; install a C++17 compiler and run: pip install --no-cache-dir --force-reinstall dpmodule"
+        again = "pip install --no-cache-dir --no-deps --force-reinstall dpmodule"
+        error = f"{failure}; install a C++17 compiler and run: {again}"
 
 
 def available() -> bool:
@@ -34,6 +38,23 @@ def available() -> bool:
 def include() -> str:
     """Return the folder of the C++ headers, for programs that compile functors of their own."""
     return os.path.join(os.path.dirname(__file__), "include")
+
+
+def report() -> None:
+    """Say in the log, once per process, if work is done without the extension: why, and how to get it.
+
+    Whoever has a slower stand-in calls this when it is used. If the extension was switched off, the line's level is
+    INFO.
+    """
+    global _reported
+    if _reported or core is not None:
+        return
+    _reported = True
+    switched_off = os.environ.get("DPMODULE_NATIVE", "1") == "0"
+    level = logging.INFO if switched_off else logging.WARNING
+    logging.getLogger("dpmodule").log(
+        level, "streams run in Python, slower, without the native extension: %s", error
+    )
 
 
 _load()

@@ -9,6 +9,26 @@ PyModuleDef definition = {
 
 using Add = int (*)(PyObject *);
 constexpr Add parts[] = {
+    dpmodule::add_functor,
+    dpmodule::add_signal_bus,
+    dpmodule::add_thread_pool,
+    dpmodule::add_worker,
+    dpmodule::add_lstm,
+    dpmodule::add_product,
+    dpmodule::add_string_handle,
+    dpmodule::add_ready,
+    dpmodule::add_callback,
+    dpmodule::add_deflate,
+    dpmodule::add_checksum,
+    dpmodule::add_copy,
+    dpmodule::add_multislot,
+    dpmodule::add_records,
+    dpmodule::add_pipe_reader,
+    dpmodule::add_pipe_writer,
+    dpmodule::add_autobatch_node,
+    dpmodule::add_autobatch_function,
+    dpmodule::add_autobatch_engine,
+    dpmodule::add_autobatch_update,
     nullptr,
 };
 

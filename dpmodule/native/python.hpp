@@ -6,6 +6,26 @@
 
 namespace dpmodule {
 
-// int add_thread_pool(PyObject *module);  // thread_pool.cpp
+int add_functor(PyObject *module);      // functor_type.cpp
+int add_signal_bus(PyObject *module);   // signal_bus_type.cpp
+int add_thread_pool(PyObject *module);  // thread_pool_type.cpp
+int add_worker(PyObject *module);       // worker_type.cpp
+
+int add_lstm(PyObject *module);           // lstm_python.cpp
+int add_product(PyObject *module);        // product_python.cpp
+int add_string_handle(PyObject *module);  // string_handle.cpp
+int add_ready(PyObject *module);          // functors/ready.cpp
+int add_callback(PyObject *module);       // functors/callback.cpp
+int add_deflate(PyObject *module);        // functors/deflate.cpp
+int add_checksum(PyObject *module);       // functors/checksum.cpp
+int add_copy(PyObject *module);           // functors/copy.cpp
+int add_multislot(PyObject *module);      // functors/multislot_functor.cpp
+int add_records(PyObject *module);        // functors/records.cpp
+int add_pipe_reader(PyObject *module);    // pipe/reader.cpp
+int add_pipe_writer(PyObject *module);    // pipe/writer.cpp
+int add_autobatch_node(PyObject *module);      // autobatch/node_type.cpp
+int add_autobatch_function(PyObject *module);  // autobatch/function_type.cpp
+int add_autobatch_update(PyObject *module);    // autobatch/update_functions.cpp
+int add_autobatch_engine(PyObject *module);    // autobatch/engine_type.cpp
 
 }  // namespace dpmodule

@@ -10,39 +10,41 @@
     ├── StructureError [TypeError]    not a nested structure of tensors
     ├── PipeClosed [EOFError]         the other end closed the pipe, all was read
     ├── PipeBroken [ConnectionError]  the other end's process is gone; the text names the side
-    └── WorkerDied                    a child process ended without saying why; names worker, pid and signal
+    ├── WorkerDied                    a child process ended without saying why; names worker, pid and signal
+    ├── WorkerStuck [TimeoutError]    a child process did not answer in time; the text has its Python stack
+    ├── WorkerError                   a child process raised an exception that cannot be pickled; the text is its
+    │                                 traceback
+    └── UnpicklableError [pickle.PicklingError]  something that cannot be given to another process
 """
 
 from __future__ import annotations
 
+import pickle
+
 from ..base import MXNetError
+from ..native.errors import FunctorError as FunctorError
+from ..native.errors import LoopClosedError as LoopClosedError
+from ..native.errors import PoolClosedError as PoolClosedError
 
 __all__ = [
     "FunctorError",
     "LoopClosedError",
     "PipeBroken",
     "PipeClosed",
+    "PipeTimeout",
     "PoolClosedError",
+    "RemoteTraceback",
     "StreamStopped",
     "StructureError",
+    "UnpicklableError",
     "WorkerDied",
+    "WorkerError",
+    "WorkerStuck",
 ]
 
 
 class StreamStopped(MXNetError):
     """A call on a stream that has been stopped or is being iterated already."""
-
-
-class LoopClosedError(MXNetError):
-    """The event loop that a completion should wake is closed."""
-
-
-class PoolClosedError(MXNetError):
-    """A job for a pool that is not open."""
-
-
-class FunctorError(MXNetError):
-    """A C++ functor threw an exception; the text is the exception's."""
 
 
 class StructureError(MXNetError, TypeError):
@@ -57,5 +59,44 @@ class PipeBroken(MXNetError, ConnectionError):
     """The process at the other end of a pipe is gone; the text says which side."""
 
 
+class PipeTimeout(MXNetError, TimeoutError):
+    """A pipe had nothing to receive, or no slot to send in, in the time given."""
+
+
 class WorkerDied(MXNetError):
-    """A child process ended without an exception of its own; the text names worker, process and signal."""
+    """A child process ended without an exception of its own; the text names worker, process and signal.
+
+    Attributes:
+        index: number of the worker, None if it has none.
+        name: its name.
+        pid: of its process.
+        exitcode: its exit status; minus the signal's number if one killed it, None if unknown.
+    """
+
+    index: int | None = None
+    name: str | None = None
+    pid: int | None = None
+    exitcode: int | None = None
+
+
+class WorkerStuck(MXNetError, TimeoutError):
+    """A child process did not answer in time; the text says what it was doing and has its Python stack."""
+
+
+class WorkerError(MXNetError):
+    """A child process raised an exception that cannot be brought here; the text names it and has its traceback."""
+
+
+class UnpicklableError(MXNetError, pickle.PicklingError):
+    """A function or an argument that cannot be given to another process; the text names it and says what to do."""
+
+
+class RemoteTraceback(Exception):
+    """Carries, as the cause of an exception that came from another process, the traceback it had there."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"\n\n{self.text}"

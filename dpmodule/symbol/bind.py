@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base import ArgumentError, DeviceError, DTypeError, Shape, ShapeError, dtype_name
 from ..context import Context, current_context
-from ..executor import Executor, Placement, allocate, from_pool, placement, requirements
+from ..executor import Binding, Executor, Placement, allocate, from_pool, placement, requirements
 from ..executor.gradients import check_differentiable
 from ..executor.sparse_arrays import allocate_as
 from ..executor.storage import declared_storage, gradient_storage, storage_of
@@ -118,9 +118,8 @@ def bind(
     reqs = {k: (r if k in grads else "null") for k, r in reqs.items()}
     check_differentiable(graph, (k for k, r in reqs.items() if r != "null"))
     _check_devices(graph, context, places, {**arg_arrays, **aux_arrays})
-    executor = Executor(
-        graph, context, arg_arrays, grads, reqs, aux_arrays, shapes, places=places, symbol=symbol
-    )
+    binding = Binding(graph, context, arg_arrays, grads, reqs, aux_arrays, shapes, places=places)
+    executor = Executor(binding, symbol)
     for array in (*arg_arrays.values(), *aux_arrays.values(), *grads.values()):
         array.pinned = True
     return executor
@@ -293,7 +292,7 @@ def simple_bind(
     args = {key: source.argument(key, *every[key]) for key in graph.argument_names}
     grads = {key: source.gradient(key, *every[key]) for key in graph.argument_names if reqs[key] != "null"}
     aux = {key: source.state(key, *every[key]) for key in graph.auxiliary_names}
-    return Executor(graph, context, args, grads, reqs, aux, shapes, types, places, symbol=symbol)
+    return Executor(Binding(graph, context, args, grads, reqs, aux, shapes, types, places), symbol)
 
 
 def _check_known(graph: Graph, shapes: Mapping[Any, list[Any]]) -> None:

@@ -10,7 +10,7 @@ import torch
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError, NodeError
-from dpmodule.executor import RunOptions, run_options
+from dpmodule.executor import Binding, RunOptions, run_options
 from dpmodule.executor.executor import Executor
 from helpers.nets import blobs, mlp
 
@@ -65,7 +65,7 @@ def trained(symbol, shape, compile, steps=4):
 def compiled(executor, compile):
     """Return an executor for prediction on the arrays of another one."""
     arrays, requests = executor.arg_dict, dict.fromkeys(executor.arg_dict, "null")
-    return Executor(executor.graph, mx.cpu(), arrays, {}, requests, {}, options=run_options(compile))
+    return Executor(Binding(executor.graph, mx.cpu(), arrays, {}, requests, {}), options=run_options(compile))
 
 
 def compiled_programs(mod):

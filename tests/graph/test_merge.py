@@ -3,7 +3,7 @@ import pytest
 
 import dpmodule as mx
 from dpmodule.base import StateError
-from dpmodule.executor import Executor
+from dpmodule.executor import Binding, Executor
 
 S = mx.sym
 
@@ -46,6 +46,6 @@ def test_random_operators_stay_apart():
 
 def test_only_executors_of_symbols_have_one():
     graph = S.exp(S.Variable("a")).graph
-    executor = Executor(graph, mx.cpu(), {"a": mx.nd.ones(1)}, {}, {"a": "null"}, {})
+    executor = Executor(Binding(graph, mx.cpu(), {"a": mx.nd.ones(1)}, {}, {"a": "null"}, {}))
     with pytest.raises(StateError, match="not made by Symbol.bind"):
         executor.get_optimized_symbol()

@@ -13,7 +13,7 @@ import torch
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError, StateError
-from dpmodule.io import reader
+from dpmodule.streams import read_ahead
 
 GOLDENS = json.loads((Path(__file__).parents[1] / "data/goldens/io/iterators.json").read_text())
 X, Y = np.arange(22, dtype="f4").reshape(11, 2), np.arange(11, dtype="f4")
@@ -260,7 +260,7 @@ def test_many_iterators_leave_no_thread():
 
 
 def test_closing_does_not_wait_for_ever(monkeypatch):
-    monkeypatch.setattr(reader, "JOIN_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(read_ahead, "JOIN_TIMEOUT_S", 0.05)
     gate = threading.Event()
     it = mx.io.PrefetchingIter(Counting(5, lambda number: gate.wait(5)))
     with pytest.warns(RuntimeWarning, match="still waits for Counting"):

@@ -1,6 +1,7 @@
 """Metrics against MXNet's recorded values, against NumPy, and with wrong input."""
 
 import copy
+import itertools
 import json
 import math
 import pickle
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 import dpmodule as mx
 from dpmodule import metric
 from dpmodule.base import ArgumentError, ShapeError, StateError
+from dpmodule.metric import classification
 from dpmodule.metric.base import registry
 from dpmodule.metric.tally import Tally
 
@@ -427,6 +429,50 @@ def test_pickle_keeps_the_sums():
     assert pickle.loads(pickle.dumps(one)).get() == ("accuracy", 0.5)
 
 
+SCORES = {
+    "plain": [[0.1, 0.9], [0.8, 0.2], [0.5, 0.5]],
+    "nan": [[float("nan"), 0.9], [0.8, float("nan")], [float("nan")] * 2],
+    "infinite": [[float("-inf")] * 2, [float("inf")] * 2, [0.0, float("inf")]],
+}
+LABELS = {
+    "classes": [1, 0, 1],
+    "fractions": [1.7, -0.5, 0.9],
+    "none of them": [2, -1, 5],
+    "odd": [float("nan"), float("inf"), float("-inf")],
+}
+
+
+INTEGERS = [("int32", "plain", "classes"), ("int64", "plain", "none of them")]
+
+
+@pytest.mark.parametrize("axis", [1, -1])
+@pytest.mark.parametrize(
+    ("dtype", "scores", "labels"),
+    [*itertools.product(("float32", "float64", "float16"), SCORES, LABELS), *INTEGERS],
+)
+def test_hits_are_counted_by_numpy_as_by_torch(scores, labels, dtype, axis, monkeypatch):
+    label = torch.tensor(LABELS[labels]).to(getattr(torch, dtype))
+    pred = torch.tensor(SCORES[scores]).to(getattr(torch, dtype))
+    found = []
+    for known in (classification._KNOWN_TO_NUMPY, frozenset()):
+        monkeypatch.setattr(classification, "_KNOWN_TO_NUMPY", known)
+        one = metric.Accuracy(axis=axis)
+        one.update([label], [pred])
+        one.update([label.repeat(2)], [pred.repeat(2, 1)])
+        found.append((one.sum_metric, one.num_inst, one.global_sum_metric, one.get()))
+    assert found[0] == found[1]
+    assert found[0][1] == 9
+
+
+def test_hits_of_scores_that_lie_apart():
+    scores, labels = np.random.RandomState(0).uniform(size=(2, 5, 7)), np.arange(7) % 5
+    expected = float((scores.argmax(1) == labels).mean())
+    for axis, pred in ((1, scores), (-1, scores.transpose(0, 2, 1)), (2, scores.transpose(0, 2, 1))):
+        one = metric.Accuracy(axis=axis)
+        one.update([torch.from_numpy(np.stack([labels] * 2))], [torch.from_numpy(pred)])
+        assert one.get()[1] == pytest.approx(expected)
+
+
 def test_updates_do_not_read_values(monkeypatch):
     """On a GPU each value read stops Python until the device is idle; so an update reads none."""
     names = ["item", "tolist", "numpy", "cpu", "__float__", "__int__", "__bool__", "asnumpy", "asscalar"]
@@ -439,6 +485,7 @@ def test_updates_do_not_read_values(monkeypatch):
         raise RuntimeError("a value was read")
 
     with monkeypatch.context() as patch:
+        patch.setattr(classification, "_KNOWN_TO_NUMPY", frozenset())  # as on a GPU
         for name in names:
             for kind in (torch.Tensor, mx.nd.NDArray):
                 if hasattr(kind, name):

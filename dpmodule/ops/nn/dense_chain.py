@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from ... import private
 from .linear import LARGE, by_onednn, product
+from .moderate import is_moderate, is_plain, multiply, pays
 
 __all__ = ["ACTIVATIONS", "ChainRun", "DenseChain"]
 
@@ -52,13 +53,16 @@ class ChainRun:
         outputs: what each layer returned.
     """
 
-    __slots__ = ("_data", "_layers", "_onednn", "outputs")
+    __slots__ = ("_data", "_is_plain", "_layers", "_onednn", "outputs")
 
     def __init__(self, data: torch.Tensor, layers: Sequence[Layer], onednn: bool) -> None:
         self._data, self._layers, self._onednn = data, layers, onednn
+        self._is_plain = is_plain(data)
         self.outputs: list[torch.Tensor] = []
         for weight, bias, act in layers:
-            if onednn and _is_worth_it(data, weight):
+            if self._is_plain and pays(data.size(0), weight.size(0), weight.size(1)):
+                data = multiply(data, weight, bias)
+            elif onednn and _is_worth_it(data, weight):
                 data = private.onednn_linear(data, weight, bias, "none", [], "")
             else:
                 data = F.linear(data, weight, bias)
@@ -67,9 +71,11 @@ class ChainRun:
             self.outputs.append(data)
 
     @classmethod
-    def of(cls, data: torch.Tensor, layers: Sequence[Layer], outputs: list[torch.Tensor]) -> ChainRun:
-        """Return a run by oneDNN of which all results are known."""
-        run = cls(data, [], onednn=True)
+    def of(
+        cls, data: torch.Tensor, layers: Sequence[Layer], onednn: bool, outputs: list[torch.Tensor]
+    ) -> ChainRun:
+        """Return a run of which all results are known."""
+        run = cls(data, [], onednn)
         run._layers, run.outputs = layers, outputs
         return run
 
@@ -86,26 +92,35 @@ class ChainRun:
             source = self.outputs[i - 1] if i else self._data
             if act is not None:
                 grad = _BACKWARD[act](grad, self.outputs[i])
-            large = self._onednn and _is_worth_it(source, weight)
+            by = self._product_for(source, weight)
             if wanted[1 + 2 * i]:
-                found[1 + 2 * i] = product(grad.t(), source.t()) if large else grad.t().mm(source)
+                found[1 + 2 * i] = by(grad.t(), source.t())
             if wanted[2 + 2 * i]:
                 found[2 + 2 * i] = grad.sum(0)
             if not any(wanted[: 1 + 2 * i]):  # nobody below wants one
                 return found
-            grad = product(grad, weight.t()) if large else grad.mm(weight)
+            grad = by(grad, weight.t())
         found[0] = grad
         return found
+
+    def _product_for(self, source: torch.Tensor, weight: torch.Tensor) -> Callable[..., torch.Tensor]:
+        """Return what multiplies the first argument with the turned second one for a layer's gradients."""
+        rows, units, features = source.size(0), weight.size(0), weight.size(1)
+        if self._is_plain and pays(min(units, rows), max(units, rows), features):
+            return multiply
+        return product if self._onednn and _is_worth_it(source, weight) else F.linear
 
 
 class _Chain(torch.autograd.Function):
     """The layers with their gradients, recorded as one function."""
 
     @staticmethod
-    def forward(ctx: Any, acts: Sequence[str | None], data: torch.Tensor, *parameters: Any) -> torch.Tensor:
+    def forward(
+        ctx: Any, acts: Sequence[str | None], onednn: bool, data: torch.Tensor, *parameters: Any
+    ) -> torch.Tensor:
         weights, biases = parameters[::2], parameters[1::2]
-        run = ChainRun(data, list(zip(weights, biases, acts)), onednn=True)
-        ctx.acts = acts
+        run = ChainRun(data, list(zip(weights, biases, acts)), onednn)
+        ctx.acts, ctx.onednn = acts, onednn
         ctx.save_for_backward(data, *weights, *run.outputs)
         return run.outputs[-1]
 
@@ -113,8 +128,9 @@ class _Chain(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         count = len(ctx.acts)
         data, *saved = ctx.saved_tensors
-        run = ChainRun.of(data, [(w, None, act) for w, act in zip(saved, ctx.acts)], saved[count:])
-        return None, *run.gradients(grads[0], ctx.needs_input_grad[1:])
+        layers = [(w, None, act) for w, act in zip(saved, ctx.acts)]
+        run = ChainRun.of(data, layers, ctx.onednn, saved[count:])
+        return None, None, *run.gradients(grads[0], ctx.needs_input_grad[2:])
 
 
 _apply: Callable[..., torch.Tensor] = _Chain.apply
@@ -123,8 +139,8 @@ _apply: Callable[..., torch.Tensor] = _Chain.apply
 class DenseChain:
     """Dense layers, each with its activation, one after the other.
 
-    Where oneDNN takes the largest of the products, the whole chain is one recorded function; elsewhere the layers
-    run as they would one by one.
+    Where the largest of the products is worth it, and goes to oneDNN or our own kernel, the whole chain is one recorded
+    function; elsewhere the layers run as they would one by one.
 
     Args:
         acts: activation of each layer: a key of `ACTIVATIONS`, or None.
@@ -150,14 +166,15 @@ class DenseChain:
             parameters: weight, and bias where there is one, of each layer.
         """
         data, layers = self._layers(data, parameters)
-        if not self._is_for_onednn(data, layers):
+        onednn = self._is_for_onednn(data, layers)
+        if not (onednn or self._is_for_kernel(data, layers)):
             for (linear, act), (weight, bias, _) in zip(self._functions, layers):
                 data = linear(data, weight, bias)
                 data = data if act is None else act(data)
             return data
         if torch.is_grad_enabled():
-            return _apply(self._acts, data, *(tensor for layer in layers for tensor in layer[:2]))
-        return ChainRun(data, layers, onednn=True).outputs[-1]
+            return _apply(self._acts, onednn, data, *(tensor for layer in layers for tensor in layer[:2]))
+        return ChainRun(data, layers, onednn).outputs[-1]
 
     def run(self, data: torch.Tensor, *parameters: torch.Tensor) -> ChainRun | None:
         """Run the layers so that gradients can be asked for without autograd.
@@ -200,10 +217,22 @@ class DenseChain:
     @staticmethod
     def _is_for_onednn(data: torch.Tensor, layers: Sequence[Layer]) -> bool:
         """Say whether oneDNN takes the largest product, and the others have the same type."""
-        largest = max((layer[0] for layer in layers), key=torch.Tensor.numel)
-        if data.shape[0] * largest.numel() < LARGE:
+        largest = _largest(layers)
+        if data.shape[0] * largest.numel() < LARGE or is_moderate(data, largest):
             return False
         return _are_plain(layers, torch.float32) and by_onednn(data, largest)
+
+    @staticmethod
+    def _is_for_kernel(data: torch.Tensor, layers: Sequence[Layer]) -> bool:
+        """Say whether our own kernel takes the largest product, which is worth a function, and the others too."""
+        largest = _largest(layers)
+        if data.shape[0] * largest.numel() < LARGE or not is_moderate(data, largest):
+            return False
+        return _are_plain(layers, torch.float32)
+
+
+def _largest(layers: Sequence[Layer]) -> torch.Tensor:
+    return max((weight for weight, _, _ in layers), key=torch.Tensor.numel)
 
 
 def _are_plain(layers: Sequence[Layer], dtype: torch.dtype) -> bool:

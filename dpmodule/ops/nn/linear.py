@@ -17,8 +17,9 @@ import torch
 from torch.nn import functional as F
 
 from ... import private
+from .moderate import is_moderate, multiply
 
-__all__ = ["LARGE", "by_onednn", "linear", "onednn_pays", "product"]
+__all__ = ["LARGE", "by_onednn", "linear", "onednn_pays", "product", "product_by_faster"]
 
 LARGE = 2**22
 """Multiplications in a product below which oneDNN gains too little to begin with it: its code takes about 8 MB."""
@@ -57,7 +58,7 @@ def onednn_pays(data: torch.Tensor, weight: torch.Tensor) -> bool:
         if asked == "0" or private.onednn_linear is private.plain_linear:
             _answer = False
         else:
-            _answer = asked == "1" or _is_faster(data.detach(), weight.detach())
+            _answer = asked == "1" or _is_faster(data, weight)
     return _answer
 
 
@@ -92,6 +93,13 @@ def product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     return private.onednn_linear(left, right, None, "none", [], "")
 
 
+def product_by_faster(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Return ``left @ right.T``, of two axes each, by what is the fastest for their size; records no gradient."""
+    if is_moderate(left, right):
+        return multiply(left, right)
+    return (product if by_onednn(left, right) else F.linear)(left, right)
+
+
 class _Linear(torch.autograd.Function):
     """``data @ weight.T + bias`` by oneDNN, with gradients that go the same way."""
 
@@ -118,13 +126,15 @@ _apply: Callable[..., torch.Tensor] = _Linear.apply
 
 
 def linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """Return ``data @ weight.T + bias`` as `F.linear` does, large products by the faster library.
+    """Return ``data @ weight.T + bias`` as `F.linear` does, by what is the fastest for their size.
 
     Args:
         data: (N, K), or (..., K) of one axis or more.
         weight: (M, K), of any strides.
         bias: (M,), or None.
     """
+    if not torch.is_grad_enabled() and is_moderate(data, weight):
+        return multiply(data, weight, bias)
     if not by_onednn(data, weight):
         return F.linear(data, weight, bias)
     if torch.is_grad_enabled() and (

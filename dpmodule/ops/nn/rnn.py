@@ -16,6 +16,7 @@ from ..registry import op
 from ..spec import NEVER, Attr, Env, Onnx, Shapes, Types, arg, param
 from . import rnn_weights
 from .dropout import kept
+from .lstm import is_small, small_lstm
 from .rules import agree
 
 __all__ = ["rnn"]
@@ -137,6 +138,8 @@ def _run_layers(
     num_layers: int,
 ) -> tuple[torch.Tensor, ...]:
     """Run some layers without dropout; return the output and the last states."""
+    if _is_small(a, x, batch_sizes, states, weights, num_layers):
+        return small_lstm(x, [state[0] for state in states], weights)
     hx = tuple(states) if _with_cell(a) else states[0]
     # cuDNN keeps what backward needs only in its training mode
     options = True, num_layers, 0.0, torch.is_grad_enabled(), a.bidirectional
@@ -146,6 +149,20 @@ def _run_layers(
     else:
         found = function(x, batch_sizes, hx, weights, *options)
     return tuple(found)
+
+
+def _is_small(
+    a: Any,
+    x: torch.Tensor,
+    batch_sizes: torch.Tensor | None,
+    states: Sequence[torch.Tensor],
+    weights: list[torch.Tensor],
+    num_layers: int,
+) -> bool:
+    """Say whether layers are a single LSTM without further features, of sizes that our own kernel is the best for."""
+    if a.mode != "lstm" or a.bidirectional or a.projection_size or num_layers > 1 or batch_sizes is not None:
+        return False
+    return is_small(x, [state[0] for state in states], weights)
 
 
 def _drop(x: torch.Tensor, p: float, generator: torch.Generator | None) -> torch.Tensor:

@@ -1,5 +1,6 @@
 """The fused recurrent network against a NumPy loop over layers, directions, steps and gates."""
 
+import importlib
 import itertools
 
 import numpy as np
@@ -7,12 +8,13 @@ import pytest
 import torch
 
 import dpmodule as mx
-from dpmodule import ops
+from dpmodule import native, ops
 from dpmodule.base import NodeError, OpError, ShapeError
 from dpmodule.ops.infer import infer_type
 from dpmodule.ops.nn import rnn_weights
 from helpers.op_case import OpCase, call, check_gradient, check_value, run, shapes
 
+rnn_module = importlib.import_module("dpmodule.ops.nn.rnn")
 MODES = rnn_weights.MODES
 T, N, C, H = 4, 3, 2, 3
 RNG = np.random.RandomState(5)
@@ -324,14 +326,30 @@ def test_limits_of_the_cell_state_are_ignored_with_a_warning():
     np.testing.assert_allclose(found, network("lstm", 1, False, *given)[0], 1e-6)
 
 
-def test_arrays_of_different_types_are_refused_by_name():
-    net = mx.sym.RNN(mx.sym.Variable("data"), **attrs("gru"), name="r")
+@pytest.mark.parametrize(("layers", "bidirectional"), [(1, False), (2, False), (1, True)])
+def test_small_lstms_run_by_our_own_kernel(layers, bidirectional, monkeypatch):
+    calls = []
+    own = rnn_module.small_lstm
+    monkeypatch.setattr(rnn_module, "small_lstm", lambda *given: calls.append(given) or own(*given))
+    given = inputs("lstm", layers, bidirectional, "float32")
+    found = run("RNN", *given, **attrs("lstm", layers, bidirectional))
+    np.testing.assert_allclose(found, network("lstm", layers, bidirectional, *given)[0], 1e-5, 1e-6)
+    one_layer = (layers, bidirectional) == (1, False)
+    assert len(calls) == (one_layer and hasattr(native.core, "lstm_forward"))
+
+
+@pytest.mark.parametrize(("mode", "size"), [("gru", 63), ("lstm", 84)])
+@pytest.mark.parametrize("types", [("float64", "float32"), ("float32", "float64")])
+def test_arrays_of_different_types_are_refused_by_name(mode, size, types):
+    net = mx.sym.RNN(mx.sym.Variable("data"), **attrs(mode), name="r")
     args = {
-        "data": mx.nd.zeros((T, N, C), dtype="float64"),
-        "r_parameters": mx.nd.zeros((63,)),
+        "data": mx.nd.zeros((T, N, C), dtype=types[0]),
+        "r_parameters": mx.nd.zeros((size,), dtype=types[1]),
         "r_state": mx.nd.zeros((1, N, H)),
+        "r_state_cell": mx.nd.zeros((1, N, H)),
     }
-    with pytest.raises(NodeError, match="RNN 'r' .* must have the same dtype"):
+    args = {name: args[name] for name in net.list_arguments()}
+    with pytest.raises(NodeError, match="RNN 'r' .*dtype"):
         net.bind(mx.cpu(), args).forward()
 
 

@@ -1,4 +1,4 @@
-"""Run unrolled recurrent networks by torch's kernels for whole sequences.
+"""Run unrolled recurrent networks by kernels for whole sequences.
 
 A graph that `LSTMCell.unroll` makes has a dozen small operators for every step and layer; one kernel that runs over
 the whole sequence needs a tenth of the time or less. What is found is arithmetic, not names: graphs of real MXNet and

@@ -2,7 +2,7 @@
 
 Forward keeps what backward needs; backward computes at once all that does not depend on the gradient of the next
 step, so that two or three calls a step are left, and the gradients of the weights are one product each. For an LSTM,
-oneDNN has all of this.
+oneDNN has all of this, and `ops.nn.lstm` where that takes longer to prepare than to compute.
 
 Shape letters: T time steps, N batch, K features of the input, H features of the state.
 
@@ -15,9 +15,8 @@ from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 
-from ....ops.nn.linear import by_onednn, linear, product
+from ....ops.nn.linear import linear, product_by_faster
 
 __all__ = ["gru", "plain"]
 
@@ -48,15 +47,10 @@ def _for_map(
     """Return the gradients of a linear map's data, weight and bias, as far as they are wanted."""
     flat = grad.reshape(-1, weight.shape[0])
     return (
-        _product(flat, weight.t()).view(data.shape) if wanted[0] else None,
-        _product(flat.t(), data.reshape(-1, weight.shape[1]).t()) if wanted[1] else None,
+        product_by_faster(flat, weight.t()).view(data.shape) if wanted[0] else None,
+        product_by_faster(flat.t(), data.reshape(-1, weight.shape[1]).t()) if wanted[1] else None,
         flat.sum(0) if wanted[2] else None,
     )
-
-
-def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Return ``left @ right.T``."""
-    return (product if by_onednn(left, right) else F.linear)(left, right)
 
 
 def _map(x: torch.Tensor, weight: torch.Tensor, bias: Optional) -> torch.Tensor:

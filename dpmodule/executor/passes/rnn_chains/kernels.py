@@ -1,4 +1,4 @@
-"""What runs in place of a chain: torch's kernels for whole sequences, and the plain steps where there is none.
+"""What runs in place of a chain: kernels for whole sequences, torch's or our own, or else the plain steps.
 
 Shape letters: T time steps, N batch, K features of the input, H features of the state, G gates.
 """
@@ -14,6 +14,7 @@ from torch.nn.functional import linear
 
 from .... import private
 from ....ops.nn.linear import LARGE
+from ....ops.nn.lstm import is_small, small_lstm
 from .functions import gru, plain
 
 __all__ = ["CellStates", "Recurrence", "in_one_piece"]
@@ -71,7 +72,9 @@ class Recurrence:
             return self._plain(x, begin, weights)
         if x.is_cuda:
             weights = in_one_piece(weights)
-        elif self._is_better_here(x, weights):
+        elif self._is_better_here(x, begin, weights):
+            if self.mode == "lstm":
+                return small_lstm(x, begin, weights)
             if self.mode == "gru":
                 return gru(x, begin[0], weights)
             return plain(x, begin[0], weights, self.mode == "rnn_relu")
@@ -81,9 +84,11 @@ class Recurrence:
         found: Found = _FUNCTIONS[self.mode](x, hx, weights, *options)
         return found
 
-    def _is_better_here(self, x: torch.Tensor, weights: list[torch.Tensor]) -> bool:
-        """Say whether our own functions are faster than torch's kernels: where these record every small step."""
-        if self.mode == "lstm" or x.dtype not in _OWN_TYPES:
+    def _is_better_here(self, x: torch.Tensor, begin: Found, weights: list[torch.Tensor]) -> bool:
+        """Say whether our own functions are faster than torch's, which record or prepare every small step."""
+        if self.mode == "lstm":
+            return is_small(x, begin, weights)
+        if x.dtype not in _OWN_TYPES:
             return False
         return torch.is_grad_enabled() or x.numel() * weights[0].shape[0] >= LARGE
 

@@ -1,0 +1,160 @@
+"""Batches that two processes decode ahead: ours, or torch's DataLoader.
+
+Run as ``python -m benchmarks.sides.feeds SYSTEM BATCHES``, one of `SYSTEMS`.
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import data
+
+import dpmodule as mx
+
+from .serve import Clock, serve
+
+__all__ = ["SYSTEMS", "prepare"]
+
+WORKERS, READY = 2, 3
+BATCH, SHAPE = 64, (3, 64, 64)
+DIFFERENT = 256
+"""How many different images there are."""
+
+
+class Images(data.Dataset[tuple[torch.Tensor, int]]):
+    """Compressed images, of which any number of examples is made."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        rows = np.arange(SHAPE[1] * SHAPE[2] * SHAPE[0], dtype=np.int64)
+        self._packed = [
+            zlib.compress((rows * (i + 1) // 64 % 251).astype("u1").tobytes(), 1) for i in range(DIFFERENT)
+        ]
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        pixels = np.frombuffer(zlib.decompress(self._packed[index % DIFFERENT]), np.uint8)
+        return torch.from_numpy(np.multiply(pixels.reshape(SHAPE), 1 / 255, dtype=np.float32)), index % 10
+
+    def batch(self, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return a batch."""
+        first = number * BATCH
+        images, labels = zip(*(self[i] for i in range(first, first + BATCH)), strict=True)
+        return torch.stack(images), torch.tensor(labels, dtype=torch.float32)
+
+
+class Reader(mx.io.DataIter):
+    """Every so manieth batch, as an iterator of ours."""
+
+    def __init__(self, batches: int, part_index: int, num_parts: int) -> None:
+        super().__init__(BATCH)
+        self._images, self._batches = Images(batches * BATCH), range(part_index, batches, num_parts)
+        self.provide_data = [mx.io.DataDesc("data", (BATCH, *SHAPE))]
+        self.provide_label = [mx.io.DataDesc("softmax_label", (BATCH,))]
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin again."""
+        self._next = iter(self._batches)
+
+    def next(self) -> Any:
+        """Return the next batch."""
+        tensors = self._images.batch(next(self._next))
+        images, labels = (mx.nd.from_dlpack(tensor) for tensor in tensors)
+        return mx.io.DataBatch([images], [labels], pad=0)
+
+
+class Batches(data.IterableDataset[tuple[torch.Tensor, torch.Tensor]]):
+    """Every so manieth batch, as torch's DataLoader reads them."""
+
+    def __init__(self, batches: int) -> None:
+        self._images, self._count = Images(batches * BATCH), batches
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        worker = data.get_worker_info()
+        if worker is None:
+            raise SystemExit("a loader without workers is not what is measured")
+        for number in range(worker.id, self._count, worker.num_workers):
+            yield self._images.batch(number)
+
+
+def _loader(dataset: Any, batch_size: int | None) -> Any:
+    return data.DataLoader(
+        dataset,
+        batch_size,
+        num_workers=WORKERS,
+        prefetch_factor=READY,
+        persistent_workers=True,
+        multiprocessing_context="fork",
+    )
+
+
+def _make_reader(batches: int, part_index: int, num_parts: int) -> Reader:
+    return Reader(batches, part_index, num_parts)
+
+
+def iterator(batches: int) -> Any:
+    """Return a `ProcessPrefetchingIter` of whole batches."""
+    from functools import partial
+
+    return mx.io.ProcessPrefetchingIter(
+        partial(_make_reader, batches), WORKERS, slots=READY, start_method="fork"
+    )
+
+
+def loader_iterator(batches: int) -> Any:
+    """Return a `DataLoaderIter` of examples."""
+    return mx.io.DataLoaderIter(
+        Images(batches * BATCH),
+        batch_size=BATCH,
+        num_workers=WORKERS,
+        slots=READY,
+        start_method="fork",
+    )
+
+
+SYSTEMS: dict[str, tuple[Callable[[int], Any], bool]] = {
+    "batches-ours": (iterator, True),
+    "batches-torch": (lambda batches: _loader(Batches(batches), None), False),
+    "examples-ours": (loader_iterator, True),
+    "examples-torch": (lambda batches: _loader(Images(batches * BATCH), BATCH), False),
+}
+"""What makes each, and whether it is an iterator of ours."""
+
+
+def prepare() -> dict[str, Any]:
+    """Return what the parent may ask for."""
+    torch.set_num_threads(1)
+    make, is_ours = SYSTEMS[sys.argv[1]]
+    count = int(sys.argv[2])
+    source = make(count)
+
+    def tensors() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        for batch in source:
+            yield (batch.data[0].torch(), batch.label[0].torch()) if is_ours else batch
+
+    def check() -> list[float]:
+        found = [float(images.sum()) + float(labels.sum()) for images, labels in tensors()]
+        return [len(found), round(sum(found))]
+
+    def epoch() -> dict[str, float]:
+        clock = Clock()
+        if is_ours:
+            source.reset()
+        received = sum(1 for _ in source)
+        if received != count:
+            raise SystemExit(f"{received} of {count} batches came")
+        return clock.read(count)
+
+    return {"check": check, "epoch": epoch}
+
+
+if __name__ == "__main__":
+    serve(prepare)

@@ -1,0 +1,290 @@
+"""A dict of tensors sent to another process, again and again, by several systems.
+
+Run as ``python -m benchmarks.sides.pipes SYSTEM``, one of `SYSTEMS`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import mmap
+import multiprocessing
+import os
+import statistics
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.multiprocessing
+
+from dpmodule.streams import tensor_pipe
+
+from .serve import Clock, serve
+
+__all__ = ["SYSTEMS", "prepare"]
+
+LEAVES, SLOTS = 8, 2
+FORK = multiprocessing.get_context("fork")
+
+Message = dict[str, torch.Tensor]
+
+
+def message(size: int) -> Message:
+    """Return a message of so many bytes in all."""
+    length = size // LEAVES // 4
+    return {f"t{i}": torch.arange(i, i + length, dtype=torch.float32) for i in range(LEAVES)}
+
+
+class Link(ABC):
+    """A way to a child process, which receives as many messages as it is told, and says when it has.
+
+    Args:
+        size: bytes of a message.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size, self.message = size, message(size)
+        told, self._tell = os.pipe()
+        self._answer, answer = os.pipe()
+        self._make()
+        # daemons end with this process
+        FORK.Process(target=self._child, args=(told, answer), daemon=True).start()
+        self._check()
+
+    def _child(self, told: int, answer: int) -> None:
+        first = True
+        while count := int.from_bytes(os.read(told, 8), "little"):
+            if first:
+                right, first = self._same(self._receive_one()), False
+                count -= 1
+                os.write(answer, b"." if right else b"?")
+            if count:
+                self._receive(count)
+                os.write(answer, b".")
+
+    def _same(self, found: Message) -> bool:
+        wanted = message(self.size)
+        return list(found) == list(wanted) and all(torch.equal(found[key], wanted[key]) for key in wanted)
+
+    def _check(self) -> None:
+        os.write(self._tell, (1).to_bytes(8, "little"))
+        self._send(1)
+        if os.read(self._answer, 1) != b".":
+            raise SystemExit(f"{type(self).__name__}: the other process got another message than was sent")
+
+    def measure(self, count: int) -> dict[str, float]:
+        """Return the time of a message, from the first call to the other process's word that all have come."""
+        self._prepare(count)
+        os.write(self._tell, count.to_bytes(8, "little"))
+        clock = Clock()
+        self._send(count)
+        os.read(self._answer, 1)
+        return clock.read(count)
+
+    @abstractmethod
+    def _make(self) -> None:
+        """Make what both processes share."""
+
+    def _prepare(self, count: int) -> None:
+        """Get ready for sending without being timed."""
+
+    @abstractmethod
+    def _send(self, count: int) -> None:
+        """Send messages."""
+
+    def _receive_one(self) -> Message:
+        return self._receive(1)
+
+    @abstractmethod
+    def _receive(self, count: int) -> Any:
+        """Receive messages, drop them, and return the last one; runs in the child."""
+
+
+class Pipe(Link):
+    """A TensorPipe with blocking calls."""
+
+    def _make(self) -> None:
+        self._reader, self._writer = tensor_pipe(SLOTS)
+
+    def _send(self, count: int) -> None:
+        for _ in range(count):
+            self._writer.send(self.message)
+
+    def _receive(self, count: int) -> Any:
+        for _ in range(count - 1):
+            self._reader.recv()
+        return self._reader.recv()
+
+
+class AsyncPipe(Pipe):
+    """A TensorPipe with coroutines."""
+
+    def _send(self, count: int) -> None:
+        async def send() -> None:
+            for _ in range(count):
+                await self._writer.coro_send(self.message)
+
+        asyncio.run(send())
+
+    def _receive(self, count: int) -> Any:
+        async def receive() -> Any:
+            for _ in range(count - 1):
+                await self._reader.coro_recv()
+            return await self._reader.coro_recv()
+
+        return asyncio.run(receive())
+
+
+class Ring(Link):
+    """A bare ring in shared memory: one layout for ever, a memmove per tensor, and two eventfds."""
+
+    def _make(self) -> None:
+        memory = torch.frombuffer(mmap.mmap(-1, SLOTS * self.size), dtype=torch.float32)
+        parts = memory.view(SLOTS, LEAVES, -1)
+        self._views = [{key: slot[i] for i, key in enumerate(self.message)} for slot in parts]
+        self._targets = [[part.data_ptr() for part in slot] for slot in parts]
+        self._free, self._full = (os.eventfd(each, os.EFD_SEMAPHORE) for each in (SLOTS, 0))
+        self._slot = 0  # of the next message, in either process
+
+    def _next(self) -> int:
+        slot, self._slot = self._slot, (self._slot + 1) % SLOTS
+        return slot
+
+    def _send(self, count: int) -> None:
+        size = self.size // LEAVES
+        for _ in range(count):
+            os.eventfd_read(self._free)
+            for target, tensor in zip(self._targets[self._next()], self.message.values(), strict=True):
+                ctypes.memmove(target, tensor.data_ptr(), size)
+            os.eventfd_write(self._full, 1)
+
+    def _receive(self, count: int) -> Any:
+        found: Any = None
+        for _ in range(count):
+            os.eventfd_read(self._full)
+            found = self._views[self._next()]
+            os.eventfd_write(self._free, 1)  # whoever computes would do so before
+        return found
+
+
+class Queue(Link):
+    """`torch.multiprocessing.Queue`, which moves what it is given into shared memory of its own."""
+
+    def _make(self) -> None:
+        torch.multiprocessing.set_sharing_strategy("file_descriptor")
+        self._queue = torch.multiprocessing.get_context("fork").Queue(SLOTS)
+        self._fresh = [self._copy()]
+
+    def _copy(self) -> Message:
+        return {key: tensor.clone() for key, tensor in self.message.items()}
+
+    def _prepare(self, count: int) -> None:
+        # tensors that have been sent once are shared, and later sends would not send them
+        self._fresh = [self._copy() for _ in range(count)]
+
+    def _send(self, count: int) -> None:
+        for _ in range(count):
+            self._queue.put(self._fresh.pop())
+
+    def _receive(self, count: int) -> Any:
+        for _ in range(count - 1):
+            self._queue.get()
+        return self._queue.get()
+
+
+class Echo:
+    """There and back: tensors that are not copied go to a child, and a small one comes back.
+
+    Args:
+        size: bytes of a message.
+        kind: "shared" for tensors in shared memory, "slot" for a slot of the pipe that is filled in place.
+    """
+
+    def __init__(self, size: int, kind: str) -> None:
+        self._reader, self._writer = tensor_pipe(SLOTS)
+        self._answers, self._replies = tensor_pipe(SLOTS)
+        self._kind, self._message = kind, message(size)
+        if kind == "shared":
+            for tensor in self._message.values():
+                tensor.share_memory_()
+        FORK.Process(target=self._child, daemon=True).start()
+        if kind == "slot":
+            self._writer.acquire(self._message)
+            self._writer.release()
+
+    def _child(self) -> None:
+        short = torch.ones(1)
+        while True:
+            self._reader.recv()
+            self._replies.send(short)
+
+    def _trip(self) -> None:
+        if self._kind == "slot":
+            self._writer.acquire()
+            self._writer.commit()
+        else:
+            self._writer.send(self._message)
+        self._answers.recv()
+
+    def measure(self, count: int) -> dict[str, float]:
+        """Return the median time of a round trip."""
+        times = []
+        for _ in range(count):
+            begin = time.perf_counter()
+            self._trip()
+            times.append(time.perf_counter() - begin)
+        if self._writer.stats.copied:
+            raise SystemExit(f"{self._kind}: tensors were copied, {self._writer.stats}")
+        return {"wall": statistics.median(times) * 1e3}
+
+
+def growing(messages: int, rows: int) -> int:
+    """Return how many of so many messages, each some rows longer than the last, needed new memory."""
+    reader, writer = tensor_pipe(SLOTS)
+
+    def child() -> None:
+        for _ in range(messages):
+            reader.recv()
+
+    process = FORK.Process(target=child)
+    process.start()
+    for number in range(messages):
+        length = 64 + rows * number
+        writer.send({"data": torch.zeros(length, 32), "label": torch.zeros(length), "scale": torch.zeros(1)})
+    process.join()
+    writer.close()
+    return writer.stats.queued
+
+
+SYSTEMS: dict[str, Callable[[int], Link]] = {
+    "pipe": Pipe,
+    "async": AsyncPipe,
+    "ring": Ring,
+    "queue": Queue,
+}
+
+
+def prepare() -> dict[str, Any]:
+    """Return what the parent may ask for."""
+    torch.set_num_threads(1)
+    links: dict[int, Link] = {}
+    echoes: dict[tuple[int, str], Echo] = {}
+
+    def messages(size: int, count: int) -> dict[str, float]:
+        if size not in links:
+            links[size] = SYSTEMS[sys.argv[1]](size)
+        return links[size].measure(count)
+
+    def trips(size: int, kind: str, count: int) -> dict[str, float]:
+        if (size, kind) not in echoes:
+            echoes[size, kind] = Echo(size, kind)
+        return echoes[size, kind].measure(count)
+
+    return {"messages": messages, "trips": trips, "growing": growing}
+
+
+if __name__ == "__main__":
+    serve(prepare)

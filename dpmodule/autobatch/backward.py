@@ -1,0 +1,134 @@
+"""The backward pass of the engine in Python."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .execute import grad_call
+from .ops.source import PARAMETER
+from .ops.spec import Dim
+from .record import Record, Where
+from .signature import Signature
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+__all__ = ["Backward"]
+
+Tensor = torch.Tensor
+
+
+class Backward:
+    """The gradients of one number with respect to all nodes it depends on.
+
+    Products of whole batches that make up the gradient of a matrix are put off to the end and added in one product.
+
+    Args:
+        engine: has computed the root.
+        signatures: of all nodes.
+        root: the number of the node.
+        full: also go where no parameter feeds.
+    """
+
+    def __init__(self, engine: Engine, signatures: list[Signature], root: int, full: bool) -> None:
+        self.root, self._full = root, full
+        self._engine = engine
+        self._tensors: dict[Dim, Tensor] = {}
+        self._parameters: dict[Any, Tensor] = {}
+        self._deferred: dict[Any, tuple[list[Tensor], list[Tensor]]] = {}
+        self._alive: NDArray[np.bool_] = np.zeros(engine.computed, np.bool_)
+        self._alive[root] = True
+        dim = signatures[root].dim
+        if signatures[root].kind.op is PARAMETER:
+            self._to_parameter(signatures[root].kind.attrs, torch.ones_like(engine.value(root, signatures[root])[0]))
+        else:
+            self._of(dim)[int(engine.rows[root])] = 1.0
+            for record in reversed(engine.records):
+                self._visit(record)
+        self._finish()
+
+    def _of(self, dim: Dim) -> Tensor:
+        """Return the gradients of all nodes of a shape."""
+        found = self._tensors.get(dim)
+        if found is None:
+            arena = self._engine.arenas[dim]
+            shape = (arena.used, dim.batch, *dim.d)
+            found = self._tensors[dim] = torch.zeros(shape, device=arena.device, dtype=arena.dtype)
+        return found
+
+    def _visit(self, record: Record) -> None:
+        step = record.step
+        kind = step.kind
+        if not (kind.needs or self._full):
+            return
+        nodes, alive = step.nodes, self._alive
+        reached = alive[nodes]
+        for place in range(1, len(kind.outs)):
+            reached |= alive[nodes + place]
+        if not reached.any():
+            return
+        self._mark(record, reached)
+        call, count = record.call, len(nodes)
+        gradients = [self._of(dim)[first : first + count] for dim, first in zip(kind.outs, record.firsts)]
+        call.wants = (True,) * len(kind.wants) if self._full else kind.wants
+        call.defer = lambda place, left, right: self._defer(record, place, left, right)
+        found = grad_call(call, kind.op, gradients, record.inputs)
+        call.defer = None
+        for place, (grad, where) in enumerate(zip(found, record.wheres)):
+            if grad is not None and call.wants[place]:
+                self._add(where, kind.dims[place], grad)
+
+    def _mark(self, record: Record, reached: NDArray[np.bool_]) -> None:
+        step = record.step
+        args = step.args
+        if not reached.all():
+            args = args[np.repeat(reached, step.counts)] if step.kind.many else args[reached]
+        self._alive[args] = True
+
+    def _add(self, where: Where, dim: Dim, grad: Tensor) -> None:
+        if where.parameter is not None:
+            self._to_parameter(where.parameter, grad[0, 0])
+            return
+        total = self._of(dim)
+        if where.index is not None:
+            shared = grad.untyped_storage().data_ptr() == total.untyped_storage().data_ptr()
+            total.index_add_(0, where.index, grad.clone() if shared else grad)
+        else:
+            total[where.first : where.first + where.count] += grad.sum(0) if where.count < grad.shape[0] else grad
+
+    def _to_parameter(self, parameter: Any, grad: Tensor) -> None:
+        found = self._parameters.get(parameter)
+        self._parameters[parameter] = grad.clone() if found is None else found.add_(grad)
+
+    def _defer(self, record: Record, place: int, left: Tensor, right: Tensor) -> None:
+        where = record.wheres[place]
+        if where.parameter is None:
+            self._add(where, record.step.kind.dims[place], (left.t() @ right)[None, None])
+            return
+        lefts, rights = self._deferred.setdefault(where.parameter, ([], []))
+        lefts.append(left)
+        rights.append(right)
+
+    def _finish(self) -> None:
+        for parameter, (lefts, rights) in self._deferred.items():
+            left = lefts[0] if len(lefts) == 1 else torch.cat(lefts)
+            right = rights[0] if len(rights) == 1 else torch.cat(rights)
+            self._to_parameter(parameter, left.t() @ right)
+        self._deferred.clear()
+        for (_, reference, is_updated), grad in self._parameters.items():
+            if is_updated:
+                reference().add_gradient(grad)
+
+    def gradient(self, node: int, signature: Signature) -> Tensor:
+        """Return the gradient of one node, (batch, *d); zeros if the pass did not come there."""
+        if signature.kind.op is PARAMETER:
+            found = self._parameters.get(signature.kind.attrs)
+            value = self._engine.value(node, signature)
+            return torch.zeros_like(value) if found is None else found[None]
+        if signature.dim not in self._tensors:
+            return torch.zeros_like(self._engine.value(node, signature))
+        return self._tensors[signature.dim][int(self._engine.rows[node])]

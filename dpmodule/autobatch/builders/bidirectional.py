@@ -1,0 +1,117 @@
+"""Networks that read a sequence from both ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..collection import ParameterCollection
+from ..errors import ArgumentError
+from ..expression import Expression
+from ..functions.combine import concatenate
+from .rnn import RNNBuilder
+from .state import RNNState
+
+__all__ = ["BiRNNBuilder"]
+
+
+class BiRNNBuilder:
+    """Pairs of networks, one for each direction; a layer reads both outputs of the one below.
+
+    Args:
+        num_layers: how many pairs.
+        input_dim: the size of inputs.
+        hidden_dim: the size of outputs, half of it from each direction.
+        model: where the parameters go.
+        rnn_builder_factory: a builder class, such as `LSTMBuilder`.
+        builder_layers: pairs of builders to use in place of new ones.
+
+    Raises:
+        ArgumentError: `hidden_dim` is odd.
+
+    Example:
+        >>> import dpmodule.autobatch as dy
+        >>> m = dy.ParameterCollection()
+        >>> both = dy.BiRNNBuilder(1, 2, 6, m, dy.LSTMBuilder)
+        >>> both.transduce([dy.inputTensor([1.0, 2.0])])[0].dim()
+        ((6,), 1)
+    """
+
+    def __init__(
+        self,
+        num_layers: int,
+        input_dim: int,
+        hidden_dim: int,
+        model: ParameterCollection,
+        rnn_builder_factory: Callable[..., RNNBuilder] | None,
+        builder_layers: Sequence[tuple[RNNBuilder, RNNBuilder]] | None = None,
+    ) -> None:
+        self.spec = (num_layers, input_dim, hidden_dim, rnn_builder_factory, None)
+        self._model = model.add_subcollection("birnn")
+        if builder_layers is not None:
+            self.builder_layers = list(builder_layers)
+            return
+        if num_layers < 1 or hidden_dim % 2 or rnn_builder_factory is None:
+            raise ArgumentError(
+                f"num_layers, hidden_dim are {num_layers}, {hidden_dim}; expected a positive number and an even one"
+            )
+        self.builder_layers = []
+        for layer in range(num_layers):
+            size = hidden_dim if layer else input_dim
+            forward, backward = (rnn_builder_factory(1, size, hidden_dim // 2, self._model) for _ in "fb")
+            self.builder_layers.append((forward, backward))
+
+    @classmethod
+    def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> BiRNNBuilder:
+        """Make a network as `spec` of another one describes it."""
+        num_layers, input_dim, hidden_dim, factory, layers = spec
+        return cls(num_layers, input_dim, hidden_dim, model, factory, layers)
+
+    def whoami(self) -> str:
+        """Return the name of the class."""
+        return "BiRNNBuilder"
+
+    def param_collection(self) -> ParameterCollection:
+        """Return the collection of the parameters."""
+        return self._model
+
+    def set_dropout(self, p: float) -> None:
+        """Set the dropout rate of all networks."""
+        for each in self._all():
+            each.set_dropout(p)
+
+    def disable_dropout(self) -> None:
+        """Do without dropout."""
+        for each in self._all():
+            each.disable_dropout()
+
+    def _all(self) -> list[RNNBuilder]:
+        return [each for pair in self.builder_layers for each in pair]
+
+    def _joined(self, es: Sequence[Expression], layers: Sequence[tuple[RNNBuilder, RNNBuilder]]) -> list[Expression]:
+        found = list(es)
+        for forward, backward in layers:
+            ahead = forward.initial_state().transduce(found)
+            behind = backward.initial_state().transduce(found[::-1])
+            found = [concatenate([f, b]) for f, b in zip(ahead, behind[::-1])]
+        return found
+
+    def add_inputs(self, es: Sequence[Expression]) -> list[tuple[RNNState, RNNState]]:
+        """Return the states of the topmost pair at every position.
+
+        Args:
+            es: the inputs.
+        """
+        inputs = self._joined(es, self.builder_layers[:-1])
+        forward, backward = self.builder_layers[-1]
+        ahead = forward.initial_state().add_inputs(inputs)
+        behind = backward.initial_state().add_inputs(inputs[::-1])
+        return list(zip(ahead, behind[::-1]))
+
+    def transduce(self, es: Sequence[Expression]) -> list[Expression]:
+        """Return both outputs of the topmost pair, joined, at every position.
+
+        Args:
+            es: the inputs.
+        """
+        return self._joined(es, self.builder_layers)

@@ -1,0 +1,89 @@
+"""Long short-term memories with one gate for input and forgetting, and with peepholes."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ..expression import Expression, apply
+from ..functions.elementwise import logistic, tanh
+from ..functions.shapes import reshape
+from ..initializers import ConstInitializer
+from ..ops.binary import CMULT
+from ..ops.linear import AFFINE, MATMUL
+from ..parameters import Parameters
+from .rnn import Mask, RNNBuilder
+from .simple import masked
+
+__all__ = ["CoupledLSTMBuilder", "FastLSTMBuilder"]
+
+
+class CoupledLSTMBuilder(RNNBuilder):
+    """A network of long short-term memories whose input gate also decides what is forgotten.
+
+    ``i = logistic(Wix * x + Wih * h + Wic * c + bi)``, ``u = tanh(Wcx * x + Wch * h + bc)``,
+    ``c' = (1 - i) * c + i * u``, ``o = logistic(Wox * x + Woh * h + Woc * c' + bo)``, ``h' = o * tanh(c')``.
+
+    Args:
+        layers: how many.
+        input_dim: the size of inputs.
+        hidden_dim: the size of outputs and memories.
+        model: where the parameters go.
+    """
+
+    collection_name: ClassVar[str] = "lstm-builder"
+    has_memory: ClassVar[bool] = True
+
+    def _peephole(self) -> tuple[int, int]:
+        return self.hidden_dim, self.hidden_dim
+
+    def peep(self, weight: Expression, c: Expression) -> Expression:
+        """Multiply a memory with the weights of a peephole."""
+        return apply(MATMUL, (weight, c))
+
+    def _add_layer(self, size: int) -> tuple[Parameters, ...]:
+        model, hidden = self._model, self.hidden_dim
+        found: list[Parameters] = []
+        for gate in "ioc":
+            found += [model.add_parameters((hidden, size)), model.add_parameters((hidden, hidden))]
+            if gate != "c":
+                found.append(model.add_parameters(self._peephole()))
+            found.append(model.add_parameters((hidden,), ConstInitializer(0.0)))
+        return tuple(found)
+
+    def cell(
+        self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
+    ) -> tuple[Expression, ...]:
+        """Compute one layer at one position; see `RNNBuilder.cell`."""
+        wix, wih, wic, bi, wox, woh, woc, bo, wcx, wch, bc = weights
+        x = masked(x, mask[0])
+        i, o, u = (apply(AFFINE, (b, w, x)) for b, w in ((bi, wix), (bo, wox), (bc, wcx)))
+        if old is not None:
+            h = masked(old[0], mask[1])
+            i, o, u = (gate + apply(MATMUL, (w, h)) for gate, w in ((i, wih), (o, woh), (u, wch)))
+        if old is not None and len(old) > 1:
+            i = logistic(i + self.peep(wic, old[1]))
+            c = apply(CMULT, (1.0 - i, old[1])) + apply(CMULT, (i, tanh(u)))
+        else:
+            c = apply(CMULT, (logistic(i), tanh(u)))
+        o = logistic(o + self.peep(woc, c))
+        return apply(CMULT, (o, tanh(c))), c
+
+
+class FastLSTMBuilder(CoupledLSTMBuilder):
+    """The same network, with peepholes that look at their own element only.
+
+    Args:
+        layers: how many.
+        input_dim: the size of inputs.
+        hidden_dim: the size of outputs and memories.
+        model: where the parameters go.
+    """
+
+    collection_name: ClassVar[str] = "fast-lstm-builder"
+
+    def _peephole(self) -> tuple[int, int]:
+        return self.hidden_dim, 1
+
+    def peep(self, weight: Expression, c: Expression) -> Expression:
+        """Multiply a memory with the weights of a peephole."""
+        return apply(CMULT, (c, reshape(weight, (self.hidden_dim,))))

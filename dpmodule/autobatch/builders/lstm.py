@@ -1,0 +1,207 @@
+"""Long short-term memories with separate input and forget gates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from ..collection import ParameterCollection
+from ..expression import Expression, apply
+from ..fast import fast
+from ..functions.elementwise import logistic, tanh
+from ..functions.inputs import zeros
+from ..functions.normal import layer_norm
+from ..initializers import ConstInitializer, UniformInitializer
+from ..ops.binary import CMULT
+from ..ops.linear import AFFINE, MATMUL
+from ..ops.recurrent import LSTM_FIRST, LSTM_STEP
+from ..parameters import Parameters
+from ..state import state as shared
+from .rnn import Mask, RNNBuilder
+from .state import Layers
+
+__all__ = ["CompactVanillaLSTMBuilder", "LSTMBuilder", "VanillaLSTMBuilder"]
+
+
+class VanillaLSTMBuilder(RNNBuilder):
+    """A network of long short-term memories without peepholes.
+
+    Gates ``i, f, o = logistic(Wx * x + Wh * h + b)`` (plus `forget_bias` for f), candidate
+    ``u = tanh(Wx * x + Wh * h + b)``, memory ``c' = f * c + i * u``, output ``h' = o * tanh(c')``.
+
+    Args:
+        layers: how many.
+        input_dim: the size of inputs.
+        hidden_dim: the size of outputs and memories.
+        model: where the parameters go.
+        ln_lstm: normalize what goes into gates and memories.
+        forget_bias: see above.
+
+    Example:
+        >>> import dpmodule.autobatch as dy
+        >>> m = dy.ParameterCollection()
+        >>> lstm = dy.VanillaLSTMBuilder(1, 2, 3, m)
+        >>> len(lstm.initial_state().transduce([dy.inputTensor([1.0, 2.0]), dy.inputTensor([3.0, 4.0])]))
+        2
+    """
+
+    collection_name: ClassVar[str] = "vanilla-lstm-builder"
+    has_memory: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        layers: int,
+        input_dim: int,
+        hidden_dim: int,
+        model: ParameterCollection,
+        ln_lstm: bool = False,
+        forget_bias: float = 1.0,
+    ) -> None:
+        self._has_norm, self._forget_bias = bool(ln_lstm), float(forget_bias)
+        self._norms: list[tuple[Parameters, ...]] = []
+        super().__init__(layers, input_dim, hidden_dim, model)
+        self.spec = (*self.spec, self._has_norm, self._forget_bias)
+        self._attrs = (self._forget_bias,)
+        self._norm_expressions: dict[int, tuple[Expression, ...]] = {}
+
+    def _add_layer(self, size: int) -> tuple[Parameters, ...]:
+        model, hidden = self._model, self.hidden_dim
+        bound_x = (6.0 / (4 * hidden + size)) ** 0.5
+        bound_h = (6.0 / (4 * hidden + hidden)) ** 0.5
+        found = (
+            model.add_parameters((4 * hidden, size), UniformInitializer(bound_x)),
+            model.add_parameters((4 * hidden, hidden), UniformInitializer(bound_h)),
+            model.add_parameters((4 * hidden,), ConstInitializer(0.0)),
+        )
+        if self._has_norm:
+            one, nothing = ConstInitializer(1.0), ConstInitializer(0.0)
+            sizes = (4 * hidden, 4 * hidden, hidden)
+            self._norms.append(
+                tuple(model.add_parameters((each,), init) for each in sizes for init in (one, nothing))
+            )
+        return found
+
+    def new_graph(self, update: bool = True) -> None:
+        """Put the parameters into the graph under construction."""
+        super().new_graph(update)
+        self._norm_expressions = {
+            weights[0].node: tuple([each.expr(update) for each in norms])
+            for weights, norms in zip(self._expressions, self._norms)
+        }
+
+    def cell(
+        self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
+    ) -> tuple[Expression, ...]:
+        """Compute one layer at one position; see `RNNBuilder.cell`."""
+        wx, wh, b = weights
+        if mask[0] is not None:
+            x = apply(CMULT, (x, mask[0]))
+        if self._has_norm:
+            return self._normal_cell(weights, x, old, mask)
+        h = old[0] if old is not None else None
+        if h is not None and mask[1] is not None:
+            h = apply(CMULT, (h, mask[1]))
+        c = old[1] if old is not None and len(old) > 1 else None
+        return lstm_step(x, h, c, wx, wh, b, self._forget_bias)
+
+    def run(self, before: Layers, xs: Iterable[Expression]) -> list[Expression]:
+        """Compute all layers at several positions, one layer after the other; return the outputs."""
+        if self._has_norm or self._dropout or self._dropout_h:
+            return super().run(before, xs)
+        outputs = list(xs)
+        for layer, weights in enumerate(self._expressions if outputs else ()):
+            old = before[layer] if before else ()
+            h, c = old[0] if old else None, old[1] if len(old) > 1 else None
+            outputs, _ = lstm_sequence(outputs, h, c, *weights, self._forget_bias)
+        return outputs
+
+    def _normal_cell(
+        self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
+    ) -> tuple[Expression, ...]:
+        wx, wh, b = weights
+        gx, bx, gh, bh, gc, bc = self._norm_expressions[wx.node]
+        gates = b + layer_norm(wx * x, gx, bx)
+        if old is not None:
+            h = old[0] if mask[1] is None else apply(CMULT, (old[0], mask[1]))
+            gates = gates + layer_norm(apply(MATMUL, (wh, h)), gh, bh)
+        size = self.hidden_dim
+        i, o = logistic(gates[:size]), logistic(gates[2 * size : 3 * size])
+        f = logistic(gates[size : 2 * size] + self._forget_bias)
+        c = apply(CMULT, (i, tanh(gates[3 * size :])))
+        if old is not None and len(old) > 1:
+            c = c + apply(CMULT, (f, old[1]))
+        return apply(CMULT, (o, tanh(layer_norm(c, gc, bc)))), c
+
+
+def lstm_step(
+    x: Expression,
+    h: Expression | None,
+    c: Expression | None,
+    wx: Expression,
+    wh: Expression,
+    b: Expression,
+    forget_bias: float,
+) -> tuple[Expression, Expression]:
+    """Compute output and memory after one input; None for an old output or memory of zeros."""
+    gates = apply(AFFINE, (b, wx, x))
+    if h is None:
+        if c is not None:
+            return lstm_step(x, zeros(c.dim()[0], c.dim()[1]), c, wx, wh, b, forget_bias)
+        return _pair(apply(LSTM_FIRST, (gates,), (forget_bias,)))
+    if c is None:
+        return _pair(apply(LSTM_FIRST, (gates + wh * h,), (forget_bias,)))
+    return _pair(apply(LSTM_STEP, (gates, wh, h, c), (forget_bias,)))
+
+
+def lstm_sequence(
+    xs: list[Expression],
+    h: Expression | None,
+    c: Expression | None,
+    wx: Expression,
+    wh: Expression,
+    b: Expression,
+    forget_bias: float,
+) -> tuple[list[Expression], Expression | None]:
+    """Compute the outputs after each of several inputs, and the last memory; see `lstm_step`."""
+    outputs = []
+    for x in xs:
+        h, c = lstm_step(x, h, c, wx, wh, b, forget_bias)
+        outputs.append(h)
+    return outputs, c
+
+
+lstm_step = fast("lstm_step", lstm_step)
+lstm_sequence = fast("lstm_sequence", lstm_sequence)
+
+
+def _pair(h: Expression) -> tuple[Expression, Expression]:
+    """Return output and memory of a step, whose nodes follow each other."""
+    return h, Expression(h.node + 1, shared.graph.version)
+
+
+LSTMBuilder = VanillaLSTMBuilder
+
+
+class CompactVanillaLSTMBuilder(VanillaLSTMBuilder):
+    """The same network; DyNet computes it in fewer operations, here both are one step.
+
+    Args:
+        layers: how many.
+        input_dim: the size of inputs.
+        hidden_dim: the size of outputs and memories.
+        model: where the parameters go.
+    """
+
+    collection_name: ClassVar[str] = "compact-vanilla-lstm-builder"
+
+    def __init__(self, layers: int, input_dim: int, hidden_dim: int, model: ParameterCollection) -> None:
+        super().__init__(layers, input_dim, hidden_dim, model)
+        self.spec = (layers, input_dim, hidden_dim)
+
+    def set_weightnoise(self, std: float) -> None:
+        """Add noise of a standard deviation to the weights with every step.
+
+        Args:
+            std: in the weights' own unit; 0 for none.
+        """
+        self._noise = float(std)

@@ -1,0 +1,205 @@
+"""The base of recurrent networks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ..collection import ParameterCollection
+from ..errors import ArgumentError, StaleExpressionError
+from ..expression import Expression
+from ..functions.inputs import inputVector, random_bernoulli, zeros
+from ..parameters import Parameters
+from ..state import state as shared
+from .state import Layers, RNNState
+
+__all__ = ["Mask", "RNNBuilder"]
+
+Mask = tuple[Expression | None, Expression | None]
+"""What inputs and outputs of a layer are multiplied with; None for nothing."""
+
+
+class RNNBuilder:
+    """A recurrent network of several layers.
+
+    Subclasses make their parameters with `_add_layer`, and define `cell`.
+
+    Args:
+        layers: how many.
+        input_dim: the size of inputs.
+        hidden_dim: the size of outputs and memories.
+        model: where the parameters go, in a collection of their own.
+    """
+
+    collection_name: ClassVar[str] = "rnn-builder"
+    has_memory: ClassVar[bool] = False
+
+    def __init__(self, layers: int, input_dim: int, hidden_dim: int, model: ParameterCollection) -> None:
+        if layers < 1 or input_dim < 1 or hidden_dim < 1:
+            raise ArgumentError(f"layers, input_dim, hidden_dim are {layers}, {input_dim}, {hidden_dim}; all need to be positive")
+        self.layers, self.input_dim, self.hidden_dim = layers, input_dim, hidden_dim
+        self.spec: tuple[Any, ...] = (layers, input_dim, hidden_dim)
+        self._model = model.add_subcollection(self.collection_name)
+        self._dropout = self._dropout_h = 0.0
+        self._version = -1
+        self._masks: list[Mask] = []
+        self._masks_for = 0
+        self._expressions: list[tuple[Expression, ...]] = []
+        self.parameters: list[tuple[Parameters, ...]] = [
+            self._add_layer(input_dim if layer == 0 else hidden_dim) for layer in range(layers)
+        ]
+
+    def _add_layer(self, size: int) -> tuple[Parameters, ...]:
+        raise NotImplementedError(f"{type(self).__name__} does not define _add_layer")
+
+    def cell(
+        self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
+    ) -> tuple[Expression, ...]:
+        """Compute one layer at one position.
+
+        Args:
+            weights: the layer's parameters.
+            x: the input.
+            old: the layer's state before, None at the beginning.
+            mask: what dropout multiplies input and old output with.
+
+        Returns:
+            The new state: (output,) or (output, memory).
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define cell")
+
+    @classmethod
+    def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> Any:
+        """Make a network as `spec` of another one describes it."""
+        return cls(*spec[:3], model, *spec[3:])
+
+    def whoami(self) -> str:
+        """Return the name of the class."""
+        return type(self).__name__
+
+    def param_collection(self) -> ParameterCollection:
+        """Return the collection of the parameters."""
+        return self._model
+
+    def get_parameters(self) -> list[list[Parameters]]:
+        """Return the parameters of every layer."""
+        return [list(layer) for layer in self.parameters]
+
+    def get_parameter_expressions(self) -> list[list[Expression]]:
+        """Return the parameters of every layer as expressions of the graph under construction.
+
+        Raises:
+            StaleExpressionError: `initial_state` has not been called in this graph.
+        """
+        if self._version != shared.graph.version:
+            raise StaleExpressionError(
+                f"Attempt to use a stale expression, renew CG and/or call initial_state before accessing"
+                f" {self.whoami()} internal parameters expression"
+            )
+        return [list(layer) for layer in self._expressions]
+
+    def initial_state(self, vecs: Sequence[Expression] | None = None, update: bool = True) -> RNNState:
+        """Begin a sequence.
+
+        Args:
+            vecs: the first states: memories of all layers, if the network has any, then outputs of all layers; zeros
+                if not given.
+            update: False makes the network's parameters constants.
+        """
+        self.new_graph(update)
+        self._masks_for = 0
+        return RNNState(self, self.layers_of(vecs) if vecs else ())
+
+    def initial_state_from_raw_vectors(self, vecs: Sequence[Any], update: bool = True) -> RNNState:
+        """Begin a sequence with states given as lists of numbers; see `initial_state`."""
+        return self.initial_state([inputVector(np.asarray(each)) for each in vecs], update)
+
+    def new_graph(self, update: bool = True) -> None:
+        """Put the parameters into the graph under construction."""
+        self._version = shared.graph.version
+        self._expressions = [tuple([each.expr(update) for each in layer]) for layer in self.parameters]
+
+    def layers_of(self, vecs: Sequence[Expression]) -> Layers:
+        """Turn memories and outputs of all layers into states of layers."""
+        count = self.layers
+        if self.has_memory:
+            if len(vecs) != 2 * count:
+                raise ArgumentError(f"{len(vecs)} first states given, expected {count} memories and {count} outputs")
+            return tuple(zip(vecs[count:], vecs[:count]))
+        if len(vecs) != count:
+            raise ArgumentError(f"{len(vecs)} first states given, expected {count}")
+        return tuple((each,) for each in vecs)
+
+    def zero_outputs(self, like: Sequence[Expression]) -> tuple[Expression, ...]:
+        """Return outputs of zeros for memories."""
+        return tuple(zeros(self.hidden_dim) for _ in like)
+
+    def step(self, before: Layers, x: Expression) -> Layers:
+        """Compute all layers at one position."""
+        masks = self._masks_now(x)
+        after = []
+        for layer, weights in enumerate(self._expressions):
+            new = self.cell(weights, x, before[layer] if before else None, masks[layer])
+            after.append(new)
+            x = new[0]
+        return tuple(after)
+
+    def run(self, before: Layers, xs: Iterable[Expression]) -> list[Expression]:
+        """Compute all layers at several positions; return the outputs."""
+        outputs = []
+        for x in xs:
+            before = self.step(before, x)
+            outputs.append(before[-1][0])
+        return outputs
+
+    def set_dropout(self, p: float) -> None:
+        """Multiply inputs and outputs of every layer with random masks, one a sequence, where networks have them.
+
+        Args:
+            p: the probability that an element is set to zero.
+        """
+        self._dropout = self._dropout_h = _probability(p)
+        self._masks_for = 0
+
+    def set_dropouts(self, d: float, d_r: float) -> None:
+        """Set the probabilities for inputs and for outputs going around; see `set_dropout`."""
+        self._dropout, self._dropout_h = _probability(d), _probability(d_r)
+        self._masks_for = 0
+
+    def disable_dropout(self) -> None:
+        """Do without dropout."""
+        self.set_dropout(0.0)
+
+    def set_dropout_masks(self, batch_size: int = 1) -> None:
+        """Draw new masks, one for each element of minibatches; call it after `initial_state`.
+
+        Args:
+            batch_size: the size of minibatches.
+        """
+        self._masks = [
+            (
+                _mask(self.input_dim if layer == 0 else self.hidden_dim, self._dropout, batch_size),
+                _mask(self.hidden_dim, self._dropout_h, batch_size),
+            )
+            for layer in range(self.layers)
+        ]
+        self._masks_for = batch_size
+
+    def _masks_now(self, x: Expression) -> list[Mask]:
+        if not (self._dropout or self._dropout_h):
+            return [(None, None)] * self.layers
+        if not self._masks_for:
+            self.set_dropout_masks(x.dim()[1])
+        return self._masks
+
+
+def _probability(p: float) -> float:
+    if not 0.0 <= p < 1.0:
+        raise ArgumentError(f"dropout rate is {p}, expected a probability below 1")
+    return float(p)
+
+
+def _mask(size: int, rate: float, batch_size: int) -> Expression | None:
+    return random_bernoulli(size, 1.0 - rate, 1.0 / (1.0 - rate), batch_size) if rate else None

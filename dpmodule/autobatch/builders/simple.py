@@ -1,0 +1,94 @@
+"""Simple recurrent networks and gated recurrent units."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ..expression import Expression, apply
+from ..functions.elementwise import logistic, tanh
+from ..initializers import ConstInitializer
+from ..ops.binary import CMULT
+from ..ops.linear import AFFINE, MATMUL
+from ..parameters import Parameters
+from .rnn import Mask, RNNBuilder
+
+__all__ = ["GRUBuilder", "SimpleRNNBuilder", "masked"]
+
+
+class SimpleRNNBuilder(RNNBuilder):
+    """A network with ``h' = tanh(Wx * x + Wh * h + b)``.
+
+    Args:
+        layers: how many.
+        input_dim: the size of inputs.
+        hidden_dim: the size of outputs.
+        model: where the parameters go.
+    """
+
+    collection_name: ClassVar[str] = "simple-rnn-builder"
+
+    def _add_layer(self, size: int) -> tuple[Parameters, ...]:
+        model, hidden = self._model, self.hidden_dim
+        return (
+            model.add_parameters((hidden, size)),
+            model.add_parameters((hidden, hidden)),
+            model.add_parameters((hidden,), ConstInitializer(0.0)),
+        )
+
+    def cell(
+        self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
+    ) -> tuple[Expression, ...]:
+        """Compute one layer at one position; see `RNNBuilder.cell`."""
+        wx, wh, b = weights
+        x = masked(x, mask[0])
+        outside = apply(AFFINE, (b, wx, x))  # one product for all positions
+        if old is None:
+            return (tanh(outside),)
+        return (tanh(outside + apply(MATMUL, (wh, masked(old[0], mask[1])))),)
+
+
+class GRUBuilder(RNNBuilder):
+    """A network of gated recurrent units.
+
+    ``z = logistic(Wzx * x + Wzh * h + bz)``, ``r = logistic(Wrx * x + Wrh * h + br)``,
+    ``u = tanh(Whx * x + Whh * (r * h) + bh)``, ``h' = (1 - z) * h + z * u``.
+
+    Args:
+        layers: how many.
+        input_dim: the size of inputs.
+        hidden_dim: the size of outputs.
+        model: where the parameters go.
+    """
+
+    collection_name: ClassVar[str] = "gru-builder"
+
+    def _add_layer(self, size: int) -> tuple[Parameters, ...]:
+        model, hidden = self._model, self.hidden_dim
+        found: list[Parameters] = []
+        for _ in "zrh":
+            found += [
+                model.add_parameters((hidden, size)),
+                model.add_parameters((hidden, hidden)),
+                model.add_parameters((hidden,), ConstInitializer(0.0)),
+            ]
+        return tuple(found)
+
+    def cell(
+        self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
+    ) -> tuple[Expression, ...]:
+        """Compute one layer at one position; see `RNNBuilder.cell`."""
+        wzx, wzh, bz, wrx, wrh, br, whx, whh, bh = weights
+        x = masked(x, mask[0])
+        z, u = apply(AFFINE, (bz, wzx, x)), apply(AFFINE, (bh, whx, x))
+        if old is None:
+            return (apply(CMULT, (logistic(z), tanh(u))),)
+        before, h = old[0], masked(old[0], mask[1])
+        z = logistic(z + apply(MATMUL, (wzh, h)))
+        r = logistic(apply(AFFINE, (br, wrx, x)) + apply(MATMUL, (wrh, h)))
+        u = tanh(u + apply(MATMUL, (whh, apply(CMULT, (r, h)))))
+        return (apply(CMULT, (1.0 - z, before)) + apply(CMULT, (z, u)),)
+
+
+def masked(x: Expression, mask: Expression | None) -> Expression:
+    """Multiply with the mask of dropout, if there is one."""
+    return x if mask is None else apply(CMULT, (x, mask))

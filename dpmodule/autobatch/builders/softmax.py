@@ -1,0 +1,226 @@
+"""Layers that tell classes apart: one softmax, or one of groups and one inside each group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from ...generators import host
+from ..collection import ParameterCollection
+from ..errors import BoundsError, user_line
+from ..expression import Expression, apply
+from ..functions.combine import concatenate, concatenate_to_batch
+from ..functions.elementwise import log
+from ..functions.inputs import zeros
+from ..functions.losses import log_softmax, pickneglogsoftmax, pickneglogsoftmax_batch
+from ..functions.shapes import pick, pick_batch_elem
+from ..initializers import ConstInitializer
+from ..ops.linear import AFFINE, MATMUL
+from ..parameters import Parameters
+from .clusters import read_clusters, read_paths
+
+__all__ = ["ClassFactoredSoftmaxBuilder", "HierarchicalSoftmaxBuilder", "SoftmaxBuilder", "StandardSoftmaxBuilder"]
+
+
+class SoftmaxBuilder:
+    """The base: a distribution over classes, given a vector."""
+
+    _model: ParameterCollection
+
+    def param_collection(self) -> ParameterCollection:
+        """Return the collection of the parameters."""
+        return self._model
+
+    def neg_log_softmax(self, x: Expression, c: int, update: bool = True) -> Expression:
+        """Return minus the logarithm of the probability of class `c`.
+
+        Args:
+            x: the vector.
+            c: the class.
+            update: False makes the parameters constants.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define neg_log_softmax")
+
+    def neg_log_softmax_batch(self, x: Expression, c: Sequence[int], update: bool = True) -> Expression:
+        """Return minus the logarithm of the probability of one class for each element of a minibatch.
+
+        Args:
+            x: the vectors.
+            c: the classes.
+            update: False makes the parameters constants.
+        """
+        parts = [self.neg_log_softmax(pick_batch_elem(x, place), label, update) for place, label in enumerate(c)]
+        return concatenate_to_batch(parts)
+
+    def full_logits(self, x: Expression, update: bool = True) -> Expression:
+        """Return the scores of all classes, before the softmax."""
+        raise NotImplementedError(f"{type(self).__name__} does not define full_logits")
+
+    def full_log_distribution(self, x: Expression, update: bool = True) -> Expression:
+        """Return the logarithms of the probabilities of all classes."""
+        return log_softmax(self.full_logits(x, update))
+
+    def sample(self, x: Expression) -> int:
+        """Draw a class; computes the graph so far."""
+        weights = np.exp(self.full_log_distribution(x).npvalue().astype(np.float64))
+        return int(host().choice(len(weights), p=weights / weights.sum()))
+
+
+def _affine(weights: tuple[Parameters, ...], x: Expression, update: bool) -> Expression:
+    expressions = [each.expr(update) for each in weights]
+    if len(expressions) == 1:
+        return apply(MATMUL, (expressions[0], x))
+    return apply(AFFINE, (expressions[1], expressions[0], x))
+
+
+def _weights(model: ParameterCollection, classes: int, size: int, bias: bool) -> tuple[Parameters, ...]:
+    found = model.add_parameters((classes, size))
+    return (found, model.add_parameters((classes,), ConstInitializer(0.0))) if bias else (found,)
+
+
+class StandardSoftmaxBuilder(SoftmaxBuilder):
+    """One softmax over all classes.
+
+    Args:
+        rep_dim: the size of vectors.
+        num_classes: how many classes.
+        pc: where the parameters go.
+        bias: whether there are biases.
+    """
+
+    def __init__(self, rep_dim: int, num_classes: int, pc: ParameterCollection, bias: bool = True) -> None:
+        self._model = pc.add_subcollection("standard-softmax-builder")
+        self._weights = _weights(self._model, num_classes, rep_dim, bias)
+
+    def full_logits(self, x: Expression, update: bool = True) -> Expression:
+        """Return the scores of all classes; see `SoftmaxBuilder`."""
+        return _affine(self._weights, x, update)
+
+    def neg_log_softmax(self, x: Expression, c: int, update: bool = True) -> Expression:
+        """Return the loss of a class; see `SoftmaxBuilder`."""
+        return pickneglogsoftmax(self.full_logits(x, update), c)
+
+    def neg_log_softmax_batch(self, x: Expression, c: Sequence[int], update: bool = True) -> Expression:
+        """Return the losses of classes; see `SoftmaxBuilder`."""
+        return pickneglogsoftmax_batch(self.full_logits(x, update), c)
+
+
+class ClassFactoredSoftmaxBuilder(SoftmaxBuilder):
+    """A softmax over groups, and one inside each group: p(word) = p(group) * p(word | group).
+
+    Args:
+        rep_dim: the size of vectors.
+        cluster_file: a text file with lines "group word".
+        word_dict: the number of every word.
+        pc: where the parameters go.
+        bias: whether there are biases.
+
+    Source: Goodman, "Classes for fast maximum entropy training", 2001.
+    """
+
+    def __init__(
+        self, rep_dim: int, cluster_file: str, word_dict: dict[str, int], pc: ParameterCollection, bias: bool = True
+    ) -> None:
+        self._model = pc.add_subcollection("class-factored-softmax-builder")
+        self._groups = read_clusters(cluster_file, word_dict)
+        self._place = {word: (group, at) for group, words in enumerate(self._groups) for at, word in enumerate(words)}
+        self._top = _weights(self._model, len(self._groups), rep_dim, bias)
+        self._inner: list[tuple[Parameters, ...] | None] = [
+            _weights(self._model, len(words), rep_dim, bias) if len(words) > 1 else None for words in self._groups
+        ]
+
+    def class_logits(self, x: Expression, update: bool = True) -> Expression:
+        """Return the scores of groups."""
+        return _affine(self._top, x, update)
+
+    def class_log_distribution(self, x: Expression, update: bool = True) -> Expression:
+        """Return the logarithms of the probabilities of groups."""
+        return log_softmax(self.class_logits(x, update))
+
+    def subclass_logits(self, x: Expression, classid: int, update: bool = True) -> Expression:
+        """Return the scores of the words of a group."""
+        weights = self._inner[classid]
+        return zeros(1, x.dim()[1]) if weights is None else _affine(weights, x, update)
+
+    def subclass_log_distribution(self, x: Expression, classid: int, update: bool = True) -> Expression:
+        """Return the logarithms of the probabilities of the words of a group."""
+        return log_softmax(self.subclass_logits(x, classid, update))
+
+    def neg_log_softmax(self, x: Expression, c: int, update: bool = True) -> Expression:
+        """Return the loss of a word; see `SoftmaxBuilder`.
+
+        Raises:
+            BoundsError: the cluster file has no such word.
+        """
+        if c not in self._place:
+            raise BoundsError(f"word {c} is in no group of the cluster file (at {user_line()})")
+        group, at = self._place[c]
+        loss = pickneglogsoftmax(self.class_logits(x, update), group)
+        return loss if self._inner[group] is None else loss + pickneglogsoftmax(self.subclass_logits(x, group, update), at)
+
+    def full_log_distribution(self, x: Expression, update: bool = True) -> Expression:
+        """Return the logarithms of the probabilities of all words, in the order of their numbers."""
+        top = self.class_log_distribution(x, update)
+        parts: dict[int, Expression] = {}
+        for group, words in enumerate(self._groups):
+            inner = self.subclass_log_distribution(x, group, update) + pick(top, group)
+            parts.update({word: pick(inner, at) for at, word in enumerate(words)})
+        missing = log(zeros(1, x.dim()[1]))
+        return concatenate([parts.get(word, missing) for word in range(max(parts) + 1)])
+
+    def full_logits(self, x: Expression, update: bool = True) -> Expression:
+        """Return scores whose softmax is the distribution."""
+        return self.full_log_distribution(x, update)
+
+
+class HierarchicalSoftmaxBuilder(SoftmaxBuilder):
+    """A tree of softmaxes; a word's probability is the product of those on the way to it.
+
+    Args:
+        rep_dim: the size of vectors.
+        cluster_file: a text file with lines "branch branch ... word", or "branches word" as Brown clusters are written.
+        word_dict: the number of every word.
+        pc: where the parameters go.
+        bias: whether there are biases.
+
+    Source: Morin and Bengio, "Hierarchical probabilistic neural network language model", 2005.
+    """
+
+    def __init__(
+        self, rep_dim: int, cluster_file: str, word_dict: dict[str, int], pc: ParameterCollection, bias: bool = True
+    ) -> None:
+        self._model = pc.add_subcollection("hierarchical-softmax-builder")
+        self._paths, sizes = read_paths(cluster_file, word_dict)
+        self._nodes: list[tuple[Parameters, ...] | None] = [
+            _weights(self._model, size, rep_dim, bias) if size > 1 else None for size in sizes
+        ]
+
+    def neg_log_softmax(self, x: Expression, c: int, update: bool = True) -> Expression:
+        """Return the loss of a word; see `SoftmaxBuilder`.
+
+        Raises:
+            BoundsError: the cluster file has no such word.
+        """
+        if c not in self._paths:
+            raise BoundsError(f"word {c} is not in the cluster file (at {user_line()})")
+        loss: Expression | None = None
+        for node, branch in self._paths[c]:
+            weights = self._nodes[node]
+            if weights is not None:
+                part = pickneglogsoftmax(_affine(weights, x, update), branch)
+                loss = part if loss is None else loss + part
+        return zeros(1, x.dim()[1]) if loss is None else loss
+
+    def full_log_distribution(self, x: Expression, update: bool = True) -> Expression:
+        """Return the logarithms of the probabilities of all words, in the order of their numbers."""
+        missing = log(zeros(1, x.dim()[1]))
+        words: Iterable[int] = range(max(self._paths) + 1)
+        return concatenate(
+            [-self.neg_log_softmax(x, word, update) if word in self._paths else missing for word in words]
+        )
+
+    def full_logits(self, x: Expression, update: bool = True) -> Expression:
+        """Return scores whose softmax is the distribution."""
+        return self.full_log_distribution(x, update)
+

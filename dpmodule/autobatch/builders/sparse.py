@@ -1,0 +1,72 @@
+"""Long short-term memories whose weights are thinned out."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+
+from ..errors import ArgumentError
+from ..expression import Expression, apply
+from ..initializers import ConstInitializer
+from ..ops.binary import CMULT
+from ..parameters import Parameters
+from .lstm import VanillaLSTMBuilder
+
+__all__ = ["SparseLSTMBuilder"]
+
+
+class SparseLSTMBuilder(VanillaLSTMBuilder):
+    """A `VanillaLSTMBuilder` that can set the smallest weights to zero.
+
+    Args:
+        layers: how many.
+        input_dim: the size of inputs.
+        hidden_dim: the size of outputs and memories.
+        model: where the parameters go.
+        ln_lstm: normalize what goes into gates and memories.
+        forget_bias: added to what goes into the forget gate.
+
+    Source: Narang et al., "Exploring sparsity in recurrent neural networks", 2017, as in DyNet.
+    """
+
+    collection_name: ClassVar[str] = "vanilla-lstm-builder"
+
+    def _add_layer(self, size: int) -> tuple[Parameters, ...]:
+        wx, wh, b = super()._add_layer(size)
+        return wx, wh, b, *(self._mask(each) for each in (wx, wh))
+
+    def _mask(self, weights: Parameters) -> Parameters:
+        found = self._model.add_parameters(weights.shape(), ConstInitializer(1.0))
+        found.set_updated(False)
+        return found
+
+    def new_graph(self, update: bool = True) -> None:
+        """Put the parameters, with zeros where they are thinned out, into the graph under construction."""
+        super().new_graph(update)
+        thinned: list[tuple[Expression, ...]] = []
+        for wx, wh, b, mask_x, mask_h in self._expressions:
+            thinned.append((apply(CMULT, (wx, mask_x)), apply(CMULT, (wh, mask_h)), b))
+        self._norm_expressions = {
+            new[0].node: self._norm_expressions[old[0].node]
+            for new, old in zip(thinned, self._expressions)
+            if old[0].node in self._norm_expressions
+        }
+        self._expressions = thinned
+
+    def set_sparsity(self, sparsity: float) -> None:
+        """Set the smallest weights to zero.
+
+        Args:
+            sparsity: how many of them, from 0 to 1.
+
+        Raises:
+            ArgumentError: it is outside.
+        """
+        if not 0.0 <= sparsity <= 1.0:
+            raise ArgumentError(f"sparsity is {sparsity}, expected a number from 0 to 1")
+        for wx, wh, _, mask_x, mask_h in self.parameters:
+            for weights, mask in ((wx, mask_x), (wh, mask_h)):
+                sizes = weights.tensor.abs().flatten()
+                order = torch.argsort(sizes)[: int(sizes.numel() * sparsity)]
+                mask.tensor.fill_(1.0).view(-1).index_fill_(0, order, 0.0)

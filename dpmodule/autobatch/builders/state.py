@@ -1,0 +1,166 @@
+"""Positions in a sequence: `RNNState`, and that of stacked networks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ..errors import ArgumentError, StaleExpressionError
+from ..expression import Expression
+from ..state import state as shared
+
+if TYPE_CHECKING:
+    from .rnn import RNNBuilder
+
+__all__ = ["Layers", "RNNState", "StackedRNNState"]
+
+Layers = tuple[tuple[Expression, ...], ...]
+"""The states of all layers: for each, (output,) or (output, memory)."""
+
+
+class RNNState:
+    """What a recurrent network knows after some inputs; never changes.
+
+    Args:
+        builder: the network.
+        layers: the states of its layers, empty at the beginning.
+        previous: the state before the last input.
+    """
+
+    __slots__ = ("_builder", "_layers", "_previous", "_version")
+
+    def __init__(self, builder: RNNBuilder, layers: Layers = (), previous: RNNState | None = None) -> None:
+        self._builder, self._layers, self._previous = builder, layers, previous
+        self._version = shared.graph.version
+
+    def _check(self) -> None:
+        if self._version != shared.graph.version:
+            raise StaleExpressionError(
+                "Using stale builder. Create .new_graph() after computation graph is renewed: call initial_state()"
+                " again after renew_cg()"
+            )
+
+    def add_input(self, x: Expression) -> RNNState:
+        """Return the state after one more input.
+
+        Args:
+            x: the input vector.
+
+        Raises:
+            ShapeError: it has another size than the builder was made for.
+            StaleExpressionError: `renew_cg` has been called since `initial_state`.
+        """
+        self._check()
+        return RNNState(self._builder, self._builder.step(self._layers, x), self)
+
+    def add_inputs(self, xs: Iterable[Expression]) -> list[RNNState]:
+        """Return the states after each of several inputs."""
+        states, current = [], self
+        for x in xs:
+            current = current.add_input(x)
+            states.append(current)
+        return states
+
+    def transduce(self, xs: Iterable[Expression]) -> list[Expression]:
+        """Return the outputs after each of several inputs."""
+        self._check()
+        return self._builder.run(self._layers, xs)
+
+    def output(self) -> Expression | None:
+        """Return the output of the last layer; None before the first input."""
+        return self._layers[-1][0] if self._layers else None
+
+    def h(self) -> tuple[Expression, ...]:
+        """Return the outputs of all layers."""
+        return tuple(layer[0] for layer in self._layers)
+
+    def s(self) -> tuple[Expression, ...]:
+        """Return memories of all layers, if they have any, then outputs of all layers."""
+        return (*(layer[1] for layer in self._layers if len(layer) > 1), *self.h())
+
+    def prev(self) -> RNNState | None:
+        """Return the state before the last input."""
+        return self._previous
+
+    def b(self) -> RNNBuilder:
+        """Return the network."""
+        return self._builder
+
+    def set_h(self, es: Sequence[Expression] | None = None) -> RNNState:
+        """Return a state with other outputs.
+
+        Args:
+            es: one for each layer.
+        """
+        self._check()
+        given = self._counted(es, self._builder.layers)
+        old = self._layers or tuple((h,) for h in given)
+        return RNNState(self._builder, tuple((h, *layer[1:]) for h, layer in zip(given, old)), self)
+
+    def set_s(self, es: Sequence[Expression] | None = None) -> RNNState:
+        """Return a state with other memories, and other outputs if these are given, too.
+
+        Args:
+            es: the memories of all layers, then the outputs; for networks without memory the outputs.
+        """
+        self._check()
+        layers = self._builder.layers
+        if not self._builder.has_memory:
+            return self.set_h(es)
+        if es is not None and len(es) == layers:
+            old = self.h() or self._builder.zero_outputs(es)
+            return RNNState(self._builder, tuple(zip(old, es)), self)
+        return RNNState(self._builder, self._builder.layers_of(self._counted(es, 2 * layers)), self)
+
+    @staticmethod
+    def _counted(es: Sequence[Expression] | None, count: int) -> Sequence[Expression]:
+        if es is None or len(es) != count:
+            raise ArgumentError(f"{0 if es is None else len(es)} expressions given, expected {count}")
+        return es
+
+
+class StackedRNNState:
+    """The states of networks that read each other's outputs.
+
+    Args:
+        states: one for each network, the lowest first.
+        prev: the state before the last input.
+    """
+
+    __slots__ = ("_previous", "states")
+
+    def __init__(self, states: Sequence[RNNState], prev: StackedRNNState | None = None) -> None:
+        self.states, self._previous = list(states), prev
+
+    def add_input(self, x: Expression) -> StackedRNNState:
+        """Return the state after one more input."""
+        after = []
+        for each in self.states:
+            new = each.add_input(x)
+            after.append(new)
+            x = new.h()[-1]
+        return StackedRNNState(after, self)
+
+    def add_inputs(self, xs: Iterable[Expression]) -> list[StackedRNNState]:
+        """Return the states after each of several inputs."""
+        found, current = [], self
+        for x in xs:
+            current = current.add_input(x)
+            found.append(current)
+        return found
+
+    def output(self) -> Expression | None:
+        """Return the output of the topmost network."""
+        return self.states[-1].output()
+
+    def s(self) -> list[tuple[Expression, ...]]:
+        """Return `RNNState.s` of every network."""
+        return [each.s() for each in self.states]
+
+    def h(self) -> list[tuple[Expression, ...]]:
+        """Return `RNNState.h` of every network."""
+        return [each.h() for each in self.states]
+
+    def prev(self) -> StackedRNNState | None:
+        """Return the state before the last input."""
+        return self._previous

@@ -1,0 +1,100 @@
+"""Long short-term memories over trees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..collection import ParameterCollection
+from ..errors import ArgumentError, user_line
+from ..expression import Expression, apply
+from ..functions.combine import concatenate
+from ..functions.elementwise import logistic, tanh
+from ..initializers import ConstInitializer
+from ..ops.binary import CMULT
+from ..ops.linear import AFFINE
+from ..parameters import Parameters
+
+__all__ = ["TreeLSTMBuilder", "TreeState"]
+
+TreeState = tuple[Expression, Expression]
+"""Output and memory of a node of a tree."""
+
+
+class TreeLSTMBuilder:
+    """A long short-term memory that reads a tree from its leaves; each child has a forget gate of its own.
+
+    Args:
+        arity: how many children an inner node has.
+        input_dim: the size of the vectors of leaves.
+        hidden_dim: the size of outputs and memories.
+        model: where the parameters go.
+
+    Example:
+        >>> import dpmodule.autobatch as dy
+        >>> m = dy.ParameterCollection()
+        >>> tree = dy.TreeLSTMBuilder(2, 3, 4, m)
+        >>> left, right = tree.leaf(dy.inputTensor([1.0, 2, 3])), tree.leaf(dy.inputTensor([4.0, 5, 6]))
+        >>> tree.node([left, right])[0].dim()
+        ((4,), 1)
+
+    Source: Tai, Socher, Manning, "Improved semantic representations from tree-structured long short-term memory
+    networks", 2015 (the N-ary form, inputs at leaves only).
+    """
+
+    def __init__(self, arity: int, input_dim: int, hidden_dim: int, model: ParameterCollection) -> None:
+        if arity < 1:
+            raise ArgumentError(f"arity is {arity}, expected a positive integer")
+        self.arity, self.hidden_dim = arity, hidden_dim
+        self.spec = (arity, input_dim, hidden_dim)
+        self._model = model.add_subcollection("tree-lstm-builder")
+        self._leaf = [self._model.add_parameters((hidden_dim, input_dim)) for _ in "iou"]
+        self._inner = [self._model.add_parameters((hidden_dim, arity * hidden_dim)) for _ in "iou"]
+        self._forget = [self._model.add_parameters((hidden_dim, arity * hidden_dim)) for _ in range(arity)]
+        self._bias = [self._model.add_parameters((hidden_dim,), ConstInitializer(0.0)) for _ in "iou"]
+        self._forget_bias = self._model.add_parameters((hidden_dim,), ConstInitializer(1.0))
+
+    @classmethod
+    def from_spec(cls, spec: Sequence[int], model: ParameterCollection) -> TreeLSTMBuilder:
+        """Make a network as `spec` of another one describes it."""
+        return cls(spec[0], spec[1], spec[2], model)
+
+    def whoami(self) -> str:
+        """Return the name of the class."""
+        return "TreeLSTMBuilder"
+
+    def param_collection(self) -> ParameterCollection:
+        """Return the collection of the parameters."""
+        return self._model
+
+    def _gates(self, weights: Sequence[Parameters], x: Expression) -> tuple[Expression, Expression, Expression]:
+        i, o, u = (apply(AFFINE, (b, w, x)) for b, w in zip(self._bias, weights))
+        return logistic(i), logistic(o), tanh(u)
+
+    def leaf(self, x: Expression) -> TreeState:
+        """Return output and memory of a leaf.
+
+        Args:
+            x: its vector.
+        """
+        i, o, u = self._gates(self._leaf, x)
+        c = apply(CMULT, (i, u))
+        return apply(CMULT, (o, tanh(c))), c
+
+    def node(self, children: Sequence[TreeState]) -> TreeState:
+        """Return output and memory of an inner node.
+
+        Args:
+            children: what `leaf` and `node` returned for them, as many as the builder's arity.
+
+        Raises:
+            ArgumentError: there are more or fewer.
+        """
+        if len(children) != self.arity:
+            raise ArgumentError(f"{len(children)} children for a tree of arity {self.arity} (at {user_line()})")
+        joined = concatenate([h for h, _ in children]) if len(children) > 1 else children[0][0]
+        i, o, u = self._gates(self._inner, joined)
+        c = apply(CMULT, (i, u))
+        for weights, (_, memory) in zip(self._forget, children):
+            f = logistic(apply(AFFINE, (self._forget_bias, weights, joined)))
+            c = c + apply(CMULT, (f, memory))
+        return apply(CMULT, (o, tanh(c))), c

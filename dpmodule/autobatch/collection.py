@@ -1,0 +1,265 @@
+"""Collections of parameters, and collections inside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+
+from . import textfile
+from .errors import ArgumentError, ShapeError
+from .initializers import ConstInitializer, NumpyInitializer, initializer_of
+from .parameters import LookupParameters, Parameters
+from .state import state
+from .storage import LookupStorage, ParameterStorage
+
+__all__ = ["Model", "ParameterCollection"]
+
+
+class ParameterCollection:
+    """Parameters that belong together: what a trainer updates and a file holds.
+
+    Names count up from "/_0", in the order of making; a name that is taken has "_1", "_2", ... appended.
+
+    Example:
+        >>> import dpmodule.autobatch as dy
+        >>> m = dy.ParameterCollection()
+        >>> m.add_parameters((3, 2)).name(), m.add_subcollection("top").add_parameters(4, name="b").name()
+        ('/_0', '/top/b')
+    """
+
+    def __init__(self) -> None:
+        self._name = "/"
+        self._parents: tuple[ParameterCollection, ...] = ()
+        self._parameters: list[Parameters] = []
+        self._lookups: list[LookupParameters] = []
+        self._taken: dict[str, int] = {}
+        self._unnamed = self._unnamed_children = 0
+        self._weight_decay = state.weight_decay
+
+    def name(self) -> str:
+        """Return the name, which ends in "/"."""
+        return self._name
+
+    def __repr__(self) -> str:
+        return f"ParameterCollection {self._name} ({len(self._parameters)} parameters, {len(self._lookups)} lookups)"
+
+    def _free_name(self, name: str | None, of_parameter: bool) -> str:
+        if name and ("/" in name or name.startswith("_")):
+            raise ArgumentError(f"name {name!r}: Parameter name could not include '/' and '_' at its beginning")
+        if not name:
+            if of_parameter:
+                self._unnamed += 1
+                return f"{self._name}_{self._unnamed - 1}"
+            self._unnamed_children += 1
+            return f"{self._name}_{self._unnamed_children - 1}"
+        count = self._taken.get(name, 0)
+        self._taken[name] = count + 1
+        return f"{self._name}{name}_{count}" if count else f"{self._name}{name}"
+
+    def add_subcollection(self, name: str | None = None) -> ParameterCollection:
+        """Return a new collection whose parameters belong to this one, too."""
+        child = type(self)()
+        child._name = self._free_name(name, of_parameter=False) + "/"
+        child._parents = (*self._parents, self)
+        child._weight_decay = self._weight_decay
+        return child
+
+    def add_parameters(
+        self,
+        dim: int | Sequence[int],
+        init: Any = None,
+        name: str = "",
+        device: str = "",
+        scale: float = 1.0,
+        mean: float = 0.0,
+        std: float = 1.0,
+    ) -> Parameters:
+        """Make a parameter.
+
+        Args:
+            dim: its shape, or the size of a vector.
+            init: first values: an initializer, a number, an array, or a name, see `initializers.initializer_of`; Glorot
+                if not given.
+            name: its name inside this collection.
+            device: kept for DyNet's signature; parameters are where `configure` says.
+            scale: for "uniform", "glorot" and "saxe".
+            mean: for "normal".
+            std: for "normal".
+
+        Raises:
+            ShapeError: `init` is an array of another shape.
+        """
+        shape = _shape_of(dim)
+        tensor = torch.empty(shape, dtype=state.options.dtype, device=state.options.device)
+        with torch.no_grad():
+            initializer_of(init, shape, scale, mean, std).fill(tensor, state.options.generator)
+        return self._adopt(tensor, name)
+
+    def add_lookup_parameters(
+        self,
+        dim: Sequence[int],
+        init: Any = None,
+        name: str = "",
+        device: str = "",
+        scale: float = 1.0,
+        mean: float = 0.0,
+        std: float = 1.0,
+    ) -> LookupParameters:
+        """Make a table of parameters.
+
+        Args:
+            dim: number of rows, then the shape of a row.
+            init: see `add_parameters`.
+            name: see `add_parameters`.
+            device: see `add_parameters`.
+            scale: see `add_parameters`.
+            mean: see `add_parameters`.
+            std: see `add_parameters`.
+        """
+        shape = _shape_of(dim)
+        tensor = torch.empty(shape, dtype=state.options.dtype, device=state.options.device)
+        with torch.no_grad():
+            initializer_of(init, shape, scale, mean, std).fill(tensor, state.options.generator, is_lookup=True)
+        return self._adopt_lookup(tensor, name)
+
+    def parameters_from_numpy(self, array: ArrayLike, name: str = "", device: str = "") -> Parameters:
+        """Make a parameter with the shape and values of an array."""
+        values = np.asarray(array)
+        return self.add_parameters(values.shape, NumpyInitializer(values), name, device)
+
+    def lookup_parameters_from_numpy(self, array: ArrayLike, name: str = "", device: str = "") -> LookupParameters:
+        """Make a table with the shape and values of an array."""
+        values = np.asarray(array)
+        return self.add_lookup_parameters(values.shape, NumpyInitializer(values), name, device)
+
+    def parameter_from_tensor(self, tensor: torch.Tensor, name: str = "") -> Parameters:
+        """Make a parameter of memory that exists: updates are seen by everyone who shares it.
+
+        Args:
+            tensor: dense, row-major, of the element type of the graph.
+            name: its name inside this collection.
+        """
+        return self._adopt(tensor.detach(), name)
+
+    def lookup_parameter_from_tensor(self, tensor: torch.Tensor, name: str = "") -> LookupParameters:
+        """Make a table of memory that exists; see `parameter_from_tensor`."""
+        return self._adopt_lookup(tensor.detach(), name)
+
+    def _adopt(self, tensor: torch.Tensor, name: str) -> Parameters:
+        found = Parameters(ParameterStorage(self._free_name(name, of_parameter=True), tensor))
+        for each in (*self._parents, self):
+            each._parameters.append(found)
+        return found
+
+    def _adopt_lookup(self, tensor: torch.Tensor, name: str) -> LookupParameters:
+        found = LookupParameters(LookupStorage(self._free_name(name, of_parameter=True), tensor))
+        for each in (*self._parents, self):
+            each._lookups.append(found)
+        return found
+
+    def parameters_list(self) -> list[Parameters]:
+        """Return all parameters, also those of collections inside, in the order of making."""
+        return list(self._parameters)
+
+    def lookup_parameters_list(self) -> list[LookupParameters]:
+        """Return all tables, also those of collections inside, in the order of making."""
+        return list(self._lookups)
+
+    def parameter_count(self) -> int:
+        """Return the number of elements of all parameters and tables."""
+        return sum(each.tensor.numel() for each in (*self._parameters, *self._lookups))
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Return the memory of all parameters by name."""
+        return {each.name(): each.tensor for each in (*self._parameters, *self._lookups)}
+
+    def set_weight_decay(self, lam: float) -> None:
+        """Shrink all updated parameters by the factor 1 - `lam` with every update."""
+        for each in (*self._parents[:1], self):
+            each._weight_decay = float(lam)
+
+    set_weight_decay_lambda = set_weight_decay
+
+    def get_weight_decay(self) -> float:
+        """Return the weight decay coefficient."""
+        return (self._parents[0] if self._parents else self)._weight_decay
+
+    def save(self, fname: str, name: str = "", append: bool = False) -> None:
+        """Write all values to a text file that DyNet reads.
+
+        Args:
+            fname: the file.
+            name: put before all names, such as "/encoder".
+            append: write behind what is in the file.
+        """
+        textfile.save_collection(self, fname, name, append)
+
+    def populate(self, fname: str, key: str = "") -> None:
+        """Read all values from a file written by `save`, here or by DyNet, in the same order.
+
+        Args:
+            fname: the file.
+            key: read only what stands below this name.
+
+        Raises:
+            FileError: the file cannot be read.
+            FileFormatError: it holds other parameters.
+        """
+        textfile.populate_collection(self, fname, key)
+
+    def write_to_textfile(self, fname: str, key: str = "", append: bool = False) -> None:
+        """Do what `save` does."""
+        self.save(fname, key, append)
+
+    def populate_from_textfile(self, fname: str, key: str = "") -> None:
+        """Do what `populate` does."""
+        self.populate(fname, key)
+
+    def load_param(self, fname: str, key: str) -> Parameters:
+        """Make a parameter of what stands in a file under a name."""
+        found = textfile.read_one(fname, key, is_lookup=False)
+        return self.parameters_from_numpy(found)
+
+    def load_lookup_param(self, fname: str, key: str) -> LookupParameters:
+        """Make a table of what stands in a file under a name."""
+        found = textfile.read_one(fname, key, is_lookup=True)
+        return self.lookup_parameters_from_numpy(found)
+
+    def load_tensors(self, values: Mapping[str, torch.Tensor]) -> None:
+        """Copy values, by name, into the parameters.
+
+        Raises:
+            ArgumentError: a name is missing.
+            ShapeError: a shape differs.
+        """
+        for name, tensor in self.tensors().items():
+            if name not in values:
+                raise ArgumentError(f"no value for {name}; there are {', '.join(sorted(values))}")
+            if values[name].shape != tensor.shape:
+                raise ShapeError(f"{name}: {tuple(values[name].shape)} given, expected {tuple(tensor.shape)}")
+            tensor.copy_(values[name])
+
+    def reset_gradient(self) -> None:
+        """Make all gradients zero."""
+        for each in (*self._parameters, *self._lookups):
+            each.storage.clear_gradient()
+
+
+Model = ParameterCollection
+"""DyNet's old name."""
+
+
+def _shape_of(dim: int | Sequence[int]) -> tuple[int, ...]:
+    shape = (int(dim),) if isinstance(dim, (int, np.integer, float)) else tuple(int(size) for size in dim)
+    if not shape or any(size < 1 for size in shape):
+        raise ShapeError(f"dim is {dim!r}, expected a positive size or a tuple of them")
+    return shape
+
+
+def zero_parameters(model: ParameterCollection, dim: int | Sequence[int], name: str = "") -> Parameters:
+    """Make a parameter of zeros."""
+    return model.add_parameters(dim, ConstInitializer(0.0), name)

@@ -1,0 +1,50 @@
+"""The graph as programs handle it: new ones, checkpoints, pictures."""
+
+from __future__ import annotations
+
+from .expression import Expression
+from .graph import Graph
+from .state import state
+
+__all__ = ["ComputationGraph", "cg", "cg_checkpoint", "cg_revert", "cg_version", "renew_cg"]
+
+ComputationGraph = Graph
+
+
+def renew_cg(
+    immediate_compute: bool = False, check_validity: bool = False, autobatching: bool | None = None
+) -> Graph:
+    """Throw the graph away and begin a new one; expressions made before can no longer be used.
+
+    Args:
+        immediate_compute: compute every expression as soon as it is made, which helps to find errors.
+        check_validity: raise as soon as a value is not finite; computes as the argument before does.
+        autobatching: whether this graph is batched; as `configure` says if not given.
+    """
+    state.graph.renew(immediate_compute, check_validity, autobatching)
+    return state.graph
+
+
+def cg() -> Graph:
+    """Return the graph under construction."""
+    return state.graph
+
+
+def cg_version() -> int:
+    """Return how many graphs there were before."""
+    return state.graph.version
+
+
+def cg_checkpoint() -> None:
+    """Remember how large the graph is, for `cg_revert`."""
+    state.graph.checkpoint()
+
+
+def cg_revert() -> None:
+    """Forget all expressions made since `cg_checkpoint`."""
+    state.graph.revert()
+
+
+def node_expression(node: int) -> Expression:
+    """Return the expression of a node of the graph under construction."""
+    return Expression(node, state.graph.version)

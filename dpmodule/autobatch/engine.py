@@ -1,0 +1,228 @@
+"""The engine in Python: every batch is one call of an operation's `run`, and one of its `grad`.
+
+It keeps, for the nodes computed so far, the row of each in the arena of its shape, and a record of every batch: its
+operands and where they came from, so that `backward` can go through the records in reverse and add gradients where the
+operands came from. Nothing of it is torch's autograd, but for operations without a `grad` of their own.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .arena import Arena
+from .backward import Backward
+from .errors import NonFiniteError, NoGradientError, NotScalarError, StateError
+from .execute import aux_tensor, run_call
+from .ops.source import PARAMETER
+from .ops.spec import Call, Dim, shown
+from .record import Record, Where
+from .schedule import Plan, Step, make_plan
+from .serial import make_serial_plan
+from .signature import EXTRA, Signature, Table
+
+if TYPE_CHECKING:
+    from .graph import Graph
+
+__all__ = ["Engine", "Options"]
+
+Tensor = torch.Tensor
+
+
+@dataclass(slots=True)
+class Options:
+    """What a graph is computed with.
+
+    Args:
+        autobatch: whether nodes are batched.
+        device: where.
+        dtype: the element type.
+        generator: for dropout, noise and random inputs.
+    """
+
+    autobatch: bool = False
+    device: torch.device = torch.device("cpu")
+    dtype: torch.dtype = torch.float32
+    generator: torch.Generator | None = None
+
+
+class Engine:
+    """The values and gradients of one graph.
+
+    Args:
+        options: what to compute with.
+        table: the signatures.
+
+    Attributes:
+        plans: the plans that were run.
+        seconds: time spent in "schedule", "run" and "backward", in seconds.
+    """
+
+    def __init__(self, options: Options, table: Table) -> None:
+        self.options, self.table = options, table
+        self.autobatch = options.autobatch
+        self.computed = 0
+        self.rows: NDArray[np.int64] = np.zeros(256, np.int64)
+        self.arenas: dict[Dim, Arena] = {}
+        self.records: list[Record] = []
+        self.plans: list[Plan] = []
+        self.seconds = {"schedule": 0.0, "run": 0.0, "backward": 0.0}
+        self._last: Backward | None = None
+
+    def forward(self, graph: Graph, end: int) -> None:
+        """Compute the nodes before `end` that have not been computed."""
+        if end <= self.computed:
+            return
+        while end < graph.size and graph.signatures[end].kind.op is EXTRA:
+            end += 1  # do not cut an operation from its further results
+        start = time.perf_counter()
+        plan = (make_plan if self.autobatch else make_serial_plan)(graph, self.computed, end)
+        plan.seconds = time.perf_counter() - start
+        self.seconds["schedule"] += plan.seconds
+        with torch.no_grad():
+            self._run(plan, graph.aux)
+        self.computed = end
+        self.plans.append(plan)
+        self.seconds["run"] += time.perf_counter() - start - plan.seconds
+
+    def _run(self, plan: Plan, aux: list[Any]) -> None:
+        if plan.end > len(self.rows):
+            self.rows = np.concatenate([self.rows, np.zeros(max(plan.end, len(self.rows)), np.int64)])
+        self._reserve(plan)
+        for step in plan.steps:
+            if step.kind.op is not PARAMETER:
+                self._run_step(step, aux)
+
+    def _reserve(self, plan: Plan) -> None:
+        need: dict[Dim, int] = {}
+        for step in plan.steps:
+            for dim in step.kind.outs:
+                need[dim] = need.get(dim, 0) + len(step.nodes)
+        for dim, count in need.items():
+            arena = self.arenas.get(dim)
+            if arena is None:
+                arena = self.arenas[dim] = Arena(dim, self.options.device, self.options.dtype)
+            arena.reserve(count)
+
+    def _run_step(self, step: Step, aux: list[Any]) -> None:
+        kind, options = step.kind, self.options
+        op, count = kind.op, len(step.nodes)
+        call = Call(kind.attrs, kind.dims, kind.outs[0], count)
+        call.device, call.dtype, call.generator, call.counts = (
+            options.device,
+            options.dtype,
+            options.generator,
+            step.counts,
+        )
+        if op.aux:
+            call.aux = aux_tensor(op.aux, [aux[node] for node in step.nodes.tolist()], options.device, options.dtype)
+        inputs, wheres = self._gather(step)
+        results = run_call(call, op.run, inputs)
+        firsts = []
+        for place, (result, dim) in enumerate(zip(results, kind.outs)):
+            arena = self.arenas[dim]
+            first = arena.take(count)
+            arena.tensor[first : first + count] = result
+            self.rows[step.nodes + place] = np.arange(first, first + count)
+            firsts.append(first)
+        self.records.append(Record(step, call, inputs, wheres, firsts))
+
+    def _gather(self, step: Step) -> tuple[list[Tensor], list[Where]]:
+        kind = step.kind
+        if kind.many:
+            where = self._locate(step.args)
+            return [self._read(where, kind.dims[0])], [where]
+        inputs, wheres = [], []
+        expand = kind.op.expand
+        for place, dim in enumerate(kind.dims):
+            parameter = kind.parameters[place]
+            where = Where(0, 1, None, parameter) if parameter is not None else self._locate(step.args[:, place])
+            value = self._read(where, dim)
+            if expand and value.shape[0] != len(step.nodes):
+                value = value.expand(len(step.nodes), *value.shape[1:])
+            inputs.append(value)
+            wheres.append(where)
+        return inputs, wheres
+
+    def _locate(self, nodes: NDArray[np.int64]) -> Where:
+        """Say where the values of nodes of one shape lie: rows in a row, one row for all, or an index."""
+        rows = self.rows[nodes]
+        first, count = int(rows[0]), len(rows)
+        if count == 1:
+            return Where(first, 1, None, None)
+        last = int(rows[-1])
+        if last - first == count - 1 and bool((rows[1:] > rows[:-1]).all()):
+            return Where(first, count, None, None)
+        if last == first and bool((rows == first).all()):
+            return Where(first, 1, None, None)
+        return Where(first, count, torch.from_numpy(rows).to(self.options.device), None)
+
+    def _read(self, where: Where, dim: Dim) -> Tensor:
+        if where.parameter is not None:
+            found: Tensor = where.parameter[1]().tensor
+            return found[None, None]
+        source = self.arenas[dim].tensor
+        if where.index is not None:
+            return source.index_select(0, where.index)
+        return source[where.first : where.first + where.count]
+
+    def value(self, node: int, signature: Signature) -> Tensor:
+        """Return the value of a node that has been computed, (batch, *d)."""
+        if signature.kind.op is PARAMETER:
+            tensor: Tensor = signature.kind.attrs[1]().tensor
+            return tensor[None]
+        return self.arenas[signature.dim].tensor[int(self.rows[node])]
+
+    def backward(self, graph: Graph, node: int, full: bool) -> None:
+        """Go backward from a node of one number; see `Graph.backward`."""
+        dim = graph.signatures[node].dim
+        if dim.size * dim.batch != 1:
+            raise NotScalarError(
+                f"backward() can only be called on scalar nodes, but node {node} has dimension: {shown(dim)};"
+                " sum it up first, with sum_elems or sum_batches"
+            )
+        if self._last is not None and self._last.root == node:
+            raise StateError(
+                f"backward() was called twice for node {node}: the gradients of the parameters would be counted"
+                " twice; call renew_cg() and build the graph again, or add the losses up before backward()"
+            )
+        start = time.perf_counter()
+        with torch.no_grad():
+            self._last = Backward(self, graph.signatures, node, full)
+        self.seconds["backward"] += time.perf_counter() - start
+
+    def gradient(self, node: int, signature: Signature) -> Tensor:
+        """Return the gradient of a node, (batch, *d)."""
+        if self._last is None or self._last.root < node:
+            origin = "no backward pass has been run" if self._last is None else f"it ran from node {self._last.root}"
+            raise NoGradientError(
+                f"requested the gradient of node {node}, but {origin}; call backward() on an expression that depends"
+                " on it first (with full=True if no parameter feeds it)"
+            )
+        return self._last.gradient(node, signature)
+
+    def check_finite(self, node: int, signature: Signature) -> None:
+        """Raise if a value is not finite.
+
+        Raises:
+            NonFiniteError: it is NaN or infinite.
+        """
+        if not bool(torch.isfinite(self.value(node, signature)).all()):
+            raise NonFiniteError(f"the value of node {node} ({signature.kind.op.name}) is not finite")
+
+    def mark(self) -> tuple[int, int, int]:
+        """Remember what has been computed."""
+        return self.computed, len(self.records), len(self.plans)
+
+    def revert(self, mark: tuple[int, int, int] | None) -> None:
+        """Forget what has been computed since a mark."""
+        self.computed, records, plans = mark or (0, 0, 0)
+        del self.records[records:]
+        del self.plans[plans:]
+        self._last = None
+

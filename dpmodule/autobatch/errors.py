@@ -1,0 +1,73 @@
+"""Errors of automatic batching; each is also the built-in type that DyNet raises in the same place.
+
+They belong to the family of `dpmodule.base`::
+
+    MXNetError [RuntimeError]
+    ├── ShapeError [ValueError]                   operands whose shapes do not fit an operation
+    ├── StateError [AssertionError]               a second `backward` from the same expression
+    │   ├── StaleExpressionError [ValueError]     an expression from before `renew_cg`
+    │   └── NoGradientError                       `gradient` without the `backward` it needs
+    ├── ArgumentError [ValueError]
+    │   ├── BoundsError [IndexError]              an index, label or word outside its range
+    │   │   └── NegativeIndexError [OverflowError]
+    │   ├── EmptySequenceError [AssertionError]   a sum, concatenation or average of nothing
+    │   └── NotScalarError                        `backward` or `scalar_value` of more than one number
+    └── ForeignValueError [TypeError]             something that is neither expression nor number
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ..base import ArgumentError, BoundsError, MXNetError, NonFiniteError, ShapeError, StateError
+
+__all__ = [
+    "ArgumentError",
+    "BoundsError",
+    "EmptySequenceError",
+    "ForeignValueError",
+    "NegativeIndexError",
+    "NoGradientError",
+    "NonFiniteError",
+    "NotScalarError",
+    "ShapeError",
+    "StaleExpressionError",
+    "StateError",
+    "user_line",
+]
+
+
+class StaleExpressionError(StateError, ValueError):
+    """An expression that belongs to a graph which `renew_cg` or `cg_revert` has thrown away."""
+
+
+class NoGradientError(StateError):
+    """A gradient that no `backward` has computed."""
+
+
+class NegativeIndexError(BoundsError, OverflowError):
+    """A negative number where DyNet takes an unsigned one."""
+
+
+class EmptySequenceError(ArgumentError, AssertionError):
+    """An empty list where at least one expression is needed."""
+
+
+class NotScalarError(ArgumentError):
+    """An expression of several numbers where exactly one is needed."""
+
+
+class ForeignValueError(MXNetError, TypeError):
+    """An argument that is neither an expression nor anything the call can make one of."""
+
+
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+def user_line() -> str:
+    """Return "file:line" of the innermost caller outside this package, to name it in an error."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

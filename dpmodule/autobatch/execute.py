@@ -1,0 +1,79 @@
+"""Running one batch forward and backward: what every engine shares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..private import run_backward
+from .ops.spec import Call
+
+__all__ = ["aux_tensor", "grad_call", "run_call"]
+
+Tensor = torch.Tensor
+
+
+def aux_tensor(kind: str, values: list[Any], device: torch.device, dtype: torch.dtype) -> Any:
+    """Turn the nodes' own numbers into what `Call.aux` promises.
+
+    Args:
+        kind: `Op.aux`.
+        values: one entry a node.
+        device: where integers and numbers go.
+        dtype: the element type of the graph.
+    """
+    if kind == "":
+        return None
+    if kind == "int":
+        return torch.tensor(values, dtype=torch.int64, device=device)
+    if kind == "float":
+        return torch.tensor(values, dtype=torch.float64).to(device, dtype)
+    if kind == "ints":
+        return torch.tensor(values, dtype=torch.int64, device=device)
+    return values
+
+
+def run_call(call: Call, run: Any, inputs: list[Tensor]) -> tuple[Tensor, ...]:
+    """Compute the results of a batch; keeps the first one in ``call.result``."""
+    found = run(call, *inputs)
+    results: tuple[Tensor, ...] = found if isinstance(found, tuple) else (found,)
+    call.result = results[0]
+    return results
+
+
+def grad_call(
+    call: Call, op: Any, gradients: list[Tensor], inputs: list[Tensor]
+) -> list[Tensor | None]:
+    """Compute the gradient of every operand of a batch, of the operand's shape.
+
+    Args:
+        call: as `run_call` left it, with `wants` and `defer` set.
+        op: the operation.
+        gradients: those of its results, (N, batch, *d).
+        inputs: the operands.
+    """
+    if op.grad is None:
+        found = _by_autograd(call, op.run, gradients, inputs)
+    else:
+        found = op.grad(call, gradients[0] if len(gradients) == 1 else tuple(gradients), *inputs)
+    return [
+        each.sum(0, keepdim=True) if each is not None and each.shape[0] != x.shape[0] else each
+        for each, x in zip(found, inputs)
+    ]
+
+
+def _by_autograd(call: Call, run: Any, gradients: list[Tensor], inputs: list[Tensor]) -> list[Tensor | None]:
+    wants = call.wants or (True,) * len(inputs)
+    leaves = [x.detach().requires_grad_() if want else x for x, want in zip(inputs, wants)]
+    wanted = [x for x, want in zip(leaves, wants) if want]
+    if not wanted:
+        return [None] * len(inputs)
+    with torch.enable_grad():
+        found = run(call, *leaves)
+        results = found if isinstance(found, tuple) else (found,)
+        pairs = [(r.expand_as(g), g) for r, g in zip(results, gradients) if r.requires_grad]
+    if not pairs:
+        return [None] * len(inputs)
+    grads = iter(run_backward([r for r, _ in pairs], [g for _, g in pairs], wanted))
+    return [next(grads) if want else None for want in wants]

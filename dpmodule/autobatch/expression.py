@@ -1,0 +1,189 @@
+"""Expressions: handles of nodes with operators, and the functions that add nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+from .. import native
+from .errors import EmptySequenceError, ForeignValueError, user_line
+from .node import Array, Node
+from .ops.binary import CDIV, MINUS, POW, SUM
+from .ops.linear import MATMUL
+from .ops.spec import Op
+from .ops.unary import EXPONENT, RAISE, RECIPROCAL, SCALE, SHIFT, UNARY
+from .slicing import picked
+from .state import state
+
+__all__ = ["Expression", "append", "append_many", "apply", "forward", "node_of", "not_empty", "npvalues", "values"]
+
+
+class Operators(Node):
+    """One node of the graph under construction.
+
+    Making one computes nothing. `value` and its relatives compute every node up to this one that has not been computed
+    yet, so ask the last expression first. Arithmetic works between expressions, and between an expression and a number:
+    ``a + b``, ``a - b``, ``W * x`` (the product of matrices; `cmult` is the one by elements), ``x / 3``, ``x / e`` for
+    an `e` of one number, ``x ** 2``, ``-x``, ``x[2]``, ``x[1:5:2]``.
+
+    Attributes:
+        node: its number.
+        version: the version of the graph it belongs to.
+    """
+
+    __slots__ = ()
+
+    def __add__(self, other: Any) -> Expression:
+        if isinstance(other, Node):
+            return apply(SUM, (self, other))
+        return apply(SHIFT, (self,), (), float(other)) if isinstance(other, Real) else NotImplemented
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Expression:
+        if isinstance(other, Node):
+            return apply(MINUS, (self, other))
+        return apply(SHIFT, (self,), (), -float(other)) if isinstance(other, Real) else NotImplemented
+
+    def __rsub__(self, other: Any) -> Expression:
+        if not isinstance(other, Real):
+            return NotImplemented
+        return apply(SHIFT, (apply(UNARY["negate"], (self,)),), (), float(other))
+
+    def __mul__(self, other: Any) -> Expression:
+        if isinstance(other, Node):
+            return apply(MATMUL, (self, other))
+        return apply(SCALE, (self,), (), float(other)) if isinstance(other, Real) else NotImplemented
+
+    def __rmul__(self, other: Any) -> Expression:
+        return apply(SCALE, (self,), (), float(other)) if isinstance(other, Real) else NotImplemented
+
+    def __truediv__(self, other: Any) -> Expression:
+        if isinstance(other, Node):
+            return apply(CDIV, (self, other))
+        return apply(SCALE, (self,), (), 1.0 / float(other)) if isinstance(other, Real) else NotImplemented
+
+    def __rtruediv__(self, other: Any) -> Expression:
+        return apply(RECIPROCAL, (self,), (), float(other)) if isinstance(other, Real) else NotImplemented
+
+    def __pow__(self, other: Any) -> Expression:
+        if isinstance(other, Node):
+            return apply(POW, (self, other))
+        return apply(RAISE, (self,), (), float(other)) if isinstance(other, Real) else NotImplemented
+
+    def __rpow__(self, other: Any) -> Expression:
+        return apply(EXPONENT, (self,), (), float(other)) if isinstance(other, Real) else NotImplemented
+
+    def __neg__(self) -> Expression:
+        return apply(UNARY["negate"], (self,))
+
+    def __getitem__(self, index: Any) -> Expression:
+        """Pick an element of the first dimension, or a slice of each of the first dimensions.
+
+        Raises:
+            BoundsError: the index is outside.
+        """
+        op, attrs, aux = picked(state.graph.dim(self.enter()), index)
+        return apply(op, (self,), attrs, aux)
+
+    def __len__(self) -> int:
+        """Return the size of the first dimension."""
+        return state.graph.dim(self.enter()).d[0]
+
+
+if TYPE_CHECKING or native.core is None:
+
+    class Expression(Operators):
+        __doc__ = Operators.__doc__
+        __slots__ = ()
+
+else:
+    # the operators in C come first, those above take what they do not
+    Expression = native.core.autobatch_expressions(Operators, f"{__name__}.Expression", Operators.__doc__)
+
+
+def node_of(value: Any) -> int:
+    """Return the node of an operand.
+
+    Raises:
+        ForeignValueError: it is no expression.
+        StaleExpressionError: it belongs to an earlier graph.
+    """
+    if isinstance(value, Expression):
+        return value.enter()
+    raise ForeignValueError(
+        f"{type(value).__name__} {value!r} is no Expression; make one with scalarInput, inputTensor or parameter"
+        f" (at {user_line()})"
+    )
+
+
+def append(op: Op, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = None) -> Expression:
+    """Add a node to the graph and return its expression."""
+    graph = state.graph
+    return Expression(graph.append(op, attrs, args, aux), graph.version)
+
+
+def apply(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), aux: Any = None) -> Expression:
+    """Add an operation on expressions to the graph.
+
+    Args:
+        op: the operation.
+        operands: expressions or parameters.
+        attrs: the attributes, hashable.
+        aux: the node's own number.
+
+    Raises:
+        StaleExpressionError: an operand belongs to an earlier graph.
+        ShapeError: the operands do not fit.
+    """
+    graph = state.graph
+    version = graph.version
+    try:
+        args = tuple([x.node if x.version == version else x.enter() for x in operands])
+    except AttributeError:
+        args = tuple([node_of(x) for x in operands])
+    return Expression(graph.append(op, attrs, args, aux), version)
+
+
+def append_many(op: Op, operands: Iterable[Any], attrs: tuple[Any, ...] = ()) -> Expression:
+    """Add an operation on many expressions of one shape."""
+    graph = state.graph
+    args = tuple([node_of(x) for x in operands])
+    return Expression(graph.append_many(op, attrs, args), graph.version)
+
+
+
+def not_empty(name: str, xs: Iterable[Any]) -> list[Any]:
+    """Return a list of operands.
+
+    Raises:
+        EmptySequenceError: there are none.
+    """
+    found = list(xs)
+    if not found:
+        raise EmptySequenceError(f"List is empty, nothing to {name}. (at {user_line()})")
+    return found
+
+
+def forward(exps: Sequence[Expression], recalculate: bool = False) -> None:
+    """Compute several expressions in one go, whichever of them is the latest.
+
+    Args:
+        exps: the expressions.
+        recalculate: throw cached values away first.
+    """
+    if exps:
+        max(exps, key=lambda e: e.enter()).forward(recalculate)
+
+
+def values(exps: Sequence[Expression], recalculate: bool = False) -> list[Any]:
+    """Compute several expressions in one go and return the `value` of each."""
+    forward(exps, recalculate)
+    return [e.value() for e in exps]
+
+
+def npvalues(exps: Sequence[Expression], recalculate: bool = False) -> list[Array]:
+    """Compute several expressions in one go and return the array of each."""
+    forward(exps, recalculate)
+    return [e.npvalue() for e in exps]

@@ -1,0 +1,1 @@
+"""The functions that make expressions: thin faces of the table of operations."""

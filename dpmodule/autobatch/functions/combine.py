@@ -1,0 +1,292 @@
+"""Functions of several expressions: sums, products, maxima, joins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ..expression import Expression, append_many, apply, node_of, not_empty
+from ..fast import fast
+from ..ops.binary import CDIV, CMULT, COLWISE_ADD, LOGSUMEXP, MAX, MIN, POW, SUM
+from ..ops.join import CONCATENATE, CONCATENATE_MANY, TO_BATCH, TO_BATCH_MANY
+from ..ops.linear import AFFINE, CONTRACT, DOT, INVERSE, LOGDET, TRACE
+from ..ops.many import AVERAGE_MANY, MAX_MANY, SUM_MANY
+from ..ops.source import PARAMETER
+from ..ops.spec import Op
+from ..state import state
+
+__all__ = [
+    "affine_transform",
+    "average",
+    "bmax",
+    "bmin",
+    "cdiv",
+    "cmult",
+    "colwise_add",
+    "concatenate",
+    "concatenate_cols",
+    "concatenate_to_batch",
+    "contract3d_1d",
+    "contract3d_1d_1d",
+    "contract3d_1d_1d_bias",
+    "contract3d_1d_bias",
+    "dot_product",
+    "emax",
+    "esum",
+    "inverse",
+    "logdet",
+    "logsumexp",
+    "pow",
+    "trace_of_product",
+]
+
+FEW = 4
+"""So many operands are an ordinary operation; more, of one shape, are stacked in one go."""
+
+
+def _are_alike(xs: Sequence[Any]) -> bool:
+    """Say whether all operands are computed nodes of one shape."""
+    graph = state.graph
+    first = graph.signature(node_of(xs[0])).dim
+    for x in xs:
+        signature = graph.signature(node_of(x))
+        if signature.dim != first or signature.kind.op is PARAMETER:
+            return False
+    return True
+
+
+def _fold(few: Op, many: Op, xs: list[Any], attrs: tuple[Any, ...] = (), many_attrs: tuple[Any, ...] = ()) -> Expression:
+    if len(xs) > FEW and _are_alike(xs):
+        return append_many(many, xs, many_attrs)
+    return apply(few, xs, attrs)
+
+
+def esum(xs: Iterable[Expression]) -> Expression:
+    """Add expressions.
+
+    Args:
+        xs: at least one; dimensions of 1 are broadcast.
+
+    Raises:
+        EmptySequenceError: there is none.
+        ShapeError: their dimensions differ.
+    """
+    return _fold(SUM, SUM_MANY, not_empty("esum", xs))
+
+
+def average(xs: Iterable[Expression]) -> Expression:
+    """Compute the mean of expressions.
+
+    Args:
+        xs: at least one.
+
+    Raises:
+        EmptySequenceError: there is none.
+        ShapeError: their dimensions differ.
+    """
+    found = not_empty("average", xs)
+    if len(found) > 1 and _are_alike(found):
+        return append_many(AVERAGE_MANY, found)
+    return apply(SUM, found) * (1.0 / len(found))
+
+
+def emax(xs: Iterable[Expression]) -> Expression:
+    """Compute the greatest of expressions, element by element; the first of equal ones has the gradient.
+
+    Args:
+        xs: at least one, of equal dimensions.
+    """
+    return _fold(MAX, MAX_MANY, not_empty("emax", xs))
+
+
+def logsumexp(xs: Iterable[Expression]) -> Expression:
+    """Compute log(exp(x1) + exp(x2) + ...), element by element.
+
+    Args:
+        xs: at least one, of equal dimensions.
+    """
+    return apply(LOGSUMEXP, not_empty("logsumexp", xs))
+
+
+def bmax(x: Expression, y: Expression) -> Expression:
+    """Compute the greater of two expressions, element by element.
+
+    Args:
+        x: one operand.
+        y: the other, of its dimensions.
+    """
+    return apply(MAX, (x, y))
+
+
+def bmin(x: Expression, y: Expression) -> Expression:
+    """Compute the smaller of two expressions, element by element.
+
+    Args:
+        x: one operand.
+        y: the other, of its dimensions.
+    """
+    return apply(MIN, (x, y))
+
+
+def cmult(x: Expression, y: Expression) -> Expression:
+    """Multiply element by element; dimensions of 1 are broadcast.
+
+    Args:
+        x: one factor.
+        y: the other.
+    """
+    return apply(CMULT, (x, y))
+
+
+def cdiv(x: Expression, y: Expression) -> Expression:
+    """Divide element by element; dimensions of 1 of `y` are broadcast.
+
+    Args:
+        x: what is divided.
+        y: by what.
+    """
+    return apply(CDIV, (x, y))
+
+
+def pow(x: Expression, y: Expression) -> Expression:  # noqa: A001 (DyNet's name)
+    """Raise every element of `x` to a power.
+
+    Args:
+        x: the bases.
+        y: one number, as an expression.
+    """
+    return apply(POW, (x, y))
+
+
+def colwise_add(x: Expression, y: Expression) -> Expression:
+    """Add a vector to every column of a matrix.
+
+    Args:
+        x: the matrix.
+        y: the vector.
+    """
+    return apply(COLWISE_ADD, (x, y))
+
+
+def dot_product(x: Expression, y: Expression) -> Expression:
+    """Compute the sum of the products of elements.
+
+    Args:
+        x: one factor.
+        y: the other, of its dimensions.
+    """
+    return apply(DOT, (x, y))
+
+
+def affine_transform(exprs: Iterable[Expression]) -> Expression:
+    """Compute ``b + W1 * x1 + W2 * x2 + ...`` of ``[b, W1, x1, W2, x2, ...]``.
+
+    Args:
+        exprs: a bias, and pairs of a matrix and what it is multiplied with.
+
+    Raises:
+        ShapeError: they do not fit.
+    """
+    return apply(AFFINE, not_empty("transform", exprs))
+
+
+def concatenate(xs: Iterable[Expression], d: int = 0) -> Expression:
+    """Join expressions along a dimension.
+
+    Args:
+        xs: at least one; all other dimensions are equal.
+        d: the dimension.
+
+    Raises:
+        EmptySequenceError: there is none.
+        ShapeError: other dimensions differ.
+    """
+    found = not_empty("concatenate", xs)
+    return _fold(CONCATENATE, CONCATENATE_MANY, found, (int(d),), (int(d), len(found)))
+
+
+def concatenate_cols(xs: Iterable[Expression]) -> Expression:
+    """Join vectors or matrices side by side.
+
+    Args:
+        xs: at least one, of equal heights.
+    """
+    return concatenate(xs, 1)
+
+
+def concatenate_to_batch(xs: Iterable[Expression]) -> Expression:
+    """Join the minibatches of expressions.
+
+    Args:
+        xs: at least one, of equal dimensions.
+    """
+    found = not_empty("concatenate", xs)
+    return _fold(TO_BATCH, TO_BATCH_MANY, found, (), (len(found),))
+
+
+def trace_of_product(x: Expression, y: Expression) -> Expression:
+    """Compute the trace of ``x * transpose(y)``.
+
+    Args:
+        x: a matrix.
+        y: one of its dimensions.
+    """
+    return apply(TRACE, (x, y))
+
+
+def inverse(x: Expression) -> Expression:
+    """Invert a square matrix.
+
+    Args:
+        x: the matrix.
+    """
+    return apply(INVERSE, (x,))
+
+
+def logdet(x: Expression) -> Expression:
+    """Compute the logarithm of the absolute value of the determinant of a square matrix.
+
+    Args:
+        x: the matrix.
+    """
+    return apply(LOGDET, (x,))
+
+
+def contract3d_1d(x: Expression, y: Expression) -> Expression:
+    """Multiply the last of three dimensions with a vector and sum over it.
+
+    Args:
+        x: the tensor (i, j, k).
+        y: the vector (k).
+    """
+    return apply(CONTRACT, (x, y), (1, False))
+
+
+def contract3d_1d_bias(x: Expression, y: Expression, b: Expression) -> Expression:
+    """Do what `contract3d_1d` does and add a matrix `b`."""
+    return apply(CONTRACT, (x, y, b), (1, True))
+
+
+def contract3d_1d_1d(x: Expression, y: Expression, z: Expression) -> Expression:
+    """Multiply the last two of three dimensions with vectors and sum over them.
+
+    Args:
+        x: the tensor (i, j, k).
+        y: the vector (k).
+        z: the vector (j).
+    """
+    return apply(CONTRACT, (x, y, z), (2, False))
+
+
+def contract3d_1d_1d_bias(x: Expression, y: Expression, z: Expression, b: Expression) -> Expression:
+    """Do what `contract3d_1d_1d` does and add a vector `b`."""
+    return apply(CONTRACT, (x, y, z, b), (2, True))
+
+
+cmult = fast("cmult", cmult)
+cdiv = fast("cdiv", cdiv)
+dot_product = fast("dot_product", dot_product)
+affine_transform = fast("affine_transform", affine_transform)
+concatenate = fast("concatenate", concatenate)
+esum = fast("esum", esum)
+average = fast("average", average)

@@ -1,0 +1,255 @@
+"""Expressions from numbers and arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..errors import ArgumentError, BoundsError, ForeignValueError, ShapeError, user_line
+from ..expression import Expression, append
+from ..ops.source import CONSTANT, INPUT, ONE_HOT, RANDOM
+from ..ops.spec import Dim
+from ..state import state
+
+__all__ = [
+    "InputExpression",
+    "constant",
+    "inputMatrix",
+    "inputTensor",
+    "inputVector",
+    "matInput",
+    "one_hot",
+    "ones",
+    "random_bernoulli",
+    "random_gumbel",
+    "random_normal",
+    "random_uniform",
+    "scalarInput",
+    "sparse_inputTensor",
+    "vecInput",
+    "zeroes",
+    "zeros",
+]
+
+Array = NDArray[Any]
+
+
+class Box:
+    """The array of an input, (batch, *d); `set` replaces it."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+
+
+class InputExpression(Expression):
+    """An input whose value can be replaced: `set`, then compute again with ``recalculate=True``."""
+
+    __slots__ = ("box",)
+
+    def __init__(self, box: Box, dim: Dim) -> None:
+        graph = state.graph
+        super().__init__(graph.append(INPUT, (dim,), (), box), graph.version)
+        self.box = box
+
+    def set(self, value: ArrayLike) -> None:
+        """Replace the value.
+
+        Raises:
+            ShapeError: the number of elements differs.
+        """
+        dim = state.graph.dim(self.enter())
+        array = np.asarray(value, np.float64)
+        if array.size != self.box.array.size:
+            raise ShapeError(f"set: {array.size} values for an input of dimensions {dim.d} and minibatch {dim.batch}")
+        if dim.batch == 1:
+            self.box.array = array.reshape(dim.d, order="F")[None] if array.shape != dim.d else array[None]
+        else:
+            array = array.reshape(*dim.d, dim.batch, order="F")
+            self.box.array = np.moveaxis(array, -1, 0)
+
+
+def dim_of(dim: int | Sequence[int], batch_size: int = 1) -> Dim:
+    """Return the `Dim` that a size or a tuple of sizes means.
+
+    Raises:
+        ShapeError: a size is not positive.
+    """
+    d = (int(dim),) if isinstance(dim, (int, np.integer)) else tuple(int(size) for size in dim)
+    if any(size < 1 for size in d) or batch_size < 1:
+        raise ShapeError(f"dim is {dim!r} with batch_size {batch_size}, expected positive sizes (at {user_line()})")
+    return Dim(d or (1,), int(batch_size))
+
+
+def inputTensor(  # noqa: N802 (DyNet's name)
+    arr: ArrayLike, batched: bool = False, device: str = "", reusable_expr: bool = False
+) -> InputExpression:
+    """Make an expression of an array.
+
+    Args:
+        arr: the values; a list of arrays makes a minibatch of them.
+        batched: the last axis is the minibatch.
+        device: kept for DyNet's signature; everything is where `configure` says.
+        reusable_expr: kept for DyNet's signature; `set` works always.
+
+    Raises:
+        ForeignValueError: `arr` is no array of numbers.
+
+    Example:
+        >>> import numpy, dpmodule.autobatch as dy
+        >>> dy.inputTensor(numpy.zeros((3, 4, 5)), batched=True).dim()
+        ((3, 4), 5)
+    """
+    if isinstance(arr, (list, tuple)) and arr and isinstance(arr[0], np.ndarray):
+        arr, batched = np.stack(arr, -1), True
+    array = np.asarray(arr)
+    if array.dtype.kind not in "biuf":
+        raise ForeignValueError(f"Input Tensor should be a numpy.ndarray or a valid list of floats (at {user_line()})")
+    if array.ndim == 0:
+        array = array.reshape(1)
+    if not batched:
+        return InputExpression(Box(array[None]), dim_of(array.shape))
+    dim = dim_of(array.shape[:-1] if array.ndim > 1 else (1,), array.shape[-1])
+    return InputExpression(Box(np.moveaxis(array, -1, 0).reshape(dim.batch, *dim.d)), dim)
+
+
+def inputVector(v: ArrayLike, device: str = "") -> InputExpression:  # noqa: N802
+    """Make a vector of a list of numbers."""
+    array = np.asarray(v, np.float64).reshape(-1)
+    return InputExpression(Box(array[None]), dim_of(len(array)))
+
+
+def scalarInput(s: float, device: str = "") -> InputExpression:  # noqa: N802
+    """Make an expression of one number."""
+    return InputExpression(Box(np.full((1, 1), s, np.float64)), Dim((1,)))
+
+
+def vecInput(dim: int, device: str = "") -> InputExpression:  # noqa: N802
+    """Make a vector of zeros, to be `set` later."""
+    found = dim_of(dim)
+    return InputExpression(Box(np.zeros((1, *found.d))), found)
+
+
+def matInput(d1: int, d2: int) -> InputExpression:  # noqa: N802
+    """Make a matrix of zeros, to be `set` later."""
+    found = dim_of((d1, d2))
+    return InputExpression(Box(np.zeros((1, *found.d))), found)
+
+
+def inputMatrix(v: ArrayLike, d: Sequence[int]) -> InputExpression:  # noqa: N802
+    """Make a tensor of a flat list, the first dimension running fastest.
+
+    Args:
+        v: the values.
+        d: the dimensions.
+    """
+    found = dim_of(d)
+    array = np.asarray(v, np.float64)
+    if array.size != found.size:
+        raise ShapeError(f"inputMatrix: {array.size} values for the dimensions {found.d} (at {user_line()})")
+    return InputExpression(Box(array.reshape(found.d, order="F")[None]), found)
+
+
+def sparse_inputTensor(  # noqa: N802
+    idxs: Sequence[Sequence[int]],
+    values: Sequence[float],
+    shape: Sequence[int],
+    batched: bool = False,
+    defval: float = 0.0,
+    device: str = "",
+) -> InputExpression:
+    """Make a tensor of a few values and their places.
+
+    Args:
+        idxs: for every dimension, the places of all values.
+        values: the values.
+        shape: the shape, with the minibatch last if `batched`.
+        batched: see `inputTensor`.
+        defval: what all other elements are.
+        device: see `inputTensor`.
+
+    Raises:
+        ShapeError: there are not as many lists of places as dimensions, or of places as values.
+        BoundsError: a place is outside.
+    """
+    places = tuple(np.asarray(each, np.int64) for each in idxs)
+    if len(places) != len(shape) or any(each.size != len(values) for each in places):
+        raise ShapeError(f"sparse_inputTensor: {len(places)} lists of places for {len(shape)} dimensions (at {user_line()})")
+    array = np.full(tuple(shape), defval, np.float64)
+    try:
+        array[places] = values
+    except IndexError as failure:
+        raise BoundsError(f"sparse_inputTensor: {failure} (at {user_line()})") from None
+    return inputTensor(array, batched, device)
+
+
+def constant(dim: int | Sequence[int], val: float, batch_size: int = 1) -> Expression:
+    """Make a tensor whose elements are all the same."""
+    return append(CONSTANT, (dim_of(dim, batch_size),), (), float(val))
+
+
+def zeros(dim: int | Sequence[int], batch_size: int = 1) -> Expression:
+    """Make a tensor of zeros."""
+    return constant(dim, 0.0, batch_size)
+
+
+zeroes = zeros
+
+
+def ones(dim: int | Sequence[int], batch_size: int = 1) -> Expression:
+    """Make a tensor of ones."""
+    return constant(dim, 1.0, batch_size)
+
+
+def one_hot(d: int, idx: int | Sequence[int], device: str = "") -> Expression:
+    """Make a vector with a one at one place, or a minibatch of them.
+
+    Args:
+        d: its size.
+        idx: the place, or a list of places.
+        device: see `inputTensor`.
+
+    Raises:
+        BoundsError: a place is outside.
+    """
+    places = [int(idx)] if isinstance(idx, (int, np.integer)) else [int(each) for each in idx]
+    for place in places:
+        if not 0 <= place < d:
+            raise BoundsError(f"one_hot: {place} is outside 0 ... {d - 1} (at {user_line()})")
+    return append(ONE_HOT, (dim_of(d, len(places)),), (), places)
+
+
+def _random(dim: int | Sequence[int], batch_size: int, kind: str, first: float, second: float) -> Expression:
+    return append(RANDOM, (dim_of(dim, batch_size), kind, float(first), float(second)), ())
+
+
+def random_normal(
+    dim: int | Sequence[int], mean: float = 0.0, stddev: float = 1.0, batch_size: int = 1
+) -> Expression:
+    """Draw from a normal distribution."""
+    return _random(dim, batch_size, "normal", mean, stddev)
+
+
+def random_bernoulli(dim: int | Sequence[int], p: float, scale: float = 1.0, batch_size: int = 1) -> Expression:
+    """Draw `scale` with probability `p`, else 0.
+
+    Raises:
+        ArgumentError: `p` is no probability.
+    """
+    if not 0.0 <= p <= 1.0:
+        raise ArgumentError(f"p is {p}, expected a probability (at {user_line()})")
+    return _random(dim, batch_size, "bernoulli", p, scale)
+
+
+def random_uniform(dim: int | Sequence[int], left: float, right: float, batch_size: int = 1) -> Expression:
+    """Draw evenly from `left` to `right`."""
+    return _random(dim, batch_size, "uniform", left, right)
+
+
+def random_gumbel(dim: int | Sequence[int], mu: float = 0.0, beta: float = 1.0, batch_size: int = 1) -> Expression:
+    """Draw from a Gumbel distribution with location `mu` and scale `beta`."""
+    return _random(dim, batch_size, "gumbel", mu, beta)

@@ -1,0 +1,318 @@
+"""Convolutions, pooling, dropout, noise, steps of recurrent networks, devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import ArgumentError, user_line
+from ..expression import Expression, apply
+from ..ops import convolution, noise as noises
+from ..ops.gates import LSTM_C, LSTM_GATES, LSTM_H
+from ..ops.unary import IDENTITY
+from ..state import state
+from .combine import concatenate
+
+__all__ = [
+    "available_devices",
+    "block_dropout",
+    "circ_conv",
+    "circ_corr",
+    "conv2d",
+    "conv2d_bias",
+    "dropout",
+    "dropout_batch",
+    "dropout_dim",
+    "filter1d_narrow",
+    "fold_rows",
+    "kmax_pooling",
+    "kmh_ngram",
+    "maxpooling2d",
+    "noise",
+    "to_device",
+    "vanilla_lstm_c",
+    "vanilla_lstm_gates",
+    "vanilla_lstm_gates_concat",
+    "vanilla_lstm_gates_dropout",
+    "vanilla_lstm_gates_dropout_concat",
+    "vanilla_lstm_h",
+]
+
+
+def _pair(name: str, values: Sequence[int]) -> tuple[int, int]:
+    found = tuple(int(each) for each in values)
+    if len(found) != 2 or min(found) < 1:
+        raise ArgumentError(f"{name} is {list(values)}, expected two positive integers (at {user_line()})")
+    return found[0], found[1]
+
+
+def conv2d(x: Expression, f: Expression, stride: Sequence[int], is_valid: bool = True) -> Expression:
+    """Convolve an image with filters.
+
+    Args:
+        x: the image (H, W, C).
+        f: the filters (h, w, C, F).
+        stride: steps of the window, in pixels: down, right.
+        is_valid: False adds zeros around, so that every stride has its window.
+
+    Returns:
+        (H', W', F).
+    """
+    return apply(convolution.CONV2D, (x, f), (_pair("stride", stride), bool(is_valid)))
+
+
+def conv2d_bias(
+    x: Expression, f: Expression, b: Expression, stride: Sequence[int], is_valid: bool = True
+) -> Expression:
+    """Convolve an image with filters and add a bias (F) to each filter's result; see `conv2d`."""
+    return apply(convolution.CONV2D, (x, f, b), (_pair("stride", stride), bool(is_valid)))
+
+
+def maxpooling2d(
+    x: Expression, ksize: Sequence[int], stride: Sequence[int], is_valid: bool = True
+) -> Expression:
+    """Pick the greatest element of every window of an image.
+
+    Args:
+        x: the image (H, W, C).
+        ksize: the window's height and width, in pixels.
+        stride: its steps, in pixels: down, right.
+        is_valid: False adds windows that stick out.
+    """
+    return apply(
+        convolution.MAXPOOL, (x,), (_pair("ksize", ksize), _pair("stride", stride), bool(is_valid))
+    )
+
+
+def kmax_pooling(x: Expression, k: int, d: int = 1) -> Expression:
+    """Pick the `k` greatest elements along a dimension, in their order in `x`.
+
+    Args:
+        x: the operand.
+        k: how many.
+        d: the dimension.
+    """
+    return apply(convolution.KMAX, (x,), (int(k), int(d)))
+
+
+def fold_rows(x: Expression, nrows: int = 2) -> Expression:
+    """Sum neighbouring rows.
+
+    Args:
+        x: a matrix.
+        nrows: how many rows make one.
+    """
+    return apply(convolution.FOLD_ROWS, (x,), (int(nrows),))
+
+
+def filter1d_narrow(x: Expression, y: Expression) -> Expression:
+    """Convolve along the columns of a matrix.
+
+    Args:
+        x: the matrix (D, T).
+        y: the filters (D, w, F).
+
+    Returns:
+        (F, T - w + 1).
+    """
+    return apply(convolution.FILTER1D, (x, y))
+
+
+def kmh_ngram(x: Expression, v: int) -> Expression:
+    """Sum all runs of `v` neighbouring columns.
+
+    Args:
+        x: a matrix.
+        v: the length of a run.
+    """
+    return apply(convolution.NGRAM, (x,), (int(v),))
+
+
+def circ_conv(u: Expression, v: Expression) -> Expression:
+    """Compute the circular convolution of two vectors.
+
+    Args:
+        u: one vector.
+        v: the other, of its size.
+    """
+    return apply(convolution.CIRC_CONV, (u, v))
+
+
+def circ_corr(u: Expression, v: Expression) -> Expression:
+    """Compute the circular correlation of two vectors.
+
+    Args:
+        u: one vector.
+        v: the other, of its size.
+    """
+    return apply(convolution.CIRC_CORR, (u, v))
+
+
+def _rate(p: float) -> float:
+    if not 0.0 <= p <= 1.0:
+        raise ArgumentError(f"dropout rate is {p}, expected a probability (at {user_line()})")
+    return float(p)
+
+
+def dropout(x: Expression, p: float) -> Expression:
+    """Set elements to zero with probability `p`, and divide the others by 1 - p.
+
+    Args:
+        x: the operand.
+        p: the probability.
+
+    Raises:
+        ArgumentError: `p` is no probability.
+    """
+    return apply(noises.DROPOUT, (x,), (_rate(p),))
+
+
+def dropout_dim(x: Expression, d: int, p: float) -> Expression:
+    """Do what `dropout` does, to all elements along a dimension at once.
+
+    Args:
+        x: the operand.
+        d: the dimension.
+        p: the probability.
+    """
+    return apply(noises.DROPOUT_DIM, (x,), (_rate(p), int(d)))
+
+
+def dropout_batch(x: Expression, p: float) -> Expression:
+    """Do what `dropout` does, to whole elements of the minibatch.
+
+    Args:
+        x: the operand.
+        p: the probability.
+    """
+    return apply(noises.DROPOUT_BATCH, (x,), (_rate(p),))
+
+
+def block_dropout(x: Expression, p: float) -> Expression:
+    """Do what `dropout` does, to all elements at once.
+
+    Args:
+        x: the operand.
+        p: the probability.
+    """
+    return apply(noises.BLOCK_DROPOUT, (x,), (_rate(p),))
+
+
+def noise(x: Expression, stddev: float) -> Expression:
+    """Add normally distributed noise.
+
+    Args:
+        x: the operand.
+        stddev: its standard deviation, in the unit of `x`.
+    """
+    return apply(noises.NOISE, (x,), (float(stddev),))
+
+
+def available_devices() -> list[str]:
+    """Return the names that `to_device` takes."""
+    return ["CPU"] if state.options.device.type == "cpu" else ["CPU", f"GPU:{state.options.device.index or 0}"]
+
+
+def to_device(e: Expression, device_str: str) -> Expression:
+    """Return the expression: a graph lies on one device, the one that `configure` chose.
+
+    Args:
+        e: the operand.
+        device_str: its name, such as "CPU" or "GPU:0".
+
+    Raises:
+        ArgumentError: the graph lies elsewhere.
+    """
+    if device_str and device_str != available_devices()[-1]:
+        raise ArgumentError(
+            f"Invalid device name: {device_str}; this graph is on {available_devices()[-1]}, see configure(device=)"
+            f" (at {user_line()})"
+        )
+    return apply(IDENTITY, (e,))
+
+
+def _gates(
+    x_t: Expression | Sequence[Expression], operands: tuple[Expression, ...], masks: tuple[Expression, ...], std: float
+) -> Expression:
+    x = concatenate(x_t) if isinstance(x_t, (list, tuple)) else x_t
+    return apply(LSTM_GATES, (x, *operands, *masks), (float(std), bool(masks)))
+
+
+def vanilla_lstm_gates(
+    x_t: Expression,
+    h_tm1: Expression,
+    Wx: Expression,  # noqa: N803 (DyNet's names)
+    Wh: Expression,  # noqa: N803
+    b: Expression,
+    weightnoise_std: float = 0.0,
+) -> Expression:
+    """Compute the gates of an LSTM, one below the other: input, forget (with 1 added), output, candidate.
+
+    Args:
+        x_t: the input (I).
+        h_tm1: the output before (H).
+        Wx: weights of the input (4H, I).
+        Wh: weights of the output before (4H, H).
+        b: biases (4H).
+        weightnoise_std: standard deviation of noise added to weights and biases.
+    """
+    return _gates(x_t, (h_tm1, Wx, Wh, b), (), weightnoise_std)
+
+
+def vanilla_lstm_gates_concat(
+    x_t: Sequence[Expression],
+    h_tm1: Expression,
+    Wx: Expression,  # noqa: N803
+    Wh: Expression,  # noqa: N803
+    b: Expression,
+    weightnoise_std: float = 0.0,
+) -> Expression:
+    """Do what `vanilla_lstm_gates` does with several inputs, joined."""
+    return _gates(list(x_t), (h_tm1, Wx, Wh, b), (), weightnoise_std)
+
+
+def vanilla_lstm_gates_dropout(
+    x_t: Expression,
+    h_tm1: Expression,
+    Wx: Expression,  # noqa: N803
+    Wh: Expression,  # noqa: N803
+    b: Expression,
+    dropout_mask_x: Expression,
+    dropout_mask_h: Expression,
+    weightnoise_std: float = 0.0,
+) -> Expression:
+    """Do what `vanilla_lstm_gates` does, with input and output multiplied with masks first."""
+    return _gates(x_t, (h_tm1, Wx, Wh, b), (dropout_mask_x, dropout_mask_h), weightnoise_std)
+
+
+def vanilla_lstm_gates_dropout_concat(
+    x_t: Sequence[Expression],
+    h_tm1: Expression,
+    Wx: Expression,  # noqa: N803
+    Wh: Expression,  # noqa: N803
+    b: Expression,
+    dropout_mask_x: Expression,
+    dropout_mask_h: Expression,
+    weightnoise_std: float = 0.0,
+) -> Expression:
+    """Do what `vanilla_lstm_gates_dropout` does with several inputs, joined."""
+    return _gates(list(x_t), (h_tm1, Wx, Wh, b), (dropout_mask_x, dropout_mask_h), weightnoise_std)
+
+
+def vanilla_lstm_c(c_tm1: Expression, gates_t: Expression) -> Expression:
+    """Compute the memory of an LSTM: input gate * candidate + forget gate * memory before.
+
+    Args:
+        c_tm1: the memory before (H).
+        gates_t: the gates (4H).
+    """
+    return apply(LSTM_C, (c_tm1, gates_t))
+
+
+def vanilla_lstm_h(c_t: Expression, gates_t: Expression) -> Expression:
+    """Compute the output of an LSTM: output gate * tanh(memory).
+
+    Args:
+        c_t: the memory (H).
+        gates_t: the gates (4H).
+    """
+    return apply(LSTM_H, (c_t, gates_t))

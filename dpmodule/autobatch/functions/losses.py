@@ -1,0 +1,249 @@
+"""Softmax, and losses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import BoundsError, NegativeIndexError, user_line
+from ..expression import Expression, apply
+from ..fast import fast
+from ..ops import loss
+from ..ops.softmax import (
+    CONSTRAINED_SOFTMAX,
+    HINGE,
+    HINGE_BATCH,
+    HINGE_DIM,
+    LOG_SOFTMAX,
+    PICKNEGLOGSOFTMAX,
+    PICKNEGLOGSOFTMAX_BATCH,
+    RESTRICTED,
+    SOFTMAX,
+    SPARSEMAX,
+)
+from ..state import state
+
+__all__ = [
+    "binary_log_loss",
+    "checked_label",
+    "constrained_softmax",
+    "hinge",
+    "hinge_batch",
+    "hinge_dim",
+    "huber_distance",
+    "l1_distance",
+    "log_softmax",
+    "pairwise_rank_loss",
+    "pickneglogsoftmax",
+    "pickneglogsoftmax_batch",
+    "poisson_loss",
+    "softmax",
+    "sparsemax",
+    "squared_distance",
+]
+
+
+def checked_label(name: str, x: Expression, label: int, axis: int = 0) -> int:
+    """Return a label as a plain integer.
+
+    Args:
+        name: the function, for the error.
+        x: the expression whose dimension is picked from.
+        label: the label.
+        axis: which dimension.
+
+    Raises:
+        NegativeIndexError: it is negative.
+        BoundsError: it is too large.
+    """
+    found = int(label)
+    d = state.graph.dim(x.enter()).d
+    if found < 0:
+        raise NegativeIndexError(f"{name}: can't convert negative value {found} to unsigned int (at {user_line()})")
+    if axis < len(d) and found >= d[axis]:
+        raise BoundsError(
+            f"Index error in {name}: Index {found} out of bounds for a dimension of {d[axis]} (at {user_line()})"
+        )
+    return found
+
+
+def _labels(name: str, x: Expression, vs: Sequence[int]) -> list[int]:
+    return [checked_label(name, x, v) for v in vs]
+
+
+def softmax(x: Expression, d: int = 0) -> Expression:
+    """Make elements positive and their sum one: exp(x) / sum(exp(x)).
+
+    Args:
+        x: a vector or matrix.
+        d: along which dimension the sum is one.
+
+    Raises:
+        ShapeError: there is no such dimension.
+    """
+    return apply(SOFTMAX, (x,), (int(d),))
+
+
+def log_softmax(x: Expression, restrict: Sequence[int] | None = None) -> Expression:
+    """Compute the logarithm of `softmax` along the first dimension.
+
+    Args:
+        x: a vector or matrix.
+        restrict: only these elements of a vector take part; the others become -inf.
+    """
+    if restrict is None:
+        return apply(LOG_SOFTMAX, (x,))
+    return apply(RESTRICTED, (x,), (tuple(_labels("log_softmax", x, restrict)),))
+
+
+def pickneglogsoftmax(x: Expression, v: int | Sequence[int]) -> Expression:
+    """Compute -log_softmax(x)[v], the loss of a classifier.
+
+    Args:
+        x: a vector of scores.
+        v: the label; for a minibatch, one for each element may be given in a list.
+
+    Raises:
+        BoundsError: the label is outside.
+    """
+    if isinstance(v, (list, tuple)):
+        return pickneglogsoftmax_batch(x, v)
+    return apply(PICKNEGLOGSOFTMAX, (x,), (), checked_label("PickNegLogSoftmax", x, v))
+
+
+def pickneglogsoftmax_batch(x: Expression, vs: Sequence[int]) -> Expression:
+    """Compute `pickneglogsoftmax` of every element of a minibatch.
+
+    Args:
+        x: vectors of scores.
+        vs: one label for each.
+    """
+    labels = _labels("PickNegLogSoftmax", x, vs)
+    return apply(PICKNEGLOGSOFTMAX_BATCH, (x,), (len(labels),), labels)
+
+
+def hinge(x: Expression, v: int, m: float = 1.0) -> Expression:
+    """Compute the sum of max(0, x[i] - x[v] + m) over all i but `v`.
+
+    Args:
+        x: a vector of scores.
+        v: the label.
+        m: the margin.
+    """
+    if isinstance(v, (list, tuple)):
+        return hinge_batch(x, v, m)
+    return apply(HINGE, (x,), (float(m),), checked_label("Hinge", x, v))
+
+
+def hinge_batch(x: Expression, vs: Sequence[int], m: float = 1.0) -> Expression:
+    """Compute `hinge` of every element of a minibatch.
+
+    Args:
+        x: vectors of scores.
+        vs: one label for each.
+        m: the margin.
+    """
+    labels = _labels("Hinge", x, vs)
+    return apply(HINGE_BATCH, (x,), (float(m), len(labels)), labels)
+
+
+def hinge_dim(x: Expression, v: Sequence[int], d: int = 0, m: float = 1.0) -> Expression:
+    """Compute `hinge` along one dimension of a matrix.
+
+    Args:
+        x: a matrix of scores.
+        v: one label for every column (`d` = 0) or row (`d` = 1).
+        d: the dimension of the scores.
+        m: the margin.
+    """
+    labels = [checked_label("HingeDim", x, each, d) for each in v]
+    return apply(HINGE_DIM, (x,), (int(d), float(m)), labels)
+
+
+def sparsemax(x: Expression) -> Expression:
+    """Project a vector onto the probability simplex; most elements become 0.
+
+    Args:
+        x: a vector.
+
+    Source: Martins and Astudillo, "From softmax to sparsemax", 2016.
+    """
+    return apply(SPARSEMAX, (x,))
+
+
+def constrained_softmax(x: Expression, y: Expression) -> Expression:
+    """Compute a softmax whose elements stay below bounds.
+
+    Args:
+        x: a vector of scores.
+        y: the bounds.
+
+    Source: Martins and Kreutzer, "Learning what's easy", 2017.
+    """
+    return apply(CONSTRAINED_SOFTMAX, (x, y))
+
+
+def squared_distance(x: Expression, y: Expression) -> Expression:
+    """Compute the sum of squared differences.
+
+    Args:
+        x: one operand.
+        y: the other, of its dimensions.
+    """
+    return apply(loss.SQUARED_DISTANCE, (x, y))
+
+
+def l1_distance(x: Expression, y: Expression) -> Expression:
+    """Compute the sum of absolute differences.
+
+    Args:
+        x: one operand.
+        y: the other, of its dimensions.
+    """
+    return apply(loss.L1, (x, y))
+
+
+def huber_distance(x: Expression, y: Expression, c: float = 1.345) -> Expression:
+    """Compute the sum of d² / 2 for differences d up to `c`, and c * (|d| - c / 2) beyond.
+
+    Args:
+        x: one operand.
+        y: the other, of its dimensions.
+        c: where the loss becomes linear.
+    """
+    return apply(loss.HUBER, (x, y), (float(c),))
+
+
+def binary_log_loss(x: Expression, y: Expression) -> Expression:
+    """Compute the sum of -y * log(x) - (1 - y) * log(1 - x).
+
+    Args:
+        x: probabilities.
+        y: what they should be.
+    """
+    return apply(loss.BINARY_LOG, (x, y))
+
+
+def pairwise_rank_loss(x: Expression, y: Expression, m: float = 1.0) -> Expression:
+    """Compute max(0, m - x + y).
+
+    Args:
+        x: scores that should be greater, as one row or number.
+        y: scores that should be smaller.
+        m: the margin.
+    """
+    return apply(loss.RANK, (x, y), (float(m),))
+
+
+def poisson_loss(log_lambda: Expression, x: int) -> Expression:
+    """Compute the negative logarithm of the Poisson probability of a count.
+
+    Args:
+        log_lambda: the logarithm of the rate; one number.
+        x: the count.
+    """
+    return apply(loss.POISSON, (log_lambda,), (), int(x))
+
+
+softmax = fast("softmax", softmax)
+log_softmax = fast("log_softmax", log_softmax)
+pickneglogsoftmax = fast("pickneglogsoftmax", pickneglogsoftmax)

@@ -1,0 +1,33 @@
+"""Normalization."""
+
+from __future__ import annotations
+
+from ..expression import Expression, apply
+from ..ops.normal import LAYER_NORM, WEIGHT_NORM
+
+__all__ = ["layer_norm", "weight_norm"]
+
+
+def layer_norm(x: Expression, g: Expression, b: Expression) -> Expression:
+    """Compute ``g * (x - mean) / std + b``.
+
+    Args:
+        x: a vector.
+        g: gains, of its size.
+        b: biases, of its size.
+
+    Source: Ba, Kiros, Hinton, "Layer normalization", 2016, with DyNet's standard deviation (without an epsilon).
+    """
+    return apply(LAYER_NORM, (x, g, b))
+
+
+def weight_norm(w: Expression, g: Expression) -> Expression:
+    """Compute ``g * w / |w|``.
+
+    Args:
+        w: weights, usually a parameter.
+        g: their length; one number.
+
+    Source: Salimans and Kingma, "Weight normalization", 2016.
+    """
+    return apply(WEIGHT_NORM, (w, g))

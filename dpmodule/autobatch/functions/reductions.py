@@ -1,0 +1,210 @@
+"""Sums, means, moments, extremes over dimensions, elements and minibatches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..expression import Expression, apply
+from ..fast import fast
+from ..ops import reduce
+from ..state import state
+
+__all__ = [
+    "cumsum",
+    "l2_norm",
+    "logsumexp_dim",
+    "max_dim",
+    "mean_batches",
+    "mean_dim",
+    "mean_elems",
+    "min_dim",
+    "moment_batches",
+    "moment_dim",
+    "moment_elems",
+    "squared_norm",
+    "std_batches",
+    "std_dim",
+    "std_elems",
+    "sum_batches",
+    "sum_dim",
+    "sum_elems",
+]
+
+
+def _axes(d: int | Sequence[int]) -> tuple[int, ...]:
+    return (int(d),) if isinstance(d, int) else tuple(int(axis) for axis in d)
+
+
+def _all(x: Expression) -> tuple[int, ...]:
+    return tuple(range(len(state.graph.dim(x.enter()).d)))
+
+
+def sum_elems(x: Expression) -> Expression:
+    """Sum all elements; of a minibatch, of each of its elements.
+
+    Args:
+        x: the operand.
+    """
+    return apply(reduce.SUM_ELEMS, (x,))
+
+
+def sum_batches(x: Expression) -> Expression:
+    """Sum the elements of the minibatch.
+
+    Args:
+        x: the operand.
+    """
+    return apply(reduce.SUM_BATCHES, (x,))
+
+
+def sum_dim(x: Expression, d: int | Sequence[int], b: bool = False, n: int = 0) -> Expression:
+    """Sum over dimensions, which disappear.
+
+    Args:
+        x: the operand.
+        d: the dimensions.
+        b: sum over the minibatch, too.
+        n: not used; as in DyNet.
+    """
+    return apply(reduce.SUM_DIM, (x,), (_axes(d), bool(b)))
+
+
+def moment_dim(x: Expression, d: int | Sequence[int], r: int, b: bool, n: int = 0) -> Expression:
+    """Compute the mean of the `r`-th powers over dimensions, which disappear.
+
+    Args:
+        x: the operand.
+        d: the dimensions.
+        r: the power.
+        b: over the minibatch, too.
+        n: what to divide by, if positive, in place of the number of elements.
+    """
+    return apply(reduce.MOMENT, (x,), (_axes(d), bool(b), int(r), int(n)))
+
+
+def mean_dim(x: Expression, d: int | Sequence[int], b: bool, n: int = 0) -> Expression:
+    """Compute the mean over dimensions; see `moment_dim`."""
+    return moment_dim(x, d, 1, b, n)
+
+
+def std_dim(x: Expression, d: int | Sequence[int], b: bool, n: int = 0) -> Expression:
+    """Compute the standard deviation (divided by n, not n - 1) over dimensions; see `moment_dim`."""
+    return apply(reduce.STD, (x,), (_axes(d), bool(b), int(n)))
+
+
+def moment_elems(x: Expression, r: int) -> Expression:
+    """Compute the mean of the `r`-th powers of all elements.
+
+    Args:
+        x: the operand.
+        r: the power.
+    """
+    return moment_dim(x, _all(x), r, False)
+
+
+def mean_elems(x: Expression) -> Expression:
+    """Compute the mean of all elements.
+
+    Args:
+        x: the operand.
+    """
+    return moment_elems(x, 1)
+
+
+def std_elems(x: Expression) -> Expression:
+    """Compute the standard deviation of all elements.
+
+    Args:
+        x: the operand.
+    """
+    return std_dim(x, _all(x), False)
+
+
+def moment_batches(x: Expression, r: int) -> Expression:
+    """Compute the mean of the `r`-th powers over the minibatch.
+
+    Args:
+        x: the operand.
+        r: the power.
+    """
+    return moment_dim(x, (), r, True)
+
+
+def mean_batches(x: Expression) -> Expression:
+    """Compute the mean over the minibatch.
+
+    Args:
+        x: the operand.
+    """
+    return moment_batches(x, 1)
+
+
+def std_batches(x: Expression) -> Expression:
+    """Compute the standard deviation over the minibatch.
+
+    Args:
+        x: the operand.
+    """
+    return std_dim(x, (), True)
+
+
+def max_dim(x: Expression, d: int = 0) -> Expression:
+    """Pick the greatest element along a dimension, which disappears.
+
+    Args:
+        x: the operand.
+        d: the dimension.
+    """
+    return apply(reduce.MAX_DIM, (x,), (int(d),))
+
+
+def min_dim(x: Expression, d: int = 0) -> Expression:
+    """Pick the smallest element along a dimension, which disappears.
+
+    Args:
+        x: the operand.
+        d: the dimension.
+    """
+    return apply(reduce.MIN_DIM, (x,), (int(d),))
+
+
+def logsumexp_dim(x: Expression, d: int = 0) -> Expression:
+    """Compute the logarithm of the sum of exponentials along a dimension, which disappears.
+
+    Args:
+        x: a vector or matrix.
+        d: the dimension.
+    """
+    return apply(reduce.LOGSUMEXP_DIM, (x,), (int(d),))
+
+
+def cumsum(x: Expression, d: int = 0) -> Expression:
+    """Sum up to every element along a dimension.
+
+    Args:
+        x: the operand.
+        d: the dimension.
+    """
+    return apply(reduce.CUMSUM, (x,), (int(d),))
+
+
+def squared_norm(x: Expression) -> Expression:
+    """Compute the sum of squares of all elements.
+
+    Args:
+        x: the operand.
+    """
+    return apply(reduce.SQUARED_NORM, (x,))
+
+
+def l2_norm(x: Expression) -> Expression:
+    """Compute the root of the sum of squares of all elements.
+
+    Args:
+        x: the operand.
+    """
+    return apply(reduce.L2_NORM, (x,))
+
+
+sum_elems = fast("sum_elems", sum_elems)
+squared_norm = fast("squared_norm", squared_norm)

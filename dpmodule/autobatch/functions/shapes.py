@@ -1,0 +1,236 @@
+"""Functions that pick from an expression or change its shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import ForeignValueError, NegativeIndexError, user_line
+from ..expression import Expression, apply
+from ..fast import fast
+from ..ops.join import RESHAPE, TRANSPOSE
+from ..ops.pick import ELEMENTS, PICK, PICK_BATCH, PICK_RANGE, SELECT, STRIDED
+from ..parameters import LookupParameters, Parameters
+from .inputs import dim_of
+from .losses import checked_label
+
+__all__ = [
+    "const_parameter",
+    "lookup",
+    "lookup_batch",
+    "parameter",
+    "pick",
+    "pick_batch",
+    "pick_batch_elem",
+    "pick_batch_elems",
+    "pick_range",
+    "pickrange",
+    "reshape",
+    "select_cols",
+    "select_rows",
+    "strided_select",
+    "transpose",
+]
+
+
+def parameter(*args: Parameters | LookupParameters) -> Any:
+    """Return parameters as expressions of the graph under construction, which they are without this, too.
+
+    Args:
+        args: one or more parameters.
+
+    Returns:
+        What was given: one, or a list.
+    """
+    if len(args) == 1:
+        return _held(args[0]).expr()
+    return [_held(each).expr() for each in args]
+
+
+def const_parameter(*args: Parameters | LookupParameters) -> Any:
+    """Return parameters as constants: no gradient flows into them.
+
+    Args:
+        args: one or more parameters.
+    """
+    if len(args) == 1:
+        return _held(args[0]).expr(update=False)
+    return [_held(each).expr(update=False) for each in args]
+
+
+def _held(value: Any) -> Parameters | LookupParameters:
+    if isinstance(value, (Parameters, LookupParameters)):
+        return value
+    raise ForeignValueError(f"{type(value).__name__} {value!r} is no parameter (at {user_line()})")
+
+
+def lookup(p: LookupParameters, index: int = 0, update: bool = True) -> Expression:
+    """Return a row of a table.
+
+    Args:
+        p: the table.
+        index: the row.
+        update: False makes it a constant.
+
+    Raises:
+        BoundsError: there is no such row.
+    """
+    return p.row(index, update)
+
+
+def lookup_batch(p: LookupParameters, indices: Sequence[int], update: bool = True) -> Expression:
+    """Return rows of a table as one expression with a minibatch.
+
+    Args:
+        p: the table.
+        indices: the rows.
+        update: False makes it a constant.
+    """
+    return p.batch(indices, update)
+
+
+def pick(e: Expression, index: int | Sequence[int] = 0, dim: int = 0) -> Expression:
+    """Pick one element of a dimension, which disappears.
+
+    Args:
+        e: the operand.
+        index: which one; a list for the elements of a minibatch.
+        dim: the dimension.
+
+    Raises:
+        BoundsError: the index is outside.
+    """
+    if not isinstance(index, (int, np.integer)):
+        return pick_batch(e, index, dim)
+    return apply(PICK, (e,), (int(dim),), checked_label("PickElement", e, index, dim))
+
+
+def pick_batch(e: Expression, indices: Sequence[int], dim: int = 0) -> Expression:
+    """Pick one element of every element of a minibatch.
+
+    Args:
+        e: the operand; without a minibatch, it is picked from several times.
+        indices: one index for each.
+        dim: the dimension.
+    """
+    places = [checked_label("PickElement", e, index, dim) for index in indices]
+    return apply(PICK_BATCH, (e,), (int(dim), len(places)), places)
+
+
+def pick_batch_elem(x: Expression, v: int) -> Expression:
+    """Pick one element of the minibatch.
+
+    Args:
+        x: the operand.
+        v: which one.
+    """
+    return pick_batch_elems(x, [v])
+
+
+def pick_batch_elems(x: Expression, vs: Sequence[int]) -> Expression:
+    """Pick elements of the minibatch.
+
+    Args:
+        x: the operand.
+        vs: which ones.
+
+    Raises:
+        BoundsError: there is no such element.
+    """
+    return apply(ELEMENTS, (x,), (_unsigned("pick_batch_elems", vs),))
+
+
+def _unsigned(name: str, values: Sequence[int]) -> tuple[int, ...]:
+    found = tuple(int(each) for each in values)
+    if any(each < 0 for each in found):
+        raise NegativeIndexError(f"{name}: can't convert negative value to unsigned int: {list(found)} (at {user_line()})")
+    return found
+
+
+def pick_range(x: Expression, s: int, e: int, d: int = 0) -> Expression:
+    """Pick elements from `s` to before `e` of a dimension.
+
+    Args:
+        x: the operand.
+        s: the first one.
+        e: one more than the last.
+        d: the dimension.
+    """
+    s, e = _unsigned("pick_range", (s, e))
+    return apply(PICK_RANGE, (x,), (int(d), s, e))
+
+
+def pickrange(x: Expression, s: int, e: int) -> Expression:
+    """Pick elements from `s` to before `e` of the first dimension; DyNet's old name."""
+    return pick_range(x, s, e)
+
+
+def strided_select(
+    x: Expression, strides: Sequence[int], range_from: Sequence[int] = (), range_to: Sequence[int] = ()
+) -> Expression:
+    """Pick with a stride, in several dimensions: ``x[from[0]:to[0]:strides[0], ...]``.
+
+    Args:
+        x: the operand.
+        strides: 1 where there is none given; one more than there are dimensions is that of the minibatch.
+        range_from: first elements, 0 where there is none given.
+        range_to: one more than last elements.
+
+    Raises:
+        BoundsError: a range is empty or outside.
+    """
+    return apply(STRIDED, (x,), tuple(tuple(int(n) for n in each) for each in (strides, range_from, range_to)))
+
+
+def select_rows(x: Expression, rs: Sequence[int]) -> Expression:
+    """Pick rows of a matrix.
+
+    Args:
+        x: the matrix.
+        rs: the rows.
+    """
+    return apply(SELECT, (x,), (0, _unsigned("select_rows", rs)))
+
+
+def select_cols(x: Expression, cs: Sequence[int]) -> Expression:
+    """Pick columns of a matrix.
+
+    Args:
+        x: the matrix.
+        cs: the columns.
+    """
+    return apply(SELECT, (x,), (1, _unsigned("select_cols", cs)))
+
+
+def reshape(x: Expression, d: int | Sequence[int], batch_size: int = 1) -> Expression:
+    """Give an expression other dimensions; the first one runs fastest.
+
+    Args:
+        x: the operand.
+        d: the dimensions.
+        batch_size: the size of the minibatch; 1 keeps it as it is, or folds it into the dimensions.
+
+    Raises:
+        ShapeError: the number of elements differs.
+    """
+    return apply(RESHAPE, (x,), (dim_of(d, batch_size),))
+
+
+def transpose(x: Expression, dims: Sequence[int] = (1, 0)) -> Expression:
+    """Exchange dimensions.
+
+    Args:
+        x: the operand.
+        dims: which dimension of `x` comes first, second, ...
+
+    Raises:
+        ShapeError: not every dimension is named once.
+    """
+    return apply(TRANSPOSE, (x,), (tuple(int(axis) for axis in dims),))
+
+
+pick = fast("pick", pick)
+pick_range = fast("pick_range", pick_range)
+pickrange = fast("pick_range", pickrange)

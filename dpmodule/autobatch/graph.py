@@ -1,0 +1,209 @@
+"""The graph under construction: the interface between expressions and engines.
+
+An engine is an object with the methods of `Graph` below. `dpmodule.autobatch.expression` calls nothing else; whoever
+brings another engine (`dpmodule/native/autobatch`) implements the same ones:
+
+``append(op, attrs, args, aux) -> int``
+    Add a node and return its number; numbers count up from 0. `op` is an `ops.spec.Op`, `attrs` a hashable tuple that
+    belongs to the signature, `args` a tuple of numbers of earlier nodes, `aux` the node's own number (as `Op.aux`
+    says). Checks shapes at once, through ``table.resolve``, which is called once a signature. An operation with k
+    results takes k numbers in a row.
+``append_many(op, attrs, args) -> int``
+    The same for an operation that takes many operands of one shape (`Op.many`).
+``dim(node) -> Dim`` and ``signature(node) -> Signature``
+    What the node is.
+``forward(node)``
+    Compute everything up to and including the node that has not been computed yet. Values stay until `renew`.
+``value(node) -> Tensor``
+    The value, (batch, *d), after `forward`; not to be written to.
+``backward(node, full)``
+    Compute the gradient of the node, one number, with respect to all nodes it depends on: those that a parameter
+    feeds, or with `full` all of them. Adds to the gradients of parameters, replaces those of nodes.
+``gradient(node) -> Tensor``
+    The gradient, (batch, *d), after `backward`.
+``renew()``
+    Throw everything away and give the memory back. `version` counts up.
+``checkpoint()``, ``revert()``
+    Remember the number of nodes; forget all nodes since.
+``stats() -> Stats``
+    What was run together, for `explain`.
+``version``, ``size``
+    How often `renew` has been called; the number of nodes.
+
+The table of signatures (`signature.Table`), the order of batches (`schedule.make_plan`) and the operations' code for a
+whole batch (`ops.spec.Op.run`, `Op.grad`; `execute.run_call` and `execute.grad_call` drive them, with autograd where an
+operation has no `grad`) are there for every engine.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .engine import Engine, Options
+from .ops.spec import Dim, Op
+from .schedule import Plan
+from .signature import Signature, Table
+
+__all__ = ["Graph"]
+
+
+class Graph:
+    """The node table in Python, with the engine in Python behind it.
+
+    Args:
+        options: what `configure` sets: batching, device, element type.
+        table: the signatures; its own unless graphs share one.
+    """
+
+    def __init__(self, options: Options | None = None, table: Table | None = None) -> None:
+        self.options = options or Options()
+        self.table = table or Table()
+        self.version = 0
+        self.is_immediate = False
+        self.is_checking = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self.signatures: list[Signature] = []
+        self.args: list[tuple[int, ...]] = []
+        self.aux: list[Any] = []
+        self._marks: list[tuple[int, Any]] = []
+        self._found = self.table.found
+        self.engine = Engine(self.options, self.table)
+
+    @property
+    def size(self) -> int:
+        """The number of nodes."""
+        return len(self.signatures)
+
+    def append(self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = None) -> int:
+        """Add a node; see the module's text.
+
+        Raises:
+            ShapeError: the operands do not fit.
+        """
+        signatures = self.signatures
+        count = len(args)
+        if count == 1:
+            key: tuple[Any, ...] = (op, attrs, signatures[args[0]].tag)
+        elif count == 2:
+            key = (op, attrs, signatures[args[0]].tag, signatures[args[1]].tag)
+        else:
+            key = (op, attrs, *[signatures[arg].tag for arg in args])
+        found = self._found.get(key)
+        if found is None:
+            found = self.table.resolve(op, attrs, [signatures[arg] for arg in args])
+            self._found[key] = found
+        return self._add(found, args, aux)
+
+    def append_many(self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
+        """Add a node that takes many operands of one shape.
+
+        Raises:
+            ShapeError: the operation does not take this shape.
+        """
+        signatures = self.signatures
+        tags = {signatures[arg].tag: signatures[arg] for arg in args}
+        key = (op, attrs, frozenset(tags))
+        found = self._found.get(key)
+        if found is None:
+            found = self.table.resolve(op, attrs, list(tags.values()), many=True)
+            self._found[key] = found
+        return self._add(found, args, None)
+
+    def _add(self, signature: Signature, args: tuple[int, ...], aux: Any) -> int:
+        signatures = self.signatures
+        node = len(signatures)
+        signatures.append(signature)
+        self.args.append(args)
+        self.aux.append(aux)
+        if signature.extras:
+            for extra in signature.extras:
+                signatures.append(extra)
+                self.args.append((node,))
+                self.aux.append(None)
+        if self.is_immediate or self.is_checking:
+            self._compute_at_once(node)
+        return node
+
+    def _compute_at_once(self, node: int) -> None:
+        self.forward(node)
+        if self.is_checking:
+            self.engine.check_finite(node, self.signatures[node])
+
+    def signature(self, node: int) -> Signature:
+        """Return what a node is."""
+        return self.signatures[node]
+
+    def dim(self, node: int) -> Dim:
+        """Return the shape of a node."""
+        return self.signatures[node].dim
+
+    def forward(self, node: int) -> None:
+        """Compute what is missing up to a node."""
+        self.engine.forward(self, node + 1)
+
+    def value(self, node: int) -> torch.Tensor:
+        """Return the value of a node, (batch, *d)."""
+        self.forward(node)
+        return self.engine.value(node, self.signatures[node])
+
+    def backward(self, node: int, full: bool = False) -> None:
+        """Compute gradients from a node of one number.
+
+        Raises:
+            NotScalarError: it has more than one.
+            StateError: it was the last one `backward` was called for.
+        """
+        self.forward(node)
+        self.engine.backward(self, node, full)
+
+    def gradient(self, node: int) -> torch.Tensor:
+        """Return the gradient of the last `backward` with respect to a node, (batch, *d).
+
+        Raises:
+            NoGradientError: there was none, or it began at an earlier node.
+        """
+        return self.engine.gradient(node, self.signatures[node])
+
+    def renew(self, immediate: bool = False, checking: bool = False, autobatch: bool | None = None) -> None:
+        """Throw all nodes away.
+
+        Args:
+            immediate: compute every node when it is made, which shows at once which one fails.
+            checking: look for values that are not finite, too.
+            autobatch: for this graph only, whether to batch.
+        """
+        self.version += 1
+        self.is_immediate, self.is_checking = immediate, checking
+        self.table.tidy()
+        self._begin()
+        if autobatch is not None:
+            self.engine.autobatch = bool(autobatch)
+
+    def adopt(self, table: Any, is_updated: bool) -> None:
+        """Do what makes lookups in a table fast; nothing here."""
+
+    def leave(self) -> None:
+        """Make room: another engine's graph is the one under construction."""
+
+    def recalculate(self) -> None:
+        """Forget all values, but no nodes, so that inputs that were changed are read again."""
+        self.engine.revert(None)
+
+    def checkpoint(self) -> None:
+        """Remember the number of nodes, for `revert`."""
+        self._marks.append((self.size, self.engine.mark()))
+
+    def revert(self) -> None:
+        """Forget all nodes since the last `checkpoint`; without one, all of them."""
+        size, mark = self._marks.pop() if self._marks else (0, None)
+        for each in (self.signatures, self.args, self.aux):
+            del each[size:]
+        self.engine.revert(mark)
+
+    def plans(self) -> list[Plan]:
+        """Return the plans that were run, the earliest first."""
+        return self.engine.plans

@@ -1,0 +1,251 @@
+"""First values of parameters, under DyNet's names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+
+from ..base import FileError
+from .errors import ArgumentError, ShapeError
+
+__all__ = [
+    "ConstInitializer",
+    "FromFileInitializer",
+    "GlorotInitializer",
+    "IdentityInitializer",
+    "NormalInitializer",
+    "NumpyInitializer",
+    "PyInitializer",
+    "SaxeInitializer",
+    "UniformInitializer",
+    "initializer_of",
+]
+
+Tensor = torch.Tensor
+
+
+class PyInitializer:
+    """Base of all initializers."""
+
+    def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
+        """Write first values.
+
+        Args:
+            tensor: where.
+            generator: of random numbers.
+            is_lookup: the first axis of the tensor counts rows of a table, not a dimension of the parameter.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define fill")
+
+
+class ConstInitializer(PyInitializer):
+    """Make every element the same.
+
+    Args:
+        c: the value.
+    """
+
+    def __init__(self, c: float) -> None:
+        self.c = float(c)
+
+    def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
+        """Write the constant."""
+        tensor.fill_(self.c)
+
+
+class NormalInitializer(PyInitializer):
+    """Draw from a normal distribution.
+
+    Args:
+        mean: its mean.
+        var: its variance.
+    """
+
+    def __init__(self, mean: float = 0.0, var: float = 1.0) -> None:
+        self.mean, self.var = float(mean), float(var)
+
+    def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
+        """Draw."""
+        tensor.normal_(self.mean, math.sqrt(self.var), generator=generator)
+
+
+class UniformInitializer(PyInitializer):
+    """Draw evenly from -`scale` to `scale`.
+
+    Args:
+        scale: the bound.
+    """
+
+    def __init__(self, scale: float) -> None:
+        self.scale = float(scale)
+
+    def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
+        """Draw."""
+        tensor.uniform_(-self.scale, self.scale, generator=generator)
+
+
+class GlorotInitializer(PyInitializer):
+    """Draw evenly from a range that keeps the variance of signals.
+
+    The bound is ``gain * sqrt(3 * k) / sqrt(d1 + ... + dk)`` for k dimensions, so ``gain * sqrt(6 / (m + n))`` for a
+    matrix; of 4 dimensions (a convolution) ``gain * sqrt(6 / (d1 * d2 * (d3 + d4)))``.
+
+    Args:
+        is_lookup: the parameter is a table: the row number is no dimension.
+        gain: 1 for tanh, 0.5 for rectifiers, 4 for the logistic function.
+
+    Source: Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010, in
+    DyNet's version.
+    """
+
+    def __init__(self, is_lookup: bool = False, gain: float = 1.0) -> None:
+        self.is_lookup, self.gain = is_lookup, float(gain)
+
+    def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
+        """Draw."""
+        d = tensor.shape[1:] if is_lookup or self.is_lookup else tensor.shape
+        if len(d) == 4:
+            bound = math.sqrt(6.0 / (d[0] * d[1] * (d[2] + d[3])))
+        else:
+            bound = math.sqrt(3.0 * max(len(d), 1)) / math.sqrt(sum(d) or 1)
+        bound *= self.gain
+        tensor.uniform_(-bound, bound, generator=generator)
+
+
+class HeInitializer(PyInitializer):
+    """Draw from a normal distribution of variance 2 / (size of the first dimension); what the name "he" means."""
+
+    def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
+        """Draw."""
+        size = tensor.shape[1] if is_lookup and tensor.dim() > 1 else tensor.shape[0]
+        tensor.normal_(0.0, math.sqrt(2.0 / size), generator=generator)
+
+
+class IdentityInitializer(PyInitializer):
+    """Make a square matrix the identity."""
+
+    def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
+        """Write the identity.
+
+        Raises:
+            ShapeError: the parameter is no square matrix.
+        """
+        if tensor.dim() != 2 or tensor.shape[0] != tensor.shape[1]:
+            raise ShapeError(f"IdentityInitializer fills square matrices, not {tuple(tensor.shape)}")
+        torch.nn.init.eye_(tensor)
+
+
+class SaxeInitializer(PyInitializer):
+    """Make a random orthonormal matrix.
+
+    Args:
+        scale: factor of all elements.
+
+    Source: Saxe, McClelland, Ganguli, "Exact solutions to the nonlinear dynamics of learning", 2014.
+    """
+
+    def __init__(self, scale: float = 1.0) -> None:
+        self.scale = float(scale)
+
+    def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
+        """Draw.
+
+        Raises:
+            ShapeError: the parameter is no matrix.
+        """
+        if tensor.dim() != 2:
+            raise ShapeError(f"SaxeInitializer fills matrices, not {tuple(tensor.shape)}")
+        torch.nn.init.orthogonal_(tensor, self.scale, generator=generator)
+
+
+class NumpyInitializer(PyInitializer):
+    """Copy an array.
+
+    Args:
+        array: the values, of the parameter's shape (or as many in one row).
+    """
+
+    def __init__(self, array: ArrayLike) -> None:
+        self.array = np.asarray(array)
+
+    def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
+        """Copy.
+
+        Raises:
+            ShapeError: the sizes differ.
+        """
+        array = self.array
+        if array.size != tensor.numel():
+            raise ShapeError(f"the array {array.shape} does not fit the parameter {tuple(tensor.shape)}")
+        if array.shape != tuple(tensor.shape):
+            array = array.reshape(tuple(tensor.shape), order="F")
+        tensor.copy_(torch.from_numpy(np.ascontiguousarray(array, np.float64)))
+
+
+class FromFileInitializer(PyInitializer):
+    """Read numbers from a text file, the first dimension running fastest.
+
+    Args:
+        fname: the file.
+    """
+
+    def __init__(self, fname: str) -> None:
+        self.fname = fname
+
+    def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
+        """Read.
+
+        Raises:
+            FileError: the file cannot be read.
+            ShapeError: it holds another number of numbers.
+        """
+        try:
+            with open(self.fname, encoding="utf-8") as source:
+                numbers = np.array(source.read().split(), np.float64)
+        except OSError as failure:
+            raise FileError(failure.errno, f"cannot read first values: {failure.strerror}", self.fname) from failure
+        NumpyInitializer(numbers).fill(tensor, generator)
+
+
+def initializer_of(
+    init: Any, dim: Sequence[int], scale: float = 1.0, mean: float = 0.0, std: float = 1.0
+) -> PyInitializer:
+    """Return the initializer that DyNet's `init` argument means.
+
+    Args:
+        init: an initializer; a number; an array; None (Glorot); or "uniform" (needs `scale`), "normal" (with `mean` and
+            `std`), "identity", "glorot" (times `scale`), "saxe" (times `scale`), "he", or the name of a file.
+        dim: the parameter's shape.
+        scale: see above.
+        mean: see above.
+        std: see above.
+
+    Raises:
+        ArgumentError: it is none of these.
+    """
+    if isinstance(init, PyInitializer):
+        return init
+    if init is None:
+        return GlorotInitializer()
+    if isinstance(init, (int, float, np.integer, np.floating)):
+        return ConstInitializer(float(init))
+    if isinstance(init, np.ndarray):
+        if init.shape != tuple(dim):
+            raise ShapeError(f"the array {init.shape} does not fit the parameter {tuple(dim)}")
+        return NumpyInitializer(init)
+    named = {
+        "uniform": lambda: UniformInitializer(scale),
+        "normal": lambda: NormalInitializer(mean, std * std),
+        "identity": IdentityInitializer,
+        "glorot": lambda: GlorotInitializer(gain=scale),
+        "saxe": lambda: SaxeInitializer(scale),
+        "he": HeInitializer,
+    }
+    if isinstance(init, str):
+        return named[init]() if init in named else FromFileInitializer(init)
+    raise ArgumentError(f"init is {init!r}, expected an initializer, a number, an array or one of {', '.join(named)}")

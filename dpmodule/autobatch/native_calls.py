@@ -1,0 +1,165 @@
+"""Runs the operations that the native engine has no kernel for: in torch, on the engine's memory, a batch at a time."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .execute import aux_tensor, grad_call, run_call
+from .ops.spec import Call, Dim, Op
+
+__all__ = ["CallKind", "Caller"]
+
+Tensor = torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class CallKind:
+    """What a batch of calls computes.
+
+    Args:
+        op: the operation.
+        attrs: its attributes.
+        dims: the `Dim` of every operand; of one, where they are many alike.
+        outs: the `Dim` of every result.
+    """
+
+    op: Op
+    attrs: tuple[Any, ...]
+    dims: tuple[Dim, ...]
+    outs: tuple[Dim, ...]
+
+
+def tensor_at(address: int, shape: Sequence[int]) -> Tensor:
+    """Return a float32 tensor over memory of the engine; valid until `renew`.
+
+    Args:
+        address: of its first element.
+        shape: its shape; the elements lie in a row.
+    """
+    size = 1
+    for each in shape:
+        size *= each
+    return torch.frombuffer((ctypes.c_float * size).from_address(address), dtype=torch.float32).view(*shape)
+
+
+class Caller:
+    """The two functions that the engine calls, and what they remember from one to the other.
+
+    Args:
+        options: what to compute with; its generator is used for random operations.
+    """
+
+    def __init__(self, options: Any) -> None:
+        self._options = options
+        self.kinds: list[CallKind] = []
+        self.numbers: list[Any] = []
+        self._calls: dict[int, Call] = {}
+
+    def renew(self) -> None:
+        """Forget all batches and numbers."""
+        self._calls.clear()
+        self.numbers.clear()
+
+    def forget(self) -> None:
+        """Forget all batches, for they will be computed again."""
+        self._calls.clear()
+
+    def number(self, value: Any) -> int:
+        """Keep the own number of a node; return its place."""
+        self.numbers.append(value)
+        return len(self.numbers) - 1
+
+    def _operands(
+        self, kind: CallKind, rows: int, arguments: list[tuple[int, int, int]], counts: list[int], place: int
+    ) -> list[Tensor]:
+        found = []
+        for dim, argument in zip(kind.dims, arguments):
+            count = sum(counts) if counts else 1 if argument[1] else rows
+            found.append(tensor_at(argument[place], (count, dim.batch, *dim.d)))
+        return found
+
+    def forward(
+        self,
+        key: int,
+        number: int,
+        rows: int,
+        arguments: list[tuple[int, int, int]],
+        aux: list[int],
+        counts: list[int],
+        out: int,
+    ) -> None:
+        """Compute a batch and write its results.
+
+        Args:
+            key: the same in both directions.
+            number: which kind.
+            rows: how many nodes.
+            arguments: (address, whether all nodes share one row, 0) of every operand.
+            aux: for every node, the place of its own number.
+            counts: for operations that take many, how many operands each node has.
+            out: the address of the results.
+        """
+        kind = self.kinds[number]
+        op, options = kind.op, self._options
+        call = Call(kind.attrs, kind.dims, kind.outs[0], rows, counts=counts, generator=options.generator)
+        if op.aux:
+            values = [self.numbers[place] for place in aux]
+            call.aux = aux_tensor(op.aux, values, torch.device("cpu"), torch.float32)
+        with torch.no_grad():
+            inputs = self._expanded(op, rows, self._operands(kind, rows, arguments, counts, 0))
+            results = run_call(call, op.run, inputs)
+            width = sum(dim.size * dim.batch for dim in kind.outs)
+            target, begin = tensor_at(out, (rows, width)), 0
+            for dim, result in zip(kind.outs, results):
+                end = begin + dim.size * dim.batch
+                target[:, begin:end] = result.reshape(result.shape[0], -1)
+                begin = end
+        self._calls[key] = call
+
+    @staticmethod
+    def _expanded(op: Op, rows: int, inputs: list[Tensor]) -> list[Tensor]:
+        if not op.expand:
+            return inputs
+        return [x.expand(rows, *x.shape[1:]) if x.shape[0] != rows else x for x in inputs]
+
+    def backward(
+        self,
+        key: int,
+        number: int,
+        rows: int,
+        arguments: list[tuple[int, int, int]],
+        aux: list[int],
+        counts: list[int],
+        out: int,
+    ) -> None:
+        """Compute the gradients of the operands of a batch and write them.
+
+        Args:
+            key: as in `forward`, also the other arguments.
+            number: which kind.
+            rows: how many nodes.
+            arguments: (address, whether shared, address of the gradient or 0).
+            aux: unused.
+            counts: as in `forward`.
+            out: the address of the gradient of the results.
+        """
+        kind, call = self.kinds[number], self._calls[key]
+        call.wants = tuple(bool(gradient) for _, _, gradient in arguments)
+        with torch.no_grad():
+            inputs = self._operands(kind, rows, arguments, counts, 0)
+            width = sum(dim.size * dim.batch for dim in kind.outs)
+            whole, begin, gradients = tensor_at(out, (rows, width)), 0, []
+            for dim in kind.outs:
+                end = begin + dim.size * dim.batch
+                gradients.append(whole[:, begin:end].reshape(rows, dim.batch, *dim.d))
+                begin = end
+            found = grad_call(call, kind.op, gradients, self._expanded(kind.op, rows, inputs))
+            for gradient, x, (_, _, address) in zip(found, inputs, arguments):
+                if gradient is not None and address:
+                    target = tensor_at(address, x.shape)
+                    target.copy_(gradient.sum(0, keepdim=True) if gradient.shape[0] != x.shape[0] else gradient)

@@ -1,0 +1,366 @@
+"""The graph whose node table and engine are native (`dpmodule/native/autobatch`); the interface is that of `graph.Graph`.
+
+Operations with kernels become nodes of the engine; all others are nodes whose batches `native_calls` runs in torch.
+Parameters are shared by pointer: looked up again before every forward and backward pass, because a tensor may have been
+replaced.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+import torch
+
+from .errors import NonFiniteError, NoGradientError, NotScalarError, StateError
+from .native_calls import Caller, CallKind
+from .native_kernels import KERNELS
+from .ops.source import PARAMETER
+from .ops.spec import Dim, Op, shown
+from .storage import LookupStorage, ParameterStorage
+
+__all__ = ["NativeGraph"]
+
+Tensor = torch.Tensor
+
+
+class _Signature:
+    """What a node is, as far as others ask: its `Dim`, and whether it is a parameter."""
+
+    __slots__ = ("dim", "kind", "op")
+
+    def __init__(self, dim: Dim, op: Op | None) -> None:
+        self.dim, self.op = dim, op
+        self.kind = self
+
+
+class NativeGraph:
+    """The node table and engine in C++.
+
+    Args:
+        core: the native extension.
+        options: what `configure` sets.
+        version: that of the first graph.
+    """
+
+    def __init__(self, core: Any, options: Any, version: int = 0) -> None:
+        self.options, self.version = options, version
+        self.machine = core.AutobatchEngine()
+        self.machine.batched = options.autobatch
+        self.is_immediate = self.is_checking = False
+        self._caller = Caller(options)
+        self.machine.set_caller(self._caller.forward, self._caller.backward)
+        self._calls: dict[Any, tuple[int, tuple[tuple[int, int], ...]]] = {}
+        self._params: list[tuple[weakref.ref[ParameterStorage], bool]] = []
+        self._tables: list[tuple[weakref.ref[LookupStorage], bool]] = []
+        self._numbers: dict[Any, int] = {}
+        self._boxes: dict[int, Any] = {}
+        self._inputs: dict[Dim, int] = {}
+        self._marks: list[tuple[int, int]] = []
+        self._seen: list[tuple[int, int]] = []
+        self._root = -1
+        self.machine.activate(version)
+
+    # ---- making nodes ----
+
+    @property
+    def size(self) -> int:
+        """The number of nodes."""
+        found: int = self.machine.size
+        return found
+
+    def append(self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = None) -> int:
+        """Add a node; see `graph`.
+
+        Raises:
+            ShapeError: the operands do not fit.
+        """
+        if args:
+            maker = KERNELS.get(op.name)
+            node = maker(self.machine, attrs, args, aux) if maker is not None else -1
+            if node < 0:
+                node = self._append_call(op, attrs, args, aux, False)
+        else:
+            node = self._append_source(op, attrs, aux)
+        if self.is_immediate:
+            self._compute_at_once(node, op)
+        return node
+
+    def append_many(self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
+        """Add a node that takes many operands of one shape.
+
+        Raises:
+            ShapeError: the operation does not take this shape.
+        """
+        maker = KERNELS.get(op.name)
+        node = maker(self.machine, attrs, args, None) if maker is not None else -1
+        if node < 0:
+            node = self._append_call(op, attrs, args, None, True)
+        if self.is_immediate:
+            self._compute_at_once(node, op)
+        return node
+
+    def _append_source(self, op: Op, attrs: tuple[Any, ...], aux: Any) -> int:
+        machine, name = self.machine, op.name
+        node: int
+        if name == "parameter":
+            node = machine.parameter(self._parameter(attrs[1], bool(attrs[2])))
+        elif name in ("lookup", "const_lookup"):
+            node = machine.lookup(self.table_number(attrs[1], name == "lookup"), aux)
+        elif name == "input":
+            node = self._input(attrs[0], aux.array)
+            self._boxes[node] = aux
+        elif name == "constant":
+            node = self._input(attrs[0], np.full((attrs[0].batch, *attrs[0].d), aux, np.float32))
+        else:
+            return self._append_call(op, attrs, (), aux, False)
+        return node
+
+    def _input(self, dim: Dim, array: Any) -> int:
+        signature = self._inputs.get(dim)
+        if signature is None:
+            signature = self._inputs[dim] = self.machine.input_signature(self.machine.shape(dim.d, dim.batch))
+        node: int = self.machine.input(signature, np.ascontiguousarray(array, np.float32))
+        return node
+
+    def _append_call(self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any, many: bool) -> int:
+        machine = self.machine
+        shapes = tuple([machine.shape_of(arg) for arg in args])
+        apart = tuple([machine.parameter_of(arg) for arg in args]) if not many else ()
+        key = (op, attrs, frozenset(shapes), many and not op.ragged and len(args)) if many else (op, attrs, shapes, apart)
+        found = self._calls.get(key)
+        if found is None:
+            found = self._calls[key] = self._describe(op, attrs, args, apart, many)
+        signature, extras = found
+        node: int = machine.append(signature, args, self._caller.number(aux) if op.aux else 0)
+        for view, offset in extras:
+            machine.append(view, (node,), offset)
+        return node
+
+    def _describe(
+        self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...], apart: tuple[int, ...], many: bool
+    ) -> tuple[int, tuple[tuple[int, int], ...]]:
+        """Check shapes; return the signature of a call, and those of its further results with their offsets."""
+        machine = self.machine
+        dims = tuple([self.dim(arg) for arg in args[: 1 if many else None]])
+        shaped = op.shape(attrs, dims)
+        outs: tuple[Dim, ...] = (shaped,) if isinstance(shaped, Dim) else shaped
+        self._caller.kinds.append(CallKind(op, attrs, dims, outs))
+        sizes = [dim.size * dim.batch for dim in outs]
+        numbers = [machine.shape(dim.d, dim.batch) for dim in outs]
+        widths = [dim.size * dim.batch for dim in dims]
+        keeps = apart if not many else ((-1,) if op.ragged else (len(args),))
+        signature: int = machine.call_signature(
+            len(self._caller.kinds) - 1,
+            numbers[0],
+            widths,
+            sum(sizes[1:]),
+            -1 if many else len(args),
+            keeps,
+            op.constant,
+        )
+        extras = []
+        for place in range(1, len(outs)):
+            view: int = machine.view_signature(numbers[place], sizes[0])
+            extras.append((view, sum(sizes[:place])))
+        return signature, tuple(extras)
+
+    def _compute_at_once(self, node: int, op: Op) -> None:
+        value = self.value(node)
+        if self.is_checking and not bool(torch.isfinite(value).all()):
+            raise NonFiniteError(f"the value of node {node} ({op.name}) is not finite")
+
+    # ---- parameters ----
+
+    def _parameter(self, reference: weakref.ref[ParameterStorage], is_updated: bool) -> int:
+        key = (reference, is_updated)
+        number = self._numbers.get(key)
+        if number is None:
+            storage = reference()
+            number = self._numbers[key] = self.machine.add_parameter(tuple(storage.tensor.shape) if storage else ())
+            self._params.append((reference, is_updated))
+            self._seen.append((0, -1))
+        return number
+
+    def table_number(self, reference: weakref.ref[LookupStorage], is_updated: bool) -> int:
+        """Return the engine's number of a table of rows."""
+        key = (reference, is_updated, "rows")
+        number = self._numbers.get(key)
+        if number is None:
+            storage = reference()
+            shape = tuple(storage.tensor.shape) if storage else (0,)
+            number = self._numbers[key] = self.machine.add_table(shape[0], shape[1:] or (1,))
+            self._tables.append((reference, is_updated))
+        return number
+
+    def adopt(self, table: Any, is_updated: bool) -> None:
+        """Let the engine itself look up rows of a table from now on."""
+        if is_updated and table.serial != self.machine.serial:
+            table.table = self.table_number(weakref.ref(table.storage), True)
+            table.serial = self.machine.serial
+
+    def _refresh(self, with_gradients: bool) -> None:
+        """Tell the engine where parameters lie now, and that their values changed if they did."""
+        machine = self.machine
+        params, tables = machine.used()
+        changed = False
+        for number in params:
+            reference, is_updated = self._params[number]
+            storage = reference()
+            if storage is None:
+                continue
+            tensor = storage.tensor
+            now = (tensor.data_ptr(), tensor._version)
+            changed |= now != self._seen[number]
+            self._seen[number] = now
+            gradient = self._gradient_of(storage) if with_gradients and is_updated and storage.updated else 0
+            machine.set_parameter(number, now[0], gradient)
+        for number in tables:
+            reference, is_updated = self._tables[number]
+            storage = reference()
+            if storage is not None:
+                wanted = with_gradients and is_updated and storage.updated
+                machine.set_table(number, storage.tensor.data_ptr(), storage.ready().data_ptr() if wanted else 0)
+        if changed:
+            machine.parameters_changed()
+
+    @staticmethod
+    def _gradient_of(storage: ParameterStorage) -> int:
+        if storage.gradient is None:
+            storage.gradient = torch.zeros_like(storage.tensor)
+        elif not storage.gradient.is_contiguous():
+            storage.gradient = storage.gradient.contiguous()
+        return storage.gradient.data_ptr()
+
+    # ---- values and gradients ----
+
+    def dim(self, node: int) -> Dim:
+        """Return the shape of a node."""
+        return Dim(*self.machine.dim(node))
+
+    def signature(self, node: int) -> _Signature:
+        """Return what a node is."""
+        return _Signature(self.dim(node), PARAMETER if self.machine.parameter_of(node) >= 0 else None)
+
+    def forward(self, node: int) -> None:
+        """Compute what is missing up to a node."""
+        if node >= self.machine.computed:
+            self._refresh(False)
+        self.machine.forward(node)
+
+    def _tensor(self, node: int, data: bytearray) -> Tensor:
+        dim = self.dim(node)
+        return torch.frombuffer(data, dtype=torch.float32).view(dim.batch, *dim.d)
+
+    def value(self, node: int) -> Tensor:
+        """Return the value of a node, (batch, *d)."""
+        self._refresh(False)
+        return self._tensor(node, self.machine.value(node))
+
+    def backward(self, node: int, full: bool = False) -> None:
+        """Compute gradients from a node of one number.
+
+        Raises:
+            NotScalarError: it has more than one.
+            StateError: it was the last one `backward` was called for.
+        """
+        dim = self.dim(node)
+        if dim.size * dim.batch != 1:
+            raise NotScalarError(
+                f"backward() can only be called on scalar nodes, but node {node} has dimension: {shown(dim)};"
+                " sum it up first, with sum_elems or sum_batches"
+            )
+        if self._root == node:
+            raise StateError(
+                f"backward() was called twice for node {node}: the gradients of the parameters would be counted"
+                " twice; call renew_cg() and build the graph again, or add the losses up before backward()"
+            )
+        self.forward(node)
+        self._refresh(True)
+        self.machine.backward(node, full)
+        self._root = node
+        self._take_rows()
+
+    def _take_rows(self) -> None:
+        for number in self.machine.used()[1]:
+            rows = self.machine.touched(number)
+            storage = self._tables[number][0]()
+            if rows and storage is not None:
+                storage.touched.append(torch.frombuffer(rows, dtype=torch.int64))
+
+    def gradient(self, node: int) -> Tensor:
+        """Return the gradient of the last `backward` with respect to a node, (batch, *d).
+
+        Raises:
+            NoGradientError: there was none, or it began at an earlier node.
+        """
+        if self._root < node:
+            origin = "no backward pass has been run" if self._root < 0 else f"it ran from node {self._root}"
+            raise NoGradientError(
+                f"requested the gradient of node {node}, but {origin}; call backward() on an expression that depends"
+                " on it first (with full=True if no parameter feeds it)"
+            )
+        found = self.machine.gradient(node)
+        if found is None and self.machine.is_fused(node):
+            found = self._inner_gradient(node)
+        dim = self.dim(node)
+        return torch.zeros(dim.batch, *dim.d) if found is None else self._tensor(node, found)
+
+    def _inner_gradient(self, node: int) -> bytearray | None:
+        """Compute everything once more without fusion, and no gradients of parameters."""
+        self.machine.fuses = False
+        self.machine.revert(self.size, 0)
+        self.machine.forward(self._root)
+        self._refresh(False)
+        self.machine.backward(self._root, False)
+        self.machine.fuses = True
+        found: bytearray | None = self.machine.gradient(node)
+        return found
+
+    # ---- the graph as a whole ----
+
+    def renew(self, immediate: bool = False, checking: bool = False, autobatch: bool | None = None) -> None:
+        """Throw all nodes away.
+
+        Args:
+            immediate: compute every node when it is made, which shows at once which one fails.
+            checking: look for values that are not finite, too.
+            autobatch: for this graph only, whether to batch.
+        """
+        self.version += 1
+        self.is_immediate, self.is_checking = immediate or checking, checking
+        self._caller.renew()
+        self._boxes.clear()
+        self._marks.clear()
+        self._root = -1
+        self.machine.batched = self.options.autobatch if autobatch is None else bool(autobatch)
+        self.machine.renew(self.version)
+        if self.is_immediate:
+            self.machine.deactivate()   # the fast functions compute nothing
+        else:
+            self.machine.activate(self.version)
+
+    def leave(self) -> None:
+        """Make room: another engine's graph is the one under construction."""
+        self.machine.deactivate()
+
+    def recalculate(self) -> None:
+        """Forget all values, but no nodes, so that inputs that were changed are read again."""
+        for node, box in self._boxes.items():
+            self.machine.set_input(node, np.ascontiguousarray(box.array, np.float32))
+        self._caller.forget()
+        self.machine.revert(self.size, 0)
+        self._root = -1
+
+    def checkpoint(self) -> None:
+        """Remember the number of nodes, for `revert`."""
+        self._marks.append((self.size, self.machine.computed))
+
+    def revert(self) -> None:
+        """Forget all nodes since the last `checkpoint`; without one, all of them."""
+        size, computed = self._marks.pop() if self._marks else (0, 0)
+        for node in [node for node in self._boxes if node >= size]:
+            del self._boxes[node]
+        self.machine.revert(size, computed)
+        self._root = -1

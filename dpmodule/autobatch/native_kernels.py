@@ -1,0 +1,138 @@
+"""Which operations the native engine has kernels for, and how their nodes are added to it.
+
+A maker takes (engine, attributes, operands, own number) and returns the node, or -1 where the operands are not what the
+kernel takes (matrices where it takes vectors, minibatches, dimensions that broadcast): then the operation runs in torch,
+a batch at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["KERNELS", "Maker"]
+
+Maker = Callable[[Any, tuple[Any, ...], tuple[int, ...], Any], int]
+
+# the enumerations of native/autobatch/signature.hpp and kernels.hpp
+_OPS = ["input", "param", "lookup", "view", "affine", "unary", "binary", "concat", "sum", "lstm", "loss", "softmax"]
+_OPS += ["log_softmax", "sum_elems", "dot", "squared_norm", "call"]
+_OP = {name: index for index, name in enumerate(_OPS)}
+_UNARY = ["tanh", "logistic", "rectify", "exp", "sqrt", "elu", "log", "square", "cube", "abs", "recip", "softsign"]
+_UNARY += ["negate", "scale", "shift", "rsub", "identity"]
+_BINARY = ["add", "sub", "mul", "div", "max", "min"]
+
+
+def _unary(name: str) -> Maker:
+    kind = _UNARY.index(name)
+
+    def make(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+        node: int = engine.kernel(_OP["unary"], kind, args, float(aux or 0.0))
+        return node
+
+    return make
+
+
+def _elu(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    node: int = engine.kernel(_OP["unary"], _UNARY.index("elu"), args, attrs[0])
+    return node
+
+
+def _binary(name: str) -> Maker:
+    kind = _BINARY.index(name)
+
+    def make(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+        node: int = engine.kernel(_OP["binary"], kind, args) if len(args) == 2 else -1
+        return node
+
+    return make
+
+
+def _sum(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    node: int = engine.kernel(_OP["binary"], 0, args) if len(args) == 2 else engine.kernel(_OP["sum"], 0, args)
+    return node
+
+
+def _average(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    total = engine.kernel(_OP["sum"], 0, args)
+    if total < 0:
+        return -1
+    node: int = engine.kernel(_OP["unary"], _UNARY.index("scale"), (total,), 1.0 / len(args))
+    return node
+
+
+def _matmul(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    node: int = engine.kernel(_OP["affine"], 0, (-1, *args))
+    return node
+
+
+def _affine(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    node: int = engine.kernel(_OP["affine"], 0, args)
+    if node >= 0 or len(args) < 3 or engine.parameter_of(args[0]) >= 0:
+        return node
+    products: int = engine.kernel(_OP["affine"], 0, (-1, *args[1:]))
+    if products < 0 or engine.shape_of(products) != engine.shape_of(args[0]):
+        return -1
+    node = engine.kernel(_OP["binary"], 0, (args[0], products))
+    return node
+
+
+def _plain(name: str) -> Maker:
+    def make(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+        node: int = engine.kernel(_OP[name], 0, args, 0.0, int(aux or 0))
+        return node
+
+    return make
+
+
+def _along_first(name: str) -> Maker:
+    plain = _plain(name)
+
+    def make(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+        return plain(engine, attrs, args, aux) if not attrs or attrs[0] == 0 else -1
+
+    return make
+
+
+def _pick(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    if attrs[0] != 0 or not isinstance(aux, int):
+        return -1
+    node: int = engine.kernel(_OP["view"], 1, args, 0.0, aux)
+    return node
+
+
+def _range(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    axis, start, stop = attrs
+    node: int = engine.kernel(_OP["view"], stop - start, args, 0.0, start) if axis == 0 else -1
+    return node
+
+
+KERNELS: dict[str, Maker] = {
+    **{name: _unary(name) for name in ("tanh", "logistic", "rectify", "exp", "sqrt", "log", "square", "cube")},
+    **{name: _unary(name) for name in ("abs", "softsign", "negate", "identity")},
+    "multiply_number": _unary("scale"),
+    "add_number": _unary("shift"),
+    "number_divided": _unary("recip"),
+    "elu": _elu,
+    "sum": _sum,
+    "sum_many": _plain("sum"),
+    "average": _average,
+    "subtract": _binary("sub"),
+    "cmult": _binary("mul"),
+    "cdiv": _binary("div"),
+    "max": _binary("max"),
+    "min": _binary("min"),
+    "multiply": _matmul,
+    "affine_transform": _affine,
+    "concatenate": _along_first("concat"),
+    "concatenate_many": _along_first("concat"),
+    "pickneglogsoftmax": _plain("loss"),
+    "softmax": _along_first("softmax"),
+    "log_softmax": _along_first("log_softmax"),
+    "sum_elems": _plain("sum_elems"),
+    "squared_norm": _plain("squared_norm"),
+    "dot_product": _plain("dot"),
+    "pick": _pick,
+    "pick_range": _range,
+}
+"""Makers by the name of the operation."""

@@ -1,0 +1,149 @@
+"""Nodes seen from outside: their shapes, values and gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .. import native
+from .errors import NotScalarError, StaleExpressionError, user_line
+from .ops.spec import shown
+from .state import state
+
+__all__ = ["Node", "as_array"]
+
+Array = NDArray[Any]
+
+
+class _PlainNode:
+    """The numbers of a node, where there is no native extension."""
+
+    __slots__ = ("node", "serial", "table", "version")
+
+    def __init__(self, node: int = 0, version: int = 0) -> None:
+        self.node, self.version = node, version
+        self.table, self.serial = -1, 0
+
+
+_Base: Any = _PlainNode if native.core is None else native.core.AutobatchNode
+
+
+class Node(_Base):  # type: ignore[misc]
+    """The handle of a node: what an expression can tell without arithmetic.
+
+    Args:
+        node: its number.
+        version: the version of the graph it belongs to.
+    """
+
+    __slots__ = ()
+
+    node: int
+    version: int
+    table: int
+    serial: int
+
+    def enter(self) -> int:
+        """Return the number of the node in the graph under construction.
+
+        Raises:
+            StaleExpressionError: the expression belongs to an earlier graph.
+        """
+        graph = state.graph
+        if self.version != graph.version or self.node >= graph.size:
+            raise StaleExpressionError(
+                "Stale Expression (created before renewing the Computation Graph): this expression is node"
+                f" {self.node} of graph {self.version}, the graph under construction is {graph.version}; build"
+                f" expressions again after renew_cg() (at {user_line()})"
+            )
+        return self.node
+
+    def dim(self) -> tuple[tuple[int, ...], int]:
+        """Return the dimensions and the size of the minibatch.
+
+        Example:
+            >>> import numpy, dpmodule.autobatch as dy
+            >>> dy.inputTensor(numpy.zeros((3, 4))).dim()
+            ((3, 4), 1)
+        """
+        found = state.graph.dim(self.enter())
+        return found.d, found.batch
+
+    def tensor(self, recalculate: bool = False) -> torch.Tensor:
+        """Return the value as a tensor, (batch, *d); it is the graph's own memory and must not be written to.
+
+        Args:
+            recalculate: throw cached values away and compute from the inputs again.
+        """
+        node = self.enter()
+        if recalculate:
+            state.graph.recalculate()
+        return state.graph.value(node)
+
+    def npvalue(self, recalculate: bool = False) -> Array:
+        """Return the value as an array; the minibatch is the last axis, if there is more than one element."""
+        return as_array(self.tensor(recalculate))
+
+    def scalar_value(self, recalculate: bool = False) -> float:
+        """Return the value of an expression of one number.
+
+        Raises:
+            NotScalarError: it has several.
+        """
+        found = self.tensor(recalculate)
+        if found.numel() != 1:
+            raise NotScalarError(
+                f"scalar_value() of an expression of dimension {shown(state.graph.dim(self.enter()))}: Input tensor has"
+                " more than one element, cannot convert to scalar; use npvalue()"
+            )
+        return float(found.item())
+
+    def vec_value(self, recalculate: bool = False) -> list[float]:
+        """Return the value as a list, the first dimension running fastest."""
+        found: list[float] = self.npvalue(recalculate).reshape(-1, order="F").tolist()
+        return found
+
+    def value(self, recalculate: bool = False) -> Any:
+        """Return a float, a list or an array: for one number, one dimension, more dimensions."""
+        found = self.tensor(recalculate)
+        if found.numel() == 1:
+            return float(found.item())
+        return self.vec_value() if found.dim() == 2 else as_array(found)
+
+    def forward(self, recalculate: bool = False) -> None:
+        """Compute everything up to this expression."""
+        self.tensor(recalculate)
+
+    def backward(self, full: bool = False) -> None:
+        """Compute gradients of this expression, which is one number.
+
+        Args:
+            full: also of expressions that no parameter feeds, such as inputs.
+
+        Raises:
+            NotScalarError: it has several numbers.
+            StateError: this is the second call for this expression.
+        """
+        state.graph.backward(self.enter(), full)
+
+    def gradient(self) -> Array:
+        """Return the gradient of what `backward` was called for with respect to this expression.
+
+        Raises:
+            NoGradientError: `backward` has not been called for a later expression.
+        """
+        return as_array(state.graph.gradient(self.enter()))
+
+    def __repr__(self) -> str:
+        return f"expression {self.node}/{self.version}"
+
+
+
+def as_array(found: torch.Tensor) -> Array:
+    """Turn a tensor (batch, *d) into DyNet's form of an array: (*d, batch), or (*d) for a single element."""
+    array: Array = found.detach().cpu().numpy()
+    return array[0].copy() if array.shape[0] == 1 else np.moveaxis(array, 0, -1).copy()
+

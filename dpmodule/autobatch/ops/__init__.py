@@ -1,0 +1,1 @@
+"""The table of operations that both engines of automatic batching run."""

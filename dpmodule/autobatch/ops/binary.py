@@ -1,0 +1,198 @@
+"""Operations on the elements of two operands, and sums of many.
+
+Dimensions count from the first one, as in DyNet: a vector of 3 beside a matrix (3, 4) is one column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .spec import Call, Dim, declare, fail, same_batch
+
+__all__ = ["aligned", "broadcast", "reduced"]
+
+Tensor = torch.Tensor
+
+
+def broadcast(name: str, dims: Sequence[Dim]) -> Dim:
+    """Return the common shape of operands whose dimensions agree or are 1.
+
+    Raises:
+        ShapeError: two of them differ and neither is 1.
+    """
+    rank = max(len(dim.d) for dim in dims)
+    found = [1] * rank
+    for dim in dims:
+        for axis, size in enumerate(dim.d):
+            if size != 1 and size != found[axis]:
+                if found[axis] != 1:
+                    fail(name, dims, "for each dimension, the sizes need to match or equal 1")
+                found[axis] = size
+    return Dim(tuple(found), same_batch(name, dims))
+
+
+def aligned(x: Tensor, dim: Dim, rank: int) -> Tensor:
+    """Append axes of size 1 until the tensor of an operand has `rank` dimensions."""
+    missing = rank - len(dim.d)
+    return x.reshape(*x.shape, *[1] * missing) if missing else x
+
+
+def reduced(g: Tensor, x: Tensor) -> Tensor:
+    """Sum a gradient over the axes along which the operand `x` was broadcast."""
+    if g.shape == x.shape:
+        return g
+    shape = [*x.shape, *[1] * (g.dim() - x.dim())]
+    axes = [axis for axis, (big, small) in enumerate(zip(g.shape, shape)) if small == 1 and big != 1]
+    return (g.sum(axes, keepdim=True) if axes else g).reshape(x.shape)
+
+
+def _shape(name: str) -> Callable[[tuple[Any, ...], Sequence[Dim]], Dim]:
+    def shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+        if dims[0] == dims[-1] and len(dims) == 2:
+            return dims[0]
+        return broadcast(name, dims)
+
+    return shape
+
+
+def _both(call: Call, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    rank = len(call.out.d)
+    return aligned(x, call.dims[0], rank), aligned(y, call.dims[1], rank)
+
+
+def _sum(call: Call, *xs: Tensor) -> Tensor:
+    rank = len(call.out.d)
+    total = aligned(xs[0], call.dims[0], rank)
+    if len(xs) == 1:
+        return total
+    total = total + aligned(xs[1], call.dims[1], rank)
+    for x, dim in zip(xs[2:], call.dims[2:]):
+        x = aligned(x, dim, rank)
+        total = total.add_(x) if total.shape[1:] == call_shape(call) and total.shape[0] >= x.shape[0] else total + x
+    return total
+
+
+def call_shape(call: Call) -> tuple[int, ...]:
+    """Return the shape of the result without the axis of nodes."""
+    return (call.out.batch, *call.out.d)
+
+
+def _sum_grad(call: Call, g: Tensor, *xs: Tensor) -> list[Tensor | None]:
+    return [reduced(g, x) for x in xs]
+
+
+def _minus(call: Call, x: Tensor, y: Tensor) -> Tensor:
+    x, y = _both(call, x, y)
+    return x - y
+
+
+def _minus_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
+    return [reduced(g, x), reduced(-g, y)]
+
+
+def _cmult(call: Call, x: Tensor, y: Tensor) -> Tensor:
+    x, y = _both(call, x, y)
+    return x * y
+
+
+def _cmult_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
+    wide, high = _both(call, x, y)
+    return [reduced(g * high, x), reduced(g * wide, y)]
+
+
+def _cdiv_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    found = broadcast("cdiv", dims)
+    left = (*dims[0].d, *[1] * (len(found.d) - len(dims[0].d)))
+    if left != found.d:
+        fail("cdiv", dims, "for each dimension, the sizes need to match or the right one equal 1")
+    return found
+
+
+def _cdiv(call: Call, x: Tensor, y: Tensor) -> Tensor:
+    x, y = _both(call, x, y)
+    return x / y
+
+
+def _cdiv_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
+    wide, high = _both(call, x, y)
+    part = g / high
+    return [reduced(part, x), reduced(-part * (wide / high), y)]
+
+
+def _power_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    if dims[1].size != 1:
+        fail("pow", dims, "the exponent needs to be one number")
+    return Dim(dims[0].d, same_batch("pow", dims))
+
+
+def _power(call: Call, x: Tensor, y: Tensor) -> Tensor:
+    return torch.pow(x, y.reshape(*y.shape[:2], *[1] * len(call.dims[0].d)))
+
+
+def _equal_shape(name: str) -> Callable[[tuple[Any, ...], Sequence[Dim]], Dim]:
+    def shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+        if any(dim.d != dims[0].d for dim in dims):
+            fail(name, dims, "all operands need the same dimensions")
+        return Dim(dims[0].d, same_batch(name, dims))
+
+    return shape
+
+
+def _maximum(call: Call, *xs: Tensor) -> Tensor:
+    best = xs[0]
+    for x in xs[1:]:
+        best = torch.maximum(best, x)
+    return best
+
+
+def _maximum_grad(call: Call, g: Tensor, *xs: Tensor) -> list[Tensor | None]:
+    """Let the first of several equal ones have the gradient, as DyNet does."""
+    left, found = torch.ones_like(g, dtype=torch.bool), []
+    best = call.result
+    for x in xs:
+        mine = left & (x == best)
+        left = left & ~mine
+        found.append(reduced(g * mine, x))
+    return list(found)
+
+
+def _minimum(call: Call, x: Tensor, y: Tensor) -> Tensor:
+    return torch.minimum(x, y)
+
+
+def _minimum_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
+    mine = (x < y).expand_as(g)
+    return [reduced(g * mine, x), reduced(g * ~mine, y)]
+
+
+def _logsumexp(call: Call, *xs: Tensor) -> Tensor:
+    shape = torch.broadcast_shapes(*(x.shape for x in xs))
+    return torch.logsumexp(torch.stack([x.expand(shape) for x in xs]), 0)
+
+
+def _logsumexp_grad(call: Call, g: Tensor, *xs: Tensor) -> list[Tensor | None]:
+    return [reduced(g * torch.exp(x - call.result), x) for x in xs]
+
+
+def _colwise_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    if len(dims[1].d) > 1 and dims[1].d[1] != 1 or dims[0].d[0] != dims[1].d[0]:
+        fail("colwise_add", dims, "a matrix and a column of its height are needed")
+    return Dim(dims[0].d, same_batch("colwise_add", dims))
+
+
+def _colwise(call: Call, x: Tensor, y: Tensor) -> Tensor:
+    return x + aligned(y, call.dims[1], len(call.dims[0].d))
+
+
+SUM = declare("sum", _shape("sum"), _sum, _sum_grad)
+MINUS = declare("subtract", _shape("subtract"), _minus, _minus_grad)
+CMULT = declare("cmult", _shape("cmult"), _cmult, _cmult_grad)
+CDIV = declare("cdiv", _cdiv_shape, _cdiv, _cdiv_grad)
+POW = declare("pow", _power_shape, _power)
+MAX = declare("max", _equal_shape("max"), _maximum, _maximum_grad)
+MIN = declare("min", _equal_shape("min"), _minimum, _minimum_grad)
+LOGSUMEXP = declare("logsumexp", _equal_shape("logsumexp"), _logsumexp, _logsumexp_grad)
+COLWISE_ADD = declare("colwise_add", _colwise_shape, _colwise)

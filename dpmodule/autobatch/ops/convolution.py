@@ -1,0 +1,166 @@
+"""Convolutions, pooling, and what DyNet has for n-grams.
+
+Images are (height, width, channels); filters (height, width, channels, filters).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (torch's own name for it)
+
+from .spec import Call, Dim, declare, fail, same_batch
+
+__all__ = ["CIRC_CONV", "CIRC_CORR", "CONV2D", "FILTER1D", "FOLD_ROWS", "KMAX", "MAXPOOL", "NGRAM"]
+
+Tensor = torch.Tensor
+
+
+def _length(size: int, window: int, stride: int, is_valid: bool) -> int:
+    return (size - window) // stride + 1 if is_valid else -(-size // stride)
+
+
+def _padding(size: int, window: int, stride: int, is_valid: bool) -> tuple[int, int]:
+    """Return how much is added before and after, so that every stride has its window."""
+    if is_valid:
+        return 0, 0
+    total = max((_length(size, window, stride, False) - 1) * stride + window - size, 0)
+    return total // 2, total - total // 2
+
+
+def _image(dim: Dim) -> tuple[int, int, int]:
+    return (dim.d[0], dim.d[1], dim.d[2] if len(dim.d) > 2 else 1)
+
+
+def _conv_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    stride, is_valid = attrs
+    if len(dims[0].d) not in (2, 3) or len(dims[1].d) != 4:
+        fail("conv2d", dims, "an image (H, W, C) and filters (h, w, C, F) are needed")
+    height, width, channels = _image(dims[0])
+    window = dims[1].d
+    if window[2] != channels or is_valid and (window[0] > height or window[1] > width):
+        fail("conv2d", dims, "the filters need the image's channels, and may not be larger than it")
+    if len(dims) > 2 and dims[2].d != (window[3],):
+        fail("conv2d", dims, f"the bias needs the dimensions ({window[3]},)")
+    found = tuple(_length(s, w, t, is_valid) for s, w, t in zip((height, width), window, stride))
+    return Dim((*found, window[3]), same_batch("conv2d", dims))
+
+
+def _conv(call: Call, x: Tensor, f: Tensor, *bias: Tensor) -> Tensor:
+    stride, is_valid = call.attrs
+    height, width, channels = _image(call.dims[0])
+    top, bottom = _padding(height, f.shape[2], stride[0], is_valid)
+    left, right = _padding(width, f.shape[3], stride[1], is_valid)
+    images = F.pad(x.reshape(*x.shape[:2], height, width, channels).permute(0, 1, 4, 2, 3), (left, right, top, bottom))
+    filters = f.permute(0, 1, 5, 4, 2, 3)
+    if f.shape[:2] == (1, 1):
+        found = F.conv2d(images.flatten(0, 1), filters[0, 0], stride=stride).unflatten(0, x.shape[:2])
+    else:
+        count = max(x.shape[0], f.shape[0]), call.out.batch
+        images, filters = images.expand(*count, -1, -1, -1), filters.expand(*count, -1, -1, -1, -1)
+        groups = count[0] * count[1]
+        found = F.conv2d(images.reshape(1, -1, *images.shape[3:]), filters.reshape(-1, *filters.shape[3:]), None, stride, groups=groups)
+        found = found.reshape(*count, -1, *found.shape[2:])
+    found = found.permute(0, 1, 3, 4, 2)
+    return found + bias[0].reshape(*bias[0].shape[:2], 1, 1, -1) if bias else found
+
+
+def _pool_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    window, stride, is_valid = attrs
+    d = dims[0].d
+    if len(d) not in (2, 3) or is_valid and (window[0] > d[0] or window[1] > d[1]):
+        fail("maxpooling2d", dims, "an image (H, W, C) at least as large as the window is needed")
+    found = tuple(_length(s, w, t, is_valid) for s, w, t in zip(d, window, stride))
+    return Dim((*found, *d[2:]), dims[0].batch)
+
+
+def _pool(call: Call, x: Tensor) -> Tensor:
+    window, stride, is_valid = call.attrs
+    height, width, channels = _image(call.dims[0])
+    top, bottom = _padding(height, window[0], stride[0], is_valid)
+    left, right = _padding(width, window[1], stride[1], is_valid)
+    images = x.reshape(-1, height, width, channels).permute(0, 3, 1, 2)
+    images = F.pad(images, (left, right, top, bottom), value=-torch.inf)
+    return F.max_pool2d(images, window, stride).permute(0, 2, 3, 1).reshape(*x.shape[:2], *call.out.d)
+
+
+def _kmax_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    count, axis = attrs
+    d = dims[0].d
+    if axis >= len(d) or not 1 <= count <= d[axis]:
+        fail("kmax_pooling", dims, f"Bad arguments in KMaxPooling: k={count}, d={axis}")
+    return Dim((*d[:axis], count, *d[axis + 1 :]), dims[0].batch)
+
+
+def _kmax(call: Call, x: Tensor) -> Tensor:
+    count, axis = call.attrs
+    places = x.topk(count, axis + 2)[1].sort(axis + 2)[0]
+    return x.gather(axis + 2, places)
+
+
+def _fold_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    d = dims[0].d
+    if len(d) > 2 or d[0] % attrs[0]:
+        fail("fold_rows", dims, f"the number of rows needs to be a multiple of {attrs[0]}")
+    return Dim((d[0] // attrs[0], *d[1:]), dims[0].batch)
+
+
+def _fold(call: Call, x: Tensor) -> Tensor:
+    return x.unflatten(2, (-1, call.attrs[0])).sum(3)
+
+
+def _filter_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    x, f = dims[0].d, dims[1].d
+    if len(x) != 2 or len(f) not in (2, 3) or f[0] != x[0] or f[1] > x[1]:
+        fail("filter1d_narrow", dims, "a matrix (D, T) and filters (D, w, F) are needed")
+    return Dim((f[2] if len(f) == 3 else 1, x[1] - f[1] + 1), same_batch("filter1d_narrow", dims))
+
+
+def _filter(call: Call, x: Tensor, f: Tensor) -> Tensor:
+    f = f if f.dim() == 5 else f.unsqueeze(-1)
+    windows = x.unfold(3, f.shape[3], 1)  # (N, B, D, positions, w)
+    return torch.matmul(f.permute(0, 1, 4, 2, 3).flatten(3), windows.permute(0, 1, 2, 4, 3).flatten(2, 3))
+
+
+def _ngram_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    d = dims[0].d
+    if len(d) != 2 or d[1] < attrs[0]:
+        fail("kmh_ngram", dims, f"a matrix of at least {attrs[0]} columns is needed")
+    return Dim((d[0], d[1] - attrs[0] + 1), dims[0].batch)
+
+
+def _ngram(call: Call, x: Tensor) -> Tensor:
+    return x.unfold(3, call.attrs[0], 1).sum(4)
+
+
+def _circular_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    if dims[0].d != dims[1].d or len(dims[0].d) != 1:
+        fail("circular convolution", dims, "two vectors of one size are needed")
+    return Dim(dims[0].d, same_batch("circular convolution", dims))
+
+
+def _shifted(call: Call, v: Tensor, sign: int) -> Tensor:
+    """Return the matrix whose row i holds v[(i + sign * k) mod n] at column k."""
+    size = call.out.d[0]
+    steps = torch.arange(size, device=call.device)
+    return v[..., (steps[:, None] + sign * steps) % size]
+
+
+def _convolve(call: Call, u: Tensor, v: Tensor) -> Tensor:
+    return torch.matmul(_shifted(call, v, -1), u.unsqueeze(-1)).squeeze(-1)
+
+
+def _correlate(call: Call, u: Tensor, v: Tensor) -> Tensor:
+    return torch.matmul(_shifted(call, v, 1), u.unsqueeze(-1)).squeeze(-1)
+
+
+CONV2D = declare("conv2d", _conv_shape, _conv)
+MAXPOOL = declare("maxpooling2d", _pool_shape, _pool)
+KMAX = declare("kmax_pooling", _kmax_shape, _kmax)
+FOLD_ROWS = declare("fold_rows", _fold_shape, _fold)
+FILTER1D = declare("filter1d_narrow", _filter_shape, _filter)
+NGRAM = declare("kmh_ngram", _ngram_shape, _ngram)
+CIRC_CONV = declare("circ_conv", _circular_shape, _convolve)
+CIRC_CORR = declare("circ_corr", _circular_shape, _correlate)

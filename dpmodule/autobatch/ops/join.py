@@ -1,0 +1,170 @@
+"""Joining operands, and changing the shape of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+
+from .spec import Call, Dim, declare, fail, same_batch
+
+__all__ = ["CONCATENATE", "CONCATENATE_MANY", "RESHAPE", "TO_BATCH", "TO_BATCH_MANY", "TRANSPOSE"]
+
+Tensor = torch.Tensor
+
+
+def _padded(d: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    return (*d, *[1] * (rank - len(d)))
+
+
+def _concatenate_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    (axis,) = attrs
+    rank = max(axis + 1, *(len(dim.d) for dim in dims))
+    first = _padded(dims[0].d, rank)
+    total = 0
+    for dim in dims:
+        d = _padded(dim.d, rank)
+        if d[:axis] + d[axis + 1 :] != first[:axis] + first[axis + 1 :]:
+            fail("concatenate", dims, f"Bad input dimensions in Concatenate: all but dimension {axis} need to agree")
+        total += d[axis]
+    return Dim((*first[:axis], total, *first[axis + 1 :]), same_batch("concatenate", dims))
+
+
+def _concatenate(call: Call, *xs: Tensor) -> Tensor:
+    (axis,) = call.attrs
+    rank, batch = len(call.out.d), call.out.batch
+    count = max(x.shape[0] for x in xs)
+    parts = []
+    for x, dim in zip(xs, call.dims):
+        if len(dim.d) != rank:
+            x = x.reshape(*x.shape[:2], *_padded(dim.d, rank))
+        if x.shape[0] != count or x.shape[1] != batch:
+            x = x.expand(count, batch, *x.shape[2:])
+        parts.append(x)
+    return torch.cat(parts, axis + 2)
+
+
+def _concatenate_grad(call: Call, g: Tensor, *xs: Tensor) -> list[Tensor | None]:
+    (axis,) = call.attrs
+    rank = len(call.out.d)
+    sizes = [_padded(dim.d, rank)[axis] for dim in call.dims]
+    found: list[Tensor | None] = []
+    for part, x in zip(g.split(sizes, axis + 2), xs):
+        found.append(_batch_sum(part, x).reshape(-1, *x.shape[1:]))
+    return found
+
+
+def _batch_sum(g: Tensor, x: Tensor) -> Tensor:
+    return g.sum(1, keepdim=True) if x.shape[1] != g.shape[1] else g
+
+
+def _many_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    axis, count = attrs
+    d = _padded(dims[0].d, axis + 1)
+    return Dim((*d[:axis], d[axis] * count, *d[axis + 1 :]), dims[0].batch)
+
+
+def _concatenate_many(call: Call, x: Tensor) -> Tensor:
+    """Join (nodes * k, batch, *d) along one of the dimensions."""
+    axis, count = call.attrs
+    d = _padded(call.dims[0].d, axis + 1)
+    x = x.reshape(call.count, count, call.out.batch, *d)
+    return x.movedim(1, axis + 2).reshape(call.count, call.out.batch, *call.out.d)
+
+
+def _concatenate_many_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    axis, count = call.attrs
+    d = _padded(call.dims[0].d, axis + 1)
+    g = g.reshape(call.count, call.out.batch, *d[:axis], count, *d[axis:])
+    return [g.movedim(axis + 2, 1).reshape(x.shape)]
+
+
+def _to_batch_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    if any(dim.d != dims[0].d for dim in dims):
+        fail("concatenate_to_batch", dims, "all operands need the same dimensions")
+    return Dim(dims[0].d, sum(dim.batch for dim in dims))
+
+
+def _to_batch(call: Call, *xs: Tensor) -> Tensor:
+    count = max(x.shape[0] for x in xs)
+    return torch.cat([x.expand(count, *x.shape[1:]) for x in xs], 1)
+
+
+def _to_batch_grad(call: Call, g: Tensor, *xs: Tensor) -> list[Tensor | None]:
+    return list(g.split([dim.batch for dim in call.dims], 1))
+
+
+def _to_batch_many_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    return Dim(dims[0].d, dims[0].batch * attrs[0])
+
+
+def _to_batch_many(call: Call, x: Tensor) -> Tensor:
+    return x.reshape(call.count, call.out.batch, *call.out.d)
+
+
+def _to_batch_many_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    return [g.reshape(x.shape)]
+
+
+def _backwards(x: Tensor) -> Tensor:
+    """Reverse the dimensions, so that row-major order reads the elements in DyNet's, column-major order."""
+    return x.permute(0, 1, *range(x.dim() - 1, 1, -1))
+
+
+def _reshape_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    target: Dim = attrs[0]
+    size = dims[0].size
+    if target.batch == 1 and target.size == size:
+        return Dim(target.d, dims[0].batch)
+    if target.size * target.batch != size * dims[0].batch:
+        fail("reshape", [target, *dims], "Bad arguments to Reshape: the numbers of elements differ")
+    return target
+
+
+def _reshape(call: Call, x: Tensor) -> Tensor:
+    out = call.out
+    if len(out.d) <= 1 and x.dim() <= 3:
+        return x.reshape(x.shape[0], out.batch, *out.d)
+    return _backwards(_backwards(x).reshape(x.shape[0], out.batch, *out.d[::-1]))
+
+
+def _reshape_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    return [_backwards(_backwards(g).reshape(g.shape[0], *x.shape[1:2], *x.shape[:1:-1]))]
+
+
+def _transpose_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    (order,) = attrs
+    d = _padded(dims[0].d, len(order))
+    if sorted(order) != list(range(len(d))):
+        fail("transpose", dims, f"dims={list(order)} needs to name each of the {len(d)} dimensions once")
+    found = [d[axis] for axis in order]
+    while len(found) > len(dims[0].d) and found[-1] == 1:
+        found.pop()
+    return Dim(tuple(found), dims[0].batch)
+
+
+def _transpose(call: Call, x: Tensor) -> Tensor:
+    (order,) = call.attrs
+    x = x.reshape(*x.shape[:2], *_padded(call.dims[0].d, len(order)))
+    return x.permute(0, 1, *(axis + 2 for axis in order)).reshape(*x.shape[:2], *call.out.d)
+
+
+def _transpose_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    (order,) = call.attrs
+    g = g.reshape(*g.shape[:2], *_padded(call.out.d, len(order)))
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return [g.permute(0, 1, *(axis + 2 for axis in back)).reshape(g.shape[0], *x.shape[1:])]
+
+
+CONCATENATE = declare("concatenate", _concatenate_shape, _concatenate, _concatenate_grad)
+CONCATENATE_MANY = declare(
+    "concatenate_many", _many_shape, _concatenate_many, _concatenate_many_grad, many=True
+)
+TO_BATCH = declare("concatenate_to_batch", _to_batch_shape, _to_batch, _to_batch_grad)
+TO_BATCH_MANY = declare(
+    "concatenate_to_batch_many", _to_batch_many_shape, _to_batch_many, _to_batch_many_grad, many=True
+)
+RESHAPE = declare("reshape", _reshape_shape, _reshape, _reshape_grad)
+TRANSPOSE = declare("transpose", _transpose_shape, _transpose, _transpose_grad)

@@ -1,0 +1,209 @@
+"""Products of matrices, affine maps and other linear algebra."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (torch's own name for it)
+
+from .binary import aligned, reduced
+from .spec import Call, Dim, declare, fail, same_batch, scalar
+
+__all__ = ["AFFINE", "DOT", "MATMUL"]
+
+Tensor = torch.Tensor
+
+
+def _product(name: str, x: Dim, y: Dim, dims: Sequence[Dim]) -> tuple[int, ...]:
+    if len(x.d) > 2 or len(y.d) > 2:
+        fail(name, dims, "tensors of more than 2 dimensions cannot be multiplied")
+    inner = x.d[1] if len(x.d) == 2 else 1
+    if inner != y.d[0]:
+        fail(name, dims, f"the left one has {inner} columns, the right one {y.d[0]} rows")
+    return (x.d[0],) if len(y.d) == 1 else (x.d[0], y.d[1])
+
+
+def _matmul_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    return Dim(_product("multiply", dims[0], dims[1], dims), same_batch("multiply", dims))
+
+
+def _matrix(x: Tensor, dim: Dim) -> Tensor:
+    """View an operand as matrices: a vector is one column."""
+    return x if len(dim.d) == 2 else x.unsqueeze(-1)
+
+
+def _is_shared(x: Tensor, dim: Dim) -> bool:
+    return x.shape[0] == 1 and dim.batch == 1 and len(dim.d) == 2
+
+
+def _multiply(x: Tensor, y: Tensor, left: Dim, right: Dim) -> Tensor:
+    if len(right.d) == 1:
+        if _is_shared(x, left):
+            return F.linear(y, x[0, 0])
+        return torch.matmul(_matrix(x, left), y.unsqueeze(-1)).squeeze(-1)
+    return torch.matmul(_matrix(x, left), y)
+
+
+def _rows(x: Tensor, dim: Dim) -> Tensor:
+    """View all columns of all nodes and minibatch elements as rows of one matrix."""
+    if len(dim.d) == 1:
+        return x.reshape(-1, dim.d[0])
+    return x.transpose(2, 3).reshape(-1, dim.d[0])
+
+
+def _multiply_grad(
+    call: Call, g: Tensor, at: int, x: Tensor, y: Tensor, result: Dim
+) -> tuple[Tensor | None, Tensor | None]:
+    """Return the gradients of the factors at operands `at` and `at` + 1, or defer the left one."""
+    left, right = call.dims[at], call.dims[at + 1]
+    wants = call.wants or (True,) * len(call.dims)
+    dx = dy = None
+    if _is_shared(x, left) and call.defer is not None:
+        if wants[at]:
+            many = g if len(right.d) == len(result.d) else aligned(g, result, len(right.d))
+            call.defer(at, _rows(many, Dim(many.shape[2:])), _rows(y.expand(*g.shape[:2], *y.shape[2:]), right))
+    elif wants[at]:
+        wide = g if len(result.d) == 2 else g.unsqueeze(-1)
+        dx = reduced(torch.matmul(wide, _matrix(y, right).transpose(2, 3)), _matrix(x, left)).reshape(x.shape)
+    if wants[at + 1]:
+        if len(right.d) == 1 and _is_shared(x, left):
+            dy = reduced(torch.matmul(g, x[0, 0]), y)
+        else:
+            wide = g if len(result.d) == 2 else g.unsqueeze(-1)
+            dy = reduced(torch.matmul(_matrix(x, left).transpose(2, 3), wide), _matrix(y, right)).reshape(y.shape)
+    return dx, dy
+
+
+def _matmul(call: Call, x: Tensor, y: Tensor) -> Tensor:
+    return _multiply(x, y, call.dims[0], call.dims[1])
+
+
+def _matmul_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
+    return list(_multiply_grad(call, g, 0, x, y, call.out))
+
+
+def _affine_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    if len(dims) % 2 == 0:
+        fail("affine_transform", dims, "a bias and pairs of a matrix and what it is multiplied with are needed")
+    if len(dims) == 1:
+        return dims[0]
+    shapes = {_product("affine_transform", x, y, dims) for x, y in zip(dims[1::2], dims[2::2])}
+    shapes = {d[:1] if len(d) == 2 and d[1] == 1 else d for d in shapes}
+    found = shapes.pop()
+    bias = dims[0].d[:1] if len(dims[0].d) == 2 and dims[0].d[1] == 1 else dims[0].d
+    if shapes or bias not in (found, found[:1]):
+        fail("affine_transform", dims, "the products and the bias need equal dimensions")
+    return Dim(found, same_batch("affine_transform", dims))
+
+
+def _affine(call: Call, bias: Tensor, *xs: Tensor) -> Tensor:
+    rank = len(call.out.d)
+    if len(xs) == 2 and bias.shape[:2] == (1, 1) and len(call.dims[2].d) == 1 and _is_shared(xs[0], call.dims[1]):
+        return F.linear(xs[1], xs[0][0, 0], bias.reshape(-1))
+    total = _fit(bias, call.dims[0], rank)
+    for i in range(0, len(xs), 2):
+        total = total + _fit(_multiply(xs[i], xs[i + 1], call.dims[i + 1], call.dims[i + 2]), None, rank)
+    return total
+
+
+def _fit(x: Tensor, dim: Dim | None, rank: int) -> Tensor:
+    """Give a product or bias `rank` dimensions: a column may be a vector or a matrix of one column."""
+    if x.dim() - 2 == rank:
+        return x
+    return x.unsqueeze(-1) if x.dim() - 2 < rank else x.squeeze(-1)
+
+
+def _affine_grad(call: Call, g: Tensor, bias: Tensor, *xs: Tensor) -> list[Tensor | None]:
+    rank = len(call.out.d)
+    fitted = _fit(bias, call.dims[0], rank)
+    grads: list[Tensor | None] = [reduced(g, fitted).reshape(bias.shape)]
+    for i in range(0, len(xs), 2):
+        right = call.dims[i + 2]
+        part = g if len(right.d) == rank else g.unsqueeze(-1)
+        result = Dim(call.out.d if len(right.d) == rank else (*call.out.d, 1), call.out.batch)
+        grads += _multiply_grad(call, part, i + 1, xs[i], xs[i + 1], result)
+    return grads
+
+
+def _dot_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    if dims[0].d != dims[1].d:
+        fail("dot_product", dims, "both operands need the same dimensions")
+    return scalar(same_batch("dot_product", dims))
+
+
+def _dot(call: Call, x: Tensor, y: Tensor) -> Tensor:
+    return (x * y).flatten(2).sum(2, keepdim=True)
+
+
+def _dot_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
+    wide = g.reshape(*g.shape[:2], *[1] * (x.dim() - 2))
+    return [reduced(wide * y, x), reduced(wide * x, y)]
+
+
+def _square(name: str, attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    if len(dims[0].d) != 2 or dims[0].d[0] != dims[0].d[1]:
+        fail(name, dims, "a square matrix is needed")
+    return dims[0]
+
+
+def _inverse_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    return _square("inverse", attrs, dims)
+
+
+def _logdet_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    return scalar(_square("logdet", attrs, dims).batch)
+
+
+def _inverse(call: Call, x: Tensor) -> Tensor:
+    return torch.linalg.inv(x)
+
+
+def _logdet(call: Call, x: Tensor) -> Tensor:
+    return torch.linalg.slogdet(x)[1].unsqueeze(-1)
+
+
+def _trace_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    if dims[0].d != dims[1].d:
+        fail("trace_of_product", dims, "both matrices need the same dimensions")
+    return scalar(same_batch("trace_of_product", dims))
+
+
+def _contract_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    vectors, has_bias = attrs
+    tensor = dims[0].d
+    name = "contract3d_1d" + "_1d" * (vectors - 1) + "_bias" * has_bias
+    if len(tensor) > 3 or len(tensor) < vectors:
+        fail(name, dims, "the first operand needs 3 dimensions")
+    full = (*tensor, *[1] * (3 - len(tensor)))
+    for i in range(vectors):
+        if dims[1 + i].d != (full[2 - i],):
+            fail(name, dims, f"operand {2 + i} needs the dimensions ({full[2 - i]},)")
+    found = full[: 3 - vectors]
+    if has_bias and _trim(dims[-1].d) != _trim(found):
+        fail(name, dims, f"the bias needs the dimensions {found}")
+    return Dim(found, same_batch(name, dims))
+
+
+def _trim(d: tuple[int, ...]) -> tuple[int, ...]:
+    while len(d) > 1 and d[-1] == 1:
+        d = d[:-1]
+    return d
+
+
+def _contract(call: Call, x: Tensor, *rest: Tensor) -> Tensor:
+    vectors, has_bias = call.attrs
+    found = aligned(x, call.dims[0], 3)
+    for v in rest[:vectors]:
+        found = torch.matmul(found, v.reshape(*v.shape[:2], *[1] * (found.dim() - 4), -1, 1)).squeeze(-1)
+    return found + rest[-1].reshape(*rest[-1].shape[:2], *call.out.d) if has_bias else found
+
+
+MATMUL = declare("multiply", _matmul_shape, _matmul, _matmul_grad, matrix=0)
+AFFINE = declare("affine_transform", _affine_shape, _affine, _affine_grad, matrix=1)
+DOT = declare("dot_product", _dot_shape, _dot, _dot_grad)
+INVERSE = declare("inverse", _inverse_shape, _inverse)
+LOGDET = declare("logdet", _logdet_shape, _logdet)
+TRACE = declare("trace_of_product", _trace_shape, _dot, _dot_grad)
+CONTRACT = declare("contract3d", _contract_shape, _contract)

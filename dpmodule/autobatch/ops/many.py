@@ -1,0 +1,59 @@
+"""Sums, means and maxima of many operands of one shape; nodes with different numbers of operands share a batch."""
+
+from __future__ import annotations
+
+import torch
+
+from .spec import Call, declare
+from .unary import same_shape
+
+__all__ = ["AVERAGE_MANY", "MAX_MANY", "SUM_MANY"]
+
+Tensor = torch.Tensor
+
+
+def _segments(call: Call) -> Tensor:
+    """Return the number of the node that every operand belongs to."""
+    counts = torch.tensor(call.counts, device=call.device)
+    return torch.repeat_interleave(torch.arange(call.count, device=call.device), counts)
+
+
+def _sum(call: Call, x: Tensor) -> Tensor:
+    if call.count == 1:
+        return x.sum(0, keepdim=True)
+    call.saved = _segments(call)
+    found = torch.zeros(call.count, *x.shape[1:], dtype=x.dtype, device=x.device)
+    return found.index_add_(0, call.saved, x)
+
+
+def _sum_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    return [g.expand_as(x) if call.count == 1 else g.index_select(0, call.saved)]
+
+
+def _weights(call: Call, like: Tensor) -> Tensor:
+    counts = torch.tensor(call.counts, device=like.device, dtype=like.dtype)
+    return counts.view(-1, *[1] * (like.dim() - 1))
+
+
+def _average(call: Call, x: Tensor) -> Tensor:
+    return _sum(call, x) / _weights(call, x)
+
+
+def _average_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    return _sum_grad(call, g / _weights(call, g), x)
+
+
+def _max(call: Call, x: Tensor) -> Tensor:
+    found, call.saved = x.reshape(call.count, -1, *x.shape[1:]).max(1)
+    return found
+
+
+def _max_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    found = torch.zeros(call.count, x.shape[0] // call.count, *x.shape[1:], dtype=g.dtype, device=g.device)
+    found.scatter_(1, call.saved.unsqueeze(1), g.unsqueeze(1))
+    return [found.reshape(x.shape)]
+
+
+SUM_MANY = declare("sum_many", same_shape, _sum, _sum_grad, many=True, ragged=True)
+AVERAGE_MANY = declare("average", same_shape, _average, _average_grad, many=True, ragged=True)
+MAX_MANY = declare("max_many", same_shape, _max, _max_grad, many=True)

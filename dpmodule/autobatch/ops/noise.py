@@ -1,0 +1,68 @@
+"""Dropout and noise; every node draws numbers of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .spec import Call, Dim, declare, fail
+from .unary import same_shape
+
+__all__ = ["BLOCK_DROPOUT", "DROPOUT", "DROPOUT_BATCH", "DROPOUT_DIM", "NOISE"]
+
+Tensor = torch.Tensor
+
+
+def _masked(call: Call, x: Tensor, shape: Sequence[int], rate: float) -> Tensor:
+    """Multiply with a mask that keeps elements with probability 1 - rate, and makes up for the others."""
+    mask = torch.empty(tuple(shape), dtype=x.dtype, device=x.device)
+    if rate >= 1.0:
+        call.saved = mask.zero_()
+    else:
+        call.saved = mask.bernoulli_(1.0 - rate, generator=call.generator).div_(1.0 - rate)
+    return x * call.saved
+
+
+def _masked_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    return [g * call.saved]
+
+
+def _dropout(call: Call, x: Tensor) -> Tensor:
+    return _masked(call, x, x.shape, call.attrs[0])
+
+
+def _dim_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    if not 0 <= attrs[1] < len(dims[0].d):
+        fail("dropout_dim", dims, f"there is no dimension {attrs[1]}")
+    return dims[0]
+
+
+def _dropout_dim(call: Call, x: Tensor) -> Tensor:
+    shape = [*x.shape]
+    shape[call.attrs[1] + 2] = 1
+    return _masked(call, x, shape, call.attrs[0])
+
+
+def _dropout_batch(call: Call, x: Tensor) -> Tensor:
+    return _masked(call, x, [*x.shape[:2], *[1] * (x.dim() - 2)], call.attrs[0])
+
+
+def _block(call: Call, x: Tensor) -> Tensor:
+    return _masked(call, x, [x.shape[0], *[1] * (x.dim() - 1)], call.attrs[0])
+
+
+def _noise(call: Call, x: Tensor) -> Tensor:
+    return x + torch.empty_like(x).normal_(0.0, call.attrs[0], generator=call.generator)
+
+
+def _noise_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    return [g]
+
+
+DROPOUT = declare("dropout", same_shape, _dropout, _masked_grad, random=True, expand=True)
+DROPOUT_DIM = declare("dropout_dim", _dim_shape, _dropout_dim, _masked_grad, random=True, expand=True)
+DROPOUT_BATCH = declare("dropout_batch", same_shape, _dropout_batch, _masked_grad, random=True, expand=True)
+BLOCK_DROPOUT = declare("block_dropout", same_shape, _block, _masked_grad, random=True, expand=True)
+NOISE = declare("noise", same_shape, _noise, _noise_grad, random=True, expand=True)

@@ -1,0 +1,56 @@
+"""Normalization of vectors and weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .binary import reduced
+from .spec import Call, Dim, declare, fail, same_batch
+
+__all__ = ["LAYER_NORM", "WEIGHT_NORM"]
+
+Tensor = torch.Tensor
+
+
+def _layer_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    if any(dim.d != dims[0].d for dim in dims[1:]):
+        fail("layer_norm", dims, "input, gains and biases need the same dimensions")
+    return Dim(dims[0].d, same_batch("layer_norm", dims))
+
+
+def _centred(x: Tensor) -> tuple[Tensor, Tensor]:
+    axes = list(range(2, x.dim()))
+    centred = x - x.mean(axes, keepdim=True)
+    size = centred.square().mean(axes, keepdim=True).sqrt()
+    return centred / size, size
+
+
+def _layer(call: Call, x: Tensor, g: Tensor, b: Tensor) -> Tensor:
+    call.saved = _centred(x)
+    return call.saved[0] * g + b
+
+
+def _layer_grad(call: Call, grad: Tensor, x: Tensor, g: Tensor, b: Tensor) -> list[Tensor | None]:
+    normal, size = call.saved
+    axes = list(range(2, x.dim()))
+    part = grad * g
+    inner = part - part.mean(axes, keepdim=True) - normal * (part * normal).mean(axes, keepdim=True)
+    return [reduced(inner / size, x), reduced(grad * normal, g), reduced(grad, b)]
+
+
+def _weight_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    if dims[1].size != 1:
+        fail("weight_norm", dims, "the length needs to be one number")
+    return Dim(dims[0].d, same_batch("weight_norm", dims))
+
+
+def _weight(call: Call, w: Tensor, g: Tensor) -> Tensor:
+    axes = list(range(2, w.dim()))
+    return w * (g.reshape(*g.shape[:2], *[1] * len(axes)) / w.square().sum(axes, keepdim=True).sqrt())
+
+
+LAYER_NORM = declare("layer_norm", _layer_shape, _layer, _layer_grad)
+WEIGHT_NORM = declare("weight_norm", _weight_shape, _weight)

@@ -1,0 +1,169 @@
+"""Elements, ranges and minibatch elements of one operand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..errors import BoundsError, user_line
+from .spec import Call, Dim, declare, fail, shown
+
+__all__ = ["PICK", "PICK_BATCH", "PICK_RANGE", "STRIDED"]
+
+Tensor = torch.Tensor
+
+
+def without(d: tuple[int, ...], axes: Sequence[int]) -> tuple[int, ...]:
+    """Remove dimensions; (1,) if none is left."""
+    return tuple(size for axis, size in enumerate(d) if axis not in axes) or (1,)
+
+
+def _pick_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    dim = dims[0]
+    if attrs[0] >= len(dim.d):
+        fail("pick", dims, f"there is no dimension {attrs[0]}")
+    return Dim(without(dim.d, (attrs[0],)), dim.batch)
+
+
+def _index(call: Call, x: Tensor) -> Tensor:
+    """Spread the index of every node over the other axes."""
+    axis = call.attrs[0] + 2
+    shape = [*x.shape]
+    shape[axis] = 1
+    if call.aux.dim() == 2:  # one a minibatch element
+        return call.aux.view(call.count, -1, *[1] * (x.dim() - 2)).expand(call.count, call.out.batch, *shape[2:])
+    return call.aux.view(-1, *[1] * (x.dim() - 1)).expand(call.count, *shape[1:])
+
+
+def _pick(call: Call, x: Tensor) -> Tensor:
+    index = _index(call, x)
+    return x.expand(-1, index.shape[1], *x.shape[2:]).gather(call.attrs[0] + 2, index).reshape(
+        call.count, call.out.batch, *call.out.d
+    )
+
+
+def _pick_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    index = _index(call, x)
+    found = torch.zeros(call.count, index.shape[1], *x.shape[2:], dtype=g.dtype, device=g.device)
+    found.scatter_(call.attrs[0] + 2, index, g.reshape(index.shape))
+    return [found.sum(1, keepdim=True) if x.shape[1] != index.shape[1] else found]
+
+
+def _pick_many_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    axis, batch = attrs
+    found = _pick_shape((axis,), dims)
+    if found.batch not in (1, batch):
+        fail("pick_batch", dims, f"{batch} indices for a minibatch of {found.batch}")
+    return Dim(found.d, batch)
+
+
+def _range_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    axis, start, stop = attrs
+    d = dims[0].d
+    if axis >= len(d) or not 0 <= start < stop <= d[axis]:
+        fail("pick_range", dims, f"Bad input dimensions or range in PickRange: range({start}, {stop}) with dim={axis}")
+    return Dim((*d[:axis], stop - start, *d[axis + 1 :]), dims[0].batch)
+
+
+def _range(call: Call, x: Tensor) -> Tensor:
+    axis, start, stop = call.attrs
+    return x.narrow(axis + 2, start, stop - start)
+
+
+def _range_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    axis, start, stop = call.attrs
+    found = torch.zeros(g.shape[0], *x.shape[1:], dtype=g.dtype, device=g.device)
+    found.narrow(axis + 2, start, stop - start).copy_(g)
+    return [found]
+
+
+def _strided_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    steps, starts, stops = attrs
+    dim = dims[0]
+    sizes = [*dim.d, dim.batch]
+    found = list(sizes)
+    for axis, size in enumerate(sizes[: max(map(len, attrs))]):
+        step, start = _at(steps, axis, 1), _at(starts, axis, 0)
+        stop = _at(stops, axis, size)
+        if step < 1 or not 0 <= start < stop or stop > size:
+            raise BoundsError(
+                f"strided_select: {start}:{stop}:{step} of a dimension of {size} in {shown(dim)} (at {user_line()})"
+            )
+        found[axis] = -(-(stop - start) // step)
+    return Dim(tuple(found[:-1]), found[-1])
+
+
+def _at(values: Sequence[int], axis: int, default: int) -> int:
+    return values[axis] if axis < len(values) else default
+
+
+def _strided(call: Call, x: Tensor) -> Tensor:
+    return x[_selection(call, x)]
+
+
+def _selection(call: Call, x: Tensor) -> tuple[slice, ...]:
+    steps, starts, stops = call.attrs
+    rank = len(call.dims[0].d)
+    sizes = [*call.dims[0].d, call.dims[0].batch]
+    cuts = [slice(_at(starts, a, 0), _at(stops, a, sizes[a]), _at(steps, a, 1)) for a in range(rank + 1)]
+    return (slice(None), cuts[rank], *cuts[:rank])
+
+
+def _strided_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    found = torch.zeros(g.shape[0], *x.shape[1:], dtype=g.dtype, device=g.device)
+    found[_selection(call, x)] = g
+    return [found]
+
+
+def _elements_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    places = attrs[0]
+    if not places:
+        fail("pick_batch_elems", dims, "at least one element is needed")
+    for place in places:
+        if not 0 <= place < dims[0].batch:
+            raise BoundsError(
+                f"pick_batch_elems: requested element {place} from a batch size of {dims[0].batch} (at {user_line()})"
+            )
+    return Dim(dims[0].d, len(places))
+
+
+def _elements(call: Call, x: Tensor) -> Tensor:
+    return x.index_select(1, torch.tensor(call.attrs[0], device=call.device))
+
+
+def _elements_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    found = torch.zeros(g.shape[0], *x.shape[1:], dtype=g.dtype, device=g.device)
+    return [found.index_add_(1, torch.tensor(call.attrs[0], device=call.device), g)]
+
+
+def _select_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    axis, places = attrs
+    name = "select_cols" if axis else "select_rows"
+    d = dims[0].d
+    if len(d) > 2 or axis >= len(d):
+        fail(name, dims, "a matrix is needed")
+    for place in places:
+        if not 0 <= place < d[axis]:
+            raise BoundsError(f"{name}: {place} is outside {shown(dims[0])} (at {user_line()})")
+    return Dim((*d[:axis], len(places), *d[axis + 1 :]), dims[0].batch)
+
+
+def _select(call: Call, x: Tensor) -> Tensor:
+    axis, places = call.attrs
+    return x.index_select(axis + 2, torch.tensor(places, device=call.device))
+
+
+def _select_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    axis, places = call.attrs
+    found = torch.zeros(g.shape[0], *x.shape[1:], dtype=g.dtype, device=g.device)
+    return [found.index_add_(axis + 2, torch.tensor(places, device=call.device), g)]
+
+
+PICK = declare("pick", _pick_shape, _pick, _pick_grad, aux="int", expand=True)
+PICK_BATCH = declare("pick_batch", _pick_many_shape, _pick, _pick_grad, aux="ints", expand=True)
+PICK_RANGE = declare("pick_range", _range_shape, _range, _range_grad)
+STRIDED = declare("strided_select", _strided_shape, _strided, _strided_grad)
+ELEMENTS = declare("pick_batch_elems", _elements_shape, _elements, _elements_grad)
+SELECT = declare("select", _select_shape, _select, _select_grad)

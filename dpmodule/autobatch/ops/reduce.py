@@ -1,0 +1,211 @@
+"""Sums, means, moments and extremes over elements, dimensions and minibatches of one operand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .pick import without
+from .spec import Call, Dim, declare, fail, scalar
+
+__all__ = ["LOGSUMEXP_DIM", "MOMENT", "STD", "SUM_BATCHES", "SUM_DIM", "SUM_ELEMS"]
+
+Tensor = torch.Tensor
+
+
+def _elements(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    return scalar(dims[0].batch)
+
+
+def _batches(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    return Dim(dims[0].d)
+
+
+def _checked(name: str, axes: Sequence[int], dims: Sequence[Dim]) -> None:
+    if any(not 0 <= axis < len(dims[0].d) for axis in axes) or len(set(axes)) != len(axes):
+        fail(name, dims, f"reduction dimensions {list(axes)} must be < number of dimensions, each once")
+
+
+def _over(name: str) -> Callable[[tuple[Any, ...], Sequence[Dim]], Dim]:
+    """Return the shape rule for attributes that begin with (axes, whether to include the minibatch)."""
+
+    def shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+        _checked(name, attrs[0], dims)
+        return Dim(without(dims[0].d, attrs[0]), 1 if attrs[1] else dims[0].batch)
+
+    return shape
+
+
+def _axes(call: Call) -> list[int]:
+    """Return the axes of the tensor that an attribute (axes, minibatch) stands for."""
+    return [axis + 2 for axis in call.attrs[0]] + [1] * bool(call.attrs[1])
+
+
+def _spread(g: Tensor, call: Call, x: Tensor) -> Tensor:
+    """Give a result's gradient the axes that were summed away, as 1."""
+    shape = [*x.shape]
+    shape[0] = g.shape[0]
+    for axis in _axes(call):
+        shape[axis] = 1
+    return g.reshape(shape)
+
+
+def _done(found: Tensor, call: Call) -> Tensor:
+    return found.reshape(found.shape[0], call.out.batch, *call.out.d)
+
+
+def _sum_elems(call: Call, x: Tensor) -> Tensor:
+    return x.flatten(2).sum(2, keepdim=True)
+
+
+def _sum_elems_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    return [g.reshape(*g.shape[:2], *[1] * (x.dim() - 2)).expand(g.shape[0], *x.shape[1:])]
+
+
+def _sum_batches(call: Call, x: Tensor) -> Tensor:
+    return x.sum(1, keepdim=True)
+
+
+def _sum_batches_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    return [g.expand(g.shape[0], *x.shape[1:])]
+
+
+def _sum_dim(call: Call, x: Tensor) -> Tensor:
+    axes = _axes(call)
+    return _done(x.sum(axes) if axes else x, call)
+
+
+def _sum_dim_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    return [_spread(g, call, x).expand(g.shape[0], *x.shape[1:])]
+
+
+def _count(call: Call, x: Tensor) -> float:
+    """Return what means are divided by: attribute n, or the number of elements."""
+    given = call.attrs[-1]
+    if given > 0:
+        return float(given)
+    total = 1
+    for axis in _axes(call):
+        total *= x.shape[axis]
+    return float(total)
+
+
+def _moment(call: Call, x: Tensor) -> Tensor:
+    power = call.attrs[2]
+    axes = _axes(call)
+    raised = x if power == 1 else x**power
+    return _done(raised.sum(axes) if axes else raised, call) / _count(call, x)
+
+
+def _moment_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    power = call.attrs[2]
+    part = _spread(g / _count(call, x), call, x)
+    return [(part if power == 1 else part * power * x ** (power - 1)).expand(g.shape[0], *x.shape[1:])]
+
+
+def _std(call: Call, x: Tensor) -> Tensor:
+    axes = _axes(call)
+    if not axes:
+        return torch.zeros_like(x)
+    count = _count(call, x)
+    mean = x.sum(axes, keepdim=True) / count
+    return _done(((x - mean) ** 2).sum(axes), call).div_(count).sqrt_()
+
+
+def _std_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    """Leave out what moves the mean when n is given; DyNet's rule, exact without n."""
+    axes = _axes(call)
+    if not axes:
+        return [None]
+    count = _count(call, x)
+    mean = x.sum(axes, keepdim=True) / count
+    size = _spread(call.result, call, x)
+    return [torch.where(size > 0, _spread(g, call, x) * (x - mean) / (count * size), 0.0)]
+
+
+def _extreme_shape(name: str) -> Callable[[tuple[Any, ...], Sequence[Dim]], Dim]:
+    def shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+        _checked(name, attrs, dims)
+        return Dim(without(dims[0].d, attrs), dims[0].batch)
+
+    return shape
+
+
+def _extreme(find: Callable[..., Any]) -> Callable[[Call, Tensor], Tensor]:
+    def run(call: Call, x: Tensor) -> Tensor:
+        found, call.saved = find(x, call.attrs[0] + 2, keepdim=True)
+        return found.reshape(x.shape[0], call.out.batch, *call.out.d)
+
+    return run
+
+
+def _extreme_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    found = torch.zeros(g.shape[0], *x.shape[1:], dtype=g.dtype, device=g.device)
+    places = call.saved.expand(g.shape[0], *call.saved.shape[1:])
+    return [found.scatter_(call.attrs[0] + 2, places, g.reshape(places.shape))]
+
+
+def _logsumexp_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    if len(dims[0].d) > 2:
+        fail("logsumexp_dim", dims, "a vector or a matrix is needed")
+    _checked("logsumexp_dim", attrs, dims)
+    return Dim(without(dims[0].d, attrs), dims[0].batch)
+
+
+def _logsumexp(call: Call, x: Tensor) -> Tensor:
+    return torch.logsumexp(x, call.attrs[0] + 2).reshape(x.shape[0], call.out.batch, *call.out.d)
+
+
+def _logsumexp_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    axis = call.attrs[0] + 2
+    shape = [*x.shape]
+    shape[axis] = 1
+    whole = call.result.reshape(shape)
+    return [g.reshape(-1, *shape[1:]) * torch.exp(x - whole)]
+
+
+def _cumsum_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    _checked("cumsum", attrs, dims)
+    return dims[0]
+
+
+def _cumsum(call: Call, x: Tensor) -> Tensor:
+    return x.cumsum(call.attrs[0] + 2)
+
+
+def _cumsum_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    axis = call.attrs[0] + 2
+    return [g.flip(axis).cumsum(axis).flip(axis)]
+
+
+def _norm(call: Call, x: Tensor) -> Tensor:
+    return x.flatten(2).square().sum(2, keepdim=True)
+
+
+def _norm_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    return [2 * x * g.reshape(*g.shape[:2], *[1] * (x.dim() - 2))]
+
+
+def _length(call: Call, x: Tensor) -> Tensor:
+    return _norm(call, x).sqrt_()
+
+
+def _length_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    shape = (*g.shape[:2], *[1] * (x.dim() - 2))
+    size = call.result.reshape(-1, *shape[1:])
+    return [torch.where(size > 0, x * g.reshape(shape) / size, 0.0)]
+
+
+SUM_ELEMS = declare("sum_elems", _elements, _sum_elems, _sum_elems_grad)
+SUM_BATCHES = declare("sum_batches", _batches, _sum_batches, _sum_batches_grad)
+SUM_DIM = declare("sum_dim", _over("sum_dim"), _sum_dim, _sum_dim_grad)
+MOMENT = declare("moment_dim", _over("moment_dim"), _moment, _moment_grad)
+STD = declare("std_dim", _over("std_dim"), _std, _std_grad)
+MAX_DIM = declare("max_dim", _extreme_shape("max_dim"), _extreme(torch.max), _extreme_grad)
+MIN_DIM = declare("min_dim", _extreme_shape("min_dim"), _extreme(torch.min), _extreme_grad)
+LOGSUMEXP_DIM = declare("logsumexp_dim", _logsumexp_shape, _logsumexp, _logsumexp_grad)
+CUMSUM = declare("cumsum", _cumsum_shape, _cumsum, _cumsum_grad)
+SQUARED_NORM = declare("squared_norm", _elements, _norm, _norm_grad)
+L2_NORM = declare("l2_norm", _elements, _length, _length_grad)

@@ -1,0 +1,190 @@
+"""Softmax and the losses made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .spec import Call, Dim, declare, fail, same_batch, scalar
+
+__all__ = ["LOG_SOFTMAX", "PICKNEGLOGSOFTMAX", "SOFTMAX"]
+
+Tensor = torch.Tensor
+
+
+def _softmax_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    if len(dims[0].d) > 2:
+        fail("softmax", dims, "a vector or a matrix is needed")
+    if attrs and not 0 <= attrs[0] < len(dims[0].d):
+        fail("softmax", dims, f"reduction dimension must be < number of dimensions, was {attrs[0]}")
+    return dims[0]
+
+
+def _softmax(call: Call, x: Tensor) -> Tensor:
+    return torch.softmax(x, call.attrs[0] + 2)
+
+
+def _softmax_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    part = g * call.result
+    return [torch.addcmul(part, call.result, part.sum(call.attrs[0] + 2, keepdim=True), value=-1)]
+
+
+def _log_softmax(call: Call, x: Tensor) -> Tensor:
+    return torch.log_softmax(x, 2)
+
+
+def _log_softmax_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    return [g - torch.exp(call.result) * g.sum(2, keepdim=True)]
+
+
+def _restricted_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    d = dims[0].d
+    if len(d) > 1 and d[1] != 1:
+        fail("log_softmax", dims, "a vector is needed to restrict")
+    if any(not 0 <= place < d[0] for place in attrs[0]) or not attrs[0]:
+        fail("log_softmax", dims, f"restrict={list(attrs[0])} is outside")
+    return dims[0]
+
+
+def _restricted(call: Call, x: Tensor) -> Tensor:
+    places = torch.tensor(call.attrs[0], device=call.device)
+    found = torch.full_like(x, -torch.inf)
+    return found.index_copy_(2, places, torch.log_softmax(x.index_select(2, places), 2))
+
+
+def _restricted_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    places = torch.tensor(call.attrs[0], device=call.device)
+    part = g.index_select(2, places)
+    share = torch.softmax(x.index_select(2, places), 2)
+    found = torch.zeros(g.shape[0], *x.shape[1:], dtype=g.dtype, device=g.device)
+    return [found.index_copy_(2, places, part - share * part.sum(2, keepdim=True))]
+
+
+def _pnls_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    d = dims[0].d
+    if len(d) > 1 and any(size != 1 for size in d[1:]):
+        fail("pickneglogsoftmax", dims, "a vector of scores is needed")
+    batch = attrs[0] if attrs else dims[0].batch
+    if dims[0].batch not in (1, batch):
+        fail("pickneglogsoftmax_batch", dims, f"{batch} labels for a minibatch of {dims[0].batch}")
+    return scalar(batch)
+
+
+def _pnls(call: Call, x: Tensor) -> Tensor:
+    scores = x.reshape(x.shape[0], x.shape[1], -1)
+    call.saved = logs = torch.log_softmax(scores, 2)
+    labels = call.aux.view(call.count, -1, 1).expand(call.count, call.out.batch, 1)
+    return logs.expand(call.count, call.out.batch, -1).gather(2, labels).neg_()
+
+
+def _pnls_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    labels = call.aux.view(call.count, -1, 1).expand(call.count, call.out.batch, 1)
+    found = torch.exp(call.saved) * g
+    found.scatter_add_(2, labels, -g)
+    if x.shape[1] != found.shape[1]:
+        found = found.sum(1, keepdim=True)
+    return [found.reshape(found.shape[0], *x.shape[1:])]
+
+
+def _hinge_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    d = dims[0].d
+    if len(d) > 1 and any(size != 1 for size in d[1:]):
+        fail("hinge", dims, "a vector of scores is needed")
+    batch = attrs[1] if len(attrs) > 1 else dims[0].batch
+    if dims[0].batch not in (1, batch):
+        fail("hinge_batch", dims, f"{batch} labels for a minibatch of {dims[0].batch}")
+    return scalar(batch)
+
+
+def _hinge(call: Call, x: Tensor) -> Tensor:
+    scores = x.reshape(x.shape[0], x.shape[1], -1).expand(call.count, call.out.batch, -1)
+    labels = call.aux.view(call.count, -1, 1).expand(call.count, call.out.batch, 1)
+    over = torch.relu(scores - scores.gather(2, labels) + call.attrs[0]).scatter(2, labels, 0.0)
+    call.saved = over > 0
+    return over.sum(2, keepdim=True)
+
+
+def _hinge_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    labels = call.aux.view(call.count, -1, 1).expand(call.count, call.out.batch, 1)
+    found = call.saved * g
+    found.scatter_(2, labels, -found.sum(2, keepdim=True))
+    if x.shape[1] != found.shape[1]:
+        found = found.sum(1, keepdim=True)
+    return [found.reshape(found.shape[0], *x.shape[1:])]
+
+
+def _hinge_dim_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    axis, _ = attrs
+    d = dims[0].d
+    if len(d) != 2 or axis not in (0, 1):
+        fail("hinge_dim", dims, "a matrix and d = 0 or 1 are needed")
+    return Dim((d[1 - axis],), dims[0].batch)
+
+
+def _hinge_dim(call: Call, x: Tensor) -> Tensor:
+    axis, margin = call.attrs
+    scores = x.movedim(axis + 2, 3)
+    labels = torch.tensor(call.aux, device=call.device).view(call.count, -1, call.out.d[0], 1)
+    labels = labels.expand(call.count, x.shape[1], call.out.d[0], 1)
+    scores = scores.expand(call.count, *scores.shape[1:])
+    over = torch.relu(scores - scores.gather(3, labels) + margin)
+    return over.scatter(3, labels, 0.0).sum(3)
+
+
+def _sparsemax_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    d = dims[0].d
+    if len(d) > 1 and any(size != 1 for size in d[1:]):
+        fail("sparsemax", dims, "a vector is needed")
+    return dims[0]
+
+
+def _sparsemax(call: Call, x: Tensor) -> Tensor:
+    scores = x.flatten(2)
+    ordered = scores.sort(2, descending=True)[0]
+    sums = ordered.cumsum(2)
+    ranks = torch.arange(1, scores.shape[2] + 1, device=x.device, dtype=x.dtype)
+    support = (ranks * ordered + 1 > sums).sum(2, keepdim=True)
+    threshold = (sums.gather(2, support - 1) - 1) / support
+    return torch.relu(scores - threshold).reshape(x.shape)
+
+
+def _sparsemax_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
+    inside = call.result > 0
+    mean = (g * inside).sum(2, keepdim=True) / inside.sum(2, keepdim=True)
+    return [(g - mean) * inside]
+
+
+def _constrained_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    if dims[0].d != dims[1].d or len(dims[0].d) != 1:
+        fail("constrained_softmax", dims, "two vectors of one size are needed")
+    return Dim(dims[0].d, same_batch("constrained_softmax", dims))
+
+
+def _constrained(call: Call, x: Tensor, y: Tensor) -> Tensor:
+    """Share the probability that bounded elements give up among the others, until none is above its bound."""
+    x, y = torch.broadcast_tensors(x, y)
+    weights = torch.exp(x - x.amax(2, keepdim=True))
+    free = torch.ones_like(x, dtype=torch.bool)
+    share = weights
+    for _ in range(x.shape[2] + 1):
+        mass = 1.0 - (y * ~free).sum(2, keepdim=True)
+        share = torch.where(free, weights * mass / (weights * free).sum(2, keepdim=True).clamp(min=1e-30), y)
+        over = free & (share > y)
+        if not bool(over.any()):
+            break
+        free = free & ~over
+    return share
+
+
+SOFTMAX = declare("softmax", _softmax_shape, _softmax, _softmax_grad)
+LOG_SOFTMAX = declare("log_softmax", _softmax_shape, _log_softmax, _log_softmax_grad)
+RESTRICTED = declare("log_softmax_restricted", _restricted_shape, _restricted, _restricted_grad)
+PICKNEGLOGSOFTMAX = declare("pickneglogsoftmax", _pnls_shape, _pnls, _pnls_grad, aux="int")
+PICKNEGLOGSOFTMAX_BATCH = declare("pickneglogsoftmax_batch", _pnls_shape, _pnls, _pnls_grad, aux="ints")
+HINGE = declare("hinge", _hinge_shape, _hinge, _hinge_grad, aux="int")
+HINGE_BATCH = declare("hinge_batch", _hinge_shape, _hinge, _hinge_grad, aux="ints")
+HINGE_DIM = declare("hinge_dim", _hinge_dim_shape, _hinge_dim, aux="object")
+SPARSEMAX = declare("sparsemax", _sparsemax_shape, _sparsemax, _sparsemax_grad)
+CONSTRAINED_SOFTMAX = declare("constrained_softmax", _constrained_shape, _constrained)

@@ -1,0 +1,84 @@
+"""Operations without operands: inputs, constants, parameters, lookups, random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from .spec import Call, Dim, declare
+
+__all__ = ["CONSTANT", "INPUT", "LOOKUP", "ONE_HOT", "PARAMETER", "RANDOM"]
+
+Tensor = torch.Tensor
+
+
+def _given(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    found: Dim = attrs[0]
+    return found
+
+
+def _input(call: Call) -> Tensor:
+    """Stack the arrays of the nodes; each has the shape (batch, *d)."""
+    values = [box.array for box in call.aux]
+    stacked = values[0][None] if len(values) == 1 else np.stack(values)
+    return torch.from_numpy(stacked).to(call.device, call.dtype)
+
+
+def _constant(call: Call) -> Tensor:
+    value = call.aux.to(call.dtype).view(-1, 1, *[1] * len(call.out.d))
+    return value.expand(call.count, call.out.batch, *call.out.d)
+
+
+def _one_hot(call: Call) -> Tensor:
+    places = torch.tensor([box for box in call.aux], device=call.device).view(call.count, call.out.batch, 1)
+    found = torch.zeros(call.count, call.out.batch, *call.out.d, device=call.device, dtype=call.dtype)
+    return found.scatter_(2, places, 1.0)
+
+
+def _parameter(call: Call) -> Tensor:
+    """Return the value itself: a parameter is never copied or stacked."""
+    tensor: Tensor = call.attrs[1]().tensor
+    return tensor[None, None]
+
+
+def _lookup(call: Call) -> Tensor:
+    """Pick rows; the vocabulary's own order of elements is that of the rows."""
+    table: Tensor = call.attrs[1]().tensor
+    return table.index_select(0, call.aux.reshape(-1)).view(call.count, call.out.batch, *call.out.d)
+
+
+def _lookup_grad(call: Call, g: Tensor) -> list[Tensor | None]:
+    call.attrs[1]().add_rows(call.aux.reshape(-1), g.reshape(-1, *call.out.d))
+    return []
+
+
+def _random(call: Call) -> Tensor:
+    _, kind, first, second = call.attrs
+    shape = (call.count, call.out.batch, *call.out.d)
+    found = torch.empty(shape, device=call.device, dtype=call.dtype)
+    if kind == "normal":
+        return found.normal_(first, second, generator=call.generator)
+    if kind == "uniform":
+        return found.uniform_(first, second, generator=call.generator)
+    if kind == "bernoulli":
+        return found.bernoulli_(first, generator=call.generator).mul_(second)
+    tiny = torch.finfo(call.dtype).tiny
+    return found.exponential_(1.0, generator=call.generator).clamp_(min=tiny).log_().neg_().mul_(second).add_(first)
+
+
+def _nothing(call: Call, g: Tensor) -> list[Tensor | None]:
+    return []
+
+
+INPUT = declare("input", _given, _input, _nothing, aux="object", constant=True)
+CONSTANT = declare("constant", _given, _constant, _nothing, aux="float", constant=True)
+ONE_HOT = declare("one_hot", _given, _one_hot, _nothing, aux="object", constant=True)
+PARAMETER = declare("parameter", _given, _parameter, _nothing, aux="object")
+LOOKUP = declare("lookup", _given, _lookup, _lookup_grad, aux="int")
+CONST_LOOKUP = declare("const_lookup", _given, _lookup, _nothing, aux="int", constant=True)
+LOOKUP_BATCH = declare("lookup_batch", _given, _lookup, _lookup_grad, aux="ints")
+CONST_LOOKUP_BATCH = declare("const_lookup_batch", _given, _lookup, _nothing, aux="ints", constant=True)
+RANDOM = declare("random", _given, _random, _nothing, random=True, constant=True)

@@ -1,0 +1,205 @@
+"""The records of the operation table, and the helpers that shape rules share.
+
+One operation is one `Op`. Both engines read the same record: the engine in Python calls `run` and `grad` for every
+batch, the native one for those operations that it has no kernel for.
+
+Layout of tensors:
+    An expression has a `Dim`: its dimensions ``d`` and the size ``batch`` of its minibatch. A *batch* of N nodes that
+    share a signature is one tensor ``(N, batch, *d)``, row-major; axis 0 counts nodes, axis 1 the minibatch.
+    An operand that all nodes of the batch have in common (a parameter, or one expression that all of them use) comes
+    as ``(1, batch, *d)``; an operand without minibatch beside others with one as ``(N, 1, *d)``. `run` broadcasts
+    them, or sets `Op.expand` to receive operands of N rows only.
+
+Numbers that differ from node to node (word indices, labels, constants) are in `Call.aux`, one entry a node; all else
+that an operation has been given is in `Call.attrs`, and belongs to the signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, NoReturn
+
+import torch
+
+from ..errors import ArgumentError, ShapeError, user_line
+
+__all__ = ["Call", "Dim", "Op", "declare", "fail", "find", "names", "same_batch", "scalar", "show", "shown"]
+
+
+class Dim(NamedTuple):
+    """The dimensions of an expression: those of one minibatch element, and how many elements there are."""
+
+    d: tuple[int, ...]
+    batch: int = 1
+
+    @property
+    def size(self) -> int:
+        """The number of elements without the minibatch."""
+        count = 1
+        for each in self.d:
+            count *= each
+        return count
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """What `Op.run` and `Op.grad` are told about the batch that they compute.
+
+    Args:
+        attrs: the attributes of the signature.
+        dims: the `Dim` of every operand.
+        out: the `Dim` of the first output.
+        count: N, the number of nodes.
+        aux: the numbers of the nodes, as the operation's `Op.aux` says: None, a tensor of N integers or of N numbers,
+            or a list of N objects.
+        generator: for operations that draw random numbers.
+        device: where the tensors are.
+        dtype: their element type.
+        saved: what `run` leaves for `grad`, in any form.
+        result: the first output of `run`, for `grad`.
+        wants: for `grad`, which operands need a gradient; all of them unless set.
+        defer: called by `grad` in place of returning the gradient of an operand which all nodes share, as
+            ``defer(operand, left, right)``: the engine adds ``left.T @ right`` of all batches at once.
+        counts: for operations with `Op.many`, how many operands each node has.
+    """
+
+    attrs: tuple[Any, ...]
+    dims: tuple[Dim, ...]
+    out: Dim
+    count: int
+    aux: Any = None
+    generator: torch.Generator | None = None
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    dtype: torch.dtype = torch.float32
+    saved: Any = None
+    result: torch.Tensor | None = None
+    wants: tuple[bool, ...] = ()
+    defer: Callable[[int, torch.Tensor, torch.Tensor], None] | None = None
+    counts: list[int] = field(default_factory=list)
+
+
+Run = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Op:
+    """One operation.
+
+    Args:
+        name: as the signature and `explain` show it.
+        shape: from (attributes, `Dim` of every operand) to the `Dim` of the result, or of every result; raises
+            `ShapeError`.
+        run: from (`Call`, operands) to the result, or a tuple of results. Runs without autograd.
+        grad: from (`Call`, gradient of the result or a tuple of them, operands) to a list with the gradient of every
+            operand, of the operand's shape, or None for none. Without it, the engine runs `run` again under autograd.
+        aux: what a node's own number is: "" (nothing), "int", "float", "ints" (one a minibatch element) or "object".
+        outputs: how many results there are; the second one is the node after the first, and so on.
+        expand: `run` needs operands of N rows: none that is common to all nodes comes as one row.
+        constant: the result never has a gradient with respect to operands.
+        random: `run` draws from `Call.generator`, and must then have a `grad`.
+        matrix: the operand that is a matrix, -1 for none: nodes with different matrices are batched apart where few
+            matrices serve many nodes.
+        apart: why nodes of this operation are never batched, "" if they are.
+        many: all operands have one `Dim`, and come as one tensor: that of node 0, of node 1, ... stacked along axis 0.
+            How many each node has is in `Call.counts`; nodes with different numbers are batched apart.
+        ragged: with `many`: nodes with different numbers of operands may share a batch.
+    """
+
+    name: str
+    shape: Callable[[tuple[Any, ...], Sequence[Dim]], Dim | tuple[Dim, ...]]
+    run: Run
+    grad: Run | None = None
+    aux: str = ""
+    outputs: int = 1
+    expand: bool = False
+    constant: bool = False
+    random: bool = False
+    matrix: int = -1
+    apart: str = ""
+    many: bool = False
+    ragged: bool = False
+
+    def __repr__(self) -> str:
+        return f"Op({self.name})"
+
+
+_TABLE: dict[str, Op] = {}
+
+
+def declare(name: str, shape: Callable[..., Any], run: Run, grad: Run | None = None, **options: Any) -> Op:
+    """Enter an operation into the table.
+
+    Args:
+        name: its name, not used before.
+        shape: see `Op`.
+        run: see `Op`.
+        grad: see `Op`.
+        options: the other fields of `Op`.
+
+    Raises:
+        ArgumentError: the name is taken.
+    """
+    if name in _TABLE:
+        raise ArgumentError(f"the operation {name!r} is declared twice")
+    found = _TABLE[name] = Op(name, shape, run, grad, **options)
+    return found
+
+
+def find(name: str) -> Op:
+    """Return the operation of a name.
+
+    Raises:
+        ArgumentError: there is none.
+    """
+    try:
+        return _TABLE[name]
+    except KeyError:
+        raise ArgumentError(f"no operation {name!r}; there are {', '.join(sorted(_TABLE))}") from None
+
+
+def names() -> list[str]:
+    """Return the names of all operations, sorted."""
+    return sorted(_TABLE)
+
+
+def shown(dim: Dim) -> str:
+    """Write a `Dim` as DyNet does: {3,4}, with a minibatch of 5 {3,4X5}."""
+    text = ",".join(map(str, dim.d))
+    return f"{{{text}X{dim.batch}}}" if dim.batch > 1 else f"{{{text}}}"
+
+
+def show(dims: Sequence[Dim]) -> str:
+    """Write several of them: [{3,4} {3}]."""
+    return "[" + " ".join(map(shown, dims)) + "]"
+
+
+def fail(name: str, dims: Sequence[Dim], text: str) -> NoReturn:
+    """Raise the `ShapeError` of an operation that its operands do not fit.
+
+    Args:
+        name: the operation.
+        dims: its operands.
+        text: what is wrong, and what would be right.
+    """
+    raise ShapeError(f"{name}: mismatched input dimensions {show(dims)}: {text} (at {user_line()})")
+
+
+def same_batch(name: str, dims: Sequence[Dim]) -> int:
+    """Return the common minibatch size of operands; those without a minibatch are broadcast.
+
+    Raises:
+        ShapeError: two sizes differ and neither is 1.
+    """
+    found = 1
+    for dim in dims:
+        if dim.batch != 1 and dim.batch != found:
+            if found != 1:
+                fail(name, dims, "batch size must match or equal 1")
+            found = dim.batch
+    return found
+
+
+def scalar(batch: int = 1) -> Dim:
+    """Return the `Dim` of one number."""
+    return Dim((1,), batch)

@@ -1,0 +1,193 @@
+"""Settings: `configure`, and the arguments that DyNet takes from the command line."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+
+from ..base import dtype_name
+from ..context import Context, cpu, gpu
+from ..generators import generator
+from ..generators import seed as seed_all
+from ..log import get_logger
+from .errors import ArgumentError
+from .state import state
+
+__all__ = ["configure", "reset_random_seed", "set_random_seed", "settings", "take_arguments"]
+
+# what an argument without dashes and "dynet-" sets, and whether it is followed by a value
+_ARGUMENTS: dict[str, tuple[str | None, bool]] = {
+    "autobatch": ("autobatch", True),
+    "seed": ("random_seed", True),
+    "weight-decay": ("weight_decay", True),
+    "gpus": ("gpus", True),
+    "gpu": ("gpu", False),
+    "devices": ("devices", True),
+    "mem": (None, True),
+    "profiling": (None, True),
+    "autotune": (None, True),
+    "gpu-ids": (None, True),
+    "viz": (None, False),
+    "autobatch-debug": (None, False),
+    "shared-params": (None, False),
+    "mem-test": (None, False),
+}
+
+
+def _device(given: Any) -> torch.device:
+    """Return the torch device that a context, a name of DyNet's or one of torch's means.
+
+    Raises:
+        ArgumentError: it means none, or one that is not here.
+    """
+    if isinstance(given, Context):
+        return given.torch_device
+    text = str(given)
+    if text.upper().startswith("GPU"):
+        text = "cuda" + text[3:]
+    elif text.upper() == "CPU":
+        text = "cpu"
+    try:
+        found = torch.device(text)
+    except RuntimeError:
+        raise ArgumentError(f"device is {given!r}, expected a Context, or a name such as CPU, GPU:0, cuda:0") from None
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise ArgumentError(f"device is {given!r}, but torch finds no GPU on this machine")
+    return torch.device("cuda", found.index or 0) if found.type == "cuda" else found
+
+
+def configure(
+    autobatch: bool | int | None = None,
+    random_seed: int | None = None,
+    weight_decay: float | None = None,
+    device: Any = None,
+    dtype: Any = None,
+    engine: str | None = None,
+    **others: Any,
+) -> None:
+    """Change settings, for graphs and collections made from now on; begins a new graph.
+
+    What is not given stays as it is. DyNet's other settings (`mem`, `profiling`, `shared_parameters`, `requested_gpus`,
+    `gpu_mask`) are taken and do nothing: memory grows as it is needed.
+
+    Args:
+        autobatch: whether graphs are batched; they are not at first, as in DyNet.
+        random_seed: see `set_random_seed`; 0 does nothing, as in DyNet.
+        weight_decay: of new collections, see `ParameterCollection.set_weight_decay`.
+        device: where new graphs and parameters are: a Context, or a name such as "CPU", "GPU:0", "cuda:0".
+        dtype: their element type, "float32" (at first) or "float64".
+        engine: "python"; "native" where the extension has one; "auto" (at first) to take the faster one.
+
+    Raises:
+        ArgumentError: a setting is unknown, or a value impossible.
+
+    Example:
+        >>> import dpmodule.autobatch as dy
+        >>> dy.configure(autobatch=True, random_seed=1)
+        >>> dy.settings()["autobatch"]
+        True
+        >>> dy.configure(autobatch=False)
+    """
+    unknown = set(others) - {"mem", "profiling", "shared_parameters", "requested_gpus", "gpu_mask"}
+    if unknown:
+        raise ArgumentError(f"unknown settings {', '.join(sorted(unknown))}")
+    options = state.options
+    if dtype is not None:
+        name = dtype_name(dtype)
+        if name not in ("float32", "float64"):
+            raise ArgumentError(f"dtype is {name}, expected float32 or float64")
+        options.dtype = torch.float64 if name == "float64" else torch.float32
+    if device is not None:
+        options.device = _device(device)
+        options.generator = generator(_context(options.device))
+    if autobatch is not None:
+        options.autobatch = bool(int(autobatch))
+    if weight_decay is not None:
+        state.weight_decay = float(weight_decay)
+    if engine is not None:
+        state.choose_engine(engine)
+    if random_seed:
+        set_random_seed(random_seed)
+    state.renew()
+
+
+def _context(device: torch.device) -> Context:
+    return gpu(device.index or 0) if device.type == "cuda" else cpu()
+
+
+def settings() -> dict[str, Any]:
+    """Return the settings as `configure` takes them."""
+    options = state.options
+    return {
+        "autobatch": options.autobatch,
+        "device": str(options.device),
+        "dtype": str(options.dtype).removeprefix("torch."),
+        "engine": state.engine,
+        "weight_decay": state.weight_decay,
+    }
+
+
+def set_random_seed(seed: int) -> None:
+    """Seed first values, dropout, noise and random inputs: all generators of `dpmodule.random`."""
+    seed_all(int(seed))
+
+
+reset_random_seed = set_random_seed
+
+
+def take_arguments(argv: list[str]) -> dict[str, str]:
+    """Take the ``--dynet-...`` arguments out of a command line.
+
+    Args:
+        argv: the command line, changed in place.
+
+    Returns:
+        The settings found, by their names; "1" for those without a value.
+
+    Raises:
+        ArgumentError: a value is missing.
+    """
+    found: dict[str, str] = {}
+    kept: list[str] = []
+    waiting = iter(argv)
+    for word in waiting:
+        prefix = next((p for p in ("--dynet-", "--dynet_") if word.startswith(p)), None)
+        if prefix is None:
+            kept.append(word)
+            continue
+        name, equals, value = word[len(prefix) :].replace("_", "-").partition("=")
+        setting, has_value = _ARGUMENTS.get(name, (None, False))
+        if name not in _ARGUMENTS:
+            get_logger(__name__).warning("unknown argument %s is ignored", word)
+            continue
+        if has_value and not equals:
+            value = next(waiting, "")
+            if not value:
+                raise ArgumentError(f"the argument {word} needs a value")
+        found[setting or name] = value or "1"
+    argv[:] = kept
+    return found
+
+
+def from_command_line() -> None:
+    """Take DyNet's arguments out of `sys.argv` and follow them; done when the package is imported."""
+    found = take_arguments(sys.argv)
+    chosen: dict[str, Any] = {}
+    for name, kind in (("autobatch", int), ("random_seed", int), ("weight_decay", float)):
+        if name in found:
+            chosen[name] = _number(name, found[name], kind)
+    if found.get("gpu") or int(found.get("gpus", "0")):
+        chosen["device"] = "GPU:0"
+    if "devices" in found:
+        chosen["device"] = found["devices"].split(",")[0]
+    if chosen:
+        configure(**chosen)
+
+
+def _number(name: str, text: str, kind: type) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        raise ArgumentError(f"the argument for {name} is {text!r}, expected a number") from None

@@ -1,0 +1,288 @@
+"""Parameters and lookup parameters as users hold them; both are expressions and may be used as such."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from . import textfile
+from .errors import BoundsError, NegativeIndexError, ShapeError, user_line
+from .expression import Expression
+from .fast import uses_native
+from .ops.join import TRANSPOSE
+from .ops.source import CONST_LOOKUP, CONST_LOOKUP_BATCH, LOOKUP, LOOKUP_BATCH, PARAMETER
+from .ops.spec import Dim
+from .state import state
+from .storage import LookupStorage, ParameterStorage
+
+__all__ = ["LookupParameters", "Parameters", "checked_rows"]
+
+Array = NDArray[Any]
+
+
+class _Held(Expression):
+    """What both kinds share: a storage, and one node of each graph that they are used in."""
+
+    __slots__ = ("_constant", "_constant_version", "storage")
+
+    storage: ParameterStorage
+
+    def __init__(self, storage: ParameterStorage) -> None:
+        super().__init__(-1, -1)
+        self.storage = storage
+        self._constant, self._constant_version = -1, -1
+
+    def enter(self) -> int:
+        """Return the node in the graph under construction, adding it there when it is first used."""
+        graph = state.graph
+        if self.version != graph.version or self.node >= graph.size:
+            self.node, self.version = self._add(self.storage.updated), graph.version
+        return self.node
+
+    def _add(self, is_updated: bool) -> int:
+        storage = self.storage
+        attrs = (Dim(tuple(storage.tensor.shape)), weakref.ref(storage), is_updated)
+        return state.graph.append(PARAMETER, attrs, (), storage)
+
+    def expr(self, update: bool = True) -> Expression:
+        """Return the expression of the parameter in the graph under construction.
+
+        Args:
+            update: False makes it a constant: no gradient flows into it.
+        """
+        graph = state.graph
+        if update:
+            return Expression(self.enter(), graph.version)
+        if self._constant_version != graph.version or self._constant >= graph.size:
+            self._constant, self._constant_version = self._add(False), graph.version
+        return Expression(self._constant, graph.version)
+
+    def name(self) -> str:
+        """Return the full name, such as "/encoder/W"."""
+        return self.storage.name
+
+    @property
+    def tensor(self) -> torch.Tensor:
+        """The value itself: what is written into it is what the next graph reads."""
+        return self.storage.tensor
+
+    @property
+    def grad(self) -> torch.Tensor:
+        """The gradient, added up since the last update."""
+        return self.storage.dense_gradient()
+
+    def shape(self) -> tuple[int, ...]:
+        """Return the shape."""
+        return tuple(self.storage.tensor.shape)
+
+    def as_array(self) -> Array:
+        """Return a copy of the value."""
+        found: Array = self.storage.tensor.detach().cpu().numpy().copy()
+        return found
+
+    def grad_as_array(self) -> Array:
+        """Return a copy of the gradient, added up since the last update."""
+        found: Array = self.storage.dense_gradient().detach().cpu().numpy().copy()
+        return found
+
+    def is_updated(self) -> bool:
+        """Say whether trainers change it."""
+        return self.storage.updated
+
+    def set_updated(self, b: bool) -> None:
+        """Choose whether trainers change it."""
+        self.storage.updated = bool(b)
+        self.serial = 0  # the engine asks again
+
+    def zero(self) -> None:
+        """Set all values to zero."""
+        self.storage.tensor.zero_()
+
+    def scale(self, s: float) -> None:
+        """Multiply all values."""
+        self.storage.tensor.mul_(s)
+
+    def scale_gradient(self, s: float) -> None:
+        """Multiply the gradient."""
+        self.storage.scale_gradient(s)
+
+    def clip_inplace(self, left: float, right: float) -> None:
+        """Move values outside the range from `left` to `right` to its ends."""
+        self.storage.tensor.clamp_(left, right)
+
+    def set_value(self, arr: ArrayLike) -> None:
+        """Copy an array into the value.
+
+        Raises:
+            ShapeError: it has another shape.
+        """
+        array = np.asarray(arr)
+        if array.shape != self.shape():
+            raise ShapeError(f"{self.name()}: set_value of {array.shape}, expected {self.shape()}")
+        self.storage.tensor.copy_(torch.from_numpy(np.ascontiguousarray(array, np.float64)))
+
+
+    def save(self, fname: str, key: str = "", append: bool = False) -> None:
+        """Write the value to a text file that DyNet reads.
+
+        Args:
+            fname: the file.
+            key: the name to write it under; its own if not given.
+            append: write behind what is in the file.
+        """
+        textfile.save_one(self.storage, fname, key, append, isinstance(self, LookupParameters))
+
+    def populate(self, fname: str, key: str = "") -> None:
+        """Read the value from a file.
+
+        Args:
+            fname: the file.
+            key: the name it stands under; its own if not given.
+
+        Raises:
+            FileError: the file cannot be read.
+            FileFormatError: there is no such name, or another shape.
+        """
+        textfile.populate_one(self.storage, fname, key or self.storage.name, isinstance(self, LookupParameters))
+
+    write_to_textfile = save
+    populate_from_textfile = populate
+
+
+class Parameters(_Held):
+    """A parameter of a collection; made by `ParameterCollection.add_parameters`.
+
+    Example:
+        >>> import dpmodule.autobatch as dy
+        >>> m = dy.ParameterCollection()
+        >>> W = m.add_parameters((3, 2), init=1.0)
+        >>> (W * dy.inputTensor([1.0, 2.0])).npvalue()
+        array([3., 3., 3.], dtype=float32)
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"Parameter {self.storage.name}"
+
+
+class LookupParameters(_Held):
+    """A table of vectors (or larger parameters), picked by row; made by `ParameterCollection.add_lookup_parameters`."""
+
+    __slots__ = ("_attrs",)
+
+    def __init__(self, storage: LookupStorage) -> None:
+        super().__init__(storage)
+        dim, reference = Dim(tuple(storage.tensor.shape[1:]) or (1,)), weakref.ref(storage)
+        self._attrs = (dim, reference)
+        self.table = 0  # the native engine's number, see `NativeGraph.adopt`
+
+    def __repr__(self) -> str:
+        return f"LookupParameter {self.storage.name}"
+
+    def __len__(self) -> int:
+        return len(self.storage.tensor)
+
+    if TYPE_CHECKING or not uses_native():
+
+        def __getitem__(self, index: Any) -> Expression:
+            """Return row `index` as an expression.
+
+            Raises:
+                BoundsError: there is no such row.
+            """
+            return self.row(index)
+
+    def row(self, index: int, update: bool = True) -> Expression:
+        """Return a row as an expression; without `update` as a constant."""
+        storage = self.storage
+        if not 0 <= index < len(storage.tensor):
+            checked_rows(self, [index])
+        graph = state.graph
+        op = LOOKUP if update and storage.updated else CONST_LOOKUP
+        graph.adopt(self, op is LOOKUP)
+        return Expression(graph.append(op, self._attrs, (), int(index)), graph.version)
+
+    def batch(self, i: Sequence[int], update: bool = True) -> Expression:
+        """Return rows as one expression with a minibatch of ``len(i)``.
+
+        Raises:
+            BoundsError: there is no such row.
+        """
+        rows = checked_rows(self, i)
+        dim, reference = self._attrs
+        graph = state.graph
+        op = LOOKUP_BATCH if update and self.storage.updated else CONST_LOOKUP_BATCH
+        return Expression(graph.append(op, (Dim(dim.d, len(rows)), reference), (), rows), graph.version)
+
+    def _add(self, is_updated: bool) -> int:
+        """Make the whole table one expression; its last dimension counts the rows, as in DyNet."""
+        storage = self.storage
+        whole = Dim(tuple(storage.tensor.shape))
+        order = (*range(1, len(whole.d)), 0)
+        node = state.graph.append(PARAMETER, (whole, weakref.ref(storage), is_updated), (), storage)
+        return state.graph.append(TRANSPOSE, (order,), (node,))
+
+    def init_row(self, i: int, row: ArrayLike) -> None:
+        """Copy an array into a row."""
+        checked_rows(self, [i])
+        values = torch.from_numpy(np.ascontiguousarray(row, np.float64))
+        target = self.storage.tensor[i]
+        if values.numel() != target.numel():
+            raise ShapeError(f"{self.name()}: init_row of {tuple(values.shape)}, expected {tuple(target.shape)}")
+        target.copy_(values.reshape(target.shape))
+
+    def init_from_array(self, arr: ArrayLike) -> None:
+        """Copy an array into the first rows.
+
+        Raises:
+            ShapeError: it has more rows than the table, or rows of another shape.
+        """
+        array = np.asarray(arr)
+        shape = self.shape()
+        if len(array) > shape[0] or array.shape[1:] != shape[1:]:
+            raise ShapeError(f"{self.name()}: init_from_array of {array.shape}, expected at most {shape}")
+        self.storage.tensor[: len(array)].copy_(torch.from_numpy(np.ascontiguousarray(array, np.float64)))
+
+    def row_as_array(self, row: int) -> Array:
+        """Return a copy of one row."""
+        return self.rows_as_array([row])[0]
+
+    def rows_as_array(self, rows: Sequence[int]) -> Array:
+        """Return a copy of several rows."""
+        found: Array = self.storage.tensor[checked_rows(self, rows)].cpu().numpy()
+        return found
+
+    def row_grad_as_array(self, row: int) -> Array:
+        """Return a copy of the gradient of one row."""
+        return self.rows_grad_as_array([row])[0]
+
+    def rows_grad_as_array(self, rows: Sequence[int]) -> Array:
+        """Return a copy of the gradient of several rows."""
+        found: Array = self.storage.dense_gradient()[checked_rows(self, rows)].cpu().numpy()
+        return found
+
+
+def checked_rows(table: LookupParameters, rows: Sequence[int]) -> list[int]:
+    """Return row numbers as plain integers.
+
+    Raises:
+        NegativeIndexError: one is negative.
+        BoundsError: one is too large.
+    """
+    found = [int(row) for row in rows]
+    size = len(table)
+    for row in found:
+        if row < 0:
+            raise NegativeIndexError(f"{table.name()}: can't convert negative index {row} (at {user_line()})")
+        if row >= size:
+            raise BoundsError(
+                f"Out-of-bounds attempt to access index {row} for LookupParameter {table.name()} of size {size}"
+                f" (at {user_line()})"
+            )
+    return found

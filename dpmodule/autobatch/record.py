@@ -1,0 +1,49 @@
+"""What is remembered of a batch that has been run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .ops.spec import Call
+from .schedule import Step
+
+__all__ = ["Record", "Where"]
+
+
+@dataclass(slots=True)
+class Where:
+    """Where an operand of a batch came from.
+
+    Args:
+        first: the first row.
+        count: how many rows in a row.
+        index: the rows, if they are not in a row.
+        parameter: the attributes (`Dim`, weak reference, is updated) of the parameter it is; then the rest means nothing.
+    """
+
+    first: int
+    count: int
+    index: torch.Tensor | None
+    parameter: Any
+
+
+@dataclass(slots=True)
+class Record:
+    """A batch that has been run.
+
+    Args:
+        step: its place in the plan.
+        call: as the operation left it.
+        inputs: its operands.
+        wheres: where they came from.
+        firsts: the first row of every result.
+    """
+
+    step: Step
+    call: Call
+    inputs: list[torch.Tensor]
+    wheres: list[Where]
+    firsts: list[int]

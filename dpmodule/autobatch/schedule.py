@@ -1,0 +1,165 @@
+"""The order of batches: components of the graph of signatures, and levels inside the recurrent ones.
+
+Draw an edge from every signature to those that it feeds, and contract what lies on a cycle: the strongly connected
+components. Outside a recurrence a signature needs no levels at all: all its nodes, of all examples and positions, are one
+batch. Inside one, a node's level counts the edges of that component only. The work is linear in nodes and edges; the
+components are kept from graph to graph, because programs draw the same ones again and again.
+
+Source: the schedule is this project's own; DyNet's (Neubig, Goldberg, Dyer: "On-the-fly Operation Batching in Dynamic
+Computation Graphs", 2017) searches an agenda of nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .components import ranks
+from .signature import EXTRA, Kind
+
+if TYPE_CHECKING:
+    from .graph import Graph
+
+__all__ = ["Plan", "Step", "make_plan"]
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Step:
+    """One batch of a plan.
+
+    Args:
+        kind: what is computed.
+        nodes: the numbers of its nodes.
+        args: the operands of the nodes: (N, operands), or flat for operations that take many.
+        counts: for operations that take many, how many operands each node has.
+    """
+
+    kind: Kind
+    nodes: Ints
+    args: Ints
+    counts: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Plan:
+    """Which nodes are computed together, and in which order; independent of values and devices.
+
+    Args:
+        steps: the batches in order.
+        first: the number of the first node.
+        end: one more than that of the last.
+        seconds: how long it took to make.
+    """
+
+    steps: list[Step]
+    first: int
+    end: int
+    seconds: float = 0.0
+
+
+_ranked: dict[tuple[int, bytes, bytes], tuple[Ints, Ints, NDArray[np.bool_]]] = {}
+
+
+def _flat(graph: Graph, first: int, end: int) -> tuple[Ints, Ints, Ints]:
+    """Return signature numbers, where each node's operands begin, and all operands in one row."""
+    signatures = graph.signatures if first == 0 and end == graph.size else graph.signatures[first:end]
+    args = graph.args if first == 0 and end == graph.size else graph.args[first:end]
+    count = end - first
+    kinds = np.fromiter([each.index for each in signatures], np.int64, count)
+    lengths = np.fromiter(map(len, args), np.int64, count)
+    begin = np.zeros(count + 1, np.int64)
+    np.cumsum(lengths, out=begin[1:])
+    flat = np.fromiter(chain.from_iterable(args), np.int64, int(begin[-1]))
+    return kinds, begin, flat
+
+
+def _unique_edges(source: Ints, target: Ints, count: int) -> Ints:
+    codes = source * count + target
+    if count * count <= 1 << 22:
+        seen = np.zeros(count * count, np.bool_)
+        seen[codes] = True
+        return np.flatnonzero(seen)
+    return np.unique(codes)
+
+
+def _levels(target: Ints, source: Ints, count: int) -> Ints:
+    """Count, for every node, the longest way to it over the given edges, which are sorted by target."""
+    level = [0] * count
+    for node, feeder in zip(target.tolist(), source.tolist()):
+        above = level[feeder] + 1
+        if above > level[node]:
+            level[node] = above
+    return np.array(level, np.int64)
+
+
+def make_plan(graph: Graph, first: int, end: int) -> Plan:
+    """Group the nodes from `first` to before `end` into batches and order these."""
+    numbers, begin, flat = _flat(graph, first, end)
+    count = end - first
+    target = np.repeat(np.arange(count), np.diff(begin))
+    feeder = flat - first
+    inside = feeder >= 0
+    if not inside.all():
+        target, feeder = target[inside], feeder[inside]
+    present = np.flatnonzero(np.bincount(numbers, minlength=1))
+    local = np.zeros(int(present[-1]) + 1, np.int64)
+    local[present] = np.arange(len(present))
+    mine = local[numbers]
+    depth, component, recurrent = _rank(graph, present, mine, target, feeder)
+    level = np.zeros(count, np.int64)
+    if recurrent.any():
+        tied = component[mine[target]] == component[mine[feeder]]
+        if tied.any():
+            level = _levels(target[tied], feeder[tied], count)
+    return Plan(_steps(graph, first, present, mine, depth[mine], level, begin, flat), first, end)
+
+
+def _rank(
+    graph: Graph, present: Ints, mine: Ints, target: Ints, feeder: Ints
+) -> tuple[Ints, Ints, NDArray[np.bool_]]:
+    edges = _unique_edges(mine[feeder], mine[target], len(present))
+    key = (graph.table.generation, present.tobytes(), edges.tobytes())
+    found = _ranked.get(key)
+    if found is None:
+        if len(_ranked) > 512:
+            _ranked.clear()
+        found = _ranked[key] = ranks(edges // len(present), edges % len(present), len(present))
+    return found
+
+
+def _steps(
+    graph: Graph, first: int, present: Ints, mine: Ints, depth: Ints, level: Ints, begin: Ints, flat: Ints
+) -> list[Step]:
+    table = graph.table
+    kinds = [table.signatures[index].kind for index in present.tolist()]
+    kind_of = np.array([kind.index for kind in kinds], np.int64)[mine]
+    lengths = np.diff(begin)
+    split = np.array([kind.many and not kind.op.ragged for kind in kinds])[mine]
+    order = np.lexsort((np.where(split, lengths, 0), kind_of, level, depth))
+    keys = np.stack([depth[order], level[order], kind_of[order], np.where(split, lengths, 0)[order]])
+    cuts = np.flatnonzero((keys[:, 1:] != keys[:, :-1]).any(0)) + 1
+    bounds = [0, *cuts.tolist(), len(order)]
+    steps = []
+    for start, stop in zip(bounds, bounds[1:]):
+        nodes = order[start:stop]
+        kind = table.kinds[int(kind_of[nodes[0]])]
+        if kind.op is EXTRA:
+            continue
+        steps.append(_step(kind, nodes, first, begin, flat, lengths))
+    return steps
+
+
+def _step(kind: Kind, nodes: Ints, first: int, begin: Ints, flat: Ints, lengths: Ints) -> Step:
+    if kind.many:
+        picked = [flat[begin[node] : begin[node + 1]] for node in nodes.tolist()]
+        args = picked[0] if len(picked) == 1 else np.concatenate(picked)
+        return Step(kind, nodes + first, args, lengths[nodes].tolist())
+    operands = len(kind.dims)
+    args = flat[begin[nodes][:, None] + np.arange(operands)]
+    return Step(kind, nodes + first, args)

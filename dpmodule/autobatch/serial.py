@@ -1,0 +1,30 @@
+"""The plan without batching: one node at a time, in the order of their making."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .schedule import Plan, Step
+from .signature import EXTRA
+
+if TYPE_CHECKING:
+    from .graph import Graph
+
+__all__ = ["make_serial_plan"]
+
+
+def make_serial_plan(graph: Graph, first: int, end: int) -> Plan:
+    """Make a plan in which every node from `first` to before `end` is a batch of its own."""
+    steps = []
+    for node in range(first, end):
+        kind = graph.signatures[node].kind
+        if kind.op is EXTRA:
+            continue
+        args = np.array(graph.args[node], np.int64)
+        if kind.many:
+            steps.append(Step(kind, np.array([node]), args, [len(args)]))
+        else:
+            steps.append(Step(kind, np.array([node]), args[None]))
+    return Plan(steps, first, end)

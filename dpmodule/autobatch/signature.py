@@ -1,0 +1,160 @@
+"""Signatures: which nodes may be computed together, and which are known to lie apart in a program.
+
+Two records describe a node. Its `Kind` says what is computed: operation, attributes, shapes, parameters. Nodes of one
+kind can share a batch. Its `Signature` adds where it stands, as far as two steps up: a tanh behind one matrix and a
+tanh behind another are one kind and two signatures. Schedules order signatures, so that what only looks alike does not
+tie a layer to a recurrence; batches are made of kinds.
+
+Both live in a `Table` that outlives graphs: after the first few examples every node is found by one look into a dict.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from .ops.source import PARAMETER
+from .ops.spec import Dim, Op, declare
+
+__all__ = ["EXTRA", "Kind", "Signature", "Table"]
+
+
+def _extra_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
+    found: Dim = attrs[1]
+    return found
+
+
+def _extra_run(call: Any, x: Any) -> Any:
+    raise NotImplementedError("the operation before this node writes its value")
+
+
+EXTRA = declare("extra", _extra_shape, _extra_run)
+"""The second and later results of an operation; attributes: (which one, its `Dim`)."""
+
+
+class Kind:
+    """What a batch computes.
+
+    Attributes:
+        index: its place in `Table.kinds`.
+        op: the operation.
+        attrs: its attributes.
+        dims: the `Dim` of every operand (of one, if the operation takes many alike).
+        outs: the `Dim` of every result.
+        parameters: for every operand that is a parameter: (`Dim`, weak reference to it, is updated); else None.
+        needs: whether a gradient flows through.
+        wants: for every operand, whether a gradient flows into it.
+    """
+
+    __slots__ = ("attrs", "dims", "index", "many", "needs", "op", "outs", "parameters", "wants")
+
+    def __init__(
+        self,
+        index: int,
+        op: Op,
+        attrs: tuple[Any, ...],
+        operands: Sequence[Signature],
+        many: bool,
+    ) -> None:
+        self.index, self.op, self.attrs, self.many = index, op, attrs, many
+        self.dims = tuple(each.dim for each in operands[: 1 if many else None])
+        found = op.shape(attrs, self.dims)
+        self.outs: tuple[Dim, ...] = (found,) if isinstance(found, Dim) else found
+        self.wants = (any(each.needs for each in operands),) if many else tuple(each.needs for each in operands)
+        self.parameters = tuple(
+            each.kind.attrs if each.kind.op is PARAMETER and not many else None for each in operands
+        )
+        source = not operands and not op.constant
+        self.needs = (source and bool(attrs[-1])) if op is PARAMETER else source or any(self.wants)
+        if op.constant:
+            self.needs = False
+
+
+class Signature:
+    """A kind, and the kinds of what feeds it.
+
+    Attributes:
+        index: its place in `Table.signatures`.
+        kind: what is computed.
+        dim: the `Dim` of the (first) result.
+        needs: whether a gradient flows through.
+        tag: a number for (kind, kinds of the operands): what its consumers know of it.
+        extras: the signatures of further results.
+    """
+
+    __slots__ = ("dim", "extras", "index", "kind", "needs", "tag")
+
+    def __init__(self, index: int, kind: Kind, tag: int, extras: tuple[Signature, ...] = ()) -> None:
+        self.index, self.kind, self.tag, self.extras = index, kind, tag, extras
+        self.dim, self.needs = kind.outs[0], kind.needs
+
+
+class Table:
+    """All kinds and signatures seen, by what makes them.
+
+    Attributes:
+        found: from a key, see `key_of`, to its signature.
+        signatures: by index.
+        kinds: by index.
+        generation: counts how often the table was emptied.
+    """
+
+    LIMIT = 100_000
+    """So many signatures are kept from graph to graph; a program that makes ever new ones starts afresh."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        self.found: dict[Any, Signature] = {}
+        self.signatures: list[Signature] = []
+        self.kinds: list[Kind] = []
+        self._kinds: dict[Any, Kind] = {}
+        self._tags: dict[Any, int] = {}
+        self._references: list[weakref.ref[Any]] = []
+
+    def tidy(self) -> None:
+        """Forget everything if there is too much, or if it holds on to dead parameters. Only between two graphs."""
+        if len(self.signatures) > self.LIMIT or self._is_stale():
+            for each in (self.found, self.signatures, self.kinds, self._kinds, self._tags, self._references):
+                each.clear()
+            self.generation += 1
+
+    def _is_stale(self) -> bool:
+        return any(reference() is None for reference in self._references)
+
+    def resolve(self, op: Op, attrs: tuple[Any, ...], operands: Sequence[Signature], many: bool = False) -> Signature:
+        """Make the signature of an operation on operands that have been described, or find it.
+
+        Args:
+            op: the operation.
+            attrs: its attributes, hashable.
+            operands: the signatures of the operands.
+            many: `operands` are those that occur among many alike, each once.
+
+        Raises:
+            ShapeError: the operands do not fit.
+        """
+        kind = self._kind(op, attrs, operands, many)
+        around = frozenset(each.kind.index for each in operands) if many else tuple(e.kind.index for e in operands)
+        tag = self._tags.setdefault((kind.index, around), len(self._tags))
+        index = len(self.signatures)
+        found = Signature(index, kind, tag)
+        self.signatures.append(found)
+        for place in range(1, len(kind.outs)):
+            found.extras = (*found.extras, self.resolve(EXTRA, (place, kind.outs[place]), (found,)))
+        return found
+
+    def _kind(self, op: Op, attrs: tuple[Any, ...], operands: Sequence[Signature], many: bool) -> Kind:
+        if many:
+            key: Any = (op, attrs, operands[0].dim, any(each.needs for each in operands))
+        else:
+            key = (op, attrs, tuple([(e.kind.attrs if e.kind.op is PARAMETER else e.dim, e.needs) for e in operands]))
+            if op is EXTRA:
+                key = (key, operands[0].kind.index)
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = Kind(len(self.kinds), op, attrs, operands, many)
+            self._kinds[key] = kind
+            self._references += [each for each in attrs if isinstance(each, weakref.ref)]
+            self.kinds.append(kind)
+        return kind

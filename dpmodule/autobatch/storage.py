@@ -1,0 +1,95 @@
+"""The memory of parameters: a value, a gradient, and what the trainers need to know."""
+
+from __future__ import annotations
+
+import torch
+
+__all__ = ["LookupStorage", "ParameterStorage"]
+
+Tensor = torch.Tensor
+
+
+class ParameterStorage:
+    """One parameter: its value and its gradient.
+
+    Args:
+        name: its full name, such as "/encoder/W".
+        tensor: the value; this very memory is read and updated, so an array that shares it sees every update.
+
+    Attributes:
+        gradient: what `backward` has added up since the last update; None stands for zeros.
+        updated: whether trainers change it.
+    """
+
+    __slots__ = ("__weakref__", "gradient", "name", "tensor", "updated")
+
+    def __init__(self, name: str, tensor: Tensor) -> None:
+        self.name, self.tensor = name, tensor
+        self.gradient: Tensor | None = None
+        self.updated = True
+
+    def add_gradient(self, gradient: Tensor) -> None:
+        """Add to the gradient; may keep the tensor."""
+        if self.gradient is None:
+            self.gradient = gradient
+        else:
+            self.gradient.add_(gradient)
+
+    def dense_gradient(self) -> Tensor:
+        """Return the gradient, zeros if there is none."""
+        return torch.zeros_like(self.tensor) if self.gradient is None else self.gradient
+
+    def clear_gradient(self) -> None:
+        """Make the gradient zero."""
+        self.gradient = None
+
+    def scale_gradient(self, factor: float) -> None:
+        """Multiply the gradient."""
+        if self.gradient is not None:
+            self.gradient.mul_(factor)
+
+
+class LookupStorage(ParameterStorage):
+    """A table of parameters; its gradient is kept for the rows that were looked up.
+
+    Attributes:
+        touched: index tensors of the rows whose gradient is not zero, with repetitions.
+    """
+
+    __slots__ = ("_buffer", "touched")
+
+    def __init__(self, name: str, tensor: Tensor) -> None:
+        super().__init__(name, tensor)
+        self.touched: list[Tensor] = []
+        self._buffer: Tensor | None = None
+
+    def add_rows(self, rows: Tensor, gradient: Tensor) -> None:
+        """Add the gradients of rows; a row may come several times."""
+        self.ready().index_add_(0, rows, gradient)
+        self.touched.append(rows)
+
+    def ready(self) -> Tensor:
+        if self._buffer is None or self._buffer.shape != self.tensor.shape:
+            self._buffer = torch.zeros_like(self.tensor)
+        self.gradient = self._buffer
+        return self._buffer
+
+    def rows(self) -> Tensor:
+        """Return the rows with a gradient, each once, sorted."""
+        if not self.touched:
+            return torch.zeros(0, dtype=torch.int64, device=self.tensor.device)
+        found = torch.unique(torch.cat(self.touched))
+        self.touched = [found]
+        return found
+
+    def clear_gradient(self) -> None:
+        """Make the gradient zero; touches no other rows."""
+        if self._buffer is not None and self.touched:
+            self._buffer.index_fill_(0, self.rows(), 0.0)
+        self.touched = []
+        self.gradient = None
+
+    def add_gradient(self, gradient: Tensor) -> None:
+        """Add to the gradient of all rows (of the whole table used as one expression)."""
+        self.ready().add_(gradient)
+        self.touched.append(torch.arange(len(self.tensor), device=self.tensor.device))

@@ -1,0 +1,200 @@
+"""`DataLoaderIter`: batches from torch datasets and loaders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Any
+
+from ..base import ArgumentError, StateError, dtype_name, np_dtype
+from ..ndarray import NDArray
+from .convert import IterableIter
+from .desc import DataBatch, DataDesc
+from .iterator import CurrentBatch
+from .loader_plan import LoaderPlan
+from .loading import ProcessLoader
+from .process_feed import FeedOptions
+from .process_prefetch import drawn_seed
+
+__all__ = ["DataLoaderIter"]
+
+
+class DataLoaderIter(CurrentBatch):
+    """Read a dataset, or wrap a loader, as an iterator for modules.
+
+    A dataset, torch's or any object with ``__getitem__`` and ``__len__`` or with ``__iter__``, is read as torch's
+    DataLoader reads it: with `batch_size` or `batch_sampler`, in this process or in `num_workers` others, whose batches
+    come through shared memory (see `ProcessPrefetchingIter` for their order, failures and memory). A loader, a torch
+    DataLoader or any other iterable of batches, is read as it is; with `num_workers` a DataLoader's dataset, sampler
+    and collate function are used in processes of ours instead.
+
+    The last batch is filled up with zeros to the size of the others; its `pad` tells how many rows are not examples.
+
+    Args:
+        loader: a dataset, or a loader.
+        data_name: name of the data; a list if there are several.
+        label_name: name of the labels; a list if there are several; an empty list leaves labels out.
+        dtype: what data and labels are converted to; None keeps their types.
+        batch_size: number of examples in a batch.
+        shuffle: whether each epoch takes the examples in a new random order, which ``mx.random.seed`` repeats.
+        sampler: gives the indices of an epoch's examples, in place of `shuffle`.
+        batch_sampler: gives the lists of indices of an epoch's batches, in place of all these.
+        drop_last: whether to leave out a last batch that is smaller.
+        collate_fn: makes a batch of a list of examples (default: torch's `default_collate`).
+        num_workers: number of processes; 0 loads in this one.
+        worker_init_fn: called in each worker with its number.
+        slots: how many of each worker's batches may be ready or in use at a time.
+        start_method: "spawn", "fork" or "forkserver".
+        timeout_s: how long a batch may take, in seconds; None: as long as it takes.
+        num_threads: how many threads torch may use in each worker.
+        seed: of the workers' random numbers (default: drawn, so that ``mx.random.seed`` repeats it).
+
+    Raises:
+        ArgumentError: options that contradict each other or do not fit `loader`, or it yields nothing.
+        UnpicklableError: the dataset or a function cannot be given to another process.
+
+    Example:
+        >>> dataset = torch.utils.data.TensorDataset(torch.ones(5, 2), torch.arange(5))
+        >>> batches = mx.io.DataLoaderIter(dataset, batch_size=2)
+        >>> [(batch.label[0].asnumpy().tolist(), batch.pad) for batch in batches]
+        [([0.0, 1.0], 0), ([2.0, 3.0], 0), ([4.0, 0.0], 1)]
+
+    Source: MXNet 1.9.1 `mx.contrib.io.DataLoaderIter` for loaders; torch's DataLoader for datasets.
+    """
+
+    def __init__(
+        self,
+        loader: Any,
+        data_name: str | Sequence[str] = "data",
+        label_name: str | Sequence[str] = "softmax_label",
+        dtype: Any = "float32",
+        *,
+        batch_size: int | None = None,
+        shuffle: bool = False,
+        sampler: Iterable[Any] | None = None,
+        batch_sampler: Iterable[Any] | None = None,
+        drop_last: bool = False,
+        collate_fn: Callable[[Any], Any] | None = None,
+        num_workers: int | None = None,
+        worker_init_fn: Callable[[int], object] | None = None,
+        slots: int = 3,
+        start_method: str = "spawn",
+        timeout_s: float | None = None,
+        num_threads: int = 1,
+        seed: int | None = None,
+    ) -> None:
+        options = FeedOptions(
+            slots, start_method, timeout_s, num_threads, drawn_seed() if seed is None else seed
+        )
+        options.check("DataLoaderIter")
+        if num_workers is not None and num_workers < 0:
+            raise ArgumentError(f"DataLoaderIter: num_workers is {num_workers}, expected 0 or more")
+        plan = LoaderPlan(
+            loader,
+            batch_size,
+            shuffle,
+            sampler,
+            batch_sampler,
+            drop_last,
+            collate_fn,
+            num_workers,
+            worker_init_fn,
+        )
+        source = plan.source(options)
+        self._workers = source if isinstance(source, ProcessLoader) else None
+        try:
+            self._batches = IterableIter(source, _names(data_name), _names(label_name))
+        except BaseException:
+            self.close()
+            raise
+        self._dtype = None if dtype is None else dtype_name(dtype)
+        super().__init__(plan.batch_size or self._batches.batch_size)
+        self._provide_data = [self._describe(desc) for desc in self._batches.provide_data]
+        self._provide_label = [self._describe(desc) for desc in self._batches.provide_label]
+        self._closed = False
+
+    def _describe(self, desc: DataDesc) -> DataDesc:
+        shape = (self.batch_size, *desc.shape[1:])
+        return desc._replace(shape=shape, dtype=desc.dtype if self._dtype is None else np_dtype(self._dtype))
+
+    @property
+    def provide_data(self) -> list[DataDesc]:
+        """Descriptions of a batch's data."""
+        return self._provide_data
+
+    @property
+    def provide_label(self) -> list[DataDesc]:
+        """Descriptions of a batch's labels."""
+        return self._provide_label
+
+    @property
+    def pids(self) -> list[int]:
+        """The workers' processes; empty without workers."""
+        return [] if self._workers is None else self._workers.pids
+
+    def reset(self) -> None:
+        """Begin a new epoch; does nothing while no batch has been taken.
+
+        Raises:
+            StateError: the iterator is closed, or the loader can be read only once.
+        """
+        self._check_open()
+        self.current_batch = None
+        self._batches.reset()
+
+    def iter_next(self) -> bool:
+        """Move on to the next batch, and say whether there was one.
+
+        Raises:
+            WorkerDied: a worker died.
+            WorkerStuck: a worker did not make a batch in time.
+            StateError: the iterator is closed.
+            BaseException: whatever the loader, the dataset or a function of the user's raised.
+        """
+        self._check_open()
+        self.current_batch = None  # its memory is free for its worker, unless somebody else holds it
+        if not self._batches.iter_next():
+            return False
+        batch, self._batches.current_batch = self._batches.current_batch, None
+        self.current_batch = None if batch is None else self._finished(batch)
+        return batch is not None
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StateError("DataLoaderIter is closed; make a new one")
+
+    def _finished(self, batch: DataBatch) -> DataBatch:
+        """Convert a batch's arrays and fill it up."""
+        arrays = [*(batch.data or ()), *(batch.label or ())]
+        missing = self.batch_size - arrays[0].shape[0] if arrays and arrays[0].ndim else 0
+        batch.data = [self._converted(each, missing) for each in batch.data or ()]
+        batch.label = [self._converted(each, missing) for each in batch.label or ()]
+        batch.pad = max(missing, 0)
+        return batch
+
+    def _converted(self, array: NDArray, missing: int) -> NDArray:
+        if self._dtype is not None:
+            array = array.astype(self._dtype, copy=False)
+        if missing <= 0 or not array.ndim:
+            return array
+        filled = array.tensor.new_zeros((self.batch_size, *array.shape[1:]))
+        filled[: array.shape[0]] = array.tensor
+        return NDArray(filled, array.context)
+
+    def close(self) -> None:
+        """End the workers; further calls do nothing. Batches stay valid."""
+        self._closed = True
+        if self._workers is not None:
+            self._workers.close()
+
+    def __enter__(self) -> DataLoaderIter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _names(name: str | Sequence[str]) -> list[str]:
+    return [name] if isinstance(name, str) else list(name)

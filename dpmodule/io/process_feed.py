@@ -1,0 +1,278 @@
+"""Batches from worker processes, in an order that does not depend on their speed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..base import ArgumentError, StateError
+from ..streams.errors import PipeBroken, PipeClosed, PipeTimeout, WorkerDied
+from ..streams.pipe.tensor_pipe import TensorPipeReader, tensor_pipe
+from ..streams.process import ChildProcess
+from ..streams.remote import RemoteError
+from ..streams.supervisor import START_S, Supervisor
+from .carriage import join
+from .feed_worker import EPOCH, WORK, Orders, Source, serve
+
+__all__ = ["END", "Feed", "FeedOptions"]
+
+END = object()
+"""What `Feed.take` returns at the end of the epoch."""
+
+_ARRIVAL_S = 5.0
+_MAX_SLOTS = 64
+
+Make = Callable[[Orders], Source]
+
+
+@dataclass(frozen=True)
+class FeedOptions:
+    """How the workers of a feed are run.
+
+    Args:
+        slots: how many of each worker's items may be ready or in use at a time.
+        start_method: "spawn", "fork" or "forkserver".
+        timeout_s: how long an item may take, in seconds; None: as long as it takes.
+        num_threads: how many threads torch may use in each worker.
+        seed: of the workers' random numbers.
+    """
+
+    slots: int
+    start_method: str
+    timeout_s: float | None
+    num_threads: int
+    seed: int
+
+    @property
+    def start_timeout_s(self) -> float | None:
+        """How long a worker may take to make its source, in seconds: it imports torch first unless it is forked."""
+        if self.timeout_s is None or self.start_method == "fork":
+            return self.timeout_s
+        return self.timeout_s + START_S
+
+    def check(self, owner: str) -> None:
+        """Refuse numbers that make no sense.
+
+        Raises:
+            ArgumentError: one does not; `owner` is named.
+        """
+        if not 1 <= self.slots <= _MAX_SLOTS:
+            raise ArgumentError(f"{owner}: slots is {self.slots}, expected 1 to {_MAX_SLOTS} batches")
+        if self.timeout_s is not None and self.timeout_s <= 0:
+            raise ArgumentError(
+                f"{owner}: timeout_s is {self.timeout_s}, expected more than 0 seconds, or None"
+            )
+        if self.num_threads < 1:
+            raise ArgumentError(f"{owner}: num_threads is {self.num_threads}, expected at least 1")
+
+
+@dataclass
+class _Worker:
+    """One worker process and the pipe that its items' tensors come by."""
+
+    child: ChildProcess
+    reader: TensorPipeReader
+    description: Any = None
+    ready: bool = False
+
+    @property
+    def dead(self) -> bool:
+        return self.child.failure() is not None or self.child.finished
+
+    def close(self) -> None:
+        self.child.ask_to_end()
+        self.reader.close()
+
+
+class Feed:
+    """Takes items from worker processes, from each in turn.
+
+    Each worker makes its items in its own order; the feed takes one of each, round after round, and leaves out those
+    that have ended. Errors stay until the next epoch. The workers live as long as the feed; one that has died is
+    replaced when an epoch begins.
+
+    Args:
+        name: what the workers are called.
+        makes: make a source in each worker.
+        options: how they are run.
+    """
+
+    def __init__(self, name: str, makes: Sequence[Make], options: FeedOptions) -> None:
+        self._makes = list(makes)
+        self._options = options
+        self._name = name
+        self._pid = os.getpid()
+        self._epoch = 0
+        self._error: BaseException | None = None
+        self._supervisor = Supervisor(
+            name, options.start_method, options.timeout_s, num_threads=options.num_threads
+        )
+        self._workers: list[_Worker] = []
+        self._finalizer = weakref.finalize(self, _close, self._workers, self._supervisor)
+        try:
+            for index in range(len(self._makes)):
+                self._workers.append(self._start(index))
+            for worker in self._workers:
+                self._await_ready(worker)
+        except BaseException:
+            self.close()
+            raise
+        self._turns = list(range(len(self._workers)))
+
+    def _start(self, index: int) -> _Worker:
+        options = self._options
+        reader, writer = tensor_pipe(slots=options.slots)
+        with contextlib.suppress(PipeTimeout):
+            reader.recv(timeout=0)  # this process is the reader: workers forked later let go of their copies
+        try:
+            seed = options.seed * len(self._makes) + index
+            name = f"{self._name}-{index}"
+            child = self._supervisor.start(
+                serve, writer, self._makes[index], seed, self._epoch, name=name, index=index
+            )
+            writer.hand_over(child.pid)
+        except BaseException:
+            reader.close()
+            writer.close()
+            raise
+        return _Worker(child, reader)
+
+    def _await_ready(self, worker: _Worker) -> None:
+        if not worker.ready:
+            _, _, _, worker.description = worker.child.recv(self._options.start_timeout_s)
+            worker.ready = True
+
+    def __len__(self) -> int:
+        return len(self._makes)
+
+    @property
+    def descriptions(self) -> list[Any]:
+        """What each worker said about its source."""
+        return [worker.description for worker in self._workers]
+
+    @property
+    def pids(self) -> list[int]:
+        """The workers' processes."""
+        return [worker.child.pid for worker in self._workers]
+
+    @property
+    def epoch(self) -> int:
+        """Number of the epoch, from 0."""
+        return self._epoch
+
+    @property
+    def slots(self) -> int:
+        """How many of each worker's items may be ready or in use at a time."""
+        return self._options.slots
+
+    def check(self) -> None:
+        """Refuse to be used.
+
+        Raises:
+            StateError: the feed is closed, or this is a forked child, which has no workers.
+        """
+        if os.getpid() != self._pid:
+            raise StateError(f"a {self._name} cannot be used in a forked child; make a new one there")
+        if not self._finalizer.alive:
+            raise StateError(f"{self._name} is closed; make a new one")
+
+    def begin(self) -> None:
+        """Begin a new epoch: drop what the workers have ready, and replace those that have died."""
+        self.check()
+        self._epoch += 1
+        self._error = None
+        self._turns = list(range(len(self._workers)))
+        for index, worker in enumerate(self._workers):
+            if worker.dead or not self._order(index, EPOCH, None):
+                worker.close()
+                self._supervisor.drop(worker.child)
+                self._workers[index] = self._start(index)
+
+    def work(self, index: int, work: Any) -> None:
+        """Give a worker a piece of work for this epoch; what became of a dead one `take` tells."""
+        self.check()
+        self._order(index, WORK, work)
+
+    def _order(self, index: int, kind: str, work: Any) -> bool:
+        try:
+            self._workers[index].child.send((kind, self._epoch, work), self._options.timeout_s)
+        except Exception:  # whatever ended the worker: `take` raises it when the worker's turn comes
+            return False
+        return True
+
+    def take(self) -> Any:
+        """Return the next item, `END` after the last one.
+
+        Raises:
+            WorkerDied: a worker died.
+            WorkerStuck: a worker did not make an item in time.
+            BaseException: whatever a worker's source raised.
+        """
+        self.check()
+        if self._error is not None:
+            raise self._error.with_traceback(None) from self._error.__cause__
+        while self._turns:
+            try:
+                item = self._receive(self._workers[self._turns[0]])
+            except (KeyboardInterrupt, SystemExit):  # of this process: what was asked for is still to come
+                raise
+            except BaseException as error:
+                self._error = error
+                raise
+            if item is END:
+                self._turns.pop(0)
+                continue
+            self._turns.append(self._turns.pop(0))
+            return item
+        return END
+
+    def _receive(self, worker: _Worker) -> Any:
+        self._await_ready(worker)
+        while True:
+            kind, epoch, number, data = worker.child.recv(self._options.timeout_s)
+            tensors = self._tensors(worker, number) if kind == "item" else None
+            if epoch != self._epoch:
+                continue
+            if kind == "end":
+                return END
+            if kind == "error":
+                self._raise(worker, data)
+            if tensors is not None:
+                return join(data, tensors)
+
+    @staticmethod
+    def _raise(worker: _Worker, remote: RemoteError) -> None:
+        raise remote.restore(repr(worker.child))
+
+    def _tensors(self, worker: _Worker, number: int) -> list[torch.Tensor] | None:
+        """Return the tensors of the item with this number; None if Ctrl-C has come between the two parts of an item."""
+        reader, found = worker.reader, None
+        try:
+            while reader.received < number:
+                found = reader.recv(_ARRIVAL_S)
+        except (PipeClosed, PipeBroken):
+            raise worker.child.failure(1.0) or WorkerDied(f"{worker.child!r} lost its pipe") from None
+        if found and reader.exhausted:  # kept by the caller until the worker could not go on
+            found = copies(found)
+        return found
+
+    def close(self) -> None:
+        """End the workers; further calls do nothing."""
+        self._finalizer()
+
+
+def copies(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Return copies of tensors."""
+    return [tensor.clone() for tensor in tensors]
+
+
+def _close(workers: list[_Worker], supervisor: Supervisor) -> None:
+    for worker in workers:
+        worker.close()
+    supervisor.close()

@@ -1,0 +1,222 @@
+"""`ProcessPrefetchingIter`: read iterators in worker processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+from .. import generators
+from ..base import ArgumentError
+from .desc import DataBatch, DataDesc
+from .feed_worker import Orders
+from .iterator import CurrentBatch, DataIter
+from .process_feed import END, Feed, FeedOptions
+
+__all__ = ["ProcessPrefetchingIter", "drawn_seed"]
+
+Factory = Callable[..., DataIter]
+
+
+class ProcessPrefetchingIter(CurrentBatch):
+    """Read iterators in worker processes, which decode while the network computes; batches come through shared memory.
+
+    Each worker makes an iterator of its own and reads one part of the examples. Batches are taken from the workers in
+    turn, one of each, so that their order depends on neither the workers' speed nor the load; workers whose part is
+    over are left out. Reading starts at once and again after each `reset`, for which the processes stay.
+
+    A batch lies in the memory of a slot that its worker fills again when nothing refers to the batch any more: neither
+    an array, nor a view of one, nor a module that has just computed with it. Whoever keeps as many batches of a worker
+    as it has slots gets copies from then on, so that nothing ever waits for that. `Module.fit` holds two batches at a
+    time: with one worker, three slots give it every batch without a copy; with several, two slots do.
+
+    An error in an iterator is raised by the `next` that would have returned its batch, with its type, its cause being
+    the traceback it had in the worker, and again until `reset`. A worker that dies raises `WorkerDied`, which names it,
+    its process, the signal and the batch it was making; `reset` starts another in its place. Leaving the ``with``
+    block, dropping the object, and the end of the process, of whatever kind, end the workers.
+
+    Args:
+        factory: makes an iterator; is called in each worker as ``factory(part_index=i, num_parts=num_workers)``, as the
+            iterators over files are, such as ``functools.partial(mx.io.CSVIter, data_csv=...)``. Or a list of
+            factories, one per worker, each called without arguments. Unless `start_method` is "fork" they have to be
+            defined at the top level of a module.
+        num_workers: number of processes (default: 1, or as many as there are factories).
+        slots: how many batches of each worker may be ready or in use at a time.
+        start_method: "spawn", "fork" or "forkserver"; see `streams.Supervisor`.
+        timeout_s: how long a batch may take, in seconds; a worker that takes longer is killed, and `WorkerStuck` shows
+            its stack. None: as long as it takes.
+        num_threads: how many threads torch may use in each worker.
+        seed: of the workers' random numbers: Python's, NumPy's, torch's and `mx.random`'s begin anew in each worker and
+            each epoch from this, the worker's and the epoch's number (default: drawn, so that ``mx.random.seed``
+            repeats it).
+
+    Raises:
+        ArgumentError: a number that makes no sense, or workers whose batches have different names or sizes.
+        UnpicklableError: a factory cannot be given to another process.
+        BaseException: whatever a factory raised.
+
+    Example:
+        >>> factory = functools.partial(mx.io.MNISTIter, image=images, label=labels, batch_size=100)
+        >>> with mx.io.ProcessPrefetchingIter(factory, num_workers=4) as batches:
+        ...     module.fit(batches, num_epoch=10)
+
+    Source: MXNet 1.9.1 `PrefetchingIter`, which reads in threads; torch's DataLoader for workers and their order.
+    """
+
+    def __init__(
+        self,
+        factory: Factory | Sequence[Factory],
+        num_workers: int | None = None,
+        *,
+        slots: int = 3,
+        start_method: str = "spawn",
+        timeout_s: float | None = None,
+        num_threads: int = 1,
+        seed: int | None = None,
+    ) -> None:
+        makes = _makes(factory, num_workers)
+        options = FeedOptions(
+            slots, start_method, timeout_s, num_threads, drawn_seed() if seed is None else seed
+        )
+        options.check("ProcessPrefetchingIter")
+        self._feed = Feed("ProcessPrefetchingIter", makes, options)
+        try:
+            first = _agreed(self._feed.descriptions)
+        except BaseException:
+            self._feed.close()
+            raise
+        super().__init__(first["batch_size"])
+        self._provide_data: list[DataDesc] = first["provide_data"]
+        self._provide_label: list[DataDesc] = first["provide_label"]
+        if first["default_bucket_key"] is not None:
+            self.default_bucket_key = first["default_bucket_key"]
+
+    @property
+    def provide_data(self) -> list[DataDesc]:
+        """Descriptions of a batch's data."""
+        return self._provide_data
+
+    @property
+    def provide_label(self) -> list[DataDesc]:
+        """Descriptions of a batch's labels."""
+        return self._provide_label
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes' numbers, in the order of the workers."""
+        return self._feed.pids
+
+    def reset(self) -> None:
+        """Begin a new epoch: each worker resets its iterator; one that has died is replaced.
+
+        Raises:
+            StateError: the iterator is closed, or this is a forked child.
+        """
+        self._feed.begin()
+        self.current_batch = None
+
+    def iter_next(self) -> bool:
+        """Move on to the next batch, and say whether there was one.
+
+        Raises:
+            WorkerDied: a worker died.
+            WorkerStuck: a worker did not make a batch in time.
+            StateError: the iterator is closed, or this is a forked child.
+            BaseException: whatever one of the iterators raised.
+        """
+        self.current_batch = None  # its slot is free for the worker, unless somebody else holds it
+        batch = self._feed.take()
+        if batch is END:
+            return False
+        self.current_batch = batch
+        return True
+
+    def close(self) -> None:
+        """End the workers; further calls do nothing. Batches stay valid."""
+        self._feed.close()
+
+    def __enter__(self) -> ProcessPrefetchingIter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def drawn_seed() -> int:
+    """Draw a seed from the generator of the host."""
+    return int(generators.host().randint(0, 2**31 - 1))
+
+
+def _makes(
+    factory: Factory | Sequence[Factory], num_workers: int | None
+) -> list[Callable[[Orders], IterSource]]:
+    """Return what makes each worker's source."""
+    if callable(factory):
+        count = 1 if num_workers is None else num_workers
+        if count < 1:
+            raise ArgumentError(f"ProcessPrefetchingIter: num_workers is {num_workers}, expected at least 1")
+        return [partial(IterSource, factory, {"part_index": i, "num_parts": count}) for i in range(count)]
+    factories = list(factory)
+    if not factories or not all(callable(each) for each in factories):
+        raise ArgumentError(
+            f"ProcessPrefetchingIter: factory is {factory!r}, expected a function that makes an iterator, or a list of "
+            "such functions"
+        )
+    if num_workers not in (None, len(factories)):
+        raise ArgumentError(
+            f"ProcessPrefetchingIter: num_workers is {num_workers}, but there are {len(factories)} factories, one for "
+            "each worker"
+        )
+    return [partial(IterSource, each, {}) for each in factories]
+
+
+def _agreed(descriptions: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what the workers' iterators have in common."""
+    first = descriptions[0]
+    for i, each in enumerate(descriptions):
+        if each != first:
+            raise ArgumentError(
+                "ProcessPrefetchingIter: the workers' iterators differ; worker 0 provides "
+                f"{first['provide_data']} and {first['provide_label']}, worker {i} {each['provide_data']} and "
+                f"{each['provide_label']}"
+            )
+    return first
+
+
+class IterSource:
+    """Makes a worker's batches with an iterator.
+
+    Args:
+        factory: makes the iterator.
+        part: what it is called with.
+        orders: what the parent wants; such a source needs none.
+    """
+
+    def __init__(self, factory: Factory, part: dict[str, int], orders: Orders) -> None:
+        self._iterator = factory(**part)
+        self._begun = False
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What the iterator says about its batches."""
+        iterator: Any = self._iterator
+        return {
+            "batch_size": iterator.batch_size,
+            "provide_data": _descs(iterator.provide_data),
+            "provide_label": _descs(iterator.provide_label),
+            "default_bucket_key": getattr(iterator, "default_bucket_key", None),
+        }
+
+    def begin(self, epoch: int) -> Iterator[DataBatch]:
+        """Begin an epoch, the first one without a reset."""
+        if self._begun:
+            self._iterator.reset()
+        self._begun = True
+        return iter(self._iterator)
+
+
+def _descs(descs: Sequence[Any] | None) -> list[DataDesc]:
+    return [desc if isinstance(desc, DataDesc) else DataDesc(*desc) for desc in descs or ()]

@@ -1,0 +1,59 @@
+// b + W1 x1 + W2 x2 + ... for all occurrences of one step: how its inputs are read, and its gradients.
+#pragma once
+
+#include <vector>
+
+#include "packed.hpp"
+#include "plan.hpp"
+
+namespace dpmodule::autobatch {
+
+// What the steps of a run share while it is computed.
+struct Workspace {
+    Graph &graph;
+    PackedWeights &packed;
+    Arena &memory;      // until renew
+    Arena &scratch;     // until the next bucket
+};
+
+class Affine {
+   public:
+    Affine(Workspace &space, const Plan &plan, const Run &run, const Group &group, const Step &step);
+
+    // Rows [first, first + count) of the output, whose row 0 lies at `out`.
+    void forward(Workspace &space, const Run &run, int first, int count, Block out);
+    // Gradients of the inputs that were read row by row.
+    void backward(Workspace &space, const Run &run, int first, int count, Block dout);
+    // Once, after all rows: the other inputs, weights and bias.
+    void finish(Workspace &space, const Run &run, Block dout);
+
+   private:
+    enum class Read {
+        Direct,     // the rows lie in order already
+        Gathered,   // copied, bucket by bucket
+        Ahead,      // copied and multiplied for all rows at once, before the recurrence
+        Distinct,   // likewise, each distinct input only once
+    };
+    struct Term {
+        int param, column, width;
+        Read read;
+        Block x;                      // of all rows, or of the distinct ones
+        std::vector<int> nodes;       // Distinct: whose values
+        std::vector<int> which;       // Distinct: number of each row's input
+        bool wants_grad(const Graph &graph, const Run &run) const;
+    };
+    void choose(Workspace &space, const Plan &plan, const Run &run, Term &term);
+    bool find_distinct(Workspace &space, const Plan &plan, const Run &run, Term &term);
+    void multiply_ahead(Workspace &space, const Run &run, Block out);
+    void multiply(Workspace &space, const Term &term, int total, int rows, Block x, Block out, const float *bias, bool add) const;
+    // dx (+)= dout W
+    void multiply_back(Workspace &space, const Term &term, int total, int rows, Block dout, Block dx, bool add) const;
+    void add_weight_grad(Workspace &space, const Term &term, int rows, Block x, Block dout) const;
+
+    int width_;
+    int bias_;
+    bool begun_ = false, ahead_ = false;
+    std::vector<Term> terms_;
+};
+
+}  // namespace dpmodule::autobatch

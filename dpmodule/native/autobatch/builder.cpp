@@ -1,0 +1,218 @@
+#include "builder.hpp"
+
+#include <cstring>
+
+namespace dpmodule::autobatch {
+namespace {
+
+constexpr int lstm_code = 1000, view_code = 1001;
+
+int bits(float x) {
+    int found;
+    std::memcpy(&found, &x, sizeof found);
+    return found;
+}
+
+}  // namespace
+
+template <class F> int Builder::signature(const Key &key, F make) {
+    std::uint32_t h = 2166136261u;
+    for (int x : key.of) h = (h ^ static_cast<std::uint32_t>(x)) * 16777619u, h ^= h >> 15;
+    Entry &entry = recent_[h % recent_.size()];
+    if (!(entry.key == key)) {
+        entry.sig = graph_.signatures.add(make());
+        entry.key = key;
+    }
+    return entry.sig;
+}
+
+bool Builder::is_vector(int node) const {
+    const Shape &shape = graph_.signatures.shape(shape_of(node));
+    return shape.batch == 1 && shape.dims.size() == 1;
+}
+
+const Param *Builder::matrix(int node, int &index) const {
+    const Signature &s = graph_.signature(node);
+    if (s.op != Op::Param || graph_.signatures.shape(s.shape).dims.size() != 2) return nullptr;
+    index = s.params[0];
+    return &graph_.params[index];
+}
+
+int Builder::simple(Op op, int kind, float attr, int shape, int nargs) {
+    return signature({{static_cast<int>(op), kind, bits(attr), shape, nargs, 0}}, [&] {
+        Signature s;
+        s.op = op;
+        s.kind = kind;
+        s.attr = attr;
+        s.shape = shape;
+        s.nargs = nargs;
+        if (nargs > 0) s.widths.assign(nargs, graph_.signatures.shape(shape).size);
+        return s;
+    });
+}
+
+int Builder::unary(Unary kind, float attr, int x) {
+    return graph_.add(simple(Op::Unary, static_cast<int>(kind), attr, shape_of(x), 1), &x, 1);
+}
+
+int Builder::binary(Binary kind, int a, int b) {
+    const int shape = shape_of(a), both[2] = {a, b};
+    if (shape != shape_of(b)) return -1;
+    return graph_.add(simple(Op::Binary, static_cast<int>(kind), 0, shape, 2), both, 2);
+}
+
+int Builder::affine(int bias, const int *terms, int count) {
+    constexpr int most = 8;
+    if (count < 1 || count > most) return -1;
+    int params[most + 1] = {-1}, xs[most], rows = 0;
+    for (int i = 0; i < count; i++) {
+        const Param *w = matrix(terms[2 * i], params[i + 1]);
+        xs[i] = terms[2 * i + 1];
+        if (!w || !is_vector(xs[i]) || graph_.signature(xs[i]).width != w->cols || (i && w->rows != rows)) return -1;
+        rows = w->rows;
+    }
+    if (bias >= 0) {
+        const Signature &s = graph_.signature(bias);
+        if (s.op != Op::Param || !is_vector(bias) || s.width != rows) return -1;
+        params[0] = s.params[0];
+    }
+    const auto make = [&] {
+        Signature s;
+        s.op = Op::Affine;
+        s.shape = graph_.signatures.vector_shape(rows);
+        s.nargs = count;
+        s.params.assign(params, params + count + 1);
+        for (int i = 0; i < count; i++) s.widths.push_back(graph_.params[params[i + 1]].cols);
+        return s;
+    };
+    const int sig = count <= 3 ? signature({{static_cast<int>(Op::Affine), count, params[0], params[1], count > 1 ? params[2] : 0,
+                                             count > 2 ? params[3] : 0}}, make)
+                               : graph_.signatures.add(make());
+    return graph_.add(sig, xs, count);
+}
+
+int Builder::concat(const int *parts, int count) {
+    int total = 0;
+    for (int i = 0; i < count; i++) {
+        if (!is_vector(parts[i])) return -1;
+        total += graph_.signature(parts[i]).width;
+    }
+    const auto make = [&] {
+        Signature s;
+        s.op = Op::Concat;
+        s.shape = graph_.signatures.vector_shape(total);
+        s.nargs = count;
+        for (int i = 0; i < count; i++) s.widths.push_back(graph_.signature(parts[i]).width);
+        return s;
+    };
+    const auto shape = [&](int i) { return i < count ? shape_of(parts[i]) : -1; };
+    const int sig = count <= 4 ? signature({{static_cast<int>(Op::Concat), count, shape(0), shape(1), shape(2), shape(3)}}, make)
+                               : graph_.signatures.add(make());
+    return graph_.add(sig, parts, count);
+}
+
+int Builder::sum(const int *parts, int count) {
+    const int shape = shape_of(parts[0]);
+    for (int i = 1; i < count; i++) {
+        if (shape_of(parts[i]) != shape) return -1;
+    }
+    return graph_.add(simple(Op::Sum, 0, 0, shape, -1), parts, count);
+}
+
+int Builder::loss(int scores, int label) {
+    if (!is_vector(scores)) return -1;
+    const int width = graph_.signature(scores).width;
+    if (label < 0 || label >= width) return -1;
+    const int sig = signature({{static_cast<int>(Op::PickNegLogSoftmax), width, 0, 0, 0, 0}}, [&] {
+        Signature s;
+        s.op = Op::PickNegLogSoftmax;
+        s.shape = graph_.signatures.vector_shape(1);
+        s.nargs = 1;
+        s.widths = {width};
+        return s;
+    });
+    return graph_.add(sig, &scores, 1, label);
+}
+
+int Builder::softmax(Op op, int x) {
+    if (!is_vector(x)) return -1;
+    return graph_.add(simple(op, 0, 0, shape_of(x), 1), &x, 1);
+}
+
+int Builder::reduce(Op op, int x, int y) {
+    const int shape = shape_of(x), both[2] = {x, y}, count = op == Op::Dot ? 2 : 1;
+    if (graph_.signatures.shape(shape).batch != 1 || (count == 2 && shape_of(y) != shape)) return -1;
+    const int sig = signature({{static_cast<int>(op), shape, 0, 0, 0, 0}}, [&] {
+        Signature s;
+        s.op = op;
+        s.shape = graph_.signatures.vector_shape(1);
+        s.nargs = count;
+        s.widths.assign(count, graph_.signatures.shape(shape).size);
+        return s;
+    });
+    return graph_.add(sig, both, count);
+}
+
+int Builder::pick(int x, int index) {
+    if (!is_vector(x)) return -1;
+    const int width = graph_.signature(x).width;
+    if (index < 0) index += width;
+    if (index < 0 || index >= width) return -1;
+    return range(x, index, index + 1);
+}
+
+int Builder::range(int x, int first, int last) {
+    if (!is_vector(x) || first < 0 || first >= last || last > graph_.signature(x).width) return -1;
+    const int width = graph_.signature(x).width;
+    const int sig = signature({{view_code, width, last - first, 0, 0, 0}}, [&] {
+        Signature s;
+        s.op = Op::View;
+        s.shape = graph_.signatures.vector_shape(last - first);
+        s.nargs = 1;
+        s.widths = {width};
+        return s;
+    });
+    return graph_.add(sig, &x, 1, first);
+}
+
+int Builder::lookup(int table, int row) {
+    Table &t = *graph_.tables[table];
+    if (row < 0 || row >= t.rows) return -1;
+    t.used = true;
+    return graph_.add(t.sig, nullptr, 0, row);
+}
+
+int Builder::lstm(int x, int h, int c, int wx, int wh, int bias, float forget_bias) {
+    int params[3] = {-1, -1, -1};
+    const Param *input = matrix(wx, params[1]), *state = matrix(wh, params[2]);
+    const Signature &b = graph_.signature(bias);
+    if (!input || !state || b.op != Op::Param || input->rows != b.width || state->rows != b.width) return -1;
+    const int width = state->cols;
+    const auto fits = [&](int node, int size) { return is_vector(node) && graph_.signature(node).width == size; };
+    if (b.width != 4 * width || !fits(x, input->cols) || (h >= 0 && !fits(h, width)) || (c >= 0 && !fits(c, width))) return -1;
+    params[0] = b.params[0];
+    const int sig = signature({{lstm_code, params[0], params[1], params[2], bits(forget_bias), 0}}, [&] {
+        Signature s;
+        s.op = Op::Lstm;
+        s.attr = forget_bias;
+        s.shape = graph_.signatures.vector_shape(width);
+        s.further = width;
+        s.nargs = 3;
+        s.params.assign(params, params + 3);
+        s.widths = {graph_.params[params[1]].cols, width, width};
+        return s;
+    });
+    const int args[3] = {x, h, c}, node = graph_.add(sig, args, 3);
+    const int rest = signature({{view_code, -1, width, 0, 0, 0}}, [&] {
+        Signature s;
+        s.op = Op::View;
+        s.shape = graph_.signatures.vector_shape(width);
+        s.nargs = 1;
+        s.widths = {width};
+        return s;
+    });
+    graph_.add(rest, &node, 1, width);
+    return node;
+}
+
+}  // namespace dpmodule::autobatch

@@ -1,0 +1,47 @@
+// Forward and backward over a growing graph: segments, computed when a value is asked for.
+#pragma once
+
+#include <deque>
+
+#include "runner.hpp"
+
+namespace dpmodule::autobatch {
+
+class Engine {
+   public:
+    explicit Engine(Caller *caller) : groups(graph.signatures), runner_(graph, groups, memory_, caller) {}
+    Engine(const Engine &) = delete;
+
+    Graph graph;
+    Groups groups;
+    bool batched = true, fuses = true;
+
+    // Compute everything up to and including `node`; returns the node that holds its value.
+    int forward(int node);
+    // Gradients of `node`, one number, into every node before it and into parameters and tables (added there).
+    // With `full` inputs receive theirs as well.
+    void backward(int node, bool full);
+    void renew();
+    int computed() const { return computed_; }
+    void revert(int size, int computed);
+    void parameters_changed() { runner_.parameters_changed(); }
+
+    const std::deque<Segment> &segments() const { return segments_; }
+    struct Times {
+        double schedule = 0, forward = 0, backward = 0;
+    };
+    const Times &times() const { return times_; }   // seconds since renew
+    std::size_t bytes() const { return memory_.bytes() + graph.inputs.bytes(); }
+
+   private:
+    void prepare_gradients(int node, bool full);
+    void mark_wanted(Segment &last, int node);
+
+    Arena memory_;
+    std::deque<Segment> segments_;
+    int computed_ = 0;
+    Runner runner_;
+    Times times_;
+};
+
+}  // namespace dpmodule::autobatch

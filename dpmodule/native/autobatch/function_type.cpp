@@ -1,0 +1,307 @@
+// The Python type AutobatchFunction: an operation that adds its node at once where a kernel takes the operands, and
+// calls the function in Python with the same arguments where not.
+#include "python_builder.hpp"
+
+#include <structmember.h>
+
+#include <cstring>
+
+namespace dpmodule::autobatch {
+namespace {
+
+enum class Way { Unary, Binary, Affine, Concat, Sum, Average, Loss, Softmax, Reduce, Pick, Range, Step, Sequence };
+
+struct Fast {
+    const char *name;
+    Way way;
+    int kind;      // of Unary or Binary, or an Op
+};
+
+constexpr int of(Unary kind) { return static_cast<int>(kind); }
+constexpr int of(Binary kind) { return static_cast<int>(kind); }
+constexpr int of(Op op) { return static_cast<int>(op); }
+
+constexpr Fast table[] = {
+    {"tanh", Way::Unary, of(Unary::Tanh)},
+    {"logistic", Way::Unary, of(Unary::Logistic)},
+    {"rectify", Way::Unary, of(Unary::Rectify)},
+    {"exp", Way::Unary, of(Unary::Exp)},
+    {"log", Way::Unary, of(Unary::Log)},
+    {"sqrt", Way::Unary, of(Unary::Sqrt)},
+    {"square", Way::Unary, of(Unary::Square)},
+    {"cube", Way::Unary, of(Unary::Cube)},
+    {"abs", Way::Unary, of(Unary::Abs)},
+    {"softsign", Way::Unary, of(Unary::Softsign)},
+    {"cmult", Way::Binary, of(Binary::Mul)},
+    {"cdiv", Way::Binary, of(Binary::Div)},
+    {"affine_transform", Way::Affine, 0},
+    {"concatenate", Way::Concat, 0},
+    {"esum", Way::Sum, 0},
+    {"average", Way::Average, 0},
+    {"pickneglogsoftmax", Way::Loss, 0},
+    {"softmax", Way::Softmax, of(Op::Softmax)},
+    {"log_softmax", Way::Softmax, of(Op::LogSoftmax)},
+    {"sum_elems", Way::Reduce, of(Op::SumElems)},
+    {"squared_norm", Way::Reduce, of(Op::SquaredNorm)},
+    {"dot_product", Way::Reduce, of(Op::Dot)},
+    {"pick", Way::Pick, 0},
+    {"pick_range", Way::Range, 0},
+    {"lstm_step", Way::Step, 0},
+    {"lstm_sequence", Way::Sequence, 0},
+};
+
+struct FunctionObject {
+    PyObject_HEAD
+    vectorcallfunc call;
+    const Fast *fast;
+    PyObject *slow;
+    PyObject *attributes;    // __dict__
+    PyObject *weak;
+};
+
+// Nodes of a list or tuple; more than fit on the stack go to the heap.
+class Nodes {
+   public:
+    // False: some are no expressions of this graph.
+    bool read(PyObject *sequence) {
+        if (!PyList_CheckExact(sequence) && !PyTuple_CheckExact(sequence)) return false;
+        count = static_cast<int>(PySequence_Fast_GET_SIZE(sequence));
+        if (count == 0) return false;
+        if (count > few) {
+            many_.resize(count);
+            at = many_.data();
+        }
+        for (int i = 0; i < count; i++) {
+            // entering a parameter may run Python, which may change a list
+            if (i >= PySequence_Fast_GET_SIZE(sequence)) return false;
+            at[i] = node_of(PySequence_Fast_GET_ITEM(sequence, i));
+            if (at[i] < 0) return false;
+        }
+        return true;
+    }
+    int count = 0;
+    int *at = few_;
+
+   private:
+    static constexpr int few = 16;
+    int few_[few];
+    std::vector<int> many_;
+};
+
+bool whole(PyObject *x, int &found) {
+    if (!PyLong_CheckExact(x)) return false;
+    int overflow;
+    const long value = PyLong_AsLongAndOverflow(x, &overflow);
+    found = static_cast<int>(value);
+    return !overflow && value == found;
+}
+
+int several(const Fast &fast, PyObject *const *args) {
+    Builder &build = current_builder();
+    Nodes nodes;
+    if (!nodes.read(args[0])) return -1;
+    switch (fast.way) {
+        case Way::Affine:
+            return nodes.count % 2 && nodes.count > 1 ? build.affine(nodes.at[0], nodes.at + 1, nodes.count / 2) : -1;
+        case Way::Concat: return build.concat(nodes.at, nodes.count);
+        case Way::Sum: return build.sum(nodes.at, nodes.count);
+        default: {
+            const int total = build.sum(nodes.at, nodes.count);
+            return total < 0 ? -1 : build.unary(Unary::Scale, 1.0f / static_cast<float>(nodes.count), total);
+        }
+    }
+}
+
+// The node, or -1: the slow way.
+int attempt(const Fast &fast, PyObject *const *args, Py_ssize_t count) {
+    Builder &build = current_builder();
+    if (count == 1 && fast.way >= Way::Affine && fast.way <= Way::Average) return several(fast, args);
+    const int x = count > 0 ? node_of(args[0]) : -1;
+    if (x < 0) return -1;
+    int i, j;
+    switch (fast.way) {
+        case Way::Unary: return count == 1 ? build.unary(static_cast<Unary>(fast.kind), 0, x) : -1;
+        case Way::Softmax: return count == 1 ? build.softmax(static_cast<Op>(fast.kind), x) : -1;
+        case Way::Binary:
+        case Way::Reduce: {
+            const bool two = fast.way == Way::Binary || static_cast<Op>(fast.kind) == Op::Dot;
+            if (count != 1 + two) return -1;
+            const int y = two ? node_of(args[1]) : -1;
+            if (two && y < 0) return -1;
+            return fast.way == Way::Binary ? build.binary(static_cast<Binary>(fast.kind), x, y) : build.reduce(static_cast<Op>(fast.kind), x, y);
+        }
+        case Way::Loss: return count == 2 && whole(args[1], i) ? build.loss(x, i) : -1;
+        case Way::Pick: return count == 2 && whole(args[1], i) ? build.pick(x, i) : -1;
+        case Way::Range: return count == 3 && whole(args[1], i) && whole(args[2], j) ? build.range(x, i, j) : -1;
+        default: return -1;
+    }
+}
+
+// The node of an operand or None (-1); false where the slow way is needed.
+bool optional(PyObject *x, int &found) {
+    found = x == Py_None ? -1 : node_of(x);
+    return x == Py_None || found >= 0;
+}
+
+// h, c, Wx, Wh, b and forget_bias, which follow the input in the arguments of a step.
+struct Lstm {
+    int h, c, wx, wh, b;
+    float forget_bias;
+    bool read(PyObject *const *args) {
+        if (!optional(args[0], h) || !optional(args[1], c) || !PyFloat_CheckExact(args[5])) return false;
+        wx = node_of(args[2]);
+        wh = node_of(args[3]);
+        b = node_of(args[4]);
+        forget_bias = static_cast<float>(PyFloat_AS_DOUBLE(args[5]));
+        return wx >= 0 && wh >= 0 && b >= 0;
+    }
+    // False: it does not fit.
+    bool step(int x) {
+        const int node = current_builder().lstm(x, h, c, wx, wh, b, forget_bias);
+        h = node;
+        c = node + 1;
+        return node >= 0;
+    }
+};
+
+// lstm_step(x, h, c, Wx, Wh, b, forget_bias) -> (h, c)
+PyObject *step(PyObject *const *args, Py_ssize_t count) {
+    Lstm lstm;
+    const int x = count == 7 ? node_of(args[0]) : -1;
+    if (x < 0 || !lstm.read(args + 1) || !lstm.step(x)) return nullptr;
+    PyObject *h = make_expression(lstm.h), *c = h ? make_expression(lstm.c) : nullptr;
+    if (!c) {
+        Py_XDECREF(h);
+        throw PythonError();
+    }
+    PyObject *both = PyTuple_New(2);
+    if (!both) throw PythonError();
+    PyTuple_SET_ITEM(both, 0, h);
+    PyTuple_SET_ITEM(both, 1, c);
+    return both;
+}
+
+// lstm_sequence(xs, h, c, Wx, Wh, b, forget_bias) -> ([h, ...], last c)
+PyObject *sequence(PyObject *const *args, Py_ssize_t count) {
+    Lstm lstm;
+    Nodes xs;
+    if (count != 7 || !xs.read(args[0]) || !lstm.read(args + 1)) return nullptr;
+    const Graph &graph = current.engine->graph;
+    for (int i = 1; i < xs.count; i++) {   // all alike: what fits the first fits all
+        if (graph.signature(xs.at[i]).shape != graph.signature(xs.at[0]).shape) return nullptr;
+    }
+    PyObject *outputs = PyList_New(xs.count);
+    if (!outputs) throw PythonError();
+    for (int i = 0; i < xs.count; i++) {
+        const bool fits = lstm.step(xs.at[i]);
+        PyObject *h = fits ? make_expression(lstm.h) : nullptr;
+        if (!h) {
+            Py_DECREF(outputs);
+            if (fits) throw PythonError();
+            return nullptr;
+        }
+        PyList_SET_ITEM(outputs, i, h);
+    }
+    PyObject *c = make_expression(lstm.c);
+    if (!c) {
+        Py_DECREF(outputs);
+        throw PythonError();
+    }
+    return Py_BuildValue("(NN)", outputs, c);
+}
+
+PyObject *function_call(PyObject *self, PyObject *const *args, std::size_t flags, PyObject *keywords) {
+    auto *function = reinterpret_cast<FunctionObject *>(self);
+    return guarded([&]() -> PyObject * {
+        if (current.engine && (!keywords || PyTuple_GET_SIZE(keywords) == 0)) {
+            if (function->fast->way >= Way::Step) {
+                PyObject *made = function->fast->way == Way::Step ? step(args, PyVectorcall_NARGS(flags)) : sequence(args, PyVectorcall_NARGS(flags));
+                if (made) return made;
+                return PyObject_Vectorcall(function->slow, args, flags, keywords);
+            }
+            const int node = attempt(*function->fast, args, PyVectorcall_NARGS(flags));
+            if (node >= 0) return make_expression(node);
+        }
+        return PyObject_Vectorcall(function->slow, args, flags, keywords);
+    });
+}
+
+int function_init(PyObject *self, PyObject *args, PyObject *) {
+    auto *function = reinterpret_cast<FunctionObject *>(self);
+    const char *name;
+    PyObject *slow;
+    if (!PyArg_ParseTuple(args, "sO:AutobatchFunction", &name, &slow)) return -1;
+    for (const Fast &fast : table) {
+        if (!std::strcmp(fast.name, name)) function->fast = &fast;
+    }
+    if (!function->fast) {
+        PyErr_Format(PyExc_ValueError, "there is no fast way for %s", name);
+        return -1;
+    }
+    Py_INCREF(slow);
+    Py_XSETREF(function->slow, slow);
+    function->call = function_call;
+    return 0;
+}
+
+int function_traverse(PyObject *self, visitproc visit, void *arg) {
+    auto *function = reinterpret_cast<FunctionObject *>(self);
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(function->slow);
+    Py_VISIT(function->attributes);
+    return 0;
+}
+
+int function_clear(PyObject *self) {
+    auto *function = reinterpret_cast<FunctionObject *>(self);
+    Py_CLEAR(function->slow);
+    Py_CLEAR(function->attributes);
+    return 0;
+}
+
+void function_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    if (reinterpret_cast<FunctionObject *>(self)->weak) PyObject_ClearWeakRefs(self);
+    function_clear(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+PyMemberDef function_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(FunctionObject, call), READONLY, nullptr},
+    {"__dictoffset__", T_PYSSIZET, offsetof(FunctionObject, attributes), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(FunctionObject, weak), READONLY, nullptr},
+    {"__wrapped__", T_OBJECT, offsetof(FunctionObject, slow), READONLY, "the function in Python"},
+    {nullptr, 0, 0, 0, nullptr}};
+
+template <class F> void *slot(F function) { return reinterpret_cast<void *>(function); }
+
+PyType_Slot function_slots[] = {
+    {Py_tp_doc, const_cast<char *>("AutobatchFunction(name, slow)\n--\n\nAn operation with a fast way; `slow` takes what it does not.")},
+    {Py_tp_new, slot(PyType_GenericNew)},
+    {Py_tp_init, slot(function_init)},
+    {Py_tp_dealloc, slot(function_dealloc)},
+    {Py_tp_traverse, slot(function_traverse)},
+    {Py_tp_clear, slot(function_clear)},
+    {Py_tp_call, slot(PyVectorcall_Call)},
+    {Py_tp_members, function_members},
+    {0, nullptr}};
+
+PyType_Spec function_spec = {"dpmodule._native.AutobatchFunction", sizeof(FunctionObject), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, function_slots};
+
+}  // namespace
+}  // namespace dpmodule::autobatch
+
+namespace dpmodule {
+
+int add_autobatch_function(PyObject *module) {
+    PyObject *type = PyType_FromSpec(&autobatch::function_spec);
+    if (!type) return -1;
+    const int done = PyModule_AddObjectRef(module, "AutobatchFunction", type);
+    Py_DECREF(type);
+    return done;
+}
+
+}  // namespace dpmodule

@@ -1,0 +1,98 @@
+#include "graph.hpp"
+
+#include <utility>
+
+namespace dpmodule::autobatch {
+
+Table::Table(float *value, int rows, int width) : value(value), rows(rows), width(width), is_touched_(rows, 0) {}
+
+float *Table::grad(int row) {
+    if (!grads) return nullptr;
+    if (!is_touched_[row]) {
+        is_touched_[row] = 1;
+        touched_.push_back(row);
+    }
+    return grads + static_cast<std::size_t>(row) * width;
+}
+
+std::vector<int> Table::take_touched() {
+    for (int row : touched_) is_touched_[row] = 0;
+    return std::exchange(touched_, {});
+}
+
+int Table::first_reader(int row, int node, std::uint32_t stamp) {
+    if (reader_.empty()) {
+        reader_.assign(rows, -1);
+        reader_stamp_.assign(rows, 0);
+    }
+    if (reader_stamp_[row] != stamp) {
+        reader_stamp_[row] = stamp;
+        reader_[row] = node;
+    }
+    return reader_[row];
+}
+
+int Graph::param_node(int index) {
+    Param &p = params[index];
+    if (p.round != round) {
+        p.round = round;
+        p.node = add(p.sig, nullptr, 0);
+    }
+    return p.node;
+}
+
+// Some argument was fused away; the uses counted so far only make the planner more careful.
+int Graph::add_again(int sig, const int *arguments, int count, int aux) {
+    std::vector<int> real(arguments, arguments + count);
+    for (int &a : real) {
+        if (a >= 0 && is_fused(a)) a = again(a);
+    }
+    return add(sig, real.data(), count, aux);
+}
+
+int Graph::again(int node) {
+    const auto known = again_.find(node);
+    if (known != again_.end()) return is_fused(known->second) ? again(known->second) : known->second;
+    const Node old = nodes[node];
+    const std::vector<int> arguments(begin(node), begin(node) + old.count);
+    const int id = add(old.sig, arguments.data(), old.count, old.aux);   // groups are small: so is this recursion
+    again_[node] = id;
+    return id;
+}
+
+namespace {
+
+template <class T> void empty(std::vector<T> &v) {
+    // a vector that held far more than this round used goes back to the system
+    if (v.capacity() > (1u << 16) && v.capacity() > 8 * v.size()) std::vector<T>().swap(v);
+    v.clear();
+}
+
+}  // namespace
+
+void Graph::renew() {
+    empty(nodes);
+    empty(args);
+    empty(uses);
+    empty(value);
+    empty(grad);
+    empty(numbers);
+    inputs.reset();
+    again_.clear();
+    for (const auto &table : tables) table->used = false;
+    round++;
+}
+
+void Graph::revert(int size, int computed) {
+    nodes.resize(size);
+    uses.resize(size);
+    args.resize(size ? nodes.back().first + nodes.back().count : 0);
+    if (static_cast<int>(value.size()) > computed) value.resize(computed), grad.resize(computed);
+    for (int n = computed; n < size; n++) uses[n] &= static_cast<std::uint8_t>(~fused);
+    for (auto each = again_.begin(); each != again_.end();) each = each->second >= size ? again_.erase(each) : std::next(each);
+    for (Param &p : params) {
+        if (p.node >= size) p.round = 0;
+    }
+}
+
+}  // namespace dpmodule::autobatch

@@ -1,0 +1,98 @@
+// The node table and what nodes refer to: parameters and tables of rows.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "arena.hpp"
+#include "signature.hpp"
+
+namespace dpmodule::autobatch {
+
+struct Node {
+    int sig;
+    int first;   // where its arguments begin in the pool
+    int count;   // of them
+    int aux;     // a row, a label, an offset: whatever differs between nodes of one signature
+};
+
+// A parameter lives in a torch tensor; `grad` may be absent.
+struct Param {
+    float *value = nullptr, *grad = nullptr;
+    int rows = 0, cols = 0;     // cols 1 for a vector
+    int sig = -1;
+    int node = -1;              // in the graph of `round`
+    std::uint32_t round = 0;
+    int size() const { return rows * cols; }
+};
+
+// Rows of a torch tensor; the gradient is a tensor of the same shape of which only some rows are touched.
+class Table {
+   public:
+    Table(float *value, int rows, int width);
+    float *value, *grads = nullptr;
+    int rows, width, sig = -1;
+    bool used = false;           // in this graph
+    // The gradient of one row; the row counts as touched from then on.  nullptr without gradients.
+    float *grad(int row);
+    // The rows touched since the last call.
+    std::vector<int> take_touched();
+    // The first of all nodes of one plan that read `row`; `stamp` tells plans apart.
+    int first_reader(int row, int node, std::uint32_t stamp);
+
+   private:
+    std::vector<char> is_touched_;
+    std::vector<int> touched_;
+    std::vector<int> reader_;
+    std::vector<std::uint32_t> reader_stamp_;
+};
+
+class Graph {
+   public:
+    Signatures signatures;
+    std::vector<Param> params;
+    std::vector<std::unique_ptr<Table>> tables;
+
+    std::vector<Node> nodes;
+    std::vector<int> args;
+    std::vector<std::uint8_t> uses;      // by how many nodes, up to most_uses; or the bit `fused`
+    std::vector<float *> value, grad;    // of nodes that a plan has placed
+    std::uint32_t round = 1;             // counts renew()
+    Arena inputs;
+    std::vector<int> numbers;            // scratch space for whoever numbers nodes; all -1 between uses
+
+    int size() const { return static_cast<int>(nodes.size()); }
+    const Signature &signature(int node) const { return signatures[nodes[node].sig]; }
+    const int *begin(int node) const { return args.data() + nodes[node].first; }
+
+    int add(int sig, const int *arguments, int count, int aux = 0) {
+        for (int i = 0; i < count; i++) {
+            const int a = arguments[i];
+            if (a < 0) continue;
+            if (uses[a] & fused) return add_again(sig, arguments, count, aux);
+            uses[a] += uses[a] < most_uses;
+        }
+        const int id = size(), first = static_cast<int>(args.size());
+        args.insert(args.end(), arguments, arguments + count);
+        nodes.push_back({sig, first, count, aux});
+        uses.push_back(0);
+        return id;
+    }
+    int param_node(int param);           // one per parameter and round
+
+    static constexpr std::uint8_t most_uses = 127, fused = 128;
+    bool is_fused(int node) const { return uses[node] & fused; }
+    // A node whose value was fused away is computed once more under a new number when somebody asks for it.
+    int again(int node);
+    void renew();
+    // Forget the nodes from `size` on; those from `computed` on count as not computed.
+    void revert(int size, int computed);
+
+   private:
+    int add_again(int sig, const int *arguments, int count, int aux);
+    std::unordered_map<int, int> again_;
+};
+
+}  // namespace dpmodule::autobatch

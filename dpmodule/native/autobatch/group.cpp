@@ -1,0 +1,172 @@
+#include "group.hpp"
+
+#include "kernels.hpp"
+
+namespace dpmodule::autobatch {
+namespace {
+
+bool by_output(const Signature &s) {
+    if (s.op == Op::Unary) return s.kind <= static_cast<int>(Unary::Elu);
+    return s.op == Op::Softmax || s.op == Op::LogSoftmax || (s.op == Op::Binary && s.kind == static_cast<int>(Binary::Div));
+}
+
+// Does the backward of a step of signature `s` read the value of its argument number `k`?
+bool reads_argument(const Signature &s, int k) {
+    switch (s.op) {
+        case Op::Unary: {
+            const auto kind = static_cast<Unary>(s.kind);
+            return kind >= Unary::Log && kind <= Unary::Softsign;
+        }
+        case Op::Binary: {
+            const auto kind = static_cast<Binary>(s.kind);
+            return kind == Binary::Mul || kind == Binary::Max || kind == Binary::Min || (kind == Binary::Div && k == 1);
+        }
+        case Op::Dot:
+        case Op::SquaredNorm: return true;
+        default: return false;
+    }
+}
+
+Step step_of(int sig, const Signature &s) {
+    Step step;
+    step.kind = s.op == Op::Affine ? Step::Kind::Affine : Step::Kind::Op;
+    step.sig = sig;
+    step.width = s.row();
+    if (s.op == Op::Affine) step.params = s.params;
+    return step;
+}
+
+// The steps of group `from` in front of those of `to`; returns how its root is then called.
+Operand append(Group &to, const Group &from) {
+    const int steps = static_cast<int>(to.steps.size()), columns = static_cast<int>(to.outside.size());
+    for (Step step : from.steps) {
+        for (Operand &operand : step.in) operand.index += operand.outside ? columns : steps;
+        to.steps.push_back(std::move(step));
+    }
+    to.outside.insert(to.outside.end(), from.outside.begin(), from.outside.end());
+    to.size += from.size;
+    return {false, static_cast<int>(to.steps.size()) - 1};
+}
+
+Operand column(Group &group, int width) {
+    group.outside.push_back(width);
+    return {true, static_cast<int>(group.outside.size()) - 1};
+}
+
+// x, h and c of an LSTM: the gates as one product, then the cell.
+void add_lstm(Group &group, int sig, const Signature &s) {
+    const Operand x = column(group, s.widths[0]), h = column(group, s.widths[1]), c = column(group, s.widths[2]);
+    Step gates;
+    gates.kind = Step::Kind::Affine;
+    gates.sig = sig;
+    gates.width = 4 * s.width;
+    gates.in = {x, h};
+    gates.params = s.params;
+    group.steps.push_back(gates);
+    Step cell = step_of(sig, s);
+    cell.kind = Step::Kind::Cell;
+    cell.in = {{false, 0}, c};
+    group.steps.push_back(cell);
+}
+
+}  // namespace
+
+bool Groups::may_be_inner(const Signature &s) { return s.op == Op::Affine || s.op == Op::Unary || s.op == Op::Binary; }
+
+bool Groups::may_hold(const Signature &s) {
+    return s.op == Op::Unary || s.op == Op::Binary || s.op == Op::PickNegLogSoftmax || s.op == Op::Softmax ||
+           s.op == Op::LogSoftmax || s.op == Op::SumElems || s.op == Op::SquaredNorm || s.op == Op::Dot;
+}
+
+int Groups::of(int sig, const int *inner, int count) {
+    if (count > 2) {
+        for (int k = 0; k < count; k++) {
+            if (inner[k] >= 0) return compile(sig, inner, count);
+        }
+        count = 0;   // a group of one: the signature says all
+    }
+    const int a = count > 0 ? inner[0] : -1, b = count > 1 ? inner[1] : -1;
+    Entry &entry = recent_[static_cast<unsigned>(sig * 31 + a * 17 + b * 5) % recent_.size()];
+    if (entry.sig != sig || entry.a != a || entry.b != b || entry.group < 0) {
+        const int both[2] = {a, b};
+        entry = {sig, a, b, compile(sig, both, 2)};
+    }
+    return entry.group;
+}
+
+int Groups::compile(int sig, const int *inner, int count) {
+    std::vector<int> key = {sig};
+    for (int k = 0; k < count; k++) key.push_back(inner[k]);
+    const auto [index, fresh] = numbers_.number(key);
+    if (!fresh) return index;
+    const Signature &s = signatures_[sig];
+    Group group;
+    group.sig = sig;
+    group.row = s.row();
+    group.counted = s.nargs >= 0;
+    if (s.op == Op::Lstm) {
+        add_lstm(group, sig, s);
+    } else {
+        Step root = step_of(sig, s);
+        for (int k = 0; k < s.nargs; k++) {
+            const int child = k < count ? inner[k] : -1;
+            root.in.push_back(child >= 0 ? append(group, all_[child]) : column(group, s.widths[k]));
+        }
+        group.steps.push_back(std::move(root));
+    }
+    group.inner.assign(inner, inner + count);
+    group.inner.resize(s.nargs < 0 ? 0 : s.nargs, -1);
+    place(group);
+    all_.push_back(std::move(group));
+    return index;
+}
+
+void Groups::place(Group &group) const {
+    const int count = static_cast<int>(group.steps.size());
+    std::vector<int> consumer(count, -1);
+    std::vector<char> kept(count, 0);
+    for (int i = 0; i < count; i++) {
+        const Step &step = group.steps[i];
+        for (std::size_t k = 0; k < step.in.size(); k++) {
+            if (step.in[k].outside) continue;
+            consumer[step.in[k].index] = i;
+            kept[step.in[k].index] |= step.kind == Step::Kind::Cell || reads_argument(signatures_[step.sig], static_cast<int>(k));
+        }
+        kept[i] |= step.kind == Step::Kind::Affine || (step.kind == Step::Kind::Op && by_output(signatures_[step.sig]));
+    }
+    group.kept = group.scratch = group.grad_kept = group.grad_scratch = 0;
+    for (int i = count - 1; i >= 0; i--) {   // the consumer first: a product may share its place
+        Step &step = group.steps[i];
+        const bool root = i == count - 1;
+        const Signature &s = signatures_[step.sig];
+        if (root) {
+            step.home = step.grad_home = Step::Home::Root;
+            // a loss keeps the probabilities beside its value
+            if (s.op == Op::PickNegLogSoftmax) step.at = group.kept, group.kept += s.widths[0];
+            continue;
+        }
+        const Step &user = group.steps[consumer[i]];
+        const bool shares = step.kind == Step::Kind::Affine && user.kind == Step::Kind::Op && by_output(signatures_[user.sig]) &&
+                            signatures_[user.sig].op == Op::Unary;
+        if (shares) {
+            // activated in place: the value before is read by nobody
+            step.home = user.home;
+            step.at = user.at;
+        } else if (kept[i]) {
+            step.home = Step::Home::Kept;
+            step.at = group.kept;
+            group.kept += step.width;
+        } else {
+            step.home = Step::Home::Scratch;
+            step.at = group.scratch;
+            group.scratch += step.width;
+        }
+        const bool product = step.kind == Step::Kind::Affine;
+        step.grad_home = product ? Step::Home::Kept : Step::Home::Scratch;
+        int &grads = product ? group.grad_kept : group.grad_scratch;
+        step.grad_at = grads;
+        grads += step.width;
+    }
+}
+
+}  // namespace dpmodule::autobatch

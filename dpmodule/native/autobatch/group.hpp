@@ -1,0 +1,71 @@
+// Fusion: operations that always stand together become one group, compiled once per pattern of signatures.
+//
+// A group is a tree: its root is the only value that others may use, every inner node has one consumer, in the group.
+// What the backward pass will need is kept for each occurrence; the rest lives in scratch space of one batch.
+#pragma once
+
+#include <vector>
+
+#include "signature.hpp"
+
+namespace dpmodule::autobatch {
+
+// Where a step takes an argument from: another step of the group, or a column of values from outside.
+struct Operand {
+    bool outside;
+    int index;
+};
+
+struct Step {
+    enum class Kind { Affine, Cell, Op };   // Cell: the gates of an LSTM; Op: see `sig`
+    enum class Home { Root, Kept, Scratch };
+    Kind kind;
+    int sig;
+    int width;
+    std::vector<Operand> in;
+    std::vector<int> params;       // Affine: bias or -1, then one weight per operand
+    Home home = Home::Scratch;     // of the value
+    int at = 0;                    // where in its home
+    Home grad_home = Home::Scratch;
+    int grad_at = 0;               // Kept: among the gradients of products, which weight gradients need at the end
+};
+
+struct Group {
+    int sig;                       // of the root
+    std::vector<int> inner;        // per argument of the root: the group it is the root of, or -1
+    std::vector<Step> steps;       // in order of computation, the root last
+    std::vector<int> outside;      // width of each column
+    int size = 1;                  // nodes
+    int row = 0;                   // floats of the root's value
+    int kept = 0, scratch = 0;     // floats per occurrence
+    int grad_kept = 0, grad_scratch = 0;
+    bool counted = true;           // false: the number of arguments differs (Sum, Call)
+};
+
+class Groups {
+   public:
+    explicit Groups(const Signatures &signatures) : signatures_(signatures) {}
+    // The group of a node whose arguments are roots of the groups `inner` (-1: from outside).
+    int of(int sig, const int *inner, int count);
+    const Group &operator[](int index) const { return all_[index]; }
+    int size() const { return static_cast<int>(all_.size()); }
+
+    // May a node of signature `sig` take its only consumer's place in a group; may it hold inner nodes.
+    static bool may_be_inner(const Signature &s);
+    static bool may_hold(const Signature &s);
+    static constexpr int largest = 24;
+
+   private:
+    int compile(int sig, const int *inner, int count);
+    void place(Group &group) const;
+
+    struct Entry {
+        int sig = -1, a = -1, b = -1, group = -1;
+    };
+    const Signatures &signatures_;
+    Interner numbers_;
+    std::vector<Group> all_;
+    std::vector<Entry> recent_ = std::vector<Entry>(1024);   // for one or two arguments, the hot case
+};
+
+}  // namespace dpmodule::autobatch

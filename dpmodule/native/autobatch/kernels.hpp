@@ -1,0 +1,86 @@
+// Arithmetic of the autobatch engine, compiled once per instruction set and chosen when the engine starts.
+//
+// All matrices are row-major blocks of float: `rows` rows of `width` numbers, `stride` numbers from row to row.
+#pragma once
+
+#include <cstddef>
+
+namespace dpmodule::autobatch {
+
+enum class Unary : int {
+    Tanh, Logistic, Rectify, Exp, Sqrt, Elu,      // differentiated by their output
+    Log, Square, Cube, Abs, Recip, Softsign,      // differentiated by their input
+    Neg, Scale, Shift, Rsub, Copy,                // linear: nothing needed
+};
+enum class Binary : int { Add, Sub, Mul, Div, Max, Min };
+
+// A block whose rows lie `stride` numbers apart; a stride of 0 repeats one row.
+struct Block {
+    float *at = nullptr;
+    std::ptrdiff_t stride = 0;
+};
+
+// C (m x n) = A (m x k) B (k x n); A's element (i, j) is a[i * a_row + j * a_col].
+struct Product {
+    int m, n, k;
+    const float *a;
+    std::ptrdiff_t a_row, a_col;
+    const float *b;
+    bool packed;             // b consists of panels made by `pack`; else of rows, b_row apart
+    std::ptrdiff_t b_row;
+    float *c;
+    std::ptrdiff_t c_row;
+    const float *bias;       // begins each row of C, nullptr: zeros
+    bool add;                // C += A B instead (bias unused)
+};
+
+struct LstmRow {
+    int width;
+    float *gates;            // i, f, o, u one after the other; before and after activation
+    const float *c_before;   // nullptr: zeros
+    float *h, *c;
+    float forget_bias;
+};
+
+struct LstmRowBack {
+    int width;
+    const float *gates, *c_before, *c, *dh, *dc;
+    float *dgates, *dc_before;   // dc_before may be nullptr; it is added to
+};
+
+struct Kernels {
+    const char *name;
+    int lanes;               // floats in one register
+    void (*product)(const Product &);
+    void (*unary)(Unary, float attr, int rows, int width, Block y, Block x);
+    // dx (+)= dy * f'(x or y)
+    void (*unary_back)(Unary, float attr, int rows, int width, Block dx, bool add, Block dy, Block x, Block y);
+    void (*binary)(Binary, int rows, int width, Block y, Block a, Block b);
+    // the gradient towards operand `which` (0 or 1)
+    void (*binary_back)(Binary, int which, int rows, int width, Block dx, bool add, Block dy, Block a, Block b, Block y);
+    void (*lstm)(const LstmRow &);
+    void (*lstm_back)(const LstmRowBack &);
+    void (*accumulate)(int width, float *y, const float *x);                       // y += x
+    void (*axpy)(int width, float *y, float a, const float *x);                    // y += a x
+    float (*dot)(int width, const float *x, const float *y);
+    float (*sum)(int width, const float *x);
+    float (*largest)(int width, const float *x);
+    // y = exp(x - shift); returns the sum
+    float (*exp_sum)(int width, float *y, const float *x, float shift);
+    void (*adam)(long n, float *w, const float *g, float *m, float *v, float beta1, float beta2, float rate, float eps,
+                 float correct2, float scale);
+};
+
+// Size in floats of `k` x `n` packed for `product`, and the packing; `transposed`: source is n x k.
+std::size_t packed_size(const Kernels &, int k, int n);
+void pack(const Kernels &, int k, int n, const float *source, std::ptrdiff_t stride, bool transposed, float *to);
+// Width in registers of panel `index` of `count` that share `vectors` registers.
+inline int panel_share(int vectors, int count, int index) { return vectors / count + (index < vectors % count); }
+inline int panel_count(int vectors) { return (vectors + 3) / 4; }
+
+const Kernels &kernels();          // the best for this CPU
+const Kernels *kernels_avx512();   // nullptr where not compiled in
+const Kernels *kernels_avx2();
+const Kernels *kernels_plain();
+
+}  // namespace dpmodule::autobatch

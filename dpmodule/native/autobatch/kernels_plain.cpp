@@ -1,0 +1,17 @@
+// The kernels for machines without AVX2.
+#include "kernels.hpp"
+
+#include "lanes_plain.hpp"
+#include "kernels_math.hpp"
+#include "kernels_product.hpp"
+#include "kernels_rows.hpp"
+
+namespace dpmodule::autobatch {
+
+const Kernels *kernels_plain() {
+    static const Kernels table = {"plain", Lanes::count, product, unary, unary_back, binary, binary_back, lstm, lstm_back,
+                                  accumulate, axpy, dot, sum, largest, exp_sum, adam};
+    return &table;
+}
+
+}  // namespace dpmodule::autobatch

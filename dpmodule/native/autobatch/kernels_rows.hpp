@@ -1,0 +1,274 @@
+// Elementwise functions over blocks of rows, the LSTM cell and small reductions; included after kernels_math.hpp.
+#pragma once
+
+namespace {
+
+using dpmodule::autobatch::Binary;
+using dpmodule::autobatch::Block;
+using dpmodule::autobatch::LstmRow;
+using dpmodule::autobatch::LstmRowBack;
+using dpmodule::autobatch::Unary;
+
+// Calls body(offset, n) for every register of a row; n == Lanes::count but for the last.
+template <class F> inline void sweep(int width, F body) {
+    int j = 0;
+    for (; j + Lanes::count <= width; j += Lanes::count) body(j, Lanes::count);
+    if (j < width) body(j, width - j);
+}
+
+inline V get(const float *p, int n) { return n == Lanes::count ? Lanes::load(p) : Lanes::load(p, n); }
+inline void put(float *p, V v, int n) {
+    if (n == Lanes::count) Lanes::store(p, v);
+    else Lanes::store(p, v, n);
+}
+
+template <class F> inline void map1(int rows, int width, Block y, Block x, F f) {
+    if (y.stride == width && x.stride == width) { width *= rows; rows = 1; }
+    for (int i = 0; i < rows; i++, y.at += y.stride, x.at += x.stride) {
+        sweep(width, [&](int j, int n) { put(y.at + j, f(get(x.at + j, n)), n); });
+    }
+}
+
+template <class F> inline void map2(int rows, int width, Block y, Block a, Block b, F f) {
+    if (y.stride == width && a.stride == width && b.stride == width) { width *= rows; rows = 1; }
+    for (int i = 0; i < rows; i++, y.at += y.stride, a.at += a.stride, b.at += b.stride) {
+        sweep(width, [&](int j, int n) { put(y.at + j, f(get(a.at + j, n), get(b.at + j, n)), n); });
+    }
+}
+
+// dx (+)= f(dy, a, b); blocks that f does not use may be anything readable
+template <class F> inline void back(int rows, int width, Block dx, bool add, Block dy, Block a, Block b, F f) {
+    for (int i = 0; i < rows; i++, dx.at += dx.stride, dy.at += dy.stride, a.at += a.stride, b.at += b.stride) {
+        if (add) sweep(width, [&](int j, int n) {
+            put(dx.at + j, Lanes::add(get(dx.at + j, n), f(get(dy.at + j, n), a.at + j, b.at + j, n)), n);
+        });
+        else sweep(width, [&](int j, int n) { put(dx.at + j, f(get(dy.at + j, n), a.at + j, b.at + j, n), n); });
+    }
+}
+
+inline V log_of(V x, int n) {
+    // rare: the C library's, number by number
+    float z[Lanes::count];
+    Lanes::store(z, x);
+    for (int i = 0; i < n; i++) z[i] = __builtin_logf(z[i]);
+    return Lanes::load(z);
+}
+
+void unary(Unary op, float attr, int rows, int width, Block y, Block x) {
+    using L = Lanes;
+    const V zero = L::set(0.0f), one = L::set(1.0f), k = L::set(attr);
+    switch (op) {
+        case Unary::Tanh: map1(rows, width, y, x, [](V v) { return tanh_of(v); }); break;
+        case Unary::Logistic: map1(rows, width, y, x, [](V v) { return logistic_of(v); }); break;
+        case Unary::Rectify: map1(rows, width, y, x, [=](V v) { return L::where_equal(v, v, L::max(v, zero), v); }); break;
+        case Unary::Exp: map1(rows, width, y, x, [](V v) { return exp_or_nan(v); }); break;
+        case Unary::Sqrt: map1(rows, width, y, x, [](V v) { return L::sqrt(v); }); break;
+        case Unary::Elu:
+            map1(rows, width, y, x, [=](V v) {
+                return L::where_greater(v, zero, v, L::mul(k, L::sub(exp_or_nan(v), one)));
+            });
+            break;
+        case Unary::Log: map1(rows, width, y, x, [](V v) { return log_of(v, L::count); }); break;
+        case Unary::Square: map1(rows, width, y, x, [](V v) { return L::mul(v, v); }); break;
+        case Unary::Cube: map1(rows, width, y, x, [](V v) { return L::mul(v, L::mul(v, v)); }); break;
+        case Unary::Abs: map1(rows, width, y, x, [](V v) { return L::abs(v); }); break;
+        case Unary::Recip: map1(rows, width, y, x, [=](V v) { return L::div(k, v); }); break;
+        case Unary::Softsign: map1(rows, width, y, x, [=](V v) { return L::div(v, L::add(one, L::abs(v))); }); break;
+        case Unary::Neg: map1(rows, width, y, x, [=](V v) { return L::sub(zero, v); }); break;
+        case Unary::Scale: map1(rows, width, y, x, [=](V v) { return L::mul(v, k); }); break;
+        case Unary::Shift: map1(rows, width, y, x, [=](V v) { return L::add(v, k); }); break;
+        case Unary::Rsub: map1(rows, width, y, x, [=](V v) { return L::sub(k, v); }); break;
+        case Unary::Copy: map1(rows, width, y, x, [](V v) { return v; }); break;
+    }
+}
+
+void unary_back(Unary op, float attr, int rows, int width, Block dx, bool add, Block dy, Block x, Block y) {
+    using L = Lanes;
+    const V zero = L::set(0.0f), one = L::set(1.0f), k = L::set(attr);
+    const auto by_output = [&](auto f) {
+        back(rows, width, dx, add, dy, y, y, [&](V d, const float *a, const float *, int n) { return f(d, get(a, n)); });
+    };
+    const auto by_input = [&](auto f) {
+        back(rows, width, dx, add, dy, x, x, [&](V d, const float *a, const float *, int n) { return f(d, get(a, n)); });
+    };
+    const auto linear = [&](auto f) {
+        back(rows, width, dx, add, dy, dy, dy, [&](V d, const float *, const float *, int) { return f(d); });
+    };
+    switch (op) {
+        case Unary::Tanh: by_output([=](V d, V v) { return L::mul(d, L::sub(one, L::mul(v, v))); }); break;
+        case Unary::Logistic: by_output([=](V d, V v) { return L::mul(d, L::mul(v, L::sub(one, v))); }); break;
+        case Unary::Rectify: by_output([=](V d, V v) { return L::where_greater(v, zero, d, zero); }); break;
+        case Unary::Exp: by_output([](V d, V v) { return L::mul(d, v); }); break;
+        case Unary::Sqrt: by_output([](V d, V v) { return L::div(L::mul(d, L::set(0.5f)), v); }); break;
+        case Unary::Elu: by_output([=](V d, V v) { return L::where_greater(v, zero, d, L::mul(d, L::add(v, k))); }); break;
+        case Unary::Log: by_input([](V d, V v) { return L::div(d, v); }); break;
+        case Unary::Square: by_input([](V d, V v) { return L::mul(d, L::add(v, v)); }); break;
+        case Unary::Cube: by_input([](V d, V v) { return L::mul(d, L::mul(L::set(3.0f), L::mul(v, v))); }); break;
+        case Unary::Abs:
+            by_input([=](V d, V v) {
+                return L::where_greater(v, zero, d, L::where_greater(zero, v, L::sub(zero, d), zero));
+            });
+            break;
+        case Unary::Recip:
+            by_input([=](V d, V v) { return L::sub(zero, L::div(L::mul(d, k), L::mul(v, v))); });
+            break;
+        case Unary::Softsign:
+            by_input([=](V d, V v) {
+                const V s = L::add(one, L::abs(v));
+                return L::div(d, L::mul(s, s));
+            });
+            break;
+        case Unary::Neg:
+        case Unary::Rsub: linear([=](V d) { return L::sub(zero, d); }); break;
+        case Unary::Scale: linear([=](V d) { return L::mul(d, k); }); break;
+        case Unary::Shift:
+        case Unary::Copy: linear([](V d) { return d; }); break;
+    }
+}
+
+void binary(Binary op, int rows, int width, Block y, Block a, Block b) {
+    using L = Lanes;
+    switch (op) {
+        case Binary::Add: map2(rows, width, y, a, b, [](V p, V q) { return L::add(p, q); }); break;
+        case Binary::Sub: map2(rows, width, y, a, b, [](V p, V q) { return L::sub(p, q); }); break;
+        case Binary::Mul: map2(rows, width, y, a, b, [](V p, V q) { return L::mul(p, q); }); break;
+        case Binary::Div: map2(rows, width, y, a, b, [](V p, V q) { return L::div(p, q); }); break;
+        case Binary::Max: map2(rows, width, y, a, b, [](V p, V q) { return L::max(p, q); }); break;
+        case Binary::Min: map2(rows, width, y, a, b, [](V p, V q) { return L::min(p, q); }); break;
+    }
+}
+
+void binary_back(Binary op, int which, int rows, int width, Block dx, bool add, Block dy, Block a, Block b, Block y) {
+    using L = Lanes;
+    const V zero = L::set(0.0f);
+    const auto plain = [&](auto f) {
+        back(rows, width, dx, add, dy, dy, dy, [&](V d, const float *, const float *, int) { return f(d); });
+    };
+    const auto with = [&](Block p, Block q, auto f) {
+        back(rows, width, dx, add, dy, p, q,
+             [&](V d, const float *s, const float *t, int n) { return f(d, get(s, n), get(t, n)); });
+    };
+    switch (op) {
+        case Binary::Add: plain([](V d) { return d; }); break;
+        case Binary::Sub:
+            if (which) plain([=](V d) { return L::sub(zero, d); });
+            else plain([](V d) { return d; });
+            break;
+        case Binary::Mul: with(which ? a : b, which ? a : b, [](V d, V o, V) { return L::mul(d, o); }); break;
+        case Binary::Div:
+            if (which) with(y, b, [=](V d, V v, V o) { return L::sub(zero, L::div(L::mul(d, v), o)); });
+            else with(b, b, [](V d, V o, V) { return L::div(d, o); });
+            break;
+        case Binary::Max:   // a wins a tie
+            if (which) with(a, b, [=](V d, V p, V q) { return L::where_greater(q, p, d, zero); });
+            else with(a, b, [=](V d, V p, V q) { return L::where_greater(q, p, zero, d); });
+            break;
+        case Binary::Min:
+            if (which) with(a, b, [=](V d, V p, V q) { return L::where_greater(p, q, d, zero); });
+            else with(a, b, [=](V d, V p, V q) { return L::where_greater(p, q, zero, d); });
+            break;
+    }
+}
+
+void lstm(const LstmRow &row) {
+    using L = Lanes;
+    const int w = row.width;
+    float *i = row.gates, *f = i + w, *o = f + w, *u = o + w;
+    const V shift = L::set(row.forget_bias);
+    sweep(w, [&](int j, int n) {
+        const V gi = logistic_of(get(i + j, n)), gf = logistic_of(L::add(get(f + j, n), shift));
+        const V go = logistic_of(get(o + j, n)), gu = tanh_of(get(u + j, n));
+        V c = L::mul(gi, gu);
+        if (row.c_before) c = L::fma(gf, get(row.c_before + j, n), c);
+        put(i + j, gi, n);
+        put(f + j, gf, n);
+        put(o + j, go, n);
+        put(u + j, gu, n);
+        put(row.c + j, c, n);
+        put(row.h + j, L::mul(go, tanh_of(c)), n);
+    });
+}
+
+void lstm_back(const LstmRowBack &row) {
+    using L = Lanes;
+    const int w = row.width;
+    const float *i = row.gates, *f = i + w, *o = f + w, *u = o + w;
+    float *di = row.dgates, *df = di + w, *do_ = df + w, *du = do_ + w;
+    const V one = L::set(1.0f);
+    sweep(w, [&](int j, int n) {
+        const V gi = get(i + j, n), gf = get(f + j, n), go = get(o + j, n), gu = get(u + j, n);
+        const V t = tanh_of(get(row.c + j, n)), dh = get(row.dh + j, n);
+        const V d = L::fma(L::mul(dh, go), L::sub(one, L::mul(t, t)), get(row.dc + j, n));
+        put(di + j, L::mul(L::mul(d, gu), L::mul(gi, L::sub(one, gi))), n);
+        put(do_ + j, L::mul(L::mul(dh, t), L::mul(go, L::sub(one, go))), n);
+        put(du + j, L::mul(L::mul(d, gi), L::sub(one, L::mul(gu, gu))), n);
+        if (row.c_before) put(df + j, L::mul(L::mul(d, get(row.c_before + j, n)), L::mul(gf, L::sub(one, gf))), n);
+        else put(df + j, L::set(0.0f), n);
+        if (row.dc_before) put(row.dc_before + j, L::fma(d, gf, get(row.dc_before + j, n)), n);
+    });
+}
+
+void accumulate(int width, float *y, const float *x) {
+    sweep(width, [&](int j, int n) { put(y + j, Lanes::add(get(y + j, n), get(x + j, n)), n); });
+}
+
+void axpy(int width, float *y, float a, const float *x) {
+    const V k = Lanes::set(a);
+    sweep(width, [&](int j, int n) { put(y + j, Lanes::fma(k, get(x + j, n), get(y + j, n)), n); });
+}
+
+float dot(int width, const float *x, const float *y) {
+    V s = Lanes::set(0.0f);
+    sweep(width, [&](int j, int n) { s = Lanes::fma(get(x + j, n), get(y + j, n), s); });
+    return Lanes::sum(s);
+}
+
+float sum(int width, const float *x) {
+    V s = Lanes::set(0.0f);
+    sweep(width, [&](int j, int n) { s = Lanes::add(s, get(x + j, n)); });
+    return Lanes::sum(s);
+}
+
+float largest(int width, const float *x) {
+    float best = x[0];
+    int j = 0;
+    if (width >= Lanes::count) {
+        V s = Lanes::load(x);
+        for (j = Lanes::count; j + Lanes::count <= width; j += Lanes::count) s = Lanes::max(s, Lanes::load(x + j));
+        best = Lanes::largest(s);
+    }
+    for (; j < width; j++) best = x[j] > best ? x[j] : best;
+    return best;
+}
+
+float exp_sum(int width, float *y, const float *x, float shift) {
+    const V k = Lanes::set(shift);
+    float total = 0;
+    V s = Lanes::set(0.0f);
+    sweep(width, [&](int j, int n) {
+        const V e = exp_or_nan(Lanes::sub(get(x + j, n), k));
+        put(y + j, e, n);
+        if (n == Lanes::count) s = Lanes::add(s, e);
+        else for (int i = 0; i < n; i++) total += y[j + i];
+    });
+    return total + Lanes::sum(s);
+}
+
+void adam(long size, float *w, const float *g, float *m, float *v, float beta1, float beta2, float rate, float eps,
+          float correct2, float scale) {
+    using L = Lanes;
+    const V b1 = L::set(beta1), b2 = L::set(beta2), r1 = L::set(1.0f - beta1), r2 = L::set(1.0f - beta2);
+    const V step = L::set(-rate), e = L::set(eps), c2 = L::set(correct2), k = L::set(scale);
+    const auto body = [&](long j, int n) {
+        const V x = L::mul(get(g + j, n), k);
+        const V p = L::fma(get(m + j, n), b1, L::mul(x, r1)), q = L::fma(get(v + j, n), b2, L::mul(L::mul(x, x), r2));
+        put(m + j, p, n);
+        put(v + j, q, n);
+        put(w + j, L::fma(step, L::div(p, L::add(L::sqrt(L::mul(q, c2)), e)), get(w + j, n)), n);
+    };
+    long j = 0;
+    for (; j + L::count <= size; j += L::count) body(j, L::count);
+    if (j < size) body(j, static_cast<int>(size - j));
+}
+
+}  // namespace

@@ -1,0 +1,56 @@
+// Eight floats in an AVX2 register; included by kernels_avx2.cpp after its target pragma.
+#pragma once
+#include <immintrin.h>
+
+namespace {
+
+struct Lanes {
+    static constexpr int count = 8;
+    static constexpr int registers = 12;
+    using V = __m256;
+    static V load(const float *p) { return _mm256_loadu_ps(p); }
+    static V load(const float *p, int n) { return _mm256_maskload_ps(p, mask(n)); }
+    static void store(float *p, V v) { _mm256_storeu_ps(p, v); }
+    static void store(float *p, V v, int n) { _mm256_maskstore_ps(p, mask(n), v); }
+    static V set(float x) { return _mm256_set1_ps(x); }
+    static V fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
+    static V add(V a, V b) { return _mm256_add_ps(a, b); }
+    static V sub(V a, V b) { return _mm256_sub_ps(a, b); }
+    static V mul(V a, V b) { return _mm256_mul_ps(a, b); }
+    static V div(V a, V b) { return _mm256_div_ps(a, b); }
+    static V max(V a, V b) { return _mm256_max_ps(a, b); }
+    static V min(V a, V b) { return _mm256_min_ps(a, b); }
+    static V sqrt(V a) { return _mm256_sqrt_ps(a); }
+    static V round(V a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+    static V abs(V a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
+    static V scale(V x, V n) {
+        // in two steps, so that neither factor leaves the exponent's range
+        const __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
+        return _mm256_mul_ps(_mm256_mul_ps(x, power(half)), power(_mm256_sub_epi32(whole, half)));
+    }
+    static V where_greater(V a, V b, V yes, V no) { return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_GT_OQ)); }
+    static V where_equal(V a, V b, V yes, V no) { return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(a, b, _CMP_EQ_OQ)); }
+    static float sum(V a) {
+        float x[count], s = 0;
+        _mm256_storeu_ps(x, a);
+        for (float y : x) s += y;
+        return s;
+    }
+    static float largest(V a) {
+        float x[count];
+        _mm256_storeu_ps(x, a);
+        float s = x[0];
+        for (float y : x) s = y > s ? y : s;
+        return s;
+    }
+
+   private:
+    static __m256 power(__m256i n) {
+        return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
+    }
+    static __m256i mask(int n) {
+        return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    }
+};
+
+}  // namespace

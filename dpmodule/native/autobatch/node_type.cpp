@@ -1,0 +1,230 @@
+// The Python types AutobatchNode (a handle of a node) and AutobatchExpression (with operators).
+//
+// What kernels take is added here at once; everything else goes to the class in Python that `expressions(...)` names.
+#include "python_builder.hpp"
+
+#include <structmember.h>
+
+namespace dpmodule::autobatch {
+
+Current current;
+PyTypeObject *node_type = nullptr;
+
+namespace {
+
+PyTypeObject *expression_base = nullptr;
+
+int node_init(PyObject *self, PyObject *args, PyObject *keywords) {
+    static const char *names[] = {"node", "version", nullptr};
+    auto *object = reinterpret_cast<NodeObject *>(self);
+    object->table = -1;
+    return PyArg_ParseTupleAndKeywords(args, keywords, "|ii", const_cast<char **>(names), &object->node, &object->version) ? 0 : -1;
+}
+
+void node_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+PyMemberDef node_members[] = {
+    {"node", T_INT, offsetof(NodeObject, node), 0, "the number of the node"},
+    {"version", T_INT, offsetof(NodeObject, version), 0, "the version of the graph it belongs to"},
+    {"table", T_INT, offsetof(NodeObject, table), 0, "of a table of rows: its number in the engine; else -1"},
+    {"serial", T_INT, offsetof(NodeObject, serial), 0, "of a table of rows: the number of that engine"},
+    {nullptr, 0, 0, 0, nullptr}};
+
+// The operator of the class in Python; `reflected` where the expression stands on the right.
+PyObject *slowly(const char *name, const char *reflected, PyObject *a, PyObject *b) {
+    if (!current.slow) Py_RETURN_NOTIMPLEMENTED;
+    const bool left = PyObject_TypeCheck(a, node_type);
+    PyObject *method = PyObject_GetAttrString(current.slow, left ? name : reflected);
+    if (!method) {
+        PyErr_Clear();
+        Py_RETURN_NOTIMPLEMENTED;
+    }
+    PyObject *found = left ? PyObject_CallFunctionObjArgs(method, a, b, nullptr) : PyObject_CallFunctionObjArgs(method, b, a, nullptr);
+    Py_DECREF(method);
+    return found;
+}
+
+// A number operand: an int or float of Python itself, so that bool, numpy and others take the slow way.
+bool number(PyObject *x, float &found) {
+    if (PyFloat_CheckExact(x)) found = static_cast<float>(PyFloat_AS_DOUBLE(x));
+    else if (PyLong_CheckExact(x)) found = static_cast<float>(PyLong_AsDouble(x));
+    else return false;
+    if (PyErr_Occurred()) throw PythonError();
+    return true;
+}
+
+template <class Pair, class Left, class Right>
+PyObject *operation(PyObject *a, PyObject *b, const char *name, const char *reflected, Pair pair, Left left, Right right) {
+    return guarded([&]() -> PyObject * {
+        if (current.engine) {
+            const int x = node_of(a), y = node_of(b);
+            float k;
+            int made = -1;
+            if (x >= 0 && y >= 0) made = pair(x, y);
+            else if (x >= 0 && number(b, k)) made = left(x, k);
+            else if (y >= 0 && number(a, k)) made = right(y, k);
+            if (made >= 0) return make_expression(made);
+        }
+        return slowly(name, reflected, a, b);
+    });
+}
+
+Builder &builder() { return current_builder(); }
+
+PyObject *add(PyObject *a, PyObject *b) {
+    const auto shift = [](int x, float k) { return builder().unary(Unary::Shift, k, x); };
+    return operation(a, b, "__add__", "__radd__", [](int x, int y) { return builder().binary(Binary::Add, x, y); }, shift, shift);
+}
+
+PyObject *subtract(PyObject *a, PyObject *b) {
+    return operation(a, b, "__sub__", "__rsub__", [](int x, int y) { return builder().binary(Binary::Sub, x, y); },
+                     [](int x, float k) { return builder().unary(Unary::Shift, -k, x); },
+                     [](int x, float k) { return builder().unary(Unary::Rsub, k, x); });
+}
+
+PyObject *multiply(PyObject *a, PyObject *b) {
+    const auto scale = [](int x, float k) { return builder().unary(Unary::Scale, k, x); };
+    const auto product = [](int x, int y) {
+        const int terms[2] = {x, y};
+        return builder().affine(-1, terms, 1);
+    };
+    return operation(a, b, "__mul__", "__rmul__", product, scale, scale);
+}
+
+PyObject *divide(PyObject *a, PyObject *b) {
+    const auto none = [](int, int) { return -1; };
+    return operation(a, b, "__truediv__", "__rtruediv__", none,
+                     [](int x, float k) { return k != 0 ? builder().unary(Unary::Scale, 1.0f / k, x) : -1; },
+                     [](int, float) { return -1; });
+}
+
+PyObject *negate(PyObject *a) {
+    return guarded([&]() -> PyObject * {
+        if (current.engine) {
+            const int x = node_of(a);
+            if (x >= 0) return make_expression(builder().unary(Unary::Neg, 0, x));
+        }
+        return current.slow ? PyObject_CallMethod(current.slow, "__neg__", "O", a) : nullptr;
+    });
+}
+
+// table[row]
+PyObject *lookup(PyObject *self, PyObject *index) {
+    const auto *object = reinterpret_cast<NodeObject *>(self);
+    int overflow;
+    if (current.engine && object->serial == current.serial && PyLong_CheckExact(index)) {
+        const long row = PyLong_AsLongAndOverflow(index, &overflow);
+        const int made = !overflow && row == static_cast<int>(row) ? builder().lookup(object->table, static_cast<int>(row)) : -1;
+        if (made >= 0) return make_expression(made);
+    }
+    return PyObject_CallMethod(self, "row", "O", index);
+}
+
+PyObject *subscript(PyObject *a, PyObject *index) {
+    return guarded([&]() -> PyObject * {
+        if (reinterpret_cast<NodeObject *>(a)->table >= 0) return lookup(a, index);
+        const int x = current.engine ? node_of(a) : -1;
+        int made = -1;
+        if (x >= 0 && PyLong_CheckExact(index)) {
+            int overflow;
+            const long at = PyLong_AsLongAndOverflow(index, &overflow);
+            if (!overflow && at == static_cast<int>(at)) made = builder().pick(x, static_cast<int>(at));
+        } else if (x >= 0 && PySlice_Check(index)) {
+            Py_ssize_t start, stop, step;
+            if (PySlice_Unpack(index, &start, &stop, &step) < 0) throw PythonError();
+            PySlice_AdjustIndices(current.engine->graph.signature(x).width, &start, &stop, step);
+            if (step == 1) made = builder().range(x, static_cast<int>(start), static_cast<int>(stop));
+        }
+        if (made >= 0) return make_expression(made);
+        return current.slow ? PyObject_CallMethod(current.slow, "__getitem__", "OO", a, index) : nullptr;
+    });
+}
+
+template <class F> void *slot(F function) { return reinterpret_cast<void *>(function); }
+
+PyType_Slot node_slots[] = {
+    {Py_tp_doc, const_cast<char *>("The handle of a node of the graph under construction.")},
+    {Py_tp_init, slot(node_init)},
+    {Py_tp_new, slot(PyType_GenericNew)},
+    {Py_tp_dealloc, slot(node_dealloc)},
+    {Py_tp_members, node_members},
+    {0, nullptr}};
+
+PyType_Slot expression_slots[] = {
+    {Py_tp_doc, const_cast<char *>("A node with operators.")},
+    {Py_nb_add, slot(add)},
+    {Py_nb_subtract, slot(subtract)},
+    {Py_nb_multiply, slot(multiply)},
+    {Py_nb_true_divide, slot(divide)},
+    {Py_nb_negative, slot(negate)},
+    {Py_mp_subscript, slot(subscript)},
+    {0, nullptr}};
+
+constexpr unsigned flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE;
+PyType_Spec node_spec = {"dpmodule._native.AutobatchNode", sizeof(NodeObject), 0, flags, node_slots};
+PyType_Spec expression_spec = {"dpmodule._native.AutobatchExpression", sizeof(NodeObject), 0, flags, expression_slots};
+
+// autobatch_expressions(slow, name, doc): make the type of expressions of AutobatchExpression and the class `slow`, whose
+// operators take what kernels do not.  Made here because instances of classes made in Python are tracked by the garbage
+// collector, and there are many.
+PyObject *make_type(PyObject *, PyObject *args) {
+    PyObject *slow;
+    const char *name, *doc;
+    if (!PyArg_ParseTuple(args, "O!ss", &PyType_Type, &slow, &name, &doc)) return nullptr;
+    PyType_Slot slots[] = {{Py_tp_doc, const_cast<char *>(doc)}, {Py_tp_dealloc, slot(node_dealloc)}, {0, nullptr}};
+    PyType_Spec spec = {name, sizeof(NodeObject), 0, flags, slots};
+    PyObject *bases = PyTuple_Pack(2, reinterpret_cast<PyObject *>(expression_base), slow);
+    PyObject *made = bases ? PyType_FromSpecWithBases(&spec, bases) : nullptr;
+    Py_XDECREF(bases);
+    if (!made) return nullptr;
+    Py_INCREF(made);
+    Py_INCREF(slow);
+    Py_XDECREF(reinterpret_cast<PyObject *>(current.expression));
+    Py_XDECREF(current.slow);
+    current.expression = reinterpret_cast<PyTypeObject *>(made);
+    current.slow = slow;
+    return made;
+}
+
+PyMethodDef functions[] = {
+    {"autobatch_expressions", make_type, METH_VARARGS,
+     "autobatch_expressions(slow, name, doc)\n--\n\nMake the class of expressions; `slow` has the operators in Python."},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+int enter_slowly(PyObject *x) {
+    // an object of an earlier graph: an expression raises, a parameter enters the present one
+    PyObject *found = PyObject_CallMethod(x, "enter", nullptr);
+    if (!found) throw PythonError();
+    const long node = PyLong_AsLong(found);
+    Py_DECREF(found);
+    if (node == -1 && PyErr_Occurred()) throw PythonError();
+    return static_cast<int>(node);
+}
+
+}  // namespace dpmodule::autobatch
+
+namespace dpmodule {
+
+int add_autobatch_node(PyObject *module) {
+    using namespace autobatch;
+    PyObject *made = PyType_FromSpec(&node_spec);
+    if (!made) return -1;
+    node_type = reinterpret_cast<PyTypeObject *>(made);
+    PyObject *bases = PyTuple_Pack(1, made);
+    PyObject *expression = bases ? PyType_FromSpecWithBases(&expression_spec, bases) : nullptr;
+    Py_XDECREF(bases);
+    if (!expression) return -1;
+    expression_base = reinterpret_cast<PyTypeObject *>(expression);
+    current.expression = expression_base;
+    Py_INCREF(expression);
+    if (PyModule_AddObjectRef(module, "AutobatchNode", made) < 0 || PyModule_AddObjectRef(module, "AutobatchExpression", expression) < 0) return -1;
+    return PyModule_AddFunctions(module, functions);
+}
+
+}  // namespace dpmodule

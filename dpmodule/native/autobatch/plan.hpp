@@ -1,0 +1,68 @@
+// A schedule for one segment of the graph: what runs with what, in which order, and where values lie.
+//
+// The graph of groups (who feeds whom) is cut into its strongly connected components.  A node's level counts only the
+// steps inside its own component: a group outside any recurrence is one batch for the whole segment, a recurrent one
+// runs level by level.  Linear in nodes and arguments, no recursion.
+#pragma once
+
+#include <vector>
+
+#include "graph.hpp"
+#include "group.hpp"
+
+namespace dpmodule::autobatch {
+
+// One occurrence of a group.
+struct Instance {
+    int root;      // node
+    int run;
+    int first;     // where its outside arguments begin in Plan::outside
+    int count;
+    int level;
+    int row;       // inside its run
+};
+
+// All occurrences of one group in a plan, in order of levels; their values are one block.
+struct Run {
+    int group;
+    int rows = 0;
+    int component = 0;
+    bool recurrent = false;            // takes part in a cycle
+    std::vector<int> order;            // instance of each row
+    std::vector<int> column;           // node of each outside argument, column by column; -1: zeros
+    float *value = nullptr, *grad = nullptr, *kept = nullptr, *grad_kept = nullptr;
+    bool wanted = false;               // by the backward pass now running
+    const int *nodes(int column_index) const { return column.data() + static_cast<std::size_t>(column_index) * rows; }
+};
+
+// What runs together: rows [first, first + count) of a run.
+struct Bucket {
+    int run, level, first, count;
+};
+
+struct Manner {
+    bool batched, fuses;   // not batched: each node is a batch of its own, nothing is fused
+};
+
+class Plan {
+   public:
+    // Schedule the nodes [from, to); values lie in `memory`.
+    Plan(Graph &graph, Groups &groups, Arena &memory, int from, int to, Manner manner);
+
+    int from, to;
+    std::vector<Instance> instances;
+    std::vector<int> outside;          // arguments of instances
+    std::vector<Run> runs;
+    std::vector<Bucket> buckets;
+    // The instance that computes a node of this segment: -1 for inputs, parameters and lookups, -2 for inner nodes.
+    int owner(int node) const { return owner_[node - from]; }
+    std::uint32_t stamp;               // tells plans apart
+    std::vector<int> lookups, views;   // nodes
+    std::vector<std::vector<int>> consumers;   // of each run, among the runs
+
+   private:
+    friend class Planner;
+    std::vector<int> owner_;
+};
+
+}  // namespace dpmodule::autobatch

@@ -1,0 +1,64 @@
+#include "python_caller.hpp"
+
+namespace dpmodule::autobatch {
+namespace {
+
+PyObject *list_of(const std::vector<int> &numbers) {
+    PyObject *made = PyList_New(static_cast<Py_ssize_t>(numbers.size()));
+    for (std::size_t i = 0; made && i < numbers.size(); i++) {
+        PyObject *number = PyLong_FromLong(numbers[i]);
+        if (!number) Py_CLEAR(made);
+        else PyList_SET_ITEM(made, static_cast<Py_ssize_t>(i), number);
+    }
+    return made;
+}
+
+}  // namespace
+
+void PythonCaller::set(PyObject *forward, PyObject *backward) {
+    Py_INCREF(forward);
+    Py_INCREF(backward);
+    Py_XSETREF(forward_, forward);
+    Py_XSETREF(backward_, backward);
+}
+
+int PythonCaller::traverse(visitproc visit, void *arg) {
+    Py_VISIT(forward_);
+    Py_VISIT(backward_);
+    return 0;
+}
+
+void PythonCaller::clear() {
+    Py_CLEAR(forward_);
+    Py_CLEAR(backward_);
+}
+
+void PythonCaller::forward(const CallBatch &batch) { call(forward_, batch); }
+void PythonCaller::backward(const CallBatch &batch) { call(backward_, batch); }
+
+// function(key, kind, rows, [(address, shared, gradient address or 0)], aux, counts, address of the result or its
+// gradient)
+void PythonCaller::call(PyObject *function, const CallBatch &batch) {
+    if (!function) {
+        PyErr_SetString(PyExc_RuntimeError, "nobody runs operations without a kernel: call set_caller first");
+        throw PythonError();
+    }
+    const auto address = [](const float *p) { return static_cast<unsigned long long>(reinterpret_cast<std::uintptr_t>(p)); };
+    PyObject *arguments = PyList_New(0);
+    for (const CallBatch::Argument &each : batch.arguments) {
+        PyObject *item = arguments ? Py_BuildValue("(KiK)", address(each.at), static_cast<int>(each.shared), address(each.grad)) : nullptr;
+        if (!item || PyList_Append(arguments, item) < 0) Py_CLEAR(arguments);
+        Py_XDECREF(item);
+    }
+    PyObject *aux = arguments ? list_of(batch.aux) : nullptr, *counts = aux ? list_of(batch.counts) : nullptr;
+    if (!counts) {
+        Py_XDECREF(arguments);
+        Py_XDECREF(aux);
+        throw PythonError();
+    }
+    PyObject *found = PyObject_CallFunction(function, "LiiNNNK", static_cast<long long>(batch.key), batch.kind, batch.rows, arguments, aux, counts, address(batch.out));
+    if (!found) throw PythonError();
+    Py_DECREF(found);
+}
+
+}  // namespace dpmodule::autobatch

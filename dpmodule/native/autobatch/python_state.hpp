@@ -1,0 +1,67 @@
+// What the Python types of the engine share: which engine is current, and how expressions are made.
+#pragma once
+
+#include "engine.hpp"
+#include "python.hpp"
+
+namespace dpmodule::autobatch {
+
+// Thrown where Python has raised; whoever stands at the border returns the error indicator to Python.
+struct PythonError {};
+
+struct NodeObject {
+    PyObject_HEAD
+    int node;
+    int version;
+    // For tables of rows that may be looked up: the number in the engine `serial`; 0 is none yet, -1 for all else.
+    int table;
+    int serial;
+};
+
+// The engine that fast functions add to; `engine` is nullptr where the graph under construction is not native.
+struct Current {
+    Engine *engine = nullptr;
+    int version = -1;              // of the graph
+    int serial = 0;                // of the engine
+    PyTypeObject *expression = nullptr;
+    PyObject *slow = nullptr;      // the class with the operators in Python
+};
+extern Current current;
+
+extern PyTypeObject *node_type;    // AutobatchNode
+
+// A new expression for a node of the current graph.
+inline PyObject *make_expression(int node) {
+    PyObject *made = current.expression->tp_alloc(current.expression, 0);
+    if (made) {
+        reinterpret_cast<NodeObject *>(made)->node = node;
+        reinterpret_cast<NodeObject *>(made)->version = current.version;
+        reinterpret_cast<NodeObject *>(made)->table = -1;
+    }
+    return made;
+}
+
+// The node of an operand, -1 if it is no expression of the current graph (then the way in Python says what is wrong).
+// Parameters enter the graph at their first use; that may raise (PythonError).
+int enter_slowly(PyObject *x);
+inline int node_of(PyObject *x) {
+    if (!PyObject_TypeCheck(x, node_type)) return -1;
+    const auto *object = reinterpret_cast<NodeObject *>(x);
+    if (object->version == current.version && object->node < current.engine->graph.size()) return object->node;
+    return enter_slowly(x);
+}
+
+// Runs `body`, which returns a new reference; turns C++ exceptions into Python's.
+template <class F> PyObject *guarded(F body) noexcept {
+    try {
+        return body();
+    } catch (const PythonError &) {
+    } catch (const std::bad_alloc &) {
+        PyErr_NoMemory();
+    } catch (const std::exception &error) {
+        PyErr_SetString(PyExc_RuntimeError, error.what());
+    }
+    return nullptr;
+}
+
+}  // namespace dpmodule::autobatch

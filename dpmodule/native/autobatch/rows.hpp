@@ -1,0 +1,18 @@
+// Reading and adding to rows that lie anywhere, as one block where their addresses allow it.
+#pragma once
+
+#include "graph.hpp"
+#include "kernels.hpp"
+
+namespace dpmodule::autobatch {
+
+// The rows of `pointers[nodes[0..count)]` as a block without copying, or a block with `at` nullptr.
+// `apart`: rows must not overlap (for writing).
+Block as_block(const std::vector<float *> &pointers, const int *nodes, int count, int width, bool apart);
+// Copy rows; node -1 is a row of zeros.
+void gather(const Graph &graph, const int *nodes, int count, int width, Block to);
+// Add rows to gradients; nodes without one are skipped.
+void scatter(const Graph &graph, const int *nodes, int count, int width, Block from);
+bool any_grad(const Graph &graph, const int *nodes, int count);
+
+}  // namespace dpmodule::autobatch

@@ -1,0 +1,198 @@
+#include "runner.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "rows.hpp"
+
+namespace dpmodule::autobatch {
+
+// So many rows that what a batch touches stays in the second cache.
+int Runner::rows_at_once(const Group &group, int rows) const {
+    constexpr int floats = 1 << 17;
+    int width = group.row + group.kept + group.scratch + group.grad_kept + group.grad_scratch;
+    for (int w : group.outside) width += w;
+    const int fit = std::max(48, floats / std::max(1, width) / 12 * 12);
+    return fit > rows / 2 ? rows : fit;
+}
+
+// Calls see the whole batch.
+bool Runner::splits(const Group &group) const { return group.counted && graph_.signatures[group.sig].op != Op::Call; }
+
+void Runner::forward(Segment &segment) {
+    for (const Bucket &bucket : segment.plan.buckets) {
+        Run &run = segment.plan.runs[bucket.run];
+        const Group &group = groups_[run.group];
+        const int at_once = splits(group) ? rows_at_once(group, bucket.count) : bucket.count;
+        for (int first = 0; first < bucket.count; first += at_once) {
+            scratch_.rewind();
+            forward({&segment, &run, &group, bucket.run, bucket.first + first, std::min(at_once, bucket.count - first), {}, {}});
+        }
+    }
+}
+
+void Runner::backward(Segment &segment) {
+    for (auto bucket = segment.plan.buckets.rbegin(); bucket != segment.plan.buckets.rend(); ++bucket) {
+        Run &run = segment.plan.runs[bucket->run];
+        if (!run.wanted) continue;
+        const Group &group = groups_[run.group];
+        const int at_once = splits(group) ? rows_at_once(group, bucket->count) : bucket->count;
+        const int parts = (bucket->count + at_once - 1) / at_once;
+        for (int part = parts - 1; part >= 0; part--) {
+            scratch_.rewind();
+            const int first = part * at_once;
+            backward({&segment, &run, &group, bucket->run, bucket->first + first, std::min(at_once, bucket->count - first), {}, {}});
+        }
+    }
+}
+
+void Runner::forward(const Work &given) {
+    Work work = given;
+    const std::ptrdiff_t wide = work.group->scratch;
+    work.scratch = {scratch_.take(static_cast<std::size_t>(wide) * work.count), wide};
+    for (const Step &step : work.group->steps) forward_step(work, step);
+}
+
+void Runner::backward(const Work &given) {
+    Work work = given;
+    const std::ptrdiff_t wide = work.group->grad_scratch;
+    work.grad_scratch = {scratch_.take(static_cast<std::size_t>(wide) * work.count), wide};
+    for (auto step = work.group->steps.rbegin(); step != work.group->steps.rend(); ++step) backward_step(work, *step);
+    if (work.first > 0) return;
+    for (const Step &step : work.group->steps) {
+        if (step.kind != Step::Kind::Affine) continue;
+        affine(work, step).finish(space_, *work.run, grad_of(work, step));   // all rows: this is the last batch of the run
+    }
+}
+
+Affine &Runner::affine(const Work &work, const Step &step) {
+    auto &all = work.segment->affine[work.index];
+    if (all.empty()) all.resize(work.group->steps.size());
+    std::unique_ptr<Affine> &found = all[&step - work.group->steps.data()];
+    if (!found) found = std::make_unique<Affine>(space_, work.segment->plan, *work.run, *work.group, step);
+    return *found;
+}
+
+Block Runner::value_of(const Work &work, const Step &step) const {
+    const Group &group = *work.group;
+    switch (step.home) {
+        case Step::Home::Root: return {work.run->value + static_cast<std::ptrdiff_t>(work.first) * group.row, group.row};
+        case Step::Home::Kept: return {work.run->kept + static_cast<std::ptrdiff_t>(work.first) * group.kept + step.at, group.kept};
+        default: return {work.scratch.at + step.at, work.scratch.stride};
+    }
+}
+
+Block Runner::grad_of(const Work &work, const Step &step) const {
+    const Group &group = *work.group;
+    switch (step.grad_home) {
+        case Step::Home::Root: return {work.run->grad + static_cast<std::ptrdiff_t>(work.first) * group.row, group.row};
+        case Step::Home::Kept:
+            return {work.run->grad_kept + static_cast<std::ptrdiff_t>(work.first) * group.grad_kept + step.grad_at, group.grad_kept};
+        default: return {work.grad_scratch.at + step.grad_at, work.grad_scratch.stride};
+    }
+}
+
+int Runner::width_of(const Work &work, Operand operand) const {
+    return operand.outside ? work.group->outside[operand.index] : work.group->steps[operand.index].width;
+}
+
+Block Runner::read(const Work &work, Operand operand, int width) {
+    if (!operand.outside) return value_of(work, work.group->steps[operand.index]);
+    const int *nodes = work.run->nodes(operand.index) + work.first;
+    const Block lying = as_block(graph_.value, nodes, work.count, width, false);
+    if (lying.at) return lying;
+    const Block copy{scratch_.take(static_cast<std::size_t>(width) * work.count), width};
+    gather(graph_, nodes, work.count, width, copy);
+    return copy;
+}
+
+bool Runner::target(const Work &work, Operand operand, int width, Target &found) {
+    if (!operand.outside) {
+        found = {grad_of(work, work.group->steps[operand.index]), false, -1};
+        return true;
+    }
+    const int *nodes = work.run->nodes(operand.index) + work.first;
+    if (!any_grad(graph_, nodes, work.count)) return false;
+    const Block lying = as_block(graph_.grad, nodes, work.count, width, true);
+    if (lying.at) found = {lying, true, -1};
+    else found = {{scratch_.take(static_cast<std::size_t>(width) * work.count), width}, false, operand.index};
+    return true;
+}
+
+void Runner::done(const Work &work, const Target &target, int width) {
+    if (target.column >= 0) scatter(graph_, work.run->nodes(target.column) + work.first, work.count, width, target.at);
+}
+
+void Runner::forward_step(const Work &work, const Step &step) {
+    if (step.kind == Step::Kind::Affine) {
+        Block out = value_of(work, step);   // of this batch; the product counts rows from the run's first
+        out.at -= work.first * out.stride;
+        return affine(work, step).forward(space_, *work.run, work.first, work.count, out);
+    }
+    if (step.kind == Step::Kind::Cell) return cell(work, step);
+    const Signature &s = graph_.signatures[step.sig];
+    switch (s.op) {
+        case Op::Unary:
+            kernels().unary(static_cast<Unary>(s.kind), s.attr, work.count, s.width, value_of(work, step), read(work, step.in[0], s.width));
+            break;
+        case Op::Binary:
+            kernels().binary(static_cast<Binary>(s.kind), work.count, s.width, value_of(work, step),
+                             read(work, step.in[0], s.width), read(work, step.in[1], s.width));
+            break;
+        case Op::PickNegLogSoftmax: loss(work, step, s); break;
+        case Op::Softmax:
+        case Op::LogSoftmax: softmax(work, step, s); break;
+        case Op::SumElems:
+        case Op::Dot:
+        case Op::SquaredNorm: reduce(work, step, s); break;
+        case Op::Concat: concat(work, s); break;
+        case Op::Sum: sum(work); break;
+        case Op::Call: call(work, s, true); break;
+        default: break;
+    }
+}
+
+void Runner::backward_step(const Work &work, const Step &step) {
+    if (step.kind == Step::Kind::Affine) {
+        Block dout = grad_of(work, step);
+        dout.at -= work.first * dout.stride;
+        return affine(work, step).backward(space_, *work.run, work.first, work.count, dout);
+    }
+    if (step.kind == Step::Kind::Cell) return cell_back(work, step);
+    const Signature &s = graph_.signatures[step.sig];
+    Target to;
+    switch (s.op) {
+        case Op::Unary: {
+            if (!target(work, step.in[0], s.width, to)) break;
+            const bool by_input = s.kind >= static_cast<int>(Unary::Log) && s.kind <= static_cast<int>(Unary::Softsign);
+            const Block y = value_of(work, step), x = by_input ? read(work, step.in[0], s.width) : y;
+            kernels().unary_back(static_cast<Unary>(s.kind), s.attr, work.count, s.width, to.at, to.add, grad_of(work, step), x, y);
+            done(work, to, s.width);
+            break;
+        }
+        case Op::Binary: {
+            const auto kind = static_cast<Binary>(s.kind);
+            const bool plain = kind == Binary::Add || kind == Binary::Sub;
+            const Block dy = grad_of(work, step), y = value_of(work, step);
+            const Block a = plain ? dy : read(work, step.in[0], s.width), b = plain ? dy : read(work, step.in[1], s.width);
+            for (int k = 0; k < 2; k++) {
+                if (!target(work, step.in[k], s.width, to)) continue;
+                kernels().binary_back(kind, k, work.count, s.width, to.at, to.add, dy, a, b, y);
+                done(work, to, s.width);
+            }
+            break;
+        }
+        case Op::PickNegLogSoftmax: loss_back(work, step, s); break;
+        case Op::Softmax:
+        case Op::LogSoftmax: softmax_back(work, step, s); break;
+        case Op::SumElems:
+        case Op::Dot:
+        case Op::SquaredNorm: reduce_back(work, step, s); break;
+        case Op::Concat: concat_back(work, s); break;
+        case Op::Sum: sum_back(work); break;
+        case Op::Call: call(work, s, false); break;
+        default: break;
+    }
+}
+
+}  // namespace dpmodule::autobatch

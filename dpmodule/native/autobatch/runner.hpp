@@ -1,0 +1,78 @@
+// Computes the buckets of a segment, and their gradients in reverse.
+#pragma once
+
+#include "caller.hpp"
+#include "segment.hpp"
+
+namespace dpmodule::autobatch {
+
+class Runner {
+   public:
+    Runner(Graph &graph, Groups &groups, Arena &memory, Caller *caller)
+        : graph_(graph), groups_(groups), packed_(graph), space_{graph, packed_, memory, scratch_}, caller_(caller) {}
+
+    void forward(Segment &segment);
+    // Gradients of the runs that are `wanted`; those of values must have been set to zero or to the seed.
+    void backward(Segment &segment);
+    void parameters_changed() { packed_.invalidate(); }
+
+   private:
+    // A batch while its steps are computed.
+    struct Work {
+        Segment *segment;
+        Run *run;
+        const Group *group;
+        int index;               // of the run
+        int first, count;        // rows
+        Block scratch, grad_scratch;
+    };
+    bool splits(const Group &group) const;
+    int rows_at_once(const Group &group, int rows) const;
+    void forward(const Work &work);
+    void backward(const Work &work);
+    void forward_step(const Work &work, const Step &step);
+    void backward_step(const Work &work, const Step &step);
+    Affine &affine(const Work &work, const Step &step);
+
+    Block value_of(const Work &work, const Step &step) const;
+    Block grad_of(const Work &work, const Step &step) const;
+    Block read(const Work &work, Operand operand, int width);
+    // The gradient of an operand: where to put it, and whether to add.
+    struct Target {
+        Block at;
+        bool add;
+        int column;              // >= 0: scatter afterwards
+    };
+    bool target(const Work &work, Operand operand, int width, Target &found);
+    void done(const Work &work, const Target &target, int width);
+    int width_of(const Work &work, Operand operand) const;
+
+    void cell(const Work &work, const Step &step);
+    void cell_back(const Work &work, const Step &step);
+    void loss(const Work &work, const Step &step, const Signature &s);
+    void loss_back(const Work &work, const Step &step, const Signature &s);
+    void softmax(const Work &work, const Step &step, const Signature &s);
+    void softmax_back(const Work &work, const Step &step, const Signature &s);
+    void reduce(const Work &work, const Step &step, const Signature &s);
+    void reduce_back(const Work &work, const Step &step, const Signature &s);
+    void concat(const Work &work, const Signature &s);
+    void concat_back(const Work &work, const Signature &s);
+    void sum(const Work &work);
+    void sum_back(const Work &work);
+    struct Part {
+        const int *nodes;
+        int count, width;
+        CallBatch::Argument argument;
+    };
+    Part part(const int *nodes, int count, int width, bool may_share, bool wants_grad);
+    void call(const Work &work, const Signature &s, bool forward);
+
+    Graph &graph_;
+    Groups &groups_;
+    Arena scratch_;
+    PackedWeights packed_;
+    Workspace space_;
+    Caller *caller_;
+};
+
+}  // namespace dpmodule::autobatch

@@ -1,0 +1,229 @@
+// The steps of a batch that are more than a kernel over a block.
+#include <cmath>
+#include <cstring>
+
+#include "rows.hpp"
+#include "runner.hpp"
+
+namespace dpmodule::autobatch {
+
+void Runner::cell(const Work &work, const Step &step) {
+    const Signature &s = graph_.signatures[step.sig];
+    const Block gates = value_of(work, work.group->steps[step.in[0].index]), out = value_of(work, step);
+    const int *before = work.run->nodes(step.in[1].index) + work.first;
+    for (int i = 0; i < work.count; i++) {
+        float *h = out.at + i * out.stride;
+        const float *c = before[i] < 0 ? nullptr : graph_.value[before[i]];
+        kernels().lstm({s.width, gates.at + i * gates.stride, c, h, h + s.width, s.attr});
+    }
+}
+
+void Runner::cell_back(const Work &work, const Step &step) {
+    const Signature &s = graph_.signatures[step.sig];
+    const Step &product = work.group->steps[step.in[0].index];
+    const Block gates = value_of(work, product), dgates = grad_of(work, product);
+    const Block out = value_of(work, step), dout = grad_of(work, step);
+    const int *before = work.run->nodes(step.in[1].index) + work.first;
+    for (int i = 0; i < work.count; i++) {
+        const float *dh = dout.at + i * dout.stride;
+        const float *c = before[i] < 0 ? nullptr : graph_.value[before[i]];
+        float *dc = before[i] < 0 ? nullptr : graph_.grad[before[i]];
+        kernels().lstm_back({s.width, gates.at + i * gates.stride, c, out.at + i * out.stride + s.width, dh, dh + s.width,
+                             dgates.at + i * dgates.stride, dc});
+    }
+}
+
+void Runner::loss(const Work &work, const Step &step, const Signature &s) {
+    const int width = s.widths[0];
+    const Block x = read(work, step.in[0], width), out = value_of(work, step);
+    for (int i = 0; i < work.count; i++) {
+        const int row = work.first + i;
+        const int label = graph_.nodes[work.segment->plan.instances[work.run->order[row]].root].aux;
+        const float *scores = x.at + i * x.stride;
+        float *kept = work.run->kept + static_cast<std::ptrdiff_t>(row) * work.group->kept + step.at;
+        const float top = kernels().largest(width, scores), own = scores[label];
+        const float total = kernels().exp_sum(width, kept, scores, top), scale = 1.0f / total;
+        for (int j = 0; j < width; j++) kept[j] *= scale;
+        out.at[i * out.stride] = std::log(total) + top - own;
+    }
+}
+
+void Runner::loss_back(const Work &work, const Step &step, const Signature &s) {
+    const int width = s.widths[0];
+    Target to;
+    if (!target(work, step.in[0], width, to)) return;
+    const Block dout = grad_of(work, step);
+    for (int i = 0; i < work.count; i++) {
+        const int row = work.first + i;
+        const int label = graph_.nodes[work.segment->plan.instances[work.run->order[row]].root].aux;
+        const float *kept = work.run->kept + static_cast<std::ptrdiff_t>(row) * work.group->kept + step.at;
+        const float d = dout.at[i * dout.stride];
+        float *dx = to.at.at + i * to.at.stride;
+        if (!to.add) std::memset(dx, 0, sizeof(float) * width);
+        kernels().axpy(width, dx, d, kept);
+        dx[label] -= d;
+    }
+    done(work, to, width);
+}
+
+void Runner::softmax(const Work &work, const Step &step, const Signature &s) {
+    const Block x = read(work, step.in[0], s.width), y = value_of(work, step);
+    for (int i = 0; i < work.count; i++) {
+        const float *from = x.at + i * x.stride;
+        float *to = y.at + i * y.stride;
+        const float top = kernels().largest(s.width, from);
+        const float total = kernels().exp_sum(s.width, to, from, top);
+        const float shift = top + std::log(total), scale = 1.0f / total;
+        if (s.op == Op::Softmax) for (int j = 0; j < s.width; j++) to[j] *= scale;
+        else kernels().unary(Unary::Shift, -shift, 1, s.width, {to, s.width}, {const_cast<float *>(from), s.width});
+    }
+}
+
+void Runner::softmax_back(const Work &work, const Step &step, const Signature &s) {
+    Target to;
+    if (!target(work, step.in[0], s.width, to)) return;
+    const Block y = value_of(work, step), dy = grad_of(work, step);
+    float *part = scratch_.take(s.width);
+    for (int i = 0; i < work.count; i++) {
+        const float *value = y.at + i * y.stride, *d = dy.at + i * dy.stride;
+        float *dx = to.at.at + i * to.at.stride;
+        if (s.op == Op::Softmax) {
+            const float mean = kernels().dot(s.width, value, d);
+            for (int j = 0; j < s.width; j++) part[j] = value[j] * (d[j] - mean);
+        } else {
+            const float total = kernels().sum(s.width, d);
+            kernels().exp_sum(s.width, part, value, 0.0f);
+            for (int j = 0; j < s.width; j++) part[j] = d[j] - part[j] * total;
+        }
+        if (to.add) kernels().accumulate(s.width, dx, part);
+        else std::memcpy(dx, part, sizeof(float) * s.width);
+    }
+    done(work, to, s.width);
+}
+
+void Runner::reduce(const Work &work, const Step &step, const Signature &s) {
+    const int width = s.widths[0];
+    const Block x = read(work, step.in[0], width), out = value_of(work, step);
+    const Block y = s.op == Op::Dot ? read(work, step.in[1], width) : x;
+    for (int i = 0; i < work.count; i++) {
+        const float *a = x.at + i * x.stride, *b = y.at + i * y.stride;
+        out.at[i * out.stride] = s.op == Op::SumElems ? kernels().sum(width, a) : kernels().dot(width, a, b);
+    }
+}
+
+void Runner::reduce_back(const Work &work, const Step &step, const Signature &s) {
+    const int width = s.widths[0], operands = s.op == Op::Dot ? 2 : 1;
+    const Block dout = grad_of(work, step);
+    static const float one = 1.0f;
+    for (int k = 0; k < operands; k++) {
+        Target to;
+        if (!target(work, step.in[k], width, to)) continue;
+        const Block other = s.op == Op::SumElems ? Block{} : read(work, step.in[operands - 1 - k], width);
+        const float factor = s.op == Op::SquaredNorm ? 2.0f : 1.0f;
+        for (int i = 0; i < work.count; i++) {
+            const float d = dout.at[i * dout.stride] * factor;
+            float *dx = to.at.at + i * to.at.stride;
+            if (!to.add) std::memset(dx, 0, sizeof(float) * width);
+            if (other.at) kernels().axpy(width, dx, d, other.at + i * other.stride);
+            else for (int j = 0; j < width; j++) dx[j] += d * one;
+        }
+        done(work, to, width);
+    }
+}
+
+void Runner::concat(const Work &work, const Signature &s) {
+    float *to = work.run->value + static_cast<std::ptrdiff_t>(work.first) * work.group->row;
+    for (std::size_t k = 0; k < s.widths.size(); to += s.widths[k++]) {
+        gather(graph_, work.run->nodes(static_cast<int>(k)) + work.first, work.count, s.widths[k], {to, work.group->row});
+    }
+}
+
+void Runner::concat_back(const Work &work, const Signature &s) {
+    float *from = work.run->grad + static_cast<std::ptrdiff_t>(work.first) * work.group->row;
+    for (std::size_t k = 0; k < s.widths.size(); from += s.widths[k++]) {
+        scatter(graph_, work.run->nodes(static_cast<int>(k)) + work.first, work.count, s.widths[k], {from, work.group->row});
+    }
+}
+
+void Runner::sum(const Work &work) {
+    const Plan &plan = work.segment->plan;
+    const int width = work.group->row;
+    for (int row = work.first; row < work.first + work.count; row++) {
+        const Instance &instance = plan.instances[work.run->order[row]];
+        const int *nodes = plan.outside.data() + instance.first;
+        float *to = work.run->value + static_cast<std::ptrdiff_t>(row) * width;
+        const Block lying = as_block(graph_.value, nodes, instance.count, width, false);
+        if (width == 1 && lying.at && lying.stride == 1) {
+            to[0] = kernels().sum(instance.count, lying.at);
+            continue;
+        }
+        std::memcpy(to, graph_.value[nodes[0]], sizeof(float) * width);
+        for (int k = 1; k < instance.count; k++) kernels().accumulate(width, to, graph_.value[nodes[k]]);
+    }
+}
+
+void Runner::sum_back(const Work &work) {
+    const Plan &plan = work.segment->plan;
+    const int width = work.group->row;
+    for (int row = work.first; row < work.first + work.count; row++) {
+        const Instance &instance = plan.instances[work.run->order[row]];
+        const int *nodes = plan.outside.data() + instance.first;
+        scatter(graph_, nodes, instance.count, width, {work.run->grad + static_cast<std::ptrdiff_t>(row) * width, 0});
+    }
+}
+
+// One operand of a call: rows in a row, or one row that all share.  Copies stay until renew: the callee may keep them.
+Runner::Part Runner::part(const int *nodes, int count, int width, bool may_share, bool wants_grad) {
+    Part found{nodes, count, width, {nullptr, may_share, nullptr}};
+    for (int i = 1; i < count && found.argument.shared; i++) found.argument.shared = nodes[i] == nodes[0];
+    if (found.argument.shared) found.count = 1;
+    const Block lying = as_block(graph_.value, nodes, found.count, width, false);
+    if (lying.at && (found.count == 1 || lying.stride == width)) {
+        found.argument.at = lying.at;
+    } else {
+        found.argument.at = space_.memory.take(static_cast<std::size_t>(found.count) * width);
+        gather(graph_, nodes, found.count, width, {found.argument.at, width});
+    }
+    if (wants_grad && any_grad(graph_, nodes, found.count)) {
+        const std::size_t floats = static_cast<std::size_t>(found.count) * width;
+        found.argument.grad = scratch_.take(floats);
+        std::memset(found.argument.grad, 0, sizeof(float) * floats);
+    }
+    return found;
+}
+
+void Runner::call(const Work &work, const Signature &s, bool forward) {
+    if (!forward && s.attr != 0) return;   // a constant
+    const Plan &plan = work.segment->plan;
+    const auto instance = [&](int i) -> const Instance & { return plan.instances[work.run->order[work.first + i]]; };
+    CallBatch batch;
+    batch.key = instance(0).root;   // a batch is known by the node of its first row
+    batch.kind = s.kind;
+    batch.rows = work.count;
+    std::vector<Part> parts;
+    std::vector<int> all;           // operands of operations that take any number
+    if (s.nargs < 0) {
+        for (int i = 0; i < work.count; i++) {
+            const int *nodes = plan.outside.data() + instance(i).first;
+            all.insert(all.end(), nodes, nodes + instance(i).count);
+            batch.counts.push_back(instance(i).count);
+        }
+        parts.push_back(part(all.data(), static_cast<int>(all.size()), s.widths[0], false, !forward));
+    }
+    for (int k = 0; k < s.nargs; k++) {
+        parts.push_back(part(work.run->nodes(k) + work.first, work.count, s.widths[k], true, !forward));
+    }
+    for (const Part &each : parts) batch.arguments.push_back(each.argument);
+    batch.out = (forward ? work.run->value : work.run->grad) + static_cast<std::ptrdiff_t>(work.first) * work.group->row;
+    if (forward) {
+        for (int i = 0; i < work.count; i++) batch.aux.push_back(graph_.nodes[instance(i).root].aux);
+        caller_->forward(batch);
+        return;
+    }
+    caller_->backward(batch);
+    for (const Part &each : parts) {
+        if (each.argument.grad) scatter(graph_, each.nodes, each.count, each.width, {each.argument.grad, each.width});
+    }
+}
+
+}  // namespace dpmodule::autobatch

@@ -1,0 +1,79 @@
+// What may be batched together: nodes of one signature do the same arithmetic with the same parameters.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+namespace dpmodule::autobatch {
+
+enum class Op : std::uint8_t {
+    Input,        // numbers given by the user
+    Param,        // a whole parameter
+    Lookup,       // a row of a table; aux = the row
+    View,         // consecutive numbers of the argument; aux = where they begin
+    Affine,       // b + W1 x1 + W2 x2 ...; the parameters are part of the signature
+    Unary, Binary,
+    Concat,       // vectors one after the other
+    Sum,          // of any number of arguments of one shape
+    Lstm,         // x, h, c -> (h, c) in one row of twice the width
+    PickNegLogSoftmax,   // aux = the label
+    Softmax, LogSoftmax,
+    SumElems, Dot, SquaredNorm,
+    Call,         // anything else: one call into Python for a whole batch
+};
+
+struct Signature {
+    Op op = Op::Input;
+    int kind = 0;                 // which Unary or Binary; for Call the number of its Python object
+    float attr = 0;
+    int shape = -1;               // of the value, a number of Shapes
+    int width = 0;                // floats in the value
+    int nargs = 0;                // -1: differs from node to node
+    std::vector<int> params;      // Affine, Lstm: bias or -1, then weights; Param, Lookup: its number
+    std::vector<int> widths;      // of the arguments
+    int further = 0;              // floats of further results behind the value, which views reach
+    int row() const { return width + further; }
+};
+
+struct Shape {
+    std::vector<int> dims;
+    int batch = 1;
+    int size = 1;                 // floats, batch included
+    bool operator==(const Shape &other) const { return dims == other.dims && batch == other.batch; }
+};
+
+// Numbers for tuples of integers; the shared mechanism of the tables below.
+class Interner {
+   public:
+    // The number of `key`, and whether it is new.
+    std::pair<int, bool> number(const std::vector<int> &key);
+
+   private:
+    struct Hash {
+        std::size_t operator()(const std::vector<int> &key) const;
+    };
+    std::unordered_map<std::vector<int>, int, Hash> known_;
+};
+
+class Signatures {
+   public:
+    int add(Signature signature);
+    const Signature &operator[](int index) const { return all_[index]; }
+    int size() const { return static_cast<int>(all_.size()); }
+
+    int add_shape(const std::vector<int> &dims, int batch = 1);
+    const Shape &shape(int index) const { return shapes_[index]; }
+    int vector_shape(int width) { return add_shape({width}); }
+
+    // The signature of an operation on arguments of known shape, -1 when not met before; two numbers make the key.
+    int &cached(int operation, int shape);
+
+   private:
+    Interner numbers_, shape_numbers_;
+    std::vector<Signature> all_;
+    std::vector<Shape> shapes_;
+    std::vector<std::vector<int>> cache_;
+};
+
+}  // namespace dpmodule::autobatch

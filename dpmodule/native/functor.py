@@ -1,0 +1,55 @@
+"""Functors in Python: what stands in for those in C++ where there is no extension."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..base import ArgumentError
+
+__all__ = ["Functor", "NoopFunctor", "work_of"]
+
+
+class Functor:
+    """A job in Python for the stand-in of the pool; subclasses give `run`."""
+
+    def run(self) -> Any:
+        """Do the work, in a thread of the pool, and return what `await` gives."""
+        raise NotImplementedError(f"{type(self).__name__}.run")
+
+    def __dpmodule_functor__(self) -> Functor:
+        return self
+
+
+class NoopFunctor(Functor):
+    """A job that does nothing, for measuring; its result is None."""
+
+    def run(self) -> None:
+        """Do nothing."""
+
+
+def work_of(functor: Any) -> Callable[[], Any]:
+    """Return what a thread has to call for a functor.
+
+    Args:
+        functor: an object whose method ``__dpmodule_functor__()`` returns one with a method `run`.
+
+    Raises:
+        ArgumentError: it is something else, such as a function of Python or a functor in C++.
+    """
+    convert = getattr(type(functor), "__dpmodule_functor__", None)
+    found = functor if convert is None else convert(functor)
+    run: Callable[[], Any] | None = getattr(found, "run", None)
+    if callable(run):
+        return run
+    if convert is not None and callable(found):
+        return found  # type: ignore[no-any-return]  # nothing is known of the class
+    if type(found).__name__ == "PyCapsule":
+        raise ArgumentError(
+            f"{functor!r} is a functor in C++, which runs only with the native extension; "
+            "`dpmodule info` says why it is not active"
+        )
+    raise ArgumentError(
+        "expected a functor, that is an object whose __dpmodule_functor__() returns one, "
+        f"got {type(functor).__name__}; run functions of Python in a thread, with asyncio.to_thread"
+    )

@@ -1,0 +1,104 @@
+#include "functor_type.hpp"
+
+#include <new>
+
+#include "errors.hpp"
+
+namespace dpmodule {
+
+PyTypeObject *functor_type = nullptr;
+
+namespace {
+
+class Noop : public Functor {
+public:
+    void operator()() override {}
+};
+
+void dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    reinterpret_cast<FunctorObject *>(self)->functor.~shared_ptr();
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+PyObject *new_base(PyTypeObject *type, PyObject *, PyObject *) {
+    return set_error_format(Kind::argument, "%s has no constructor; a functor is made by the class or function of its kind",
+                            type->tp_name);
+}
+
+PyObject *new_noop(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
+    if (PyTuple_GET_SIZE(arguments) || (keywords && PyDict_GET_SIZE(keywords))) {
+        return PyErr_SetString(PyExc_TypeError, "NoopFunctor() takes no arguments"), nullptr;
+    }
+    try {
+        return make_functor(type, std::make_shared<Noop>());
+    } catch (...) {
+        return set_current_exception();
+    }
+}
+
+PyObject *capsule(PyObject *self, PyObject *) {
+    return make_capsule(reinterpret_cast<FunctorObject *>(self)->functor);
+}
+
+PyMethodDef methods[] = {
+    {"__dpmodule_functor__", capsule, METH_NOARGS, "Return the functor as a capsule."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyType_Slot slots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void *>(dealloc)},
+    {Py_tp_new, reinterpret_cast<void *>(new_base)},
+    {Py_tp_methods, methods},
+    {Py_tp_doc, const_cast<char *>("A job in C++ for a worker of a ThreadPool.")},
+    {0, nullptr},
+};
+PyType_Spec spec = {"dpmodule._native.Functor", sizeof(FunctorObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+
+PyType_Slot noop_slots[] = {
+    {Py_tp_new, reinterpret_cast<void *>(new_noop)},
+    {Py_tp_doc, const_cast<char *>("A job that does nothing, for measuring; its result is None.")},
+    {0, nullptr},
+};
+PyType_Spec noop_spec = {"dpmodule._native.NoopFunctor", sizeof(FunctorObject), 0, Py_TPFLAGS_DEFAULT, noop_slots};
+
+int add(PyObject *module, const char *name, PyObject *type) {
+    if (!type) return -1;
+    if (PyModule_AddObject(module, name, type) == 0) return 0;  // takes the reference
+    Py_DECREF(type);
+    return -1;
+}
+
+}  // namespace
+
+PyObject *make_functor(PyTypeObject *type, std::shared_ptr<Functor> functor) noexcept {
+    PyObject *self = type->tp_alloc(type, 0);
+    if (!self) return nullptr;
+    new (&reinterpret_cast<FunctorObject *>(self)->functor) std::shared_ptr<Functor>(std::move(functor));
+    return self;
+}
+
+std::shared_ptr<Functor> functor_of(PyObject *object) noexcept {
+    if (PyObject_TypeCheck(object, functor_type)) return reinterpret_cast<FunctorObject *>(object)->functor;
+    std::shared_ptr<Functor> functor = functor_from(object);
+    if (!functor && PyErr_ExceptionMatches(PyExc_TypeError)) {
+        PyErr_Clear();
+        set_error_format(Kind::argument,
+                         "expected a functor, that is a capsule \"%s\" or an object whose __dpmodule_functor__() returns "
+                         "one, got %.200s; run functions of Python in a thread, with asyncio.to_thread",
+                         functor_capsule, Py_TYPE(object)->tp_name);
+    }
+    return functor;
+}
+
+int add_functor(PyObject *module) {
+    PyObject *type = PyType_FromSpec(&spec);
+    if (!type) return -1;
+    functor_type = reinterpret_cast<PyTypeObject *>(Py_NewRef(type));  // for as long as the process lives
+    if (add(module, "Functor", type) < 0) return -1;
+    return add(module, "NoopFunctor",
+               PyType_FromSpecWithBases(&noop_spec, reinterpret_cast<PyObject *>(functor_type)));
+}
+
+}  // namespace dpmodule

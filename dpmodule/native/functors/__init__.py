@@ -1,0 +1,1 @@
+"""Ready-made functors: in C++ where the extension is here, in Python otherwise."""

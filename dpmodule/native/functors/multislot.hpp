@@ -1,0 +1,70 @@
+// Text in MultiSlot format: each line holds for every slot "count value ... value", slots in the order of a description.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "array.hpp"
+#include "words.hpp"
+
+namespace dpmodule {
+
+// A slot as it is described to the parser.
+struct Slot {
+    std::string name;
+    bool is_float = false;  // else unsigned integers of 64 bits
+    bool is_dense = false;  // the same number of values in every line
+    bool is_used = false;   // values are kept, not only checked
+};
+
+// What was read for one slot: values of line i are values[offsets[i]] to values[offsets[i + 1] - 1].
+struct Column {
+    Array<std::int64_t> integers;  // the bits of the unsigned numbers
+    Array<float> floats;
+    Array<std::int64_t> offsets;
+    std::uint64_t dim = 0;  // values per line of a dense slot, 0 before the first
+};
+
+class MultiSlotParser {
+public:
+    // `source` and `first_line` are what messages call the text and its first line; they must outlive the parser.
+    MultiSlotParser(const std::vector<Slot> &slots, const std::string &source, std::uint64_t first_line);
+
+    // Read the complete lines of a text; with `final` also a last line without end. Throws Error of Kind::file_format.
+    void parse(const char *text, std::size_t size, bool final);
+
+    std::vector<Column> &columns() noexcept { return columns_; }
+    std::size_t lines() const noexcept { return lines_; }
+    std::size_t consumed() const noexcept { return consumed_; }  // bytes up to the end of the last line read
+
+private:
+    // The usual line, with one space between words and none at its ends, nothing wrong in it, not the first. Returns where
+    // it ends. Anything else: nullptr, parse_line is to read it, and what this one has read is forgotten.
+    const char *parse_plain_line(Words &words);
+    bool parse_plain_slot(Words &words, std::size_t index);
+    template <bool used>
+    bool plain_integers(Words &words, std::size_t index, std::uint64_t count, char last);
+    template <bool used>
+    bool plain_floats(Words &words, std::size_t index, std::uint64_t count, char last);
+    void forget_line() noexcept;
+
+    // Any line; says what is wrong with it.
+    void parse_line(const char *at, const char *limit);
+    const char *parse_slot(const char *at, const char *limit, std::size_t index);
+    template <bool used>
+    const char *read_integers(const char *at, const char *limit, std::size_t index, std::uint64_t count);
+    template <bool used>
+    const char *read_floats(const char *at, const char *limit, std::size_t index, std::uint64_t count);
+    [[noreturn]] void fail(std::size_t index, const std::string &place, const char *at, const char *expected) const;
+    [[noreturn]] void fail_value(std::size_t index, std::uint64_t which, std::uint64_t count, const char *at) const;
+    std::string where() const;
+
+    const std::vector<Slot> &slots_;
+    const std::string &source_;
+    const std::uint64_t first_line_;
+    std::vector<Column> columns_;
+    std::size_t lines_ = 0, consumed_ = 0;
+};
+
+}  // namespace dpmodule

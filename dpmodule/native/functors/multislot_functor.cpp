@@ -1,0 +1,93 @@
+// The functor that parses MultiSlot text.
+#include "multislot.hpp"
+#include "python.hpp"
+#include "ready.hpp"
+#include "string_handle.hpp"
+
+namespace dpmodule {
+namespace {
+
+struct Parsed {
+    std::size_t lines, consumed;
+    std::vector<std::pair<Bytes, Bytes>> columns;  // values and offsets of the used slots
+};
+
+class MultiSlot final : public Ready<Parsed> {
+public:
+    MultiSlot(Bytes text, std::vector<Slot> slots, std::string source, std::uint64_t first_line, bool final,
+              PyObject *finish)
+        : Ready(finish), text_(std::move(text)), slots_(std::move(slots)), source_(std::move(source)),
+          first_line_(first_line), final_(final) {}
+
+private:
+    Parsed work() const override {
+        MultiSlotParser parser(slots_, source_, first_line_);
+        parser.parse(reinterpret_cast<const char *>(text_.begin()), text_.size, final_);
+        Parsed parsed{parser.lines(), parser.consumed(), {}};
+        for (std::size_t i = 0; i < slots_.size(); ++i) {
+            if (!slots_[i].is_used) continue;
+            Column &column = parser.columns()[i];
+            Bytes values = slots_[i].is_float ? column.floats.release() : column.integers.release();
+            parsed.columns.emplace_back(std::move(values), column.offsets.release());
+        }
+        return parsed;
+    }
+
+    // (lines, consumed, [values, offsets, values, offsets, ...])
+    PyObject *give(const Parsed &made) const override {
+        PyObject *list = PyList_New(0);
+        for (auto column = made.columns.begin(); list && column != made.columns.end(); ++column) {
+            if (!append(list, column->first) || !append(list, column->second)) Py_CLEAR(list);
+        }
+        return list ? Py_BuildValue("nnN", made.lines, made.consumed, list) : nullptr;
+    }
+
+    static bool append(PyObject *list, const Bytes &bytes) {
+        PyObject *memory = make_memory(bytes);
+        const bool fine = memory && PyList_Append(list, memory) == 0;
+        Py_XDECREF(memory);
+        return fine;
+    }
+
+    const Bytes text_;
+    const std::vector<Slot> slots_;
+    const std::string source_;
+    const std::uint64_t first_line_;
+    const bool final_;
+};
+
+// Slots come as tuples (name, is_float, is_dense, is_used).
+bool read_slots(PyObject *list, std::vector<Slot> &slots) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
+        const char *name;
+        int is_float, is_dense, is_used;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "sppp", &name, &is_float, &is_dense, &is_used)) return false;
+        slots.push_back({name, is_float != 0, is_dense != 0, is_used != 0});
+    }
+    return true;
+}
+
+PyObject *make_multislot(PyObject *, PyObject *args) {
+    PyObject *data, *list, *finish;
+    const char *source;
+    unsigned long long first_line;
+    int final;
+    if (!PyArg_ParseTuple(args, "OO!sKpO", &data, &PyList_Type, &list, &source, &first_line, &final, &finish)) return nullptr;
+    return ready_from([&]() -> std::shared_ptr<Functor> {
+        Bytes text;
+        std::vector<Slot> slots;
+        if (!bytes_of_any(data, text) || !read_slots(list, slots)) return nullptr;
+        return std::make_shared<MultiSlot>(std::move(text), std::move(slots), source, first_line, final != 0, finish);
+    });
+}
+
+PyMethodDef functions[] = {
+    {"multislot", make_multislot, METH_VARARGS, "multislot(data, slots, source, first_line, final, finish): a functor."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+int add_multislot(PyObject *module) { return PyModule_AddFunctions(module, functions); }
+
+}  // namespace dpmodule

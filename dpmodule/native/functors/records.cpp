@@ -1,0 +1,170 @@
+// The functor that finds the records in a piece of a record file (MXNet's RecordIO).
+//
+//     part : u32 0xCED7230A, u32 (kind << 29 | length), payload, zeros up to a multiple of 4
+//     kind : 0 a whole record, 1 the first part of one, 2 one in the middle, 3 the last
+//
+// Whole records become slices of the data. Parts are joined, with the magic number between them, by copying.
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "python.hpp"
+#include "quoted.hpp"
+#include "ready.hpp"
+#include "string_handle.hpp"
+
+namespace dpmodule {
+namespace {
+
+constexpr std::uint32_t magic = 0xCED7230A;
+constexpr unsigned whole = 0, middle = 2, last = 3;
+
+struct Found {
+    std::vector<Bytes> records;
+    std::size_t consumed = 0;
+};
+
+std::uint32_t little_endian(const unsigned char *at) noexcept {
+    return std::uint32_t{at[0]} | std::uint32_t{at[1]} << 8 | std::uint32_t{at[2]} << 16 | std::uint32_t{at[3]} << 24;
+}
+
+class RecordParser {
+public:
+    RecordParser(const Bytes &data, const std::string &source, std::uint64_t offset, bool final)
+        : data_(data), source_(source), offset_(offset), final_(final) {}
+
+    Found run() {
+        while (found_.consumed < data_.size && record()) {}
+        return std::move(found_);
+    }
+
+private:
+    struct Part {
+        std::size_t begin, length;
+    };
+
+    // Read the record that begins where the last one ended; false if its end is not in the data.
+    bool record() {
+        std::size_t at = found_.consumed;
+        parts_.clear();
+        for (;;) {
+            unsigned kind;
+            Part part;
+            if (!head(at, kind, part)) return false;
+            parts_.push_back(part);
+            const std::size_t padded = part.length + (4 - part.length % 4) % 4;
+            const std::size_t left = data_.size - part.begin;
+            // The reader of files takes a last record whose padding is missing; here it may still come.
+            if (left < (final_ ? part.length : padded)) return cut_short(at, part.length, left);
+            at = part.begin + std::min(padded, left);
+            if (kind == whole || kind == last) break;
+        }
+        found_.records.push_back(parts_.size() == 1 ? data_.slice(parts_[0].begin, parts_[0].length) : joined());
+        found_.consumed = at;
+        return true;
+    }
+
+    // Read and check the head of a part; false if it is not wholly in the data.
+    bool head(std::size_t at, unsigned &kind, Part &part) const {
+        const std::size_t left = data_.size - at;
+        const unsigned char *bytes = data_.begin() + at;
+        for (std::size_t i = 0; i < std::min<std::size_t>(left, 4); ++i) {
+            if (bytes[i] != (magic >> (8 * i) & 255)) fail_magic(at);
+        }
+        if (left < 8) {
+            if (final_) fail(at, "the head of a record, 8 bytes, expected, but " + std::to_string(left) + " are left");
+            return false;
+        }
+        const std::uint32_t word = little_endian(bytes + 4);
+        kind = word >> 29;
+        part = {at + 8, word & ((1u << 29) - 1)};
+        const bool continues = kind == middle || kind == last;
+        if (kind > last || continues != !parts_.empty()) {
+            fail(at, "a part of kind " + std::to_string(kind) + " cannot stand here");
+        }
+        return true;
+    }
+
+    bool cut_short(std::size_t at, std::size_t length, std::size_t left) const {
+        if (!final_) return false;
+        fail(at, std::to_string(length) + " bytes of payload expected, but " + std::to_string(left) + " are left");
+    }
+
+    Bytes joined() const {
+        std::size_t size = 4 * (parts_.size() - 1);
+        for (const Part &part : parts_) size += part.length;
+        std::string text;
+        text.reserve(size);
+        for (const Part &part : parts_) {
+            if (&part != &parts_[0]) text.append("\x0A\x23\xD7\xCE", 4);
+            text.append(data_.text().substr(part.begin, part.length));
+        }
+        return bytes_of(std::move(text));
+    }
+
+    [[noreturn]] void fail_magic(std::size_t at) const {
+        const char *bytes = reinterpret_cast<const char *>(data_.begin()) + at;
+        fail(at, "no record begins here: " + quoted(bytes, bytes + std::min<std::size_t>(data_.size - at, 4)) +
+                     " in place of '\\x0a#\\xd7\\xce'");
+    }
+
+    [[noreturn]] void fail(std::size_t at, const std::string &text) const {
+        throw Error(Kind::file_format, source_ + ": byte " + std::to_string(offset_ + at) + ": " + text +
+                                           "; the file is damaged, cut short, or does not begin with a record");
+    }
+
+    const Bytes &data_;
+    const std::string &source_;
+    const std::uint64_t offset_;
+    const bool final_;
+    std::vector<Part> parts_;
+    Found found_;
+};
+
+class Records final : public Ready<Found> {
+public:
+    Records(Bytes data, std::string source, std::uint64_t offset, bool final, PyObject *finish)
+        : Ready(finish), data_(std::move(data)), source_(std::move(source)), offset_(offset), final_(final) {}
+
+private:
+    Found work() const override { return RecordParser(data_, source_, offset_, final_).run(); }
+
+    // (records, consumed)
+    PyObject *give(const Found &made) const override {
+        PyObject *list = PyList_New(static_cast<Py_ssize_t>(made.records.size()));
+        for (std::size_t i = 0; list && i < made.records.size(); ++i) {
+            PyObject *handle = make_handle(made.records[i]);
+            if (handle) PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), handle);
+            else Py_CLEAR(list);
+        }
+        return list ? Py_BuildValue("Nn", list, made.consumed) : nullptr;
+    }
+
+    const Bytes data_;
+    const std::string source_;
+    const std::uint64_t offset_;
+    const bool final_;
+};
+
+PyObject *make_records(PyObject *, PyObject *args) {
+    PyObject *data, *finish;
+    const char *source;
+    unsigned long long offset;
+    int final;
+    if (!PyArg_ParseTuple(args, "OsKpO", &data, &source, &offset, &final, &finish)) return nullptr;
+    Bytes bytes;
+    if (!bytes_of_any(data, bytes)) return nullptr;
+    return ready_from([&] { return std::make_shared<Records>(std::move(bytes), source, offset, final != 0, finish); });
+}
+
+PyMethodDef functions[] = {
+    {"records", make_records, METH_VARARGS, "records(data, source, offset, final, finish): a functor."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+int add_records(PyObject *module) { return PyModule_AddFunctions(module, functions); }
+
+}  // namespace dpmodule

@@ -1,0 +1,49 @@
+#include "zlib.hpp"
+
+#if defined(__unix__) || defined(__APPLE__)
+#include <dlfcn.h>
+#endif
+
+namespace dpmodule {
+namespace {
+
+#if defined(__unix__) || defined(__APPLE__)
+
+template <typename Function>
+bool find(void *library, const char *name, Function &function) noexcept {
+    function = reinterpret_cast<Function>(dlsym(library, name));
+    return function != nullptr;
+}
+
+bool find_all(void *library, Zlib &z) noexcept {
+    return find(library, "zlibVersion", z.version) && find(library, "deflateInit2_", z.deflate_init) &&
+           find(library, "deflate", z.deflate) && find(library, "deflateEnd", z.deflate_end) &&
+           find(library, "deflateBound", z.deflate_bound) && find(library, "inflateInit2_", z.inflate_init) &&
+           find(library, "inflate", z.inflate) && find(library, "inflateEnd", z.inflate_end) && z.version()[0] == '1';
+}
+
+const Zlib *load() noexcept {
+    static Zlib found;
+#if defined(__APPLE__)
+    constexpr const char *name = "libz.1.dylib";
+#else
+    constexpr const char *name = "libz.so.1";
+#endif
+    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);  // stays open as long as the process
+    return library && find_all(library, found) ? &found : nullptr;
+}
+
+#else
+
+const Zlib *load() noexcept { return nullptr; }
+
+#endif
+
+}  // namespace
+
+const Zlib *zlib() noexcept {
+    static const Zlib *const library = load();
+    return library;
+}
+
+}  // namespace dpmodule

@@ -1,0 +1,49 @@
+// The system's libz, found when it is first needed.
+//
+// It is neither linked nor compiled against: the extension must build on machines without zlib's headers and load on those
+// without the library, where Python's own zlib does this work. Nearly always Python's module `zlib` has loaded libz.so.1
+// already (dpmodule.native.functors.deflate imports it first), and dlopen finds that one, also outside the system's folders.
+#pragma once
+
+namespace dpmodule {
+
+// zlib's z_stream. Its layout has been the same through all versions 1.x, of zlib-ng's compatible library too; the library
+// checks it by the size and version it is given.
+struct ZStream {
+    const unsigned char *next_in = nullptr;
+    unsigned avail_in = 0;
+    unsigned long total_in = 0;
+    unsigned char *next_out = nullptr;
+    unsigned avail_out = 0;
+    unsigned long total_out = 0;
+    const char *message = nullptr;
+    void *state = nullptr;
+    void *(*allocate)(void *, unsigned, unsigned) = nullptr;
+    void (*free)(void *, void *) = nullptr;
+    void *opaque = nullptr;
+    int data_type = 0;
+    unsigned long adler = 0;
+    unsigned long reserved = 0;
+};
+
+// Return codes and flush values that are used here.
+inline constexpr int z_ok = 0, z_stream_end = 1, z_need_dictionary = 2, z_data_error = -3, z_memory_error = -4,
+                     z_buffer_error = -5;
+inline constexpr int z_no_flush = 0, z_finish = 4, z_deflated = 8, z_default_strategy = 0;
+
+struct Zlib {
+    const char *(*version)();
+    int (*deflate_init)(ZStream *, int level, int method, int window_bits, int memory_level, int strategy,
+                        const char *version, int size);
+    int (*deflate)(ZStream *, int flush);
+    int (*deflate_end)(ZStream *);
+    unsigned long (*deflate_bound)(ZStream *, unsigned long size);
+    int (*inflate_init)(ZStream *, int window_bits, const char *version, int size);
+    int (*inflate)(ZStream *, int flush);
+    int (*inflate_end)(ZStream *);
+};
+
+// The library, or nullptr if there is none.
+const Zlib *zlib() noexcept;
+
+}  // namespace dpmodule

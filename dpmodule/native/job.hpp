@@ -1,0 +1,97 @@
+// One call of a functor on its way from the loop's thread to a worker and back.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include <dpmodule/functor.h>
+
+namespace dpmodule {
+
+class SignalBus;
+
+// Made and deleted by threads that hold the GIL; a worker only runs the functor and fills in how it ended. The job is its
+// own link in every list, so nothing is allocated on the way, and a worker cannot fail for want of memory.
+struct Job {
+    Job(std::shared_ptr<Functor> functor, std::shared_ptr<SignalBus> bus, PyObject *future)
+        : functor(std::move(functor)), bus(std::move(bus)), future(Py_NewRef(future)) {}
+    ~Job() { Py_DECREF(future); }
+    Job(const Job &) = delete;
+    Job &operator=(const Job &) = delete;
+
+    enum class End { done, failed, refused };  // refused: its pool was closed before it began
+
+    std::shared_ptr<Functor> functor;
+    std::shared_ptr<SignalBus> bus;
+    PyObject *future;
+    End end = End::done;
+    Kind kind = Kind::functor;  // of the failure
+    std::string text;
+    Job *next = nullptr;
+};
+
+// A list to which any thread adds and which one thread takes as a whole. Every operation is sequentially consistent.
+class JobStack {
+public:
+    // Add a job; false when the list is closed.
+    bool push(Job *job) noexcept {
+        Job *head = head_.load();
+        do {
+            if (head == closed_mark()) return false;
+            job->next = head;
+        } while (!head_.compare_exchange_weak(head, job));
+        return true;
+    }
+
+    // Take all jobs, the oldest first; nullptr where there is none.
+    Job *take() noexcept {
+        Job *head = head_.load();
+        do {
+            if (!head || head == closed_mark()) return nullptr;
+        } while (!head_.compare_exchange_weak(head, nullptr));
+        return reversed(head);
+    }
+
+    // Refuse further jobs and take those that are there.
+    Job *close() noexcept {
+        Job *head = head_.exchange(closed_mark());
+        return head == closed_mark() ? nullptr : reversed(head);
+    }
+
+    bool closed() const noexcept { return head_.load() == closed_mark(); }
+    bool empty() const noexcept {
+        Job *head = head_.load();
+        return !head || head == closed_mark();
+    }
+
+private:
+    Job *closed_mark() const noexcept { return reinterpret_cast<Job *>(const_cast<std::atomic<Job *> *>(&head_)); }
+
+    static Job *reversed(Job *job) noexcept {
+        Job *result = nullptr;
+        while (job) {
+            Job *next = job->next;
+            job->next = result;
+            result = job;
+            job = next;
+        }
+        return result;
+    }
+
+    std::atomic<Job *> head_{nullptr};
+};
+
+// Jobs that ended after their event loop: kept until a thread that holds the GIL deletes them.
+JobStack &orphans() noexcept;
+
+// Delete a list of jobs; needs the GIL, for functors and futures may be Python's.
+void delete_jobs(Job *jobs) noexcept;
+
+// How often this process has been forked off since the first of its ancestors loaded the extension.
+unsigned fork_generation() noexcept;
+
+// Begin counting forks.
+void watch_forks() noexcept;
+
+}  // namespace dpmodule

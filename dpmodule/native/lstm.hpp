@@ -1,0 +1,55 @@
+// The recurrent part of an LSTM over a whole sequence: what is left once the input's map has been computed for
+// all steps at once. For states and batches so small that a library spends more time on each step's calls than
+// on its arithmetic.
+//
+// Shape letters: T time steps, N batch, H features of the state. Sequences are rows of T * N; the row of step t
+// and example n is t * step_gap + n * row_gap. Gates are in the order i, f, g, o.
+//
+// Source: Hochreiter & Schmidhuber 1997 with forget gates (Gers et al. 2000), as torch.lstm has them.
+#pragma once
+
+#include <cstddef>
+
+namespace dpmodule {
+
+// How a sequence lies in memory.
+struct Sequence {
+    std::ptrdiff_t steps, rows, units, step_gap, row_gap;
+
+    std::ptrdiff_t row(std::ptrdiff_t step, std::ptrdiff_t example) const {
+        return step * step_gap + example * row_gap;
+    }
+};
+
+struct LstmForward {
+    Sequence sequence;
+    const float *weight;        // (4H, H), of the state's map
+    const float *bias;          // (4H), of the state's map, or null
+    const float *hidden_begin;  // (N, H)
+    const float *cell_begin;    // (N, H)
+    float *gates;               // (T * N, 4H): the input's map; becomes the gates' activations
+    float *hidden;              // (T * N, H): written
+    float *cells;               // (T * N, H): written
+    float *before;              // (T * N, H): written with the hidden state that each step begins with; or null
+    float *last_hidden;         // (N, H): written
+    float *last_cell;           // (N, H): written
+};
+
+struct LstmBackward {
+    Sequence sequence;
+    const float *weight;      // (4H, H)
+    const float *cell_begin;  // (N, H)
+    const float *gates;       // (T * N, 4H), activations
+    const float *cells;       // (T * N, H)
+    const float *for_hidden;  // (T * N, H), gradient of all hidden states; or null
+    float *for_gates;         // (T * N, 4H): written, before the activations
+    float *for_bias;          // (4H): the sum of that is added
+    float *for_begin;         // (N, H): the gradient of the last hidden state; becomes that of the first
+    float *for_cell;          // (N, H): likewise of the cell
+};
+
+// Both return false where there is no memory for a copy of the weight.
+bool lstm_forward(const LstmForward &run);
+bool lstm_backward(const LstmBackward &run);
+
+}  // namespace dpmodule

@@ -1,0 +1,85 @@
+// The block that both ends of a pipe share (its layout is described in streams/pipe/control.py), and how they wake each
+// other: through a descriptor, and only if the other side says that it sleeps.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace dpmodule::pipe {
+
+enum Side { writer = 0, reader = 1 };
+enum Kind : uint64_t { data = 1 };
+enum Found { ready = 1, news = 2, ended = 4 };
+
+constexpr int ring_size = 256, most_slots = 64;
+
+class Control {
+  public:
+    // Maps the block and copies the descriptor that wakes the other side. Throws std::system_error.
+    Control(int fd, int wake_fd, Side side);
+    ~Control();
+    Control(const Control &) = delete;
+    Control &operator=(const Control &) = delete;
+
+    using Word = std::atomic<uint64_t>;
+    Word &head() { return words_[24]; }
+    Word &tail() { return words_[32]; }
+    Word &ring(uint64_t number) { return words_[64 + number % ring_size]; }
+    Word &slot(int number) { return words_[64 + ring_size + 8 * number]; }
+    Word &state(Side side) { return words_[8 + 8 * side + 2]; }
+    int slots() { return static_cast<int>(words_[2].load(std::memory_order_relaxed)); }
+
+    // After something was published: wake the other side if it sleeps.
+    void wake_other();
+    // Say that this side sleeps; whoever calls looks for work once more afterwards.
+    void doze();
+    void rouse();
+
+  private:
+    Word &sleeps(int side) { return words_[8 + 8 * side + 3]; }
+
+    Word *words_;
+    int wake_fd_;
+    Side side_;
+};
+
+// Shared memory that belongs to several tensors, mapped as long as one of them lives.
+class Memory {
+  public:
+    // Throws std::system_error.
+    Memory(int fd, size_t size);
+    ~Memory();
+    Memory(const Memory &) = delete;
+    Memory &operator=(const Memory &) = delete;
+
+    char *at(int64_t offset) const { return base_ + offset; }
+    int64_t *words() const { return reinterpret_cast<int64_t *>(base_); }
+    size_t size() const { return size_; }
+    bool contains(const void *start, size_t bytes) const {
+        auto first = static_cast<const char *>(start);
+        return first >= base_ && first + bytes <= base_ + size_;
+    }
+
+  private:
+    char *base_;
+    size_t size_;
+};
+
+// Whether a wait may begin by watching the other processor for a few microseconds.
+bool may_spin();
+
+// Let the processor's other thread run for a moment.
+inline void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+// Wait for descriptors, those of -1 left out, at most for some seconds (below 0: for ever).
+// Returns `Found` added up, or -1 if a signal came first. Empties the first descriptor if it is readable.
+int poll_all(int wake, int socket, int process, double seconds);
+
+}  // namespace dpmodule::pipe

@@ -1,0 +1,112 @@
+// What the two Python types of a pipe have in common.
+#pragma once
+
+#include "python.hpp"
+
+#include <chrono>
+#include <memory>
+
+#include "pipe/control.hpp"
+
+namespace dpmodule::pipe {
+
+// How one side waits: its descriptors, and whether watching for work before sleeping has paid off lately.
+class Waiting {
+  public:
+    explicit Waiting(int wake_fd) : wake_fd_(wake_fd) {}
+
+    // Also watch the socket and the other side's process from now on; -1 for none.
+    void watch(int socket, int process) {
+        socket_ = socket;
+        process_ = process;
+    }
+
+    // Wait until there is work or news, or some seconds are over (below 0: never). Needs no GIL.
+    // Returns `Found` added up, 0 after the time, -1 after a signal.
+    template <class IsReady>
+    int wait(Control &control, double seconds, IsReady is_ready) {
+        if (is_ready() || spin(is_ready) || arm(control, is_ready)) return ready;
+        int found = poll_all(wake_fd_, socket_, process_, seconds);
+        control.rouse();
+        return found;
+    }
+
+    // Watch for work for a few microseconds. Where the other side does not run at the same time that is of no use:
+    // after failures it is tried ever less often.
+    template <class IsReady>
+    bool spin(IsReady is_ready) {
+        static const bool allowed = may_spin();
+        if (!allowed || rest_-- > 0) return false;
+        auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(spin_us);
+        do {
+            for (int i = 0; i < 32; i++) {
+                if (is_ready()) return rest_ = failures_ = 0, true;
+                relax();
+            }
+        } while (std::chrono::steady_clock::now() < end);
+        failures_ = failures_ < most_failures ? failures_ + 1 : failures_;
+        rest_ = (1 << failures_) - 2;
+        return false;
+    }
+
+    // Say that this side sleeps from now on, unless there is work: true then.
+    template <class IsReady>
+    static bool arm(Control &control, IsReady is_ready) {
+        control.doze();
+        if (!is_ready()) return false;
+        control.rouse();
+        return true;
+    }
+
+  private:
+    static constexpr int spin_us = 10, most_failures = 6;
+    int wake_fd_, socket_ = -1, process_ = -1;
+    int failures_ = 0, rest_ = 0;
+};
+
+// `wait(seconds)` of the Python types: seconds or None; the events as an int.
+template <class IsReady>
+PyObject *wait_for(Waiting &waiting, Control &control, PyObject *seconds, IsReady is_ready) {
+    double limit = seconds == Py_None ? -1.0 : PyFloat_AsDouble(seconds);
+    if (PyErr_Occurred()) return nullptr;
+    int found;
+    Py_BEGIN_ALLOW_THREADS
+    found = waiting.wait(control, limit, is_ready);
+    Py_END_ALLOW_THREADS
+    if (found < 0 && PyErr_CheckSignals() < 0) return nullptr;
+    return PyLong_FromLong(found < 0 ? 0 : found);
+}
+
+// The leaves of a structure being built; those not taken are dropped. Needs the GIL.
+class Made {
+  public:
+    explicit Made(int size) : objects_(size <= most_inline ? inline_ : new PyObject *[size]), size_(size) {}
+    ~Made() {
+        while (count_) Py_DECREF(objects_[--count_]);
+        if (objects_ != inline_) delete[] objects_;
+    }
+    Made(const Made &) = delete;
+    Made &operator=(const Made &) = delete;
+
+    int size() const { return size_; }
+    bool add(PyObject *object) {
+        if (object) objects_[count_++] = object;
+        return object != nullptr;
+    }
+    // The references are the caller's from now on.
+    PyObject **take() {
+        count_ = 0;
+        return objects_;
+    }
+
+  private:
+    static constexpr int most_inline = 32;
+    PyObject *inline_[most_inline];
+    PyObject **objects_;
+    int size_, count_ = 0;
+};
+
+// Inside a catch block: set the matching Python exception; returns nullptr.
+PyObject *raise_current();
+
+}  // namespace dpmodule::pipe

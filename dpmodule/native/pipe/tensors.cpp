@@ -1,0 +1,180 @@
+#include "pipe/tensors.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace dpmodule::pipe {
+
+Torch torch;
+
+namespace {
+
+constexpr uint8_t code_int = 0, code_uint = 1, code_complex = 5;
+
+bool is_true(PyObject *function, PyObject *object, bool &failed) {
+    PyObject *answer = PyObject_CallOneArg(function, object);
+    if (!answer) return failed = true;
+    Py_DECREF(answer);  // True and False do not go away
+    return answer == Py_True;
+}
+
+int64_t elements(const Leaf &leaf) {
+    int64_t count = 1;
+    for (int i = 0; i < leaf.ndim; i++) count *= leaf.shape[i];
+    return count;
+}
+
+// Copy the axes from `axis` on; returns where the target goes on.
+char *copy_axes(char *target, const char *source, const Leaf &leaf, int axis) {
+    if (axis == leaf.ndim) {
+        std::memcpy(target, source, leaf.item);
+        return target + leaf.item;
+    }
+    int64_t size = leaf.shape[axis], step = leaf.strides[axis] * leaf.item;
+    if (axis == leaf.ndim - 1 && step == leaf.item) {
+        std::memcpy(target, source, size * leaf.item);
+        return target + size * leaf.item;
+    }
+    for (int64_t i = 0; i < size; i++) target = copy_axes(target, source + i * step, leaf, axis + 1);
+    return target;
+}
+
+// The last axis with a stride, for elements of a size the processor knows.
+template <class Item>
+char *copy_items(char *target, const char *source, const Leaf &leaf, int axis) {
+    int64_t size = leaf.shape[axis], step = leaf.strides[axis] * leaf.item;
+    if (axis + 1 < leaf.ndim) {
+        for (int64_t i = 0; i < size; i++) target = copy_items<Item>(target, source + i * step, leaf, axis + 1);
+        return target;
+    }
+    if (step == leaf.item) return copy_axes(target, source, leaf, axis);
+    for (int64_t i = 0; i < size; i++, target += sizeof(Item)) std::memcpy(target, source + i * step, sizeof(Item));
+    return target;
+}
+
+}  // namespace
+
+int64_t Leaf::extent() const {
+    if (bytes == 0) return 0;
+    int64_t last = 0;
+    for (int i = 0; i < ndim; i++) last += (shape[i] - 1) * strides[i];
+    return (last + 1) * item;
+}
+
+bool is_dense(int ndim, const int64_t *shape, const int64_t *strides) {
+    int64_t expected = 1;
+    bool ordered = true;
+    for (int i = ndim - 1; i >= 0 && ordered; i--) {  // nearly always
+        if (shape[i] == 1) continue;
+        ordered = strides[i] == expected;
+        expected *= shape[i];
+    }
+    if (ordered) return true;
+    int axes[most_axes], count = 0;
+    for (int i = 0; i < ndim; i++) {
+        if (shape[i] != 1) axes[count++] = i;
+    }
+    std::sort(axes, axes + count, [&](int a, int b) {
+        return strides[a] != strides[b] ? strides[a] < strides[b] : shape[a] < shape[b];
+    });
+    expected = 1;
+    for (int i = 0; i < count; i++) {
+        if (strides[axes[i]] != expected) return false;
+        expected *= shape[axes[i]];
+    }
+    return true;
+}
+
+void copy(char *target, const Leaf &leaf) {
+    if (leaf.bytes == 0) return;
+    if (leaf.dense || leaf.ndim == 0) {
+        std::memmove(target, leaf.data, leaf.bytes);  // a view of the slot may be sent into it
+        return;
+    }
+    switch (leaf.item) {
+        case 1: copy_items<uint8_t>(target, leaf.data, leaf, 0); break;
+        case 2: copy_items<uint16_t>(target, leaf.data, leaf, 0); break;
+        case 4: copy_items<uint32_t>(target, leaf.data, leaf, 0); break;
+        case 8: copy_items<uint64_t>(target, leaf.data, leaf, 0); break;
+        default: copy_axes(target, leaf.data, leaf, 0);
+    }
+}
+
+bool Torch::load(PyObject *table) {
+    if (exchange) return true;  // there is one torch in a process
+    PyObject *capsule, *kinds, *names, *functions[5];
+    if (!PyArg_ParseTuple(table, "OO!O!(OOOOO)", &capsule, &PyTuple_Type, &kinds, &PyTuple_Type, &names, &functions[0],
+                          &functions[1], &functions[2], &functions[3], &functions[4])) {
+        return false;
+    }
+    auto found = static_cast<dlpack::Exchange *>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
+    if (!found) return false;
+    if (found->version.major != 1 || !found->tensor_from_object) {
+        return PyErr_SetString(PyExc_RuntimeError, "torch's DLPack functions are of another version"), false;
+    }
+    Py_ssize_t size = PyTuple_GET_SIZE(kinds);
+    if (size > 64 || size != PyTuple_GET_SIZE(names)) return PyErr_SetString(PyExc_ValueError, "too many types"), false;
+    for (Py_ssize_t i = 0; i < size; i++) {
+        int code, bits, lanes;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(kinds, i), "iii", &code, &bits, &lanes)) return false;
+        types[i] = {static_cast<uint8_t>(code), static_cast<uint8_t>(bits), static_cast<uint16_t>(lanes)};
+        dtypes[i] = Py_NewRef(PyTuple_GET_ITEM(names, i));
+    }
+    count = static_cast<int>(size);
+    PyObject **targets[5] = {&tensor, &parameter, &is_neg, &is_conj, &plain};
+    for (int i = 0; i < 5; i++) *targets[i] = Py_NewRef(functions[i]);
+    exchange = found;
+    return true;
+}
+
+// The number of a type, -1 if it has none. Types of fewer than 8 bits call themselves bytes, so that bytes are asked.
+int Torch::code_of(const dlpack::Type &type, PyObject *object) const {
+    for (int i = 0; i < count; i++) {
+        if (types[i].code != type.code || types[i].bits != type.bits || types[i].lanes != type.lanes) continue;
+        if (type.bits != 8 || (type.code != code_int && type.code != code_uint)) return i;
+        PyObject *dtype = PyObject_GetAttrString(object, "dtype");
+        if (!dtype) return PyErr_Clear(), -1;
+        Py_DECREF(dtype);  // types of torch do not go away
+        return dtype == dtypes[i] ? i : -1;
+    }
+    return -1;
+}
+
+// Whether the sign of the values, or of their imaginary parts, is still to be changed; -1 with an exception.
+int Torch::lazy(PyObject *object, int code) const {
+    bool failed = false;
+    bool found = is_true(is_neg, object, failed) ||
+                 (types[code].code == code_complex && is_true(is_conj, object, failed));
+    return failed ? -1 : found;
+}
+
+Look Torch::look(PyObject *object, Leaf &leaf) const {
+    dlpack::Tensor found;
+    leaf.object = Py_NewRef(object);
+    for (bool again = false;; again = true) {
+        if (exact(leaf.object)) {
+            if (exchange->tensor_from_object(leaf.object, &found) != 0) return PyErr_Clear(), Look::other;
+            if (found.device_type == dlpack::cuda) return Look::foreign;
+            if (found.device_type != dlpack::cpu && found.device_type != dlpack::cuda_host) return Look::other;
+            leaf.code = code_of(found.type, leaf.object);
+            if (leaf.code < 0 || found.ndim > most_axes) return Look::other;
+            int is_lazy = lazy(leaf.object, leaf.code);
+            if (is_lazy < 0) return Look::failed;
+            if (!is_lazy) break;
+        }
+        if (again) return Look::other;
+        PyObject *simple = PyObject_CallOneArg(plain, leaf.object);
+        if (!simple) return PyErr_Clear(), Look::other;  // the Python side says what is wrong with it
+        Py_SETREF(leaf.object, simple);
+    }
+    leaf.data = static_cast<char *>(found.data) + found.byte_offset;
+    leaf.ndim = found.ndim;
+    leaf.shape = found.shape;
+    leaf.strides = found.strides;
+    leaf.item = item(leaf.code);
+    leaf.bytes = elements(leaf) * leaf.item;
+    leaf.dense = leaf.bytes == 0 || is_dense(leaf.ndim, leaf.shape, leaf.strides);
+    return Look::fine;
+}
+
+}  // namespace dpmodule::pipe

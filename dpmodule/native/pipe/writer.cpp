@@ -1,0 +1,350 @@
+// dpmodule._native.PipeWriter: the sending side of a tensor pipe; streams/pipe/writer.py is its face.
+#include "python.hpp"
+
+#include <algorithm>
+#include <new>
+#include <structmember.h>
+
+#include "pipe/core.hpp"
+#include "pipe/sending.hpp"
+
+namespace dpmodule {
+namespace pipe {
+namespace {
+
+struct Writer {
+    PyObject_HEAD
+    Sending *sending;
+};
+
+Sending &sending_of(PyObject *self) { return *reinterpret_cast<Writer *>(self)->sending; }
+
+// Whether another call is under way, in another thread or around this one; True with an exception.
+bool refuse_while_busy(const Sending &sending) {
+    if (sending.busy) PyErr_SetString(PyExc_RuntimeError, "the writer is being used by another call");
+    return sending.busy;
+}
+
+// The slot of a number that must have memory; nullptr with an exception.
+WriterSlot *laid_out(Sending &sending, long number) {
+    if (refuse_while_busy(sending)) return nullptr;
+    if (number < 0 || number >= static_cast<long>(sending.slots.size()) || !sending.slots[number].memory) {
+        if (!PyErr_Occurred()) PyErr_Format(PyExc_IndexError, "slot %ld has no memory", number);
+        return nullptr;
+    }
+    return &sending.slots[number];
+}
+
+PyObject *send_with(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
+    Sending &sending = sending_of(self);
+    if (count < 1 || count > 2) return PyErr_SetString(PyExc_TypeError, "send(value[, slot])"), nullptr;
+    long leased = count == 2 ? PyLong_AsLong(arguments[1]) : -1;
+    if (leased == -1 && PyErr_Occurred()) return nullptr;
+    if (leased >= static_cast<long>(sending.slots.size())) return PyErr_SetString(PyExc_IndexError, "no such slot"), nullptr;
+    try {
+        Status found = sending.send(arguments[0], static_cast<int>(leased));
+        return found == failed ? nullptr : PyLong_FromLong(found);
+    } catch (...) {
+        return raise_current();
+    }
+}
+
+// As send, but waits for a slot. `full` if something else comes first.
+PyObject *send_wait(PyObject *self, PyObject *value) {
+    try {
+        Status found = sending_of(self).send_wait(value);
+        return found == failed ? nullptr : PyLong_FromLong(found);
+    } catch (...) {
+        return raise_current();
+    }
+}
+
+PyObject *fits(PyObject *self, PyObject *value) {
+    try {
+        int found = sending_of(self).fits(value);
+        return found < 0 ? nullptr : PyBool_FromLong(found);
+    } catch (...) {
+        return raise_current();
+    }
+}
+
+PyObject *free_slots(PyObject *self, PyObject *) {
+    Sending &sending = sending_of(self);
+    PyObject *found = PyList_New(0);
+    for (int i = 0; found && i < static_cast<int>(sending.slots.size()); i++) {
+        if (!sending.is_free(i)) continue;
+        PyObject *number = PyLong_FromLong(i);
+        if (!number || PyList_Append(found, number) < 0) Py_CLEAR(found);
+        Py_XDECREF(number);
+    }
+    return found;
+}
+
+PyObject *set_slot(PyObject *self, PyObject *arguments) {
+    Sending &sending = sending_of(self);
+    int number, fd;
+    Py_ssize_t size;
+    PyObject *outline;
+    if (!PyArg_ParseTuple(arguments, "iinO", &number, &fd, &size, &outline)) return nullptr;
+    if (refuse_while_busy(sending)) return nullptr;
+    if (number < 0 || number >= static_cast<int>(sending.slots.size())) {
+        return PyErr_Format(PyExc_IndexError, "no slot %d", number);
+    }
+    try {
+        auto compiled = Outline::compile(outline);
+        if (!compiled) return nullptr;
+        auto memory = std::make_shared<Memory>(fd, size);
+        Table table(*memory);
+        if (table.leaves != compiled->leaves()) {
+            return PyErr_Format(PyExc_RuntimeError, "slot %d: table and outline differ", number);
+        }
+        std::vector<Home> homes;
+        for (int i = 0; i < table.leaves; i++) homes.push_back({table[i].offset, table[i].capacity});
+        sending.slots[number] = {std::move(memory), std::move(compiled), std::move(homes), table.axes};
+    } catch (...) {
+        return raise_current();
+    }
+    Py_RETURN_NONE;
+}
+
+PyObject *unset_slot(PyObject *self, PyObject *argument) {
+    Sending &sending = sending_of(self);
+    size_t number = PyLong_AsSize_t(argument);
+    if (PyErr_Occurred() || refuse_while_busy(sending)) return nullptr;
+    if (number < sending.slots.size()) sending.slots[number] = WriterSlot();
+    Py_RETURN_NONE;
+}
+
+// Read a (dtype, shape, bytes) of streams/pipe/layout.py. False with an exception.
+bool read_leaf(PyObject *given, Leaf &leaf, int64_t *axes) {
+    PyObject *dtype, *sizes;
+    long long bytes;
+    if (!PyArg_ParseTuple(given, "OO!L", &dtype, &PyTuple_Type, &sizes, &bytes)) return false;
+    leaf.code = static_cast<int>(std::find(torch.dtypes, torch.dtypes + torch.count, dtype) - torch.dtypes);
+    leaf.ndim = static_cast<int>(std::min<Py_ssize_t>(PyTuple_GET_SIZE(sizes), most_axes));
+    leaf.bytes = bytes;
+    for (int axis = 0; axis < leaf.ndim; axis++) axes[axis] = PyLong_AsLongLong(PyTuple_GET_ITEM(sizes, axis));
+    leaf.shape = axes;
+    return !PyErr_Occurred();
+}
+
+PyObject *shape(PyObject *self, PyObject *arguments) {
+    int number;
+    PyObject *given;
+    if (!PyArg_ParseTuple(arguments, "iO!", &number, &PyList_Type, &given)) return nullptr;
+    WriterSlot *slot = laid_out(sending_of(self), number);
+    if (!slot) return nullptr;
+    Table table(*slot->memory);
+    if (PyList_GET_SIZE(given) != table.leaves) return PyErr_SetString(PyExc_ValueError, "not as many leaves"), nullptr;
+    for (int i = 0; i < table.leaves; i++) {
+        int64_t axes[most_axes];
+        Leaf leaf;
+        if (!read_leaf(PyList_GET_ITEM(given, i), leaf, axes)) return nullptr;
+        if (leaf.code == torch.count || leaf.ndim > slot->axes || leaf.bytes > slot->homes[i].capacity) {
+            return PyErr_Format(PyExc_ValueError, "leaf %d does not fit", i);
+        }
+        Sending::describe(table, i, leaf, {false, Table::own, slot->homes[i].offset});
+    }
+    Py_RETURN_NONE;
+}
+
+PyObject *lease(PyObject *self, PyObject *argument) {
+    Sending &sending = sending_of(self);
+    long number = PyLong_AsLong(argument);
+    WriterSlot *slot = laid_out(sending, number);
+    if (!slot) return nullptr;
+    PyObject *made = nullptr;
+    try {
+        Made leaves(slot->outline->leaves());
+        bool good = true;
+        for (int i = 0; good && i < leaves.size(); i++) good = leaves.add(writable(slot->memory, i));
+        if (good) made = slot->outline->build(leaves.take());
+    } catch (...) {
+        return raise_current();
+    }
+    if (made) sending.control.slot(static_cast<int>(number)).store(1, std::memory_order_relaxed);
+    return made;
+}
+
+PyObject *unlease(PyObject *self, PyObject *argument) {
+    long number = PyLong_AsLong(argument);
+    if (!laid_out(sending_of(self), number)) return nullptr;
+    sending_of(self).control.slot(static_cast<int>(number)).store(0, std::memory_order_release);
+    Py_RETURN_NONE;
+}
+
+PyObject *commit(PyObject *self, PyObject *argument) {
+    Sending &sending = sending_of(self);
+    long number = PyLong_AsLong(argument);
+    WriterSlot *slot = laid_out(sending, number);
+    if (!slot) return nullptr;
+    sending.zero_copy += slot->homes.size();
+    sending.messages++;
+    sending.publish(data, static_cast<int>(number));
+    Py_RETURN_NONE;
+}
+
+// The leaf in whose place of a slot a tensor lies, -1 if it lies elsewhere, -2 with an exception.
+long place_of(PyObject *tensor, const WriterSlot &slot) {
+    Leaf leaf;
+    long place = -1;
+    if (torch.look(tensor, leaf) == Look::fine && leaf.bytes) {
+        int64_t offset = leaf.data - slot.memory->at(0);
+        for (size_t home = 0; home < slot.homes.size(); home++) {
+            const Home &at = slot.homes[home];
+            if (offset >= at.offset && offset < at.offset + at.capacity) place = static_cast<long>(home);
+        }
+    }
+    Py_CLEAR(leaf.object);
+    return PyErr_Occurred() ? -2 : place;
+}
+
+PyObject *places(PyObject *self, PyObject *arguments) {
+    PyObject *given;
+    int number;
+    if (!PyArg_ParseTuple(arguments, "O!i", &PyList_Type, &given, &number)) return nullptr;
+    WriterSlot *slot = laid_out(sending_of(self), number);
+    if (!slot) return nullptr;
+    PyObject *found = PyList_New(PyList_GET_SIZE(given));
+    for (Py_ssize_t i = 0; found && i < PyList_GET_SIZE(given); i++) {
+        long place = place_of(PyList_GET_ITEM(given, i), *slot);
+        PyObject *made = place == -2 ? nullptr : PyLong_FromLong(place);
+        if (!made) {
+            Py_CLEAR(found);
+        } else {
+            PyList_SET_ITEM(found, i, made);
+        }
+    }
+    return found;
+}
+
+PyObject *know(PyObject *self, PyObject *arguments) {
+    unsigned long long start;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(arguments, "Kn", &start, &size)) return nullptr;
+    try {
+        sending_of(self).remember(reinterpret_cast<const char *>(static_cast<uintptr_t>(start)), size);
+    } catch (...) {
+        return raise_current();
+    }
+    Py_RETURN_NONE;
+}
+
+PyObject *publish(PyObject *self, PyObject *arguments) {
+    int kind, slot = -1;
+    if (!PyArg_ParseTuple(arguments, "i|i", &kind, &slot)) return nullptr;
+    sending_of(self).publish(kind, std::min(slot, most_slots - 1));
+    Py_RETURN_NONE;
+}
+
+PyObject *arm(PyObject *self, PyObject *) {
+    Sending &sending = sending_of(self);
+    return PyBool_FromLong(Waiting::arm(sending.control, [&] { return sending.is_ready(); }));
+}
+
+PyObject *wait(PyObject *self, PyObject *seconds) {
+    Sending &sending = sending_of(self);
+    return wait_for(sending.waiting, sending.control, seconds, [&] { return sending.is_ready(); });
+}
+
+PyObject *watch(PyObject *self, PyObject *arguments) {
+    int socket, process;
+    if (!PyArg_ParseTuple(arguments, "ii", &socket, &process)) return nullptr;
+    sending_of(self).waiting.watch(socket, process);
+    Py_RETURN_NONE;
+}
+
+PyObject *release(PyObject *self, PyObject *) {
+    sending_of(self).release();
+    Py_RETURN_NONE;
+}
+
+PyObject *make(PyTypeObject *type, PyObject *arguments, PyObject *) {
+    PyObject *table, *find;
+    int fd, own_fd, other_fd;
+    if (!PyArg_ParseTuple(arguments, "O!iiiO", &PyTuple_Type, &table, &fd, &own_fd, &other_fd, &find)) return nullptr;
+    if (!torch.load(table)) return nullptr;
+    PyObject *self = type->tp_alloc(type, 0);
+    if (!self) return nullptr;
+    try {
+        reinterpret_cast<Writer *>(self)->sending = new Sending(fd, own_fd, other_fd, find);
+    } catch (...) {
+        Py_DECREF(self);
+        return raise_current();
+    }
+    return self;
+}
+
+void dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    delete reinterpret_cast<Writer *>(self)->sending;
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+PyObject *get_busy(PyObject *self, void *) { return PyBool_FromLong(sending_of(self).busy); }
+PyObject *get_frames(PyObject *self, void *) { return PyLong_FromUnsignedLong(sending_of(self).frames); }
+PyObject *get_sent(PyObject *self, void *) { return PyLong_FromUnsignedLongLong(sending_of(self).messages); }
+PyObject *get_zero_copy(PyObject *self, void *) { return PyLong_FromUnsignedLongLong(sending_of(self).zero_copy); }
+PyObject *get_copied(PyObject *self, void *) { return PyLong_FromUnsignedLongLong(sending_of(self).copied); }
+
+int set_frames(PyObject *self, PyObject *value, void *) {
+    unsigned long count = value ? PyLong_AsUnsignedLong(value) : 0;
+    if (PyErr_Occurred()) return -1;
+    sending_of(self).frames = static_cast<unsigned>(count);
+    return 0;
+}
+
+PyMethodDef methods[] = {
+    {"send", reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(send_with)), METH_FASTCALL,
+     "send(value[, slot]): send a structure if a free slot, or the one named, has its outline and room; else say why not."},
+    {"send_wait", send_wait, METH_O, "Like send(value), but wait for a slot; FULL if something else comes first."},
+    {"fits", fits, METH_O, "Say whether a value has the outline of a slot, and tensors that can be sent."},
+    {"free_slots", free_slots, METH_NOARGS, "Return the slots that may be written to."},
+    {"set_slot", set_slot, METH_VARARGS, "set_slot(slot, fd, size, outline): use new memory for a slot."},
+    {"unset_slot", unset_slot, METH_O, "Forget the memory of a slot."},
+    {"shape", shape, METH_VARARGS, "shape(slot, leaves): describe contiguous tensors like these in a slot."},
+    {"lease", lease, METH_O, "Take a free slot and return its structure for filling in."},
+    {"unlease", unlease, METH_O, "Give a leased slot back unsent."},
+    {"commit", commit, METH_O, "Send a leased slot as it is."},
+    {"places", places, METH_VARARGS, "places(leaves, slot): in which leaf's place of a slot each tensor lies, or -1."},
+    {"know", know, METH_VARARGS, "know(start, size): tensors at these addresses lie in a shared block."},
+    {"publish", publish, METH_VARARGS, "publish(kind[, slot]): make a message visible to the reader and wake it."},
+    {"arm", arm, METH_NOARGS, "Say whether a slot is free; if not, the next one wakes the signal."},
+    {"watch", watch, METH_VARARGS, "watch(socket, process): end waiting for news from these, too; -1 for none."},
+    {"wait", wait, METH_O, "wait(seconds): block until a slot is free or there is news."},
+    {"release", release, METH_NOARGS, "Let go of all memory; what lives in it keeps its own part."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyGetSetDef properties[] = {
+    {"busy", get_busy, nullptr, "Whether a call is under way, in another thread.", nullptr},
+    {"frames", get_frames, set_frames, "How many frames have been sent.", nullptr},
+    {"sent", get_sent, nullptr, "How many structures have been sent.", nullptr},
+    {"zero_copy", get_zero_copy, nullptr, "How many tensors went without a copy.", nullptr},
+    {"copied", get_copied, nullptr, "How many tensors were copied.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyType_Slot type_slots[] = {
+    {Py_tp_new, reinterpret_cast<void *>(make)},
+    {Py_tp_dealloc, reinterpret_cast<void *>(dealloc)},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, properties},
+    {Py_tp_doc, const_cast<char *>("PipeWriter(table, fd, own_fd, other_fd, find): the sending side of a tensor pipe.")},
+    {0, nullptr},
+};
+PyType_Spec spec = {"dpmodule._native.PipeWriter", sizeof(Writer), 0, Py_TPFLAGS_DEFAULT, type_slots};
+
+}  // namespace
+}  // namespace pipe
+
+int add_pipe_writer(PyObject *module) {
+    PyObject *type = PyType_FromSpec(&pipe::spec);
+    if (!type) return -1;
+    int failed = PyModule_AddObjectRef(module, "PipeWriter", type);
+    Py_DECREF(type);
+    return failed;
+}
+
+}  // namespace dpmodule

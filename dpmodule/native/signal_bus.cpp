@@ -1,0 +1,98 @@
+#include "signal_bus.hpp"
+
+#include <cerrno>
+#include <cstdint>
+#include <sched.h>
+#include <system_error>
+
+#include <fcntl.h>
+#include <unistd.h>
+#ifdef __linux__
+#include <sys/eventfd.h>
+#endif
+
+namespace dpmodule {
+namespace {
+
+void prepare(int descriptor) {
+    int flags = fcntl(descriptor, F_GETFL);
+    if (flags < 0 || fcntl(descriptor, F_SETFL, flags | O_NONBLOCK) < 0 || fcntl(descriptor, F_SETFD, FD_CLOEXEC) < 0) {
+        throw std::system_error(errno, std::generic_category(), "the event loop's descriptor");
+    }
+}
+
+}  // namespace
+
+SignalBus::SignalBus(Descriptor which) {
+#ifdef __linux__
+    if (which == Descriptor::best) {
+        read_end_ = write_end_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+        if (read_end_ < 0) throw std::system_error(errno, std::generic_category(), "eventfd");
+        return;
+    }
+#endif
+    (void)which;
+    int ends[2];
+    if (::pipe(ends) < 0) throw std::system_error(errno, std::generic_category(), "pipe");
+    read_end_ = ends[0];
+    write_end_ = ends[1];
+    try {
+        prepare(read_end_);
+        prepare(write_end_);
+    } catch (...) {
+        close_descriptors();
+        throw;
+    }
+}
+
+SignalBus::~SignalBus() {
+    // All jobs hold the bus, so there is none on its way here.
+    close_descriptors();
+}
+
+void SignalBus::complete(Job *job) noexcept {
+    completing_.fetch_add(1);  // until it is 0 again, close() keeps the descriptor: its number might be somebody else's
+    if (!finished_.push(job)) {
+        orphans().push(job);
+    } else if (!told_.exchange(true)) {
+        wake();
+    }
+    completing_.fetch_sub(1);
+}
+
+void SignalBus::wake() noexcept {
+    const std::uint64_t one = 1;
+    const std::size_t size = read_end_ == write_end_ ? sizeof one : 1;  // a full pipe is readable as well
+    while (::write(write_end_, &one, size) < 0 && errno == EINTR) {
+    }
+}
+
+void SignalBus::clear() noexcept {
+    std::uint64_t count;
+    while (read_end_ >= 0 && ::read(read_end_, &count, sizeof count) < 0 && errno == EINTR) {
+    }
+}
+
+// While jobs are being taken the loop counts as told, so workers do not write; the last look, after it no longer does,
+// finds what came in between.
+Job *SignalBus::take() noexcept {
+    if (Job *jobs = finished_.take()) return jobs;
+    told_.store(false);
+    if (finished_.empty() || told_.exchange(true)) return nullptr;
+    return finished_.take();
+}
+
+Job *SignalBus::close() noexcept {
+    Job *left = finished_.close();
+    while (!foreign() && completing_.load() != 0) sched_yield();  // a forked child has no workers that could end it
+    close_descriptors();
+    return left;
+}
+
+void SignalBus::close_descriptors() noexcept {
+    if (write_end_ >= 0 && write_end_ != read_end_) ::close(write_end_);
+    if (read_end_ >= 0) ::close(read_end_);
+    read_end_ = write_end_ = -1;
+}
+
+}  // namespace dpmodule

@@ -1,0 +1,236 @@
+#include "thread_pool.hpp"
+
+#include <csignal>
+#include <utility>
+
+#include <cxxabi.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include "errors.hpp"
+#include "signal_bus.hpp"
+
+namespace dpmodule {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A worker that has nothing to do looks for new jobs this long before it sleeps: waking a thread costs its caller and the
+// job several microseconds, more than many jobs take. One worker at a time does, and none where there is one core.
+constexpr auto spin_time = std::chrono::microseconds(50);
+
+inline void relax() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+void name_thread(const std::string &name) noexcept {
+#ifdef __linux__
+    pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());  // longer ones are refused
+#elif defined(__APPLE__)
+    pthread_setname_np(name.c_str());
+#else
+    (void)name;
+#endif
+}
+
+// Threads inherit the mask of the one that starts them. Workers take no signals: Ctrl-C is for Python's main thread.
+class SignalsBlocked {
+public:
+    SignalsBlocked() {
+        sigset_t all;
+        sigfillset(&all);
+        for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}) sigdelset(&all, fault);
+        pthread_sigmask(SIG_SETMASK, &all, &before_);
+    }
+    ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+private:
+    sigset_t before_;
+};
+
+void run(Job *job) {
+    try {
+        (*job->functor)();
+#ifdef __GLIBCXX__
+    } catch (abi::__forced_unwind &) {  // a functor asked for the GIL while Python ends, which ends its thread
+        throw;
+#endif
+    } catch (...) {
+        job->end = Job::End::failed;
+        job->kind = describe_current_exception(job->text);
+    }
+}
+
+void hand_back(Job *job) noexcept {
+    std::shared_ptr<SignalBus> bus = std::move(job->bus);  // the job may be deleted before complete() returns
+    bus->complete(job);
+}
+
+}  // namespace
+
+// The queue, and who is asleep. Sleepers are woken one at a time, and only if nobody is looking for work anyhow.
+struct ThreadPool::State {
+    std::mutex mutex;
+    std::condition_variable work, ended;
+    Job *first = nullptr, *last = nullptr;
+    std::atomic<int> queued{0};  // written under the mutex; read without it by the worker that looks for jobs
+    int sleeping = 0, looking = 0, alive = 0;
+    std::atomic<bool> closed{false};
+    const bool may_look = std::thread::hardware_concurrency() > 1;
+
+    void append(Job *job) noexcept {
+        job->next = nullptr;
+        (first ? last->next : first) = job;
+        last = job;
+        queued.store(queued.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    }
+
+    Job *pop() noexcept {
+        Job *job = first;
+        if (!job) return nullptr;
+        first = job->next;
+        queued.store(queued.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+        return job;
+    }
+
+    // Say whether a sleeper has to be woken for a job in the queue, and if so count it as awake.
+    bool needs_sleeper() noexcept {
+        if (!first || looking > 0 || sleeping == 0) return false;
+        --sleeping;
+        return true;
+    }
+
+    // Look for a job without the mutex for a while.
+    void look() const noexcept {
+        const auto end = Clock::now() + spin_time;
+        do {
+            for (int i = 0; i < 32; ++i) {
+                if (queued.load(std::memory_order_relaxed) > 0 || closed.load(std::memory_order_relaxed)) return;
+                relax();
+            }
+            sched_yield();  // where threads share a core, those with work come first
+        } while (Clock::now() < end);
+    }
+
+    // Wait for a job; nullptr when the pool is closed and there is none.
+    Job *next() {
+        std::unique_lock<std::mutex> lock(mutex);
+        bool looked = false;
+        while (!first && !closed) {
+            if (may_look && !looked && looking == 0) {
+                looking = 1;
+                lock.unlock();
+                look();
+                lock.lock();
+                looking = 0;
+                looked = true;
+            } else {
+                ++sleeping;  // whoever wakes us counts us as awake; after a spurious wake-up the count is too high, which is
+                work.wait(lock);  // harmless: a wake-up too many
+                looked = false;
+            }
+        }
+        Job *job = pop();
+        const bool wake = needs_sleeper();
+        lock.unlock();
+        if (wake) work.notify_one();
+        return job;
+    }
+
+    void work_until_closed() {
+        while (Job *job = next()) {
+            run(job);
+            hand_back(job);
+        }
+        std::lock_guard<std::mutex> lock(mutex);
+        --alive;
+        ended.notify_all();
+    }
+};
+
+ThreadPool::ThreadPool(int size, const std::string &name) : size_(size), state_(std::make_shared<State>()) {
+    threads_.reserve(static_cast<std::size_t>(size));
+    SignalsBlocked blocked;
+    try {
+        for (int i = 0; i < size; ++i) {
+            {
+                std::lock_guard<std::mutex> lock(state_->mutex);
+                ++state_->alive;
+            }
+            threads_.emplace_back([state = state_, title = name + "-" + std::to_string(i)] {
+                name_thread(title);
+                state->work_until_closed();
+            });
+        }
+    } catch (...) {
+        {
+            std::lock_guard<std::mutex> lock(state_->mutex);
+            --state_->alive;  // the one that did not start
+        }
+        close(false);
+        for (std::thread &thread : threads_) thread.join();
+        throw;
+    }
+}
+
+ThreadPool::~ThreadPool() {
+    close(true);
+    for (std::thread &thread : threads_) {
+        if (thread.joinable()) thread.detach();
+    }
+}
+
+bool ThreadPool::push(Job *job) {
+    bool wake;
+    {
+        std::lock_guard<std::mutex> lock(state_->mutex);
+        if (state_->closed) return false;
+        state_->append(job);
+        wake = state_->needs_sleeper();
+    }
+    if (wake) state_->work.notify_one();
+    return true;
+}
+
+void ThreadPool::close(bool finish) {
+    Job *left = nullptr;
+    {
+        std::lock_guard<std::mutex> lock(state_->mutex);
+        state_->closed = true;
+        if (!finish) {
+            left = std::exchange(state_->first, nullptr);
+            state_->queued = 0;
+        }
+    }
+    state_->work.notify_all();
+    while (left) {
+        Job *job = std::exchange(left, left->next);
+        job->end = Job::End::refused;
+        hand_back(job);
+    }
+}
+
+bool ThreadPool::wait(Seconds timeout) {
+    {
+        std::unique_lock<std::mutex> lock(state_->mutex);
+        if (!state_->ended.wait_for(lock, timeout, [this] { return state_->alive == 0; })) return false;
+    }
+    std::lock_guard<std::mutex> lock(joining_);
+    for (std::thread &thread : threads_) {
+        if (thread.joinable()) thread.join();  // at its last instructions
+    }
+    return true;
+}
+
+int ThreadPool::alive() const {
+    std::lock_guard<std::mutex> lock(state_->mutex);
+    return state_->alive;
+}
+
+int ThreadPool::queued() const noexcept { return state_->queued.load(std::memory_order_relaxed); }
+
+}  // namespace dpmodule

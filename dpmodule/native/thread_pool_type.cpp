@@ -1,0 +1,207 @@
+#include "thread_pool_type.hpp"
+
+#include <algorithm>
+#include <new>
+
+#include "errors.hpp"
+#include "functor_type.hpp"
+
+namespace dpmodule {
+
+PyTypeObject *thread_pool_type = nullptr;
+
+namespace {
+
+constexpr int most_threads = 4096;
+constexpr double between_signals = 0.05;  // seconds between two looks for Ctrl-C while Python waits for the pool
+
+ThreadPoolObject *cast(PyObject *self) { return reinterpret_cast<ThreadPoolObject *>(self); }
+
+PyObject *make(PyTypeObject *type, PyObject *, PyObject *) {
+    PyObject *self = type->tp_alloc(type, 0);
+    if (!self) return nullptr;
+    new (&cast(self)->pool) std::unique_ptr<ThreadPool>();
+    new (&cast(self)->name) std::string();
+    cast(self)->closed = true;
+    return self;
+}
+
+int init(PyObject *self, PyObject *arguments, PyObject *keywords) {
+    int threads;
+    const char *name;
+    static const char *names[] = {"threads", "name", nullptr};
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "is:ThreadPool", const_cast<char **>(names), &threads, &name)) {
+        return -1;
+    }
+    ThreadPoolObject *made = cast(self);
+    if (made->threads) return set_error(Kind::state, "a ThreadPool is initialized once"), -1;
+    if (threads < 1 || threads > most_threads) {
+        return set_error_format(Kind::argument, "ThreadPool: threads=%d, expected 1 to %d", threads, most_threads), -1;
+    }
+    try {
+        made->name = name;
+        made->pool = std::make_unique<ThreadPool>(threads, made->name);
+    } catch (const std::system_error &error) {
+        return set_system_error(error), -1;
+    } catch (...) {
+        return set_current_exception(), -1;
+    }
+    made->threads = threads;
+    made->generation = fork_generation();
+    made->closed = false;
+    return 0;
+}
+
+// Forget the parent's pool in a forked child: its threads are not here, and its mutex may be locked for ever. It leaks.
+void refresh(ThreadPoolObject *self) noexcept {
+    if (self->generation == fork_generation()) return;
+    (void)self->pool.release();
+    self->generation = fork_generation();
+}
+
+void dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    refresh(cast(self));
+    cast(self)->pool.~unique_ptr();
+    cast(self)->name.~basic_string();
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+bool usable(ThreadPoolObject *self) noexcept {
+    refresh(self);
+    if (self->closed) {
+        set_named_error("dpmodule.native.errors", "PoolClosedError", "the pool is closed; jobs are taken before close()");
+        return false;
+    }
+    if (self->pool) return true;
+    try {
+        self->pool = std::make_unique<ThreadPool>(self->threads, self->name);
+    } catch (const std::system_error &error) {
+        return set_system_error(error), false;
+    } catch (...) {
+        return set_current_exception(), false;
+    }
+    return true;
+}
+
+PyObject *py_submit(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
+    if (count != 2 || !PyObject_TypeCheck(arguments[1], signal_bus_type)) {
+        return PyErr_SetString(PyExc_TypeError, "submit() takes a functor and a SignalBus"), nullptr;
+    }
+    return submit(cast(self), arguments[0], reinterpret_cast<SignalBusObject *>(arguments[1]));
+}
+
+PyObject *close(PyObject *self, PyObject *argument) {
+    int finish = PyObject_IsTrue(argument);
+    if (finish < 0) return nullptr;
+    refresh(cast(self));
+    cast(self)->closed = true;
+    if (ThreadPool *pool = cast(self)->pool.get()) {
+        Py_BEGIN_ALLOW_THREADS  // a worker's mutex is held for a moment only, but by a thread that may be preempted
+        pool->close(finish);
+        Py_END_ALLOW_THREADS
+    }
+    Py_RETURN_NONE;
+}
+
+PyObject *wait(PyObject *self, PyObject *argument) {
+    double left = PyFloat_AsDouble(argument);
+    if (left == -1.0 && PyErr_Occurred()) return nullptr;
+    refresh(cast(self));
+    ThreadPool *pool = cast(self)->pool.get();
+    if (!pool) Py_RETURN_TRUE;
+    for (;;) {
+        bool ended;
+        double turn = std::clamp(left, 0.0, between_signals);
+        Py_BEGIN_ALLOW_THREADS
+        ended = pool->wait(ThreadPool::Seconds(turn));
+        Py_END_ALLOW_THREADS
+        left -= turn;
+        if (PyErr_CheckSignals() < 0) return nullptr;
+        if (ended || left <= 0) {
+            delete_jobs(orphans().take());
+            return PyBool_FromLong(ended);
+        }
+    }
+}
+
+PyObject *threads(PyObject *self, void *) { return PyLong_FromLong(cast(self)->threads); }
+PyObject *closed(PyObject *self, void *) { return PyBool_FromLong(cast(self)->closed); }
+
+PyObject *alive(PyObject *self, void *) {
+    refresh(cast(self));
+    return PyLong_FromLong(cast(self)->pool ? cast(self)->pool->alive() : 0);
+}
+
+PyObject *queued(PyObject *self, void *) {
+    refresh(cast(self));
+    return PyLong_FromLong(cast(self)->pool ? cast(self)->pool->queued() : 0);
+}
+
+PyMethodDef methods[] = {
+    {"submit", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_submit)), METH_FASTCALL,
+     "Send a functor to the pool and return the future that the bus will resolve."},
+    {"stop", close, METH_O, "Take no more jobs; do those that have not begun if the argument is true."},
+    {"wait", wait, METH_O, "Wait so many seconds for the threads to end after stop(); say whether they have."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyGetSetDef properties[] = {
+    {"threads", threads, nullptr, "Number of threads.", nullptr},
+    {"closed", closed, nullptr, "Whether the pool takes no more jobs.", nullptr},
+    {"alive", alive, nullptr, "Number of threads that have not ended.", nullptr},
+    {"queued", queued, nullptr, "Number of jobs that have not begun.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyType_Slot slots[] = {
+    {Py_tp_new, reinterpret_cast<void *>(make)},
+    {Py_tp_init, reinterpret_cast<void *>(init)},
+    {Py_tp_dealloc, reinterpret_cast<void *>(dealloc)},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, properties},
+    {Py_tp_doc, const_cast<char *>("ThreadPool(threads, name): threads that run functors without Python.")},
+    {0, nullptr},
+};
+PyType_Spec spec = {"dpmodule._native.ThreadPool", sizeof(ThreadPoolObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                    slots};
+
+}  // namespace
+
+PyObject *submit(ThreadPoolObject *self, PyObject *functor, SignalBusObject *bus) noexcept {
+    if (!usable(self)) return nullptr;
+    if (!bus->usable()) {
+        return set_named_error("dpmodule.native.errors", "LoopClosedError", "the event loop's bus is closed");
+    }
+    std::shared_ptr<Functor> run = functor_of(functor);
+    if (!run) return nullptr;
+    delete_jobs(orphans().take());
+    PyObject *future = PyObject_CallNoArgs(bus->create_future);
+    if (!future) return nullptr;
+    try {
+        auto job = std::make_unique<Job>(std::move(run), bus->bus, future);
+        if (!self->pool->push(job.get())) {
+            Py_DECREF(future);
+            return set_named_error("dpmodule.native.errors", "PoolClosedError", "the pool is closed");
+        }
+        (void)job.release();
+    } catch (...) {
+        Py_DECREF(future);
+        return set_current_exception();
+    }
+    ++bus->in_flight;
+    return future;
+}
+
+int add_thread_pool(PyObject *module) {
+    watch_forks();
+    PyObject *type = PyType_FromSpec(&spec);
+    if (!type) return -1;
+    thread_pool_type = reinterpret_cast<PyTypeObject *>(Py_NewRef(type));
+    if (PyModule_AddObject(module, "ThreadPool", type) == 0) return 0;
+    Py_DECREF(type);
+    return -1;
+}
+
+}  // namespace dpmodule

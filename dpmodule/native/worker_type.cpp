@@ -1,0 +1,132 @@
+// dpmodule._native.Worker: calling it sends a functor to a pool, for the event loop that is running.
+#include "thread_pool_type.hpp"
+
+#include <cstddef>
+#include <new>
+#include <structmember.h>
+
+#include "errors.hpp"
+
+namespace dpmodule {
+namespace {
+
+PyObject *get_running_loop;  // of asyncio, which is imported with the first worker: other users of the extension do without
+
+struct WorkerObject {
+    PyObject_HEAD
+    vectorcallfunc call;
+    PyObject *pool, *bus_of;
+    std::shared_ptr<BusLink> link;  // the bus of the last call; looking it up again costs more than the call
+};
+
+WorkerObject *cast(PyObject *self) { return reinterpret_cast<WorkerObject *>(self); }
+
+// The bus of the loop that is running: a new reference, or nullptr with an exception.
+SignalBusObject *current_bus(WorkerObject *self) {
+    PyObject *loop = PyObject_CallNoArgs(get_running_loop);
+    if (!loop) {
+        if (!PyErr_ExceptionMatches(PyExc_RuntimeError)) return nullptr;
+        PyErr_Clear();
+        set_error(Kind::state, "a worker was called where no event loop is running; call it in a coroutine");
+        return nullptr;
+    }
+    SignalBusObject *bus = self->link ? self->link->self : nullptr;
+    if (bus && bus->loop == loop && bus->usable()) {
+        Py_DECREF(loop);
+        Py_INCREF(bus);
+        return bus;
+    }
+    PyObject *found = PyObject_CallOneArg(self->bus_of, loop);
+    Py_DECREF(loop);
+    if (found && !PyObject_TypeCheck(found, signal_bus_type)) {
+        Py_DECREF(found);
+        return PyErr_SetString(PyExc_TypeError, "bus_of() must return a SignalBus"), nullptr;
+    }
+    bus = reinterpret_cast<SignalBusObject *>(found);
+    if (bus) self->link = bus->link;
+    return bus;
+}
+
+PyObject *call(PyObject *self, PyObject *const *arguments, size_t flags, PyObject *keywords) {
+    if (PyVectorcall_NARGS(flags) != 1 || (keywords && PyTuple_GET_SIZE(keywords))) {
+        return PyErr_SetString(PyExc_TypeError, "a worker is called with one functor"), nullptr;
+    }
+    SignalBusObject *bus = current_bus(cast(self));
+    if (!bus) return nullptr;
+    PyObject *future = submit(reinterpret_cast<ThreadPoolObject *>(cast(self)->pool), arguments[0], bus);
+    Py_DECREF(bus);
+    return future;
+}
+
+bool find_asyncio() {
+    if (get_running_loop) return true;
+    PyObject *asyncio = PyImport_ImportModule("asyncio");
+    if (!asyncio) return false;
+    get_running_loop = PyObject_GetAttrString(asyncio, "get_running_loop");
+    Py_DECREF(asyncio);
+    return get_running_loop != nullptr;
+}
+
+PyObject *make(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
+    PyObject *pool, *bus_of;
+    static const char *names[] = {"pool", "bus_of", nullptr};
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O:Worker", const_cast<char **>(names), thread_pool_type,
+                                     &pool, &bus_of)) {
+        return nullptr;
+    }
+    if (!find_asyncio()) return nullptr;
+    PyObject *self = type->tp_alloc(type, 0);
+    if (!self) return nullptr;
+    cast(self)->call = call;
+    cast(self)->pool = Py_NewRef(pool);
+    cast(self)->bus_of = Py_NewRef(bus_of);
+    new (&cast(self)->link) std::shared_ptr<BusLink>();
+    return self;
+}
+
+int traverse(PyObject *self, visitproc visit, void *arg) {
+    Py_VISIT(cast(self)->pool);
+    Py_VISIT(cast(self)->bus_of);
+    Py_VISIT(Py_TYPE(self));
+    return 0;
+}
+
+void dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    Py_CLEAR(cast(self)->pool);
+    Py_CLEAR(cast(self)->bus_of);
+    cast(self)->link.~shared_ptr();
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+PyMemberDef members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(WorkerObject, call), READONLY, nullptr},
+    {"pool", T_OBJECT_EX, offsetof(WorkerObject, pool), READONLY, "The pool that runs the functors."},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyType_Slot slots[] = {
+    {Py_tp_new, reinterpret_cast<void *>(make)},
+    {Py_tp_dealloc, reinterpret_cast<void *>(dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void *>(traverse)},
+    {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
+    {Py_tp_members, members},
+    {Py_tp_doc, const_cast<char *>("Worker(pool, bus_of): calling it sends a functor and returns its future.")},
+    {0, nullptr},
+};
+PyType_Spec spec = {"dpmodule._native.Worker", sizeof(WorkerObject), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC, slots};
+
+}  // namespace
+
+int add_worker(PyObject *module) {
+    PyObject *type = PyType_FromSpec(&spec);
+    if (!type) return -1;
+    if (PyModule_AddObject(module, "Worker", type) == 0) return 0;
+    Py_DECREF(type);
+    return -1;
+}
+
+}  // namespace dpmodule

@@ -1,0 +1,171 @@
+"""Small LSTMs on the CPU by the native extension.
+
+oneDNN, which torch's LSTM calls, prepares every sequence at a cost that is many times that of the arithmetic where
+states and batches are small. Here torch computes the input's map of all steps at once and the gradients of the
+weights, one product each, and a kernel of our own goes through the steps in between.
+
+Shape letters: T time steps, N batch, K features of the input, H features of the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from ... import private
+from .linear import linear, product_by_faster
+from .moderate import is_plain, kernels
+
+__all__ = ["is_small", "small_lstm"]
+
+_MOST_WORK = 2**14
+"""Multiplications in one step's map of the state from which oneDNN may be as fast; gates cost like 16 units of it."""
+
+Optional = torch.Tensor | None
+
+
+def is_small(x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> bool:
+    """Say whether `small_lstm` takes these, and is the fastest; what does not fit together is left for torch to refuse.
+
+    Args:
+        x: as for `small_lstm`, like the others.
+        begin: both begin states.
+        weights: two weights, and no biases or two.
+    """
+    rows, units = x.shape[1], weights[1].shape[1]
+    return (
+        rows * units * max(units, 16) <= _MOST_WORK
+        and x.numel() > 0
+        and begin[0].shape == begin[1].shape == (rows, units)
+        and all(each.shape[0] == 4 * units for each in weights)
+        and all(map(is_plain, (x, *begin, *weights)))
+        and not (private.is_batched(x) or torch.compiler.is_compiling())
+        and hasattr(kernels(), "lstm_forward")
+    )
+
+
+class _Layout:
+    """A sequence's steps and rows as one axis, in the order in which its data lie in memory.
+
+    Args:
+        x: data, (T, N, K).
+        units: H.
+
+    Attributes:
+        sizes: what the kernel wants to know about it.
+        states: shape of all states in that order.
+    """
+
+    __slots__ = ("_by_row", "_rows", "_steps", "sizes", "states")
+
+    def __init__(self, x: torch.Tensor, units: int) -> None:
+        steps, rows, _ = x.shape
+        self._steps, self._rows = steps, rows
+        self.states = steps * rows, units
+        self._by_row = rows > 1 and x.stride(0) < x.stride(1)
+        self.sizes = (steps, rows, units, 1, steps) if self._by_row else (steps, rows, units, rows, 1)
+
+    def flat(self, x: torch.Tensor) -> torch.Tensor:
+        """Return a sequence (T, N, F) as contiguous (T * N, F)."""
+        return (x.transpose(0, 1) if self._by_row else x).reshape(-1, x.shape[2]).contiguous()
+
+    def whole(self, flat: torch.Tensor) -> torch.Tensor:
+        """Return (T * N, F) as a sequence (T, N, F)."""
+        if self._by_row:
+            return flat.view(self._rows, self._steps, -1).transpose(0, 1)
+        return flat.view(self._steps, self._rows, -1)
+
+
+def _address(tensor: Optional) -> int:
+    return 0 if tensor is None else tensor.data_ptr()
+
+
+Results = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def _forward(
+    keeps: bool,
+    x: torch.Tensor,
+    hidden: torch.Tensor,
+    cell: torch.Tensor,
+    w_in: torch.Tensor,
+    w_state: torch.Tensor,
+    b_in: Optional,
+    b_state: Optional,
+) -> tuple[Results, _Layout, tuple[Optional, ...]]:
+    """Run the steps; return the results, the layout, and what backward needs if it is to be kept."""
+    layout = _Layout(x, hidden.shape[1])
+    hidden, cell, w_state = hidden.contiguous(), cell.contiguous(), w_state.contiguous()
+    data = layout.flat(x)
+    gates = linear(data, w_in, b_in)
+    states, cells = gates.new_empty(layout.states), gates.new_empty(layout.states)
+    before = gates.new_empty(layout.states) if keeps else None
+    last, last_cell = gates.new_empty(1, *cell.shape), gates.new_empty(1, *cell.shape)
+    bias = None if b_state is None else b_state.contiguous()
+    given = w_state, bias, hidden, cell, gates, states, cells, before, last, last_cell
+    kernels().lstm_forward(*layout.sizes, *map(_address, given))
+    return (layout.whole(states), last, last_cell), layout, (data, w_in, w_state, cell, gates, cells, before)
+
+
+def _begin(last: Optional, like: torch.Tensor) -> torch.Tensor:
+    """Return the gradient of a last state (1, N, H) in memory of its own."""
+    return torch.zeros_like(like) if last is None else last[0].clone(memory_format=torch.contiguous_format)
+
+
+class _Lstm(torch.autograd.Function):
+    """An LSTM; takes data, both begin states, both weights, and both biases or None."""
+
+    @staticmethod
+    def forward(ctx: Any, *given: Any) -> Results:
+        ctx.set_materialize_grads(False)
+        results, ctx.layout, kept = _forward(True, *given)
+        ctx.save_for_backward(*kept)
+        return results
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Optional) -> tuple[Optional, ...]:
+        layout: _Layout = ctx.layout
+        data, w_in, w_state, cell, gates, cells, before = ctx.saved_tensors
+        for_states = None if grads[0] is None else layout.flat(grads[0])
+        for_begin, for_cell = _begin(grads[1], cell), _begin(grads[2], cell)
+        for_gates, for_bias = torch.empty_like(gates), gates.new_zeros(gates.shape[1])
+        given = w_state, cell, gates, cells, for_states, for_gates, for_bias, for_begin, for_cell
+        kernels().lstm_backward(*layout.sizes, *map(_address, given))
+        wants, turned = ctx.needs_input_grad, for_gates.t()
+        return (
+            layout.whole(product_by_faster(for_gates, w_in.t())) if wants[0] else None,
+            for_begin,
+            for_cell,
+            product_by_faster(turned, data.t()) if wants[3] else None,
+            product_by_faster(turned, before.t()) if wants[4] else None,
+            for_bias if wants[5] else None,
+            for_bias if wants[6] else None,
+        )
+
+
+_apply: Callable[..., Results] = _Lstm.apply
+
+
+def small_lstm(x: torch.Tensor, begin: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> Results:
+    """Run an LSTM for which `is_small` holds; everything is float32 on the CPU.
+
+    Args:
+        x: data, (T, N, K), with at least one step.
+        begin: hidden state before the first step and that of the cell, (N, H).
+        weights: (4H, K), (4H, H), rows in the order input, forget, new, output; and no biases or both, (4H,).
+
+    Returns:
+        (all hidden states (T, N, H), laid out like the data; the last one (1, N, H); the last state of the cell)
+
+    Source: the gradients of torch's `lstm`, written out.
+    """
+    hidden, cell = begin
+    w_in, w_state, *biases = weights
+    b_in, b_state = biases or (None, None)
+    if not torch.is_grad_enabled():
+        return _forward(False, x, hidden, cell, w_in, w_state, b_in, b_state)[0]
+    return _apply(x, hidden, cell, w_in, w_state, b_in, b_state)

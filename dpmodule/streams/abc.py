@@ -1,0 +1,87 @@
+"""What a stream and a pool of workers can do: the interfaces that pipelines and conformance checks rely on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+__all__ = ["Stream", "Worker", "WorkerPool"]
+
+T = TypeVar("T")
+Self = TypeVar("Self")
+
+
+@runtime_checkable
+class Stream(Protocol[T]):
+    """An asynchronous iterator that is filled while one consumer reads it, once."""
+
+    def put(self, data: T) -> None:
+        """Add an item.
+
+        Raises:
+            StreamStopped: after `stop` or `throw`.
+        """
+
+    def stop(self) -> None:
+        """End the consumer's loop after the items there are."""
+
+    def throw(self, error: BaseException | type[BaseException]) -> None:
+        """Raise an error in the consumer's loop, before the items there are."""
+
+    def cancel(self) -> None:
+        """Throw `asyncio.CancelledError`."""
+
+    def __aiter__(self) -> AsyncIterator[T]:
+        """Return the stream itself.
+
+        Raises:
+            StreamStopped: at the second call.
+        """
+
+    async def __anext__(self) -> T:
+        """Return the next item; wait for it if need be.
+
+        Raises:
+            StopAsyncIteration: the stream was stopped and everything has been read.
+            StreamStopped: another task waits for the next item.
+            BaseException: what was thrown into the stream.
+        """
+
+
+@runtime_checkable
+class Worker(Protocol):
+    """Does one job at a time; ``__aenter__`` and ``__aexit__`` are called if it has them."""
+
+    async def _do_job(self, *args: Any, **kwargs: Any) -> Any:
+        """Do a job and return its result."""
+
+
+@runtime_checkable
+class WorkerPool(Protocol):
+    """Gives jobs to workers inside ``async with``, and raises the first failure everywhere."""
+
+    @property
+    def die_mode(self) -> bool:
+        """Whether a job has failed."""
+
+    async def assign_job(self, *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
+        """Return the future of a job as soon as a free worker has taken it.
+
+        Raises:
+            PoolClosedError: outside ``async with``.
+            BaseException: the first failure of a job, the same object each time.
+        """
+
+    async def __aenter__(self: Self) -> Self:
+        """Enter the workers."""
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Wait for the jobs and leave the workers.
+
+        Raises:
+            BaseException: the first failure of a job.
+        """

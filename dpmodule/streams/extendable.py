@@ -1,0 +1,323 @@
+"""A stream that is filled while it is read: the base class, whose subclasses say how items are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from abc import ABC, abstractmethod
+from asyncio import get_running_loop
+from types import TracebackType
+from typing import Any, ClassVar, Generic, NoReturn, TypeVar
+
+from ..base import ArgumentError, MXNetError
+from .errors import LoopClosedError, StreamStopped
+from .hooks import drive, never_waits, steps
+from .mailbox import Mailbox
+
+__all__ = ["BaseAsyncExtendableStream"]
+
+T = TypeVar("T")
+Self = TypeVar("Self", bound="BaseAsyncExtendableStream[Any]")
+Class = TypeVar("Class", bound="type[BaseAsyncExtendableStream[Any]]")
+HOOKS = ("_async_iterator_put_impl", "_async_iterator_next_impl", "_empty_impl")
+
+
+@dataclasses.dataclass(eq=False)
+class BaseAsyncExtendableStream(ABC, Generic[T]):
+    """An asynchronous iterator that producers extend with `put` and end with `stop`, `throw` or `cancel`.
+
+    ::
+
+        open ──stop()──> stopped ──all items read──> ended: StopAsyncIteration
+          └──────┴──throw(error), cancel()──> failed: the error, before items that are still queued
+
+    A subclass keeps the items with three hooks, which are called in the loop's thread only. It is read by one
+    consumer, once: a second ``async for`` raises `StreamStopped`. A consumer that left its loop early or was
+    cancelled goes on with ``await anext(stream)``; nothing was lost.
+
+    `put`, `stop`, `throw` and `cancel` are ordinary functions for the thread of the consumer's event loop. Other
+    threads call `put_threadsafe`, `stop_threadsafe` and `throw_threadsafe`; the calls of all threads take effect
+    in the order in which they were made.
+
+    Example:
+        >>> @dataclasses.dataclass
+        ... class LastFirst(BaseAsyncExtendableStream):
+        ...     stack: list = dataclasses.field(default_factory=list)
+        ...     def _async_iterator_put_impl(self, data):
+        ...         self.stack.append(data)
+        ...     async def _async_iterator_next_impl(self):
+        ...         return self.stack.pop()
+        ...     def _empty_impl(self):
+        ...         return not self.stack
+        >>> async def read():
+        ...     stream = LastFirst()
+        ...     stream.put(1)
+        ...     stream.put(2)
+        ...     stream.stop()
+        ...     return [item async for item in stream]
+        >>> asyncio.run(read())
+        [2, 1]
+    """
+
+    # the hooks whose work a class does in `put` and `__anext__` itself; see `inlines`
+    _inlined_hooks: ClassVar[tuple[Any, ...]] = ()
+
+    # the state is no dataclass field: a subclass may write an __init__ of its own that does not call this one's
+    def __new__(cls: type[Self], *args: object, **kwargs: object) -> Self:  # noqa: D102
+        self = super().__new__(cls)
+        self._begin()
+        return self
+
+    def _begin(self) -> None:
+        self._waiter: asyncio.Future[None] | None = None  # while it exists, somebody waits in __anext__;
+        self._sleeper: asyncio.Future[None] | None = None  # the same if `put` has yet to wake it
+        self._error: BaseException | None = None
+        self._trace: TracebackType | None = None
+        self._stopped = False
+        self._iterated = False
+        self._closing = False  # another thread has called stop or throw
+        self._mailbox: Mailbox[tuple[str, Any]] = Mailbox(self._deliver, type(self).__name__)
+        self._inlined = _hooks(type(self)) == self._inlined_hooks
+        # what `put` and `__anext__` need to know, each in one flag, and the same for those which inline hooks
+        self._accepts, self._yields = True, True
+        self._quick_put, self._quick_next = self._inlined, self._inlined
+        self._simple_next = never_waits(type(self)._async_iterator_next_impl)
+
+    @abstractmethod
+    def _async_iterator_put_impl(self, data: T) -> None:
+        """Keep an item."""
+
+    @abstractmethod
+    async def _async_iterator_next_impl(self) -> T:
+        """Return the next item; called when there is one.
+
+        It may wait. If the stream is thrown an error meanwhile, that is raised where it waits; if the consumer is
+        cancelled, a CancelledError, and an item that was taken already has to be put back.
+        """
+
+    @abstractmethod
+    def _empty_impl(self) -> bool:
+        """Say whether there is no item to return now."""
+
+    def _expecting_impl(self) -> bool:
+        """Say whether a stopped stream still gets items by itself (optional)."""
+        return False
+
+    def _failed_impl(self) -> None:
+        """Give up what the stream holds: it has been thrown an error (optional)."""
+
+    def put(self, data: T) -> None:
+        """Add an item and wake the consumer.
+
+        Raises:
+            StreamStopped: the stream has been stopped, or thrown an error, which is the cause.
+            LoopClosedError: the consumer's event loop is closed.
+        """
+        if not self._accepts:
+            self._settle()
+        self._async_iterator_put_impl(data)
+        if self._sleeper is not None:
+            self._wake()
+
+    def stop(self) -> None:
+        """Say that there will be no more items; the consumer's loop ends after those there are."""
+        with self._mailbox.lock:  # an item that a thread may put is delivered, any other is refused
+            self._deliver()
+            self._stopped = True
+            self._shut()
+        self._wake()
+
+    def throw(self, error: BaseException | type[BaseException]) -> None:
+        """Raise an error in the consumer's loop, before items that it has not read yet.
+
+        The first error stays; later ones, and errors after the consumer has met the end, have no effect.
+
+        Args:
+            error: the exception, or its class.
+        """
+        self._fail(_exception(error, self))
+
+    def cancel(self) -> None:
+        """Throw `asyncio.CancelledError` into the stream."""
+        self.throw(asyncio.CancelledError)
+
+    def put_threadsafe(self, data: T) -> None:
+        """Add an item from any thread.
+
+        Many calls wake the loop once. If the subclass refuses the item, its error is thrown into the stream.
+
+        Raises:
+            StreamStopped: the stream has been stopped, or thrown an error.
+            LoopClosedError: the consumer's event loop is closed; the item was not added.
+        """
+        with self._mailbox.lock:
+            if self._closing or self._stopped or self._error is not None:
+                self._refuse_put()
+            self._mailbox.post(("put", data))
+            self._shut()  # until `put` has looked into the mailbox
+
+    def stop_threadsafe(self) -> None:
+        """Do as `stop` does, from any thread.
+
+        Raises:
+            LoopClosedError: the consumer's event loop is closed.
+        """
+        with self._mailbox.lock:
+            self._mailbox.post(("stop", None))
+            self._closing = True
+            self._shut()
+
+    def throw_threadsafe(self, error: BaseException | type[BaseException]) -> None:
+        """Do as `throw` does, from any thread.
+
+        Raises:
+            LoopClosedError: the consumer's event loop is closed.
+        """
+        failure = _exception(error, self)
+        with self._mailbox.lock:
+            self._mailbox.post(("throw", failure))
+            self._closing = True
+            self._shut()
+
+    def __aiter__(self: Self) -> Self:
+        if self._iterated:
+            raise StreamStopped(
+                f"{type(self).__name__} is being iterated already or has been; a stream is read once, by one "
+                "consumer: give each consumer its own stream, or go on with `await anext(stream)`"
+            )
+        self._iterated = True
+        return self
+
+    async def __anext__(self) -> T:
+        while True:
+            if not self._yields or self._waiter is not None:
+                self._refuse_next()
+            if not self._empty_impl():
+                break
+            waiter = self._new_waiter()
+            if waiter is not None:
+                try:
+                    await waiter
+                finally:
+                    self._waiter = None
+        if self._simple_next:
+            return await self._async_iterator_next_impl()
+        hook = steps(self._async_iterator_next_impl())
+        try:
+            awaited = hook.send(None)
+        except StopIteration as done:
+            item: T = done.value
+            return item
+        try:
+            item = await drive(self, hook, awaited)
+        finally:
+            if self._error is not None:
+                self._refuse_next()
+        return item
+
+    def _new_waiter(self) -> asyncio.Future[None] | None:
+        """Return what an empty stream's consumer waits for, None if there is something now.
+
+        Raises:
+            StopAsyncIteration: the stream has ended.
+        """
+        loop = get_running_loop()
+        if self._mailbox.loop is not loop:
+            self._mailbox.bind(loop)
+        if not self._accepts:
+            if self._mailbox:
+                self._deliver()
+                return None
+            if self._stopped and not self._expecting_impl():
+                raise StopAsyncIteration
+        self._waiter = self._sleeper = waiter = loop.create_future()
+        return waiter
+
+    def _wake(self) -> None:
+        """Let the consumer look again, if it waits for an item or the end."""
+        sleeper, self._sleeper = self._sleeper, None
+        if sleeper is not None and not sleeper.done():
+            try:
+                sleeper.set_result(None)
+            except RuntimeError as error:
+                raise LoopClosedError(
+                    f"{type(self).__name__}: the event loop that reads it is closed"
+                ) from error
+
+    def _fail(self, error: BaseException) -> None:
+        if self._error is not None:
+            return
+        self._trace = error.__traceback__
+        self._error = error
+        self._yields = self._quick_next = False
+        self._shut()
+        try:
+            self._failed_impl()
+        finally:
+            self._sleeper = self._waiter  # also if it waits in a hook
+            self._wake()
+
+    def _deliver(self) -> None:
+        """Do what other threads have asked for."""
+        with self._mailbox.lock:
+            letters = self._mailbox.take()
+            self._accepts = not self._stopped and self._error is None
+            self._quick_put = self._accepts and self._inlined
+        for kind, content in letters:
+            if kind == "throw":
+                self._fail(content)
+            elif kind == "stop":
+                self._stopped = True
+                self._shut()
+            elif self._error is None:
+                try:
+                    self._async_iterator_put_impl(content)
+                except BaseException as error:  # who put it has gone on; the consumer must know
+                    self._fail(_exception(error, self))
+        self._wake()
+
+    def _shut(self) -> None:
+        self._accepts = self._quick_put = False
+
+    def _settle(self) -> None:
+        """Do what other threads have asked for, and see whether an item may follow it."""
+        self._deliver()
+        if self._stopped or self._error is not None:
+            self._refuse_put()
+
+    def _refuse_put(self) -> NoReturn:
+        name = type(self).__name__
+        if self._error is not None:
+            raise StreamStopped(f"put into a {name} that has been thrown an error") from self._error
+        raise StreamStopped(f"put into a {name} after stop")
+
+    def _refuse_next(self) -> NoReturn:
+        if self._error is not None:
+            # with the traceback it came with: each raise would make that longer
+            raise self._error.with_traceback(self._trace)
+        raise StreamStopped(f"another task waits for this {type(self).__name__}; a stream has one consumer")
+
+
+def inlines(cls: Class) -> Class:
+    """Declare that a class does its hooks' work in `put` and `__anext__`; subclasses with other hooks are none such."""
+    cls._inlined_hooks = _hooks(cls)
+    return cls
+
+
+def _hooks(cls: type) -> tuple[Any, ...]:
+    return tuple(getattr(cls, name) for name in HOOKS)
+
+
+def _exception(error: Any, stream: object) -> BaseException:
+    if isinstance(error, type) and issubclass(error, BaseException):
+        error = error()
+    if not isinstance(error, BaseException):
+        raise ArgumentError(
+            f"{type(stream).__name__}.throw: {error!r} is neither an exception nor the class of one"
+        )
+    if isinstance(error, (StopIteration, StopAsyncIteration)):
+        # raised in the consumer's loop it would look like the end, and what happened would be lost
+        wrapped = MXNetError(f"a producer of {type(stream).__name__} raised {type(error).__name__}")
+        wrapped.__cause__ = error
+        return wrapped
+    return error

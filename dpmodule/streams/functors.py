@@ -1,0 +1,313 @@
+"""Ready-made functors for `cpp_threaded_worker`: work on bytes that C++ does in its own threads, without the GIL.
+
+Each is made with its data, and awaited through a worker, or run at once in the calling thread::
+
+    >>> packed = CompressFunctor(b"to be or not to be " * 100).run()
+    >>> DecompressFunctor(packed).run()[:12]
+    StringHandle(b'to be or not')
+
+Data are a `StringHandle` or whatever one can be made of. They are not copied, so a buffer must not be written to before
+the work is done. A functor may be run several times, with equal results. Without the extension the same names work in
+Python, slower; without libz.so.1 the two of zlib do, and hold the GIL now and then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from .. import native
+from ..base import ArgumentError, BoundsError
+from ..native.functors import checksum, copy, deflate, multislot, records
+from ..native.functors.multislot import MultiSlotLines, Slot, SlotValues
+from ..native.functors.records import Records
+from .string_handle import StringHandle
+
+__all__ = [
+    "CompressFunctor",
+    "Crc32cFunctor",
+    "DecompressFunctor",
+    "MemcpyFunctor",
+    "MultiSlotFunctor",
+    "MultiSlotLines",
+    "ReadyFunctor",
+    "Records",
+    "RecordsFunctor",
+    "Slot",
+    "SlotValues",
+]
+
+_Result = TypeVar("_Result")
+
+
+class _InPython(Generic[_Result]):
+    """A job in Python, with the methods of the native one."""
+
+    def __init__(self, run: Callable[[], _Result]) -> None:
+        self.run = run
+
+    def __dpmodule_functor__(self) -> Any:
+        return self if native.core is None else native.core.callback(self.run).__dpmodule_functor__()
+
+
+class ReadyFunctor(Generic[_Result]):
+    """What the ready-made functors have in common. A worker takes them; `run`, or a call, does the work here."""
+
+    __slots__ = ("__weakref__", "_job")
+
+    _job: Any
+
+    def run(self) -> _Result:
+        """Do the work in the calling thread and return its result; other Python threads run meanwhile."""
+        result: _Result = self._job.run()
+        return result
+
+    __call__ = run
+
+    def __dpmodule_functor__(self) -> Any:
+        """Return the capsule by which pools of C++ threads take the functor; without the extension, its job."""
+        return self._job.__dpmodule_functor__()
+
+
+class CompressFunctor(ReadyFunctor[StringHandle]):
+    """Compress bytes into a StringHandle.
+
+    Args:
+        data: the bytes.
+        format: "gzip", "zlib", or "deflate" for a bare stream without header and checksum.
+        level: 0 for none, 1 for fast to 9 for small; -1 for zlib's usual 6.
+
+    Raises:
+        ArgumentError: another format or level.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, data: Any, format: str = "gzip", *, level: int = -1) -> None:
+        if format not in deflate.FORMATS:
+            raise ArgumentError(
+                f"CompressFunctor: format is {format!r}, expected 'gzip', 'zlib' or 'deflate'"
+            )
+        if isinstance(level, bool) or not isinstance(level, int) or not -1 <= level <= 9:
+            raise ArgumentError(f"CompressFunctor: level is {level!r}, expected an integer from -1 to 9")
+        handle = StringHandle(data)
+        if native.core is not None and native.core.zlib_version() is not None:
+            self._job = native.core.compress(handle, format, level)
+        else:
+            self._job = _InPython(lambda: StringHandle(deflate.compress(handle, format, level)))
+
+
+class DecompressFunctor(ReadyFunctor[StringHandle]):
+    """Decompress bytes into a StringHandle.
+
+    gzip data may have several members, one behind the other, and zeros behind the last. Anything else that follows the
+    compressed data, in any format, is an error. So is an empty input, which is no compressed data.
+
+    Args:
+        data: the compressed bytes.
+        format: "gzip", "zlib", "deflate" (a bare stream), or "auto" to tell gzip and zlib apart by their beginning.
+        max_bytes: largest size of the result; None for any. Give it for data from outside: a thousand-fold expansion is
+            possible, which this stops early.
+
+    Raises:
+        ArgumentError: another format, or a negative `max_bytes`.
+        FileFormatError: from the work: the data are damaged, cut short, of another format or expand to more than
+            `max_bytes`; the text has the byte offset.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, data: Any, format: str = "auto", *, max_bytes: int | None = None) -> None:
+        if format != "auto" and format not in deflate.FORMATS:
+            raise ArgumentError(
+                f"DecompressFunctor: format is {format!r}, expected 'auto', 'gzip', 'zlib' or 'deflate'"
+            )
+        most = -1 if max_bytes is None else _count("DecompressFunctor: max_bytes", max_bytes)
+        handle = StringHandle(data)
+        if native.core is not None and native.core.zlib_version() is not None:
+            self._job = native.core.decompress(handle, format, most)
+        else:
+            self._job = _InPython(lambda: StringHandle(deflate.decompress(handle, format, most)))
+
+
+class Crc32cFunctor(ReadyFunctor[int]):
+    """Compute the CRC-32C (Castagnoli) of bytes, by the processor's instruction where it has one.
+
+    Args:
+        data: the bytes.
+        value: the checksum of what comes before them.
+
+    Raises:
+        ArgumentError: `value` is no unsigned integer of 32 bits.
+
+    Example:
+        >>> hex(Crc32cFunctor(b"123456789").run())
+        '0xe3069283'
+        >>> Crc32cFunctor(b"6789", Crc32cFunctor(b"12345").run()).run() == 0xE3069283
+        True
+    """
+
+    __slots__ = ()
+
+    def __init__(self, data: Any, value: int = 0) -> None:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**32:
+            raise ArgumentError(f"Crc32cFunctor: value is {value!r}, expected an integer from 0 to 2^32 - 1")
+        handle = StringHandle(data)
+        if native.core is not None:
+            self._job = native.core.crc32c(handle, value)
+        else:
+            self._job = _InPython(lambda: checksum.crc32c(handle, value))
+
+
+class MemcpyFunctor(ReadyFunctor[int]):
+    """Copy bytes into a buffer or tensor; the result is how many.
+
+    Both sides are contiguous buffers, or contiguous tensors of any element type on the CPU; offsets count bytes. They
+    may overlap.
+
+    Args:
+        target: what is written to.
+        source: what is read.
+        target_offset: first byte of `target` to write.
+        source_offset: first byte of `source` to read.
+        count: number of bytes; None for all of `source` from its offset on.
+
+    Raises:
+        DTypeError: a side is neither buffer nor tensor.
+        ArgumentError: a side is not contiguous, or `target` cannot be written to.
+        BoundsError: a range is not inside its side.
+        DeviceError: a tensor outside the CPU.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        target: Any,
+        source: Any,
+        *,
+        target_offset: int = 0,
+        source_offset: int = 0,
+        count: int | None = None,
+    ) -> None:
+        read = copy.range_of("MemcpyFunctor: source", source, source_offset, count)
+        written = copy.range_of("MemcpyFunctor: target", target, target_offset, len(read), write=True)
+        if native.core is not None:
+            self._job = native.core.copy(written.ctypes.data, read.ctypes.data, len(read), (written, read))
+        else:
+            self._job = _InPython(lambda: copy.copy(written, read))
+
+
+class MultiSlotFunctor(ReadyFunctor[MultiSlotLines]):
+    r"""Parse text in the MultiSlot format of Paddle's data feeds into tensors.
+
+    Every line holds for each slot, in the order of the description, how many values follow and then the values:
+    ``2 17 4 1 0`` is a slot with the values 17 and 4 and one with the value 0. Blanks are spaces and tabs; lines may
+    end with "\r\n".
+
+    Args:
+        data: the text.
+        slots: the description of the slots.
+        source: what messages call the text, such as the path of its file.
+        first_line: number of the first line, in messages.
+        final: nothing follows: the last line may lack its end. False for a piece of a longer text, of which a line
+            that is not complete is left over.
+
+    Shape:
+        values: (sum of the counts,), int64 or float32; (N, count) for a dense slot.
+        offsets: (N + 1,), int64.
+
+    Values of uint64 slots keep their 64 bits in int64: from 2^63 on they read as negative. Those of float slots are
+    read as double and rounded to float32.
+
+    Raises:
+        ArgumentError: no slots, or two of one name.
+        FileFormatError: from the work: a line is not as described; the text names line and slot, what was found and
+            what was expected.
+
+    Example:
+        >>> lines = MultiSlotFunctor(b"2 17 4 1 0\n1 5 1 1\n", [Slot("words"), Slot("label", is_dense=True)]).run()
+        >>> lines.slots["words"].values, lines.slots["words"].offsets
+        (tensor([17,  4,  5]), tensor([0, 2, 3]))
+        >>> lines.slots["label"].values
+        tensor([[0],
+                [1]])
+
+    Source: the format of Paddle's MultiSlotDataFeed, which ends the process at most of the mistakes that raise here.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        data: Any,
+        slots: Sequence[Slot],
+        *,
+        source: str = "MultiSlot text",
+        first_line: int = 1,
+        final: bool = True,
+    ) -> None:
+        given = list(slots)
+        for slot in given:
+            if not isinstance(slot, Slot):
+                raise ArgumentError(f"MultiSlotFunctor: slots has {slot!r} in it, expected Slot('name', ...)")
+        if not given or len({slot.name for slot in given}) < len(given):
+            names = [slot.name for slot in given]
+            raise ArgumentError(
+                f"MultiSlotFunctor: slots are {names}, expected one or more with different names"
+            )
+        _count("MultiSlotFunctor: first_line", first_line)
+        handle = StringHandle(data)
+        finish = partial(multislot.finish, given)
+        if native.core is not None:
+            described = [
+                (_shown(slot.name), slot.type == "float", slot.is_dense, slot.is_used) for slot in given
+            ]
+            self._job = native.core.multislot(handle, described, _shown(source), first_line, final, finish)
+        else:
+            self._job = _InPython(lambda: finish(multislot.parse(handle, given, source, first_line, final)))
+
+
+class RecordsFunctor(ReadyFunctor[Records]):
+    """Find the records in a piece of a record file, as `mx.recordio` writes them.
+
+    The piece begins with a record and may end inside one, which is then left over.
+
+    Args:
+        data: the piece.
+        source: what messages call it, such as the path of the file.
+        offset: where in the file it begins, in bytes, for messages.
+        final: nothing follows: a record that is cut short is an error.
+
+    Raises:
+        FileFormatError: from the work: something else than a record stands where one is expected; the text has the
+            byte offset.
+
+    Source: the format of MXNet's RecordIO; it finds the records that `mx.recordio.MXRecordIO` reads.
+    """
+
+    __slots__ = ()
+
+    def __init__(
+        self, data: Any, *, source: str = "record file", offset: int = 0, final: bool = False
+    ) -> None:
+        _count("RecordsFunctor: offset", offset)
+        handle = StringHandle(data)
+        if native.core is not None:
+            self._job = native.core.records(handle, _shown(source), offset, final, Records._make)
+        else:
+            self._job = _InPython(lambda: Records(*records.find(handle, StringHandle, source, offset, final)))
+
+
+def _shown(text: str) -> str:
+    """Return a text that C++ takes: names of files may hold what is no character."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
+
+
+def _count(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ArgumentError(f"{name} is {value!r}, expected an integer")
+    if not 0 <= value < 2**63:
+        raise BoundsError(f"{name} is {value}, expected 0 to 2^63 - 1")
+    return value

@@ -1,0 +1,225 @@
+"""Start a process: the one place that calls `multiprocessing`."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import multiprocessing.context
+import multiprocessing.spawn
+import os
+import pickletools
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from multiprocessing import reduction, resource_tracker
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from ..base import ArgumentError, StateError
+from . import child
+from .child import START, Link, Passed
+from .errors import UnpicklableError
+from .messages import Message, pack
+
+__all__ = ["START_METHODS", "check_not_importing_main", "check_start_method", "launch", "pack_target"]
+
+START_METHODS = ("spawn", "fork", "forkserver")
+_MAIN_KEYS = ("init_main_from_name", "init_main_from_path")
+_hiding = threading.RLock()
+
+
+def check_start_method(method: str) -> str:
+    """Return the name of a way to start processes if the system has it.
+
+    Raises:
+        ArgumentError: it has not.
+    """
+    known = [each for each in START_METHODS if each in multiprocessing.get_all_start_methods()]
+    if method not in known:
+        raise ArgumentError(f"start_method is {method!r}, expected one of {', '.join(known)}")
+    return method
+
+
+def check_not_importing_main() -> None:
+    """Refuse to start processes from a main program that a child is importing.
+
+    Raises:
+        StateError: this process is such a child.
+    """
+    if child.importing_main():
+        raise StateError(
+            "a child process was to be started while its own parent's main file is being imported: put what starts "
+            'processes under: if __name__ == "__main__":'
+        )
+
+
+class _Collector:
+    """Takes multiprocessing's part of a process being started, so that what only such a one gets can be pickled."""
+
+    DupFd = Passed
+
+    def __init__(self) -> None:
+        self.fds: list[int] = []
+
+    def duplicate_for_child(self, fd: int) -> int:
+        """Note a descriptor that the child needs; returns its position."""
+        self.fds.append(fd)
+        return len(self.fds) - 1
+
+
+def _dumps(value: Any) -> tuple[bytes, list[int]]:
+    """Pickle for a child; tensors are moved to shared memory, as torch.multiprocessing does."""
+    collector = _Collector()
+    before = multiprocessing.context.get_spawning_popen()
+    multiprocessing.context.set_spawning_popen(collector)  # type: ignore[arg-type]
+    try:
+        return bytes(reduction.ForkingPickler.dumps(value)), collector.fds
+    finally:
+        multiprocessing.context.set_spawning_popen(before)
+
+
+def pack_target(target: Callable[..., Any], args: tuple[Any, ...]) -> Message:
+    """Make the message that tells a spawned child what to run.
+
+    Raises:
+        UnpicklableError: the function or one of its arguments cannot be given to another process.
+    """
+    try:
+        data, fds = _dumps((target, args))
+    except Exception as error:  # whatever the objects' own code raises
+        raise UnpicklableError(_explain(target, args, error)) from error
+    main = _main_for(target, data)
+    return pack(START, (main, data), fds=fds)
+
+
+def _explain(target: Callable[..., Any], args: tuple[Any, ...], error: Exception) -> str:
+    named = [(f"the function {_name(target)}", target)]
+    named += [(f"argument {i} of {_name(target)}, {_short(each)},", each) for i, each in enumerate(args)]
+    culprits = [what for what, value in named if not _can_dump(value)]
+    what = " and ".join(culprits) or f"{_name(target)} with its arguments"
+    return (
+        f"{what} cannot be given to another process: {error}. Functions and classes have to be defined at the top "
+        "level of a module (no lambda, nothing inside a function); what cannot be pickled, such as open files, has to "
+        'be made in the child. With start_method="fork" nothing is pickled'
+    )
+
+
+def _can_dump(value: Any) -> bool:
+    try:
+        _dumps(value)
+    except Exception:  # whatever the object's own code raises
+        return False
+    return True
+
+
+def _name(function: Any) -> str:
+    return str(getattr(function, "__qualname__", None) or _short(function))
+
+
+def _short(value: Any) -> str:
+    try:
+        text = repr(value)
+    except Exception:  # whatever its own code raises
+        text = type(value).__qualname__
+    return text if len(text) <= 60 else f"a {type(value).__qualname__}"
+
+
+def _main_for(target: Callable[..., Any], data: bytes) -> dict[str, Any] | None:
+    """Return how the child imports the main program, None where it need not.
+
+    Only what mentions the main program needs it: others work from scripts without a guard, too.
+    """
+    if not _mentions_main(data):
+        return None
+    prepared = multiprocessing.spawn.get_preparation_data("")
+    main = {key: prepared[key] for key in _MAIN_KEYS if key in prepared}
+    path = main.get("init_main_from_path")
+    if not main or (path is not None and not os.path.exists(path)):
+        raise UnpicklableError(
+            f"{_name(target)} or one of its arguments is defined in the main program, which other processes cannot "
+            "import, since it has no file (python -c, standard input, a notebook): move it into a module, or use "
+            'start_method="fork"'
+        )
+    return main
+
+
+def _mentions_main(data: bytes) -> bool:
+    names = ("__main__", "__mp_main__")
+    if not any(name.encode() in data for name in names):
+        return False
+    words = (str(arg).split(" ")[0] for _, arg, _ in pickletools.genops(data) if isinstance(arg, str))
+    return any(word in names for word in words)
+
+
+def launch(
+    method: str,
+    link: Link,
+    target: Callable[..., Any],
+    args: tuple[Any, ...],
+) -> BaseProcess:
+    """Start the process of a child.
+
+    Args:
+        method: "spawn", "fork" or "forkserver".
+        link: the child's part of the connection.
+        target: what a forked child runs; others are sent it.
+        args: its arguments.
+    """
+    context: Any = multiprocessing.get_context(method)
+    given = (link, target, args) if method == "fork" else (link,)
+    # not a daemon: a worker may start processes of its own, such as a DataLoader's
+    process: BaseProcess = context.Process(target=child.run, args=given, name=link.name, daemon=False)
+    if method == "fork":
+        with _without_interrupts():
+            process.start()
+        return process
+    if method == "forkserver":
+        _prepare_forkserver()
+    resource_tracker.ensure_running()
+    with _hiding, _hidden_main(), _without_interrupts():
+        process.start()
+    return process
+
+
+def _prepare_forkserver() -> None:
+    """Have the server import torch once, rather than every child, unless the program has made its own choice."""
+    from multiprocessing import forkserver
+
+    server: Any = forkserver._forkserver
+    if getattr(server, "_preload_modules", None) == ["__main__"]:
+        forkserver.set_forkserver_preload(["__main__", child.__name__])
+
+
+def _renew_lock() -> None:
+    global _hiding
+    _hiding = threading.RLock()  # a thread that a forked child does not have may have held it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Keep Ctrl-C from a child that is not yet ready to ignore it: it begins with the signals its parent blocks."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def _hidden_main() -> Iterator[None]:
+    """Keep multiprocessing from importing the main program in the child; `child` does that where it is needed."""
+    main: Any = sys.modules["__main__"]
+    kept = {name: vars(main)[name] for name in ("__file__", "__spec__") if name in vars(main)}
+    if "__file__" in kept:
+        del main.__file__
+    if "__spec__" in kept:
+        main.__spec__ = None
+    try:
+        yield
+    finally:
+        vars(main).update(kept)

@@ -1,0 +1,206 @@
+"""Messages between processes: pickles whose arrays and tensors travel in shared memory."""
+
+from __future__ import annotations
+
+import copyreg
+import io
+import mmap
+import os
+import pickle
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+__all__ = ["Message", "Received", "pack"]
+
+_ALIGNMENT = 64
+_SPILL_BYTES = 32 << 10
+"""From this size on the contents are put into shared memory: what is left always fits into an empty socket."""
+
+_MAP_BYTES = 4 << 20
+_HEADER = struct.Struct("<BxHIQ")
+HEADER_BYTES = _HEADER.size
+
+
+@dataclass(slots=True)
+class Message:
+    """A message that is ready to be sent.
+
+    Args:
+        kind: number that tells its meaning.
+        header: begins the message.
+        body: follows; what is not in shared memory.
+        fds: descriptors that go with it; the last one is the shared memory, if there is any.
+        owned: those of them to be closed once it is sent.
+    """
+
+    kind: int
+    header: bytes
+    body: list[bytes | memoryview]
+    fds: list[int] = field(default_factory=list)
+    owned: list[int] = field(default_factory=list)
+
+    def close(self) -> None:
+        """Close the descriptors that belong to the message."""
+        for fd in self.owned:
+            os.close(fd)
+        self.owned.clear()
+
+
+def _rebuild_tensor(buffer: Any, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
+    if not len(buffer):
+        return torch.empty(shape, dtype=dtype)
+    return torch.frombuffer(buffer, dtype=torch.uint8).view(dtype).view(shape)
+
+
+def _reduce_tensor(tensor: torch.Tensor) -> Any:
+    plain = tensor.layout == torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
+    if not plain or tensor.requires_grad or tensor.is_conj() or tensor.is_neg():
+        reduced: Any = tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)  # type: ignore[no-untyped-call]
+        return reduced
+    flat = tensor.contiguous().view(-1)
+    content: Any = flat.view(torch.uint8).numpy() if flat.numel() else b""
+    return _rebuild_tensor, (pickle.PickleBuffer(content), tensor.dtype, tuple(tensor.shape))
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles by value; contents of arrays and tensors are handed to `buffer_callback` without a copy."""
+
+    dispatch_table = {**copyreg.dispatch_table, torch.Tensor: _reduce_tensor}
+
+
+def _pickle_by_value(value: Any, contents: list[pickle.PickleBuffer]) -> bytes:
+    stream = io.BytesIO()
+    _Pickler(stream, pickle.HIGHEST_PROTOCOL, buffer_callback=contents.append).dump(value)
+    return stream.getvalue()
+
+
+def pack(
+    kind: int,
+    value: Any,
+    dumps: Callable[[Any], bytes] | None = None,
+    fds: Sequence[int] = (),
+) -> Message:
+    """Make a message.
+
+    Args:
+        kind: number that tells its meaning, 0 to 255.
+        value: anything that can be pickled.
+        dumps: pickles the value (default: by value, with the contents of arrays and tensors beside the pickle).
+        fds: open descriptors to hand over with it.
+    """
+    contents: list[pickle.PickleBuffer] = []
+    data = _pickle_by_value(value, contents) if dumps is None else dumps(value)
+    parts = [memoryview(data), *(content.raw() for content in contents)]
+    sizes = [part.nbytes for part in parts]
+    message = Message(kind, b"", [struct.pack(f"<{len(sizes)}Q", *sizes)], list(fds))
+    if sum(sizes) >= _SPILL_BYTES and hasattr(os, "memfd_create"):
+        memory = _spill(parts)
+        message.fds.append(memory)
+        message.owned.append(memory)
+    else:
+        for part, room in zip(parts, _rooms(sizes)):
+            message.body += [part, bytes(room - part.nbytes)]
+    length = sum(len(each) for each in message.body)
+    spilled = bool(message.owned)
+    message.header = _HEADER.pack(kind | 0x80 if spilled else kind, len(message.fds), len(parts), length)
+    return message
+
+
+def _rooms(sizes: Sequence[int]) -> list[int]:
+    """Return how many bytes each part takes, so that all begin aligned."""
+    return [-(-size // _ALIGNMENT) * _ALIGNMENT for size in sizes]
+
+
+def _spill(parts: list[memoryview]) -> int:
+    """Write the parts into new shared memory and return its descriptor."""
+    fd = os.memfd_create("dpmodule-message", os.MFD_CLOEXEC)
+    try:
+        offset = 0
+        for part, room in zip(parts, _rooms([part.nbytes for part in parts])):
+            _write_at(fd, part, offset)
+            offset += room
+        os.ftruncate(fd, offset)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _write_at(fd: int, part: memoryview, offset: int) -> None:
+    part = part.cast("B") if part.nbytes else part
+    while part.nbytes:
+        written = os.pwrite(fd, part, offset)
+        part, offset = part[written:], offset + written
+
+
+@dataclass(slots=True)
+class Received:
+    """A message as it came: its value is unpickled when it is asked for.
+
+    Args:
+        kind: number that tells its meaning.
+        parts: the pickle and the contents that belong to it.
+        fds: descriptors that came with it; whoever takes the message closes them.
+    """
+
+    kind: int
+    parts: list[memoryview]
+    fds: list[int]
+
+    def value(self) -> Any:
+        """Return the value; its arrays and tensors lie in the message's own memory."""
+        return pickle.loads(self.parts[0], buffers=self.parts[1:])
+
+    def close(self) -> None:
+        """Close the descriptors that came with it."""
+        for fd in self.fds:
+            os.close(fd)
+        self.fds.clear()
+
+
+@dataclass(slots=True)
+class Header:
+    """What stands before a message."""
+
+    kind: int
+    num_fds: int
+    num_parts: int
+    length: int
+    spilled: bool
+
+    @classmethod
+    def read(cls, data: bytes | bytearray | memoryview) -> Header:
+        """Read it from the first bytes of a message."""
+        kind, num_fds, num_parts, length = _HEADER.unpack_from(data)
+        return cls(kind & 0x7F, num_fds, num_parts, length, kind >= 0x80)
+
+    def receive(self, body: bytearray, fds: list[int]) -> Received:
+        """Make the message from its body and its descriptors."""
+        sizes = struct.unpack_from(f"<{self.num_parts}Q", body)
+        if self.spilled:
+            memory, start = _content(fds.pop(), sum(_rooms(sizes))), 0
+        else:
+            memory, start = memoryview(body), 8 * self.num_parts
+        parts = []
+        for size, room in zip(sizes, _rooms(sizes)):
+            parts.append(memory[start : start + size])
+            start += room
+        return Received(self.kind, parts, fds)
+
+
+def _content(fd: int, size: int) -> memoryview:
+    """Return the content of shared memory: a copy if it is small, since a mapping takes a descriptor while it lives."""
+    try:
+        if size >= _MAP_BYTES or not hasattr(os, "preadv"):
+            return memoryview(mmap.mmap(fd, size))
+        content = memoryview(bytearray(size))
+        done = 0
+        while done < size:
+            done += os.preadv(fd, [content[done:]], done)
+        return content
+    finally:
+        os.close(fd)

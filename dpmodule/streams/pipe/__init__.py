@@ -1,0 +1,1 @@
+"""Tensor pipes: `tensor_pipe` and the parts of its two ends."""

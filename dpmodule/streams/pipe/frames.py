@@ -1,0 +1,98 @@
+"""Rare news between the ends of a pipe: fixed frames over a unix socket, each with a descriptor or without."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+from collections import deque
+from typing import NamedTuple
+
+__all__ = ["Frame", "Frames"]
+
+LAYOUT, SHARE, FORGET, PAYLOAD = 1, 2, 3, 4
+"""New memory for a slot; a shared block, and the end of its use; bytes that a message carries."""
+
+_FORM = struct.Struct("=IIQ")
+_CLOEXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+
+
+class Frame(NamedTuple):
+    """One piece of news; `number` is a slot or a shared block, `size` its bytes, `fd` a descriptor or -1."""
+
+    kind: int
+    number: int
+    size: int
+    fd: int
+
+
+class Frames:
+    """One end of the socket.
+
+    Args:
+        end: a connected socket that does not block; belongs to this object from now on.
+    """
+
+    def __init__(self, end: socket.socket) -> None:
+        self.socket = end
+        self.ended = False
+        self.count = 0
+        self._waiting: deque[Frame] = deque()
+        self._part = b""
+        self._fds: deque[int] = deque()
+
+    def send(self, kind: int, number: int, size: int, fd: int = -1) -> None:
+        """Send one frame; waits while the socket is full, which bounded use of it prevents.
+
+        Raises:
+            OSError: nobody is at the other end.
+        """
+        data = _FORM.pack(kind, number, size)
+        while True:
+            try:
+                if fd < 0:
+                    self.socket.send(data)
+                else:
+                    socket.send_fds(self.socket, [data], [fd])
+                break
+            except BlockingIOError:
+                select.select([], [self.socket], [], 1.0)
+        self.count = (self.count + 1) & 0xFFFF_FFFF
+
+    def fill(self) -> None:
+        """Read what has come, without waiting."""
+        while not self.ended:
+            try:
+                data, fds, _, _ = socket.recv_fds(self.socket, 64 * _FORM.size, 64, _CLOEXEC)
+            except BlockingIOError:
+                return
+            except ConnectionError:
+                data, fds = b"", []
+            self._fds.extend(fds)
+            self.ended = not data
+            self._part += data
+            self._cut()
+
+    def _cut(self) -> None:
+        while len(self._part) >= _FORM.size:
+            kind, number, size = _FORM.unpack_from(self._part)
+            self._part = self._part[_FORM.size :]
+            self._waiting.append(Frame(kind, number, size, -1 if kind == FORGET else self._fds.popleft()))
+
+    def take(self) -> Frame | None:
+        """Return the next frame, None if it has not come; its descriptor belongs to the caller."""
+        if not self._waiting:
+            self.fill()
+        if not self._waiting:
+            return None
+        self.count = (self.count + 1) & 0xFFFF_FFFF
+        return self._waiting.popleft()
+
+    def close(self) -> None:
+        """Close the socket and the descriptors that nobody took."""
+        self.socket.close()
+        for fd in [*self._fds, *(frame.fd for frame in self._waiting if frame.fd >= 0)]:
+            os.close(fd)
+        self._fds.clear()
+        self._waiting.clear()

@@ -1,0 +1,177 @@
+"""How a slot's memory is laid out: a head, a table of leaves, the outline, and the leaves.
+
+All numbers are 64-bit words in the machine's order, since both ends run on one machine::
+
+    word 0 ...        leaves, axes a record has room for, byte offset and length of the pickled outline
+    word 8 ...        one record per leaf
+    then              the outline, pickled
+    then              the leaves, each at a multiple of 64 bytes
+
+A record holds dtype number, source (`OWN`, or the number of a shared block), byte offset there, capacity in bytes,
+axes, bytes in use; then the shape and the strides in elements, each with room for the axes of the head.
+"""
+
+from __future__ import annotations
+
+import array
+import os
+import pickle
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from ..errors import StructureError
+
+__all__ = [
+    "CODES",
+    "DTYPES",
+    "HEAD",
+    "MIN_AXES",
+    "OWN",
+    "RECORD",
+    "Leaf",
+    "Sizes",
+    "dense",
+    "read_outline",
+    "table",
+]
+
+HEAD = 8
+RECORD = 6
+OWN = -1
+ALIGN = 64
+MIN_AXES = 5
+"""Room for this many axes is in every record."""
+
+# name, code, bits and lanes in the DLPack standard; the position is the number in a record
+_TYPES = (
+    ("bool", 6, 8, 1),
+    ("uint8", 1, 8, 1),
+    ("int8", 0, 8, 1),
+    ("int16", 0, 16, 1),
+    ("int32", 0, 32, 1),
+    ("int64", 0, 64, 1),
+    ("float16", 2, 16, 1),
+    ("float32", 2, 32, 1),
+    ("float64", 2, 64, 1),
+    ("bfloat16", 4, 16, 1),
+    ("complex32", 5, 32, 1),
+    ("complex64", 5, 64, 1),
+    ("complex128", 5, 128, 1),
+    ("uint16", 1, 16, 1),
+    ("uint32", 1, 32, 1),
+    ("uint64", 1, 64, 1),
+    ("float8_e4m3fn", 10, 8, 1),
+    ("float8_e4m3fnuz", 11, 8, 1),
+    ("float8_e5m2", 12, 8, 1),
+    ("float8_e5m2fnuz", 13, 8, 1),
+    ("float8_e8m0fnu", 14, 8, 1),
+    ("float4_e2m1fn_x2", 17, 4, 2),
+)
+DTYPES: tuple[torch.dtype | None, ...] = tuple(getattr(torch, name, None) for name, *_ in _TYPES)
+"""The torch type of each dtype number, None where this torch has none."""
+
+CODES: dict[torch.dtype, int] = {dtype: i for i, dtype in enumerate(DTYPES) if dtype is not None}
+
+DLPACK: tuple[tuple[int, int, int], ...] = tuple((code, bits, lanes) for _, code, bits, lanes in _TYPES)
+
+
+class Leaf(NamedTuple):
+    """What a contiguous tensor looks like, without its memory."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    nbytes: int
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> Leaf:
+        """Describe a tensor, which may be on any device."""
+        code_of(tensor.dtype)
+        return cls(tensor.dtype, tuple(tensor.shape), tensor.numel() * tensor.dtype.itemsize)
+
+
+def code_of(dtype: torch.dtype) -> int:
+    """Return the number of a dtype.
+
+    Raises:
+        StructureError: tensors of this type cannot be sent.
+    """
+    if dtype not in CODES:
+        raise StructureError(f"tensors of type {dtype} cannot be sent; view them as another type")
+    return CODES[dtype]
+
+
+def dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Say whether the elements fill one block of memory exactly, in whatever order of axes."""
+    expected = 1
+    for stride, size in sorted((t, n) for n, t in zip(shape, strides) if n != 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def contiguous(shape: Sequence[int]) -> list[int]:
+    """Return the strides, in elements, of a contiguous tensor."""
+    strides, step = [1] * len(shape), 1
+    for axis in reversed(range(len(shape))):
+        strides[axis] = step
+        step *= max(shape[axis], 1)
+    return strides
+
+
+class Sizes:
+    """Capacities of the leaves of one outline: what they needed so far, with slack where that was not enough.
+
+    Each time a leaf overflows it is given more room than the time before, up to the third power of the slack, so
+    that data that keeps growing is laid out anew only a few times. Room that is never written costs no memory.
+
+    Args:
+        outline: the outline of the structures.
+        needed: bytes of each leaf.
+    """
+
+    def __init__(self, outline: Any, needed: Sequence[int]) -> None:
+        self.outline = outline
+        self.capacities = list(needed)
+        self._overflows = [0] * len(needed)
+
+    def grow(self, needed: Sequence[int], slack: float) -> list[int]:
+        """Return capacities in bytes that hold `needed`, those of leaves that did not fit times the slack."""
+        for leaf, size in enumerate(needed):
+            if size > self.capacities[leaf]:
+                self._overflows[leaf] += 1
+                factor: float = slack ** min(self._overflows[leaf], 3)
+                self.capacities[leaf] = max(size, int(size * factor))
+        return self.capacities
+
+
+def table(outline: Any, capacities: Sequence[int], axes: int) -> tuple[bytes, int]:
+    """Return the head of a slot with an empty record per leaf, and the bytes that the slot needs in all."""
+    axes = max(axes, MIN_AXES)
+    width = RECORD + 2 * axes
+    words = array.array("q", bytes(8 * (HEAD + width * len(capacities))))
+    try:
+        text = pickle.dumps(outline, pickle.HIGHEST_PROTOCOL)
+    except Exception as error:  # a class that is defined inside a function, for one
+        raise StructureError(
+            f"a class of the structure cannot be named to another process: {error}"
+        ) from error
+    words[0], words[1], words[2], words[3] = len(capacities), axes, 8 * len(words), len(text)
+    end = _aligned(8 * len(words) + len(text))
+    for leaf, capacity in enumerate(capacities):
+        at = HEAD + leaf * width
+        words[at + 1], words[at + 2], words[at + 3] = OWN, end, capacity
+        end = _aligned(end + capacity)
+    return words.tobytes() + text, max(end, 4096)
+
+
+def read_outline(fd: int) -> Any:
+    """Return the outline that stands in a slot's memory."""
+    words = array.array("q", os.pread(fd, 8 * HEAD, 0))
+    return pickle.loads(os.pread(fd, words[3], words[2]))
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGN) * ALIGN

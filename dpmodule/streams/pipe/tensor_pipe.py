@@ -1,0 +1,64 @@
+"""Nested structures of tensors from one process to another, without copies where they lie in shared memory.
+
+A pipe has a fixed number of slots, each a block of shared memory that one message fills. The writer copies a structure
+into a free slot, or fills it in place; the reader gets tensors that lie in the slot. When the last of them is gone, the
+slot is free again; while none is, the writer waits. Processes at the two ends trust each other: they belong to one job.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+
+from ...base import ArgumentError
+from . import backend
+from . import control as c
+from .end import Parts
+from .reader import TensorPipeReader as TensorPipeReader
+from .writer import PipeStats as PipeStats
+from .writer import TensorPipeWriter as TensorPipeWriter
+
+__all__ = ["PipeStats", "TensorPipeReader", "TensorPipeWriter", "tensor_pipe"]
+
+
+def tensor_pipe(slots: int = 2, slack: float = 1.5) -> tuple[TensorPipeReader, TensorPipeWriter]:
+    """Make a pipe for nested structures of tensors; either end may be given to another process.
+
+    An end belongs to the process that first uses it. A forked child simply uses its copy; to a spawned one the end is
+    passed as an argument of `multiprocessing.Process`. Both ends may also stay in one process.
+
+    Args:
+        slots: how many messages may be on the way or in use by the reader, 1 to 64. With 1 the writer waits until the
+            reader has let go of the last message; with 2 it fills one while the other is read.
+        slack: a leaf that has outgrown its place gets this many times the bytes it needs, at least 1.
+
+    Raises:
+        ArgumentError: `slots` or `slack` is out of range.
+
+    Example:
+        >>> import torch
+        >>> reader, writer = tensor_pipe()
+        >>> writer.send({"data": torch.arange(3), "label": None})
+        >>> reader.recv()
+        {'data': tensor([0, 1, 2]), 'label': None}
+        >>> writer.close()
+        >>> list(reader)
+        []
+        >>> reader.close()
+    """
+    if type(slots) is not int or not 1 <= slots <= c.MAX_SLOTS:
+        raise ArgumentError(f"slots must be an int in 1..{c.MAX_SLOTS}, got {slots!r}")
+    if not 1.0 <= slack <= 16.0:
+        raise ArgumentError(f"slack must be a number in 1..16, got {slack!r}")
+    control = c.Control.create(backend.protocol(), slots)
+    reader, writer = _ends(control, float(slack))
+    reader._sibling, writer._sibling = weakref.ref(writer), weakref.ref(reader)
+    return reader, writer
+
+
+def _ends(control: int, slack: float) -> tuple[TensorPipeReader, TensorPipeWriter]:
+    data, credit = c.Signal.create(), c.Signal.create()
+    left, right = c.socket_pair()
+    reader = TensorPipeReader(Parts(control, data, credit, left))
+    writer = TensorPipeWriter(Parts(os.dup(control), credit.copy(), data.copy(), right), slack)
+    return reader, writer

@@ -1,0 +1,389 @@
+"""The sending end of a tensor pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from ...base import StateError
+from .. import nested
+from ..errors import PipeBroken, StructureError
+from ..remote import RemoteError
+from . import backend, foreign
+from . import control as c
+from .end import Parts, PipeEnd
+from .frames import LAYOUT, PAYLOAD
+from .layout import Leaf
+from .python_core import FULL, LOOK, SENT
+from .shared import SharedBlocks
+from .storage import Slots
+
+__all__ = ["PipeStats", "TensorPipeWriter"]
+
+_MAX_FAILURES = 64
+_TRIES = 4
+
+
+@dataclass(frozen=True)
+class PipeStats:
+    """What a writer has done.
+
+    Attributes:
+        sent: structures sent.
+        zero_copy: tensors of them that the reader saw where they lay.
+        copied: tensors that were copied into a slot.
+        queued: structures that needed new memory, which goes to the reader by the slow way.
+    """
+
+    sent: int = 0
+    zero_copy: int = 0
+    copied: int = 0
+    queued: int = 0
+
+
+class TensorPipeWriter(PipeEnd):
+    """The sending end of a pipe; made by `tensor_pipe`.
+
+    As a context manager it closes the pipe; an exception that leaves the block is raised in the reader.
+    """
+
+    side = c.WRITER
+
+    def __init__(self, parts: Parts, slack: float = 1.5) -> None:
+        super().__init__(parts)
+        self._slack = slack
+        self._send: Callable[[Any], int] = _not_yet
+        self._send_wait: Callable[[Any], int] = _not_yet
+        self._blocks = SharedBlocks(self._frames)
+        self._slots = Slots(self._control.slots, slack)
+        self._queued = self._failures = self._foreign = 0
+        self._leased: int | None = None
+
+    def _options(self) -> dict[str, Any]:
+        return {"slack": self._slack}
+
+    def _make_core(self) -> Any:
+        parts = self._parts
+        return backend.writer_core(self._control, parts.control, parts.own, parts.other, self._blocks.find)
+
+    def _needed(self, leaf: torch.Tensor) -> int:
+        """Return how many bytes of a slot a tensor takes: none if the reader can see it where it lies."""
+        found = self._blocks.find(leaf) if leaf.numel() and not (leaf.is_conj() or leaf.is_neg()) else None
+        if found is None:
+            return leaf.nbytes
+        self._core.know(leaf.data_ptr() - found[1], found[2])
+        return 0
+
+    def _stop_fast(self) -> None:
+        self._send = self._send_wait = _not_yet
+
+    def _start_fast(self) -> None:
+        if self._leased is None:
+            self._send = self._core.send
+            self._send_wait = self._core.send_wait if self._may_wait_inside() else self._core.send
+
+    # --- sending
+
+    async def coro_send(self, value: Any) -> None:
+        """Send a nested structure of tensors; waits while all slots are in use.
+
+        What is sent is the tensors' values, or, for tensors in shared memory, the memory itself.
+
+        Args:
+            value: None, a tensor, or a list, tuple, dict or dataclass of these.
+
+        Raises:
+            StructureError: it is something else; the text names the place, and nothing was sent.
+            PipeClosed: the reader has closed the pipe, or this end is closed.
+            PipeBroken: the reader's process has ended; the text names it.
+            StateError: another call waits on this end, what `acquire` gave is not committed yet, or the end belongs
+                to another process.
+            LoopClosedError: no event loop is running.
+        """
+        if self._send(value):
+            await self._send_later(value)
+
+    def send(self, value: Any, timeout: float | None = None) -> None:
+        """Send a nested structure of tensors, blocking this thread while all slots are in use.
+
+        Args:
+            value: None, a tensor, or a list, tuple, dict or dataclass of these.
+            timeout: how long to wait, in seconds; None for ever.
+
+        Raises:
+            PipeTimeout: no slot became free in time.
+            StructureError: as in `coro_send`, as are all others.
+        """
+        if (self._send_wait if timeout is None else self._send)(value):
+            self._send_blocking(value, timeout)
+
+    async def _send_later(self, value: Any) -> None:
+        self._enter_unleased()
+        try:
+            if not self._try(value):
+                self._validate(value)
+                while not self._try(value):
+                    await self._pause()
+        finally:
+            self._leave()
+
+    def _send_blocking(self, value: Any, timeout: float | None) -> None:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        self._enter_unleased()
+        try:
+            if not self._try(value):
+                self._validate(value)
+                while not self._try(value):
+                    self._block(deadline)
+        finally:
+            self._leave()
+
+    def _enter_unleased(self) -> None:
+        if self._leased is not None:
+            raise StateError("what acquire() gave is not sent yet: call commit() or release() first")
+        self._enter()
+
+    def _validate(self, value: Any) -> None:
+        """Refuse what cannot be sent before any waiting."""
+        if not self._core.fits(value):
+            nested.flatten(value)
+
+    def _check(self) -> None:
+        """Raise if the reader is gone."""
+        self._look()
+        reason = self._reason()
+        if reason is not None:
+            raise reason
+
+    def _reader_is_there(self) -> None:
+        if self._core.busy:
+            raise StateError("another thread is sending; one task or thread may use a writer at a time")
+        self._peer.check()
+        self._check()
+
+    def _try(self, value: Any) -> bool:
+        """Send if a slot is free; False if none is."""
+        for _ in range(_TRIES):
+            status = self._core.send(value)
+            if status == SENT:
+                return True
+            if status == LOOK:
+                self._reader_is_there()
+                continue
+            self._check()
+            if status == FULL:
+                return False
+            shape, leaves = nested.flatten(value)
+            if any(leaf.device.type != "cpu" for leaf in leaves):
+                self._send_foreign(value, leaves)
+                return True
+            self._lay_out(shape, [self._needed(leaf) for leaf in leaves], leaves)
+        raise StructureError("the structure changes while it is being sent")
+
+    def _lay_out(self, shape: Any, needed: list[int], leaves: Sequence[torch.Tensor | Leaf]) -> int:
+        """Give a free slot memory for such a structure; return the slot."""
+        plan = self._slots.plan(self._core.free_slots(), shape, needed, leaves)
+        fd = c.anonymous_file(plan.size)
+        try:
+            os.pwrite(fd, plan.head, 0)
+            self._core.set_slot(plan.slot, fd, plan.size, shape)
+            self._slots.use(plan)
+            self._tell(LAYOUT, plan.slot, plan.size, fd)
+        except BaseException:  # the reader knows nothing of it
+            self._slots.forget(plan.slot)
+            self._core.unset_slot(plan.slot)
+            raise
+        finally:
+            os.close(fd)
+        self._blocks.purge()
+        self._core.frames = self._frames.count
+        self._queued += 1
+        return plan.slot
+
+    def _tell(self, kind: int, number: int, size: int, fd: int) -> None:
+        try:
+            self._frames.send(kind, number, size, fd)
+        except OSError as error:
+            self._check()
+            raise PipeBroken("the reader is gone: nobody is at the other end of the pipe") from error
+        self._core.frames = self._frames.count
+
+    def _post(self, kind: int, data: bytes, slot: int = -1) -> None:
+        """Send a message that carries bytes."""
+        fd = c.anonymous_file(len(data))
+        try:
+            os.pwrite(fd, data, 0)
+            self._tell(PAYLOAD, 0, len(data), fd)
+        finally:
+            os.close(fd)
+        self._core.publish(kind, slot)
+
+    def _send_foreign(self, value: Any, leaves: list[torch.Tensor]) -> None:
+        self._post(c.OBJECT, foreign.dump(value, leaves), self._core.free_slots()[0])
+        self._foreign += 1
+        self._queued += 1
+
+    # --- filling a slot in place
+
+    async def coro_acquire(self, like: Any = None) -> Any:
+        """Take a free slot and return its structure, to be filled in place; waits while all slots are in use.
+
+        Args:
+            like: a structure whose outline, shapes and dtypes to have; its values are not read, so that tensors on
+                the meta device will do. None: as the last one acquired with `like`, or sent in new memory.
+
+        Returns:
+            Contiguous tensors in the slot's memory. After `commit` they belong to the reader.
+
+        Raises:
+            StateError: nothing is known to be `like`, the last slot acquired is not committed yet, and as in
+                `coro_send`.
+            PipeClosed: as in `coro_send`, as are all others.
+        """
+        self._enter_unleased()
+        try:
+            self._slots.pattern(like)
+            while not self._core.free_slots():
+                self._check()
+                await self._pause()
+            return self._lease()
+        finally:
+            self._leave()
+
+    def acquire(self, like: Any = None, timeout: float | None = None) -> Any:
+        """Take a free slot for filling in place, blocking this thread while all slots are in use.
+
+        Args:
+            like: as in `coro_acquire`.
+            timeout: how long to wait, in seconds; None for ever.
+
+        Raises:
+            PipeTimeout: no slot became free in time.
+            StateError: as in `coro_acquire`, as are all others.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        self._enter_unleased()
+        try:
+            self._slots.pattern(like)
+            while not self._core.free_slots():
+                self._check()
+                self._block(deadline)
+            return self._lease()
+        finally:
+            self._leave()
+
+    def _lease(self) -> Any:
+        self._check()
+        slot = self._slots.fitting(self._core.free_slots())
+        if slot is None:
+            leaves = self._slots.leaves
+            slot = self._lay_out(self._slots.outline, [leaf.nbytes for leaf in leaves], leaves)
+        self._core.shape(slot, self._slots.leaves)
+        value = self._core.lease(slot)
+        self._leased = slot
+        return value
+
+    def commit(self, value: Any = None) -> None:
+        """Send the slot that `acquire` gave; never waits.
+
+        Args:
+            value: a structure of the same outline to send instead of the one acquired. Its tensors that lie in the
+                slot, also views and slices, are not copied, the others are.
+
+        Raises:
+            StateError: nothing is acquired.
+            StructureError: `value` is no nested structure of tensors; the slot stays acquired.
+        """
+        slot = self._need_lease()
+        if value is None:
+            self._core.commit(slot)
+        elif not self._commit_other(self._apart(value), slot):
+            shape, leaves = nested.flatten(value)
+            value = nested.unflatten(shape, [leaf.clone() for leaf in leaves])
+            self._core.unlease(slot)
+            self._leased = None
+            self._send_blocking(value, 0.0)  # the slot is free, so that this does not wait
+        self._leased = None
+        self._start_fast()
+
+    def _commit_other(self, value: Any, slot: int) -> bool:
+        """Send another structure in the slot if it fits there."""
+        status = self._core.send(value, slot)
+        if status == LOOK:
+            self._reader_is_there()
+            status = self._core.send(value, slot)
+        return bool(status == SENT)
+
+    def _apart(self, value: Any) -> Any:
+        """Copy what lies in the slot but not in its own place, if anything will be copied into the slot."""
+        shape, leaves = nested.flatten(value)
+        return nested.unflatten(shape, self._slots.untangled(self._core.places(leaves, self._leased), leaves))
+
+    def release(self) -> None:
+        """Give the slot that `acquire` gave back unsent; its tensors must not be used any more.
+
+        Raises:
+            StateError: nothing is acquired.
+        """
+        self._core.unlease(self._need_lease())
+        self._leased = None
+        self._start_fast()
+
+    def _need_lease(self) -> int:
+        self._claim()
+        if self._leased is None:
+            raise StateError("no slot is acquired: call acquire() first")
+        return self._leased
+
+    # --- the end
+
+    def throw(self, error: BaseException) -> None:
+        """Hand a failure to the reader, whose receive call raises it after all that was sent before; never waits.
+
+        Args:
+            error: the exception; its traceback goes along as text.
+
+        Raises:
+            StateError: 64 failures wait unread.
+            PipeClosed: the reader has closed the pipe, or this end is closed.
+            PipeBroken: the reader's process has ended.
+        """
+        self._claim()
+        self._check()
+        if self._failures - self._control.get(c.READER, c.FAILURES) >= _MAX_FAILURES:
+            raise StateError(
+                f"{_MAX_FAILURES} failures that were given to throw() wait unread; close the pipe"
+            )
+        self._post(c.FAILURE, pickle.dumps(RemoteError.of(error)))
+        self._failures += 1
+
+    @property
+    def stats(self) -> PipeStats:
+        """What has been done so far."""
+        core = self._core
+        if core is None:
+            return PipeStats()
+        return PipeStats(core.sent + self._foreign, core.zero_copy, core.copied, self._queued)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception) and not self.closed:
+            with contextlib.suppress(PipeBroken, EOFError, StateError):  # nobody is there to be told
+                self.throw(error)
+        elif error is not None and not self.closed:
+            self._finish(c.DROPPED)  # cancelled or interrupted: the stream is not complete
+            return
+        self.close()
+
+
+def _not_yet(value: Any) -> int:
+    return LOOK

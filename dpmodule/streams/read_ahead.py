@@ -1,0 +1,201 @@
+"""A thread that reads any iterator ahead of its consumer."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections import deque
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Any, Generic, NamedTuple, TypeVar, cast
+
+import torch
+
+from ..base import ArgumentError, StateError
+from ..context import Context, current_context
+
+__all__ = ["ReadAhead"]
+
+JOIN_TIMEOUT_S = 5.0
+"""How long `join` waits for an item that is being read, in seconds."""
+
+T = TypeVar("T")
+E = TypeVar("E")
+
+
+class _Outcome(NamedTuple):
+    """What one read gave: an item, or the end, which may be an error."""
+
+    item: Any = None
+    final: bool = False
+    error: BaseException | None = None
+    trace: TracebackType | None = None
+
+
+class ReadAhead(Generic[T]):
+    """Read an iterator in a thread, at most `depth` items ahead; an iterator itself.
+
+    The end and errors stay until `release`: every further call meets them again. The thread has the device context and
+    the gradient mode of whoever made this. It is a daemon and knows nothing but the source, so that whoever drops the
+    owner of this may stop it from a finalizer; `close`, or leaving a ``with`` block, ends it.
+
+    Args:
+        source: what to read.
+        depth: number of items held ready.
+        name: of the thread.
+        owner: what errors call the object that is used.
+
+    Raises:
+        ArgumentError: `depth` is below 1.
+
+    Example:
+        >>> with ReadAhead((n * n for n in range(4)), depth=2) as squares:
+        ...     list(squares)
+        [0, 1, 4, 9]
+    """
+
+    def __init__(
+        self, source: Iterable[T], depth: int = 1, name: str = "ReadAhead", owner: str = "ReadAhead"
+    ) -> None:
+        if depth < 1:
+            raise ArgumentError(f"{owner}: depth is {depth}, expected at least 1 item")
+        # an iterator need not be iterable
+        self._source: Iterator[T] = (
+            cast("Iterator[T]", source) if hasattr(source, "__next__") else iter(source)
+        )
+        self._depth = depth
+        self._name = name
+        self._owner = owner
+        self._changed = threading.Condition()
+        self._ready: deque[_Outcome] = deque()
+        self._held = False  # somebody else uses the source: read nothing
+        self._reading = False
+        self._stopped = False
+        self._pid = os.getpid()
+        self._context = current_context()
+        self._grad_mode = torch.is_grad_enabled()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def peek(self, end: E | None = None) -> T | E | None:
+        """Return the next item without taking it, `end` after the last; wait for it if need be.
+
+        Raises:
+            StateError: this is closed, or in a forked child, which has no thread.
+            BaseException: whatever the source raised, with the traceback it had there.
+        """
+        outcome = self._next_outcome()
+        if outcome.final:
+            return end
+        item: T = outcome.item
+        return item
+
+    def advance(self) -> None:
+        """Take the item that `peek` returned."""
+        with self._changed:
+            if not self._ready[0].final:
+                self._ready.popleft()
+                self._changed.notify_all()
+
+    def __iter__(self) -> ReadAhead[T]:
+        return self
+
+    def __next__(self) -> T:
+        outcome = self._next_outcome()
+        if outcome.final:
+            raise StopIteration
+        self.advance()
+        item: T = outcome.item
+        return item
+
+    def hold(self) -> None:
+        """Finish the read under way, drop what was read ahead and read nothing until `release`."""
+        self._check_process()
+        with self._changed:
+            self._held = True
+            self._changed.wait_for(lambda: not self._reading)
+            self._ready.clear()
+
+    def release(self) -> None:
+        """Go on reading after `hold`, also past the end or an error that was met before."""
+        with self._changed:
+            self._held = False
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Tell the thread to end, without waiting for it; safe in finalizers."""
+        if os.getpid() == self._pid:
+            with self._changed:
+                self._stopped = True
+                self._changed.notify_all()
+
+    def join(self) -> None:
+        """Wait for the thread to end; warn if the source does not come back from a read within 5 seconds."""
+        if os.getpid() != self._pid or self._thread is threading.current_thread():
+            return
+        self._thread.join(JOIN_TIMEOUT_S)
+        if self._thread.is_alive():
+            warnings.warn(
+                f"{self._name} still waits for {type(self._source).__name__} after {JOIN_TIMEOUT_S:g} s; "
+                "the thread is left to end with the process",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+
+    def close(self) -> None:
+        """End the thread; further calls do nothing."""
+        self.stop()
+        self.join()
+
+    def __enter__(self) -> ReadAhead[T]:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _next_outcome(self) -> _Outcome:
+        self._check_process()
+        with self._changed:
+            self._changed.wait_for(lambda: self._ready or self._stopped)
+            if self._stopped:
+                raise StateError(f"{self._owner} is closed; make a new one")
+            outcome = self._ready[0]
+        if outcome.error is not None:
+            raise outcome.error.with_traceback(outcome.trace)
+        return outcome
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:
+            raise StateError(f"a {self._owner} cannot be used in a forked child; make a new one there")
+
+    def _run(self) -> None:
+        torch.set_grad_enabled(self._grad_mode)
+        with Context(self._context):  # a copy: a context keeps its own stack of enclosing ones
+            while self._wait_for_work():
+                outcome = self._read()
+                with self._changed:
+                    self._reading = False
+                    self._ready.append(outcome)
+                    self._changed.notify_all()
+                del outcome  # the item is the consumer's alone
+
+    def _wait_for_work(self) -> bool:
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or self._wants_more())
+            self._reading = not self._stopped
+            return self._reading
+
+    def _wants_more(self) -> bool:
+        ended = bool(self._ready) and self._ready[-1].final
+        return not self._held and not ended and len(self._ready) < self._depth
+
+    def _read(self) -> _Outcome:
+        try:
+            return _Outcome(next(self._source))
+        except StopIteration:
+            return _Outcome(final=True)
+        except BaseException as error:  # the consumer raises it, whatever it is
+            return _Outcome(final=True, error=error, trace=error.__traceback__)

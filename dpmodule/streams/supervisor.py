@@ -1,0 +1,175 @@
+"""`Supervisor`: start child processes, hear from them, and end them together."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any
+
+from ..base import ArgumentError, StateError
+from .launch import check_start_method
+from .process import GRACE_S, ChildProcess, close_all
+
+__all__ = ["START_S", "Supervisor"]
+
+START_S = 60.0
+"""How long a process that is not forked may take to start and import torch on a busy machine, in seconds."""
+
+
+class Supervisor:
+    """Owns the child processes of one pool, iterator or training run.
+
+    A child runs ``target(channel, *args)`` and talks to its parent through the `Channel`. Its first exception is raised
+    here with its own type; its traceback comes along as the cause. Children ignore Ctrl-C, which only the parent hears,
+    and are gone once this is closed, collected, or its process has died in whatever way. Nothing stays behind: no
+    process, no shared memory, no descriptor.
+
+    With the start methods "spawn" and "forkserver" functions and arguments are pickled, and a child begins with
+    importing torch, which takes a second or two; a program whose own main file defines them needs the guard
+    ``if __name__ == "__main__":``. "fork" takes milliseconds and pickles nothing, but a forked child must not use what
+    other threads of its parent hold: start such children early.
+
+    Args:
+        name: what the workers are called: ``name-0``, ``name-1`` and so on.
+        start_method: "spawn", "fork" or "forkserver".
+        timeout_s: how long a child may take to answer in `join`, in seconds; None: as long as it lives.
+        grace_s: how long a child may take to end by itself in `close`, in seconds, and again after SIGTERM.
+        num_threads: how many threads torch may use in each child.
+
+    Raises:
+        ArgumentError: the system has no such start method, or a number is below 0.
+
+    Example:
+        >>> def count(channel, limit):
+        ...     for number in range(limit):
+        ...         channel.note("number", number)
+        ...         channel.send(number)
+        >>> with Supervisor("counter", start_method="fork") as counters:
+        ...     child = counters.start(count, 3)
+        ...     [child.recv(timeout_s=10) for _ in range(3)]
+        [0, 1, 2]
+    """
+
+    def __init__(
+        self,
+        name: str = "worker",
+        start_method: str = "spawn",
+        timeout_s: float | None = None,
+        grace_s: float = GRACE_S,
+        num_threads: int = 1,
+    ) -> None:
+        if num_threads < 1:
+            raise ArgumentError(f"Supervisor: num_threads is {num_threads}, expected at least 1")
+        if grace_s < 0 or (timeout_s is not None and timeout_s < 0):
+            raise ArgumentError(
+                f"Supervisor: grace_s is {grace_s}, timeout_s is {timeout_s}, expected no negative time"
+            )
+        self.name = name
+        self.start_method = check_start_method(start_method)
+        self.timeout_s = timeout_s
+        self.grace_s = grace_s
+        self.num_threads = num_threads
+        self._children: list[ChildProcess] = []
+        self._closed = False
+
+    @property
+    def children(self) -> Sequence[ChildProcess]:
+        """All children that have not been dropped, in the order in which they were started."""
+        return tuple(self._children)
+
+    def start(
+        self, target: Callable[..., Any], *args: Any, name: str | None = None, index: int | None = None
+    ) -> ChildProcess:
+        """Start a child.
+
+        Args:
+            target: what it runs; its first argument is its `Channel`.
+            args: the other arguments. Tensors among them lie in shared memory afterwards, except under "fork".
+            name: name of the worker (default: made from the supervisor's name and the worker's number).
+            index: number of the worker (default: how many there are already).
+
+        Raises:
+            UnpicklableError: the function or an argument cannot be given to another process; none is started then.
+            StateError: the supervisor is closed.
+        """
+        if self._closed:
+            raise StateError(f"supervisor {self.name!r} is closed; make a new one")
+        index = len(self._children) if index is None else index
+        child = ChildProcess(
+            target, args, name or f"{self.name}-{index}", index, self.start_method, self.num_threads
+        )
+        self._children.append(child)
+        return child
+
+    def drop(self, child: ChildProcess) -> None:
+        """End one child and forget it."""
+        child.close(self.grace_s)
+        self._children.remove(child)
+
+    def wait(self, timeout_s: float | None = None) -> list[ChildProcess]:
+        """Return the children whose `recv` would return or raise at once; wait until there is one.
+
+        Args:
+            timeout_s: how long to wait, in seconds; None: as long as it takes.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            ready = [child for child in self._children if child.poll()]
+            left = None if deadline is None else deadline - time.monotonic()
+            if ready or not self._children or (left is not None and left <= 0):
+                return ready
+            poll = select.poll()
+            for child in self._children:
+                poll.register(child, select.POLLIN)
+                poll.register(child.sentinel, select.POLLIN)
+            poll.poll(None if left is None else left * 1000)
+
+    def join(self, timeout_s: float | None = None) -> list[Any]:
+        """Wait until every child's function has returned, and return what they returned, in the children's order.
+
+        The first failure of any of them is raised at once, after which `close` ends the others.
+
+        Args:
+            timeout_s: how long that may take, in seconds (default: the supervisor's `timeout_s`).
+
+        Raises:
+            WorkerDied: a child ended without an exception of its own.
+            WorkerStuck: a child has not returned in time.
+            BaseException: whatever a child raised.
+        """
+        timeout_s = self.timeout_s if timeout_s is None else timeout_s
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        running = list(self._children)
+        while running:
+            left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+            self._await_end(running, left)
+            for child in list(running):
+                if child.failure() is not None or child.finished or left == 0.0:
+                    child.result(0.0)  # raises unless it has returned
+                    running.remove(child)
+        return [child.result(0.0) for child in self._children]
+
+    @staticmethod
+    def _await_end(children: list[ChildProcess], timeout_s: float | None) -> None:
+        poll = select.poll()
+        for child in children:
+            if child.failure() is not None or child.finished:
+                return
+            poll.register(child, select.POLLIN)
+            poll.register(child.sentinel, select.POLLIN)
+        poll.poll(None if timeout_s is None else timeout_s * 1000)
+
+    def close(self) -> None:
+        """End all children: asked first, then told by SIGTERM, then killed; further calls do nothing."""
+        self._closed = True
+        close_all(self._children, self.grace_s)
+
+    def __enter__(self) -> Supervisor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,153 @@
+"""Jobs in C++ for coroutines: a pool of threads that need neither Python nor its lock, and an awaitable call.
+
+Source: the C++ threads of ads_pytorch: functors are pushed as shared pointers, completion comes through a descriptor
+that the event loop watches. So Ctrl-C works while jobs run or hang, nothing waits for the GIL, and a profile shows the
+threads of C++ by their names, apart from Python.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import sys
+import time
+import warnings
+import weakref
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .. import native
+from .signal_bus import SignalSocketBus
+
+if TYPE_CHECKING or native.core is None:
+    from ..native.functor import NoopFunctor as NoopFunctor
+    from ..native.thread_pool import ThreadPool as Threads
+    from ..native.thread_pool import Worker
+else:
+    NoopFunctor = native.core.NoopFunctor
+    Threads = native.core.ThreadPool
+    Worker = native.core.Worker
+
+__all__ = ["FunctorLike", "NoopFunctor", "ThreadPool", "cpp_threaded_worker"]
+
+_open: weakref.WeakSet[ThreadPool] = weakref.WeakSet()
+_EXIT_WAIT_S = 1.0
+"""How long the end of the program waits for jobs that are running, in seconds; for those of all pools together."""
+
+
+class FunctorLike(Protocol):
+    """What a worker takes, beside the capsule of a functor: an object that gives one."""
+
+    def __dpmodule_functor__(self) -> Any:
+        """Return the capsule; without the extension, an object with a method `run`."""
+        ...
+
+
+class ThreadPool(Threads):
+    """Threads in C++ that run functors; a context manager.
+
+    Several loops, in several threads, may use one pool, and one loop several pools. A forked child starts threads of
+    its own when it first sends a job; the jobs of the parent are the parent's.
+
+    Args:
+        threads: how many; None for one per core this process may use.
+        name: the threads are called ``<name>-0`` and so on, as ``top -H``, perf and py-spy show; the system keeps 15
+            letters.
+
+    Attributes:
+        threads: number of threads.
+        alive: number of threads that have not ended.
+        queued: number of jobs that have not begun.
+        closed: whether the pool takes no more jobs.
+
+    Raises:
+        ArgumentError: `threads` is less than 1 or more than 4096.
+        FileError: the system refused to start a thread.
+
+    Example:
+        >>> async def main():
+        ...     with ThreadPool(2) as pool:
+        ...         worker = cpp_threaded_worker(pool)
+        ...         return await worker(NoopFunctor())
+        >>> asyncio.run(main())
+    """
+
+    def __init__(self, threads: int | None = None, name: str = "dpm-pool") -> None:
+        native.report()
+        super().__init__(_cores() if threads is None else threads, name)
+        _open.add(self)
+
+    def close(self, timeout_s: float = 10.0) -> bool:
+        """Take no more jobs, and wait for those that are running; a second call only waits.
+
+        Jobs that have not begun are not run: their futures get PoolClosedError. Jobs that are running go on, and their
+        futures are resolved if their loop still runs. Ctrl-C ends the wait.
+
+        Args:
+            timeout_s: how long to wait, in seconds. Threads that are busy for longer end by themselves after their job.
+
+        Returns:
+            Whether all threads have ended.
+        """
+        self.stop(False)
+        _open.discard(self)
+        return bool(self.wait(timeout_s))
+
+    def __enter__(self) -> ThreadPool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # an exception, Ctrl-C above all, does not wait for jobs
+        if not self.close(10.0 if kind is None else 0.0) and kind is None:
+            logging.getLogger("dpmodule").warning(
+                "%r was left while %d of its threads are busy; they end after their jobs", self, self.alive
+            )
+
+    def __del__(self) -> None:
+        if not getattr(self, "closed", True) and not sys.is_finalizing():
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=2)
+            self.stop(True)
+
+    def __repr__(self) -> str:
+        return f"<ThreadPool of {self.threads} threads{', closed' if self.closed else ''}>"
+
+
+def cpp_threaded_worker(pool: ThreadPool) -> Worker:
+    """Return the awaitable call of a pool: ``await worker(functor)`` gives a functor's result or raises its exception.
+
+    Calling the worker queues the functor at once, for the event loop that is running, and returns an `asyncio.Future`.
+    If that, or the task that awaits it, is cancelled, the functor runs all the same; it stays alive until it has, and
+    what comes out is dropped. A functor may be sent again once it has ended, not before.
+
+    The call raises ArgumentError if it is given something else than a functor, PoolClosedError once the pool is closed,
+    and StateError where no event loop is running. The future raises what the functor threw: `std::bad_alloc` as
+    MemoryError, `dpmodule::Error` as the exception of its kind, any other as FunctorError with its text; it raises
+    PoolClosedError if the pool was closed before the job began.
+
+    Args:
+        pool: the threads; the worker keeps it alive.
+
+    Example:
+        >>> async def main(blobs):
+        ...     with ThreadPool() as pool:
+        ...         worker = cpp_threaded_worker(pool)
+        ...         return await asyncio.gather(*(worker(Decompress(blob)) for blob in blobs))
+    """
+    return Worker(pool, SignalSocketBus.of)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@atexit.register
+def _close_all() -> None:
+    """Give running jobs a moment; a job that hangs does not keep the program from ending."""
+    for pool in list(_open):
+        pool.stop(False)
+    end = time.monotonic() + _EXIT_WAIT_S
+    for pool in list(_open):
+        pool.close(max(0.0, end - time.monotonic()))

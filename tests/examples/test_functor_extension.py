@@ -1,0 +1,64 @@
+"""The example of an extension with a functor of one's own, built and run."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpmodule import native
+from helpers.compiled import compiler
+from helpers.programs import environment
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "streams" / "functor_extension"
+CHECKS = """
+import asyncio, word_count
+from dpmodule import streams
+from dpmodule.base import FileFormatError
+
+async def main():
+    with streams.ThreadPool(2) as pool:
+        worker = streams.cpp_threaded_worker(pool)
+        functor = word_count.WordCount(memoryview(b" the cat\\tthe  dog\\n"))
+        for _ in range(2):
+            assert await worker(functor) == {b"the": 2, b"cat": 1, b"dog": 1}
+        assert await worker(word_count.WordCount(b"")) == {}
+        try:
+            await worker(word_count.WordCount(b"x" * 100_000))
+        except FileFormatError as error:
+            assert "a word of 100000 bytes" in str(error)
+        else:
+            raise SystemExit("no error")
+        try:
+            word_count.WordCount("text")
+        except TypeError:
+            print("as expected")
+
+asyncio.run(main())
+"""
+
+
+def run(folder, *arguments):
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.skipif(native.core is None, reason="functors in C++ need the extension")
+@pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
+def test_it_builds_and_counts_words(tmp_path):
+    pytest.importorskip("setuptools")
+    folder = tmp_path / "extension"
+    shutil.copytree(EXAMPLE, folder)
+    run(folder, "setup.py", "-q", "build_ext", "--inplace")
+    assert run(folder, "count_words.py", "--smoke").startswith("20000 words in ")
+    assert run(folder, "-c", CHECKS) == "as expected\n"

@@ -1,0 +1,227 @@
+"""One case for every operation of `dpmodule.autobatch`: a function of the module and of operands.
+
+The same table is run by DyNet itself (tests/data/autobatch/record.py) and by this package, so it imports neither.
+Operands are named by their shapes; `values` makes them. A case is (operands, function); every operand is tried as a
+parameter, and, where the case allows, as a minibatch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+SHAPES = {
+    "a": (3,), "b": (3,), "c": (3,), "q": (4,), "q2": (4,), "s": (1,), "t": (1,), "u2": (2,),
+    "M": (3, 4), "K": (3, 4), "S": (3, 3), "R": (3, 3), "N": (4, 2), "row": (1, 4), "row2": (1, 4), "col": (3, 1),
+    "T": (2, 3, 4), "G": (4, 3), "P": (2, 3), "img": (6, 5, 2), "fil": (3, 2, 2, 4), "fbias": (4,),
+    "F1": (3, 2, 2), "g8": (12,), "wx": (12, 4), "wh": (12, 3), "b12": (12,),
+    "p": (3,), "pos": (3,), "posM": (3, 4), "spread": (3,), "bound": (3,), "spd": (3, 3), "above": (3,), "zero_one": (3,),
+}  # fmt: skip
+
+
+def values(batch=0, seed=0):
+    """Return an array for every operand; with `batch`, of that many elements, along the last axis."""
+    draw = np.random.RandomState(seed)
+    found = {}
+    for name, shape in SHAPES.items():
+        full = (*shape, batch) if batch else shape
+        array = draw.uniform(-1.0, 1.0, full)
+        if name in ("p", "zero_one"):
+            array = (array + 1) / 2 * 0.8 + 0.1
+        elif name in ("pos", "posM"):
+            array = array + 1.5
+        elif name == "spread":
+            array = array * 3
+        elif name == "above":
+            array = array + 2.5
+        elif name == "bound":
+            array = (array + 1) / 2 * 0.3 + 0.4
+        elif name == "spd":
+            eye = np.eye(3)[..., None] if batch else np.eye(3)
+            array = array * 0.3 + 2 * eye
+        found[name] = array
+    return found
+
+
+def _unary(name, operand="a", **more):
+    return (operand,), lambda dy, x: getattr(dy, name)(x, **more)
+
+
+CASES = {
+    **{
+        name: _unary(name)
+        for name in (
+            "tanh logistic rectify exp square cube abs sin cos tan asin acos atan sinh cosh asinh atanh erf softsign"
+            " log_sigmoid selu nobackprop flip_gradient silu elu softmax log_softmax squared_norm l2_norm sum_elems"
+            " mean_elems std_elems logsumexp_dim cumsum transpose max_dim min_dim"
+        ).split()
+    },
+    **{name: _unary(name, "pos") for name in ("log", "sqrt", "lgamma")},
+    "acosh": _unary("acosh", "above"),
+    "elu_alpha": _unary("elu", alpha=0.5),
+    "silu_beta": _unary("silu", beta=2.0),
+    "scale_gradient": _unary("scale_gradient", lambd=0.5),
+    "round": _unary("round", "spread", gradient_mode="zero_gradient"),
+    "round_straight": _unary("round", "spread", gradient_mode="straight_through_gradient"),
+    "ceil": _unary("ceil", "spread", gradient_mode="zero_gradient"),
+    "floor_straight": _unary("floor", "spread", gradient_mode="straight_through_gradient"),
+    "argmax": _unary("argmax", gradient_mode="zero_gradient"),
+    "argmax_straight": _unary("argmax", gradient_mode="straight_through_gradient"),
+    "negate": (("a",), lambda dy, x: -x),
+    "add": (("a", "b"), lambda dy, x, y: x + y),
+    "add_number": (("a",), lambda dy, x: x + 1.5),
+    "sub_number": (("a",), lambda dy, x: x - 1.5),
+    "add_scalar": (("a", "s"), lambda dy, x, y: x + y),
+    "add_matrix_vector": (("M", "a"), lambda dy, x, y: x + y),
+    "add_outer": (("col", "row"), lambda dy, x, y: x + y),
+    "sub": (("a", "b"), lambda dy, x, y: x - y),
+    "sub_scalar": (("s", "M"), lambda dy, x, y: x - y),
+    "times_number": (("a",), lambda dy, x: x * 2.5),
+    "over_number": (("a",), lambda dy, x: x / 4.0),
+    "over_scalar": (("a", "pos"), lambda dy, x, y: dy.cdiv(x, dy.pick(y, 1))),
+    "power_number": (("pos",), lambda dy, x: x**3),
+    "pow": (("pos", "s"), lambda dy, x, y: dy.pow(x, y)),
+    "cmult": (("a", "b"), lambda dy, x, y: dy.cmult(x, y)),
+    "cmult_scalar": (("s", "M"), lambda dy, x, y: dy.cmult(x, y)),
+    "cmult_column": (("M", "a"), lambda dy, x, y: dy.cmult(x, y)),
+    "cmult_row": (("M", "row"), lambda dy, x, y: dy.cmult(x, y)),
+    "cdiv": (("a", "pos"), lambda dy, x, y: dy.cdiv(x, y)),
+    "cdiv_matrix": (("M", "posM"), lambda dy, x, y: dy.cdiv(x, y)),
+    "cdiv_column": (("M", "pos"), lambda dy, x, y: dy.cdiv(x, y)),
+    "colwise_add": (("M", "a"), lambda dy, x, y: dy.colwise_add(x, y)),
+    "bmax": (("a", "b"), lambda dy, x, y: dy.bmax(x, y)),
+    "bmin": (("a", "b"), lambda dy, x, y: dy.bmin(x, y)),
+    "emax": (("a", "b", "c"), lambda dy, *xs: dy.emax(list(xs))),
+    "emax_many": (("a", "b", "c", "p", "pos", "spread"), lambda dy, *xs: dy.emax([dy.tanh(x) for x in xs])),
+    "esum": (("a", "b", "c"), lambda dy, *xs: dy.esum(list(xs))),
+    "esum_many": (("a", "b", "c", "p", "pos", "spread"), lambda dy, *xs: dy.esum([dy.tanh(x) for x in xs])),
+    "average": (("a", "b", "c"), lambda dy, *xs: dy.average(list(xs))),
+    "average_many": (("a", "b", "c", "p", "pos"), lambda dy, *xs: dy.average([dy.tanh(x) for x in xs])),
+    "logsumexp": (("a", "b", "c"), lambda dy, *xs: dy.logsumexp(list(xs))),
+    "matrix_vector": (("M", "q"), lambda dy, x, y: x * y),
+    "matrix_matrix": (("M", "N"), lambda dy, x, y: x * y),
+    "vector_row": (("a", "row"), lambda dy, x, y: x * y),
+    "row_vector": (("row", "q"), lambda dy, x, y: x * y),
+    "scalar_times": (("a", "s"), lambda dy, x, y: x * y),
+    "affine": (("a", "M", "q"), lambda dy, *xs: dy.affine_transform(list(xs))),
+    "affine_two": (("a", "M", "q", "S", "b"), lambda dy, *xs: dy.affine_transform(list(xs))),
+    "affine_matrix": (("u2", "P", "M"), lambda dy, b, x, y: dy.affine_transform([b, x, y])),
+    "dot_product": (("a", "b"), lambda dy, x, y: dy.dot_product(x, y)),
+    "dot_product_matrix": (("M", "K"), lambda dy, x, y: dy.dot_product(x, y)),
+    "trace_of_product": (("M", "K"), lambda dy, x, y: dy.trace_of_product(x, y)),
+    "inverse": (("spd",), lambda dy, x: dy.inverse(x)),
+    "logdet": (("spd",), lambda dy, x: dy.logdet(x)),
+    "contract3d_1d": (("T", "q"), lambda dy, x, y: dy.contract3d_1d(x, y)),
+    "contract3d_1d_bias": (("T", "q", "P"), lambda dy, x, y, b: dy.contract3d_1d_bias(x, y, b)),
+    "contract3d_1d_1d": (("T", "q", "a"), lambda dy, x, y, z: dy.contract3d_1d_1d(x, y, z)),
+    "contract3d_1d_1d_bias": (("T", "q", "a", "u2"), lambda dy, *xs: dy.contract3d_1d_1d_bias(*xs)),
+    "concatenate": (("a", "q"), lambda dy, *xs: dy.concatenate(list(xs))),
+    "concatenate_matrix": (("M", "K"), lambda dy, *xs: dy.concatenate(list(xs), d=1)),
+    "concatenate_cols": (("a", "M", "b"), lambda dy, *xs: dy.concatenate_cols(list(xs))),
+    "concatenate_many": (
+        ("a", "b", "c", "p", "pos", "spread"),
+        lambda dy, *xs: dy.concatenate([dy.tanh(x) for x in xs]),
+    ),
+    "concatenate_cols_many": (
+        ("a", "b", "c", "p", "pos", "spread"),
+        lambda dy, *xs: dy.concatenate_cols([dy.tanh(x) for x in xs]),
+    ),
+    "concatenate_to_batch": (("a", "b"), lambda dy, *xs: dy.concatenate_to_batch(list(xs))),
+    "concatenate_to_batch_many": (
+        ("a", "b", "c", "p", "pos"),
+        lambda dy, *xs: dy.concatenate_to_batch([dy.tanh(x) for x in xs]),
+    ),
+    "pick": (("a",), lambda dy, x: dy.pick(x, 1)),
+    "pick_row": (("M",), lambda dy, x: dy.pick(x, 2)),
+    "pick_col": (("M",), lambda dy, x: dy.pick(x, 1, 1)),
+    "pick_tensor": (("T",), lambda dy, x: dy.pick(x, 1, 1)),
+    "getitem": (("M",), lambda dy, x: x[1]),
+    "getitem_negative": (("a",), lambda dy, x: x[-1]),
+    "getitem_slice": (("M",), lambda dy, x: x[1:3]),
+    "getitem_slices": (("T",), lambda dy, x: x[0:2, 1:3, 0:4:2]),
+    "pick_range": (("M",), lambda dy, x: dy.pick_range(x, 1, 3, 1)),
+    "pickrange": (("q",), lambda dy, x: dy.pickrange(x, 1, 3)),
+    "strided_select": (("M",), lambda dy, x: dy.strided_select(x, [2, 1], [0, 1], [3, 3])),
+    "select_rows": (("M",), lambda dy, x: dy.select_rows(x, [2, 0])),
+    "select_cols": (("M",), lambda dy, x: dy.select_cols(x, [3, 1, 1])),
+    "reshape": (("M",), lambda dy, x: dy.reshape(x, (2, 6))),
+    "reshape_vector": (("M",), lambda dy, x: dy.reshape(x, (12,))),
+    "transpose_matrix": (("M",), lambda dy, x: dy.transpose(x)),
+    "transpose_tensor": (("T",), lambda dy, x: dy.transpose(x, [2, 0, 1])),
+    "softmax_matrix": (("M",), lambda dy, x: dy.softmax(x)),
+    "softmax_rows": (("M",), lambda dy, x: dy.softmax(x, 1)),
+    "log_softmax_matrix": (("M",), lambda dy, x: dy.log_softmax(x)),
+    "log_softmax_restrict": (("q",), lambda dy, x: dy.pick_range(dy.log_softmax(x, [1, 2]), 1, 3)),
+    "pickneglogsoftmax": (("q",), lambda dy, x: dy.pickneglogsoftmax(x, 2)),
+    "hinge": (("q",), lambda dy, x: dy.hinge(x, 1, 0.3)),
+    "hinge_dim": (("M",), lambda dy, x: dy.hinge_dim(x, [0, 2, 1, 0], d=0, m=0.4)),
+    "sparsemax": (("q",), lambda dy, x: dy.sparsemax(x)),
+    "constrained_softmax": (("a", "bound"), lambda dy, x, y: dy.constrained_softmax(x, y)),
+    "squared_distance": (("a", "b"), lambda dy, x, y: dy.squared_distance(x, y)),
+    "l1_distance": (("a", "b"), lambda dy, x, y: dy.l1_distance(x, y)),
+    "huber_distance": (("spread", "b"), lambda dy, x, y: dy.huber_distance(x, y, 0.7)),
+    "binary_log_loss": (("p", "zero_one"), lambda dy, x, y: dy.binary_log_loss(x, y)),
+    "pairwise_rank_loss": (("row", "row2"), lambda dy, x, y: dy.pairwise_rank_loss(x, y, 0.5)),
+    "poisson_loss": (("s",), lambda dy, x: dy.poisson_loss(x, 3)),
+    "sum_dim": (("M",), lambda dy, x: dy.sum_dim(x, [0])),
+    "sum_dim_two": (("T",), lambda dy, x: dy.sum_dim(x, [0, 2])),
+    "sum_dim_batch": (("M",), lambda dy, x: dy.sum_dim(x, [1], True)),
+    "mean_dim": (("M",), lambda dy, x: dy.mean_dim(x, [1], False)),
+    "mean_dim_n": (("M",), lambda dy, x: dy.mean_dim(x, [0], False, 5)),
+    "moment_dim": (("M",), lambda dy, x: dy.moment_dim(x, [0], 3, False)),
+    "std_dim": (("M",), lambda dy, x: dy.std_dim(x, [0], False)),
+    "std_dim_batch": (("M",), lambda dy, x: dy.std_dim(x, [0], True)),
+    "moment_elems": (("M",), lambda dy, x: dy.moment_elems(x, 2)),
+    "sum_elems_matrix": (("M",), lambda dy, x: dy.sum_elems(x)),
+    "sum_batches": (("M",), lambda dy, x: dy.sum_batches(x)),
+    "mean_batches": (("M",), lambda dy, x: dy.mean_batches(x)),
+    "moment_batches": (("M",), lambda dy, x: dy.moment_batches(x, 2)),
+    "max_dim_matrix": (("M",), lambda dy, x: dy.max_dim(x, 1)),
+    "min_dim_matrix": (("M",), lambda dy, x: dy.min_dim(x, 0)),
+    "logsumexp_dim_matrix": (("M",), lambda dy, x: dy.logsumexp_dim(x, 1)),
+    "cumsum_matrix": (("M",), lambda dy, x: dy.cumsum(x, 1)),
+    "layer_norm": (("a", "b", "c"), lambda dy, x, g, b: dy.layer_norm(x, g, b)),
+    "weight_norm": (("M", "s"), lambda dy, w, g: dy.weight_norm(w, g)),
+    "conv2d": (("img", "fil"), lambda dy, x, f: dy.conv2d(x, f, [1, 2])),
+    "conv2d_same": (("img", "fil"), lambda dy, x, f: dy.conv2d(x, f, [1, 2], is_valid=False)),
+    "conv2d_bias": (("img", "fil", "fbias"), lambda dy, x, f, b: dy.conv2d_bias(x, f, b, [2, 1])),
+    "maxpooling2d": (("img",), lambda dy, x: dy.maxpooling2d(x, [2, 2], [1, 2])),
+    "maxpooling2d_same": (("img",), lambda dy, x: dy.maxpooling2d(x, [3, 2], [2, 2], is_valid=False)),
+    "kmax_pooling": (("M",), lambda dy, x: dy.kmax_pooling(x, 2)),
+    "fold_rows": (("G",), lambda dy, x: dy.fold_rows(x, 2)),
+    "filter1d_narrow": (("M", "F1"), lambda dy, x, f: dy.filter1d_narrow(x, f)),
+    "kmh_ngram": (("M",), lambda dy, x: dy.kmh_ngram(x, 2)),
+    "circ_conv": (("a", "b"), lambda dy, x, y: dy.circ_conv(x, y)),
+    "circ_corr": (("a", "b"), lambda dy, x, y: dy.circ_corr(x, y)),
+    "vanilla_lstm_gates": (("q", "a", "wx", "wh", "b12"), lambda dy, *xs: dy.vanilla_lstm_gates(*xs)),
+    "vanilla_lstm_c": (("a", "g8"), lambda dy, c, g: dy.vanilla_lstm_c(c, g)),
+    "vanilla_lstm_h": (("a", "g8"), lambda dy, c, g: dy.vanilla_lstm_h(c, g)),
+}
+
+# with minibatches only: the labels belong to 3 elements
+BATCHED = {
+    "pickneglogsoftmax_batch": (("q",), lambda dy, x: dy.pickneglogsoftmax_batch(x, [2, 0, 3])),
+    "hinge_batch": (("q",), lambda dy, x: dy.hinge_batch(x, [1, 3, 0], 0.3)),
+    "pick_batch": (("M",), lambda dy, x: dy.pick_batch(x, [2, 0, 1])),
+    "pick_batch_elem": (("M",), lambda dy, x: dy.pick_batch_elem(x, 1)),
+    "pick_batch_elems": (("M",), lambda dy, x: dy.pick_batch_elems(x, [2, 0])),
+    "reshape_batch": (("M",), lambda dy, x: dy.reshape(x, (2, 2), 9)),
+    "std_batches": (("M",), lambda dy, x: dy.std_batches(x)),
+    "strided_select_batch": (("a",), lambda dy, x: dy.strided_select(x, [1, 2], [0, 0], [2, 3])),
+}
+
+NO_GRADIENT = {"nobackprop", "round", "ceil", "argmax"}
+"""Operations whose gradient is zero by definition, whatever the value does."""
+
+NOT_ITS_OWN = NO_GRADIENT | {
+    "flip_gradient", "scale_gradient", "round_straight", "floor_straight", "argmax_straight",
+}  # fmt: skip
+"""Operations whose gradient is not that of their value."""
+
+
+def total(dy, y, weights):
+    """Make one number of a result, so that every element has a gradient of its own."""
+    dims, batch = y.dim()
+    count = int(np.prod(dims)) * batch
+    array = np.resize(weights, count).reshape((*dims, batch) if batch > 1 else dims)
+    product = dy.dot_product(y, dy.inputTensor(array, batched=batch > 1))
+    return dy.sum_batches(product) if batch > 1 else product

@@ -1,0 +1,158 @@
+"""What tests run in child processes; a spawned process can import it, unlike a test file."""
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+
+import torch
+
+__all__ = [
+    "Counter",
+    "UnpicklableError",
+    "asleep_in_c",
+    "deep",
+    "echo",
+    "endless",
+    "facts",
+    "fail",
+    "returns",
+    "signal_facts",
+    "stubborn",
+    "worker_job",
+]
+
+
+class UnpicklableError(Exception):
+    """Cannot be pickled: what it holds cannot."""
+
+    def __init__(self, text):
+        super().__init__(text)
+        self.lock = threading.Lock()
+
+
+class NeedsTwo(Exception):
+    """Pickles, but cannot be read again: its constructor wants more than its args."""
+
+    def __init__(self, first, second):
+        super().__init__(f"{first} and {second}")
+
+
+def echo(channel, what="item"):
+    """Send back whatever comes."""
+    number = 0
+    while True:
+        value = channel.recv()
+        channel.note(what, number)
+        channel.send(value)
+        number += 1
+
+
+def deep(levels):
+    if levels:
+        deep(levels - 1)
+    raise LookupError("at the bottom", 7)
+
+
+def fail(channel, how, *rest):
+    channel.note("step", 3)
+    if how == "deep":
+        deep(3)
+    if how == "unpicklable":
+        raise UnpicklableError("has a lock")
+    if how == "two":
+        raise NeedsTwo("one", "other")
+    if how == "exit":
+        sys.exit(rest[0])
+    if how == "os_exit":
+        os._exit(rest[0])
+    if how == "signal":
+        os.kill(os.getpid(), rest[0])
+        time.sleep(10)
+    if how == "segfault":
+        ctypes.string_at(0)
+    if how == "interrupt":
+        raise KeyboardInterrupt
+
+
+def returns(channel, value):
+    return value
+
+
+def endless(channel):
+    channel.note("file a.txt", 17)
+    channel.send("begun")
+    while True:
+        pass
+
+
+def asleep_in_c(channel, seconds=60):
+    """Block in C code that does not let go of the interpreter."""
+    channel.send("begun")
+    ctypes.PyDLL(None).sleep(seconds)
+
+
+def stubborn(channel):
+    """Neither a closed channel nor SIGTERM ends this."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    channel.send("begun")
+    while True:
+        time.sleep(1)
+
+
+def facts(channel):
+    return {
+        "pid": os.getpid(),
+        "parent": os.getppid(),
+        "threads": torch.get_num_threads(),
+        "name": channel.name,
+        "index": channel.index,
+        "fds": len(os.listdir("/proc/self/fd")),
+    }
+
+
+def signal_facts(channel):
+    import asyncio
+
+    async def one():
+        return 1
+
+    return {
+        "int": signal.getsignal(signal.SIGINT) == signal.SIG_IGN,
+        "usr1": signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL,
+        "mask": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])),
+        "loop": asyncio.run(one()),
+    }
+
+
+class Counter:
+    """A job with a state: counts its calls."""
+
+    def __init__(self):
+        self.count = 0
+
+    def __call__(self, step=1):
+        self.count += step
+        return self.count
+
+
+def worker_job(value, how=None):
+    """Do one of the things that a job may do."""
+    if how == "fail":
+        deep(value)
+    if how == "sleep":
+        time.sleep(value)
+    if how == "exit":
+        sys.exit(value)
+    if how == "loop":
+        while True:
+            pass
+    if how == "unpicklable":
+        return threading.Lock()
+    if how == "pid":
+        return os.getpid()
+    if how == "double":
+        return value * 2
+    return value

@@ -1,0 +1,66 @@
+"""Compile an extension module from one C++ file, once per test run, and import it."""
+
+import functools
+import importlib.util
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+import dpmodule
+
+__all__ = ["compiler", "load"]
+
+_FOLDER = "DPMODULE_TEST_COMPILED"  # processes that tests start find here what has been compiled
+
+
+def compiler():
+    """Return the path of a C++ compiler, None where there is none."""
+    named = shlex.split(os.environ.get("CXX", ""))
+    for name in (*named[:1], "c++", "g++", "clang++"):
+        if shutil.which(name):
+            return shutil.which(name)
+    return None
+
+
+def _folder():
+    if _FOLDER not in os.environ:
+        made = tempfile.TemporaryDirectory(prefix="dpm-compiled-")
+        _folder.keep = made  # removed with the process
+        os.environ[_FOLDER] = made.name
+    return Path(os.environ[_FOLDER])
+
+
+@functools.cache
+def load(source):
+    """Return the module compiled from a file; its name is dpm_test_<stem>."""
+    source = Path(source)
+    name = f"dpm_test_{source.stem}"
+    target = _folder() / f"{name}.so"
+    if not target.exists():
+        includes = [dpmodule.get_include(), sysconfig.get_paths()["include"]]
+        extra = shlex.split(os.environ.get("DPMODULE_TEST_CXXFLAGS", ""))
+        if sys.platform == "darwin":
+            extra += ["-undefined", "dynamic_lookup"]
+        command = [
+            compiler(),
+            "-std=c++17",
+            "-O1",
+            "-g",
+            "-shared",
+            "-fPIC",
+            "-fvisibility=hidden",
+            "-pthread",
+        ]
+        command += [*(f"-I{path}" for path in includes), *extra, str(source), "-o", f"{target}.new"]
+        plain = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}  # of a sanitizer
+        subprocess.run(command, check=True, env=plain)
+        os.replace(f"{target}.new", target)
+    spec = importlib.util.spec_from_file_location(name, target)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,115 @@
+"""Datasets that tests read in other processes."""
+
+import time
+
+import torch
+from torch.utils.data import Dataset, IterableDataset, default_collate, get_worker_info
+
+__all__ = [
+    "AtOnce",
+    "Bad",
+    "BadSampler",
+    "Drawn",
+    "Endless",
+    "Numbers",
+    "Whole",
+    "doubled",
+    "note_worker",
+    "refuse",
+]
+
+
+class Numbers(IterableDataset):
+    """Pairs of numbers, each worker its own."""
+
+    def __init__(self, count):
+        self._count = count
+
+    def __iter__(self):
+        info = get_worker_info()
+        start, step = (info.id, info.num_workers) if info else (0, 1)
+        for number in range(start, self._count, step):
+            yield torch.full((2,), float(number)), number
+
+
+class Whole(IterableDataset):
+    """Batches."""
+
+    def __init__(self, count):
+        self._count = count
+
+    def __iter__(self):
+        for number in range(self._count):
+            yield torch.full((2, 3), float(number)), torch.full((2,), float(number))
+
+
+class AtOnce(Dataset):
+    """Dicts of arrays, fetched by the batch."""
+
+    def __len__(self):
+        return 4
+
+    def __getitems__(self, indices):
+        return [{"y": torch.full((2,), i), "x": i} for i in indices]
+
+
+class Drawn(Dataset):
+    """Random numbers."""
+
+    def __init__(self, count):
+        self._count = count
+
+    def __len__(self):
+        return self._count
+
+    def __getitem__(self, index):
+        return torch.rand(()), index
+
+
+class Bad(Dataset):
+    """Fails at one of its examples."""
+
+    def __init__(self, at, how="raise"):
+        self._at, self._how = at, how
+
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, index):
+        if index == self._at and self._how == "raise":
+            raise LookupError(f"no example {index}")
+        if index == self._at:
+            time.sleep(30)
+        return torch.ones(2), index
+
+
+class Endless:
+    """Batches of one example, without end."""
+
+    def __iter__(self):
+        number = 0
+        while True:
+            yield [number % 11]
+            number += 1
+
+
+class BadSampler:
+    """Fails after a few batches."""
+
+    def __iter__(self):
+        yield from ([i] for i in range(6))
+        raise LookupError("no more")
+
+
+def doubled(examples):
+    data, label = default_collate(examples)
+    return data, label * 2 * get_worker_info().num_workers // 2
+
+
+def note_worker(index):
+    assert get_worker_info().id == index
+
+
+def refuse(index):
+    if index:
+        raise LookupError(f"worker {index}")

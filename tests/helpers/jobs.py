@@ -1,0 +1,135 @@
+"""Jobs for pools, by the same names with the extension and without: they wait, fail and count themselves."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from dpmodule import base, native
+from dpmodule.native.errors import FunctorError
+from dpmodule.native.functor import Functor
+from helpers import compiled
+
+__all__ = [
+    "KINDS",
+    "JOBS",
+    "counts",
+    "fail",
+    "noop",
+    "opened",
+    "settle",
+    "sleep",
+    "thread_name",
+    "value",
+    "wait",
+]
+
+KINDS = {
+    "functor": FunctorError,
+    "argument": base.ArgumentError,
+    "bounds": base.BoundsError,
+    "shape": base.ShapeError,
+    "dtype": base.DTypeError,
+    "state": base.StateError,
+    "file": base.FileError,
+    "file_format": base.FileFormatError,
+    "memory": MemoryError,
+}
+"""Kinds of dpmodule::Error in their order, and what they are in Python."""
+
+
+class _Jobs:
+    """The jobs in Python."""
+
+    def __init__(self):
+        self._lock, self._gate = threading.Lock(), threading.Event()
+        self._living = self._running = 0
+
+    def make(self, work):
+        jobs = self
+
+        class Job(Functor):
+            def __init__(self):
+                with jobs._lock:
+                    jobs._living += 1
+
+            def __del__(self):
+                with jobs._lock:
+                    jobs._living -= 1
+
+            def run(self):
+                with jobs._lock:
+                    jobs._running += 1
+                try:
+                    return work()
+                finally:
+                    with jobs._lock:
+                        jobs._running -= 1
+
+        return Job()
+
+    def noop(self):
+        return self.make(lambda: None)
+
+    def sleep(self, seconds):
+        return self.make(lambda: time.sleep(seconds))
+
+    def wait(self):
+        return self.make(lambda: self._gate.wait() and None)
+
+    def value(self, result):
+        return self.make(lambda: result() if callable(result) else result)
+
+    def thread_name(self):
+        return self.make(lambda: threading.current_thread().name)
+
+    def fail(self, kind, text):
+        error = {-1: FunctorError, -2: MemoryError, -3: FunctorError}.get(kind) or list(KINDS.values())[kind]
+
+        def work():
+            raise error(text.decode(errors="replace"))
+
+        return self.make(work)
+
+    def set_gate(self, is_open):
+        (self._gate.set if is_open else self._gate.clear)()
+
+    def counts(self):
+        return {
+            "living": self._living,
+            "running": self._running,
+            "destroyed_without_gil": 0,
+            "run_with_gil": 0,
+        }
+
+
+def _load():
+    if native.core is None:
+        return _Jobs()
+    if compiled.compiler() is None:
+        pytest.skip("functors for tests need a C++ compiler", allow_module_level=True)
+    return compiled.load(Path(__file__).parents[1] / "native" / "jobs.cpp")
+
+
+JOBS = _load()
+noop, sleep, wait, value = JOBS.noop, JOBS.sleep, JOBS.wait, JOBS.value
+thread_name, counts, fail = JOBS.thread_name, JOBS.counts, JOBS.fail
+
+
+class opened:
+    """Let jobs made by `wait` go on after the block."""
+
+    def __enter__(self):
+        JOBS.set_gate(False)
+
+    def __exit__(self, *_):
+        JOBS.set_gate(True)
+
+
+def settle(name, expected, seconds=5.0):
+    """Wait until a count is as expected, without an event loop."""
+    end = time.monotonic() + seconds
+    while counts()[name] != expected and time.monotonic() < end:
+        time.sleep(0.001)
+    assert counts()[name] == expected

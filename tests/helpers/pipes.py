@@ -1,0 +1,108 @@
+"""Tensor pipes on both cores, children to use them in, and structures to send."""
+
+import collections
+import contextlib
+import dataclasses
+import os
+import signal
+import time
+import traceback
+import warnings
+
+import pytest
+import torch
+
+from dpmodule.streams import tensor_pipe
+from dpmodule.streams.pipe import backend, control
+
+PROTOCOLS = {control.NATIVE: "native", control.PYTHON: "python"}
+if backend.protocol() != control.NATIVE:
+    del PROTOCOLS[control.NATIVE]
+every_core = pytest.mark.parametrize("core", list(PROTOCOLS), ids=list(PROTOCOLS.values()))
+
+
+@dataclasses.dataclass
+class Pair:
+    left: object
+    right: object
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Frozen:
+    value: object
+
+
+class Named(collections.namedtuple("Named", "x y")):
+    __slots__ = ()
+
+
+def make(core, slots=2, **options):
+    """Make a pipe that uses one of the cores."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backend, "protocol", lambda: core)
+        return tensor_pipe(slots=slots, **options)
+
+
+@contextlib.contextmanager
+def pipe(core, slots=2, **options):
+    """A pipe that is closed afterwards."""
+    reader, writer = make(core, slots, **options)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+        reader.close()
+
+
+class Child:
+    """A forked child that runs a function and ends with 0, or with 1 if that raises."""
+
+    def __init__(self, function):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # that other threads are not forked
+            self.pid = os.fork()
+        if self.pid == 0:
+            status = 1
+            try:
+                torch.set_num_threads(1)
+                signal.alarm(60)
+                function()
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(status)
+
+    def ok(self):
+        """Wait for its end; whether the function returned."""
+        return os.waitpid(self.pid, 0)[1] == 0
+
+    def kill(self):
+        os.kill(self.pid, signal.SIGKILL)
+        return time.monotonic()
+
+    def reap(self):
+        os.waitpid(self.pid, 0)
+
+
+def same(a, b):
+    """Whether two structures are equal, types, dtypes and all."""
+    if isinstance(a, torch.Tensor):
+        return (
+            isinstance(b, torch.Tensor) and a.dtype == b.dtype and a.shape == b.shape and equal(a.detach(), b)
+        )
+    if a is None:
+        return b is None
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    return all(same(getattr(a, field.name), getattr(b, field.name)) for field in dataclasses.fields(a))
+
+
+def equal(a, b):
+    """Whether two tensors have the same bits."""
+    a, b = (t.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format) for t in (a, b))
+    return torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8))

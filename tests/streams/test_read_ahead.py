@@ -1,0 +1,190 @@
+"""A thread that reads any iterator ahead: items, the end, errors, holding, closing, forks."""
+
+import gc
+import os
+import threading
+import time
+import traceback
+import weakref
+
+import pytest
+import torch
+
+import dpmodule as mx
+from dpmodule.base import ArgumentError, StateError
+from dpmodule.streams import ReadAhead, read_ahead
+
+pytestmark = pytest.mark.timeout(10)
+
+
+@pytest.fixture(autouse=True)
+def leaves_no_thread():
+    before = threading.active_count()
+    yield
+    end = time.monotonic() + 2
+    while threading.active_count() > before and time.monotonic() < end:
+        time.sleep(0.005)
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("depth", [1, 2, 100])
+@pytest.mark.parametrize(
+    "kind", [range, lambda n: list(range(n)), lambda n: iter(range(n)), lambda n: (i for i in range(n))]
+)
+def test_any_iterable_in_its_order(kind, depth):
+    with ReadAhead(kind(20), depth) as ahead:
+        assert list(ahead) == list(range(20))
+        assert list(ahead) == []  # the end stays
+        assert ahead.peek("end") == "end"
+
+
+def test_none_is_an_item_like_any_other():
+    with ReadAhead([None, 0, None]) as ahead:
+        assert list(ahead) == [None, 0, None]
+
+
+def test_it_reads_no_further_than_depth():
+    taken = []
+
+    def source():
+        for number in range(100):
+            taken.append(number)
+            yield number
+
+    with ReadAhead(source(), depth=3) as ahead:
+        end = time.monotonic() + 2
+        while len(taken) < 3 and time.monotonic() < end:
+            time.sleep(0.001)
+        time.sleep(0.03)
+        assert len(taken) == 3
+        assert [ahead.peek(), ahead.peek()] == [0, 0]
+        ahead.advance()
+        assert next(ahead) == 1
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("record 7"), KeyboardInterrupt(), SystemExit(2), GeneratorExit()]
+)
+def test_an_error_arrives_in_its_turn_with_its_traceback_and_stays(error):
+    def source():
+        yield 1
+        raise error
+
+    with ReadAhead(source(), depth=5) as ahead:
+        assert next(ahead) == 1
+        for _ in range(3):
+            with pytest.raises(type(error)) as caught:
+                next(ahead)
+            assert caught.value is error
+            assert [frame.name for frame in traceback.extract_tb(caught.tb)].count("source") == 1
+
+
+def test_holding_lets_others_use_the_source_and_begins_anew():
+    class Resettable:
+        at = 0
+
+        def __next__(self):
+            self.at += 1
+            if self.at > 3:
+                raise StopIteration
+            return self.at
+
+    source = Resettable()
+    with ReadAhead(source, depth=2) as ahead:
+        for _ in range(20):
+            assert next(ahead) == 1
+            ahead.hold()
+            source.at = 0
+            ahead.release()
+        assert list(ahead) == [1, 2, 3]
+        ahead.hold()
+        source.at = 1
+        ahead.release()
+        assert list(ahead) == [2, 3]
+
+
+def test_closing_ends_the_thread_and_may_be_repeated():
+    ahead = ReadAhead(range(5), owner="Feed")
+    ahead.close()
+    ahead.close()
+    for call in (ahead.peek, lambda: next(ahead)):
+        with pytest.raises(StateError, match="Feed is closed"):
+            call()
+
+
+def test_closing_wakes_a_consumer_that_waits():
+    gate, found = threading.Event(), []
+
+    def source():
+        gate.wait(5)
+        yield 1
+
+    ahead = ReadAhead(source())
+
+    def consume():
+        try:
+            next(ahead)
+        except StateError as error:
+            found.append(error)
+
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    time.sleep(0.01)
+    ahead.stop()
+    consumer.join(2)
+    assert found
+    gate.set()
+    ahead.join()
+
+
+def test_closing_does_not_wait_for_ever(monkeypatch):
+    monkeypatch.setattr(read_ahead, "JOIN_TIMEOUT_S", 0.05)
+    gate = threading.Event()
+    ahead = ReadAhead(iter(lambda: gate.wait(5), None), name="Stuck-0")
+    with pytest.warns(RuntimeWarning, match="Stuck-0 still waits for callable_iterator"):
+        ahead.close()
+    gate.set()
+
+
+def test_the_thread_keeps_no_item_alive():
+    class Item:
+        pass
+
+    with ReadAhead((Item() for _ in range(3)), depth=1) as ahead:
+        items = [weakref.ref(item) for item in ahead]
+        gc.collect()
+        assert [item() for item in items] == [None, None, None]
+
+
+def test_context_and_gradient_mode_travel_to_the_thread():
+    def source():
+        yield mx.current_context(), torch.is_grad_enabled()
+
+    with torch.no_grad(), mx.cpu(2), ReadAhead(source()) as ahead:
+        assert next(ahead) == (mx.cpu(2), False)
+
+
+@pytest.mark.parametrize("depth", [0, -1])
+def test_depth_is_checked(depth):
+    with pytest.raises(ArgumentError, match="depth"):
+        ReadAhead([], depth)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_gets_an_error_instead_of_hanging():
+    with ReadAhead(range(5)) as ahead:
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                with pytest.raises(StateError, match="forked child"):
+                    next(ahead)
+                with pytest.raises(StateError, match="forked child"):
+                    ahead.hold()
+                ahead.close()
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert list(ahead) == list(range(5))

@@ -1,0 +1,122 @@
+"""StringHandles between processes: shared memory, both ways of starting a process, and nothing left behind."""
+
+import gc
+import multiprocessing
+import os
+import sys
+import threading
+from multiprocessing.reduction import ForkingPickler
+
+import pytest
+import torch
+
+from dpmodule.streams import StringHandle
+from helpers.both_backends import again_in_python, descriptors, in_native
+from helpers.handle_child import answer, give
+
+pytestmark = [
+    pytest.mark.timeout(60),
+    pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc and /dev/shm"),
+    # Python warns of forks beside the thread by which multiprocessing passes descriptors
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
+]
+
+every_start = pytest.mark.parametrize("start", ["fork", "spawn"])
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    gc.collect()
+    segments = set(os.listdir("/dev/shm"))
+    yield
+    gc.collect()
+    assert set(os.listdir("/dev/shm")) <= segments
+
+
+class Child:
+    """A process that runs a function of a connection, joined at the end."""
+
+    def __init__(self, start, target, *args):
+        context = multiprocessing.get_context(start)
+        self.connection, other = context.Pipe()
+        self.process = context.Process(target=target, args=(other, *args), daemon=True)
+        self.process.start()
+        other.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.join(20)
+        code = self.process.exitcode
+        if code is None:
+            self.process.kill()
+            self.process.join(5)
+        self.connection.close()
+        self.process.close()
+        assert code == 0
+
+
+@every_start
+def test_handles_go_to_a_child(start):
+    shared = torch.full((1 << 17,), 1, dtype=torch.uint8).share_memory_()
+    private = torch.full((1 << 17,), 2, dtype=torch.uint8)
+    cases = [
+        (StringHandle(shared)[64:], shared, (b"\1" * 8, (1 << 17) - 64, True), b"\x09" * 8),
+        (StringHandle(shared)[100:110], shared, (b"\1" * 8, 10, True), b"\x09" * 8),
+        (StringHandle(shared)[5:5], shared, (b"", 0, True), b""),
+        (StringHandle(private), private, (b"\2" * 8, 1 << 17, True), b"\2" * 8),
+        (StringHandle(b"B" * 100_000), shared, (b"B" * 8, 100_000, True), b"B" * 8),
+        (StringHandle(b"small")[1:], shared, (b"mall", 4, False), b"mall"),
+        (StringHandle(b""), shared, (b"", 0, False), b""),
+    ]
+    with Child(start, answer) as child:
+        for handle, tensor, held, then in cases:
+            child.connection.send(handle)
+            assert child.connection.recv() == held
+            tensor.fill_(9)  # seen there only where the memory is the same
+            child.connection.send("look again")
+            assert child.connection.recv() == then
+            tensor.fill_(1 if tensor is shared else 2)
+        child.connection.send(None)
+        assert child.connection.recv() == "done"
+
+
+@every_start
+def test_handles_come_from_a_child_and_outlive_it(start):
+    size = 1 << 16
+    with Child(start, give, size) as child:
+        first, second = child.connection.recv(), child.connection.recv()
+        child.connection.send("thanks")
+    assert first == b"b" * size
+    assert second == b"\7" * (size // 2)
+    assert first.source.is_shared()
+    assert (second.source.is_shared(), len(second.source)) == (True, size // 2)
+
+
+def test_repeated_sends_leave_no_descriptor():
+    shared = StringHandle(torch.zeros(1 << 16, dtype=torch.uint8).share_memory_())
+    one, two = multiprocessing.Pipe()
+
+    def receive():
+        for _ in range(60):
+            assert len(two.recv()) == 1 << 16
+
+    with one, two:
+        one.send_bytes(ForkingPickler.dumps(shared))  # starts what multiprocessing keeps
+        two.recv()
+        gc.collect()
+        before = descriptors()
+        receiver = threading.Thread(target=receive)
+        receiver.start()
+        for _ in range(60):
+            one.send(shared)
+        receiver.join(20)
+        gc.collect()
+        assert descriptors() <= before + 1
+
+
+@in_native
+@pytest.mark.timeout(150)
+def test_the_same_without_the_extension():
+    assert again_in_python(__file__, "-k", "go_to_a_child") == ""

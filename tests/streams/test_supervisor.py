@@ -1,0 +1,649 @@
+"""Child processes: what they say, how they fail, and that nothing of them stays."""
+
+import asyncio
+import gc
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from multiprocessing import resource_tracker
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dpmodule.base import ArgumentError, StateError
+from dpmodule.streams.errors import (
+    PipeClosed,
+    RemoteTraceback,
+    UnpicklableError,
+    WorkerDied,
+    WorkerError,
+    WorkerStuck,
+)
+from dpmodule.streams.supervisor import Supervisor
+from helpers import child_targets
+from helpers.processes import await_gone, resident_bytes, resources, running, until
+
+# Python 3.12 warns of what these tests do on purpose
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+
+METHODS = ("fork", "spawn", "forkserver")
+slow_to_start = pytest.mark.timeout(90)  # starts interpreters, which takes its time on a busy machine
+TESTS = Path(__file__).parents[1]
+
+
+def forked(target, *args, **options):
+    supervisor = Supervisor("reader", start_method="fork", **options)
+    return supervisor, supervisor.start(target, *args)
+
+
+@slow_to_start
+def test_every_start_method_runs_and_talks():
+    for method in METHODS:
+        with Supervisor("reader", start_method=method, timeout_s=80) as readers:
+            child = readers.start(child_targets.echo)
+            sent = {"array": np.arange(3), "tensor": torch.arange(3.0), "large": torch.arange(1 << 20)}
+            child.send(sent)
+            got = child.recv(timeout_s=80)
+            np.testing.assert_array_equal(got["array"], [0, 1, 2])
+            assert got["tensor"].tolist() == [0, 1, 2]
+            assert torch.equal(got["large"], sent["large"])
+            assert (child.name, child.index) == ("reader-0", 0)
+            assert child.pid != os.getpid()
+            assert child.working_on == "item 0"
+
+
+def test_what_a_function_returns():
+    supervisor, _ = forked(child_targets.returns, {"a": [1, torch.ones(2)]})
+    with supervisor:
+        supervisor.start(child_targets.returns, 2)
+        first, second = supervisor.join(timeout_s=10)
+        assert second == 2
+        assert first["a"][0] == 1
+        with pytest.raises(PipeClosed, match="has returned"):
+            supervisor.children[0].recv()
+
+
+def test_a_message_of_any_size_and_kind():
+    tensors = [
+        torch.zeros(0, 3),
+        torch.tensor(2.5),
+        torch.arange(6).view(2, 3).t(),
+        torch.ones(3, dtype=torch.bfloat16),
+        torch.tensor([1 + 2j]),
+        torch.tensor([True, False]),
+        torch.arange(5_000_000, dtype=torch.uint8),
+    ]
+    supervisor, child = forked(child_targets.echo)
+    with supervisor:
+        for sent in tensors:
+            child.send(sent)
+            got = child.recv(5)
+            assert got.dtype == sent.dtype
+            assert got.shape == sent.shape
+            assert torch.equal(got, sent)
+            got.fill_(0)  # may be written
+        for sent in (b"x" * 3_000_000, "text", None, np.arange(6).reshape(2, 3).T, np.zeros((0,))):
+            child.send(sent)
+            got = child.recv(5)
+            assert np.array_equal(got, sent) if isinstance(sent, np.ndarray) else got == sent
+
+
+def test_many_messages_wait_for_a_slow_reader():
+    supervisor, child = forked(child_targets.echo)
+    with supervisor:
+        for i in range(200):
+            child.send(b"x" * 5000 + bytes([i]))
+            if i >= 20:
+                child.recv(5)
+        assert [child.recv(5)[-1] for _ in range(20)] == list(range(180, 200))
+
+
+# --- failures
+
+
+def test_the_first_exception_keeps_its_type_and_traceback():
+    supervisor, child = forked(child_targets.fail, "deep")
+    with supervisor:
+        with pytest.raises(LookupError) as caught:
+            child.recv(5)
+        assert caught.value.args == ("at the bottom", 7)
+        cause = caught.value.__cause__
+        assert isinstance(cause, RemoteTraceback)
+        assert cause.text.count("in deep") == 4
+        assert "child.py" not in cause.text  # begins in the user's function
+        with pytest.raises(LookupError) as again:
+            child.send(1)
+        assert again.value is caught.value
+        with pytest.raises(LookupError):
+            supervisor.join()
+
+
+@pytest.mark.parametrize(("how", "text"), [("unpicklable", "has a lock"), ("two", "one and other")])
+def test_an_exception_that_cannot_be_pickled(how, text):
+    supervisor, child = forked(child_targets.fail, how)
+    with supervisor, pytest.raises(WorkerError, match=text) as caught:
+        child.result(5)
+    assert "in fail" in str(caught.value.__cause__)
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "text"),
+    [
+        ("exit", 3, "ended by itself with exit code 3"),
+        ("exit", 0, "ended by itself with exit code 0"),
+        ("os_exit", 5, "ended by itself with exit code 5"),
+        ("signal", signal.SIGKILL, "killed by SIGKILL.*memory"),
+        ("signal", signal.SIGTERM, "killed by SIGTERM"),
+        ("signal", signal.SIGRTMIN + 2, f"killed by signal {signal.SIGRTMIN + 2}"),
+    ],
+)
+def test_a_death_names_worker_pid_signal_and_work(how, code, text):
+    supervisor, child = forked(child_targets.fail, how, code)
+    begin = time.monotonic()
+    with supervisor, pytest.raises(WorkerDied, match=text) as caught:
+        child.recv(5)
+    assert time.monotonic() - begin < 1
+    assert f"worker 0 'reader-0' (pid {child.pid})" in str(caught.value)
+    assert "working on step 3" in str(caught.value)
+    assert (caught.value.index, caught.value.pid) == (0, child.pid)
+    assert caught.value.exitcode == (-code if how == "signal" else code)
+    assert pickle.loads(pickle.dumps(caught.value)).pid == child.pid
+
+
+def test_a_crash_shows_where():
+    supervisor, child = forked(child_targets.fail, "segfault")
+    with supervisor, pytest.raises(WorkerDied, match="SIGSEGV") as caught:
+        child.recv(5)
+    assert "in fail" in str(caught.value)
+    assert "in run" not in str(caught.value)
+
+
+def test_messages_before_a_death_are_still_received():
+    supervisor, child = forked(child_targets.echo)
+    with supervisor:
+        child.send("last")
+        until(child.poll)
+        child.kill()
+        assert child.recv(1) == "last"
+        with pytest.raises(WorkerDied):
+            child.recv(1)
+
+
+def test_an_interrupt_in_a_child_is_raised_as_such():
+    supervisor, child = forked(child_targets.fail, "interrupt")
+    with supervisor, pytest.raises(KeyboardInterrupt):
+        child.recv(5)
+
+
+def test_join_raises_the_first_failure_at_once():
+    supervisor, _ = forked(child_targets.echo)
+    with supervisor:
+        supervisor.start(child_targets.fail, "deep")
+        begin = time.monotonic()
+        with pytest.raises(LookupError):
+            supervisor.join(10)
+        assert time.monotonic() - begin < 2
+
+
+def test_wait_returns_who_has_something_to_say():
+    supervisor, quiet = forked(child_targets.echo)
+    with supervisor:
+        loud = supervisor.start(child_targets.echo)
+        assert supervisor.wait(0.05) == []
+        loud.send(1)
+        assert supervisor.wait(5) == [loud]
+        loud.recv()
+        quiet.kill()
+        assert supervisor.wait(5) == [quiet]
+
+
+def test_two_hundred_kills_at_random_moments():
+    """R7: an error within a second that names the process, and nothing stays."""
+    rng = random.Random(1)
+    before = resources()
+    kills, slowest = [], 0.0
+
+    def talk(child, rng):
+        while True:
+            child.send(bytes(rng.randrange(100_000)))
+            child.recv(5)
+
+    def kill(pid):
+        kills.append(time.monotonic())
+        os.kill(pid, signal.SIGKILL)
+
+    for _ in range(200):
+        supervisor, child = forked(child_targets.echo, grace_s=0.2)
+        with supervisor:
+            killer = threading.Timer(rng.uniform(0, 0.03), kill, [child.pid])
+            killer.start()
+            with pytest.raises(WorkerDied, match=f"pid {child.pid}.*SIGKILL"):
+                talk(child, rng)
+            slowest = max(slowest, time.monotonic() - kills[-1])
+            killer.join()
+    assert len(kills) == 200
+    assert slowest < 1
+    assert resources() == before
+
+
+# --- stuck
+
+
+@pytest.mark.parametrize("how", ["loop", "stop"])
+def test_a_stuck_child_shows_its_stack_and_is_killed(how):
+    supervisor, child = forked(child_targets.endless if how == "loop" else child_targets.echo)
+    with supervisor:
+        if how == "loop":
+            assert child.recv(5) == "begun"
+        else:
+            child.send(1)
+            child.recv(5)
+            os.kill(child.pid, signal.SIGSTOP)
+        begin = time.monotonic()
+        with pytest.raises(WorkerStuck, match=f"pid {child.pid}.*did not answer within 0.2 s") as caught:
+            child.recv(0.2)
+        assert time.monotonic() - begin < 1.2
+        text = str(caught.value)
+        assert isinstance(caught.value, TimeoutError)
+        if how == "loop":
+            assert "working on file a.txt 17" in text
+            assert "in endless" in text
+        else:
+            assert "stopped by a signal" in text
+            assert "in echo" in text
+        assert not running(child.pid)
+        with pytest.raises(WorkerStuck):
+            child.recv()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)  # two hundred times a fifth of a second and more
+def test_two_hundred_stuck_children():
+    """R8."""
+    rng = random.Random(5)
+    before = resources()
+    for i in range(200):
+        target = (child_targets.endless, child_targets.asleep_in_c, child_targets.stubborn)[i % 3]
+        supervisor, child = forked(target)
+        with supervisor:
+            child.recv(5)
+            if rng.random() < 0.3:
+                os.kill(child.pid, signal.SIGSTOP)
+            begin = time.monotonic()
+            with pytest.raises(WorkerStuck, match=f"in {target.__name__}"):
+                child.recv(0.1)
+            assert time.monotonic() - begin < 1.1
+        assert time.monotonic() - begin < 2
+    assert resources() == before
+
+
+def test_a_child_stuck_in_c_shows_its_stack_too():
+    supervisor, child = forked(child_targets.asleep_in_c)
+    with supervisor:
+        child.recv(5)
+        with pytest.raises(WorkerStuck, match="in asleep_in_c"):
+            child.result(0.1)
+
+
+@pytest.mark.parametrize("how", ["stubborn", "stopped", "in C"])
+def test_closing_never_hangs(how):
+    target = {"stubborn": child_targets.stubborn, "in C": child_targets.asleep_in_c}.get(
+        how, child_targets.echo
+    )
+    supervisor, child = forked(target, grace_s=0.2)
+    if how == "stopped":
+        os.kill(child.pid, signal.SIGSTOP)
+    else:
+        child.recv(5)
+    begin = time.monotonic()
+    supervisor.close()
+    assert time.monotonic() - begin < 1.5
+    assert not running(child.pid)
+    supervisor.close()
+    with pytest.raises(StateError, match="closed"):
+        child.recv()
+    with pytest.raises(StateError, match="closed"):
+        supervisor.start(child_targets.echo)
+
+
+def test_an_idle_child_ends_by_itself():
+    supervisor, child = forked(child_targets.echo, grace_s=5)
+    child.send(1)
+    child.recv(5)
+    begin = time.monotonic()
+    supervisor.close()
+    assert time.monotonic() - begin < 1
+
+
+# --- nothing stays
+
+
+def test_a_dropped_child_ends():
+    before = resources()
+    supervisor, child = forked(child_targets.stubborn)
+    child.recv(5)
+    pid = child.pid
+    del supervisor, child
+    gc.collect()
+    assert not running(pid)
+    assert resources() == before
+
+
+def cycles(count):
+    for i in range(count):
+        supervisor, child = forked(child_targets.echo if i % 2 else child_targets.returns, "x")
+        with supervisor:
+            if i % 2:
+                child.send(i)
+                child.recv(5)
+            else:
+                child.result(5)
+
+
+def test_cycles_leave_nothing():
+    """R10, short."""
+    cycles(5)
+    before = resources()
+    cycles(60)
+    assert resources() == before
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)  # ten thousand processes
+def test_ten_thousand_cycles_leave_nothing():
+    """R10."""
+    cycles(500)
+    before, memory = resources(), resident_bytes()
+    cycles(10_000)
+    assert resources() == before
+    assert resident_bytes() < 1.01 * memory
+
+
+def test_a_child_does_not_keep_its_sister():
+    """A forked child has its sisters' ends too, and has to let go of them."""
+    supervisor, first = forked(child_targets.echo)
+    with supervisor:
+        second = supervisor.start(child_targets.echo)
+        first.ask_to_end()  # which it hears only if nobody else holds the other end
+        assert first.wait(2)
+        second.send(1)
+        assert second.recv(5) == 1
+
+
+def test_children_have_no_more_descriptors_than_their_own():
+    supervisor, _ = forked(child_targets.facts)
+    with supervisor:
+        for _ in range(5):
+            supervisor.start(child_targets.facts)
+        found = supervisor.join(10)
+    assert found[5]["fds"] <= found[0]["fds"] + 2 * 5  # what multiprocessing itself leaves open
+    assert [each["index"] for each in found] == list(range(6))
+    assert {each["parent"] for each in found} == {os.getpid()}
+
+
+def test_a_forked_child_begins_afresh():
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+
+    async def start():
+        supervisor, child = forked(child_targets.signal_facts)
+        with supervisor:
+            return child.result(5)
+
+    try:
+        found = asyncio.run(start())
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert found == {"int": True, "usr1": True, "mask": [], "loop": 1}
+
+
+def test_threads_of_torch_in_a_child():
+    for count in (1, 2):
+        supervisor, child = forked(child_targets.facts, num_threads=count)
+        with supervisor:
+            assert child.result(5)["threads"] == count
+
+
+def test_a_child_of_a_thread_outlives_the_thread():
+    found = []
+    thread = threading.Thread(target=lambda: found.append(forked(child_targets.echo)))
+    thread.start()
+    thread.join()
+    time.sleep(0.05)
+    supervisor, child = found[0]
+    with supervisor:
+        child.send(5)
+        assert child.recv(5) == 5
+
+
+# --- arguments
+
+
+def test_what_cannot_be_pickled_is_named_before_anything_starts():
+    before = resources()["children"]
+    with Supervisor("reader") as supervisor:
+        with pytest.raises(UnpicklableError, match=r"function .*<lambda>.*top level"):
+            supervisor.start(lambda channel: 1)
+        with pytest.raises(UnpicklableError, match=r"argument 1 of echo.*lock"):
+            supervisor.start(child_targets.echo, 1, threading.Lock())
+        with pytest.raises(pickle.PicklingError, match="argument 0 of echo"):
+            supervisor.start(child_targets.echo, (i for i in range(3)))
+        assert resources()["children"] <= before + 2  # that one, and multiprocessing's tracker
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"start_method": "thread"}, "start_method is 'thread'"),
+        ({"num_threads": 0}, "num_threads is 0"),
+        ({"grace_s": -1}, "grace_s is -1"),
+        ({"timeout_s": -1}, "timeout_s is -1"),
+    ],
+)
+def test_options_that_make_no_sense(options, text):
+    with pytest.raises(ArgumentError, match=text):
+        Supervisor("reader", **options)
+
+
+# --- programs
+
+
+def program(text, *options, **kwargs):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)])}
+    return subprocess.Popen(
+        [sys.executable, *options],
+        stdin=subprocess.PIPE if text else None,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        text=True,
+        **kwargs,
+    )
+
+
+PARENT = """
+import sys, time
+from helpers import child_targets
+from dpmodule.streams.supervisor import Supervisor
+supervisor = Supervisor("reader", start_method=sys.argv[1])
+children = [supervisor.start(child_targets.asleep_in_c), supervisor.start(child_targets.endless)]
+for child in children:
+    child.recv(80)
+print(*[child.pid for child in children], flush=True)
+time.sleep(60)
+"""
+
+
+@slow_to_start
+@pytest.mark.parametrize("method", METHODS)
+def test_children_end_with_a_killed_parent(method):
+    """R9, for a child in a loop and one in C code that holds the interpreter."""
+    parent = program(None, "-c", PARENT, method)
+    pids = [int(pid) for pid in parent.stdout.readline().split()]
+    assert len(pids) == 2, parent.stderr.read()
+    assert all(running(pid) for pid in pids)
+    parent.kill()
+    parent.wait()
+    assert await_gone(pids) < 2
+    parent.stdout.close()
+    parent.stderr.close()
+
+
+@slow_to_start
+def test_a_child_that_is_just_starting_ends_with_a_killed_parent():
+    text = PARENT.replace("for child in children:\n    child.recv(80)\n", "")
+    parent = program(None, "-c", text, "spawn")
+    pids = [int(pid) for pid in parent.stdout.readline().split()]
+    parent.kill()
+    parent.wait()
+    assert await_gone(pids) < 2
+    parent.stdout.close()
+    parent.stderr.close()
+
+
+def be_a_parent(method, pipe):
+    """In a process of its own: start children, tell their numbers, and never end."""
+    supervisor = Supervisor("reader", start_method=method)
+    children = [supervisor.start(child_targets.asleep_in_c), supervisor.start(child_targets.endless)]
+    for child in children:
+        child.recv(60)
+    os.write(pipe, " ".join(str(child.pid) for child in children).encode())
+    time.sleep(600)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # fifty of the two hundred import torch
+@pytest.mark.parametrize(("method", "count"), [("fork", 150), ("spawn", 25), ("forkserver", 25)])
+def test_two_hundred_killed_parents(method, count):
+    """R9."""
+    resource_tracker.ensure_running()
+    before = resources()
+    for _ in range(count):
+        ours, theirs = os.pipe()
+        parent = os.fork()
+        if parent == 0:
+            try:
+                be_a_parent(method, theirs)
+            finally:
+                os._exit(1)
+        os.close(theirs)
+        pids = [int(pid) for pid in os.read(ours, 100).split()]
+        assert len(pids) == 2
+        os.kill(parent, signal.SIGKILL)
+        assert await_gone(pids) < 2
+        os.waitpid(parent, 0)
+        os.close(ours)
+    assert resources() == before
+
+
+AT_EXIT = """
+from helpers import child_targets
+from dpmodule.streams.supervisor import Supervisor
+supervisor = Supervisor("reader", start_method="fork")
+child = supervisor.start(child_targets.stubborn)
+child.recv(80)
+print(child.pid, flush=True)
+"""
+
+
+@slow_to_start
+def test_a_program_that_forgets_to_close_exits():
+    parent = program(None, "-c", AT_EXIT)
+    out, err = parent.communicate(timeout=80)
+    assert (parent.returncode, err) == (0, "")
+    assert not running(int(out))
+
+
+INTERRUPTED = """
+import os, signal
+from helpers import child_targets
+from dpmodule.streams.supervisor import Supervisor
+with Supervisor("reader", start_method="fork") as supervisor:
+    child = supervisor.start(child_targets.echo)
+    child.send(1)
+    child.recv(5)
+    os.kill(child.pid, signal.SIGINT)
+    child.send(2)
+    print(child.recv(5), child.pid, flush=True)
+    try:
+        child.recv(80)
+    except KeyboardInterrupt:
+        print("interrupted", child.alive, flush=True)
+"""
+
+
+@slow_to_start
+def test_an_interrupt_reaches_only_the_parent():
+    parent = program(None, "-c", INTERRUPTED, start_new_session=True)
+    answer, pid = parent.stdout.readline().split()
+    os.killpg(parent.pid, signal.SIGINT)  # as a terminal does: to all of them
+    out, err = parent.communicate(timeout=80)
+    assert (answer, out.strip(), err) == ("2", "interrupted True", "")
+    assert not running(int(pid))
+
+
+IN_MAIN = """
+from dpmodule.streams.errors import UnpicklableError
+from dpmodule.streams.supervisor import Supervisor
+from helpers import child_targets
+def mine(channel):
+    return 3
+with Supervisor("reader") as supervisor:
+    try:
+        supervisor.start(mine)
+    except UnpicklableError as error:
+        print("refused", "no file" in str(error))
+    print(supervisor.start(child_targets.returns, 4).result(80))
+with Supervisor("reader", start_method="fork") as supervisor:
+    print(supervisor.start(mine).result(80))
+"""
+
+
+@slow_to_start
+def test_a_program_without_a_file():
+    """From standard input, as from -c and notebooks, only what is in modules can be spawned."""
+    parent = program(IN_MAIN)
+    out, err = parent.communicate(IN_MAIN, timeout=80)
+    assert (out.split("\n"), err) == (["refused True", "4", "3", ""], "")
+
+
+GUARDED = """
+from dpmodule.streams.supervisor import Supervisor
+class Odd(Exception):
+    pass
+def mine(channel):
+    raise Odd(3)
+if __name__ == "__main__":
+    with Supervisor("reader") as supervisor:
+        try:
+            supervisor.start(mine).result(80)
+        except Odd as error:
+            print(error, error.__cause__.text.count("in mine"))
+"""
+
+
+@slow_to_start
+def test_a_script_with_a_function_of_its_own(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(GUARDED)
+    parent = program(None, str(path))
+    out, err = parent.communicate(timeout=80)
+    assert (out, err) == ("3 1\n", "")
+
+
+@slow_to_start
+def test_a_script_without_a_guard_is_told_so(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(textwrap.dedent(GUARDED).replace('if __name__ == "__main__":', "if True:"))
+    parent = program(None, str(path))
+    out, err = parent.communicate(timeout=80)
+    assert out == ""
+    assert 'if __name__ == "__main__":' in err.splitlines()[-1]
+    assert parent.returncode == 1

@@ -1,0 +1,318 @@
+"""The conformance checks: all our streams and pools pass them, and each wrong one is found."""
+
+import asyncio
+import collections
+import dataclasses
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dpmodule.streams import (
+    BaseAsyncExtendableStream,
+    BaseAsyncWorker,
+    BaseAsyncWorkerPool,
+    CompletionExtendableStream,
+    CompressFunctor,
+    CppWorkerPool,
+    DecompressFunctor,
+    PriorityExtendableStream,
+    ProcessWorkerPool,
+    SortedExtendableStream,
+    Stream,
+    ThreadWorkerPool,
+    WorkerPool,
+    check_stream,
+    check_worker_pool,
+)
+from dpmodule.streams.testing import ConformanceError
+from helpers.loops import every_loop
+
+pytestmark = pytest.mark.timeout(90)
+
+
+@dataclasses.dataclass
+class ByHooks(BaseAsyncExtendableStream):
+    queue: collections.deque = dataclasses.field(init=False, default_factory=collections.deque)
+
+    def _async_iterator_put_impl(self, data):
+        self.queue.append(data)
+
+    async def _async_iterator_next_impl(self):
+        return self.queue.popleft()
+
+    def _empty_impl(self):
+        return not self.queue
+
+
+def futures():
+    loop = asyncio.get_running_loop()
+    made = [loop.create_future() for _ in range(6)]
+    for number, future in enumerate(made):
+        loop.call_later(
+            0.002 * number, lambda future=future, number=number: future.done() or future.set_result(number)
+        )
+    return made
+
+
+NUMBERS = [3, 1, 4, 1, 5, 9, 2, 6]
+
+
+@every_loop
+@pytest.mark.parametrize(
+    ("kind", "items", "expected"),
+    [
+        (SortedExtendableStream, NUMBERS, NUMBERS),
+        (PriorityExtendableStream, NUMBERS, sorted(NUMBERS)),
+        (CompletionExtendableStream, futures, list(range(6))),
+        (ByHooks, NUMBERS, None),
+        (ByHooks, NUMBERS, NUMBERS),
+    ],
+)
+def test_our_streams_pass(kind, items, expected, new_loop):
+    assert isinstance(kind(), Stream)
+    assert len(check_stream(kind, items, expected, new_loop=new_loop)) == 12
+
+
+class Sleeper(BaseAsyncWorker):
+    async def _do_job(self, seconds):
+        await asyncio.sleep(seconds)
+        return seconds / (seconds != -1)
+
+
+class Sleepers(BaseAsyncWorkerPool):
+    def create_new_worker(self):
+        return Sleeper()
+
+
+def sleep(seconds):
+    time.sleep(abs(seconds))
+    return seconds / (seconds != -0.001)
+
+
+@every_loop
+def test_our_pools_pass(new_loop):
+    assert isinstance(Sleepers(1), WorkerPool)
+    kinds = {
+        "coroutines": (Sleepers, (0,), (-1,), (0.05,)),
+        "threads": (lambda count: ThreadWorkerPool(count, sleep), (0,), (-0.001,), (0.05,)),
+    }
+    for factory, good, bad, slow in kinds.values():
+        assert (
+            len(check_worker_pool(factory, good, bad, slow, check=lambda x: x == 0, new_loop=new_loop)) == 10
+        )
+
+
+@every_loop
+def test_the_pool_of_processes_passes(new_loop):
+    check_worker_pool(
+        lambda count: ProcessWorkerPool(count, sleep, start_method="fork"),
+        (0,),
+        (-0.001,),
+        (0.05,),
+        new_loop=new_loop,
+    )
+
+
+@pytest.mark.skipif(not hasattr(asyncio, "eager_task_factory"), reason="Python 3.12 has it")
+def test_tasks_that_begin_at_once_change_nothing():
+    def new_loop():
+        loop = asyncio.new_event_loop()
+        loop.set_task_factory(asyncio.eager_task_factory)
+        return loop
+
+    check_worker_pool(Sleepers, (0,), (-1,), (0.05,), new_loop=new_loop)
+    check_worker_pool(
+        lambda count: ThreadWorkerPool(count, sleep), (0,), (-0.001,), (0.05,), new_loop=new_loop
+    )
+    for kind in (SortedExtendableStream, PriorityExtendableStream, ByHooks):
+        check_stream(kind, NUMBERS, new_loop=new_loop)
+
+
+def test_the_pool_of_functors_passes_without_the_extension():
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            __file__,
+            "-k",
+            "functors_passes and asyncio",
+        ],
+        env={**os.environ, "DPMODULE_NATIVE": "0"},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=80,
+    )
+    assert "1 passed" in done.stdout, done.stdout
+
+
+@every_loop
+def test_the_pool_of_functors_passes(new_loop):
+    data = bytes(range(256)) * 2**13
+
+    check_worker_pool(
+        CppWorkerPool,
+        good=lambda: (CompressFunctor(b"good"),),
+        bad=lambda: (DecompressFunctor(b"not compressed"),),
+        slow=lambda: (CompressFunctor(data, level=9),),
+        check=lambda packed: len(packed) > 0,
+        new_loop=new_loop,
+    )
+
+
+# ---- wrong ones
+
+
+class DropsOnStop(ByHooks):
+    def stop(self):
+        self.queue.clear()
+        super().stop()
+
+
+class TakesAfterStop(ByHooks):
+    def put(self, data):
+        if not self._stopped:
+            super().put(data)
+
+
+class ErrorLast(ByHooks):
+    async def __anext__(self):
+        return self.queue.popleft() if self.queue else await super().__anext__()
+
+
+class SleepsOn(ByHooks):
+    """Does not tell a waiting consumer of errors and the end."""
+
+    def throw(self, error):
+        waiter, self._waiter = self._waiter, None
+        super().throw(error)
+        self._waiter = waiter
+
+
+class Twice(ByHooks):
+    def __aiter__(self):
+        return self
+
+
+class Loses(ByHooks):
+    async def __anext__(self):
+        item = await super().__anext__()
+        await asyncio.sleep(0)
+        return item
+
+
+class LosesThreads(ByHooks):
+    def put_threadsafe(self, data):
+        pass
+
+
+class Reversed(ByHooks):
+    async def _async_iterator_next_impl(self):
+        return self.queue.pop()
+
+
+@pytest.mark.parametrize(
+    ("kind", "trial"),
+    [
+        (DropsOnStop, "gives_all_items_and_then_ends: lost 3"),
+        (TakesAfterStop, "refuses_items_after_stop: put after stop did not raise"),
+        (ErrorLast, "a_thrown_error_comes_first_and_stays: raised None"),
+        (SleepsOn, "a_thrown_error_wakes_a_waiting_consumer: it hangs; not done within 0.2 s"),
+        (Twice, "is_its_own_iterator_and_iterated_once: a second iteration did not raise"),
+        (Loses, "a_cancelled_consumer_loses_nothing: lost"),
+        (LosesThreads, "takes_items_of_other_threads: "),
+        (Reversed, "gives_all_items_and_then_ends: gave"),
+    ],
+)
+def test_a_wrong_stream_is_found(kind, trial):
+    with pytest.raises(ConformanceError) as error:
+        check_stream(kind, NUMBERS, NUMBERS if kind is Reversed else None, timeout_s=0.2)
+    assert trial in str(error.value)
+    assert "of 12 trials failed" in str(error.value)
+
+
+class Forgets(Sleepers):
+    """Tells nobody but the job's future that it failed."""
+
+    def _die(self, error, *futures):
+        for future in futures:
+            future.set_exception(error)
+            future.exception()
+
+
+class Prints(Sleepers):
+    def _ended(self, task):
+        super()._ended(task)
+        asyncio.get_running_loop().create_future().set_exception(KeyError("not retrieved"))
+
+
+class Copies(Sleepers):
+    def _refuse(self):
+        if self._error is not None:
+            raise type(self._error)(*self._error.args)
+        super()._refuse()
+
+
+class Greedy(Sleepers):
+    async def _wait_for_worker(self):
+        return Sleeper()
+
+
+class LeavesEarly(Sleepers):
+    async def _wait_for_jobs(self):
+        pass
+
+
+class Again(Sleepers):
+    async def __aenter__(self):
+        self._state = "new"
+        return await super().__aenter__()
+
+
+class LosesWorker(Sleepers):
+    """Gives a worker to an assigner that has gone."""
+
+    def _release(self, worker):
+        if not self._assigners:
+            super()._release(worker)
+            return
+        turn = self._assigners.popleft()
+        if not turn.done():
+            turn.set_result(worker)
+
+
+class WrongResult(Sleepers):
+    async def assign_job(self, *args):
+        return await super().assign_job(*(each + 0.001 for each in args))
+
+
+@pytest.mark.parametrize(
+    ("kind", "trial"),
+    [
+        (Forgets, "a_failure_that_nobody_asks_for_is_raised_on_leaving: "),
+        (Forgets, "a_failure_is_raised_everywhere: "),
+        (
+            Prints,
+            "asyncio would have printed: Future exception was never retrieved (KeyError('not retrieved'))",
+        ),
+        (Copies, "a_failure_is_raised_everywhere: assign_job raised"),
+        (Greedy, "waits_for_a_free_worker: assign_job returned while the only worker was busy"),
+        (LeavesEarly, "leaving_waits_for_running_jobs: "),
+        (Again, "is_entered_once: entering it again raises None"),
+        (LosesWorker, "a_cancelled_assigner_loses_no_worker: it hangs"),
+        (WrongResult, "gives_results_inside_and_after_the_context: a good job gave 0.001"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_a_wrong_pool_is_found(kind, trial):
+    with pytest.raises(ConformanceError) as error:
+        check_worker_pool(kind, (0,), (-1,), (0.02,), check=lambda result: result == 0, timeout_s=0.5)
+    assert trial in str(error.value)
