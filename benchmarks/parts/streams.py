@@ -202,7 +202,7 @@ def _bytes(session: Session, section: Section) -> None:
             (100.0, 100.0),
         )
         for kind, (what, against, count) in WORK.items():
-            options = {"what": kind, "megabytes": 0.1 if session.quick else 1.0}
+            options = {"kind": kind, "megabytes": 0.1 if session.quick else 1.0}
             _same(what, [side.ask("check", **options) for side in sides.values()])
             asked = {
                 name: partial(side.ask, "work", count=session.short(count), **options)

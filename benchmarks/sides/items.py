@@ -6,9 +6,12 @@ Run as ``python -m benchmarks.sides.items SYSTEM``, "ours" or "asyncio".
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from collections.abc import Callable
 from typing import Any
+
+from dpmodule.streams import BaseAsyncWorker, BaseAsyncWorkerPool, SortedExtendableStream
 
 from .serve import Clock, serve
 
@@ -28,8 +31,6 @@ async def _produce(put: Callable[[Any], Any], stop: Callable[[], Any], count: in
 
 async def stream(count: int, burst: int) -> dict[str, float]:
     """Return the time of an item through a `SortedExtendableStream`."""
-    from dpmodule.streams import SortedExtendableStream
-
     found: Any = SortedExtendableStream()
     clock, received = Clock(), 0
     task = asyncio.ensure_future(_produce(found.put, found.stop, count, burst))
@@ -56,6 +57,21 @@ def _read(clock: Clock, received: int, count: int) -> dict[str, float]:
     return clock.read(count)
 
 
+class Worker(BaseAsyncWorker):
+    """Does nothing."""
+
+    async def _do_job(self, number: int) -> int:
+        return number
+
+
+class Pool(BaseAsyncWorkerPool):
+    """Workers that do nothing."""
+
+    def create_new_worker(self) -> Worker:
+        """Return a new worker."""
+        return Worker()
+
+
 async def job(number: int) -> int:
     """Do nothing, as a job."""
     return number
@@ -63,16 +79,6 @@ async def job(number: int) -> int:
 
 async def pool(count: int) -> dict[str, float]:
     """Return the time of a job of a `BaseAsyncWorkerPool`."""
-    from dpmodule.streams import BaseAsyncWorker, BaseAsyncWorkerPool
-
-    class Worker(BaseAsyncWorker):  # type: ignore[misc, valid-type]
-        async def _do_job(self, number: int) -> int:
-            return number
-
-    class Pool(BaseAsyncWorkerPool):  # type: ignore[misc, valid-type]
-        def create_new_worker(self) -> Worker:
-            return Worker()
-
     async with Pool(WORKERS) as workers:
         clock = Clock()
         futures = [await workers.assign_job(number) for number in range(count)]
@@ -100,6 +106,9 @@ async def semaphore(count: int) -> dict[str, float]:
 def prepare() -> dict[str, Any]:
     """Return what the parent may ask for."""
     items, jobs = {"ours": (stream, pool), "asyncio": (queue, semaphore)}[sys.argv[1]]
+    # collections do not go through what the libraries have made
+    gc.collect()
+    gc.freeze()
     return {
         "items": lambda count, burst: asyncio.run(items(count, burst)),
         "jobs": lambda count: asyncio.run(jobs(count)),

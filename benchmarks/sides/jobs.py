@@ -6,6 +6,7 @@ Run as ``python -m benchmarks.sides.jobs SYSTEM``, one of `SYSTEMS`.
 from __future__ import annotations
 
 import asyncio
+import gc
 import queue
 import statistics
 import sys
@@ -134,6 +135,9 @@ async def many(call: Call, count: int) -> dict[str, float]:
 def prepare() -> dict[str, Any]:
     """Return what the parent may ask for."""
     call = SYSTEMS[sys.argv[1]]()
+    # ours alone has imported torch, which the collections that a thousand futures set off would go through
+    gc.collect()
+    gc.freeze()
 
     def run(loop: str, work: Coroutine[Any, Any, dict[str, float]]) -> dict[str, float]:
         if loop == "asyncio":

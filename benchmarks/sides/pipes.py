@@ -90,6 +90,7 @@ class Link(ABC):
 
     def _prepare(self, count: int) -> None:
         """Get ready for sending without being timed."""
+        del count
 
     @abstractmethod
     def _send(self, count: int) -> None:

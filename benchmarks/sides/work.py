@@ -67,7 +67,7 @@ def parsed_by_numpy(data: bytes) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def _summed(parts: dict[str, tuple[Any, Any]]) -> list[float]:
-    return [float(each.sum()) for pair in parts.values() for each in pair]
+    return [float(np.asarray(each).sum(dtype=np.float64)) for pair in parts.values() for each in pair]
 
 
 class Ours:
@@ -141,29 +141,29 @@ def prepare() -> dict[str, Any]:
     system = SYSTEMS[sys.argv[1]]()
     data: dict[tuple[str, float], bytes] = {}
 
-    def blob(what: str, megabytes: float) -> bytes:
+    def blob(kind: str, megabytes: float) -> bytes:
         """Return what the work is done on."""
-        if (what, megabytes) not in data:
+        if (kind, megabytes) not in data:
             plain = text(megabytes)
-            if what == "gunzip":
+            if kind == "gunzip":
                 packer = zlib.compressobj(wbits=GZIP)
                 plain = packer.compress(plain) + packer.flush()
-            data[what, megabytes] = plain
-        return data[what, megabytes]
+            data[kind, megabytes] = plain
+        return data[kind, megabytes]
 
-    async def send(what: str, megabytes: float, count: int) -> list[Any]:
-        function, given = getattr(system, what), blob(what, megabytes)
+    async def send(kind: str, megabytes: float, count: int) -> list[Any]:
+        function, given = getattr(system, kind), blob(kind, megabytes)
         return await asyncio.gather(*[function(given) for _ in range(count)])
 
-    def work(what: str, megabytes: float, count: int) -> dict[str, float]:
+    def work(kind: str, megabytes: float, count: int) -> dict[str, float]:
         """Return the milliseconds of a megabyte, of text that is read or comes out."""
-        blob(what, megabytes)
+        blob(kind, megabytes)
         clock = Clock()
-        asyncio.run(send(what, megabytes, count))
+        asyncio.run(send(kind, megabytes, count))
         return {key: value / megabytes for key, value in clock.read(count).items()}
 
-    def check(what: str, megabytes: float) -> Any:
-        return system.check(what, asyncio.run(send(what, megabytes, 1))[0])
+    def check(kind: str, megabytes: float) -> Any:
+        return system.check(kind, asyncio.run(send(kind, megabytes, 1))[0])
 
     def view(size: int, count: int) -> dict[str, float]:
         call = system.view(size)

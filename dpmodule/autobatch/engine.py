@@ -122,14 +122,21 @@ class Engine:
         if op.aux:
             call.aux = aux_tensor(op.aux, [aux[node] for node in step.nodes.tolist()], options.device, options.dtype)
         inputs, wheres = self._gather(step)
-        results = run_call(call, op.run, inputs)
         firsts = []
-        for place, (result, dim) in enumerate(zip(results, kind.outs)):
+        for place, dim in enumerate(kind.outs):
             arena = self.arenas[dim]
             first = arena.take(count)
-            arena.tensor[first : first + count] = result
+            call.into.append(arena.tensor[first : first + count])
             self.rows[step.nodes + place] = np.arange(first, first + count)
             firsts.append(first)
+        targets = call.into
+        if not any(x.shape[0] == count for x in inputs):
+            call.into = []  # computed once for all nodes
+        for result, memory in zip(run_call(call, op.run, inputs), targets):
+            if result is not memory:
+                memory.copy_(result)
+        call.into = []
+        call.result = targets[0]
         self.records.append(Record(step, call, inputs, wheres, firsts))
 
     def _gather(self, step: Step) -> tuple[list[Tensor], list[Where]]:

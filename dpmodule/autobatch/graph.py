@@ -37,6 +37,7 @@ operation has no `grad`) are there for every engine.
 
 from __future__ import annotations
 
+from array import array
 from typing import Any
 
 import torch
@@ -61,13 +62,14 @@ class Graph:
         self.options = options or Options()
         self.table = table or Table()
         self.version = 0
-        self.is_immediate = False
-        self.is_checking = False
+        self._is_slow = self.is_checking = False
         self._begin()
 
     def _begin(self) -> None:
         self.signatures: list[Signature] = []
-        self.args: list[tuple[int, ...]] = []
+        self.numbers = array("q")  # of signatures; arrays, because schedules read them without a copy
+        self.flat = array("q")
+        self.begin = array("q", (0,))
         self.aux: list[Any] = []
         self._marks: list[tuple[int, Any]] = []
         self._found = self.table.found
@@ -96,7 +98,16 @@ class Graph:
         if found is None:
             found = self.table.resolve(op, attrs, [signatures[arg] for arg in args])
             self._found[key] = found
-        return self._add(found, args, aux)
+        if found.extras or self._is_slow:
+            return self._add(found, args, aux)
+        node = len(signatures)
+        signatures.append(found)
+        self.numbers.append(found.index)
+        flat = self.flat
+        flat.extend(args)
+        self.begin.append(len(flat))
+        self.aux.append(aux)
+        return node
 
     def append_many(self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
         """Add a node that takes many operands of one shape.
@@ -117,14 +128,18 @@ class Graph:
         signatures = self.signatures
         node = len(signatures)
         signatures.append(signature)
-        self.args.append(args)
-        self.aux.append(aux)
-        if signature.extras:
-            for extra in signature.extras:
-                signatures.append(extra)
-                self.args.append((node,))
-                self.aux.append(None)
-        if self.is_immediate or self.is_checking:
+        flat, begin, own, numbers = self.flat, self.begin, self.aux, self.numbers
+        numbers.append(signature.index)
+        flat.extend(args)
+        begin.append(len(flat))
+        own.append(aux)
+        for extra in signature.extras:
+            signatures.append(extra)
+            numbers.append(extra.index)
+            flat.append(node)
+            begin.append(len(flat))
+            own.append(None)
+        if self._is_slow:
             self._compute_at_once(node)
         return node
 
@@ -136,6 +151,10 @@ class Graph:
     def signature(self, node: int) -> Signature:
         """Return what a node is."""
         return self.signatures[node]
+
+    def operands(self, node: int) -> tuple[int, ...]:
+        """Return the operands of a node."""
+        return tuple(self.flat[self.begin[node] : self.begin[node + 1]])
 
     def dim(self, node: int) -> Dim:
         """Return the shape of a node."""
@@ -177,7 +196,7 @@ class Graph:
             autobatch: for this graph only, whether to batch.
         """
         self.version += 1
-        self.is_immediate, self.is_checking = immediate, checking
+        self._is_slow, self.is_checking = immediate or checking, checking
         self.table.tidy()
         self._begin()
         if autobatch is not None:
@@ -200,8 +219,9 @@ class Graph:
     def revert(self) -> None:
         """Forget all nodes since the last `checkpoint`; without one, all of them."""
         size, mark = self._marks.pop() if self._marks else (0, None)
-        for each in (self.signatures, self.args, self.aux):
-            del each[size:]
+        del self.signatures[size:], self.aux[size:], self.numbers[size:]
+        del self.begin[size + 1 :]
+        del self.flat[self.begin[-1] :]
         self.engine.revert(mark)
 
     def plans(self) -> list[Plan]:

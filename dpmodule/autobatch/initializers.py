@@ -108,7 +108,7 @@ class GlorotInitializer(PyInitializer):
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
         """Draw."""
-        d = tensor.shape[1:] if is_lookup or self.is_lookup else tensor.shape
+        d = tensor.shape[1:] if self.is_lookup else tensor.shape
         if len(d) == 4:
             bound = math.sqrt(6.0 / (d[0] * d[1] * (d[2] + d[3])))
         else:
@@ -118,12 +118,11 @@ class GlorotInitializer(PyInitializer):
 
 
 class HeInitializer(PyInitializer):
-    """Draw from a normal distribution of variance 2 / (size of the first dimension); what the name "he" means."""
+    """Draw from a normal distribution of variance 1 / (2 * size of the last dimension); DyNet's meaning of "he"."""
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
         """Draw."""
-        size = tensor.shape[1] if is_lookup and tensor.dim() > 1 else tensor.shape[0]
-        tensor.normal_(0.0, math.sqrt(2.0 / size), generator=generator)
+        tensor.normal_(0.0, math.sqrt(0.5 / tensor.shape[-1]), generator=generator)
 
 
 class IdentityInitializer(PyInitializer):
@@ -219,7 +218,7 @@ def initializer_of(
 
     Args:
         init: an initializer; a number; an array; None (Glorot); or "uniform" (needs `scale`), "normal" (with `mean` and
-            `std`), "identity", "glorot" (times `scale`), "saxe" (times `scale`), "he", or the name of a file.
+            `std`), "identity", "glorot", "saxe" (times `scale`), "he", or the name of a file.
         dim: the parameter's shape.
         scale: see above.
         mean: see above.
@@ -242,7 +241,7 @@ def initializer_of(
         "uniform": lambda: UniformInitializer(scale),
         "normal": lambda: NormalInitializer(mean, std * std),
         "identity": IdentityInitializer,
-        "glorot": lambda: GlorotInitializer(gain=scale),
+        "glorot": GlorotInitializer,
         "saxe": lambda: SaxeInitializer(scale),
         "he": HeInitializer,
     }

@@ -301,11 +301,20 @@ class NativeGraph:
                 f"requested the gradient of node {node}, but {origin}; call backward() on an expression that depends"
                 " on it first (with full=True if no parameter feeds it)"
             )
-        found = self.machine.gradient(node)
-        if found is None and self.machine.is_fused(node):
-            found = self._inner_gradient(node)
-        dim = self.dim(node)
+        machine, dim = self.machine, self.dim(node)
+        number, looked_up = machine.parameter_of(node), machine.lookup_of(node)
+        if number >= 0:
+            return self._of_storage(self._params[number])[None].clone()
+        if looked_up is not None:
+            return self._of_storage(self._tables[looked_up[0]])[looked_up[1]][None].clone()
+        found = machine.gradient(node) if machine.keeps_gradient(node) else self._inner_gradient(node)
         return torch.zeros(dim.batch, *dim.d) if found is None else self._tensor(node, found)
+
+    @staticmethod
+    def _of_storage(entry: tuple[Any, bool]) -> Tensor:
+        storage = entry[0]()
+        found: Tensor = storage.dense_gradient()
+        return found if entry[1] else torch.zeros_like(found)
 
     def _inner_gradient(self, node: int) -> bytearray | None:
         """Compute everything once more without fusion, and no gradients of parameters."""

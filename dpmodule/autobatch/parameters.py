@@ -41,7 +41,7 @@ class _Held(Expression):
         """Return the node in the graph under construction, adding it there when it is first used."""
         graph = state.graph
         if self.version != graph.version or self.node >= graph.size:
-            self.node, self.version = self._add(self.storage.updated), graph.version
+            self.node, self.version = self._add(True), graph.version
         return self.node
 
     def _add(self, is_updated: bool) -> int:
@@ -204,7 +204,7 @@ class LookupParameters(_Held):
         if not 0 <= index < len(storage.tensor):
             checked_rows(self, [index])
         graph = state.graph
-        op = LOOKUP if update and storage.updated else CONST_LOOKUP
+        op = LOOKUP if update else CONST_LOOKUP
         graph.adopt(self, op is LOOKUP)
         return Expression(graph.append(op, self._attrs, (), int(index)), graph.version)
 
@@ -217,7 +217,7 @@ class LookupParameters(_Held):
         rows = checked_rows(self, i)
         dim, reference = self._attrs
         graph = state.graph
-        op = LOOKUP_BATCH if update and self.storage.updated else CONST_LOOKUP_BATCH
+        op = LOOKUP_BATCH if update else CONST_LOOKUP_BATCH
         return Expression(graph.append(op, (Dim(dim.d, len(rows)), reference), (), rows), graph.version)
 
     def _add(self, is_updated: bool) -> int:

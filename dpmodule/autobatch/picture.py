@@ -18,7 +18,7 @@ def graphviz_text() -> str:
     lines = ["digraph G {", "  rankdir=LR;", "  nodesep=.05;"]
     for node in range(graph.size):
         kind = graph.signature(node).kind
-        args = graph.args[node]
+        args = graph.operands(node)
         label = "result" if kind.op is EXTRA else kind.op.name
         operands = ", ".join(f"v{arg}" for arg in args)
         lines.append(f'  N{node} [label="v{node} = {label}({operands}) {shown(graph.dim(node))}"];')

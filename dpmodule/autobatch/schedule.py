@@ -12,7 +12,6 @@ Computation Graphs", 2017) searches an agenda of nodes.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -68,15 +67,10 @@ _ranked: dict[tuple[int, bytes, bytes], tuple[Ints, Ints, NDArray[np.bool_]]] = 
 
 def _flat(graph: Graph, first: int, end: int) -> tuple[Ints, Ints, Ints]:
     """Return signature numbers, where each node's operands begin, and all operands in one row."""
-    signatures = graph.signatures if first == 0 and end == graph.size else graph.signatures[first:end]
-    args = graph.args if first == 0 and end == graph.size else graph.args[first:end]
-    count = end - first
-    kinds = np.fromiter([each.index for each in signatures], np.int64, count)
-    lengths = np.fromiter(map(len, args), np.int64, count)
-    begin = np.zeros(count + 1, np.int64)
-    np.cumsum(lengths, out=begin[1:])
-    flat = np.fromiter(chain.from_iterable(args), np.int64, int(begin[-1]))
-    return kinds, begin, flat
+    kinds = np.array(graph.numbers[first:end])
+    begin = np.array(graph.begin[first : end + 1])
+    flat = np.array(graph.flat[int(begin[0]) : int(begin[-1])])
+    return kinds, begin - begin[0], flat
 
 
 def _unique_edges(source: Ints, target: Ints, count: int) -> Ints:
@@ -141,10 +135,13 @@ def _steps(
     kind_of = np.array([kind.index for kind in kinds], np.int64)[mine]
     lengths = np.diff(begin)
     split = np.array([kind.many and not kind.op.ragged for kind in kinds])[mine]
-    order = np.lexsort((np.where(split, lengths, 0), kind_of, level, depth))
-    keys = np.stack([depth[order], level[order], kind_of[order], np.where(split, lengths, 0)[order]])
-    cuts = np.flatnonzero((keys[:, 1:] != keys[:, :-1]).any(0)) + 1
-    bounds = [0, *cuts.tolist(), len(order)]
+    place = (depth * (int(level.max()) + 1) + level) * len(table.kinds) + kind_of
+    if split.any():
+        place = place * (int(lengths.max()) + 1) + np.where(split, lengths, 0)
+    # nodes of one signature lie side by side: who reads them then reads a slice
+    order = np.lexsort((mine, place))
+    ordered = place[order]
+    bounds = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist(), len(order)]
     steps = []
     for start, stop in zip(bounds, bounds[1:]):
         nodes = order[start:stop]

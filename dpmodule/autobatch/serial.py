@@ -22,7 +22,7 @@ def make_serial_plan(graph: Graph, first: int, end: int) -> Plan:
         kind = graph.signatures[node].kind
         if kind.op is EXTRA:
             continue
-        args = np.array(graph.args[node], np.int64)
+        args = np.array(graph.operands(node), np.int64)
         if kind.many:
             steps.append(Step(kind, np.array([node]), args, [len(args)]))
         else:

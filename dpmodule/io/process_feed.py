@@ -128,9 +128,11 @@ class Feed:
     def _start(self, index: int) -> _Worker:
         options = self._options
         reader, writer = tensor_pipe(slots=options.slots)
-        with contextlib.suppress(PipeTimeout):
-            reader.recv(timeout=0)  # this process is the reader: workers forked later let go of their copies
         try:
+            with contextlib.suppress(PipeTimeout):
+                reader.recv(
+                    timeout=0
+                )  # this process is the reader: workers forked later let go of their copies
             seed = options.seed * len(self._makes) + index
             name = f"{self._name}-{index}"
             child = self._supervisor.start(
@@ -244,11 +246,13 @@ class Feed:
             if kind == "error":
                 self._raise(worker, data)
             if tensors is not None:
+                if tensors and worker.reader.exhausted:  # kept by the caller until the worker could not go on
+                    tensors = copies(tensors)
                 return join(data, tensors)
 
-    @staticmethod
-    def _raise(worker: _Worker, remote: RemoteError) -> None:
-        raise remote.restore(repr(worker.child))
+    def _raise(self, worker: _Worker, remote: RemoteError) -> None:
+        self._error = remote.restore(repr(worker.child))  # here, whatever its type: the worker says it once
+        raise self._error
 
     def _tensors(self, worker: _Worker, number: int) -> list[torch.Tensor] | None:
         """Return the tensors of the item with this number; None if Ctrl-C has come between the two parts of an item."""
@@ -258,8 +262,6 @@ class Feed:
                 found = reader.recv(_ARRIVAL_S)
         except (PipeClosed, PipeBroken):
             raise worker.child.failure(1.0) or WorkerDied(f"{worker.child!r} lost its pipe") from None
-        if found and reader.exhausted:  # kept by the caller until the worker could not go on
-            found = copies(found)
         return found
 
     def close(self) -> None:

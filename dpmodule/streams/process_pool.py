@@ -199,28 +199,30 @@ class _ProcessWorker(BaseAsyncWorker):
     def _heard(self) -> None:
         """Take what the process has sent, or find out that it has ended."""
         child = self._running()
-        if not child.poll():
-            return
-        error: BaseException | None = None
-        value: Any = None
         try:
-            value = child.recv()
-        except BaseException as failure:
-            error = failure
+            # all of it: the loop calls again only for what is still in the socket
+            while self._watched and child.poll():
+                self._got(child.recv())
+        except BaseException as error:
             self._unwatch()
-        if error is None and not self._ready:
+            self._lost(error)
+
+    def _got(self, value: Any) -> None:
+        if not self._ready:
             self._ready = True
             self._start_timer()
             return
         answer, self._answer = self._answer, None
+        if answer is not None and not answer.done():
+            answer.set_result(value)
+
+    def _lost(self, error: BaseException) -> None:
+        answer, self._answer = self._answer, None
         if answer is None or answer.done():
-            if error is not None:
-                self._pool.fail(error)
-        elif error is not None:
+            self._pool.fail(error)
+        else:
             answer.set_exception(error)
             answer.exception()  # whoever awaits it gets it; nothing else is to report it
-        else:
-            answer.set_result(value)
 
     def _running(self) -> ChildProcess:
         if self._child is None:

@@ -38,7 +38,7 @@ DIFFERENT = {
 @pytest.fixture(autouse=True)
 def _fresh():
     yield
-    dy.configure(autobatch=False, dtype="float32")
+    dy.configure(autobatch=False, dtype="float32", engine="auto")
 
 
 def operands(m, names, variant, dtype=np.float64, shift=None):
@@ -73,11 +73,12 @@ def gradient_of(x):
     return x.grad_as_array() if isinstance(x, dy.Parameters) else x.gradient()
 
 
+@pytest.mark.parametrize("engine", ["python", "auto"])
 @pytest.mark.parametrize("autobatch", [False, True])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_as_dynet(variant, autobatch):
+def test_as_dynet(variant, autobatch, engine):
     name, kind = variant.split("/")
-    dy.configure(autobatch=autobatch)
+    dy.configure(autobatch=autobatch, engine=engine)
     given, y, loss = loss_of(name, kind, dtype=np.float32)
     if DIFFERENT.get(variant) == "value":
         return

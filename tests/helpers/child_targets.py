@@ -16,6 +16,7 @@ __all__ = [
     "deep",
     "echo",
     "endless",
+    "fill_and_echo",
     "facts",
     "fail",
     "returns",
@@ -48,6 +49,12 @@ def echo(channel, what="item"):
         channel.note(what, number)
         channel.send(value)
         number += 1
+
+
+def fill_and_echo(channel, shared):
+    """Write into shared memory, then send back whatever comes."""
+    shared += 1
+    echo(channel)
 
 
 def deep(levels):

@@ -63,6 +63,8 @@ class Failing(Slow):
     def _fail(self):
         if self._how == "raise":
             raise LookupError("no such batch", 5)
+        if self._how == "interrupt":
+            raise KeyboardInterrupt("of its own")
         if self._how == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         if self._how == "loop":

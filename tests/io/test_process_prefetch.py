@@ -255,6 +255,13 @@ def test_an_error_comes_in_its_turn_and_again_until_reset():
         assert len(list(batches)) == 8
 
 
+def test_an_interrupt_in_a_worker_is_an_error_like_others():
+    with Iter(partial(iterators.Failing, at=0, how="interrupt"), 1) as batches:
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt, match="of its own"):
+                next(batches)
+
+
 def test_an_error_in_making_an_iterator():
     with pytest.raises(LookupError, match="cannot be made") as caught:
         Iter(partial(iterators.Failing, how="make", in_part=1), 2)
@@ -354,6 +361,21 @@ def test_forty_kills_at_random_moments():
             killer.join()
     del batches
     assert resources() == before
+
+
+@pytest.mark.parametrize("lost", ["word", "tensors"])
+def test_an_interrupt_within_a_read_loses_that_batch_only(lost):
+    """Ctrl-C may come between the two parts of a batch; later ones still get their own tensors."""
+    with Iter(partial(iterators.Pixels, batches=6), 1) as batches:
+        assert firsts([next(batches)]) == [1]
+        (worker,) = batches._feed._workers
+        if lost == "word":
+            worker.child.recv(5)
+        else:
+            worker.reader.recv(5)
+        found = list(batches)
+        assert firsts(found) == [3, 4, 5, 6]
+        assert [float(batch.data[0].tensor.mean()) for batch in found] == [3, 4, 5, 6]
 
 
 # --- its end

@@ -48,7 +48,8 @@ def forked(target, *args, **options):
 def test_every_start_method_runs_and_talks():
     for method in METHODS:
         with Supervisor("reader", start_method=method, timeout_s=80) as readers:
-            child = readers.start(child_targets.echo)
+            shared = torch.zeros(3).share_memory_()
+            child = readers.start(child_targets.fill_and_echo, shared)
             sent = {"array": np.arange(3), "tensor": torch.arange(3.0), "large": torch.arange(1 << 20)}
             child.send(sent)
             got = child.recv(timeout_s=80)
@@ -58,6 +59,7 @@ def test_every_start_method_runs_and_talks():
             assert (child.name, child.index) == ("reader-0", 0)
             assert child.pid != os.getpid()
             assert child.working_on == "item 0"
+            assert shared.tolist() == [1, 1, 1]  # an argument in shared memory is the same memory there
 
 
 def test_what_a_function_returns():

@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from ..expression import Expression, apply
 from ..functions.elementwise import logistic, tanh
-from ..functions.shapes import reshape
 from ..initializers import ConstInitializer
 from ..ops.binary import CMULT
 from ..ops.linear import AFFINE, MATMUL
@@ -36,9 +35,9 @@ class CoupledLSTMBuilder(RNNBuilder):
     def _peephole(self) -> tuple[int, int]:
         return self.hidden_dim, self.hidden_dim
 
-    def peep(self, weight: Expression, c: Expression) -> Expression:
-        """Multiply a memory with the weights of a peephole."""
-        return apply(MATMUL, (weight, c))
+    def peep(self, gate: Expression, weight: Expression, c: Expression) -> Expression:
+        """Add what a peephole sees of a memory to a gate."""
+        return gate + apply(MATMUL, (weight, c))
 
     def _add_layer(self, size: int) -> tuple[Parameters, ...]:
         model, hidden = self._model, self.hidden_dim
@@ -61,16 +60,16 @@ class CoupledLSTMBuilder(RNNBuilder):
             h = masked(old[0], mask[1])
             i, o, u = (gate + apply(MATMUL, (w, h)) for gate, w in ((i, wih), (o, woh), (u, wch)))
         if old is not None and len(old) > 1:
-            i = logistic(i + self.peep(wic, old[1]))
+            i = logistic(self.peep(i, wic, old[1]))
             c = apply(CMULT, (1.0 - i, old[1])) + apply(CMULT, (i, tanh(u)))
         else:
             c = apply(CMULT, (logistic(i), tanh(u)))
-        o = logistic(o + self.peep(woc, c))
+        o = logistic(self.peep(o, woc, c))
         return apply(CMULT, (o, tanh(c))), c
 
 
 class FastLSTMBuilder(CoupledLSTMBuilder):
-    """The same network, with peepholes that look at their own element only.
+    """The same network without an effect of peepholes; as in DyNet, which has their weights, of one column, but does not use them.
 
     Args:
         layers: how many.
@@ -84,6 +83,6 @@ class FastLSTMBuilder(CoupledLSTMBuilder):
     def _peephole(self) -> tuple[int, int]:
         return self.hidden_dim, 1
 
-    def peep(self, weight: Expression, c: Expression) -> Expression:
-        """Multiply a memory with the weights of a peephole."""
-        return apply(CMULT, (c, reshape(weight, (self.hidden_dim,))))
+    def peep(self, gate: Expression, weight: Expression, c: Expression) -> Expression:
+        """Leave the gate as it is."""
+        return gate

@@ -59,25 +59,33 @@ class VanillaLSTMBuilder(RNNBuilder):
     ) -> None:
         self._has_norm, self._forget_bias = bool(ln_lstm), float(forget_bias)
         self._norms: list[tuple[Parameters, ...]] = []
+        self._outer = model  # where DyNet puts gains and biases of normalization
         super().__init__(layers, input_dim, hidden_dim, model)
         self.spec = (*self.spec, self._has_norm, self._forget_bias)
         self._attrs = (self._forget_bias,)
         self._norm_expressions: dict[int, tuple[Expression, ...]] = {}
 
     def _add_layer(self, size: int) -> tuple[Parameters, ...]:
-        model, hidden = self._model, self.hidden_dim
-        bound_x = (6.0 / (4 * hidden + size)) ** 0.5
-        bound_h = (6.0 / (4 * hidden + hidden)) ** 0.5
-        found = (
-            model.add_parameters((4 * hidden, size), UniformInitializer(bound_x)),
-            model.add_parameters((4 * hidden, hidden), UniformInitializer(bound_h)),
-            model.add_parameters((4 * hidden,), ConstInitializer(0.0)),
+        wx, wh = self._add_weights(size)
+        return wx, wh, self._add_biases()
+
+    def _add_weights(self, size: int) -> tuple[Parameters, Parameters]:
+        hidden = self.hidden_dim
+        bounds = ((6.0 / (4 * hidden + each)) ** 0.5 for each in (size, hidden))
+        wx, wh = (
+            self._model.add_parameters((4 * hidden, each), UniformInitializer(bound))
+            for each, bound in zip((size, hidden), bounds)
         )
+        return wx, wh
+
+    def _add_biases(self) -> Parameters:
+        hidden = self.hidden_dim
+        found = self._model.add_parameters((4 * hidden,), ConstInitializer(0.0))
         if self._has_norm:
             one, nothing = ConstInitializer(1.0), ConstInitializer(0.0)
             sizes = (4 * hidden, 4 * hidden, hidden)
             self._norms.append(
-                tuple(model.add_parameters((each,), init) for each in sizes for init in (one, nothing))
+                tuple(self._outer.add_parameters((each,), init) for each in sizes for init in (one, nothing))
             )
         return found
 
@@ -119,7 +127,7 @@ class VanillaLSTMBuilder(RNNBuilder):
         self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
     ) -> tuple[Expression, ...]:
         wx, wh, b = weights
-        gx, bx, gh, bh, gc, bc = self._norm_expressions[wx.node]
+        gh, bh, gx, bx, gc, bc = self._norm_expressions[wx.node]
         gates = b + layer_norm(wx * x, gx, bx)
         if old is not None:
             h = old[0] if mask[1] is None else apply(CMULT, (old[0], mask[1]))

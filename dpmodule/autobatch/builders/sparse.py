@@ -33,19 +33,18 @@ class SparseLSTMBuilder(VanillaLSTMBuilder):
     collection_name: ClassVar[str] = "vanilla-lstm-builder"
 
     def _add_layer(self, size: int) -> tuple[Parameters, ...]:
-        wx, wh, b = super()._add_layer(size)
-        return wx, wh, b, *(self._mask(each) for each in (wx, wh))
-
-    def _mask(self, weights: Parameters) -> Parameters:
-        found = self._model.add_parameters(weights.shape(), ConstInitializer(1.0))
-        found.set_updated(False)
-        return found
+        wx, wh = self._add_weights(size)
+        masks = [self._model.add_parameters(each.shape(), ConstInitializer(1.0)) for each in (wx, wh)]
+        for each in masks:
+            each.set_updated(False)
+        return wx, wh, self._add_biases(), *masks
 
     def new_graph(self, update: bool = True) -> None:
         """Put the parameters, with zeros where they are thinned out, into the graph under construction."""
         super().new_graph(update)
         thinned: list[tuple[Expression, ...]] = []
-        for wx, wh, b, mask_x, mask_h in self._expressions:
+        for layer, (wx, wh, b, *_) in enumerate(self._expressions):
+            mask_x, mask_h = (each.expr(update=False) for each in self.parameters[layer][3:])
             thinned.append((apply(CMULT, (wx, mask_x)), apply(CMULT, (wh, mask_h)), b))
         self._norm_expressions = {
             new[0].node: self._norm_expressions[old[0].node]

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .spec import Call, Dim, declare, fail, same_batch
+from .spec import Call, Dim, declare, fail, same_batch, target
 
 __all__ = ["aligned", "broadcast", "reduced"]
 
@@ -68,6 +68,8 @@ def _sum(call: Call, *xs: Tensor) -> Tensor:
     total = aligned(xs[0], call.dims[0], rank)
     if len(xs) == 1:
         return total
+    if len(xs) == 2:
+        return torch.add(total, aligned(xs[1], call.dims[1], rank), out=target(call))
     total = total + aligned(xs[1], call.dims[1], rank)
     for x, dim in zip(xs[2:], call.dims[2:]):
         x = aligned(x, dim, rank)
@@ -95,7 +97,7 @@ def _minus_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | No
 
 def _cmult(call: Call, x: Tensor, y: Tensor) -> Tensor:
     x, y = _both(call, x, y)
-    return x * y
+    return torch.mul(x, y, out=target(call))
 
 
 def _cmult_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:

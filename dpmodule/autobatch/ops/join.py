@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 
-from .spec import Call, Dim, declare, fail, same_batch
+from .spec import Call, Dim, declare, fail, same_batch, target
 
 __all__ = ["CONCATENATE", "CONCATENATE_MANY", "RESHAPE", "TO_BATCH", "TO_BATCH_MANY", "TRANSPOSE"]
 
@@ -43,7 +43,7 @@ def _concatenate(call: Call, *xs: Tensor) -> Tensor:
         if x.shape[0] != count or x.shape[1] != batch:
             x = x.expand(count, batch, *x.shape[2:])
         parts.append(x)
-    return torch.cat(parts, axis + 2)
+    return torch.cat(parts, axis + 2, out=target(call))
 
 
 def _concatenate_grad(call: Call, g: Tensor, *xs: Tensor) -> list[Tensor | None]:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (torch's own name for it)
 
 from .binary import aligned, reduced
-from .spec import Call, Dim, declare, fail, same_batch, scalar
+from .spec import Call, Dim, declare, fail, same_batch, scalar, target
 
 __all__ = ["AFFINE", "DOT", "MATMUL"]
 
@@ -77,6 +77,15 @@ def _multiply_grad(
 
 
 def _matmul(call: Call, x: Tensor, y: Tensor) -> Tensor:
+    memory = target(call)
+    if (
+        memory is not None
+        and len(call.dims[1].d) == 1
+        and _is_shared(x, call.dims[0])
+        and y.shape[:2] == memory.shape[:2]
+    ):
+        torch.mm(y.flatten(0, 1), x[0, 0].t(), out=memory.flatten(0, 1))
+        return memory
     return _multiply(x, y, call.dims[0], call.dims[1])
 
 
@@ -101,7 +110,12 @@ def _affine_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
 def _affine(call: Call, bias: Tensor, *xs: Tensor) -> Tensor:
     rank = len(call.out.d)
     if len(xs) == 2 and bias.shape[:2] == (1, 1) and len(call.dims[2].d) == 1 and _is_shared(xs[0], call.dims[1]):
-        return F.linear(xs[1], xs[0][0, 0], bias.reshape(-1))
+        memory = target(call)
+        if memory is None or xs[1].shape[:2] != memory.shape[:2]:
+            return F.linear(xs[1], xs[0][0, 0], bias.reshape(-1))
+        x = xs[1]
+        torch.addmm(bias.reshape(-1), x.flatten(0, 1), xs[0][0, 0].t(), out=memory.flatten(0, 1))
+        return memory
     total = _fit(bias, call.dims[0], rank)
     for i in range(0, len(xs), 2):
         total = total + _fit(_multiply(xs[i], xs[i + 1], call.dims[i + 1], call.dims[i + 2]), None, rank)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from .binary import reduced
-from .spec import Call, Dim, declare, fail, same_batch
+from .spec import Call, Dim, declare, fail, same_batch, target
 
 __all__ = ["LSTM_FIRST", "LSTM_STEP"]
 
@@ -59,10 +59,11 @@ def _step(call: Call, x: Tensor, w: Tensor, h: Tensor, c: Tensor) -> tuple[Tenso
     else:
         gates = x + torch.matmul(h, w[0, 0].t())
     gates = _gates(call, gates)
-    new = torch.addcmul(gates[..., :size] * gates[..., 3 * size :], gates[..., size : 2 * size], c)
+    new = torch.mul(gates[..., :size], gates[..., 3 * size :], out=target(call, 1))
+    new.addcmul_(gates[..., size : 2 * size], c)
     squashed = torch.tanh(new)
     call.saved = gates, squashed
-    return gates[..., 2 * size : 3 * size] * squashed, new
+    return torch.mul(gates[..., 2 * size : 3 * size], squashed, out=target(call, 0)), new
 
 
 def _gate_grads(

@@ -24,7 +24,7 @@ import torch
 
 from ..errors import ArgumentError, ShapeError, user_line
 
-__all__ = ["Call", "Dim", "Op", "declare", "fail", "find", "names", "same_batch", "scalar", "show", "shown"]
+__all__ = ["Call", "Dim", "Op", "declare", "fail", "find", "names", "same_batch", "scalar", "show", "shown", "target"]
 
 
 class Dim(NamedTuple):
@@ -62,6 +62,8 @@ class Call:
         defer: called by `grad` in place of returning the gradient of an operand which all nodes share, as
             ``defer(operand, left, right)``: the engine adds ``left.T @ right`` of all batches at once.
         counts: for operations with `Op.many`, how many operands each node has.
+        into: memory for the results, (N, batch, *d), which `run` may compute into, and then returns; empty when it must
+            make new tensors.
     """
 
     attrs: tuple[Any, ...]
@@ -77,6 +79,7 @@ class Call:
     wants: tuple[bool, ...] = ()
     defer: Callable[[int, torch.Tensor, torch.Tensor], None] | None = None
     counts: list[int] = field(default_factory=list)
+    into: list[torch.Tensor] = field(default_factory=list)
 
 
 Run = Callable[..., Any]
@@ -198,6 +201,11 @@ def same_batch(name: str, dims: Sequence[Dim]) -> int:
                 fail(name, dims, "batch size must match or equal 1")
             found = dim.batch
     return found
+
+
+def target(call: Call, place: int = 0) -> torch.Tensor | None:
+    """Return the memory to compute a result into, None to make a new tensor."""
+    return call.into[place] if call.into else None
 
 
 def scalar(batch: int = 1) -> Dim:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .spec import Call, Dim, Op, declare
+from .spec import Call, Dim, Op, declare, target
 
 __all__ = ["ROUNDING", "UNARY", "same_shape"]
 
@@ -30,7 +30,7 @@ def _spread(number: Tensor, like: Tensor) -> Tensor:
 # function of x; derivative times g as a function of (g, x, y)
 _PLAIN: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor, Tensor], Tensor]]] = {
     "tanh": (torch.tanh, lambda g, x, y: torch.addcmul(g, g * y, y, value=-1)),
-    "logistic": (torch.sigmoid, lambda g, x, y: g * y * (1 - y)),
+    "logistic": (torch.sigmoid, lambda g, x, y: g * torch.addcmul(y, y, y, value=-1)),
     "rectify": (torch.relu, lambda g, x, y: g * (x > 0)),
     "negate": (torch.neg, lambda g, x, y: -g),
     "exp": (torch.exp, lambda g, x, y: g * y),
@@ -61,11 +61,22 @@ _PLAIN: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor, Te
 }
 
 
+_INTO = frozenset("tanh logistic negate exp log square sqrt abs sin cos tan erf".split())  # take out=
+
+
 def _plain(name: str) -> Op:
     function, derivative = _PLAIN[name]
 
-    def run(call: Call, x: Tensor) -> Tensor:
-        return function(x)
+    if name in _INTO:
+
+        def run(call: Call, x: Tensor) -> Tensor:
+            return into(x, out=target(call))
+
+        into: Callable[..., Tensor] = function
+    else:
+
+        def run(call: Call, x: Tensor) -> Tensor:
+            return function(x)
 
     def grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
         return [derivative(g, x, call.result if call.result is not None else x)]

@@ -1,13 +1,9 @@
-"""Train convolutions over few positions with large weights as matrix products, and thin out data for some others.
+"""Train convolutions over few positions with large weights as matrix products.
 
 In the last stages of a network, a small batch leaves fewer positions than there are filters. oneDNN's gradient of the
 weight then runs at a tenth of its speed, and bringing the weight to the channels_last layout and its gradient back
 takes as long as the arithmetic. Laid out as rows, one for each position, the data is multiplied with the weight as it
 lies, and the gradient comes out as it has to lie. Batch and image decide when the step runs, by sizes alone.
-
-A convolution of one point that moves in strides, as beside a residual unit that halves the image, reads a quarter of
-its data. oneDNN's gradients go through all of it; of data of few channels, which take little time to copy, the quarter
-is cut out first.
 """
 
 from __future__ import annotations
@@ -29,16 +25,12 @@ _LEAST_WEIGHT = 2**16
 """Numbers in a weight below which a convolution takes little time anyway."""
 
 
-_MOST_CHANNELS = 32
-"""Channels up to which data is thinned out."""
-
-
 def _pair(values: tuple[int, ...], default: int) -> tuple[int, int]:
     return (values[0], values[1]) if values else (default, default)
 
 
 class UnfoldedConvolution:
-    """A 2-D convolution without groups, as a matrix product or of thinned-out data where that is faster.
+    """A 2-D convolution without groups, as a matrix product where that is faster.
 
     Args:
         plain: the convolution; takes data, weight and, if there is one, bias.
@@ -59,25 +51,12 @@ class UnfoldedConvolution:
             rows = windows.transpose(1, 2).reshape(-1, windows.shape[1])
             out = linear(rows, weight.reshape(weight.shape[0], -1), *bias)
             return out.view(x.shape[0], height, width, -1).permute(0, 3, 1, 2)
-        weight = restride(weight) if self._restrides else weight
-        if self._skips_most(x):
-            x = x[:, :, :: self._stride[0], :: self._stride[1]]
-            return torch.conv2d(restride(x) if self._restrides else x.contiguous(), weight, *bias)
-        return self._plain(x, weight, *bias)
+        return self._plain(x, restride(weight) if self._restrides else weight, *bias)
 
     def _positions(self, x: torch.Tensor) -> list[int]:
         """Return the output's height and width."""
         axes = zip(x.shape[2:], self._kernel, self._stride, self._pad, self._dilate, strict=True)
         return [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in axes]
-
-    def _skips_most(self, x: torch.Tensor) -> bool:
-        return (
-            self._kernel == (1, 1)
-            and self._pad == (0, 0)
-            and min(self._stride) > 1
-            and x.shape[1] <= _MOST_CHANNELS
-            and x.device.type == "cpu"
-        )
 
     def _pays(self, x: torch.Tensor, weight: torch.Tensor, rows: int) -> bool:
         return (
@@ -102,7 +81,7 @@ def _fits(low: Lowered, step: Step) -> bool:
 
 
 def unfolded_convolutions(low: Lowered) -> int:
-    """Let convolutions choose when they run, and restride their weights only where they need it.
+    """Let convolutions choose when they run, and restride their weights only then.
 
     Returns:
         How many there are.

@@ -13,6 +13,12 @@ class Arena {
     float *take(std::size_t count);
     // Forget everything taken.  Memory that this round did not need is returned to the system.
     void reset();
+    // Where the next piece will lie; and: forget what was taken since.
+    struct Mark {
+        std::size_t chunk = 0, used = 0;
+    };
+    Mark mark() const { return {current_, used_}; }
+    void rewind(Mark mark) { current_ = mark.chunk, used_ = mark.used; }
     // As reset, but keeps all memory: for scratch space inside one run.
     void rewind();
     std::size_t bytes() const;

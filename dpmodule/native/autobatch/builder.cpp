@@ -51,7 +51,21 @@ int Builder::simple(Op op, int kind, float attr, int shape, int nargs) {
     });
 }
 
+// A number is part of the signature, so that it can be fused; but only so many, or else programs with ever new ones
+// would fill the tables.
+bool Builder::is_common(Unary kind, float attr) {
+    constexpr std::size_t most = 512;
+    const std::uint64_t key = static_cast<std::uint64_t>(kind) << 32 | static_cast<std::uint32_t>(bits(attr));
+    if (numbers_.count(key)) return true;
+    return numbers_.size() < most && numbers_.insert(key).second;
+}
+
+int Builder::unary_each(Unary kind, float attr, int x) {
+    return graph_.add(simple(Op::UnaryEach, static_cast<int>(kind), 0, shape_of(x), 1), &x, 1, bits(attr));
+}
+
 int Builder::unary(Unary kind, float attr, int x) {
+    if (attr != 0 && !is_common(kind, attr)) return unary_each(kind, attr, x);
     return graph_.add(simple(Op::Unary, static_cast<int>(kind), attr, shape_of(x), 1), &x, 1);
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <unordered_set>
 
 #include "graph.hpp"
 #include "kernels.hpp"
@@ -45,7 +46,11 @@ class Builder {
     const Param *matrix(int node, int &index) const;   // nullptr: not a parameter
     int simple(Op op, int kind, float attr, int shape, int nargs);
 
+    bool is_common(Unary kind, float attr);
+    int unary_each(Unary kind, float attr, int x);
+
     Graph &graph_;
+    std::unordered_set<std::uint64_t> numbers_;   // that have signatures of their own
     std::array<Entry, 1024> recent_;
 };
 

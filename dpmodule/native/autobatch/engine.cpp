@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <stdexcept>
 
 namespace dpmodule::autobatch {
 namespace {
@@ -12,17 +13,46 @@ double now() {
 
 }  // namespace
 
+class Engine::Busy {
+   public:
+    explicit Busy(bool &flag) : flag_(flag) {
+        if (flag) throw std::logic_error("the graph is being computed: an operation on it must not use it itself");
+        flag = true;
+    }
+    ~Busy() { flag_ = false; }
+
+   private:
+    bool &flag_;
+};
+
 int Engine::forward(int node) {
     if (graph.is_fused(node)) node = graph.again(node);
     if (node < computed_) return node;
-    const double start = now();
-    segments_.emplace_back(Plan(graph, groups, memory_, computed_, node + 1, {batched, fuses}));
+    Busy busy(busy_);
+    const int before = computed_;
+    try {
+        const double start = now();
+        const Arena::Mark mark = memory_.mark();
+        segments_.emplace_back(Plan(graph, groups, memory_, before, node + 1, {batched, fuses}), mark);
+        const double planned = now();
+        times_.schedule += planned - start;
+        runner_.forward(segments_.back());
+        times_.forward += now() - planned;
+    } catch (...) {
+        forget(before);
+        throw;
+    }
     computed_ = node + 1;
-    const double planned = now();
-    times_.schedule += planned - start;
-    runner_.forward(segments_.back());
-    times_.forward += now() - planned;
     return node;
+}
+
+void Engine::forget(int computed) {
+    while (!segments_.empty() && segments_.back().plan.to > computed) {
+        memory_.rewind(segments_.back().start);
+        segments_.pop_back();
+    }
+    computed_ = computed;
+    graph.revert(graph.size(), computed);
 }
 
 // Zero for all values, the tables' rows for lookups; views follow their arguments.
@@ -42,7 +72,7 @@ void Engine::prepare_gradients(int node, bool full) {
             for (int n = plan.from; n < plan.to; n++) {
                 const Signature &s = graph.signature(n);
                 if (s.op != Op::Input) continue;
-                if (!graph.grad[n]) graph.grad[n] = memory_.take(s.width);
+                if (!graph.grad[n]) graph.grad[n] = graph.inputs.take(s.width);
                 std::memset(graph.grad[n], 0, sizeof(float) * s.width);
             }
         }
@@ -81,6 +111,7 @@ void Engine::mark_wanted(Segment &last, int node) {
 
 void Engine::backward(int node, bool full) {
     node = forward(node);
+    Busy busy(busy_);
     const double start = now();
     prepare_gradients(node, full);
     Segment *last = nullptr;
@@ -96,18 +127,20 @@ void Engine::backward(int node, bool full) {
 }
 
 void Engine::revert(int size, int computed) {
-    while (!segments_.empty() && segments_.back().plan.to > computed) segments_.pop_back();
-    computed_ = computed;
+    Busy busy(busy_);
+    forget(computed);
     graph.revert(size, computed);
 }
 
 void Engine::renew() {
+    Busy busy(busy_);
     segments_.clear();
     memory_.reset();
     graph.renew();
     computed_ = 0;
     times_ = {};
     runner_.parameters_changed();
+    runner_.shrink();
 }
 
 }  // namespace dpmodule::autobatch

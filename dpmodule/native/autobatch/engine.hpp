@@ -34,7 +34,10 @@ class Engine {
     std::size_t bytes() const { return memory_.bytes() + graph.inputs.bytes(); }
 
    private:
+    // Nobody may come in again while a run calls somebody else's code.
+    class Busy;
     void prepare_gradients(int node, bool full);
+    void forget(int computed);
     void mark_wanted(Segment &last, int node);
 
     Arena memory_;
@@ -42,6 +45,7 @@ class Engine {
     int computed_ = 0;
     Runner runner_;
     Times times_;
+    bool busy_ = false;
 };
 
 }  // namespace dpmodule::autobatch

@@ -344,8 +344,22 @@ PyObject *gradient(PyObject *self, PyObject *number) {
     });
 }
 
-PyObject *is_fused(PyObject *self, PyObject *number) {
-    return guarded([&]() -> PyObject * { return PyBool_FromLong(graph_of(self).is_fused(checked_node(self, number))); });
+// False: fused away, or part of another node's.
+PyObject *keeps_gradient(PyObject *self, PyObject *number) {
+    return guarded([&]() -> PyObject * {
+        const int node = checked_node(self, number);
+        const Graph &graph = graph_of(self);
+        return PyBool_FromLong(!graph.is_fused(node) && graph.signature(node).op != Op::View);
+    });
+}
+
+PyObject *lookup_of(PyObject *self, PyObject *number) {
+    return guarded([&]() -> PyObject * {
+        const int node = checked_node(self, number);
+        const Signature &s = graph_of(self).signature(node);
+        if (s.op != Op::Lookup) return Py_NewRef(Py_None);
+        return Py_BuildValue("(ii)", s.params[0], graph_of(self).nodes[node].aux);
+    });
 }
 
 PyObject *dim(PyObject *self, PyObject *number) {
@@ -587,7 +601,8 @@ PyMethodDef engine_methods[] = {
     {"value", value, METH_O, "value(node) -> a copy of its float32 numbers"},
     {"backward", backward, METH_VARARGS, "backward(node, full=False)"},
     {"gradient", gradient, METH_O, "gradient(node) -> a copy of its float32 numbers, None: not kept"},
-    {"is_fused", is_fused, METH_O, "is_fused(node) -> whether its value was needed inside a group only"},
+    {"keeps_gradient", keeps_gradient, METH_O, "keeps_gradient(node) -> False: fused away, or part of another node's"},
+    {"lookup_of", lookup_of, METH_O, "lookup_of(node) -> (table, row) that it looks up, or None"},
     {"dim", dim, METH_O, "dim(node) -> (dims, batch)"},
     {"shape_of", shape_of, METH_O, "shape_of(node) -> number of its shape"},
     {"parameter_of", parameter_of, METH_O, "parameter_of(node) -> number of the parameter it is, or -1"},

@@ -87,7 +87,7 @@ void Graph::revert(int size, int computed) {
     nodes.resize(size);
     uses.resize(size);
     args.resize(size ? nodes.back().first + nodes.back().count : 0);
-    if (static_cast<int>(value.size()) > computed) value.resize(computed), grad.resize(computed);
+    if (static_cast<int>(value.size()) > size) value.resize(size), grad.resize(size);
     for (int n = computed; n < size; n++) uses[n] &= static_cast<std::uint8_t>(~fused);
     for (auto each = again_.begin(); each != again_.end();) each = each->second >= size ? again_.erase(each) : std::next(each);
     for (Param &p : params) {

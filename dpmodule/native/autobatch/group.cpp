@@ -7,12 +7,14 @@ namespace {
 
 bool by_output(const Signature &s) {
     if (s.op == Op::Unary) return s.kind <= static_cast<int>(Unary::Elu);
+    if (s.op == Op::UnaryEach) return s.kind == static_cast<int>(Unary::Elu);
     return s.op == Op::Softmax || s.op == Op::LogSoftmax || (s.op == Op::Binary && s.kind == static_cast<int>(Binary::Div));
 }
 
 // Does the backward of a step of signature `s` read the value of its argument number `k`?
 bool reads_argument(const Signature &s, int k) {
     switch (s.op) {
+        case Op::UnaryEach:
         case Op::Unary: {
             const auto kind = static_cast<Unary>(s.kind);
             return kind >= Unary::Log && kind <= Unary::Softsign;
@@ -74,7 +76,7 @@ void add_lstm(Group &group, int sig, const Signature &s) {
 bool Groups::may_be_inner(const Signature &s) { return s.op == Op::Affine || s.op == Op::Unary || s.op == Op::Binary; }
 
 bool Groups::may_hold(const Signature &s) {
-    return s.op == Op::Unary || s.op == Op::Binary || s.op == Op::PickNegLogSoftmax || s.op == Op::Softmax ||
+    return s.op == Op::Unary || s.op == Op::UnaryEach || s.op == Op::Binary || s.op == Op::PickNegLogSoftmax || s.op == Op::Softmax ||
            s.op == Op::LogSoftmax || s.op == Op::SumElems || s.op == Op::SquaredNorm || s.op == Op::Dot;
 }
 

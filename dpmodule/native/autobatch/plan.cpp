@@ -21,7 +21,8 @@ class Planner {
     }
 
    private:
-    static bool computed(Op op) { return op > Op::View; }
+    // Views are part of their argument; but copies of it where nothing is fused.
+    bool computed(Op op) const { return op > Op::View || (op == Op::View && !manner_.fuses); }
 
     int group_of(int node) const { return group_[node - plan_.from]; }
 
@@ -81,7 +82,7 @@ class Planner {
         for (int n = plan_.from; n < plan_.to; n++) {
             if (plan_.owner_[n - plan_.from] == -2) continue;
             const Op op = graph_.signature(n).op;
-            if (op == Op::View) plan_.owner_[n - plan_.from] = owner_of(*graph_.begin(n));
+            if (op == Op::View && !computed(op)) plan_.owner_[n - plan_.from] = owner_of(*graph_.begin(n));
             if (!computed(op)) continue;
             const int id = static_cast<int>(plan_.instances.size()), first = static_cast<int>(plan_.outside.size());
             const int group = group_of(n), run = run_of(group);
@@ -202,7 +203,7 @@ class Planner {
                 graph_.value[n] = graph_.tables[s.params[0]]->value + static_cast<std::size_t>(node.aux) * s.width;
                 plan_.lookups.push_back(n);
                 graph_.grad[n] = nullptr;   // given by the backward pass, when there is one
-            } else if (s.op == Op::View) {
+            } else if (s.op == Op::View && !computed(s.op)) {
                 const int a = *graph_.begin(n);
                 plan_.views.push_back(n);
                 graph_.value[n] = graph_.value[a] + node.aux;

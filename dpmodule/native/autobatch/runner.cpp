@@ -46,6 +46,11 @@ void Runner::backward(Segment &segment) {
     }
 }
 
+void Runner::shrink() {
+    constexpr std::size_t usual = 32u << 20;
+    if (scratch_.bytes() > usual) scratch_ = Arena();
+}
+
 void Runner::forward(const Work &given) {
     Work work = given;
     const std::ptrdiff_t wide = work.group->scratch;
@@ -139,6 +144,8 @@ void Runner::forward_step(const Work &work, const Step &step) {
             kernels().binary(static_cast<Binary>(s.kind), work.count, s.width, value_of(work, step),
                              read(work, step.in[0], s.width), read(work, step.in[1], s.width));
             break;
+        case Op::UnaryEach: unary_each(work, step, s); break;
+        case Op::View: view(work, s); break;
         case Op::PickNegLogSoftmax: loss(work, step, s); break;
         case Op::Softmax:
         case Op::LogSoftmax: softmax(work, step, s); break;
@@ -182,6 +189,8 @@ void Runner::backward_step(const Work &work, const Step &step) {
             }
             break;
         }
+        case Op::UnaryEach: unary_each_back(work, step, s); break;
+        case Op::View: view_back(work, s); break;
         case Op::PickNegLogSoftmax: loss_back(work, step, s); break;
         case Op::Softmax:
         case Op::LogSoftmax: softmax_back(work, step, s); break;

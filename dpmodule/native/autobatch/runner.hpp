@@ -15,6 +15,8 @@ class Runner {
     // Gradients of the runs that are `wanted`; those of values must have been set to zero or to the seed.
     void backward(Segment &segment);
     void parameters_changed() { packed_.invalidate(); }
+    // Give back scratch space that an unusually large batch has needed.
+    void shrink();
 
    private:
     // A batch while its steps are computed.
@@ -47,6 +49,11 @@ class Runner {
     void done(const Work &work, const Target &target, int width);
     int width_of(const Work &work, Operand operand) const;
 
+    void unary_each(const Work &work, const Step &step, const Signature &s);
+    void unary_each_back(const Work &work, const Step &step, const Signature &s);
+    void view(const Work &work, const Signature &s);
+    void view_back(const Work &work, const Signature &s);
+    const Node &root(const Work &work, int row) const;
     void cell(const Work &work, const Step &step);
     void cell_back(const Work &work, const Step &step);
     void loss(const Work &work, const Step &step, const Signature &s);

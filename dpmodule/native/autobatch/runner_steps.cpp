@@ -7,6 +7,58 @@
 
 namespace dpmodule::autobatch {
 
+// The node that row `row` of the batch is the value of.
+const Node &Runner::root(const Work &work, int row) const {
+    return graph_.nodes[work.segment->plan.instances[work.run->order[work.first + row]].root];
+}
+
+namespace {
+
+float number_of(const Node &node) {
+    float found;
+    std::memcpy(&found, &node.aux, sizeof found);
+    return found;
+}
+
+Block row_of(Block block, int i) { return {block.at + i * block.stride, block.stride}; }
+
+}  // namespace
+
+void Runner::unary_each(const Work &work, const Step &step, const Signature &s) {
+    const Block y = value_of(work, step), x = read(work, step.in[0], s.width);
+    for (int i = 0; i < work.count; i++) {
+        kernels().unary(static_cast<Unary>(s.kind), number_of(root(work, i)), 1, s.width, row_of(y, i), row_of(x, i));
+    }
+}
+
+void Runner::unary_each_back(const Work &work, const Step &step, const Signature &s) {
+    Target to;
+    if (!target(work, step.in[0], s.width, to)) return;
+    const Block y = value_of(work, step), x = read(work, step.in[0], s.width), dy = grad_of(work, step);
+    for (int i = 0; i < work.count; i++) {
+        kernels().unary_back(static_cast<Unary>(s.kind), number_of(root(work, i)), 1, s.width, row_of(to.at, i), to.add,
+                             row_of(dy, i), row_of(x, i), row_of(y, i));
+    }
+    done(work, to, s.width);
+}
+
+// Views are copies only where gradients of single nodes are wanted.
+void Runner::view(const Work &work, const Signature &s) {
+    const int *nodes = work.run->nodes(0) + work.first;
+    float *to = work.run->value + static_cast<std::ptrdiff_t>(work.first) * s.width;
+    for (int i = 0; i < work.count; i++, to += s.width) {
+        std::memcpy(to, graph_.value[nodes[i]] + root(work, i).aux, sizeof(float) * s.width);
+    }
+}
+
+void Runner::view_back(const Work &work, const Signature &s) {
+    const int *nodes = work.run->nodes(0) + work.first;
+    const float *from = work.run->grad + static_cast<std::ptrdiff_t>(work.first) * s.width;
+    for (int i = 0; i < work.count; i++, from += s.width) {
+        if (float *to = graph_.grad[nodes[i]]) kernels().accumulate(s.width, to + root(work, i).aux, from);
+    }
+}
+
 void Runner::cell(const Work &work, const Step &step) {
     const Signature &s = graph_.signatures[step.sig];
     const Block gates = value_of(work, work.group->steps[step.in[0].index]), out = value_of(work, step);
@@ -37,8 +89,7 @@ void Runner::loss(const Work &work, const Step &step, const Signature &s) {
     const int width = s.widths[0];
     const Block x = read(work, step.in[0], width), out = value_of(work, step);
     for (int i = 0; i < work.count; i++) {
-        const int row = work.first + i;
-        const int label = graph_.nodes[work.segment->plan.instances[work.run->order[row]].root].aux;
+        const int row = work.first + i, label = root(work, i).aux;
         const float *scores = x.at + i * x.stride;
         float *kept = work.run->kept + static_cast<std::ptrdiff_t>(row) * work.group->kept + step.at;
         const float top = kernels().largest(width, scores), own = scores[label];
@@ -54,8 +105,7 @@ void Runner::loss_back(const Work &work, const Step &step, const Signature &s) {
     if (!target(work, step.in[0], width, to)) return;
     const Block dout = grad_of(work, step);
     for (int i = 0; i < work.count; i++) {
-        const int row = work.first + i;
-        const int label = graph_.nodes[work.segment->plan.instances[work.run->order[row]].root].aux;
+        const int row = work.first + i, label = root(work, i).aux;
         const float *kept = work.run->kept + static_cast<std::ptrdiff_t>(row) * work.group->kept + step.at;
         const float d = dout.at[i * dout.stride];
         float *dx = to.at.at + i * to.at.stride;

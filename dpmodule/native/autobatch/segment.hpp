@@ -10,8 +10,9 @@
 namespace dpmodule::autobatch {
 
 struct Segment {
-    explicit Segment(Plan made) : plan(std::move(made)), affine(plan.runs.size()) {}
+    Segment(Plan made, Arena::Mark start) : plan(std::move(made)), start(start), affine(plan.runs.size()) {}
     Plan plan;
+    Arena::Mark start;   // of its memory
     // per run and step, made at the first bucket; only for products
     std::vector<std::vector<std::unique_ptr<Affine>>> affine;
 };

@@ -21,6 +21,7 @@ enum class Op : std::uint8_t {
     Softmax, LogSoftmax,
     SumElems, Dot, SquaredNorm,
     Call,         // anything else: one call into Python for a whole batch
+    UnaryEach,    // a Unary whose number differs from node to node; aux = its bits
 };
 
 struct Signature {

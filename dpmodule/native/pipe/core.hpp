@@ -49,6 +49,17 @@ class Waiting {
         return false;
     }
 
+    // The same, called with the GIL. Not worth giving it away when there will be no spinning.
+    template <class IsReady>
+    bool spin_unlocked(IsReady is_ready) {
+        if (rest_ > 0) return rest_--, false;
+        bool found;
+        Py_BEGIN_ALLOW_THREADS
+        found = spin(is_ready);
+        Py_END_ALLOW_THREADS
+        return found;
+    }
+
     // Say that this side sleeps from now on, unless there is work: true then.
     template <class IsReady>
     static bool arm(Control &control, IsReady is_ready) {

@@ -102,6 +102,13 @@ PyObject *recv(PyObject *self, PyObject *) {
     return made;
 }
 
+// As recv, but watches for a message for a few microseconds if there is none.
+PyObject *recv_soon(PyObject *self, PyObject *ignored) {
+    State &state = state_of(self);
+    if (!state.is_ready() && !state.waiting.spin_unlocked([&] { return state.is_ready(); })) Py_RETURN_NOTIMPLEMENTED;
+    return recv(self, ignored);
+}
+
 // As recv, but waits for a message. NotImplemented if something else comes first.
 PyObject *recv_wait(PyObject *self, PyObject *ignored) {
     State &state = state_of(self);
@@ -234,6 +241,7 @@ void dealloc(PyObject *self) {
 
 PyMethodDef methods[] = {
     {"recv", recv, METH_NOARGS, "Return the next structure; NotImplemented if there is none or something else is first."},
+    {"recv_soon", recv_soon, METH_NOARGS, "Like recv, but if there is none watch for one for a few microseconds."},
     {"recv_wait", recv_wait, METH_NOARGS, "Like recv, but wait for one; NotImplemented if something else comes first."},
     {"peek", peek, METH_NOARGS, "Return the next message's word, 0 if there is none."},
     {"skip", reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(skip)), METH_FASTCALL,

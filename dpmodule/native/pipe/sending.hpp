@@ -14,7 +14,7 @@
 
 namespace dpmodule::pipe {
 
-// What `send` of the Python type returns (streams/pipe/python_core.py); `failed` means a Python exception.
+// What `send` of the Python type returns (streams/pipe/codes.py); `failed` means a Python exception.
 enum Status { sent = 0, full = 1, unfit = 2, foreign = 3, look = 4, failed = -1 };
 
 struct Home {

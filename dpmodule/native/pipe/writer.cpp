@@ -49,6 +49,20 @@ PyObject *send_with(PyObject *self, PyObject *const *arguments, Py_ssize_t count
     }
 }
 
+// As send, but watches for a slot for a few microseconds if none is free.
+PyObject *send_soon(PyObject *self, PyObject *value) {
+    Sending &sending = sending_of(self);
+    try {
+        Status found = sending.send(value, -1);
+        if (found == full && sending.waiting.spin_unlocked([&] { return sending.is_ready(); })) {
+            found = sending.send(value, -1);
+        }
+        return found == failed ? nullptr : PyLong_FromLong(found);
+    } catch (...) {
+        return raise_current();
+    }
+}
+
 // As send, but waits for a slot. `full` if something else comes first.
 PyObject *send_wait(PyObject *self, PyObject *value) {
     try {
@@ -298,6 +312,7 @@ int set_frames(PyObject *self, PyObject *value, void *) {
 PyMethodDef methods[] = {
     {"send", reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(send_with)), METH_FASTCALL,
      "send(value[, slot]): send a structure if a free slot, or the one named, has its outline and room; else say why not."},
+    {"send_soon", send_soon, METH_O, "Like send(value), but if no slot is free watch for one for a few microseconds."},
     {"send_wait", send_wait, METH_O, "Like send(value), but wait for a slot; FULL if something else comes first."},
     {"fits", fits, METH_O, "Say whether a value has the outline of a slot, and tensors that can be sent."},
     {"free_slots", free_slots, METH_NOARGS, "Return the slots that may be written to."},

@@ -11,7 +11,8 @@ from ...base import StateError
 from .. import nested
 from . import control as c
 from .layout import DLPACK, DTYPES
-from .python_core import Find, ReaderCore, WriterCore
+from .python_reader import ReaderCore
+from .python_writer import Find, WriterCore
 
 __all__ = ["protocol", "reader_core", "writer_core"]
 

@@ -17,9 +17,9 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from ...base import StateError
 from ..errors import PipeBroken, PipeClosed, PipeTimeout
 from . import control as c
+from .codes import ENDED, NEWS
 from .frames import Frames
 from .peer import POLL_S, Peer
-from .python_core import ENDED, NEWS
 from .watch import LoopWatch
 
 __all__ = ["Parts", "PipeEnd"]
@@ -186,7 +186,9 @@ class PipeEnd:
     def _watch_descriptors(self) -> None:
         """Tell the core what ends its waiting."""
         ended = self._frames.ended or self._gone
-        self._core.watch(-1 if ended else self._frames.socket.fileno(), -1 if self._peer.dead else self._peer.fd)
+        self._core.watch(
+            -1 if ended else self._frames.socket.fileno(), -1 if self._peer.dead else self._peer.fd
+        )
 
     def _may_wait_inside(self) -> bool:
         """Whether the core can wait by itself: it has been told what it must watch."""

@@ -42,8 +42,8 @@ class TensorPipeReader(PipeEnd):
         self._recv = self._recv_wait = _nothing
 
     def _start_fast(self) -> None:
-        self._recv = self._core.recv
-        self._recv_wait = self._core.recv_wait if self._may_wait_inside() else self._core.recv
+        self._recv = self._core.recv_soon
+        self._recv_wait = self._core.recv_wait if self._may_wait_inside() else self._core.recv_soon
 
     async def coro_recv(self) -> Any:
         """Receive the next structure.

@@ -12,7 +12,6 @@ S = mx.sym
 NAME = "unfolded_convolutions"
 MODULE = importlib.import_module("dpmodule.executor.passes.unfolded_convolutions")
 UNFOLD = torch.nn.functional.unfold
-CONV2D = torch.conv2d
 
 
 @pytest.fixture(autouse=True)
@@ -170,44 +169,3 @@ def test_a_monitor_sees_the_same():
             seen.append(found)
     assert seen[0].keys() == seen[1].keys()
     np.testing.assert_allclose(seen[0]["conv_output"], seen[1]["conv_output"], rtol=1e-5)
-
-
-@pytest.fixture
-def convolved(monkeypatch, products):
-    """Note the shapes of what is convolved, and leave large weights to the convolution."""
-    shapes = []
-
-    def conv2d(x, *rest, **options):
-        shapes.append((tuple(x.shape), options.get("stride", 1)))
-        return CONV2D(x, *rest, **options)
-
-    monkeypatch.setattr(torch, "conv2d", conv2d)
-    monkeypatch.setattr(MODULE, "_LEAST_WEIGHT", 2**20)
-    return shapes
-
-
-@pytest.mark.parametrize("off", [(), ("channels_last",)])
-@pytest.mark.parametrize("no_bias", [True, False])
-@pytest.mark.parametrize("shape", [(2, 3, 6, 7), (1, 1, 5, 5), (3, 32, 1, 2)])
-@pytest.mark.parametrize("stride", [(2, 2), (2, 3)])
-def test_points_that_are_skipped_are_cut_out(stride, shape, no_bias, off, convolved):
-    symbol = net(kernel=(1, 1), stride=stride, no_bias=no_bias)
-    with executor.disabled(*off):
-        assert same_with_and_without(symbol, {"data": shape}, NAME, rtol=1e-5)[NAME] == 1
-    n, c, h, w = shape
-    assert ((n, c, -(-h // stride[0]), -(-w // stride[1])), 1) in convolved
-
-
-@pytest.mark.parametrize(
-    ("attrs", "channels"),
-    [
-        ({"stride": (2, 2)}, 33),
-        ({"stride": (1, 2)}, 3),
-        ({"stride": (2, 2), "pad": (1, 1)}, 3),
-        ({"stride": (2, 2), "kernel": (2, 2)}, 3),
-    ],
-    ids=["channels", "one axis", "padded", "windows"],
-)
-def test_where_nothing_is_cut_out(attrs, channels, convolved):
-    results(net(**{"kernel": (1, 1), **attrs}), {"data": (2, channels, 6, 6)})
-    assert all(shape[2:] == (6, 6) for shape, _ in convolved)

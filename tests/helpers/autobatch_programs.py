@@ -1,0 +1,91 @@
+"""Small programs that DyNet and `dpmodule.autobatch` both run: networks, trainers. Imports neither."""
+
+from __future__ import annotations
+
+import numpy as np
+
+BUILDERS = {
+    "VanillaLSTMBuilder": {},
+    "CompactVanillaLSTMBuilder": {},
+    "CoupledLSTMBuilder": {},
+    "FastLSTMBuilder": {},
+    "GRUBuilder": {},
+    "SimpleRNNBuilder": {},
+    "SparseLSTMBuilder": {},
+    "VanillaLSTMBuilder_norm": {"ln_lstm": True},
+    "VanillaLSTMBuilder_forget": {"forget_bias": 0.25},
+}
+
+TRAINERS = {
+    "SimpleSGDTrainer": {},
+    "SimpleSGDTrainer_rate": {"learning_rate": 0.7},
+    "CyclicalSGDTrainer": {"learning_rate_min": 0.02, "learning_rate_max": 0.2, "step_size": 3, "gamma": 0.9},
+    "MomentumSGDTrainer": {},
+    "AdagradTrainer": {},
+    "AdadeltaTrainer": {},
+    "RMSPropTrainer": {},
+    "AdamTrainer": {},
+    "AmsgradTrainer": {},
+}
+
+
+def fill(model, seed=0):
+    """Give all parameters values that depend on their order only."""
+    draw = np.random.RandomState(seed)
+    for p in model.parameters_list():
+        p.set_value(draw.uniform(-0.5, 0.5, p.shape()).astype(np.float32))
+
+
+def network(dy, name, first):
+    """Return outputs of a network of two layers, and the gradients of its parameters and inputs."""
+    m = dy.ParameterCollection()
+    kind = name.split("_")[0]
+    builder = getattr(dy, kind)(2, 3, 4, m, **BUILDERS[name])
+    fill(m)
+    draw = np.random.RandomState(1)
+    dy.renew_cg()
+    xs = [dy.inputTensor(draw.uniform(-1, 1, 3)) for _ in range(3)]
+    vecs = None
+    if first:
+        count = 4 if "LSTM" in kind else 2
+        vecs = [dy.inputTensor(draw.uniform(-1, 1, 4)) for _ in range(count)]
+    state = builder.initial_state(vecs, True)
+    states = state.add_inputs(xs)
+    outputs = [s.output() for s in states]
+    tops = list(states[-1].s())
+    weights = dy.inputTensor(np.linspace(-1, 1, 4))
+    loss = dy.esum([dy.dot_product(weights, y) for y in outputs + tops])
+    found = [y.npvalue() for y in outputs + tops]
+    loss.backward(full=True)
+    found += [p.grad_as_array() for p in m.parameters_list()]
+    found += [x.gradient() for x in xs + (vecs or [])]
+    return found
+
+
+def training(dy, name, clip, sparse, decay):
+    """Return the values of a matrix and a table after each of some updates."""
+    m = dy.ParameterCollection()
+    w = m.add_parameters((2, 3))
+    table = m.add_lookup_parameters((5, 3))
+    frozen = m.add_parameters((2,))
+    fill(m, 3)
+    table.init_from_array(np.random.RandomState(4).uniform(-1, 1, (5, 3)).astype(np.float32))
+    frozen.set_updated(False)
+    if decay:
+        m.set_weight_decay(decay)
+    trainer = getattr(dy, name.split("_")[0])(m, **TRAINERS[name])
+    trainer.set_clip_threshold(clip)
+    trainer.set_sparse_updates(sparse)
+    found = []
+    for step in range(6):
+        dy.renew_cg()
+        rows = [step % 5, (2 * step + 1) % 5]
+        ys = [dy.parameter(w) * table[row] + dy.const_parameter(frozen) for row in rows]
+        loss = dy.esum([dy.squared_norm(y) for y in ys]) * 3.0
+        loss.forward()
+        loss.backward()
+        trainer.update()
+        if step == 3:
+            trainer.restart()
+        found += [w.as_array(), table.as_array(), frozen.as_array()]
+    return found
