@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ..harness import Session, Spread, Times, in_turns, ratio
+from ..harness import Session, Spread, Times, Worker, in_turns, ratio
 from ..report import Section
 
 __all__ = ["run"]
 
 _ABOUT = """\
-Wall time, in microseconds where nothing else is said; a rate is the inverse. Two processes or two threads do the work
-on every side.
+Microseconds where nothing else is said; a rate is the inverse. Wall time, which ratios are of, and beside it the CPU
+time of the process that sends or awaits. Two threads or two processes do the work on every side.
 
-- Jobs: a functor in C++ that does nothing, and a Python function that does nothing. "One" is the median time from the
-  call to the result, each job awaited before the next; "1,000" is the time of a job when so many are called at once.
-  "Threads" are handmade: two, a `SimpleQueue`, and a `call_soon_threadsafe` for every job; "batched" have one call for
-  all that are done by then. Where the callers' thread keeps the GIL until all jobs are queued, nothing is cheaper.
-- Tensors: a dict of 8 float32 tensors goes to a forked process that drops it; the time of a message. The queue gets
-  tensors that are ready beforehand and new for each message, since tensors that it has sent once are shared from then
-  on. The ring knows one layout, copies by `ctypes.memmove` and signals by eventfd; it checks nothing.
-- "Zero-copy": there and back, tensors in shared memory or a slot filled in place.
-- Items: one task puts, another takes; a wake-up for each item, or for each burst of 100.
-- Work: MB of text per second; CRC-32C is compared with zlib's CRC-32, which Python has.
-- Feeds: an epoch of batches of 64 images of 3 x 64 x 64, which worker processes decompress; they have been started
-  before."""
+- Jobs: a functor in C++ that does nothing, and for the others a Python function that does nothing. "One" is the median
+  time from the call to the result, each job awaited before the next; "1,000" is the time of a job when so many are
+  called at once. Handmade threads have a `SimpleQueue`, and a `call_soon_threadsafe` for each job that is done; batched
+  ones have one for all that are done when the event loop comes to them, which costs least where nothing is done before
+  all jobs are queued. What the imports have left in memory is kept from the garbage collector.
+- Tensors: a dict of 8 float32 tensors goes to a forked process, which drops it. The queue, of two messages as the pipe
+  has two slots, gets tensors that are made before the time runs and are new for each message, since it shares what it
+  has sent. The ring knows one layout, copies by `ctypes.memmove`, signals by eventfd and checks nothing.
+- Zero-copy: there and back; tensors in shared memory, or a slot of the pipe that is filled in place.
+- Items: one task puts and another takes, woken for each item or for each burst of 100.
+- Work: on the same megabyte of text again and again. Python has no CRC-32C; zlib's CRC-32 stands in for it.
+- Feeds: batches of 64 images of 3 x 64 x 64 bytes, which processes that are there before the time runs make float32."""
 
 KB, MB = 1 << 10, 1 << 20
 SIZES: dict[str, tuple[int, int, int]] = {
@@ -36,7 +36,7 @@ SIZES: dict[str, tuple[int, int, int]] = {
     "1 MB": (MB, 1500, 100),
     "16 MB": (16 * MB, 100, 12),
 }
-"""Bytes of a message, and how many are sent in a round, by the queue of torch so many."""
+"""Bytes of a message, how many are sent in a round, and how many by torch's queue."""
 
 JOBS: dict[str, tuple[str, int, dict[str, Any]]] = {
     "one": ("one empty job", 1000, {"executor": (2.0, 3.0), "threads": (2.0, 3.0)}),
@@ -60,12 +60,10 @@ NAMES = {
     "ring": "bare ring",
 }
 WORK = {
-    "gunzip": ("gunzip", "zlib in Python threads", 16),
-    "checksum": ("CRC-32C", "zlib.crc32 in Python threads", 200),
-    "parse": ("MultiSlot text", "NumPy in Python threads", 4),
+    "gunzip": ("gunzip", "zlib in Python threads", (16, 16)),
+    "checksum": ("CRC-32C", "zlib.crc32 in Python threads", (2000, 500)),
+    "parse": ("MultiSlot text", "NumPy in Python threads", (40, 4)),
 }
-
-Asked = Mapping[str, Callable[[], Mapping[str, float]]]
 
 
 def run(session: Session) -> Section:
@@ -73,21 +71,22 @@ def run(session: Session) -> Section:
     section = Section("Streams", _ABOUT)
     _jobs(session, section)
     _messages(session, section)
-    _trips(session, section)
+    with session.sides(trips=("trips",)) as sides:
+        _trips(session, section, sides["trips"])
     _items(session, section)
     _bytes(session, section)
     _feeds(session, section)
     return section
 
 
-def _micro(times: Times) -> Spread:
-    return Spread.of([value * 1e3 for value in times["wall"]])
+def _micro(times: Times, clock: str = "wall") -> Spread | str:
+    return Spread.of([value * 1e3 for value in times[clock]]) if times[clock] else ""
 
 
 def _compare(
     section: Section, table: str, what: str, ours: Times, name: str, theirs: Times, bounds: Any = None
 ) -> None:
-    """Add a comparison of wall times in microseconds."""
+    """Add a comparison in microseconds."""
     found = ratio(theirs["wall"], ours["wall"])
     section.row(
         table,
@@ -96,6 +95,8 @@ def _compare(
         against=name,
         its=_micro(theirs),
         ratio=found,
+        ours_CPU=_micro(ours, "cpu"),
+        its_CPU=_micro(theirs, "cpu"),
         target=section.hold(f"{what}, against {name}", found.median, bounds),
     )
 
@@ -125,13 +126,9 @@ def _messages(session: Session, section: Section) -> None:
     systems = ("pipe", "async", "ring", "queue")
     with session.sides(**{name: ("pipes", name) for name in systems}) as sides:
         for size, (octets, count, slow) in SIZES.items():
+            counts = {name: session.short(slow if name == "queue" else count, 4) for name in systems}
             asked = {
-                name: partial(
-                    side.ask,
-                    "messages",
-                    size=octets,
-                    count=session.short(slow if name == "queue" else count, 4),
-                )
+                name: partial(side.ask, "messages", size=octets, count=counts[name])
                 for name, side in sides.items()
             }
             found = in_turns(asked, session.rounds)
@@ -142,31 +139,26 @@ def _messages(session: Session, section: Section) -> None:
                     _compare(section, "Tensors", what, found[ours], NAMES[name], found[name], held)
 
 
-def _trips(session: Session, section: Section) -> None:
-    with session.sides(pipe=("pipes", "pipe")) as sides:
-        ask = sides["pipe"].ask
-        for kind, title, bounds in (
-            ("shared", "shared tensors", (1.3, 1.1)),
-            ("slot", "a slot in place", None),
-        ):
-            asked = {
-                size: partial(ask, "trips", size=octets, kind=kind, count=session.short(1000))
-                for size, octets in (("1 KB", KB), ("16 MB", 16 * MB))
-            }
-            found = in_turns(asked, session.rounds)
-            share = ratio(found["16 MB"]["wall"], found["1 KB"]["wall"])
-            what = f"zero-copy round trip of {title}, 16 MB over 1 KB"
-            section.row(
-                "Zero-copy",
-                what=what,
-                time_of_16_MB=_micro(found["16 MB"]),
-                time_of_1_KB=_micro(found["1 KB"]),
-                ratio=share,
-                target=section.hold(what, share.median, bounds, at_most=True),
-            )
-        sends = ask("growing", messages=200, rows=3)
-        what = "200 messages growing by 3 rows: those that needed new memory"
-        section.note(f"{what}: {sends}; {section.hold(what, sends, (14, 10), at_most=True)}")
+def _trips(session: Session, section: Section, side: Worker) -> None:
+    for kind, title, bounds in (("shared", "shared tensors", (1.3, 1.1)), ("slot", "a slot in place", None)):
+        asked = {
+            size: partial(side.ask, "trips", size=octets, kind=kind, count=session.short(1000))
+            for size, octets in (("1 KB", KB), ("16 MB", 16 * MB))
+        }
+        found = in_turns(asked, session.rounds)
+        share = ratio(found["16 MB"]["wall"], found["1 KB"]["wall"])
+        what = f"zero-copy round trip of {title}, 16 MB over 1 KB"
+        section.row(
+            "Zero-copy",
+            what=what,
+            time_of_16_MB=_micro(found["16 MB"]),
+            time_of_1_KB=_micro(found["1 KB"]),
+            ratio=share,
+            target=section.hold(what, share.median, bounds, at_most=True),
+        )
+    sends = side.ask("growing", messages=200, rows=3)
+    what = "200 messages growing by 3 rows: those that needed new memory"
+    section.note(f"{what}: {sends}; {section.hold(what, sends, (14, 10), at_most=True)}")
 
 
 def _items(session: Session, section: Section) -> None:
@@ -187,25 +179,17 @@ def _items(session: Session, section: Section) -> None:
 
 def _bytes(session: Session, section: Section) -> None:
     with session.sides(ours=("work", "ours"), python=("work", "python")) as sides:
-        asked = {
-            name: partial(side.ask, "view", size=MB, count=session.short(many))
-            for (name, side), many in zip(sides.items(), (20_000, 500), strict=True)
-        }
+        counts = {"ours": session.short(20_000), "python": session.short(500)}
+        asked = {name: partial(side.ask, "view", size=MB, count=counts[name]) for name, side in sides.items()}
         found = in_turns(asked, session.rounds)
-        _compare(
-            section,
-            "Bytes",
-            "memoryview(handle), 1 MB",
-            found["ours"],
-            "a bytes copy",
-            found["python"],
-            (100.0, 100.0),
-        )
-        for kind, (what, against, count) in WORK.items():
+        what = "memoryview(handle), 1 MB"
+        _compare(section, "Bytes", what, found["ours"], "a copy as bytes", found["python"], (100.0, 100.0))
+        for kind, (what, against, each) in WORK.items():
+            counts = dict(zip(sides, each, strict=True))
             options = {"kind": kind, "megabytes": 0.1 if session.quick else 1.0}
             _same(what, [side.ask("check", **options) for side in sides.values()])
             asked = {
-                name: partial(side.ask, "work", count=session.short(count), **options)
+                name: partial(side.ask, "work", count=session.short(counts[name]), **options)
                 for name, side in sides.items()
             }
             found = in_turns(asked, session.rounds)

@@ -10,9 +10,7 @@ import ctypes
 import mmap
 import multiprocessing
 import os
-import statistics
 import sys
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +22,7 @@ from dpmodule.streams import tensor_pipe
 
 from .serve import Clock, serve
 
-__all__ = ["SYSTEMS", "prepare"]
+__all__ = ["FORK", "SLOTS", "SYSTEMS", "message", "prepare"]
 
 LEAVES, SLOTS = 8, 2
 FORK = multiprocessing.get_context("fork")
@@ -50,11 +48,19 @@ class Link(ABC):
         told, self._tell = os.pipe()
         self._answer, answer = os.pipe()
         self._make()
-        # daemons end with this process
-        FORK.Process(target=self._child, args=(told, answer), daemon=True).start()
-        self._check()
+        self._process = FORK.Process(target=self._child, args=(told, answer), daemon=True)
+        self._process.start()  # as a daemon it ends with this process
+        os.close(told)
+        os.close(answer)
+        try:
+            self._check()
+        except BaseException:
+            self.close()
+            raise
 
     def _child(self, told: int, answer: int) -> None:
+        os.close(self._tell)
+        os.close(self._answer)
         first = True
         while count := int.from_bytes(os.read(told, 8), "little"):
             if first:
@@ -76,13 +82,20 @@ class Link(ABC):
             raise SystemExit(f"{type(self).__name__}: the other process got another message than was sent")
 
     def measure(self, count: int) -> dict[str, float]:
-        """Return the time of a message, from the first call to the other process's word that all have come."""
+        """Return the time of a message, from the first call until the other process says that all have come."""
         self._prepare(count)
         os.write(self._tell, count.to_bytes(8, "little"))
         clock = Clock()
         self._send(count)
         os.read(self._answer, 1)
         return clock.read(count)
+
+    def close(self) -> None:
+        """End the child."""
+        os.write(self._tell, bytes(8))
+        self._process.join()
+        os.close(self._tell)
+        os.close(self._answer)
 
     @abstractmethod
     def _make(self) -> None:
@@ -109,6 +122,12 @@ class Pipe(Link):
 
     def _make(self) -> None:
         self._reader, self._writer = tensor_pipe(SLOTS)
+
+    def close(self) -> None:
+        """End the child and the pipe."""
+        super().close()
+        self._reader.close()
+        self._writer.close()
 
     def _send(self, count: int) -> None:
         for _ in range(count):
@@ -162,6 +181,12 @@ class Ring(Link):
                 ctypes.memmove(target, tensor.data_ptr(), size)
             os.eventfd_write(self._full, 1)
 
+    def close(self) -> None:
+        """End the child and the signals."""
+        super().close()
+        os.close(self._free)
+        os.close(self._full)
+
     def _receive(self, count: int) -> Any:
         found: Any = None
         for _ in range(count):
@@ -190,74 +215,16 @@ class Queue(Link):
         for _ in range(count):
             self._queue.put(self._fresh.pop())
 
+    def close(self) -> None:
+        """End the child and the queue."""
+        super().close()
+        self._queue.close()
+        self._queue.join_thread()
+
     def _receive(self, count: int) -> Any:
         for _ in range(count - 1):
             self._queue.get()
         return self._queue.get()
-
-
-class Echo:
-    """There and back: tensors that are not copied go to a child, and a small one comes back.
-
-    Args:
-        size: bytes of a message.
-        kind: "shared" for tensors in shared memory, "slot" for a slot of the pipe that is filled in place.
-    """
-
-    def __init__(self, size: int, kind: str) -> None:
-        self._reader, self._writer = tensor_pipe(SLOTS)
-        self._answers, self._replies = tensor_pipe(SLOTS)
-        self._kind, self._message = kind, message(size)
-        if kind == "shared":
-            for tensor in self._message.values():
-                tensor.share_memory_()
-        FORK.Process(target=self._child, daemon=True).start()
-        if kind == "slot":
-            self._writer.acquire(self._message)
-            self._writer.release()
-
-    def _child(self) -> None:
-        short = torch.ones(1)
-        while True:
-            self._reader.recv()
-            self._replies.send(short)
-
-    def _trip(self) -> None:
-        if self._kind == "slot":
-            self._writer.acquire()
-            self._writer.commit()
-        else:
-            self._writer.send(self._message)
-        self._answers.recv()
-
-    def measure(self, count: int) -> dict[str, float]:
-        """Return the median time of a round trip."""
-        times = []
-        for _ in range(count):
-            begin = time.perf_counter()
-            self._trip()
-            times.append(time.perf_counter() - begin)
-        if self._writer.stats.copied:
-            raise SystemExit(f"{self._kind}: tensors were copied, {self._writer.stats}")
-        return {"wall": statistics.median(times) * 1e3}
-
-
-def growing(messages: int, rows: int) -> int:
-    """Return how many of so many messages, each some rows longer than the last, needed new memory."""
-    reader, writer = tensor_pipe(SLOTS)
-
-    def child() -> None:
-        for _ in range(messages):
-            reader.recv()
-
-    process = FORK.Process(target=child)
-    process.start()
-    for number in range(messages):
-        length = 64 + rows * number
-        writer.send({"data": torch.zeros(length, 32), "label": torch.zeros(length), "scale": torch.zeros(1)})
-    process.join()
-    writer.close()
-    return writer.stats.queued
 
 
 SYSTEMS: dict[str, Callable[[int], Link]] = {
@@ -272,19 +239,13 @@ def prepare() -> dict[str, Any]:
     """Return what the parent may ask for."""
     torch.set_num_threads(1)
     links: dict[int, Link] = {}
-    echoes: dict[tuple[int, str], Echo] = {}
 
     def messages(size: int, count: int) -> dict[str, float]:
         if size not in links:
             links[size] = SYSTEMS[sys.argv[1]](size)
         return links[size].measure(count)
 
-    def trips(size: int, kind: str, count: int) -> dict[str, float]:
-        if (size, kind) not in echoes:
-            echoes[size, kind] = Echo(size, kind)
-        return echoes[size, kind].measure(count)
-
-    return {"messages": messages, "trips": trips, "growing": growing}
+    return {"messages": messages}
 
 
 if __name__ == "__main__":

@@ -1,26 +1,467 @@
-"""Automatic batching."""
-from .builders.lstm import *
-from .collection import *
-from .control import *
-from .expression import *
-from .functions.combine import *
-from .functions.elementwise import *
-from .functions.inputs import *
-from .functions.losses import *
-from .parameters import *
-from .trainers import *
-from .initializers import *
-from .functions.shapes import *
-from .functions.reductions import *
-from .functions.layers import *
-from .functions.normal import *
-from .builders.simple import *
-from .builders.coupled import *
-from .builders.sparse import *
-from .builders.bidirectional import *
-from .builders.softmax import *
-from .builders.tree import *
-from .builders.state import *
-from .options import *
-from .saving import *
-from .picture import *
+"""Automatic batching: write the program for one example, run many at once.
+
+Imported as ``import dpmodule.autobatch as dy``, this is the interface of DyNet: expressions are made one example at a
+time, nothing is computed until a value is asked for, and then what many examples have in common runs in batches (after
+``configure(autobatch=True)``, or with ``--dynet-autobatch 1`` on the command line).
+
+Example:
+    >>> import dpmodule.autobatch as dy
+    >>> m = dy.ParameterCollection()
+    >>> W, E = m.add_parameters((2, 3)), m.add_lookup_parameters((10, 3))
+    >>> losses = [dy.pickneglogsoftmax(W * E[word], label) for word, label in [(1, 0), (7, 1)]]
+    >>> loss = dy.esum(losses)
+    >>> loss.backward()
+    >>> dy.SimpleSGDTrainer(m).update()
+    >>> dy.renew_cg() is dy.cg()
+    True
+
+Operations are declared in `ops`, and read by the engine in Python (`engine`) and by the native one alike; `graph`
+describes what an engine is.
+"""
+
+from __future__ import annotations
+
+from .builders.bidirectional import BiRNNBuilder as BiRNNBuilder
+from .builders.coupled import CoupledLSTMBuilder as CoupledLSTMBuilder
+from .builders.coupled import FastLSTMBuilder as FastLSTMBuilder
+from .builders.lstm import CompactVanillaLSTMBuilder as CompactVanillaLSTMBuilder
+from .builders.lstm import LSTMBuilder as LSTMBuilder
+from .builders.lstm import VanillaLSTMBuilder as VanillaLSTMBuilder
+from .builders.simple import GRUBuilder as GRUBuilder
+from .builders.simple import SimpleRNNBuilder as SimpleRNNBuilder
+from .builders.softmax import ClassFactoredSoftmaxBuilder as ClassFactoredSoftmaxBuilder
+from .builders.softmax import HierarchicalSoftmaxBuilder as HierarchicalSoftmaxBuilder
+from .builders.softmax import SoftmaxBuilder as SoftmaxBuilder
+from .builders.softmax import StandardSoftmaxBuilder as StandardSoftmaxBuilder
+from .builders.sparse import SparseLSTMBuilder as SparseLSTMBuilder
+from .builders.state import RNNState as RNNState
+from .builders.state import StackedRNNState as StackedRNNState
+from .builders.tree import TreeLSTMBuilder as TreeLSTMBuilder
+from .builders.tree import TreeState as TreeState
+from .collection import Model as Model
+from .collection import ParameterCollection as ParameterCollection
+from .control import ComputationGraph as ComputationGraph
+from .control import cg as cg
+from .control import cg_checkpoint as cg_checkpoint
+from .control import cg_revert as cg_revert
+from .control import cg_version as cg_version
+from .control import renew_cg as renew_cg
+from .errors import ArgumentError as ArgumentError
+from .errors import BoundsError as BoundsError
+from .errors import EmptySequenceError as EmptySequenceError
+from .errors import ForeignValueError as ForeignValueError
+from .errors import NegativeIndexError as NegativeIndexError
+from .errors import NoGradientError as NoGradientError
+from .errors import NonFiniteError as NonFiniteError
+from .errors import NotScalarError as NotScalarError
+from .errors import ShapeError as ShapeError
+from .errors import StaleExpressionError as StaleExpressionError
+from .errors import StateError as StateError
+from .expression import Expression as Expression
+from .expression import forward as forward
+from .expression import npvalues as npvalues
+from .expression import values as values
+from .functions.combine import affine_transform as affine_transform
+from .functions.combine import average as average
+from .functions.combine import bmax as bmax
+from .functions.combine import bmin as bmin
+from .functions.combine import cdiv as cdiv
+from .functions.combine import cmult as cmult
+from .functions.combine import colwise_add as colwise_add
+from .functions.combine import concatenate as concatenate
+from .functions.combine import concatenate_cols as concatenate_cols
+from .functions.combine import concatenate_to_batch as concatenate_to_batch
+from .functions.combine import contract3d_1d as contract3d_1d
+from .functions.combine import contract3d_1d_1d as contract3d_1d_1d
+from .functions.combine import contract3d_1d_1d_bias as contract3d_1d_1d_bias
+from .functions.combine import contract3d_1d_bias as contract3d_1d_bias
+from .functions.combine import dot_product as dot_product
+from .functions.combine import emax as emax
+from .functions.combine import esum as esum
+from .functions.combine import inverse as inverse
+from .functions.combine import logdet as logdet
+from .functions.combine import logsumexp as logsumexp
+from .functions.combine import pow as pow
+from .functions.combine import trace_of_product as trace_of_product
+from .functions.elementwise import abs as abs
+from .functions.elementwise import acos as acos
+from .functions.elementwise import acosh as acosh
+from .functions.elementwise import argmax as argmax
+from .functions.elementwise import asin as asin
+from .functions.elementwise import asinh as asinh
+from .functions.elementwise import atan as atan
+from .functions.elementwise import atanh as atanh
+from .functions.elementwise import ceil as ceil
+from .functions.elementwise import cos as cos
+from .functions.elementwise import cosh as cosh
+from .functions.elementwise import cube as cube
+from .functions.elementwise import elu as elu
+from .functions.elementwise import erf as erf
+from .functions.elementwise import exp as exp
+from .functions.elementwise import flip_gradient as flip_gradient
+from .functions.elementwise import floor as floor
+from .functions.elementwise import lgamma as lgamma
+from .functions.elementwise import log as log
+from .functions.elementwise import log_sigmoid as log_sigmoid
+from .functions.elementwise import logistic as logistic
+from .functions.elementwise import nobackprop as nobackprop
+from .functions.elementwise import rectify as rectify
+from .functions.elementwise import round as round
+from .functions.elementwise import scale_gradient as scale_gradient
+from .functions.elementwise import selu as selu
+from .functions.elementwise import silu as silu
+from .functions.elementwise import sin as sin
+from .functions.elementwise import sinh as sinh
+from .functions.elementwise import softsign as softsign
+from .functions.elementwise import sqrt as sqrt
+from .functions.elementwise import square as square
+from .functions.elementwise import tan as tan
+from .functions.elementwise import tanh as tanh
+from .functions.inputs import constant as constant
+from .functions.inputs import inputMatrix as inputMatrix
+from .functions.inputs import inputTensor as inputTensor
+from .functions.inputs import inputVector as inputVector
+from .functions.inputs import matInput as matInput
+from .functions.inputs import one_hot as one_hot
+from .functions.inputs import ones as ones
+from .functions.inputs import random_bernoulli as random_bernoulli
+from .functions.inputs import random_gumbel as random_gumbel
+from .functions.inputs import random_normal as random_normal
+from .functions.inputs import random_uniform as random_uniform
+from .functions.inputs import scalarInput as scalarInput
+from .functions.inputs import sparse_inputTensor as sparse_inputTensor
+from .functions.inputs import vecInput as vecInput
+from .functions.inputs import zeroes as zeroes
+from .functions.inputs import zeros as zeros
+from .functions.layers import available_devices as available_devices
+from .functions.layers import block_dropout as block_dropout
+from .functions.layers import circ_conv as circ_conv
+from .functions.layers import circ_corr as circ_corr
+from .functions.layers import conv2d as conv2d
+from .functions.layers import conv2d_bias as conv2d_bias
+from .functions.layers import dropout as dropout
+from .functions.layers import dropout_batch as dropout_batch
+from .functions.layers import dropout_dim as dropout_dim
+from .functions.layers import filter1d_narrow as filter1d_narrow
+from .functions.layers import fold_rows as fold_rows
+from .functions.layers import kmax_pooling as kmax_pooling
+from .functions.layers import kmh_ngram as kmh_ngram
+from .functions.layers import maxpooling2d as maxpooling2d
+from .functions.layers import noise as noise
+from .functions.layers import to_device as to_device
+from .functions.layers import vanilla_lstm_c as vanilla_lstm_c
+from .functions.layers import vanilla_lstm_gates as vanilla_lstm_gates
+from .functions.layers import vanilla_lstm_gates_concat as vanilla_lstm_gates_concat
+from .functions.layers import vanilla_lstm_gates_dropout as vanilla_lstm_gates_dropout
+from .functions.layers import vanilla_lstm_gates_dropout_concat as vanilla_lstm_gates_dropout_concat
+from .functions.layers import vanilla_lstm_h as vanilla_lstm_h
+from .functions.losses import binary_log_loss as binary_log_loss
+from .functions.losses import constrained_softmax as constrained_softmax
+from .functions.losses import hinge as hinge
+from .functions.losses import hinge_batch as hinge_batch
+from .functions.losses import hinge_dim as hinge_dim
+from .functions.losses import huber_distance as huber_distance
+from .functions.losses import l1_distance as l1_distance
+from .functions.losses import log_softmax as log_softmax
+from .functions.losses import pairwise_rank_loss as pairwise_rank_loss
+from .functions.losses import pickneglogsoftmax as pickneglogsoftmax
+from .functions.losses import pickneglogsoftmax_batch as pickneglogsoftmax_batch
+from .functions.losses import poisson_loss as poisson_loss
+from .functions.losses import softmax as softmax
+from .functions.losses import sparsemax as sparsemax
+from .functions.losses import squared_distance as squared_distance
+from .functions.normal import layer_norm as layer_norm
+from .functions.normal import weight_norm as weight_norm
+from .functions.reductions import cumsum as cumsum
+from .functions.reductions import l2_norm as l2_norm
+from .functions.reductions import logsumexp_dim as logsumexp_dim
+from .functions.reductions import max_dim as max_dim
+from .functions.reductions import mean_batches as mean_batches
+from .functions.reductions import mean_dim as mean_dim
+from .functions.reductions import mean_elems as mean_elems
+from .functions.reductions import min_dim as min_dim
+from .functions.reductions import moment_batches as moment_batches
+from .functions.reductions import moment_dim as moment_dim
+from .functions.reductions import moment_elems as moment_elems
+from .functions.reductions import squared_norm as squared_norm
+from .functions.reductions import std_batches as std_batches
+from .functions.reductions import std_dim as std_dim
+from .functions.reductions import std_elems as std_elems
+from .functions.reductions import sum_batches as sum_batches
+from .functions.reductions import sum_dim as sum_dim
+from .functions.reductions import sum_elems as sum_elems
+from .functions.shapes import const_parameter as const_parameter
+from .functions.shapes import lookup as lookup
+from .functions.shapes import lookup_batch as lookup_batch
+from .functions.shapes import parameter as parameter
+from .functions.shapes import pick as pick
+from .functions.shapes import pick_batch as pick_batch
+from .functions.shapes import pick_batch_elem as pick_batch_elem
+from .functions.shapes import pick_batch_elems as pick_batch_elems
+from .functions.shapes import pick_range as pick_range
+from .functions.shapes import pickrange as pickrange
+from .functions.shapes import reshape as reshape
+from .functions.shapes import select_cols as select_cols
+from .functions.shapes import select_rows as select_rows
+from .functions.shapes import strided_select as strided_select
+from .functions.shapes import transpose as transpose
+from .initializers import ConstInitializer as ConstInitializer
+from .initializers import FromFileInitializer as FromFileInitializer
+from .initializers import GlorotInitializer as GlorotInitializer
+from .initializers import IdentityInitializer as IdentityInitializer
+from .initializers import NormalInitializer as NormalInitializer
+from .initializers import NumpyInitializer as NumpyInitializer
+from .initializers import PyInitializer as PyInitializer
+from .initializers import SaxeInitializer as SaxeInitializer
+from .initializers import UniformInitializer as UniformInitializer
+from .names import HAVE_CUDA as HAVE_CUDA
+from .names import DynetParams as DynetParams
+from .names import dump_cg as dump_cg
+from .names import init as init
+from .names import init_from_params as init_from_params
+from .options import configure as configure
+from .options import from_command_line
+from .options import reset_random_seed as reset_random_seed
+from .options import set_random_seed as set_random_seed
+from .options import settings as settings
+from .parameters import LookupParameters as LookupParameters
+from .parameters import Parameters as Parameters
+from .picture import print_graphviz as print_graphviz
+from .picture import print_text_graphviz as print_text_graphviz
+from .saving import load as load
+from .saving import load_generator as load_generator
+from .saving import save as save
+from .tensor import Tensor as Tensor
+from .trainers import AdadeltaTrainer as AdadeltaTrainer
+from .trainers import AdagradTrainer as AdagradTrainer
+from .trainers import AdamTrainer as AdamTrainer
+from .trainers import AmsgradTrainer as AmsgradTrainer
+from .trainers import CyclicalSGDTrainer as CyclicalSGDTrainer
+from .trainers import MomentumSGDTrainer as MomentumSGDTrainer
+from .trainers import RMSPropTrainer as RMSPropTrainer
+from .trainers import SimpleSGDTrainer as SimpleSGDTrainer
+from .trainers import Trainer as Trainer
+
+__all__ = [
+    "AdadeltaTrainer",
+    "AdagradTrainer",
+    "AdamTrainer",
+    "AmsgradTrainer",
+    "ArgumentError",
+    "BiRNNBuilder",
+    "BoundsError",
+    "ClassFactoredSoftmaxBuilder",
+    "CompactVanillaLSTMBuilder",
+    "ComputationGraph",
+    "ConstInitializer",
+    "CoupledLSTMBuilder",
+    "CyclicalSGDTrainer",
+    "DynetParams",
+    "EmptySequenceError",
+    "Expression",
+    "FastLSTMBuilder",
+    "ForeignValueError",
+    "FromFileInitializer",
+    "GRUBuilder",
+    "GlorotInitializer",
+    "HAVE_CUDA",
+    "HierarchicalSoftmaxBuilder",
+    "IdentityInitializer",
+    "LSTMBuilder",
+    "LookupParameters",
+    "Model",
+    "MomentumSGDTrainer",
+    "NegativeIndexError",
+    "NoGradientError",
+    "NonFiniteError",
+    "NormalInitializer",
+    "NotScalarError",
+    "NumpyInitializer",
+    "ParameterCollection",
+    "Parameters",
+    "PyInitializer",
+    "RMSPropTrainer",
+    "RNNState",
+    "SaxeInitializer",
+    "ShapeError",
+    "SimpleRNNBuilder",
+    "SimpleSGDTrainer",
+    "SoftmaxBuilder",
+    "SparseLSTMBuilder",
+    "StackedRNNState",
+    "StaleExpressionError",
+    "StandardSoftmaxBuilder",
+    "StateError",
+    "Tensor",
+    "Trainer",
+    "TreeLSTMBuilder",
+    "TreeState",
+    "UniformInitializer",
+    "VanillaLSTMBuilder",
+    "abs",
+    "acos",
+    "acosh",
+    "affine_transform",
+    "argmax",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "available_devices",
+    "average",
+    "binary_log_loss",
+    "block_dropout",
+    "bmax",
+    "bmin",
+    "cdiv",
+    "ceil",
+    "cg",
+    "cg_checkpoint",
+    "cg_revert",
+    "cg_version",
+    "circ_conv",
+    "circ_corr",
+    "cmult",
+    "colwise_add",
+    "concatenate",
+    "concatenate_cols",
+    "concatenate_to_batch",
+    "configure",
+    "const_parameter",
+    "constant",
+    "constrained_softmax",
+    "contract3d_1d",
+    "contract3d_1d_1d",
+    "contract3d_1d_1d_bias",
+    "contract3d_1d_bias",
+    "conv2d",
+    "conv2d_bias",
+    "cos",
+    "cosh",
+    "cube",
+    "cumsum",
+    "dot_product",
+    "dropout",
+    "dropout_batch",
+    "dropout_dim",
+    "dump_cg",
+    "elu",
+    "emax",
+    "erf",
+    "esum",
+    "exp",
+    "filter1d_narrow",
+    "flip_gradient",
+    "floor",
+    "fold_rows",
+    "forward",
+    "hinge",
+    "hinge_batch",
+    "hinge_dim",
+    "huber_distance",
+    "init",
+    "init_from_params",
+    "inputMatrix",
+    "inputTensor",
+    "inputVector",
+    "inverse",
+    "kmax_pooling",
+    "kmh_ngram",
+    "l1_distance",
+    "l2_norm",
+    "layer_norm",
+    "lgamma",
+    "load",
+    "load_generator",
+    "log",
+    "log_sigmoid",
+    "log_softmax",
+    "logdet",
+    "logistic",
+    "logsumexp",
+    "logsumexp_dim",
+    "lookup",
+    "lookup_batch",
+    "matInput",
+    "max_dim",
+    "maxpooling2d",
+    "mean_batches",
+    "mean_dim",
+    "mean_elems",
+    "min_dim",
+    "moment_batches",
+    "moment_dim",
+    "moment_elems",
+    "nobackprop",
+    "noise",
+    "npvalues",
+    "one_hot",
+    "ones",
+    "pairwise_rank_loss",
+    "parameter",
+    "pick",
+    "pick_batch",
+    "pick_batch_elem",
+    "pick_batch_elems",
+    "pick_range",
+    "pickneglogsoftmax",
+    "pickneglogsoftmax_batch",
+    "pickrange",
+    "poisson_loss",
+    "pow",
+    "print_graphviz",
+    "print_text_graphviz",
+    "random_bernoulli",
+    "random_gumbel",
+    "random_normal",
+    "random_uniform",
+    "rectify",
+    "renew_cg",
+    "reset_random_seed",
+    "reshape",
+    "round",
+    "save",
+    "scalarInput",
+    "scale_gradient",
+    "select_cols",
+    "select_rows",
+    "selu",
+    "set_random_seed",
+    "settings",
+    "silu",
+    "sin",
+    "sinh",
+    "softmax",
+    "softsign",
+    "sparse_inputTensor",
+    "sparsemax",
+    "sqrt",
+    "square",
+    "squared_distance",
+    "squared_norm",
+    "std_batches",
+    "std_dim",
+    "std_elems",
+    "strided_select",
+    "sum_batches",
+    "sum_dim",
+    "sum_elems",
+    "tan",
+    "tanh",
+    "to_device",
+    "trace_of_product",
+    "transpose",
+    "values",
+    "vanilla_lstm_c",
+    "vanilla_lstm_gates",
+    "vanilla_lstm_gates_concat",
+    "vanilla_lstm_gates_dropout",
+    "vanilla_lstm_gates_dropout_concat",
+    "vanilla_lstm_h",
+    "vecInput",
+    "weight_norm",
+    "zeroes",
+    "zeros",
+]
+
+from_command_line()

@@ -44,7 +44,9 @@ class Backward:
         self._alive[root] = True
         dim = signatures[root].dim
         if signatures[root].kind.op is PARAMETER:
-            self._to_parameter(signatures[root].kind.attrs, torch.ones_like(engine.value(root, signatures[root])[0]))
+            self._to_parameter(
+                signatures[root].kind.attrs, torch.ones_like(engine.value(root, signatures[root])[0])
+            )
         else:
             self._of(dim)[int(engine.rows[root])] = 1.0
             for record in reversed(engine.records):
@@ -91,14 +93,17 @@ class Backward:
 
     def _add(self, where: Where, dim: Dim, grad: Tensor) -> None:
         if where.parameter is not None:
-            self._to_parameter(where.parameter, grad[0, 0])
+            # expanded operands (`Op.expand`) have a gradient of every node
+            self._to_parameter(where.parameter, grad[0, 0] if grad.shape[0] == 1 else grad.sum(0)[0])
             return
         total = self._of(dim)
         if where.index is not None:
             shared = grad.untyped_storage().data_ptr() == total.untyped_storage().data_ptr()
             total.index_add_(0, where.index, grad.clone() if shared else grad)
         else:
-            total[where.first : where.first + where.count] += grad.sum(0) if where.count < grad.shape[0] else grad
+            total[where.first : where.first + where.count] += (
+                grad.sum(0) if where.count < grad.shape[0] else grad
+            )
 
     def _to_parameter(self, parameter: Any, grad: Tensor) -> None:
         found = self._parameters.get(parameter)

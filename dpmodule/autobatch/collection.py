@@ -49,7 +49,9 @@ class ParameterCollection:
 
     def _free_name(self, name: str | None, of_parameter: bool) -> str:
         if name and ("/" in name or name.startswith("_")):
-            raise ArgumentError(f"name {name!r}: Parameter name could not include '/' and '_' at its beginning")
+            raise ArgumentError(
+                f"name {name!r}: Parameter name could not include '/' and '_' at its beginning"
+            )
         if not name:
             if of_parameter:
                 self._unnamed += 1
@@ -123,7 +125,9 @@ class ParameterCollection:
         shape = _shape_of(dim)
         tensor = torch.empty(shape, dtype=state.options.dtype, device=state.options.device)
         with torch.no_grad():
-            initializer_of(init, shape, scale, mean, std).fill(tensor, state.options.generator, is_lookup=True)
+            initializer_of(init, shape, scale, mean, std).fill(
+                tensor, state.options.generator, is_lookup=True
+            )
         return self._adopt_lookup(tensor, name)
 
     def parameters_from_numpy(self, array: ArrayLike, name: str = "", device: str = "") -> Parameters:
@@ -131,7 +135,9 @@ class ParameterCollection:
         values = np.asarray(array)
         return self.add_parameters(values.shape, NumpyInitializer(values), name, device)
 
-    def lookup_parameters_from_numpy(self, array: ArrayLike, name: str = "", device: str = "") -> LookupParameters:
+    def lookup_parameters_from_numpy(
+        self, array: ArrayLike, name: str = "", device: str = ""
+    ) -> LookupParameters:
         """Make a table with the shape and values of an array."""
         values = np.asarray(array)
         return self.add_lookup_parameters(values.shape, NumpyInitializer(values), name, device)

@@ -22,17 +22,20 @@ def renew_cg(
         autobatching: whether this graph is batched; as `configure` says if not given.
     """
     state.graph.renew(immediate_compute, check_validity, autobatching)
-    return state.graph
+    answer: Graph = state.graph
+    return answer
 
 
 def cg() -> Graph:
     """Return the graph under construction."""
-    return state.graph
+    answer: Graph = state.graph
+    return answer
 
 
 def cg_version() -> int:
     """Return how many graphs there were before."""
-    return state.graph.version
+    answer: int = state.graph.version
+    return answer
 
 
 def cg_checkpoint() -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .arena import Arena
 from .backward import Backward
-from .errors import NonFiniteError, NoGradientError, NotScalarError, StateError
+from .errors import NoGradientError, NonFiniteError, NotScalarError, StateError
 from .execute import aux_tensor, run_call
 from .ops.source import PARAMETER
 from .ops.spec import Call, Dim, shown
@@ -60,7 +60,7 @@ class Engine:
 
     Attributes:
         plans: the plans that were run.
-        seconds: time spent in "schedule", "run" and "backward", in seconds.
+        seconds: time spent in "schedule", "run" and "backward", in seconds; "build" is the time between them.
     """
 
     def __init__(self, options: Options, table: Table) -> None:
@@ -71,7 +71,8 @@ class Engine:
         self.arenas: dict[Dim, Arena] = {}
         self.records: list[Record] = []
         self.plans: list[Plan] = []
-        self.seconds = {"schedule": 0.0, "run": 0.0, "backward": 0.0}
+        self.seconds = {"build": 0.0, "schedule": 0.0, "run": 0.0, "backward": 0.0}
+        self._idle_since = time.perf_counter()
         self._last: Backward | None = None
 
     def forward(self, graph: Graph, end: int) -> None:
@@ -81,6 +82,7 @@ class Engine:
         while end < graph.size and graph.signatures[end].kind.op is EXTRA:
             end += 1  # do not cut an operation from its further results
         start = time.perf_counter()
+        self.seconds["build"] += start - self._idle_since
         plan = (make_plan if self.autobatch else make_serial_plan)(graph, self.computed, end)
         plan.seconds = time.perf_counter() - start
         self.seconds["schedule"] += plan.seconds
@@ -88,7 +90,8 @@ class Engine:
             self._run(plan, graph.aux)
         self.computed = end
         self.plans.append(plan)
-        self.seconds["run"] += time.perf_counter() - start - plan.seconds
+        self._idle_since = time.perf_counter()
+        self.seconds["run"] += self._idle_since - start - plan.seconds
 
     def _run(self, plan: Plan, aux: list[Any]) -> None:
         if plan.end > len(self.rows):
@@ -120,7 +123,9 @@ class Engine:
             step.counts,
         )
         if op.aux:
-            call.aux = aux_tensor(op.aux, [aux[node] for node in step.nodes.tolist()], options.device, options.dtype)
+            call.aux = aux_tensor(
+                op.aux, [aux[node] for node in step.nodes.tolist()], options.device, options.dtype
+            )
         inputs, wheres = self._gather(step)
         firsts = []
         for place, dim in enumerate(kind.outs):
@@ -142,13 +147,15 @@ class Engine:
     def _gather(self, step: Step) -> tuple[list[Tensor], list[Where]]:
         kind = step.kind
         if kind.many:
-            where = self._locate(step.args)
+            where = self._locate(step.args, collapse=False)
             return [self._read(where, kind.dims[0])], [where]
         inputs, wheres = [], []
         expand = kind.op.expand
         for place, dim in enumerate(kind.dims):
             parameter = kind.parameters[place]
-            where = Where(0, 1, None, parameter) if parameter is not None else self._locate(step.args[:, place])
+            where = (
+                Where(0, 1, None, parameter) if parameter is not None else self._locate(step.args[:, place])
+            )
             value = self._read(where, dim)
             if expand and value.shape[0] != len(step.nodes):
                 value = value.expand(len(step.nodes), *value.shape[1:])
@@ -156,7 +163,7 @@ class Engine:
             wheres.append(where)
         return inputs, wheres
 
-    def _locate(self, nodes: NDArray[np.int64]) -> Where:
+    def _locate(self, nodes: NDArray[np.int64], collapse: bool = True) -> Where:
         """Say where the values of nodes of one shape lie: rows in a row, one row for all, or an index."""
         rows = self.rows[nodes]
         first, count = int(rows[0]), len(rows)
@@ -165,7 +172,7 @@ class Engine:
         last = int(rows[-1])
         if last - first == count - 1 and bool((rows[1:] > rows[:-1]).all()):
             return Where(first, count, None, None)
-        if last == first and bool((rows == first).all()):
+        if collapse and last == first and bool((rows == first).all()):
             return Where(first, 1, None, None)
         return Where(first, count, torch.from_numpy(rows).to(self.options.device), None)
 
@@ -201,12 +208,17 @@ class Engine:
         start = time.perf_counter()
         with torch.no_grad():
             self._last = Backward(self, graph.signatures, node, full)
-        self.seconds["backward"] += time.perf_counter() - start
+        self._idle_since = time.perf_counter()
+        self.seconds["backward"] += self._idle_since - start
 
     def gradient(self, node: int, signature: Signature) -> Tensor:
         """Return the gradient of a node, (batch, *d)."""
         if self._last is None or self._last.root < node:
-            origin = "no backward pass has been run" if self._last is None else f"it ran from node {self._last.root}"
+            origin = (
+                "no backward pass has been run"
+                if self._last is None
+                else f"it ran from node {self._last.root}"
+            )
             raise NoGradientError(
                 f"requested the gradient of node {node}, but {origin}; call backward() on an expression that depends"
                 " on it first (with full=True if no parameter feeds it)"
@@ -232,4 +244,3 @@ class Engine:
         del self.records[records:]
         del self.plans[plans:]
         self._last = None
-

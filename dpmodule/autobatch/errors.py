@@ -11,6 +11,7 @@ They belong to the family of `dpmodule.base`::
     │   ├── BoundsError [IndexError]              an index, label or word outside its range
     │   │   └── NegativeIndexError [OverflowError]
     │   ├── EmptySequenceError [AssertionError]   a sum, concatenation or average of nothing
+    │   ├── NotBatchableError                     a function that cannot be batched in the way declared
     │   └── NotScalarError                        `backward` or `scalar_value` of more than one number
     └── ForeignValueError [TypeError]             something that is neither expression nor number
 """
@@ -30,6 +31,7 @@ __all__ = [
     "NegativeIndexError",
     "NoGradientError",
     "NonFiniteError",
+    "NotBatchableError",
     "NotScalarError",
     "ShapeError",
     "StaleExpressionError",
@@ -52,6 +54,10 @@ class NegativeIndexError(BoundsError, OverflowError):
 
 class EmptySequenceError(ArgumentError, AssertionError):
     """An empty list where at least one expression is needed."""
+
+
+class NotBatchableError(ArgumentError):
+    """A function that `torch.vmap` refuses, or that does not work row by row although it was declared to."""
 
 
 class NotScalarError(ArgumentError):

@@ -42,9 +42,7 @@ def run_call(call: Call, run: Any, inputs: list[Tensor]) -> tuple[Tensor, ...]:
     return results
 
 
-def grad_call(
-    call: Call, op: Any, gradients: list[Tensor], inputs: list[Tensor]
-) -> list[Tensor | None]:
+def grad_call(call: Call, op: Any, gradients: list[Tensor], inputs: list[Tensor]) -> list[Tensor | None]:
     """Compute the gradient of every operand of a batch, of the operand's shape.
 
     Args:

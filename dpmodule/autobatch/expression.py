@@ -16,7 +16,17 @@ from .ops.unary import EXPONENT, RAISE, RECIPROCAL, SCALE, SHIFT, UNARY
 from .slicing import picked
 from .state import state
 
-__all__ = ["Expression", "append", "append_many", "apply", "forward", "node_of", "not_empty", "npvalues", "values"]
+__all__ = [
+    "Expression",
+    "append",
+    "append_many",
+    "apply",
+    "forward",
+    "node_of",
+    "not_empty",
+    "npvalues",
+    "values",
+]
 
 
 class Operators(Node):
@@ -89,13 +99,15 @@ class Operators(Node):
 
     def __len__(self) -> int:
         """Return the size of the first dimension."""
-        return state.graph.dim(self.enter()).d[0]
+        answer: int = state.graph.dim(self.enter()).d[0]
+        return answer
 
 
 if TYPE_CHECKING or native.core is None:
 
     class Expression(Operators):
-        __doc__ = Operators.__doc__
+        """One node of the graph under construction; see `Operators`."""
+
         __slots__ = ()
 
 else:
@@ -140,7 +152,21 @@ def apply(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), aux: Any
     graph = state.graph
     version = graph.version
     try:
-        args = tuple([x.node if x.version == version else x.enter() for x in operands])
+        if len(operands) == 2:  # spelled out: this is where programs spend their time without native code
+            x, y = operands
+            args: tuple[int, ...] = (
+                x.node if x.version == version else x.enter(),
+                y.node if y.version == version else y.enter(),
+            )
+        elif len(operands) == 3:
+            x, y, z = operands
+            args = (
+                x.node if x.version == version else x.enter(),
+                y.node if y.version == version else y.enter(),
+                z.node if z.version == version else z.enter(),
+            )
+        else:
+            args = tuple([x.node if x.version == version else x.enter() for x in operands])
     except AttributeError:
         args = tuple([node_of(x) for x in operands])
     return Expression(graph.append(op, attrs, args, aux), version)
@@ -151,7 +177,6 @@ def append_many(op: Op, operands: Iterable[Any], attrs: tuple[Any, ...] = ()) ->
     graph = state.graph
     args = tuple([node_of(x) for x in operands])
     return Expression(graph.append_many(op, attrs, args), graph.version)
-
 
 
 def not_empty(name: str, xs: Iterable[Any]) -> list[Any]:

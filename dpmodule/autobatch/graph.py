@@ -25,6 +25,10 @@ brings another engine (`dpmodule/native/autobatch`) implements the same ones:
     Throw everything away and give the memory back. `version` counts up.
 ``checkpoint()``, ``revert()``
     Remember the number of nodes; forget all nodes since.
+``recalculate()``
+    Forget all values, but no nodes: inputs may have been `set`.
+``operands(node)``
+    The numbers of a node's operands, for pictures.
 ``stats() -> Stats``
     What was run together, for `explain`.
 ``version``, ``size``
@@ -88,10 +92,12 @@ class Graph:
         """
         signatures = self.signatures
         count = len(args)
-        if count == 1:
-            key: tuple[Any, ...] = (op, attrs, signatures[args[0]].tag)
-        elif count == 2:
-            key = (op, attrs, signatures[args[0]].tag, signatures[args[1]].tag)
+        if count == 2:
+            key: tuple[Any, ...] = (op, attrs, signatures[args[0]].tag, signatures[args[1]].tag)
+        elif count == 1:
+            key = (op, attrs, signatures[args[0]].tag)
+        elif count == 3:
+            key = (op, attrs, signatures[args[0]].tag, signatures[args[1]].tag, signatures[args[2]].tag)
         else:
             key = (op, attrs, *[signatures[arg].tag for arg in args])
         found = self._found.get(key)
@@ -227,3 +233,8 @@ class Graph:
     def plans(self) -> list[Plan]:
         """Return the plans that were run, the earliest first."""
         return self.engine.plans
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Time spent since `renew` in "build" (between runs), "schedule", "run" and "backward", in seconds."""
+        return self.engine.seconds

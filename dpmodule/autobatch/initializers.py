@@ -207,7 +207,9 @@ class FromFileInitializer(PyInitializer):
             with open(self.fname, encoding="utf-8") as source:
                 numbers = np.array(source.read().split(), np.float64)
         except OSError as failure:
-            raise FileError(failure.errno, f"cannot read first values: {failure.strerror}", self.fname) from failure
+            raise FileError(
+                failure.errno, f"cannot read first values: {failure.strerror}", self.fname
+            ) from failure
         NumpyInitializer(numbers).fill(tensor, generator)
 
 
@@ -247,4 +249,6 @@ def initializer_of(
     }
     if isinstance(init, str):
         return named[init]() if init in named else FromFileInitializer(init)
-    raise ArgumentError(f"init is {init!r}, expected an initializer, a number, an array or one of {', '.join(named)}")
+    raise ArgumentError(
+        f"init is {init!r}, expected an initializer, a number, an array or one of {', '.join(named)}"
+    )

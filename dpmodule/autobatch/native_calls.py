@@ -158,8 +158,21 @@ class Caller:
                 end = begin + dim.size * dim.batch
                 gradients.append(whole[:, begin:end].reshape(rows, dim.batch, *dim.d))
                 begin = end
+            targets = [
+                tensor_at(argument[2], x.shape) if argument[2] else None
+                for x, argument in zip(inputs, arguments)
+            ]
+
+            def add(place: int, left: Tensor, right: Tensor) -> None:
+                target = targets[place]
+                if target is not None:
+                    target += (left.t() @ right).view(target.shape)
+
+            call.defer = add
             found = grad_call(call, kind.op, gradients, self._expanded(kind.op, rows, inputs))
-            for gradient, x, (_, _, address) in zip(found, inputs, arguments):
-                if gradient is not None and address:
-                    target = tensor_at(address, x.shape)
-                    target.copy_(gradient.sum(0, keepdim=True) if gradient.shape[0] != x.shape[0] else gradient)
+            call.defer = None
+            for gradient, target in zip(found, targets):
+                if gradient is not None and target is not None:
+                    target += (
+                        gradient.sum(0, keepdim=True) if gradient.shape[0] != target.shape[0] else gradient
+                    )

@@ -1,4 +1,4 @@
-"""The graph whose node table and engine are native (`dpmodule/native/autobatch`); the interface is that of `graph.Graph`.
+"""The graph whose node table and engine are native (`dpmodule/native/autobatch`); its interface is that of `Graph`.
 
 Operations with kernels become nodes of the engine; all others are nodes whose batches `native_calls` runs in torch.
 Parameters are shared by pointer: looked up again before every forward and backward pass, because a tensor may have been
@@ -7,22 +7,41 @@ replaced.
 
 from __future__ import annotations
 
+import time
 import weakref
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from .errors import NonFiniteError, NoGradientError, NotScalarError, StateError
+from .errors import NoGradientError, NonFiniteError, NotScalarError, StateError
 from .native_calls import Caller, CallKind
-from .native_kernels import KERNELS
+from .native_kernels import KERNELS, kernel_name
 from .ops.source import PARAMETER
 from .ops.spec import Dim, Op, shown
 from .storage import LookupStorage, ParameterStorage
 
-__all__ = ["NativeGraph"]
+__all__ = ["Batch", "NativeGraph"]
 
 Tensor = torch.Tensor
+
+
+class Batch(NamedTuple):
+    """What was run together.
+
+    Args:
+        operations: names, in order of computation; more than one where they were fused.
+        dim: the shape of the result.
+        rows: how many nodes of the last operation.
+        level: the step of the recurrence, 0 outside of one.
+        alone: for a batch of one, why; else empty.
+    """
+
+    operations: tuple[str, ...]
+    dim: Dim
+    rows: int
+    level: int
+    alone: str
 
 
 class _Signature:
@@ -60,6 +79,7 @@ class NativeGraph:
         self._marks: list[tuple[int, int]] = []
         self._seen: list[tuple[int, int]] = []
         self._root = -1
+        self._built, self._idle_since = 0.0, time.perf_counter()
         self.machine.activate(version)
 
     # ---- making nodes ----
@@ -124,11 +144,17 @@ class NativeGraph:
         node: int = self.machine.input(signature, np.ascontiguousarray(array, np.float32))
         return node
 
-    def _append_call(self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any, many: bool) -> int:
+    def _append_call(
+        self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any, many: bool
+    ) -> int:
         machine = self.machine
         shapes = tuple([machine.shape_of(arg) for arg in args])
         apart = tuple([machine.parameter_of(arg) for arg in args]) if not many else ()
-        key = (op, attrs, frozenset(shapes), many and not op.ragged and len(args)) if many else (op, attrs, shapes, apart)
+        key = (
+            (op, attrs, frozenset(shapes), many and not op.ragged and len(args))
+            if many
+            else (op, attrs, shapes, apart)
+        )
         found = self._calls.get(key)
         if found is None:
             found = self._calls[key] = self._describe(op, attrs, args, apart, many)
@@ -178,7 +204,9 @@ class NativeGraph:
         number = self._numbers.get(key)
         if number is None:
             storage = reference()
-            number = self._numbers[key] = self.machine.add_parameter(tuple(storage.tensor.shape) if storage else ())
+            number = self._numbers[key] = self.machine.add_parameter(
+                tuple(storage.tensor.shape) if storage else ()
+            )
             self._params.append((reference, is_updated))
             self._seen.append((0, -1))
         return number
@@ -221,7 +249,9 @@ class NativeGraph:
             storage = reference()
             if storage is not None:
                 wanted = with_gradients and is_updated and storage.updated
-                machine.set_table(number, storage.tensor.data_ptr(), storage.ready().data_ptr() if wanted else 0)
+                machine.set_table(
+                    number, storage.tensor.data_ptr(), storage.ready().data_ptr() if wanted else 0
+                )
         if changed:
             machine.parameters_changed()
 
@@ -245,9 +275,13 @@ class NativeGraph:
 
     def forward(self, node: int) -> None:
         """Compute what is missing up to a node."""
-        if node >= self.machine.computed:
-            self._refresh(False)
+        if node < self.machine.computed:
+            self.machine.forward(node)
+            return
+        self._built += time.perf_counter() - self._idle_since
+        self._refresh(False)
         self.machine.forward(node)
+        self._idle_since = time.perf_counter()
 
     def _tensor(self, node: int, data: bytearray) -> Tensor:
         dim = self.dim(node)
@@ -255,7 +289,10 @@ class NativeGraph:
 
     def value(self, node: int) -> Tensor:
         """Return the value of a node, (batch, *d)."""
-        self._refresh(False)
+        if node >= self.machine.computed:
+            self.forward(node)
+        else:
+            self._refresh(False)
         return self._tensor(node, self.machine.value(node))
 
     def backward(self, node: int, full: bool = False) -> None:
@@ -279,6 +316,7 @@ class NativeGraph:
         self.forward(node)
         self._refresh(True)
         self.machine.backward(node, full)
+        self._idle_since = time.perf_counter()
         self._root = node
         self._take_rows()
 
@@ -288,6 +326,8 @@ class NativeGraph:
             storage = self._tables[number][0]()
             if rows and storage is not None:
                 storage.touched.append(torch.frombuffer(rows, dtype=torch.int64))
+                if len(storage.touched) > 16:  # many passes before an update
+                    storage.rows()
 
     def gradient(self, node: int) -> Tensor:
         """Return the gradient of the last `backward` with respect to a node, (batch, *d).
@@ -327,6 +367,40 @@ class NativeGraph:
         found: bytearray | None = self.machine.gradient(node)
         return found
 
+    # ---- what was run ----
+
+    def batches(self) -> list[Batch]:
+        """Return what was run together since `renew`, in order; see `Batch`."""
+        machine = self.machine
+        found: list[Batch] = []
+        rows_of_run: dict[int, int] = {}
+        raw = machine.batches()
+        for _, rows, _, run in raw:
+            rows_of_run[run] = rows_of_run.get(run, 0) + rows
+        for signatures, rows, level, run in raw:
+            described = [machine.describe(signature) for signature in signatures]
+            names = tuple([self._name(op, kind) for op, kind, *_ in described])
+            dim = Dim(tuple(described[-1][2]), described[-1][3])
+            found.append(Batch(names, dim, rows, level, self._why_alone(rows, rows_of_run[run])))
+        return found
+
+    def seconds(self) -> dict[str, float]:
+        """Return the time spent since `renew`, in seconds, by "schedule", "run" and "backward"."""
+        return dict(zip(("schedule", "run", "backward"), self.machine.times()))
+
+    def _name(self, op: int, kind: int) -> str:
+        name = kernel_name(op, kind)
+        return self._caller.kinds[kind].op.name if name == "call" else name
+
+    def _why_alone(self, rows: int, rows_of_run: int) -> str:
+        if rows > 1:
+            return ""
+        if not self.machine.batched:
+            return "batching is off"
+        if rows_of_run > 1:
+            return "its kind depends on itself, and nothing else stood at this level"
+        return "no other node of this kind in this part of the graph"
+
     # ---- the graph as a whole ----
 
     def renew(self, immediate: bool = False, checking: bool = False, autobatch: bool | None = None) -> None:
@@ -345,10 +419,21 @@ class NativeGraph:
         self._root = -1
         self.machine.batched = self.options.autobatch if autobatch is None else bool(autobatch)
         self.machine.renew(self.version)
+        self._built, self._idle_since = 0.0, time.perf_counter()
         if self.is_immediate:
-            self.machine.deactivate()   # the fast functions compute nothing
+            self.machine.deactivate()  # the fast functions compute nothing
         else:
             self.machine.activate(self.version)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Time spent since `renew` in "build" (between runs), "schedule", "run" and "backward", in seconds."""
+        schedule, run, backward = self.machine.times()
+        return {"build": self._built, "schedule": schedule, "run": run, "backward": backward}
+
+    def call_kind(self, number: int) -> CallKind:
+        """Return what the calls of a number in ``machine.describe`` compute, for `explain`."""
+        return self._caller.kinds[number]
 
     def leave(self) -> None:
         """Make room: another engine's graph is the one under construction."""

@@ -1,8 +1,8 @@
 """Which operations the native engine has kernels for, and how their nodes are added to it.
 
-A maker takes (engine, attributes, operands, own number) and returns the node, or -1 where the operands are not what the
-kernel takes (matrices where it takes vectors, minibatches, dimensions that broadcast): then the operation runs in torch,
-a batch at a time.
+A maker takes (engine, attributes, operands, own number) and returns the node, or -1 where the operands are not what
+the kernel takes (matrices where it takes vectors, minibatches, dimensions that broadcast): then the operation runs
+in torch, a batch at a time.
 """
 
 from __future__ import annotations
@@ -10,17 +10,50 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["KERNELS", "Maker"]
+__all__ = ["KERNELS", "Maker", "kernel_name"]
 
 Maker = Callable[[Any, tuple[Any, ...], tuple[int, ...], Any], int]
 
 # the enumerations of native/autobatch/signature.hpp and kernels.hpp
-_OPS = ["input", "param", "lookup", "view", "affine", "unary", "binary", "concat", "sum", "lstm", "loss", "softmax"]
+_OPS = [
+    "input",
+    "param",
+    "lookup",
+    "view",
+    "affine",
+    "unary",
+    "binary",
+    "concat",
+    "sum",
+    "lstm",
+    "loss",
+    "softmax",
+]
 _OPS += ["log_softmax", "sum_elems", "dot", "squared_norm", "call"]
 _OP = {name: index for index, name in enumerate(_OPS)}
-_UNARY = ["tanh", "logistic", "rectify", "exp", "sqrt", "elu", "log", "square", "cube", "abs", "recip", "softsign"]
+_UNARY = [
+    "tanh",
+    "logistic",
+    "rectify",
+    "exp",
+    "sqrt",
+    "elu",
+    "log",
+    "square",
+    "cube",
+    "abs",
+    "recip",
+    "softsign",
+]
 _UNARY += ["negate", "scale", "shift", "rsub", "identity"]
 _BINARY = ["add", "sub", "mul", "div", "max", "min"]
+
+
+def kernel_name(op: int, kind: int) -> str:
+    """Return the name of what the engine calls operation `op`, for people."""
+    if op >= len(_OPS) or _OPS[op] == "unary":
+        return _UNARY[kind]
+    return _BINARY[kind] if _OPS[op] == "binary" else _OPS[op]
 
 
 def _unary(name: str) -> Maker:
@@ -49,7 +82,9 @@ def _binary(name: str) -> Maker:
 
 
 def _sum(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
-    node: int = engine.kernel(_OP["binary"], 0, args) if len(args) == 2 else engine.kernel(_OP["sum"], 0, args)
+    node: int = (
+        engine.kernel(_OP["binary"], 0, args) if len(args) == 2 else engine.kernel(_OP["sum"], 0, args)
+    )
     return node
 
 
@@ -108,7 +143,9 @@ def _range(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any)
 
 
 KERNELS: dict[str, Maker] = {
-    **{name: _unary(name) for name in ("tanh", "logistic", "rectify", "exp", "sqrt", "log", "square", "cube")},
+    **{
+        name: _unary(name) for name in ("tanh", "logistic", "rectify", "exp", "sqrt", "log", "square", "cube")
+    },
     **{name: _unary(name) for name in ("abs", "softsign", "negate", "identity")},
     "multiply_number": _unary("scale"),
     "add_number": _unary("shift"),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 
@@ -12,8 +11,9 @@ from .. import native
 from .errors import NotScalarError, StaleExpressionError, user_line
 from .ops.spec import shown
 from .state import state
+from .tensor import Tensor, as_array
 
-__all__ = ["Node", "as_array"]
+__all__ = ["Node"]
 
 Array = NDArray[Any]
 
@@ -24,14 +24,17 @@ class _PlainNode:
     __slots__ = ("node", "serial", "table", "version")
 
     def __init__(self, node: int = 0, version: int = 0) -> None:
-        self.node, self.version = node, version
-        self.table, self.serial = -1, 0
+        self.node = node
+        self.version = version
 
 
-_Base: Any = _PlainNode if native.core is None else native.core.AutobatchNode
+if TYPE_CHECKING or native.core is None:  # noqa: SIM108 (mypy follows this form only)
+    _Base = _PlainNode
+else:
+    _Base = native.core.AutobatchNode
 
 
-class Node(_Base):  # type: ignore[misc]
+class Node(_Base):
     """The handle of a node: what an expression can tell without arithmetic.
 
     Args:
@@ -40,11 +43,6 @@ class Node(_Base):  # type: ignore[misc]
     """
 
     __slots__ = ()
-
-    node: int
-    version: int
-    table: int
-    serial: int
 
     def enter(self) -> int:
         """Return the number of the node in the graph under construction.
@@ -72,7 +70,7 @@ class Node(_Base):  # type: ignore[misc]
         found = state.graph.dim(self.enter())
         return found.d, found.batch
 
-    def tensor(self, recalculate: bool = False) -> torch.Tensor:
+    def value_tensor(self, recalculate: bool = False) -> torch.Tensor:
         """Return the value as a tensor, (batch, *d); it is the graph's own memory and must not be written to.
 
         Args:
@@ -81,11 +79,16 @@ class Node(_Base):  # type: ignore[misc]
         node = self.enter()
         if recalculate:
             state.graph.recalculate()
-        return state.graph.value(node)
+        answer: torch.Tensor = state.graph.value(node)
+        return answer
 
     def npvalue(self, recalculate: bool = False) -> Array:
         """Return the value as an array; the minibatch is the last axis, if there is more than one element."""
-        return as_array(self.tensor(recalculate))
+        return as_array(self.value_tensor(recalculate))
+
+    def tensor_value(self, recalculate: bool = False) -> Tensor:
+        """Return the value, left on its device."""
+        return Tensor(self.value_tensor(recalculate))
 
     def scalar_value(self, recalculate: bool = False) -> float:
         """Return the value of an expression of one number.
@@ -93,7 +96,7 @@ class Node(_Base):  # type: ignore[misc]
         Raises:
             NotScalarError: it has several.
         """
-        found = self.tensor(recalculate)
+        found = self.value_tensor(recalculate)
         if found.numel() != 1:
             raise NotScalarError(
                 f"scalar_value() of an expression of dimension {shown(state.graph.dim(self.enter()))}: Input tensor has"
@@ -108,14 +111,14 @@ class Node(_Base):  # type: ignore[misc]
 
     def value(self, recalculate: bool = False) -> Any:
         """Return a float, a list or an array: for one number, one dimension, more dimensions."""
-        found = self.tensor(recalculate)
+        found = self.value_tensor(recalculate)
         if found.numel() == 1:
             return float(found.item())
         return self.vec_value() if found.dim() == 2 else as_array(found)
 
     def forward(self, recalculate: bool = False) -> None:
         """Compute everything up to this expression."""
-        self.tensor(recalculate)
+        self.value_tensor(recalculate)
 
     def backward(self, full: bool = False) -> None:
         """Compute gradients of this expression, which is one number.
@@ -139,11 +142,3 @@ class Node(_Base):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         return f"expression {self.node}/{self.version}"
-
-
-
-def as_array(found: torch.Tensor) -> Array:
-    """Turn a tensor (batch, *d) into DyNet's form of an array: (*d, batch), or (*d) for a single element."""
-    array: Array = found.detach().cpu().numpy()
-    return array[0].copy() if array.shape[0] == 1 else np.moveaxis(array, 0, -1).copy()
-

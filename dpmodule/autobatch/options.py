@@ -52,7 +52,9 @@ def _device(given: Any) -> torch.device:
     try:
         found = torch.device(text)
     except RuntimeError:
-        raise ArgumentError(f"device is {given!r}, expected a Context, or a name such as CPU, GPU:0, cuda:0") from None
+        raise ArgumentError(
+            f"device is {given!r}, expected a Context, or a name such as CPU, GPU:0, cuda:0"
+        ) from None
     if found.type == "cuda" and not torch.cuda.is_available():
         raise ArgumentError(f"device is {given!r}, but torch finds no GPU on this machine")
     return torch.device("cuda", found.index or 0) if found.type == "cuda" else found
@@ -79,6 +81,7 @@ def configure(
         device: where new graphs and parameters are: a Context, or a name such as "CPU", "GPU:0", "cuda:0".
         dtype: their element type, "float32" (at first) or "float64".
         engine: "python"; "native" where the extension has one; "auto" (at first) to take the faster one.
+        **others: DyNet's other settings, see above.
 
     Raises:
         ArgumentError: a setting is unknown, or a value impossible.

@@ -47,7 +47,8 @@ class _Held(Expression):
     def _add(self, is_updated: bool) -> int:
         storage = self.storage
         attrs = (Dim(tuple(storage.tensor.shape)), weakref.ref(storage), is_updated)
-        return state.graph.append(PARAMETER, attrs, (), storage)
+        answer: int = state.graph.append(PARAMETER, attrs, (), storage)
+        return answer
 
     def expr(self, update: bool = True) -> Expression:
         """Return the expression of the parameter in the graph under construction.
@@ -126,7 +127,6 @@ class _Held(Expression):
             raise ShapeError(f"{self.name()}: set_value of {array.shape}, expected {self.shape()}")
         self.storage.tensor.copy_(torch.from_numpy(np.ascontiguousarray(array, np.float64)))
 
-
     def save(self, fname: str, key: str = "", append: bool = False) -> None:
         """Write the value to a text file that DyNet reads.
 
@@ -148,7 +148,9 @@ class _Held(Expression):
             FileError: the file cannot be read.
             FileFormatError: there is no such name, or another shape.
         """
-        textfile.populate_one(self.storage, fname, key or self.storage.name, isinstance(self, LookupParameters))
+        textfile.populate_one(
+            self.storage, fname, key or self.storage.name, isinstance(self, LookupParameters)
+        )
 
     write_to_textfile = save
     populate_from_textfile = populate
@@ -226,7 +228,8 @@ class LookupParameters(_Held):
         whole = Dim(tuple(storage.tensor.shape))
         order = (*range(1, len(whole.d)), 0)
         node = state.graph.append(PARAMETER, (whole, weakref.ref(storage), is_updated), (), storage)
-        return state.graph.append(TRANSPOSE, (order,), (node,))
+        answer: int = state.graph.append(TRANSPOSE, (order,), (node,))
+        return answer
 
     def init_row(self, i: int, row: ArrayLike) -> None:
         """Copy an array into a row."""
@@ -234,7 +237,9 @@ class LookupParameters(_Held):
         values = torch.from_numpy(np.ascontiguousarray(row, np.float64))
         target = self.storage.tensor[i]
         if values.numel() != target.numel():
-            raise ShapeError(f"{self.name()}: init_row of {tuple(values.shape)}, expected {tuple(target.shape)}")
+            raise ShapeError(
+                f"{self.name()}: init_row of {tuple(values.shape)}, expected {tuple(target.shape)}"
+            )
         target.copy_(values.reshape(target.shape))
 
     def init_from_array(self, arr: ArrayLike) -> None:
@@ -251,7 +256,8 @@ class LookupParameters(_Held):
 
     def row_as_array(self, row: int) -> Array:
         """Return a copy of one row."""
-        return self.rows_as_array([row])[0]
+        answer: Array = self.rows_as_array([row])[0]
+        return answer
 
     def rows_as_array(self, rows: Sequence[int]) -> Array:
         """Return a copy of several rows."""
@@ -260,7 +266,8 @@ class LookupParameters(_Held):
 
     def row_grad_as_array(self, row: int) -> Array:
         """Return a copy of the gradient of one row."""
-        return self.rows_grad_as_array([row])[0]
+        answer: Array = self.rows_grad_as_array([row])[0]
+        return answer
 
     def rows_grad_as_array(self, rows: Sequence[int]) -> Array:
         """Return a copy of the gradient of several rows."""

@@ -21,7 +21,8 @@ class Where:
         first: the first row.
         count: how many rows in a row.
         index: the rows, if they are not in a row.
-        parameter: the attributes (`Dim`, weak reference, is updated) of the parameter it is; then the rest means nothing.
+        parameter: the attributes (`Dim`, weak reference, is updated) of the parameter it is; the rest means nothing
+            then.
     """
 
     first: int

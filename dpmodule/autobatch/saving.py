@@ -49,11 +49,11 @@ def save(basename: str, objects: Iterable[Any]) -> None:
         for each in objects:
             if isinstance(each, (Parameters, LookupParameters)):
                 each.save(data, append=True)
-                pickle.dump((type(each).__name__, each.name()), meta)
+                meta.write(_pickled((type(each).__name__, each.name())))
             elif hasattr(each, "spec") and hasattr(each, "param_collection"):
                 collection = each.param_collection()
                 collection.save(data, collection.name(), append=True)
-                pickle.dump((_class_entry(each), each.spec, collection.name()), meta)
+                meta.write(_pickled((type(each), each.spec, collection.name())))
             else:
                 raise ForeignValueError(
                     f"cannot save {type(each).__name__}: parameters, lookup parameters, builders, or objects with spec"
@@ -61,9 +61,18 @@ def save(basename: str, objects: Iterable[Any]) -> None:
                 )
 
 
-def _class_entry(each: Any) -> Any:
-    """Return what the meta file holds for a class: DyNet's one for its builders, so that it can read them."""
-    return type(each)
+def _pickled(value: Any) -> bytes:
+    """Pickle tuples, plain values and classes; this package's builders under the names that DyNet has for them."""
+    return b"\x80\x02" + _body(value) + b"."
+
+
+def _body(value: Any) -> bytes:
+    if isinstance(value, tuple):
+        return b"(" + b"".join(_body(each) for each in value) + b"t"
+    if isinstance(value, type):
+        module = "_dynet" if _BUILDERS.get(value.__name__) is value else value.__module__
+        return f"c{module}\n{value.__qualname__}\n".encode()
+    return pickle.dumps(value, 2)[2:-1]
 
 
 def _opened(name: str, mode: str) -> IO[Any]:

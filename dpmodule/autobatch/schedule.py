@@ -1,9 +1,9 @@
 """The order of batches: components of the graph of signatures, and levels inside the recurrent ones.
 
 Draw an edge from every signature to those that it feeds, and contract what lies on a cycle: the strongly connected
-components. Outside a recurrence a signature needs no levels at all: all its nodes, of all examples and positions, are one
-batch. Inside one, a node's level counts the edges of that component only. The work is linear in nodes and edges; the
-components are kept from graph to graph, because programs draw the same ones again and again.
+components. Outside a recurrence a signature needs no levels at all: all its nodes, of all examples and positions, are
+one batch. Inside one, a node's level counts the edges of that component only. The work is linear in nodes and edges;
+the components are kept from graph to graph, because programs draw the same ones again and again.
 
 Source: the schedule is this project's own; DyNet's (Neubig, Goldberg, Dyer: "On-the-fly Operation Batching in Dynamic
 Computation Graphs", 2017) searches an agenda of nodes.

@@ -61,7 +61,9 @@ class Kind:
         self.dims = tuple(each.dim for each in operands[: 1 if many else None])
         found = op.shape(attrs, self.dims)
         self.outs: tuple[Dim, ...] = (found,) if isinstance(found, Dim) else found
-        self.wants = (any(each.needs for each in operands),) if many else tuple(each.needs for each in operands)
+        self.wants = (
+            (any(each.needs for each in operands),) if many else tuple(each.needs for each in operands)
+        )
         self.parameters = tuple(
             each.kind.attrs if each.kind.op is PARAMETER and not many else None for each in operands
         )
@@ -85,6 +87,8 @@ class Signature:
 
     __slots__ = ("dim", "extras", "index", "kind", "needs", "tag")
 
+    needs: bool
+
     def __init__(self, index: int, kind: Kind, tag: int, extras: tuple[Signature, ...] = ()) -> None:
         self.index, self.kind, self.tag, self.extras = index, kind, tag, extras
         self.dim, self.needs = kind.outs[0], kind.needs
@@ -94,7 +98,7 @@ class Table:
     """All kinds and signatures seen, by what makes them.
 
     Attributes:
-        found: from a key, see `key_of`, to its signature.
+        found: from a key, (operation, attributes, tags of the operands), to its signature.
         signatures: by index.
         kinds: by index.
         generation: counts how often the table was emptied.
@@ -122,7 +126,9 @@ class Table:
     def _is_stale(self) -> bool:
         return any(reference() is None for reference in self._references)
 
-    def resolve(self, op: Op, attrs: tuple[Any, ...], operands: Sequence[Signature], many: bool = False) -> Signature:
+    def resolve(
+        self, op: Op, attrs: tuple[Any, ...], operands: Sequence[Signature], many: bool = False
+    ) -> Signature:
         """Make the signature of an operation on operands that have been described, or find it.
 
         Args:
@@ -135,7 +141,9 @@ class Table:
             ShapeError: the operands do not fit.
         """
         kind = self._kind(op, attrs, operands, many)
-        around = frozenset(each.kind.index for each in operands) if many else tuple(e.kind.index for e in operands)
+        around = (
+            frozenset(each.kind.index for each in operands) if many else tuple(e.kind.index for e in operands)
+        )
         tag = self._tags.setdefault((kind.index, around), len(self._tags))
         index = len(self.signatures)
         found = Signature(index, kind, tag)
@@ -148,7 +156,11 @@ class Table:
         if many:
             key: Any = (op, attrs, operands[0].dim, any(each.needs for each in operands))
         else:
-            key = (op, attrs, tuple([(e.kind.attrs if e.kind.op is PARAMETER else e.dim, e.needs) for e in operands]))
+            key = (
+                op,
+                attrs,
+                tuple([(e.kind.attrs if e.kind.op is PARAMETER else e.dim, e.needs) for e in operands]),
+            )
             if op is EXTRA:
                 key = (key, operands[0].kind.index)
         kind = self._kinds.get(key)

@@ -46,7 +46,9 @@ def _slices(dim: Dim, index: tuple[Any, ...]) -> tuple[Op, tuple[Any, ...], Any]
         if step < 1:
             raise ArgumentError(f"step {step}: only steps of 1 and more are possible (at {user_line()})")
         if start >= stop:
-            raise BoundsError(f"the slice {start}:{stop} of a dimension of {size} is empty (at {user_line()})")
+            raise BoundsError(
+                f"the slice {start}:{stop} of a dimension of {size} is empty (at {user_line()})"
+            )
         steps.append(step)
         starts.append(start)
         stops.append(stop)

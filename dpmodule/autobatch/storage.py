@@ -69,6 +69,7 @@ class LookupStorage(ParameterStorage):
         self.touched.append(rows)
 
     def ready(self) -> Tensor:
+        """Return the memory of the gradient, which is zero but for the rows that were touched."""
         if self._buffer is None or self._buffer.shape != self.tensor.shape:
             self._buffer = torch.zeros_like(self.tensor)
         self.gradient = self._buffer
@@ -80,7 +81,8 @@ class LookupStorage(ParameterStorage):
             return torch.zeros(0, dtype=torch.int64, device=self.tensor.device)
         found = torch.unique(torch.cat(self.touched))
         self.touched = [found]
-        return found
+        answer: Tensor = found
+        return answer
 
     def clear_gradient(self) -> None:
         """Make the gradient zero; touches no other rows."""

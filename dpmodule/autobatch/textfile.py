@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -56,11 +56,17 @@ def _braced(shape: tuple[int, ...], is_lookup: bool) -> str:
 
 def _numbers(tensor: torch.Tensor, is_lookup: bool) -> str:
     array = tensor.detach().cpu().numpy()
-    ordered = np.concatenate([row.reshape(-1, order="F") for row in array]) if is_lookup else array.reshape(-1, order="F")
+    ordered = (
+        np.concatenate([row.reshape(-1, order="F") for row in array])
+        if is_lookup
+        else array.reshape(-1, order="F")
+    )
     return "".join(f"{value:+.8e} " for value in ordered.tolist()) + "\n"
 
 
-def _write(target: TextIO, name: str, tensor: torch.Tensor, gradient: torch.Tensor | None, is_lookup: bool) -> None:
+def _write(
+    target: IO[str], name: str, tensor: torch.Tensor, gradient: torch.Tensor | None, is_lookup: bool
+) -> None:
     kind = "LookupParameter" if is_lookup else "Parameter"
     text = _numbers(tensor, is_lookup)
     state = "ZERO_GRAD" if gradient is None else "FULL_GRAD"
@@ -69,7 +75,7 @@ def _write(target: TextIO, name: str, tensor: torch.Tensor, gradient: torch.Tens
         target.write(_numbers(gradient, is_lookup))
 
 
-def _opened(fname: str, mode: str) -> TextIO:
+def _opened(fname: str, mode: str) -> IO[str]:
     try:
         return open(os.fspath(fname), mode, encoding="utf-8", newline="\n")
     except OSError as failure:
@@ -114,11 +120,13 @@ def read(fname: str) -> Iterator[Entry]:
                 continue
             found = _HEAD.match(head)
             if found is None:
-                raise FileFormatError(f"{fname}, byte {at - len(head)}: no parameter begins here: {head[:60]!r}")
+                raise FileFormatError(
+                    f"{fname}, byte {at - len(head)}: no parameter begins here: {head[:60]!r}"
+                )
             yield _entry(fname, source, found)
 
 
-def _entry(fname: str, source: TextIO, head: re.Match[str]) -> Entry:
+def _entry(fname: str, source: IO[str], head: re.Match[str]) -> Entry:
     is_lookup, name = head[1] == "LookupParameter", head[2]
     d = tuple(int(size) for size in head[3].split(",") if size)
     array = _array(fname, name, source.readline(), d, is_lookup)

@@ -87,7 +87,9 @@ class Trainer:
             found = self._moments[storage] = [torch.zeros_like(storage.tensor) for _ in range(self.moments)]
         return found
 
-    def native_rule(self, storage: ParameterStorage, rows: Tensor | None, moments: list[Tensor], scale: float) -> bool:
+    def native_rule(
+        self, storage: ParameterStorage, rows: Tensor | None, moments: list[Tensor], scale: float
+    ) -> bool:
         """Update a parameter in one pass of native code; False if there is none for this trainer.
 
         Args:
@@ -236,7 +238,9 @@ class SimpleSGDTrainer(Trainer):
     def __init__(self, m: ParameterCollection, learning_rate: float = 0.1) -> None:
         super().__init__(m, learning_rate)
 
-    def native_rule(self, storage: ParameterStorage, rows: Tensor | None, moments: list[Tensor], scale: float) -> bool:
+    def native_rule(
+        self, storage: ParameterStorage, rows: Tensor | None, moments: list[Tensor], scale: float
+    ) -> bool:
         """Subtract the gradient; see `Trainer.native_rule`."""
         native_updates.step(storage, rows, -self.learning_rate * scale)
         return True
@@ -268,7 +272,12 @@ class CyclicalSGDTrainer(SimpleSGDTrainer):
         gamma: float = 1.0,
     ) -> None:
         super().__init__(m, learning_rate_min)
-        self._low, self._high, self._period, self._gamma = learning_rate_min, learning_rate_max, step_size, gamma
+        self._low, self._high, self._period, self._gamma = (
+            learning_rate_min,
+            learning_rate_max,
+            step_size,
+            gamma,
+        )
         self._iteration = 0
 
     def update(self) -> None:
@@ -406,7 +415,9 @@ class AdamTrainer(Trainer):
         count = self.updates + 1
         return self.learning_rate * math.sqrt(1.0 - self._beta_2**count) / (1.0 - self._beta_1**count)
 
-    def native_rule(self, storage: ParameterStorage, rows: Tensor | None, moments: list[Tensor], scale: float) -> bool:
+    def native_rule(
+        self, storage: ParameterStorage, rows: Tensor | None, moments: list[Tensor], scale: float
+    ) -> bool:
         """Take a step; see `Trainer.native_rule`."""
         if type(self).rule is not AdamTrainer.rule:
             return False

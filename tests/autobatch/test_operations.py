@@ -6,9 +6,9 @@ import os
 
 import numpy as np
 import pytest
-from helpers.autobatch_cases import BATCHED, CASES, NOT_ITS_OWN, total, values
 
 import dpmodule.autobatch as dy
+from helpers.autobatch_cases import BATCHED, CASES, NOT_ITS_OWN, total, values
 
 FOUND = np.load(os.path.join(os.path.dirname(__file__), "..", "data", "autobatch", "operations.npz"))
 VARIANTS = sorted({key.rsplit("/", 1)[0] for key in FOUND})
@@ -111,7 +111,9 @@ def test_finite_differences(name, variant):
         for at in draw.choice(gradient.size, min(4, gradient.size), replace=False):
             ends = [loss_of(name, variant, (place, at, sign * step))[2].scalar_value() for sign in (1, -1)]
             slope = (ends[0] - ends[1]) / (2 * step)
-            assert gradient.flat[at] == pytest.approx(slope, rel=2e-3, abs=1e-6), f"operand {place}, element {at}"
+            assert gradient.flat[at] == pytest.approx(slope, rel=2e-3, abs=1e-6), (
+                f"operand {place}, element {at}"
+            )
 
 
 @pytest.mark.parametrize("name", ALL)

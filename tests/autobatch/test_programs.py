@@ -6,9 +6,9 @@ import os
 
 import numpy as np
 import pytest
-from helpers.autobatch_programs import BUILDERS, TRAINERS, network, training
 
 import dpmodule.autobatch as dy
+from helpers.autobatch_programs import BUILDERS, TRAINERS, network, training
 
 FOUND = np.load(os.path.join(os.path.dirname(__file__), "..", "data", "autobatch", "programs.npz"))
 

@@ -1,5 +1,7 @@
 """The parts in their quick form, and networks that are what they are said to be."""
 
+import importlib.util
+import json
 import math
 import subprocess
 import sys
@@ -82,6 +84,45 @@ def test_quick_forms_of_the_other_parts(tmp_path):
         "`nd.relu(x)`",
     ):
         assert line in text
+
+
+STREAMS = {
+    "one empty job, asyncio, against run_in_executor": (2, 3),
+    "one empty job, asyncio, against threads + call_soon_threadsafe": (2, 3),
+    "1,000 empty jobs in flight, each, asyncio, against run_in_executor": (6, 10),
+    "1,000 empty jobs in flight, each, asyncio, against threads + call_soon_threadsafe": (1.5, 2.5),
+    "dict of 8 tensors, 1 KB: send, recv, against torch.multiprocessing.Queue": (40, 100),
+    "dict of 8 tensors, 64 KB: send, recv, against torch.multiprocessing.Queue": (40, 100),
+    "dict of 8 tensors, 1 MB: send, recv, against torch.multiprocessing.Queue": (30, 80),
+    "dict of 8 tensors, 16 MB: send, recv, against torch.multiprocessing.Queue": (15, 28),
+    "dict of 8 tensors, 1 KB: send, recv, against bare ring": (0.45, 0.8),
+    "dict of 8 tensors, 64 KB: send, recv, against bare ring": (0.45, 0.8),
+    "dict of 8 tensors, 1 MB: send, recv, against bare ring": (0.5, 0.9),
+    "dict of 8 tensors, 16 MB: send, recv, against bare ring": (0.8, 0.95),
+    "zero-copy round trip of shared tensors, 16 MB over 1 KB": (1.3, 1.1),
+    "200 messages growing by 3 rows: those that needed new memory": (14, 10),
+    "stream item, a wake-up each, against asyncio.Queue": (0.9, 1.2),
+    "stream item, bursts of 100, against asyncio.Queue": (1.5, 3),
+    "memoryview(handle), 1 MB, against a copy as bytes": (100, 100),
+}
+
+
+@pytest.mark.timeout(240)
+def test_quick_form_of_the_part_about_streams(tmp_path):
+    output = tmp_path / "found.md"
+    line = [sys.executable, "-m", "benchmarks.streams", "--quick", "--rounds", "1", "--output", str(output)]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(output.with_suffix(".json").read_text(encoding="utf-8"))["streams"]
+    assert {each["what"]: (each["must"], each["aim"]) for each in found["targets"]} == STREAMS
+    assert all(each["value"] > 0 for each in found["targets"])
+    (growing,) = (each for each in found["targets"] if "growing" in each["what"])
+    assert growing["value"] <= 14  # which is a count, on any machine
+    assert growing["at_most"]
+    tables = {"Jobs": 6, "Tensors": 16, "Zero-copy": 2, "Items": 3, "Bytes": 1, "Work, MB/s": 3, "Feeds": 2}
+    rows = {title: len(lines) - 2 for title, lines in found["tables"].items()}
+    rows["Jobs"] -= 6 * (importlib.util.find_spec("uvloop") is not None)
+    assert rows == tables
 
 
 @pytest.mark.slow

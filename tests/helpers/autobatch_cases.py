@@ -14,7 +14,8 @@ SHAPES = {
     "M": (3, 4), "K": (3, 4), "S": (3, 3), "R": (3, 3), "N": (4, 2), "row": (1, 4), "row2": (1, 4), "col": (3, 1),
     "T": (2, 3, 4), "G": (4, 3), "P": (2, 3), "img": (6, 5, 2), "fil": (3, 2, 2, 4), "fbias": (4,),
     "F1": (3, 2, 2), "g8": (12,), "wx": (12, 4), "wh": (12, 3), "b12": (12,),
-    "p": (3,), "pos": (3,), "posM": (3, 4), "spread": (3,), "bound": (3,), "spd": (3, 3), "above": (3,), "zero_one": (3,),
+    "p": (3,), "pos": (3,), "posM": (3, 4), "spread": (3,), "bound": (3,), "spd": (3, 3), "above": (3,),
+    "zero_one": (3,),
 }  # fmt: skip
 
 
@@ -49,11 +50,13 @@ def _unary(name, operand="a", **more):
 CASES = {
     **{
         name: _unary(name)
-        for name in (
-            "tanh logistic rectify exp square cube abs sin cos tan asin acos atan sinh cosh asinh atanh erf softsign"
-            " log_sigmoid selu nobackprop flip_gradient silu elu softmax log_softmax squared_norm l2_norm sum_elems"
-            " mean_elems std_elems logsumexp_dim cumsum transpose max_dim min_dim"
-        ).split()
+        for name in [
+            "tanh", "logistic", "rectify", "exp", "square", "cube", "abs", "sin", "cos", "tan", "asin",
+            "acos", "atan", "sinh", "cosh", "asinh", "atanh", "erf", "softsign", "log_sigmoid", "selu",
+            "nobackprop", "flip_gradient", "silu", "elu", "softmax", "log_softmax", "squared_norm",
+            "l2_norm", "sum_elems", "mean_elems", "std_elems", "logsumexp_dim", "cumsum", "transpose",
+            "max_dim", "min_dim",
+        ]  # fmt: skip
     },
     **{name: _unary(name, "pos") for name in ("log", "sqrt", "lgamma")},
     "acosh": _unary("acosh", "above"),

@@ -305,6 +305,7 @@ def take_all(batches, taken):
         taken.append(batch.pad)
 
 
+@pytest.mark.timeout(120)  # many processes, which take their time on a busy machine
 def test_random_faults_in_random_places():
     """R11: the error itself and its traceback, within a second, whatever the place; never a hang."""
     random_faults(40)
@@ -341,6 +342,7 @@ def check_all(batches):
         assert data.min() == data.max() == batch.label[0].tensor[0]
 
 
+@pytest.mark.timeout(120)  # many processes, which take their time on a busy machine
 def test_forty_kills_at_random_moments():
     rng = random.Random(4)
     before = resources()
@@ -424,6 +426,7 @@ def cycles(count):
                 float(batch.label[0].tensor[0])
 
 
+@pytest.mark.timeout(120)  # many processes, which take their time on a busy machine
 def test_cycles_leave_nothing():
     """R10, short."""
     cycles(3)

@@ -270,6 +270,7 @@ def test_a_cancelled_body_ends_the_workers(run):
     assert time.monotonic() - begin < 3
 
 
+@pytest.mark.timeout(120)  # many processes, which take their time on a busy machine
 def test_forty_kills_at_random_moments():
     rng = random.Random(2)
 
@@ -298,6 +299,7 @@ def cycles(count):
         asyncio.run(main())
 
 
+@pytest.mark.timeout(120)  # many processes, which take their time on a busy machine
 def test_cycles_leave_nothing():
     cycles(3)
     before = resources()

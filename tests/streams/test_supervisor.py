@@ -207,6 +207,7 @@ def test_wait_returns_who_has_something_to_say():
         assert supervisor.wait(5) == [quiet]
 
 
+@pytest.mark.timeout(120)  # many processes, which take their time on a busy machine
 def test_two_hundred_kills_at_random_moments():
     """R7: an error within a second that names the process, and nothing stays."""
     rng = random.Random(1)
@@ -350,6 +351,7 @@ def cycles(count):
                 child.result(5)
 
 
+@pytest.mark.timeout(120)  # many processes, which take their time on a busy machine
 def test_cycles_leave_nothing():
     """R10, short."""
     cycles(5)

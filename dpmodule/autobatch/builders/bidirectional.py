@@ -88,7 +88,9 @@ class BiRNNBuilder:
     def _all(self) -> list[RNNBuilder]:
         return [each for pair in self.builder_layers for each in pair]
 
-    def _joined(self, es: Sequence[Expression], layers: Sequence[tuple[RNNBuilder, RNNBuilder]]) -> list[Expression]:
+    def _joined(
+        self, es: Sequence[Expression], layers: Sequence[tuple[RNNBuilder, RNNBuilder]]
+    ) -> list[Expression]:
         found = list(es)
         for forward, backward in layers:
             ahead = forward.initial_state().transduce(found)

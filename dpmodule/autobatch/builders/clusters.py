@@ -20,7 +20,9 @@ def _lines(cluster_file: str, word_dict: dict[str, int]) -> Iterator[tuple[list[
         if not fields:
             continue
         if len(fields) < 2 or fields[-1] not in word_dict:
-            raise FileFormatError(f"{cluster_file}, line {number}: expected a group and a known word, got {line!r}")
+            raise FileFormatError(
+                f"{cluster_file}, line {number}: expected a group and a known word, got {line!r}"
+            )
         yield fields[:-1], word_dict[fields[-1]]
 
 
@@ -37,7 +39,9 @@ def read_clusters(cluster_file: str, word_dict: dict[str, int]) -> list[list[int
     return list(groups.values())
 
 
-def read_paths(cluster_file: str, word_dict: dict[str, int]) -> tuple[dict[int, list[tuple[int, int]]], list[int]]:
+def read_paths(
+    cluster_file: str, word_dict: dict[str, int]
+) -> tuple[dict[int, list[tuple[int, int]]], list[int]]:
     """Read lines "branch branch ... word".
 
     Returns:

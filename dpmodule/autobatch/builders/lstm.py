@@ -10,6 +10,7 @@ from ..expression import Expression, apply
 from ..fast import fast
 from ..functions.elementwise import logistic, tanh
 from ..functions.inputs import zeros
+from ..functions.layers import vanilla_lstm_c, vanilla_lstm_gates, vanilla_lstm_h
 from ..functions.normal import layer_norm
 from ..initializers import ConstInitializer, UniformInitializer
 from ..ops.binary import CMULT
@@ -120,7 +121,8 @@ class VanillaLSTMBuilder(RNNBuilder):
         for layer, weights in enumerate(self._expressions if outputs else ()):
             old = before[layer] if before else ()
             h, c = old[0] if old else None, old[1] if len(old) > 1 else None
-            outputs, _ = lstm_sequence(outputs, h, c, *weights, self._forget_bias)
+            wx, wh, b = weights[:3]
+            outputs, _ = lstm_sequence(outputs, h, c, wx, wh, b, self._forget_bias)
         return outputs
 
     def _normal_cell(
@@ -205,6 +207,26 @@ class CompactVanillaLSTMBuilder(VanillaLSTMBuilder):
     def __init__(self, layers: int, input_dim: int, hidden_dim: int, model: ParameterCollection) -> None:
         super().__init__(layers, input_dim, hidden_dim, model)
         self.spec = (layers, input_dim, hidden_dim)
+        self._noise = 0.0
+
+    def cell(
+        self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
+    ) -> tuple[Expression, ...]:
+        """Compute one layer at one position; see `RNNBuilder.cell`."""
+        if not self._noise:
+            return super().cell(weights, x, old, mask)
+        x = x if mask[0] is None else apply(CMULT, (x, mask[0]))
+        nothing = zeros(self.hidden_dim, x.dim()[1])
+        h = nothing if old is None else old[0]
+        h = h if mask[1] is None else apply(CMULT, (h, mask[1]))
+        wx, wh, b = weights
+        gates = vanilla_lstm_gates(x, h, wx, wh, b, self._noise)
+        c = vanilla_lstm_c(nothing if old is None or len(old) < 2 else old[1], gates)
+        return vanilla_lstm_h(c, gates), c
+
+    def run(self, before: Layers, xs: Iterable[Expression]) -> list[Expression]:
+        """Compute all layers at several positions; return the outputs."""
+        return RNNBuilder.run(self, before, xs) if self._noise else super().run(before, xs)
 
     def set_weightnoise(self, std: float) -> None:
         """Add noise of a standard deviation to the weights with every step.

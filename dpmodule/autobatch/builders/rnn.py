@@ -38,7 +38,9 @@ class RNNBuilder:
 
     def __init__(self, layers: int, input_dim: int, hidden_dim: int, model: ParameterCollection) -> None:
         if layers < 1 or input_dim < 1 or hidden_dim < 1:
-            raise ArgumentError(f"layers, input_dim, hidden_dim are {layers}, {input_dim}, {hidden_dim}; all need to be positive")
+            raise ArgumentError(
+                f"layers, input_dim, hidden_dim are {layers}, {input_dim}, {hidden_dim}; all need to be positive"
+            )
         self.layers, self.input_dim, self.hidden_dim = layers, input_dim, hidden_dim
         self.spec: tuple[Any, ...] = (layers, input_dim, hidden_dim)
         self._model = model.add_subcollection(self.collection_name)
@@ -73,7 +75,8 @@ class RNNBuilder:
     @classmethod
     def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> Any:
         """Make a network as `spec` of another one describes it."""
-        return cls(*spec[:3], model, *spec[3:])
+        make: Any = cls
+        return make(*spec[:3], model, *spec[3:])
 
     def whoami(self) -> str:
         """Return the name of the class."""
@@ -126,7 +129,9 @@ class RNNBuilder:
         count = self.layers
         if self.has_memory:
             if len(vecs) != 2 * count:
-                raise ArgumentError(f"{len(vecs)} first states given, expected {count} memories and {count} outputs")
+                raise ArgumentError(
+                    f"{len(vecs)} first states given, expected {count} memories and {count} outputs"
+                )
             return tuple(zip(vecs[count:], vecs[:count]))
         if len(vecs) != count:
             raise ArgumentError(f"{len(vecs)} first states given, expected {count}")

@@ -20,7 +20,12 @@ from ..ops.linear import AFFINE, MATMUL
 from ..parameters import Parameters
 from .clusters import read_clusters, read_paths
 
-__all__ = ["ClassFactoredSoftmaxBuilder", "HierarchicalSoftmaxBuilder", "SoftmaxBuilder", "StandardSoftmaxBuilder"]
+__all__ = [
+    "ClassFactoredSoftmaxBuilder",
+    "HierarchicalSoftmaxBuilder",
+    "SoftmaxBuilder",
+    "StandardSoftmaxBuilder",
+]
 
 
 class SoftmaxBuilder:
@@ -50,7 +55,9 @@ class SoftmaxBuilder:
             c: the classes.
             update: False makes the parameters constants.
         """
-        parts = [self.neg_log_softmax(pick_batch_elem(x, place), label, update) for place, label in enumerate(c)]
+        parts = [
+            self.neg_log_softmax(pick_batch_elem(x, place), label, update) for place, label in enumerate(c)
+        ]
         return concatenate_to_batch(parts)
 
     def full_logits(self, x: Expression, update: bool = True) -> Expression:
@@ -120,14 +127,22 @@ class ClassFactoredSoftmaxBuilder(SoftmaxBuilder):
     """
 
     def __init__(
-        self, rep_dim: int, cluster_file: str, word_dict: dict[str, int], pc: ParameterCollection, bias: bool = True
+        self,
+        rep_dim: int,
+        cluster_file: str,
+        word_dict: dict[str, int],
+        pc: ParameterCollection,
+        bias: bool = True,
     ) -> None:
         self._model = pc.add_subcollection("class-factored-softmax-builder")
         self._groups = read_clusters(cluster_file, word_dict)
-        self._place = {word: (group, at) for group, words in enumerate(self._groups) for at, word in enumerate(words)}
+        self._place = {
+            word: (group, at) for group, words in enumerate(self._groups) for at, word in enumerate(words)
+        }
         self._top = _weights(self._model, len(self._groups), rep_dim, bias)
         self._inner: list[tuple[Parameters, ...] | None] = [
-            _weights(self._model, len(words), rep_dim, bias) if len(words) > 1 else None for words in self._groups
+            _weights(self._model, len(words), rep_dim, bias) if len(words) > 1 else None
+            for words in self._groups
         ]
 
     def class_logits(self, x: Expression, update: bool = True) -> Expression:
@@ -157,7 +172,11 @@ class ClassFactoredSoftmaxBuilder(SoftmaxBuilder):
             raise BoundsError(f"word {c} is in no group of the cluster file (at {user_line()})")
         group, at = self._place[c]
         loss = pickneglogsoftmax(self.class_logits(x, update), group)
-        return loss if self._inner[group] is None else loss + pickneglogsoftmax(self.subclass_logits(x, group, update), at)
+        return (
+            loss
+            if self._inner[group] is None
+            else loss + pickneglogsoftmax(self.subclass_logits(x, group, update), at)
+        )
 
     def full_log_distribution(self, x: Expression, update: bool = True) -> Expression:
         """Return the logarithms of the probabilities of all words, in the order of their numbers."""
@@ -188,7 +207,12 @@ class HierarchicalSoftmaxBuilder(SoftmaxBuilder):
     """
 
     def __init__(
-        self, rep_dim: int, cluster_file: str, word_dict: dict[str, int], pc: ParameterCollection, bias: bool = True
+        self,
+        rep_dim: int,
+        cluster_file: str,
+        word_dict: dict[str, int],
+        pc: ParameterCollection,
+        bias: bool = True,
     ) -> None:
         self._model = pc.add_subcollection("hierarchical-softmax-builder")
         self._paths, sizes = read_paths(cluster_file, word_dict)
@@ -223,4 +247,3 @@ class HierarchicalSoftmaxBuilder(SoftmaxBuilder):
     def full_logits(self, x: Expression, update: bool = True) -> Expression:
         """Return scores whose softmax is the distribution."""
         return self.full_log_distribution(x, update)
-

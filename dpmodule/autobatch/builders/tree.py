@@ -66,7 +66,9 @@ class TreeLSTMBuilder:
         """Return the collection of the parameters."""
         return self._model
 
-    def _gates(self, weights: Sequence[Parameters], x: Expression) -> tuple[Expression, Expression, Expression]:
+    def _gates(
+        self, weights: Sequence[Parameters], x: Expression
+    ) -> tuple[Expression, Expression, Expression]:
         i, o, u = (apply(AFFINE, (b, w, x)) for b, w in zip(self._bias, weights))
         return logistic(i), logistic(o), tanh(u)
 
@@ -90,7 +92,9 @@ class TreeLSTMBuilder:
             ArgumentError: there are more or fewer.
         """
         if len(children) != self.arity:
-            raise ArgumentError(f"{len(children)} children for a tree of arity {self.arity} (at {user_line()})")
+            raise ArgumentError(
+                f"{len(children)} children for a tree of arity {self.arity} (at {user_line()})"
+            )
         joined = concatenate([h for h, _ in children]) if len(children) > 1 else children[0][0]
         i, o, u = self._gates(self._inner, joined)
         c = apply(CMULT, (i, u))

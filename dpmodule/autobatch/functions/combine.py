@@ -55,7 +55,9 @@ def _are_alike(xs: Sequence[Any]) -> bool:
     return True
 
 
-def _fold(few: Op, many: Op, xs: list[Any], attrs: tuple[Any, ...] = (), many_attrs: tuple[Any, ...] = ()) -> Expression:
+def _fold(
+    few: Op, many: Op, xs: list[Any], attrs: tuple[Any, ...] = (), many_attrs: tuple[Any, ...] = ()
+) -> Expression:
     if len(xs) > FEW and _are_alike(xs):
         return append_many(many, xs, many_attrs)
     return apply(few, xs, attrs)
@@ -148,7 +150,7 @@ def cdiv(x: Expression, y: Expression) -> Expression:
     return apply(CDIV, (x, y))
 
 
-def pow(x: Expression, y: Expression) -> Expression:  # noqa: A001 (DyNet's name)
+def pow(x: Expression, y: Expression) -> Expression:
     """Raise every element of `x` to a power.
 
     Args:

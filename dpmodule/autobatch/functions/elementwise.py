@@ -82,7 +82,7 @@ log = _plain("log", "Compute the natural logarithm of every element.")
 sqrt = _plain("sqrt", "Compute the square root of every element.")
 square = _plain("square", "Compute the square of every element.")
 cube = _plain("cube", "Compute the third power of every element.")
-abs = _plain("abs", "Compute the absolute value of every element.")  # noqa: A001 (DyNet's name)
+abs = _plain("abs", "Compute the absolute value of every element.")
 sin = _plain("sin", "Compute the sine of every element, in radians.")
 cos = _plain("cos", "Compute the cosine of every element, in radians.")
 tan = _plain("tan", "Compute the tangent of every element, in radians.")
@@ -152,7 +152,7 @@ def _straight(name: str, gradient_mode: str) -> bool:
     return _MODES[gradient_mode]
 
 
-def round(x: Expression, gradient_mode: str) -> Expression:  # noqa: A001
+def round(x: Expression, gradient_mode: str) -> Expression:
     """Round every element, halves away from zero.
 
     Args:

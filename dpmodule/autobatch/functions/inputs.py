@@ -65,7 +65,9 @@ class InputExpression(Expression):
         dim = state.graph.dim(self.enter())
         array = np.asarray(value, np.float64)
         if array.size != self.box.array.size:
-            raise ShapeError(f"set: {array.size} values for an input of dimensions {dim.d} and minibatch {dim.batch}")
+            raise ShapeError(
+                f"set: {array.size} values for an input of dimensions {dim.d} and minibatch {dim.batch}"
+            )
         if dim.batch == 1:
             self.box.array = array.reshape(dim.d, order="F")[None] if array.shape != dim.d else array[None]
         else:
@@ -81,11 +83,13 @@ def dim_of(dim: int | Sequence[int], batch_size: int = 1) -> Dim:
     """
     d = (int(dim),) if isinstance(dim, (int, np.integer)) else tuple(int(size) for size in dim)
     if any(size < 1 for size in d) or batch_size < 1:
-        raise ShapeError(f"dim is {dim!r} with batch_size {batch_size}, expected positive sizes (at {user_line()})")
+        raise ShapeError(
+            f"dim is {dim!r} with batch_size {batch_size}, expected positive sizes (at {user_line()})"
+        )
     return Dim(d or (1,), int(batch_size))
 
 
-def inputTensor(  # noqa: N802 (DyNet's name)
+def inputTensor(
     arr: ArrayLike, batched: bool = False, device: str = "", reusable_expr: bool = False
 ) -> InputExpression:
     """Make an expression of an array.
@@ -108,7 +112,9 @@ def inputTensor(  # noqa: N802 (DyNet's name)
         arr, batched = np.stack(arr, -1), True
     array = np.asarray(arr)
     if array.dtype.kind not in "biuf":
-        raise ForeignValueError(f"Input Tensor should be a numpy.ndarray or a valid list of floats (at {user_line()})")
+        raise ForeignValueError(
+            f"Input Tensor should be a numpy.ndarray or a valid list of floats (at {user_line()})"
+        )
     if array.ndim == 0:
         array = array.reshape(1)
     if not batched:
@@ -117,30 +123,30 @@ def inputTensor(  # noqa: N802 (DyNet's name)
     return InputExpression(Box(np.moveaxis(array, -1, 0).reshape(dim.batch, *dim.d)), dim)
 
 
-def inputVector(v: ArrayLike, device: str = "") -> InputExpression:  # noqa: N802
+def inputVector(v: ArrayLike, device: str = "") -> InputExpression:
     """Make a vector of a list of numbers."""
     array = np.asarray(v, np.float64).reshape(-1)
     return InputExpression(Box(array[None]), dim_of(len(array)))
 
 
-def scalarInput(s: float, device: str = "") -> InputExpression:  # noqa: N802
+def scalarInput(s: float, device: str = "") -> InputExpression:
     """Make an expression of one number."""
     return InputExpression(Box(np.full((1, 1), s, np.float64)), Dim((1,)))
 
 
-def vecInput(dim: int, device: str = "") -> InputExpression:  # noqa: N802
+def vecInput(dim: int, device: str = "") -> InputExpression:
     """Make a vector of zeros, to be `set` later."""
     found = dim_of(dim)
     return InputExpression(Box(np.zeros((1, *found.d))), found)
 
 
-def matInput(d1: int, d2: int) -> InputExpression:  # noqa: N802
+def matInput(d1: int, d2: int) -> InputExpression:
     """Make a matrix of zeros, to be `set` later."""
     found = dim_of((d1, d2))
     return InputExpression(Box(np.zeros((1, *found.d))), found)
 
 
-def inputMatrix(v: ArrayLike, d: Sequence[int]) -> InputExpression:  # noqa: N802
+def inputMatrix(v: ArrayLike, d: Sequence[int]) -> InputExpression:
     """Make a tensor of a flat list, the first dimension running fastest.
 
     Args:
@@ -154,7 +160,7 @@ def inputMatrix(v: ArrayLike, d: Sequence[int]) -> InputExpression:  # noqa: N80
     return InputExpression(Box(array.reshape(found.d, order="F")[None]), found)
 
 
-def sparse_inputTensor(  # noqa: N802
+def sparse_inputTensor(
     idxs: Sequence[Sequence[int]],
     values: Sequence[float],
     shape: Sequence[int],
@@ -178,7 +184,9 @@ def sparse_inputTensor(  # noqa: N802
     """
     places = tuple(np.asarray(each, np.int64) for each in idxs)
     if len(places) != len(shape) or any(each.size != len(values) for each in places):
-        raise ShapeError(f"sparse_inputTensor: {len(places)} lists of places for {len(shape)} dimensions (at {user_line()})")
+        raise ShapeError(
+            f"sparse_inputTensor: {len(places)} lists of places for {len(shape)} dimensions (at {user_line()})"
+        )
     array = np.full(tuple(shape), defval, np.float64)
     try:
         array[places] = values
@@ -234,7 +242,9 @@ def random_normal(
     return _random(dim, batch_size, "normal", mean, stddev)
 
 
-def random_bernoulli(dim: int | Sequence[int], p: float, scale: float = 1.0, batch_size: int = 1) -> Expression:
+def random_bernoulli(
+    dim: int | Sequence[int], p: float, scale: float = 1.0, batch_size: int = 1
+) -> Expression:
     """Draw `scale` with probability `p`, else 0.
 
     Raises:
@@ -250,6 +260,8 @@ def random_uniform(dim: int | Sequence[int], left: float, right: float, batch_si
     return _random(dim, batch_size, "uniform", left, right)
 
 
-def random_gumbel(dim: int | Sequence[int], mu: float = 0.0, beta: float = 1.0, batch_size: int = 1) -> Expression:
+def random_gumbel(
+    dim: int | Sequence[int], mu: float = 0.0, beta: float = 1.0, batch_size: int = 1
+) -> Expression:
     """Draw from a Gumbel distribution with location `mu` and scale `beta`."""
     return _random(dim, batch_size, "gumbel", mu, beta)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from ..errors import ArgumentError, user_line
 from ..expression import Expression, apply
-from ..ops import convolution, noise as noises
+from ..ops import convolution
+from ..ops import noise as noises
 from ..ops.gates import LSTM_C, LSTM_GATES, LSTM_H
 from ..ops.unary import IDENTITY
 from ..state import state
@@ -78,9 +79,7 @@ def maxpooling2d(
         stride: its steps, in pixels: down, right.
         is_valid: False adds windows that stick out.
     """
-    return apply(
-        convolution.MAXPOOL, (x,), (_pair("ksize", ksize), _pair("stride", stride), bool(is_valid))
-    )
+    return apply(convolution.MAXPOOL, (x,), (_pair("ksize", ksize), _pair("stride", stride), bool(is_valid)))
 
 
 def kmax_pooling(x: Expression, k: int, d: int = 1) -> Expression:
@@ -209,7 +208,9 @@ def noise(x: Expression, stddev: float) -> Expression:
 
 def available_devices() -> list[str]:
     """Return the names that `to_device` takes."""
-    return ["CPU"] if state.options.device.type == "cpu" else ["CPU", f"GPU:{state.options.device.index or 0}"]
+    return (
+        ["CPU"] if state.options.device.type == "cpu" else ["CPU", f"GPU:{state.options.device.index or 0}"]
+    )
 
 
 def to_device(e: Expression, device_str: str) -> Expression:
@@ -231,7 +232,10 @@ def to_device(e: Expression, device_str: str) -> Expression:
 
 
 def _gates(
-    x_t: Expression | Sequence[Expression], operands: tuple[Expression, ...], masks: tuple[Expression, ...], std: float
+    x_t: Expression | Sequence[Expression],
+    operands: tuple[Expression, ...],
+    masks: tuple[Expression, ...],
+    std: float,
 ) -> Expression:
     x = concatenate(x_t) if isinstance(x_t, (list, tuple)) else x_t
     return apply(LSTM_GATES, (x, *operands, *masks), (float(std), bool(masks)))
@@ -240,8 +244,8 @@ def _gates(
 def vanilla_lstm_gates(
     x_t: Expression,
     h_tm1: Expression,
-    Wx: Expression,  # noqa: N803 (DyNet's names)
-    Wh: Expression,  # noqa: N803
+    Wx: Expression,
+    Wh: Expression,
     b: Expression,
     weightnoise_std: float = 0.0,
 ) -> Expression:
@@ -261,8 +265,8 @@ def vanilla_lstm_gates(
 def vanilla_lstm_gates_concat(
     x_t: Sequence[Expression],
     h_tm1: Expression,
-    Wx: Expression,  # noqa: N803
-    Wh: Expression,  # noqa: N803
+    Wx: Expression,
+    Wh: Expression,
     b: Expression,
     weightnoise_std: float = 0.0,
 ) -> Expression:
@@ -273,8 +277,8 @@ def vanilla_lstm_gates_concat(
 def vanilla_lstm_gates_dropout(
     x_t: Expression,
     h_tm1: Expression,
-    Wx: Expression,  # noqa: N803
-    Wh: Expression,  # noqa: N803
+    Wx: Expression,
+    Wh: Expression,
     b: Expression,
     dropout_mask_x: Expression,
     dropout_mask_h: Expression,
@@ -287,8 +291,8 @@ def vanilla_lstm_gates_dropout(
 def vanilla_lstm_gates_dropout_concat(
     x_t: Sequence[Expression],
     h_tm1: Expression,
-    Wx: Expression,  # noqa: N803
-    Wh: Expression,  # noqa: N803
+    Wx: Expression,
+    Wh: Expression,
     b: Expression,
     dropout_mask_x: Expression,
     dropout_mask_h: Expression,

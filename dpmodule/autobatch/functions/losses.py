@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from ..errors import BoundsError, NegativeIndexError, user_line
 from ..expression import Expression, apply
 from ..fast import fast
@@ -57,9 +59,13 @@ def checked_label(name: str, x: Expression, label: int, axis: int = 0) -> int:
     """
     found = int(label)
     d = state.graph.dim(x.enter()).d
+    if axis < len(d) and 0 <= found < d[axis]:
+        return found
     if found < 0:
-        raise NegativeIndexError(f"{name}: can't convert negative value {found} to unsigned int (at {user_line()})")
-    if axis < len(d) and found >= d[axis]:
+        raise NegativeIndexError(
+            f"{name}: can't convert negative value {found} to unsigned int (at {user_line()})"
+        )
+    if axis < len(d):
         raise BoundsError(
             f"Index error in {name}: Index {found} out of bounds for a dimension of {d[axis]} (at {user_line()})"
         )
@@ -105,7 +111,7 @@ def pickneglogsoftmax(x: Expression, v: int | Sequence[int]) -> Expression:
     Raises:
         BoundsError: the label is outside.
     """
-    if isinstance(v, (list, tuple)):
+    if not isinstance(v, (int, np.integer)):
         return pickneglogsoftmax_batch(x, v)
     return apply(PICKNEGLOGSOFTMAX, (x,), (), checked_label("PickNegLogSoftmax", x, v))
 
@@ -121,7 +127,7 @@ def pickneglogsoftmax_batch(x: Expression, vs: Sequence[int]) -> Expression:
     return apply(PICKNEGLOGSOFTMAX_BATCH, (x,), (len(labels),), labels)
 
 
-def hinge(x: Expression, v: int, m: float = 1.0) -> Expression:
+def hinge(x: Expression, v: int | Sequence[int], m: float = 1.0) -> Expression:
     """Compute the sum of max(0, x[i] - x[v] + m) over all i but `v`.
 
     Args:
@@ -129,7 +135,7 @@ def hinge(x: Expression, v: int, m: float = 1.0) -> Expression:
         v: the label.
         m: the margin.
     """
-    if isinstance(v, (list, tuple)):
+    if not isinstance(v, (int, np.integer)):
         return hinge_batch(x, v, m)
     return apply(HINGE, (x,), (float(m),), checked_label("Hinge", x, v))
 

@@ -145,7 +145,9 @@ def pick_batch_elems(x: Expression, vs: Sequence[int]) -> Expression:
 def _unsigned(name: str, values: Sequence[int]) -> tuple[int, ...]:
     found = tuple(int(each) for each in values)
     if any(each < 0 for each in found):
-        raise NegativeIndexError(f"{name}: can't convert negative value to unsigned int: {list(found)} (at {user_line()})")
+        raise NegativeIndexError(
+            f"{name}: can't convert negative value to unsigned int: {list(found)} (at {user_line()})"
+        )
     return found
 
 
@@ -181,7 +183,9 @@ def strided_select(
     Raises:
         BoundsError: a range is empty or outside.
     """
-    return apply(STRIDED, (x,), tuple(tuple(int(n) for n in each) for each in (strides, range_from, range_to)))
+    return apply(
+        STRIDED, (x,), tuple(tuple(int(n) for n in each) for each in (strides, range_from, range_to))
+    )
 
 
 def select_rows(x: Expression, rs: Sequence[int]) -> Expression:

@@ -73,7 +73,11 @@ def _sum(call: Call, *xs: Tensor) -> Tensor:
     total = total + aligned(xs[1], call.dims[1], rank)
     for x, dim in zip(xs[2:], call.dims[2:]):
         x = aligned(x, dim, rank)
-        total = total.add_(x) if total.shape[1:] == call_shape(call) and total.shape[0] >= x.shape[0] else total + x
+        total = (
+            total.add_(x)
+            if total.shape[1:] == call_shape(call) and total.shape[0] >= x.shape[0]
+            else total + x
+        )
     return total
 
 
@@ -171,7 +175,7 @@ def _minimum_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | 
 
 
 def _logsumexp(call: Call, *xs: Tensor) -> Tensor:
-    shape = torch.broadcast_shapes(*(x.shape for x in xs))
+    shape = [max(sizes) for sizes in zip(*(x.shape for x in xs))]
     return torch.logsumexp(torch.stack([x.expand(shape) for x in xs]), 0)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812 (torch's own name for it)
+import torch.nn.functional as F
 
 from .spec import Call, Dim, declare, fail, same_batch
 
@@ -53,18 +53,28 @@ def _conv(call: Call, x: Tensor, f: Tensor, *bias: Tensor) -> Tensor:
     height, width, channels = _image(call.dims[0])
     top, bottom = _padding(height, f.shape[2], stride[0], is_valid)
     left, right = _padding(width, f.shape[3], stride[1], is_valid)
-    images = F.pad(x.reshape(*x.shape[:2], height, width, channels).permute(0, 1, 4, 2, 3), (left, right, top, bottom))
+    images = F.pad(
+        x.reshape(*x.shape[:2], height, width, channels).permute(0, 1, 4, 2, 3), (left, right, top, bottom)
+    )
     filters = f.permute(0, 1, 5, 4, 2, 3)
     if f.shape[:2] == (1, 1):
-        found = F.conv2d(images.flatten(0, 1), filters[0, 0], stride=stride).unflatten(0, x.shape[:2])
+        found = F.conv2d(images.flatten(0, 1), filters[0, 0], stride=stride)
+        found = found.reshape(*x.shape[:2], *found.shape[1:])
     else:
         count = max(x.shape[0], f.shape[0]), call.out.batch
         images, filters = images.expand(*count, -1, -1, -1), filters.expand(*count, -1, -1, -1, -1)
         groups = count[0] * count[1]
-        found = F.conv2d(images.reshape(1, -1, *images.shape[3:]), filters.reshape(-1, *filters.shape[3:]), None, stride, groups=groups)
+        found = F.conv2d(
+            images.reshape(1, -1, *images.shape[3:]),
+            filters.reshape(-1, *filters.shape[3:]),
+            None,
+            stride,
+            groups=groups,
+        )
         found = found.reshape(*count, -1, *found.shape[2:])
     found = found.permute(0, 1, 3, 4, 2)
-    return found + bias[0].reshape(*bias[0].shape[:2], 1, 1, -1) if bias else found
+    answer: Tensor = found + bias[0].reshape(*bias[0].shape[:2], 1, 1, -1) if bias else found
+    return answer
 
 
 def _pool_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
@@ -108,7 +118,7 @@ def _fold_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
 
 
 def _fold(call: Call, x: Tensor) -> Tensor:
-    return x.unflatten(2, (-1, call.attrs[0])).sum(3)
+    return x.reshape(*x.shape[:2], -1, call.attrs[0], *x.shape[3:]).sum(3)
 
 
 def _filter_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:

@@ -25,20 +25,23 @@ def _gates_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
     return Dim(b.d, same_batch("vanilla_lstm_gates", dims))
 
 
-def _noisy(call: Call, w: Tensor) -> Tensor:
+def _noisy(call: Call, weights: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Add noise; the same again when `run` is repeated for the gradient."""
     spread = call.attrs[0]
     if not spread:
-        return w
-    return w + torch.empty_like(w).normal_(0.0, spread, generator=call.generator)
+        return weights
+    if call.saved is None:
+        call.saved = [torch.empty_like(w).normal_(0.0, spread, generator=call.generator) for w in weights]
+    return tuple(w + noise for w, noise in zip(weights, call.saved))
 
 
 def _gates(call: Call, x: Tensor, h: Tensor, wx: Tensor, wh: Tensor, b: Tensor, *masks: Tensor) -> Tensor:
     if masks:
         x, h = x * masks[0], h * masks[1]
     size = call.dims[1].d[0]
-    wx, wh, b = (_noisy(call, w) for w in (wx, wh, b))
+    wx, wh, b = _noisy(call, (wx, wh, b))
     found = b + torch.matmul(wx, x.unsqueeze(-1)).squeeze(-1) + torch.matmul(wh, h.unsqueeze(-1)).squeeze(-1)
-    i, f, o, u = found.split(size, -1)
+    i, f, o, u = torch.split(found, size, -1)
     return torch.cat([torch.sigmoid(i), torch.sigmoid(f + 1), torch.sigmoid(o), torch.tanh(u)], -1)
 
 
@@ -49,7 +52,7 @@ def _state_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
 
 
 def _c(call: Call, c: Tensor, gates: Tensor) -> Tensor:
-    i, f, _, u = gates.split(call.out.d[0], -1)
+    i, f, _, u = torch.split(gates, call.out.d[0], -1)
     return i * u + f * c
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-
 from .spec import Call, Dim, declare, fail, same_batch, target
 
 __all__ = ["CONCATENATE", "CONCATENATE_MANY", "RESHAPE", "TO_BATCH", "TO_BATCH_MANY", "TRANSPOSE"]
@@ -27,7 +26,11 @@ def _concatenate_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
     for dim in dims:
         d = _padded(dim.d, rank)
         if d[:axis] + d[axis + 1 :] != first[:axis] + first[axis + 1 :]:
-            fail("concatenate", dims, f"Bad input dimensions in Concatenate: all but dimension {axis} need to agree")
+            fail(
+                "concatenate",
+                dims,
+                f"Bad input dimensions in Concatenate: all but dimension {axis} need to agree",
+            )
         total += d[axis]
     return Dim((*first[:axis], total, *first[axis + 1 :]), same_batch("concatenate", dims))
 
@@ -51,7 +54,7 @@ def _concatenate_grad(call: Call, g: Tensor, *xs: Tensor) -> list[Tensor | None]
     rank = len(call.out.d)
     sizes = [_padded(dim.d, rank)[axis] for dim in call.dims]
     found: list[Tensor | None] = []
-    for part, x in zip(g.split(sizes, axis + 2), xs):
+    for part, x in zip(torch.split(g, sizes, axis + 2), xs):
         found.append(_batch_sum(part, x).reshape(-1, *x.shape[1:]))
     return found
 
@@ -93,7 +96,7 @@ def _to_batch(call: Call, *xs: Tensor) -> Tensor:
 
 
 def _to_batch_grad(call: Call, g: Tensor, *xs: Tensor) -> list[Tensor | None]:
-    return list(g.split([dim.batch for dim in call.dims], 1))
+    return list(torch.split(g, [dim.batch for dim in call.dims], 1))
 
 
 def _to_batch_many_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812 (torch's own name for it)
+import torch.nn.functional as F
 
 from .binary import aligned, reduced
 from .spec import Call, Dim, declare, fail, same_batch, scalar, target
@@ -63,7 +63,9 @@ def _multiply_grad(
     if _is_shared(x, left) and call.defer is not None:
         if wants[at]:
             many = g if len(right.d) == len(result.d) else aligned(g, result, len(right.d))
-            call.defer(at, _rows(many, Dim(many.shape[2:])), _rows(y.expand(*g.shape[:2], *y.shape[2:]), right))
+            call.defer(
+                at, _rows(many, Dim(many.shape[2:])), _rows(y.expand(*g.shape[:2], *y.shape[2:]), right)
+            )
     elif wants[at]:
         wide = g if len(result.d) == 2 else g.unsqueeze(-1)
         dx = reduced(torch.matmul(wide, _matrix(y, right).transpose(2, 3)), _matrix(x, left)).reshape(x.shape)
@@ -72,7 +74,9 @@ def _multiply_grad(
             dy = reduced(torch.matmul(g, x[0, 0]), y)
         else:
             wide = g if len(result.d) == 2 else g.unsqueeze(-1)
-            dy = reduced(torch.matmul(_matrix(x, left).transpose(2, 3), wide), _matrix(y, right)).reshape(y.shape)
+            dy = reduced(torch.matmul(_matrix(x, left).transpose(2, 3), wide), _matrix(y, right)).reshape(
+                y.shape
+            )
     return dx, dy
 
 
@@ -95,7 +99,9 @@ def _matmul_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | N
 
 def _affine_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
     if len(dims) % 2 == 0:
-        fail("affine_transform", dims, "a bias and pairs of a matrix and what it is multiplied with are needed")
+        fail(
+            "affine_transform", dims, "a bias and pairs of a matrix and what it is multiplied with are needed"
+        )
     if len(dims) == 1:
         return dims[0]
     shapes = {_product("affine_transform", x, y, dims) for x, y in zip(dims[1::2], dims[2::2])}
@@ -109,7 +115,12 @@ def _affine_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
 
 def _affine(call: Call, bias: Tensor, *xs: Tensor) -> Tensor:
     rank = len(call.out.d)
-    if len(xs) == 2 and bias.shape[:2] == (1, 1) and len(call.dims[2].d) == 1 and _is_shared(xs[0], call.dims[1]):
+    if (
+        len(xs) == 2
+        and bias.shape[:2] == (1, 1)
+        and len(call.dims[2].d) == 1
+        and _is_shared(xs[0], call.dims[1])
+    ):
         memory = target(call)
         if memory is None or xs[1].shape[:2] != memory.shape[:2]:
             return F.linear(xs[1], xs[0][0, 0], bias.reshape(-1))
@@ -171,11 +182,13 @@ def _logdet_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
 
 
 def _inverse(call: Call, x: Tensor) -> Tensor:
-    return torch.linalg.inv(x)
+    answer: Tensor = torch.linalg.inv(x)
+    return answer
 
 
 def _logdet(call: Call, x: Tensor) -> Tensor:
-    return torch.linalg.slogdet(x)[1].unsqueeze(-1)
+    answer: Tensor = torch.linalg.slogdet(x)[1].unsqueeze(-1)
+    return answer
 
 
 def _trace_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:

@@ -75,7 +75,11 @@ def _binary_log_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor
 
 def _rank_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
     if dims[0].d != dims[1].d or dims[0].d[0] != 1:
-        fail("pairwise_rank_loss", dims, "Bad input dimensions in PairwiseRankLoss: rows of equal dimensions are needed")
+        fail(
+            "pairwise_rank_loss",
+            dims,
+            "Bad input dimensions in PairwiseRankLoss: rows of equal dimensions are needed",
+        )
     return Dim(dims[0].d, same_batch("pairwise_rank_loss", dims))
 
 
@@ -96,7 +100,8 @@ def _poisson_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
 
 def _poisson(call: Call, x: Tensor) -> Tensor:
     count = call.aux.to(x.dtype).view(-1, *[1] * (x.dim() - 1))
-    return torch.exp(x) - count * x + torch.lgamma(count + 1)
+    answer: Tensor = torch.exp(x) - count * x + torch.lgamma(count + 1)
+    return answer
 
 
 SQUARED_DISTANCE = declare("squared_distance", _pair("squared_distance"), _squared, _squared_grad)

@@ -22,7 +22,8 @@ def _masked(call: Call, x: Tensor, shape: Sequence[int], rate: float) -> Tensor:
         call.saved = mask.zero_()
     else:
         call.saved = mask.bernoulli_(1.0 - rate, generator=call.generator).div_(1.0 - rate)
-    return x * call.saved
+    answer: Tensor = x * call.saved
+    return answer
 
 
 def _masked_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:

@@ -30,7 +30,8 @@ def _centred(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def _layer(call: Call, x: Tensor, g: Tensor, b: Tensor) -> Tensor:
     call.saved = _centred(x)
-    return call.saved[0] * g + b
+    answer: Tensor = call.saved[0] * g + b
+    return answer
 
 
 def _layer_grad(call: Call, grad: Tensor, x: Tensor, g: Tensor, b: Tensor) -> list[Tensor | None]:

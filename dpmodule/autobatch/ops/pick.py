@@ -33,14 +33,20 @@ def _index(call: Call, x: Tensor) -> Tensor:
     shape = [*x.shape]
     shape[axis] = 1
     if call.aux.dim() == 2:  # one a minibatch element
-        return call.aux.view(call.count, -1, *[1] * (x.dim() - 2)).expand(call.count, call.out.batch, *shape[2:])
-    return call.aux.view(-1, *[1] * (x.dim() - 1)).expand(call.count, *shape[1:])
+        spread = (call.count, -1, *[1] * (x.dim() - 2))
+        shape[1] = call.out.batch
+    else:
+        spread = (-1, *[1] * (x.dim() - 1))
+    answer: Tensor = call.aux.view(spread).expand(call.count, *shape[1:])
+    return answer
 
 
 def _pick(call: Call, x: Tensor) -> Tensor:
     index = _index(call, x)
-    return x.expand(-1, index.shape[1], *x.shape[2:]).gather(call.attrs[0] + 2, index).reshape(
-        call.count, call.out.batch, *call.out.d
+    return (
+        x.expand(-1, index.shape[1], *x.shape[2:])
+        .gather(call.attrs[0] + 2, index)
+        .reshape(call.count, call.out.batch, *call.out.d)
     )
 
 
@@ -63,7 +69,11 @@ def _range_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
     axis, start, stop = attrs
     d = dims[0].d
     if axis >= len(d) or not 0 <= start < stop <= d[axis]:
-        fail("pick_range", dims, f"Bad input dimensions or range in PickRange: range({start}, {stop}) with dim={axis}")
+        fail(
+            "pick_range",
+            dims,
+            f"Bad input dimensions or range in PickRange: range({start}, {stop}) with dim={axis}",
+        )
     return Dim((*d[:axis], stop - start, *d[axis + 1 :]), dims[0].batch)
 
 

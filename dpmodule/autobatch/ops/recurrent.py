@@ -66,9 +66,7 @@ def _step(call: Call, x: Tensor, w: Tensor, h: Tensor, c: Tensor) -> tuple[Tenso
     return torch.mul(gates[..., 2 * size : 3 * size], squashed, out=target(call, 0)), new
 
 
-def _gate_grads(
-    call: Call, g: tuple[Tensor, Tensor], c: Tensor | None, x: Tensor
-) -> tuple[Tensor, Tensor]:
+def _gate_grads(call: Call, g: tuple[Tensor, Tensor], c: Tensor | None, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return the gradients of the gates before their activations, and of the new memory."""
     size = call.out.d[0]
     gates, squashed = call.saved

@@ -136,7 +136,8 @@ def _extreme_shape(name: str) -> Callable[[tuple[Any, ...], Sequence[Dim]], Dim]
 def _extreme(find: Callable[..., Any]) -> Callable[[Call, Tensor], Tensor]:
     def run(call: Call, x: Tensor) -> Tensor:
         found, call.saved = find(x, call.attrs[0] + 2, keepdim=True)
-        return found.reshape(x.shape[0], call.out.batch, *call.out.d)
+        answer: Tensor = found.reshape(x.shape[0], call.out.batch, *call.out.d)
+        return answer
 
     return run
 

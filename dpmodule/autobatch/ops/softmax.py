@@ -151,7 +151,7 @@ def _sparsemax(call: Call, x: Tensor) -> Tensor:
 
 
 def _sparsemax_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
-    inside = call.result > 0
+    inside: Tensor = call.result > 0
     mean = (g * inside).sum(2, keepdim=True) / inside.sum(2, keepdim=True)
     return [(g - mean) * inside]
 
@@ -164,7 +164,7 @@ def _constrained_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
 
 def _constrained(call: Call, x: Tensor, y: Tensor) -> Tensor:
     """Share the probability that bounded elements give up among the others, until none is above its bound."""
-    x, y = torch.broadcast_tensors(x, y)
+    x, y = x + torch.zeros_like(y), y + torch.zeros_like(x)  # as large as each other
     weights = torch.exp(x - x.amax(2, keepdim=True))
     free = torch.ones_like(x, dtype=torch.bool)
     share = weights

@@ -29,7 +29,8 @@ def _input(call: Call) -> Tensor:
 
 def _constant(call: Call) -> Tensor:
     value = call.aux.to(call.dtype).view(-1, 1, *[1] * len(call.out.d))
-    return value.expand(call.count, call.out.batch, *call.out.d)
+    answer: Tensor = value.expand(call.count, call.out.batch, *call.out.d)
+    return answer
 
 
 def _one_hot(call: Call) -> Tensor:
@@ -66,7 +67,14 @@ def _random(call: Call) -> Tensor:
     if kind == "bernoulli":
         return found.bernoulli_(first, generator=call.generator).mul_(second)
     tiny = torch.finfo(call.dtype).tiny
-    return found.exponential_(1.0, generator=call.generator).clamp_(min=tiny).log_().neg_().mul_(second).add_(first)
+    return (
+        found.exponential_(1.0, generator=call.generator)
+        .clamp_(min=tiny)
+        .log_()
+        .neg_()
+        .mul_(second)
+        .add_(first)
+    )
 
 
 def _nothing(call: Call, g: Tensor) -> list[Tensor | None]:

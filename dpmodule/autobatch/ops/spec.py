@@ -24,7 +24,20 @@ import torch
 
 from ..errors import ArgumentError, ShapeError, user_line
 
-__all__ = ["Call", "Dim", "Op", "declare", "fail", "find", "names", "same_batch", "scalar", "show", "shown", "target"]
+__all__ = [
+    "Call",
+    "Dim",
+    "Op",
+    "declare",
+    "fail",
+    "find",
+    "names",
+    "same_batch",
+    "scalar",
+    "show",
+    "shown",
+    "target",
+]
 
 
 class Dim(NamedTuple):
@@ -75,7 +88,7 @@ class Call:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     dtype: torch.dtype = torch.float32
     saved: Any = None
-    result: torch.Tensor | None = None
+    result: Any = None
     wants: tuple[bool, ...] = ()
     defer: Callable[[int, torch.Tensor, torch.Tensor], None] | None = None
     counts: list[int] = field(default_factory=list)

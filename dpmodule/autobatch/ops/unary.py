@@ -61,7 +61,10 @@ _PLAIN: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor, Te
 }
 
 
-_INTO = frozenset("tanh logistic negate exp log square sqrt abs sin cos tan erf".split())  # take out=
+# these take out=
+_INTO = frozenset(
+    ["tanh", "logistic", "negate", "exp", "log", "square", "sqrt", "abs", "sin", "cos", "tan", "erf"]
+)
 
 
 def _plain(name: str) -> Op:
@@ -94,7 +97,9 @@ def _elu(call: Call, x: Tensor) -> Tensor:
 
 
 def _elu_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
-    return [g * torch.where(x > 0, torch.ones((), dtype=x.dtype, device=x.device), call.attrs[0] * torch.exp(x))]
+    return [
+        g * torch.where(x > 0, torch.ones((), dtype=x.dtype, device=x.device), call.attrs[0] * torch.exp(x))
+    ]
 
 
 def _silu(call: Call, x: Tensor) -> Tensor:
@@ -177,15 +182,17 @@ NOBACKPROP = declare("nobackprop", same_shape, _copy, _none, constant=True)
 SCALE_GRADIENT = declare("scale_gradient", same_shape, _copy, _scaled_back, aux="float", expand=True)
 IDENTITY = declare("identity", same_shape, _copy, _pass)
 
-_ROUNDINGS = {
-    "round": lambda x: torch.where(x < 0, -torch.floor(0.5 - x), torch.floor(x + 0.5)),  # halves away from zero
+_ROUNDINGS: dict[str, Callable[[Tensor], Tensor]] = {
+    "round": lambda x: torch.where(
+        x < 0, -torch.floor(0.5 - x), torch.floor(x + 0.5)
+    ),  # halves away from zero
     "ceil": torch.ceil,
     "floor": torch.floor,
 }
 
 
 def _rounding(name: str) -> Op:
-    function = _ROUNDINGS[name]
+    function: Callable[[Tensor], Tensor] = _ROUNDINGS[name]
 
     def run(call: Call, x: Tensor) -> Tensor:
         return function(x)

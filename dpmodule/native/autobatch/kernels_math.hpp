@@ -8,7 +8,7 @@ using V = Lanes::V;
 inline V exp_of(V x) {
     // 2^n e^r with |r| <= ln 2 / 2; ln 2 in two parts, so that r keeps its last bits.  Relative error under 2e-7.
     using L = Lanes;
-    x = L::min(L::max(x, L::set(-103.0f)), L::set(88.7228f));
+    x = L::min(L::max(x, L::set(-87.3365f)), L::set(88.7228f));   // results stay normal numbers
     const V n = L::round(L::mul(x, L::set(1.44269504f)));
     V r = L::fma(n, L::set(-0.693359375f), x);
     r = L::fma(n, L::set(2.12194440e-4f), r);
@@ -22,10 +22,10 @@ inline V exp_of(V x) {
 }
 
 inline V exp_or_nan(V x) {
-    // min and max above lose a NaN and infinity: put them back
+    // what min and max above lose: NaN, infinity, and zero
     using L = Lanes;
     const V big = L::where_greater(x, L::set(88.7228f), L::set(__builtin_inff()), exp_of(x));
-    return L::where_equal(x, x, big, x);
+    return L::where_equal(x, x, L::where_greater(L::set(-87.3365f), x, L::set(0.0f), big), x);
 }
 
 inline V logistic_of(V x) {

@@ -203,7 +203,9 @@ class PipeEnd:
         self._look()
         left = None if deadline is None else deadline - time.monotonic()
         if left is not None and left <= 0:
-            raise PipeTimeout(f"nothing from the {c.SIDES[1 - self.side]} in time")
+            count = self._control.slots
+            nothing = "nothing from the writer", f"all {count} slots are on the way or in use by the reader"
+            raise PipeTimeout(f"{nothing[self.side != c.READER]} for the time given")
         if self._peer.polled:
             left = POLL_S if left is None else min(left, POLL_S)
         found = self._core.wait(left)

@@ -28,8 +28,9 @@ def tensor_pipe(slots: int = 2, slack: float = 1.5) -> tuple[TensorPipeReader, T
     passed as an argument of `multiprocessing.Process`. Both ends may also stay in one process.
 
     Args:
-        slots: how many messages may be on the way or in use by the reader, 1 to 64. With 1 the writer waits until the
-            reader has let go of the last message; with 2 it fills one while the other is read.
+        slots: how many messages may be on the way or in use by the reader, 1 to 64. With 2 the writer fills one while
+            the other is read. With 1 it waits until the reader has let go of the last message: the reader must drop
+            it before it asks for the next one, so that a loop needs a ``del value`` at its end.
         slack: a leaf that has outgrown its place gets this many times the bytes it needs, at least 1.
 
     Raises:

@@ -1,0 +1,299 @@
+"""What cells made of symbols and of torch code share: one operation record, histories, gradients.
+
+A `Batched` is one operation of the graph. All its calls with operands of equal shapes are one batch: `run` hands
+`compute` the rows of all of them, and `grad` sends the gradients back through torch's autograd. Its parameters are
+further operands, so that both engines add up their gradients as those of any other operation.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from .. import mode as flags
+from ..base import DTypeError
+from ..ndarray import NDArray
+from ..private import run_backward
+from .errors import ForeignValueError, user_line
+from .expression import Expression
+from .functions.inputs import inputTensor, scalarInput
+from .ops.spec import Call, Dim, Op, same_batch
+from .parameters import Parameters
+from .state import state
+
+__all__ = ["Batched", "OutputExpression", "as_expression", "forced_mode", "training"]
+
+Tensor = torch.Tensor
+
+_forced: list[bool] = []
+
+
+@contextmanager
+def training(is_train: bool = True) -> Iterator[None]:
+    """Make calls of cells and wrapped modules calls in training mode, or in prediction mode, inside a ``with`` block.
+
+    In training mode dropout drops, batch normalization takes the statistics of the batch, and what the backward pass
+    needs is kept. Without the block, cells follow ``autograd.record()`` and ``autograd.train_mode()``, and wrapped
+    modules their own ``module.training``.
+
+    Args:
+        is_train: False for prediction mode.
+    """
+    _forced.append(bool(is_train))
+    before = flags.set_training(bool(is_train))
+    try:
+        yield
+    finally:
+        flags.set_training(before)
+        _forced.pop()
+
+
+def forced_mode() -> bool | None:
+    """Return what `training` says, None outside of it."""
+    return _forced[-1] if _forced else None
+
+
+class OutputExpression(Expression):
+    """What a cell returns.
+
+    Attributes:
+        is_loss: whether it is a loss head, such as SoftmaxOutput, which ignores the gradient that comes from above.
+    """
+
+    __slots__ = ("is_loss",)
+
+    is_loss: bool
+
+
+def as_expression(value: Any) -> Expression:
+    """Return an argument of a cell as an expression: numbers and arrays become inputs.
+
+    Raises:
+        ForeignValueError: it is none of these.
+    """
+    if isinstance(value, Expression):
+        return value
+    if isinstance(value, (int, float, np.number)):
+        return scalarInput(float(value))
+    if isinstance(value, NDArray):
+        return inputTensor(value.asnumpy())
+    if isinstance(value, torch.Tensor):
+        return inputTensor(value.detach().cpu().numpy())
+    if isinstance(value, (np.ndarray, list, tuple)):
+        return inputTensor(value)
+    raise ForeignValueError(
+        f"{type(value).__name__} {value!r} is no Expression, number or array (at {user_line()})"
+    )
+
+
+class _History(NamedTuple):
+    """A forward pass that torch has recorded: what went in, and what came out."""
+
+    leaves: list[Tensor]
+    outputs: list[Tensor]
+
+
+class Batched:
+    """One operation made of a user's code.
+
+    Subclasses define `shapes` and `compute`.
+
+    Args:
+        name: as errors and `explain` show it.
+        random: whether it draws random numbers: then every call draws its own.
+        has_losses: whether some output ignores the gradient from above.
+    """
+
+    def __init__(self, name: str, random: bool, has_losses: bool = False) -> None:
+        self.name, self.random, self.has_losses = name, random, has_losses
+        self.parameters: list[Parameters] = []
+        # found out in use: who has asked for gradients will do so again
+        self.keeps_history = False
+        self._op = Op(f"cell {name}", _shape, _run, _grad, aux="object", random=random, expand=False)
+        self._reference = weakref.ref(self)
+        self._known: dict[Any, tuple[Dim, ...]] = {}
+
+    # defined by subclasses
+
+    def shapes(self, is_train: bool, shapes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """Return the shapes of the outputs for one example.
+
+        Raises:
+            ShapeError: the inputs do not fit.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define shapes")
+
+    def compute(
+        self,
+        is_train: bool,
+        rows: Sequence[Tensor],
+        parameters: Sequence[Tensor],
+        generator: torch.Generator | None,
+        again: bool,
+    ) -> list[Tensor]:
+        """Compute all outputs of all rows; torch records if gradients will be wanted.
+
+        Args:
+            is_train: training mode.
+            rows: every input, (rows, *shape of one).
+            parameters: the values, in the order of `parameters`.
+            generator: for random numbers.
+            again: the same has been computed before, so that states must not move on.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define compute")
+
+    def way(self, is_train: bool, shapes: Sequence[tuple[int, ...]]) -> str:
+        """Return how a batch is computed, for `explain`: "" for one call, else how, and why."""
+        return ""
+
+    def leaves_of(self, parameters: Sequence[Tensor], is_recorded: bool) -> list[Tensor]:
+        """Return the parameters as torch's autograd is to see them."""
+        return [x.data.requires_grad_() if is_recorded else x for x in parameters]
+
+    # for callers
+
+    def outs(self, is_train: bool, dims: Sequence[Dim]) -> tuple[Dim, ...]:
+        """Return the `Dim` of every output."""
+        key = (is_train, *dims)
+        found = self._known.get(key)
+        if found is None:
+            batch = same_batch(self.name, dims)
+            shapes = self.shapes(is_train, [dim.d for dim in dims])
+            found = self._known[key] = tuple(Dim(shape or (1,), batch) for shape in shapes)
+        return found
+
+    def append(self, data: Sequence[Expression], is_train: bool, losses: Sequence[bool] = ()) -> Any:
+        """Add a call to the graph; return its output, or a tuple of several.
+
+        Args:
+            data: the inputs.
+            is_train: training mode.
+            losses: which outputs are loss heads.
+
+        Raises:
+            StaleExpressionError: an input belongs to an earlier graph.
+            ShapeError: the inputs do not fit.
+            DTypeError: a parameter is of another type than the graph.
+        """
+        graph, wanted = state.graph, state.options.dtype
+        for each in self.parameters:
+            if each.storage.tensor.dtype is not wanted:
+                raise DTypeError(
+                    f"{self.name}: parameter {each.name()} is {each.storage.tensor.dtype}, the graph computes in {wanted};"
+                    f" see configure(dtype=...) (at {user_line()})"
+                )
+        nodes = [x.enter() for x in data]
+        held = [x.expr(update=x.storage.updated).enter() for x in self.parameters]
+        count = len(self.outs(is_train, [graph.dim(node) for node in nodes]))
+        node = graph.append(self._op, (self._reference, is_train, len(nodes)), (*nodes, *held), self)
+        found = []
+        for place in range(count):
+            output = OutputExpression(node + place, graph.version)
+            output.is_loss = bool(losses and losses[place])
+            found.append(output)
+        return found[0] if count == 1 else tuple(found)
+
+
+def _shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> tuple[Dim, ...]:
+    reference, is_train, inputs = attrs
+    found: tuple[Dim, ...] = reference().outs(is_train, dims[:inputs])
+    return found
+
+
+def _evaluate(
+    owner: Batched, call: Call, inputs: Sequence[Tensor], is_recorded: bool, again: bool = False
+) -> _History:
+    """Compute a batch; record it if asked for."""
+    _, is_train, count = call.attrs
+    data, parameters = inputs[:count], inputs[count:]
+    batch = call.out.batch
+    rows = max(x.shape[0] for x in data)
+    if owner.random or owner.has_losses:
+        rows = max(rows, call.count)  # every node draws its own numbers, and counts as a loss of its own
+    leaves = [x.data for x in data]
+    if is_recorded:
+        # without `into` the memory may be the engine's scratch, which other batches overwrite before backward
+        leaves = [(x if call.into else x.clone()).requires_grad_() for x in leaves]
+    held = owner.leaves_of([x[0, 0] for x in parameters], is_recorded)
+    with torch.set_grad_enabled(is_recorded):
+        flat = [x.expand(rows, batch, *x.shape[2:]).reshape(rows * batch, *x.shape[2:]) for x in leaves]
+        outputs = owner.compute(is_train, flat, held, call.generator, again)
+    return _History([*leaves, *held], outputs)
+
+
+def _run(call: Call, *inputs: Tensor) -> tuple[Tensor, ...]:
+    owner: Batched = call.aux[0]
+    before = call.generator.get_state() if owner.random and call.generator is not None else None
+    is_recorded = owner.keeps_history
+    history = _evaluate(owner, call, inputs, is_recorded)
+    call.saved = before, history if is_recorded else None
+    dims = owner.outs(call.attrs[1], call.dims[: call.attrs[2]])
+    return tuple(
+        out.detach().reshape(-1, dim.batch, *dim.d).to(call.dtype) for out, dim in zip(history.outputs, dims)
+    )
+
+
+def _grad(call: Call, g: Any, *inputs: Tensor) -> list[Tensor | None]:
+    owner: Batched = call.aux[0]
+    owner.keeps_history = True
+    gradients = list(g) if isinstance(g, tuple) else [g]
+    if owner.has_losses:
+        reached = torch.stack([each.flatten(1).any(1) for each in gradients]).any(0)
+        if not bool(reached.all()):
+            return _grad_of_some(owner, call, gradients, inputs, reached.nonzero().view(-1))
+    before, history = call.saved
+    call.saved = before, None
+    if history is None:
+        history = _again(owner, call, inputs, before)
+    return _differentiate(call, gradients, inputs, history)
+
+
+def _again(owner: Batched, call: Call, inputs: Sequence[Tensor], before: Tensor | None) -> _History:
+    """Compute a batch once more, with the random numbers of the first time."""
+    if before is None or call.generator is None:
+        return _evaluate(owner, call, inputs, True, again=True)
+    after = call.generator.get_state()
+    call.generator.set_state(before)
+    try:
+        return _evaluate(owner, call, inputs, True, again=True)
+    finally:
+        call.generator.set_state(after)
+
+
+def _grad_of_some(
+    owner: Batched, call: Call, gradients: list[Tensor], inputs: Sequence[Tensor], rows: Tensor
+) -> list[Tensor | None]:
+    """Differentiate those nodes only that the gradient has reached: a loss head would not notice that it is zero."""
+    part = Call(call.attrs, call.dims, call.out, len(rows), aux=call.aux, generator=call.generator, wants=call.wants)
+    part.device, part.dtype = call.device, call.dtype
+    picked = [x.index_select(0, rows) if x.shape[0] == call.count > 1 else x for x in inputs]
+    history = _again(owner, part, picked, call.saved[0])
+    found = _differentiate(part, [each.index_select(0, rows) for each in gradients], picked, history)
+    for place, (grad, x) in enumerate(zip(found, inputs)):
+        if grad is not None and x.shape[0] == call.count > 1:
+            found[place] = torch.zeros_like(x).index_copy_(0, rows, grad)
+    return found
+
+
+def _differentiate(
+    call: Call, gradients: Sequence[Tensor], inputs: Sequence[Tensor], history: _History
+) -> list[Tensor | None]:
+    roots, seeds = [], []
+    for out, gradient in zip(history.outputs, gradients):
+        if out.requires_grad:
+            rows = out.shape[0] // call.out.batch
+            whole = gradient if gradient.shape[0] == rows else gradient.sum(0, keepdim=True)
+            roots.append(out)
+            seeds.append(whole.reshape(out.shape).to(out.dtype))
+    found: list[Tensor | None] = [None] * len(inputs)
+    wants = call.wants or (True,) * len(inputs)
+    wanted = [i for i, leaf in enumerate(history.leaves) if wants[i] and leaf.requires_grad]
+    if roots and wanted:
+        for i, gradient in zip(wanted, run_backward(roots, seeds, [history.leaves[i] for i in wanted])):
+            found[i] = None if gradient is None else gradient.reshape(inputs[i].shape)
+    return found

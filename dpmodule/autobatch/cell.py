@@ -1,0 +1,407 @@
+"""`cell`: any symbol as a function on single examples, batched like every other operation."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from .. import mode as flags
+from ..base import ArgumentError, ShapeError
+from ..context import cpu
+from ..executor import allocate
+from ..executor.body import CompiledBody
+from ..graph import infer_shapes
+from ..initializer import InitDesc, Xavier
+from ..ndarray import NDArray
+from ..ops.shapes import known
+from ..ops.spec import PARAM, Env
+from ..symbol import Symbol
+from .batched import Batched, as_expression, forced_mode
+from .collection import ParameterCollection
+from .errors import user_line
+from .held import ArrayStorage, HeldCollection, StateStorage, find
+from .parameters import Parameters
+from .row_wise import can_stack, reason_against
+from .state import state
+from .storage import ParameterStorage
+
+__all__ = ["Cell", "cell"]
+
+Tensor = torch.Tensor
+Shape = tuple[int, ...]
+
+
+class Cell(Batched):
+    """A symbol as a function of expressions; made by `cell`.
+
+    Call it with its inputs by position, in the order of `input_names`, or by name. It returns the expression of its
+    output, or a tuple of several.
+
+    Attributes:
+        symbol: the symbol.
+        input_names: the arguments that are inputs.
+        collection: the parameters and states, for trainers and files.
+        is_train: whether calls are in training mode; None follows `training` and mx.autograd.
+    """
+
+    def __init__(
+        self,
+        symbol: Symbol,
+        params: ParameterCollection | Mapping[str, Any] | None,
+        inputs: Sequence[str] | None,
+        shapes: Mapping[str, Sequence[int]] | None,
+        rows: bool | None,
+        initializer: Any,
+        allow_extra: bool,
+    ) -> None:
+        graph = symbol.graph
+        graph.check_names()
+        heads = [node.op is not None and node.op.is_loss(node.a) for node, _ in graph.heads]
+        random = any(op.random for node in graph.nodes for op in node.every_operator())
+        super().__init__(graph.heads[-1][0].name, random, any(heads))
+        self.symbol = symbol
+        self.is_train: bool | None = None
+        self._graph, self._heads, self._rows, self._initializer = graph, heads, rows, initializer
+        self._body = CompiledBody(graph)
+        self._ways: dict[Any, str] = {}
+        self._squeezed: dict[Any, frozenset[int]] = {}
+        self._held: dict[str, Parameters] = {}
+        self.collection = _collection_of(params)
+        self.input_names = self._input_names(params, inputs)
+        self._states = set(graph.auxiliary_names)
+        wanted = [*(n for n in graph.argument_names if n not in self.input_names), *graph.auxiliary_names]
+        if isinstance(params, Mapping):
+            self._take(params, wanted, allow_extra)
+        else:
+            self._held.update((n, each) for n in wanted if (each := find(self.collection, n)) is not None)
+        self._missing = [n for n in wanted if n not in self._held]
+        self._settle()
+        if shapes is not None and self._missing:
+            self._make({name: tuple(int(size) for size in shape) for name, shape in shapes.items()})
+
+    def __repr__(self) -> str:
+        return f"Cell {self.name}({', '.join(self.input_names)})"
+
+    # parameters
+
+    def _input_names(self, params: Any, inputs: Sequence[str] | None) -> list[str]:
+        """Decide which arguments are inputs.
+
+        Raises:
+            ArgumentError: one that is named does not exist, or there are none.
+        """
+        names = self._graph.argument_names
+        if inputs is not None:
+            for name in inputs:
+                if name not in names:
+                    raise ArgumentError(f"cell: inputs names {name!r}, the symbol's arguments are {', '.join(names)}")
+            return list(inputs)
+        if isinstance(params, Mapping):
+            found = [name for name in names if name not in params]
+        else:
+            declared = _declared_parameters(self._graph)
+            found = [n for n in names if n not in declared and find(self.collection, n) is None]
+        if not found:
+            raise ArgumentError("cell: all arguments of the symbol are parameters; name those that are inputs=[...]")
+        return found
+
+    def _take(self, params: Mapping[str, Any], wanted: Sequence[str], allow_extra: bool) -> None:
+        known_names = {*wanted, *self.input_names}
+        extra = [name for name in params if name not in known_names]
+        if extra and not allow_extra:
+            near = difflib.get_close_matches(extra[0], [*known_names], 1)
+            raise ArgumentError(
+                f"cell: {', '.join(map(repr, extra))} in params is no parameter of the symbol, which has"
+                f" {', '.join(wanted) or 'none'}{f'; did you mean {near[0]!r}?' if near else ''}"
+                " (allow_extra=True passes over it)"
+            )
+        for name in wanted:
+            if name in params:
+                self._held[name] = _held(name, params[name], name in self._states)
+                if isinstance(self.collection, HeldCollection):
+                    self.collection.hold(self._held[name])
+
+    def _settle(self) -> None:
+        self.parameters = [
+            self._held[name]
+            for name in self._graph.argument_names
+            if name in self._held and name not in self.input_names
+        ]
+
+    def _make(self, given: Mapping[str, Shape]) -> None:
+        """Make the parameters that are missing, now that the shapes of the inputs are known.
+
+        Raises:
+            ArgumentError: an input's shape is not given.
+            ShapeError: a parameter's shape does not follow from them.
+        """
+        unknown = [name for name in given if name not in self.input_names]
+        if unknown:
+            raise ArgumentError(f"cell: shapes names {unknown}, the inputs are {', '.join(self.input_names)}")
+        found = self._infer(given)
+        nodes = {node.name: node for node in self._graph.inputs}
+        attributes = self.symbol.attr_dict()
+        for name in self._missing:
+            shape = found[nodes[name]][0]
+            if not known(shape):
+                raise ShapeError(f"{self.name}: the shape of {name} does not follow from those of the inputs {dict(given)}")
+            value = allocate(shape, cpu(), "float32")
+            self._initializer(InitDesc(name, attributes.get(name)), value)
+            tensor = value.tensor.to(state.options.device, state.options.dtype)
+            made = self.collection.parameter_from_tensor(tensor, name)
+            if name in self._states:
+                made.storage = StateStorage(made.name(), tensor)
+            self._held[name] = made
+        self._missing = []
+        self._settle()
+
+    # shapes
+
+    def _infer(self, examples: Mapping[str, Shape]) -> dict[Any, list[Any]]:
+        """Infer the shapes of all nodes for a batch of one."""
+        given: dict[str, Any] = {name: (1, *shape) for name, shape in examples.items()}
+        given.update((name, self._shape_of(name)) for name in self._held)
+        return infer_shapes(self._graph, given)
+
+    def _shape_of(self, name: str) -> Shape:
+        return tuple(self._held[name].storage.tensor.shape)
+
+    def _examples(self, shapes: Sequence[Shape]) -> dict[str, Shape]:
+        """Return the shape of each input for one example; those of one number may have no axes at all.
+
+        Raises:
+            ShapeError: they do not fit the symbol.
+        """
+        given = dict(zip(self.input_names, shapes))
+        labels = [n for n in self.input_names if given[n] == (1,)]
+        attempts = [given]
+        if labels:
+            of_labels = {n: () for n in labels if n in self._graph.labels or n.endswith("label")}
+            attempts = [{**given, **of_labels}, given, {**given, **dict.fromkeys(labels, ())}]
+        reason: ShapeError | None = None
+        for each in attempts:
+            try:
+                self._infer(each)
+                return each
+            except ShapeError as error:
+                reason = reason or error
+        text = ", ".join(f"{name} {shape}" for name, shape in given.items())
+        raise ShapeError(f"{self.name}: inputs of shapes {text} do not fit: {reason} (at {user_line()})") from reason
+
+    def shapes(self, is_train: bool, shapes: Sequence[Shape]) -> list[Shape]:
+        """Return the shapes of the outputs for one example; see `Batched.shapes`."""
+        examples = self._examples(shapes)
+        names = self.input_names
+        self._squeezed[tuple(shapes)] = frozenset(i for i, n in enumerate(names) if examples[n] != shapes[i])
+        found = self._infer(examples)
+        outs = [found[node][i] for node, i in self._graph.heads]
+        for name, shape in zip(self._graph.output_names, outs):
+            if not known(shape):
+                raise ShapeError(f"{self.name}: the shape of {name} does not follow from the inputs (at {user_line()})")
+        self._ways[is_train, tuple(shapes)] = self._find_way(examples)
+        return [shape[1:] if shape[0] == 1 else shape for shape in outs]
+
+    def _find_way(self, examples: Mapping[str, Shape]) -> str:
+        if self._rows is True:
+            return ""
+        if self._rows is False:
+            return "one by one: rows=False"
+        reason = reason_against(self._graph, examples, {name: self._shape_of(name) for name in self._held})
+        if not reason:
+            return ""
+        return f"by torch.vmap: {reason}" if can_stack(self._graph) else f"one by one: {reason}"
+
+    def way(self, is_train: bool, shapes: Sequence[Shape]) -> str:
+        """Return how a batch is computed; see `Batched.way`."""
+        return self._ways.get((is_train, tuple(shapes)), "")
+
+    # calls
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Add a call on one example to the graph.
+
+        Args:
+            args: the inputs, in the order of `input_names`: expressions without an axis for the batch; numbers and
+                arrays become inputs of the graph.
+            kwargs: inputs by name.
+
+        Returns:
+            The expression of the output, a tuple if there are several.
+
+        Raises:
+            ArgumentError: an input is missing, unknown or given twice.
+            ShapeError: shapes do not fit the symbol; names the line of the call.
+            StaleExpressionError: an input belongs to an earlier graph.
+        """
+        data = [as_expression(each) for each in self._bound(args, kwargs)]
+        if self._missing:
+            dims = [state.graph.dim(x.enter()).d for x in data]
+            self._make(self._examples(dims))
+        return self.append(data, self._mode(), self._heads)
+
+    def _mode(self) -> bool:
+        if self.is_train is not None:
+            return bool(self.is_train)
+        forced = forced_mode()
+        return flags.is_training() if forced is None else forced
+
+    def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        names = self.input_names
+        if len(args) > len(names):
+            raise ArgumentError(f"{self.name}: {len(args)} inputs, expected {', '.join(names)} (at {user_line()})")
+        given = dict(zip(names, args))
+        for name, value in kwargs.items():
+            if name not in names or name in given:
+                what = "is given twice" if name in given else "is no input"
+                raise ArgumentError(f"{self.name}: {name!r} {what}; the inputs are {', '.join(names)} (at {user_line()})")
+            given[name] = value
+        missing = [name for name in names if name not in given]
+        if missing:
+            raise ArgumentError(f"{self.name}: input {', '.join(missing)} is missing (at {user_line()})")
+        return [given[name] for name in names]
+
+    # computing
+
+    def compute(
+        self,
+        is_train: bool,
+        rows: Sequence[Tensor],
+        parameters: Sequence[Tensor],
+        generator: torch.Generator | None,
+        again: bool,
+    ) -> list[Tensor]:
+        """Run the symbol's program; see `Batched.compute`."""
+        shapes = tuple(tuple(x.shape[1:]) for x in rows)
+        squeezed = self._squeezed.get(shapes, frozenset())
+        data = [x.reshape(x.shape[0]) if i in squeezed else x for i, x in enumerate(rows)]
+        given: dict[str, Tensor] = {
+            name: self._held[name].storage.tensor for name in self._graph.auxiliary_names
+        }
+        if again:
+            given = {name: tensor.clone() for name, tensor in given.items()}
+        names = (n for n in self._graph.argument_names if n in self._held and n not in self.input_names)
+        given.update(zip(names, parameters))
+        env = Env(rows[0].device, generator, is_train)
+        way = self._ways.get((is_train, shapes), "")
+        if not way:
+            return self._call(env, given, data)
+        if way.startswith("by"):
+            try:
+                return self._stacked(env, given, data)
+            except Exception as error:  # torch.vmap refuses in many ways; if the symbol itself fails, so does the next
+                self._ways[is_train, shapes] = f"one by one: torch.vmap refuses: {' '.join(str(error).split())[:160]}"
+        return self._one_by_one(env, given, data)
+
+    def _call(self, env: Env, given: Mapping[str, Tensor], data: Sequence[Tensor]) -> list[Tensor]:
+        values = {**given, **dict(zip(self.input_names, data))}
+        return self._body(env, [values[node.name] for node in self._graph.inputs])
+
+    def _stacked(self, env: Env, given: Mapping[str, Tensor], data: Sequence[Tensor]) -> list[Tensor]:
+        def one(*example: Tensor) -> tuple[Tensor, ...]:
+            return tuple(self._call(env, given, [x.unsqueeze(0) for x in example]))
+
+        return list(torch.vmap(one, randomness="different")(*data))
+
+    def _one_by_one(self, env: Env, given: Mapping[str, Tensor], data: Sequence[Tensor]) -> list[Tensor]:
+        found = [self._call(env, given, [x[i : i + 1] for x in data]) for i in range(data[0].shape[0])]
+        return [torch.stack(column) for column in zip(*found)]
+
+
+def _collection_of(params: Any) -> ParameterCollection:
+    """Return the collection of a cell's parameters.
+
+    Raises:
+        ArgumentError: `params` is neither a collection nor a mapping.
+    """
+    if isinstance(params, ParameterCollection):
+        return params
+    if params is None:
+        return ParameterCollection()
+    if isinstance(params, Mapping):
+        return HeldCollection()
+    raise ArgumentError(
+        f"cell: params is {type(params).__name__}, expected a ParameterCollection, or a dict of arrays by name"
+    )
+
+
+def _declared_parameters(graph: Any) -> set[str]:
+    found: set[str] = set()
+    for node in graph.nodes:
+        if node.op is not None:
+            declared = node.op.wanted(node.a, len(node.inputs))
+            found.update(
+                child.name for (child, _), one in zip(node.inputs, declared) if child.op is None and one.kind == PARAM
+            )
+    return found
+
+
+def _held(name: str, value: Any, is_state: bool) -> Parameters:
+    """Return a value that a user has given as a parameter over the same memory.
+
+    Raises:
+        ArgumentError: it is no array.
+    """
+    if isinstance(value, Parameters):
+        return value
+    if isinstance(value, NDArray):
+        return Parameters(StateStorage(f"/{name}", value.tensor) if is_state else ArrayStorage(f"/{name}", value))
+    if isinstance(value, torch.Tensor):
+        kind = StateStorage if is_state else ParameterStorage
+        return Parameters(kind(f"/{name}", value.detach()))
+    raise ArgumentError(f"cell: {name} is {type(value).__name__}, expected an NDArray, a tensor or Parameters")
+
+
+def cell(
+    symbol: Symbol,
+    params: ParameterCollection | Mapping[str, Any] | None = None,
+    *,
+    inputs: Sequence[str] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    rows: bool | None = None,
+    initializer: Any = None,
+    allow_extra: bool = False,
+) -> Cell:
+    """Make a function on single examples of a symbol.
+
+    Write the symbol as always, with the examples along the first axis. The cell is called with expressions of one
+    example each, without that axis, and gives what an executor bound for a batch of one would give. Calls with equal
+    shapes are computed together: in one call where every operator works row by row, by `torch.vmap` or one by one
+    where some operator does not (`explain` says which, and why).
+
+    Loss heads (SoftmaxOutput and its like) ignore the gradient that comes from above, as everywhere: add their outputs
+    up with `sum_elems` and `esum`, and call `backward` on the sum. Labels are inputs like others. In training mode
+    (see `training`) dropout drops, and BatchNorm takes the statistics of the examples that are in a batch together and
+    moves its averages when the batch is computed.
+
+    Args:
+        symbol: the symbol; a group has several outputs.
+        params: where parameters live. A collection: those that it has under the names of the symbol's arguments are
+            used, others are made in it. A dict of NDArrays, tensors or Parameters by name: this memory is used, and
+            gradients are added to the arrays' own (``array.grad``); arguments that are not in it are inputs. None: a new
+            collection.
+        inputs: which arguments are inputs; by default those that no operator declares as a parameter.
+        shapes: shape of one example of every input, so that parameters are made at once, not at the first call.
+        rows: True or False if the symbol does or does not work row by row, against what its operators declare.
+        initializer: gives new parameters their first values; `Xavier` if not given.
+        allow_extra: pass over arrays of the dict that are no parameters of the symbol.
+
+    Raises:
+        ArgumentError: `params` names no parameter of the symbol, or there is no input.
+        ShapeError: `shapes` do not fit.
+
+    Example:
+        >>> import dpmodule.autobatch as dy
+        >>> net = mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=2, name="fc")
+        >>> w, b = mx.nd.array([[1, 0, 0], [0, 1, 1]]), mx.nd.zeros((2,))
+        >>> fc = dy.cell(net, {"fc_weight": w, "fc_bias": b})
+        >>> y = fc([1.0, 2.0, 3.0])
+        >>> y.npvalue()
+        array([1., 5.], dtype=float32)
+        >>> dy.sum_elems(y).backward()
+        >>> b.grad.asnumpy()
+        array([1., 1.], dtype=float32)
+    """
+    return Cell(symbol, params, inputs, shapes, rows, initializer or Xavier(), allow_extra)

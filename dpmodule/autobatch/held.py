@@ -1,0 +1,114 @@
+"""Parameters over memory that others own: NDArrays and torch parameters."""
+
+from __future__ import annotations
+
+import torch
+
+from ..ndarray import NDArray
+from ..ndarray.tape import variable_of
+from .collection import ParameterCollection
+from .parameters import Parameters
+from .storage import ParameterStorage
+
+__all__ = ["ArrayStorage", "HeldCollection", "StateStorage", "TorchStorage", "find"]
+
+Tensor = torch.Tensor
+
+
+class ArrayStorage(ParameterStorage):
+    """A parameter whose value is an NDArray, and whose gradient is the array's own.
+
+    An array without a gradient gets one attached; `backward` adds to it, whatever its `grad_req` says, until a trainer
+    has used it.
+
+    Args:
+        name: its name.
+        array: the array.
+    """
+
+    __slots__ = ("array",)
+
+    def __init__(self, name: str, array: NDArray) -> None:
+        self.name, self.array = name, array
+        self.updated = True
+        marked = variable_of(array)
+        if marked is None:
+            array.attach_grad("add")
+        elif marked.request == "null":
+            self.updated = False
+
+    @property  # type: ignore[override]
+    def tensor(self) -> Tensor:
+        """The array's memory."""
+        return self.array.tensor
+
+    @property  # type: ignore[override]
+    def gradient(self) -> Tensor | None:
+        """The array's gradient."""
+        grad = self.array.grad
+        return None if grad is None else grad.tensor
+
+    @gradient.setter
+    def gradient(self, value: Tensor | None) -> None:
+        grad = self.array.grad
+        if grad is None or value is grad.tensor:
+            return
+        if value is None:
+            grad.tensor.zero_()
+        else:
+            grad.tensor.copy_(value)
+
+
+class TorchStorage(ParameterStorage):
+    """A parameter whose value is a torch parameter, and whose gradient is in its ``.grad``.
+
+    Args:
+        name: its name.
+        parameter: a leaf tensor of torch's autograd.
+    """
+
+    __slots__ = ("parameter",)
+
+    def __init__(self, name: str, parameter: Tensor) -> None:
+        self.name, self.parameter = name, parameter
+        self.updated = parameter.requires_grad
+
+    @property  # type: ignore[override]
+    def tensor(self) -> Tensor:
+        """The parameter's memory; a single number comes as a vector of one."""
+        found = self.parameter.detach()
+        return found if found.dim() else found.view(1)
+
+    @property  # type: ignore[override]
+    def gradient(self) -> Tensor | None:
+        """The parameter's ``.grad``."""
+        found = self.parameter.grad
+        return found if found is None or found.dim() else found.view(1)
+
+    @gradient.setter
+    def gradient(self, value: Tensor | None) -> None:
+        self.parameter.grad = None if value is None else value.view(self.parameter.shape)
+
+
+class StateStorage(ParameterStorage):
+    """An auxiliary state, such as a moving average: kept and saved like a parameter, never trained."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str, tensor: Tensor) -> None:
+        super().__init__(name, tensor)
+        self.updated = False
+
+
+class HeldCollection(ParameterCollection):
+    """A collection of parameters that exist already, for trainers."""
+
+    def hold(self, parameter: Parameters) -> None:
+        """Add a parameter, or a state, under the name it has."""
+        self._parameters.append(parameter)
+
+
+def find(collection: ParameterCollection, name: str) -> Parameters | None:
+    """Return the parameter of a collection that has a name inside it, None if there is none."""
+    whole = f"{collection.name()}{name}"
+    return next((each for each in collection.parameters_list() if each.name() == whole), None)

@@ -1,0 +1,68 @@
+"""Values that stay on the device: `Tensor`, with the few questions that programs ask of them there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .state import state
+
+__all__ = ["Tensor", "as_array"]
+
+
+def as_array(found: torch.Tensor) -> NDArray[Any]:
+    """Turn a tensor (batch, *d) into DyNet's form of an array: (*d, batch), or (*d) for a single element."""
+    array: NDArray[Any] = found.detach().cpu().numpy()
+    return array[0].copy() if array.shape[0] == 1 else np.moveaxis(array, 0, -1).copy()
+
+
+class Tensor:
+    """A value on the device of the graph.
+
+    Args:
+        values: (batch, *d).
+    """
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: torch.Tensor) -> None:
+        self.values = values
+
+    def as_numpy(self) -> NDArray[Any]:
+        """Return an array: the minibatch last, if there is more than one element."""
+        return as_array(self.values)
+
+    def argmax(self, dim: int = 0, num: int = 1) -> Tensor:
+        """Return the places of the `num` greatest elements along a dimension.
+
+        Args:
+            dim: the dimension.
+            num: how many.
+        """
+        return self.topk(dim, num)[1]
+
+    def topk(self, dim: int = 0, num: int = 1) -> tuple[Tensor, Tensor]:
+        """Return the `num` greatest elements along a dimension, and their places.
+
+        Args:
+            dim: the dimension.
+            num: how many.
+        """
+        found, places = self.values.topk(num, dim + 1)
+        return Tensor(found), Tensor(places)
+
+    def categorical_sample_log_prob(self, dim: int = 0, num: int = 1) -> Tensor:
+        """Draw places along a dimension that holds logarithms of probabilities.
+
+        Args:
+            dim: the dimension.
+            num: how many draws.
+        """
+        weights = self.values.exp().movedim(dim + 1, -1)
+        drawn = torch.multinomial(
+            weights.reshape(-1, weights.shape[-1]), num, True, generator=state.options.generator
+        )
+        return Tensor(drawn.reshape(*weights.shape[:-1], num).movedim(-1, dim + 1))
