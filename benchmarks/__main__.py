@@ -12,13 +12,14 @@ Parts:
   compile    Module(compile=True)
   ops        the 60 most used operators, against PyTorch and MXNet
   streams    jobs, tensors and items between threads, processes and tasks
+  autobatch  one example at a time, run many at once, against DyNet and hand-batched PyTorch
   cuda       training on a GPU, where there is one
 
 Without names, all of them run, in about 17 minutes, and RESULTS.md is written; with names only if --write says so,
 and the other parts' figures stay. Other systems run under the interpreters given with --against: "mxnet=PYTHON" has
-MXNet 1.9.1, "lightning=PYTHON" Lightning, "accelerate=PYTHON" Accelerate; what has none is left out. Before anything
-is timed, all sides must compute the same. Exit status 1: they do not, or a figure misses what it must reach (with
---quick figures are not held to that).
+MXNet 1.9.1, "lightning=PYTHON" Lightning, "accelerate=PYTHON" Accelerate, "dynet=PYTHON" DyNet 2.1; what has none is
+left out. Before anything is timed, all sides must compute the same. Exit status 1: they do not, or a figure misses what
+it must reach (with --quick figures are not held to that).
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ PARTS = {
     "compile": "compiled",
     "ops": "ops",
     "streams": "streams",
+    "autobatch": "autobatch",
     "cuda": "cuda",
 }
 """Names of the parts, in the order of the report, and their modules."""

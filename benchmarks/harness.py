@@ -104,7 +104,7 @@ class Session:
     Attributes:
         rounds: measurements of each side.
         quick: whether only to see that everything runs, on short epochs; targets are then not held.
-        against: interpreters by the package that they have: "mxnet", "lightning", "accelerate".
+        against: interpreters by the package that they have, one of `PACKAGES`.
     """
 
     rounds: int = 7
@@ -135,7 +135,7 @@ class Session:
         return max(least, count // 10) if self.quick else count
 
 
-PACKAGES = ("mxnet", "lightning", "accelerate")
+PACKAGES = ("mxnet", "lightning", "accelerate", "dynet")
 """What one may compare against with an interpreter of its own."""
 
 

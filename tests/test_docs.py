@@ -1,9 +1,12 @@
-"""What the documentation shows runs: the README's Python blocks and every example in a docstring."""
+"""What the documentation shows runs: the Python blocks of README and docs, and every example in a docstring."""
 
 import doctest
 import importlib
+import os
 import pkgutil
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +16,14 @@ import torch
 import dpmodule as mx
 
 ROOT = Path(__file__).parents[1]
-BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCKS = {
+    f"{page.stem}-{number}": block
+    for page in PAGES
+    for number, block in enumerate(
+        re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    )
+}
 MODULES = sorted(
     found.name
     for found in pkgutil.walk_packages(mx.__path__, "dpmodule.")
@@ -22,15 +32,34 @@ MODULES = sorted(
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
+def run_as_program(code, folder):
+    """Run a block that starts processes the way a user does: from a file."""
+    program = folder / "program.py"
+    program.write_text(code, encoding="utf-8")
+    paths = os.pathsep.join([str(Path(mx.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(program)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("number", range(len(BLOCKS)))
-def test_readme_block_runs(number, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", BLOCKS)
+def test_block_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    exec(compile(BLOCKS[number], f"README block {number}", "exec"), {})
+    if "__main__" in BLOCKS[name]:
+        run_as_program(BLOCKS[name], tmp_path)
+    else:
+        exec(compile(BLOCKS[name], name, "exec"), {})
 
 
-def test_readme_has_a_python_block():
-    assert BLOCKS
+@pytest.mark.parametrize("page", ["README", "streams"])
+def test_page_has_a_python_block(page):
+    assert f"{page}-0" in BLOCKS
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -21,6 +21,7 @@ describes what an engine is.
 
 from __future__ import annotations
 
+from .batched import training as training
 from .builders.bidirectional import BiRNNBuilder as BiRNNBuilder
 from .builders.coupled import CoupledLSTMBuilder as CoupledLSTMBuilder
 from .builders.coupled import FastLSTMBuilder as FastLSTMBuilder
@@ -38,6 +39,8 @@ from .builders.state import RNNState as RNNState
 from .builders.state import StackedRNNState as StackedRNNState
 from .builders.tree import TreeLSTMBuilder as TreeLSTMBuilder
 from .builders.tree import TreeState as TreeState
+from .cell import Cell as Cell
+from .cell import cell as cell
 from .collection import Model as Model
 from .collection import ParameterCollection as ParameterCollection
 from .control import ComputationGraph as ComputationGraph
@@ -53,10 +56,13 @@ from .errors import ForeignValueError as ForeignValueError
 from .errors import NegativeIndexError as NegativeIndexError
 from .errors import NoGradientError as NoGradientError
 from .errors import NonFiniteError as NonFiniteError
+from .errors import NotBatchableError as NotBatchableError
 from .errors import NotScalarError as NotScalarError
 from .errors import ShapeError as ShapeError
 from .errors import StaleExpressionError as StaleExpressionError
 from .errors import StateError as StateError
+from .explain import explain as explain
+from .explanation import Explanation as Explanation
 from .expression import Expression as Expression
 from .expression import forward as forward
 from .expression import npvalues as npvalues
@@ -241,6 +247,8 @@ from .trainers import MomentumSGDTrainer as MomentumSGDTrainer
 from .trainers import RMSPropTrainer as RMSPropTrainer
 from .trainers import SimpleSGDTrainer as SimpleSGDTrainer
 from .trainers import Trainer as Trainer
+from .wrap import Wrapped as Wrapped
+from .wrap import wrap as wrap
 
 __all__ = [
     "AdadeltaTrainer",
@@ -250,6 +258,7 @@ __all__ = [
     "ArgumentError",
     "BiRNNBuilder",
     "BoundsError",
+    "Cell",
     "ClassFactoredSoftmaxBuilder",
     "CompactVanillaLSTMBuilder",
     "ComputationGraph",
@@ -258,6 +267,7 @@ __all__ = [
     "CyclicalSGDTrainer",
     "DynetParams",
     "EmptySequenceError",
+    "Explanation",
     "Expression",
     "FastLSTMBuilder",
     "ForeignValueError",
@@ -275,6 +285,7 @@ __all__ = [
     "NoGradientError",
     "NonFiniteError",
     "NormalInitializer",
+    "NotBatchableError",
     "NotScalarError",
     "NumpyInitializer",
     "ParameterCollection",
@@ -298,6 +309,7 @@ __all__ = [
     "TreeState",
     "UniformInitializer",
     "VanillaLSTMBuilder",
+    "Wrapped",
     "abs",
     "acos",
     "acosh",
@@ -315,6 +327,7 @@ __all__ = [
     "bmin",
     "cdiv",
     "ceil",
+    "cell",
     "cg",
     "cg_checkpoint",
     "cg_revert",
@@ -350,6 +363,7 @@ __all__ = [
     "erf",
     "esum",
     "exp",
+    "explain",
     "filter1d_narrow",
     "flip_gradient",
     "floor",
@@ -450,6 +464,7 @@ __all__ = [
     "tanh",
     "to_device",
     "trace_of_product",
+    "training",
     "transpose",
     "values",
     "vanilla_lstm_c",
@@ -460,6 +475,7 @@ __all__ = [
     "vanilla_lstm_h",
     "vecInput",
     "weight_norm",
+    "wrap",
     "zeroes",
     "zeros",
 ]

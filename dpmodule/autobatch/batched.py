@@ -244,6 +244,8 @@ def _grad(call: Call, g: Any, *inputs: Tensor) -> list[Tensor | None]:
     gradients = list(g) if isinstance(g, tuple) else [g]
     if owner.has_losses:
         reached = torch.stack([each.flatten(1).any(1) for each in gradients]).any(0)
+        if not bool(reached.any()):
+            return [None] * len(inputs)
         if not bool(reached.all()):
             return _grad_of_some(owner, call, gradients, inputs, reached.nonzero().view(-1))
     before, history = call.saved
@@ -269,7 +271,9 @@ def _grad_of_some(
     owner: Batched, call: Call, gradients: list[Tensor], inputs: Sequence[Tensor], rows: Tensor
 ) -> list[Tensor | None]:
     """Differentiate those nodes only that the gradient has reached: a loss head would not notice that it is zero."""
-    part = Call(call.attrs, call.dims, call.out, len(rows), aux=call.aux, generator=call.generator, wants=call.wants)
+    part = Call(
+        call.attrs, call.dims, call.out, len(rows), aux=call.aux, generator=call.generator, wants=call.wants
+    )
     part.device, part.dtype = call.device, call.dtype
     picked = [x.index_select(0, rows) if x.shape[0] == call.count > 1 else x for x in inputs]
     history = _again(owner, part, picked, call.saved[0])

@@ -56,12 +56,13 @@ class Cell(Batched):
         rows: bool | None,
         initializer: Any,
         allow_extra: bool,
+        name: str | None,
     ) -> None:
         graph = symbol.graph
         graph.check_names()
         heads = [node.op is not None and node.op.is_loss(node.a) for node, _ in graph.heads]
         random = any(op.random for node in graph.nodes for op in node.every_operator())
-        super().__init__(graph.heads[-1][0].name, random, any(heads))
+        super().__init__(name or graph.heads[0][0].name, random, any(heads))
         self.symbol = symbol
         self.is_train: bool | None = None
         self._graph, self._heads, self._rows, self._initializer = graph, heads, rows, initializer
@@ -97,7 +98,9 @@ class Cell(Batched):
         if inputs is not None:
             for name in inputs:
                 if name not in names:
-                    raise ArgumentError(f"cell: inputs names {name!r}, the symbol's arguments are {', '.join(names)}")
+                    raise ArgumentError(
+                        f"cell: inputs names {name!r}, the symbol's arguments are {', '.join(names)}"
+                    )
             return list(inputs)
         if isinstance(params, Mapping):
             found = [name for name in names if name not in params]
@@ -105,7 +108,9 @@ class Cell(Batched):
             declared = _declared_parameters(self._graph)
             found = [n for n in names if n not in declared and find(self.collection, n) is None]
         if not found:
-            raise ArgumentError("cell: all arguments of the symbol are parameters; name those that are inputs=[...]")
+            raise ArgumentError(
+                "cell: all arguments of the symbol are parameters; name those that are inputs=[...]"
+            )
         return found
 
     def _take(self, params: Mapping[str, Any], wanted: Sequence[str], allow_extra: bool) -> None:
@@ -147,7 +152,9 @@ class Cell(Batched):
         for name in self._missing:
             shape = found[nodes[name]][0]
             if not known(shape):
-                raise ShapeError(f"{self.name}: the shape of {name} does not follow from those of the inputs {dict(given)}")
+                raise ShapeError(
+                    f"{self.name}: the shape of {name} does not follow from those of the inputs {dict(given)}"
+                )
             value = allocate(shape, cpu(), "float32")
             self._initializer(InitDesc(name, attributes.get(name)), value)
             tensor = value.tensor.to(state.options.device, state.options.dtype)
@@ -189,7 +196,9 @@ class Cell(Batched):
             except ShapeError as error:
                 reason = reason or error
         text = ", ".join(f"{name} {shape}" for name, shape in given.items())
-        raise ShapeError(f"{self.name}: inputs of shapes {text} do not fit: {reason} (at {user_line()})") from reason
+        raise ShapeError(
+            f"{self.name}: inputs of shapes {text} do not fit: {reason} (at {user_line()})"
+        ) from reason
 
     def shapes(self, is_train: bool, shapes: Sequence[Shape]) -> list[Shape]:
         """Return the shapes of the outputs for one example; see `Batched.shapes`."""
@@ -200,7 +209,9 @@ class Cell(Batched):
         outs = [found[node][i] for node, i in self._graph.heads]
         for name, shape in zip(self._graph.output_names, outs):
             if not known(shape):
-                raise ShapeError(f"{self.name}: the shape of {name} does not follow from the inputs (at {user_line()})")
+                raise ShapeError(
+                    f"{self.name}: the shape of {name} does not follow from the inputs (at {user_line()})"
+                )
         self._ways[is_train, tuple(shapes)] = self._find_way(examples)
         return [shape[1:] if shape[0] == 1 else shape for shape in outs]
 
@@ -251,12 +262,16 @@ class Cell(Batched):
     def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         names = self.input_names
         if len(args) > len(names):
-            raise ArgumentError(f"{self.name}: {len(args)} inputs, expected {', '.join(names)} (at {user_line()})")
+            raise ArgumentError(
+                f"{self.name}: {len(args)} inputs, expected {', '.join(names)} (at {user_line()})"
+            )
         given = dict(zip(names, args))
         for name, value in kwargs.items():
             if name not in names or name in given:
                 what = "is given twice" if name in given else "is no input"
-                raise ArgumentError(f"{self.name}: {name!r} {what}; the inputs are {', '.join(names)} (at {user_line()})")
+                raise ArgumentError(
+                    f"{self.name}: {name!r} {what}; the inputs are {', '.join(names)} (at {user_line()})"
+                )
             given[name] = value
         missing = [name for name in names if name not in given]
         if missing:
@@ -291,8 +306,12 @@ class Cell(Batched):
         if way.startswith("by"):
             try:
                 return self._stacked(env, given, data)
-            except Exception as error:  # torch.vmap refuses in many ways; if the symbol itself fails, so does the next
-                self._ways[is_train, shapes] = f"one by one: torch.vmap refuses: {' '.join(str(error).split())[:160]}"
+            except (
+                Exception
+            ) as error:  # torch.vmap refuses in many ways; if the symbol itself fails, so does the next
+                self._ways[is_train, shapes] = (
+                    f"one by one: torch.vmap refuses: {' '.join(str(error).split())[:160]}"
+                )
         return self._one_by_one(env, given, data)
 
     def _call(self, env: Env, given: Mapping[str, Tensor], data: Sequence[Tensor]) -> list[Tensor]:
@@ -333,7 +352,9 @@ def _declared_parameters(graph: Any) -> set[str]:
         if node.op is not None:
             declared = node.op.wanted(node.a, len(node.inputs))
             found.update(
-                child.name for (child, _), one in zip(node.inputs, declared) if child.op is None and one.kind == PARAM
+                child.name
+                for (child, _), one in zip(node.inputs, declared)
+                if child.op is None and one.kind == PARAM
             )
     return found
 
@@ -347,11 +368,15 @@ def _held(name: str, value: Any, is_state: bool) -> Parameters:
     if isinstance(value, Parameters):
         return value
     if isinstance(value, NDArray):
-        return Parameters(StateStorage(f"/{name}", value.tensor) if is_state else ArrayStorage(f"/{name}", value))
+        return Parameters(
+            StateStorage(f"/{name}", value.tensor) if is_state else ArrayStorage(f"/{name}", value)
+        )
     if isinstance(value, torch.Tensor):
         kind = StateStorage if is_state else ParameterStorage
         return Parameters(kind(f"/{name}", value.detach()))
-    raise ArgumentError(f"cell: {name} is {type(value).__name__}, expected an NDArray, a tensor or Parameters")
+    raise ArgumentError(
+        f"cell: {name} is {type(value).__name__}, expected an NDArray, a tensor or Parameters"
+    )
 
 
 def cell(
@@ -363,6 +388,7 @@ def cell(
     rows: bool | None = None,
     initializer: Any = None,
     allow_extra: bool = False,
+    name: str | None = None,
 ) -> Cell:
     """Make a function on single examples of a symbol.
 
@@ -387,6 +413,7 @@ def cell(
         rows: True or False if the symbol does or does not work row by row, against what its operators declare.
         initializer: gives new parameters their first values; `Xavier` if not given.
         allow_extra: pass over arrays of the dict that are no parameters of the symbol.
+        name: as errors and `explain` show it; that of the first output if not given.
 
     Raises:
         ArgumentError: `params` names no parameter of the symbol, or there is no input.
@@ -404,4 +431,4 @@ def cell(
         >>> b.grad.asnumpy()
         array([1., 1.], dtype=float32)
     """
-    return Cell(symbol, params, inputs, shapes, rows, initializer or Xavier(), allow_extra)
+    return Cell(symbol, params, inputs, shapes, rows, initializer or Xavier(), allow_extra, name)

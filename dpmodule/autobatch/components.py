@@ -9,6 +9,9 @@ __all__ = ["ranks"]
 
 Ints = NDArray[np.int64]
 
+MERGED = 1024
+"""Graphs of more components are ordered without looking for what could be joined, which takes quadratic time."""
+
 
 def _components(feeds: list[list[int]]) -> list[int]:
     """Number the components in reverse topological order (Tarjan's algorithm with a stack of its own)."""
@@ -63,18 +66,21 @@ def _descend(
     return False
 
 
-def ranks(source: Ints, target: Ints, count: int) -> tuple[Ints, Ints, NDArray[np.bool_]]:
+def ranks(source: Ints, target: Ints, kinds: Ints) -> tuple[Ints, Ints, NDArray[np.bool_]]:
     """Find the components of a graph and order them.
+
+    Vertices of one kind outside of cycles that do not depend on each other get one depth: they can share a batch.
 
     Args:
         source: where each edge starts, one of 0 ... count - 1.
         target: where it ends.
-        count: the number of vertices.
+        kinds: the kind of every vertex.
 
     Returns:
         For every vertex: the depth of its component (edges between components lead to greater depths), the component's
         number, and whether the component holds a cycle.
     """
+    count = len(kinds)
     feeds: list[list[int]] = [[] for _ in range(count)]
     edges = list(zip(source.tolist(), target.tolist()))
     for start, end in edges:
@@ -88,9 +94,70 @@ def ranks(source: Ints, target: Ints, count: int) -> tuple[Ints, Ints, NDArray[n
             cyclic[component[start]] = True
         else:
             after[component[start]].add(component[end])
-    depth = [0] * total
-    for number in range(total - 1, -1, -1):  # Tarjan numbers what is fed before what feeds it
-        for other in after[number]:
-            depth[other] = max(depth[other], depth[number] + 1)
+    kind_of = {component[vertex]: kind for vertex, kind in enumerate(kinds.tolist())}
+    groups = [-1 if cyclic[number] else kind_of[number] for number in range(total)]
+    depth = _depths(after, _merged(after, groups) if total <= MERGED else list(range(total)))
     places = np.array(component, np.int64)
     return np.array(depth, np.int64)[places], places, np.array(cyclic, np.bool_)[places]
+
+
+def _merged(after: list[set[int]], groups: list[int]) -> list[int]:
+    """Join vertices of one group, -1 being none, as long as no way leads from one to the other.
+
+    Args:
+        after: for every vertex those it feeds, which have smaller numbers.
+        groups: the group of every vertex.
+
+    Returns:
+        For every vertex the one that stands for all that it was joined with.
+    """
+    total = len(after)
+    below = [0] * total  # as bits: what can be reached
+    for number in range(total):
+        for other in after[number]:
+            below[number] |= below[other] | 1 << other
+    stands = list(range(total))
+    members: dict[int, int] = {}
+    clusters: dict[int, list[int]] = {}
+    for number in range(total - 1, -1, -1):
+        if groups[number] < 0:
+            continue
+        found = clusters.setdefault(groups[number], [])
+        for first in found:
+            bits = members[first]
+            if below[number] & bits or below[first] >> number & 1:
+                continue
+            stands[number] = first
+            members[first] = bits = bits | 1 << number
+            reach = below[first] | below[number]
+            below[first] = below[number] = reach
+            for each in range(total):  # who reaches one of them reaches what all of them do
+                if below[each] & bits or bits >> each & 1:
+                    below[each] |= reach if bits >> each & 1 else reach | bits
+            break
+        else:
+            found.append(number)
+            members[number] = 1 << number
+    return stands
+
+
+def _depths(after: list[set[int]], stands: list[int]) -> list[int]:
+    """Count the longest way to every vertex, joined ones being one."""
+    total = len(after)
+    feeds: list[set[int]] = [set() for _ in range(total)]
+    for number, others in enumerate(after):
+        feeds[stands[number]].update(stands[other] for other in others)
+    waiting = [0] * total
+    for others in feeds:
+        for other in others:
+            waiting[other] += 1
+    depth = [0] * total
+    ready = [number for number in range(total) if stands[number] == number and not waiting[number]]
+    while ready:
+        number = ready.pop()
+        for other in feeds[number]:
+            depth[other] = max(depth[other], depth[number] + 1)
+            waiting[other] -= 1
+            if not waiting[other]:
+                ready.append(other)
+    return [depth[stands[number]] for number in range(total)]

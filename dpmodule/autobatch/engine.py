@@ -99,7 +99,8 @@ class Engine:
         self._reserve(plan)
         for step in plan.steps:
             if step.kind.op is not PARAMETER:
-                self._run_step(step, aux)
+                for part in _apart(step):
+                    self._run_step(part, aux)
 
     def _reserve(self, plan: Plan) -> None:
         need: dict[Dim, int] = {}
@@ -244,3 +245,20 @@ class Engine:
         del self.records[records:]
         del self.plans[plans:]
         self._last = None
+
+
+def _apart(step: Step) -> list[Step]:
+    """Part the nodes of a batch by the matrix that they multiply with, where few matrices serve many nodes.
+
+    A product with one matrix reads it once; stacked beside each other, the matrices would be copied for every node.
+    """
+    kind, count = step.kind, len(step.nodes)
+    place = kind.op.matrix
+    if place < 0 or count < 8 or kind.parameters[place] is not None or len(kind.dims) <= place:
+        return [step]
+    column = step.args[:, place]
+    order = np.argsort(column, kind="stable")
+    cuts = np.flatnonzero(np.diff(column[order])) + 1
+    if not 0 < len(cuts) < count // 4:
+        return [step]
+    return [Step(kind, step.nodes[part], step.args[part]) for part in np.split(order, cuts)]

@@ -27,6 +27,8 @@ brings another engine (`dpmodule/native/autobatch`) implements the same ones:
     Remember the number of nodes; forget all nodes since.
 ``recalculate()``
     Forget all values, but no nodes: inputs may have been `set`.
+``adopt(table, is_updated)``, ``leave()``
+    Called before a row of a table is looked up; called when another engine's graph takes the place of this one.
 ``operands(node)``
     The numbers of a node's operands, for pictures.
 ``stats() -> Stats``
@@ -76,6 +78,7 @@ class Graph:
         self.begin = array("q", (0,))
         self.aux: list[Any] = []
         self._marks: list[tuple[int, Any]] = []
+        self._kept: dict[Any, None] = {}
         self._found = self.table.found
         self.engine = Engine(self.options, self.table)
 
@@ -92,8 +95,10 @@ class Graph:
         """
         signatures = self.signatures
         count = len(args)
-        if count == 2:
-            key: tuple[Any, ...] = (op, attrs, signatures[args[0]].tag, signatures[args[1]].tag)
+        if not count:
+            key: tuple[Any, ...] = (op, attrs)
+        elif count == 2:
+            key = (op, attrs, signatures[args[0]].tag, signatures[args[1]].tag)
         elif count == 1:
             key = (op, attrs, signatures[args[0]].tag)
         elif count == 3:
@@ -209,7 +214,8 @@ class Graph:
             self.engine.autobatch = bool(autobatch)
 
     def adopt(self, table: Any, is_updated: bool) -> None:
-        """Do what makes lookups in a table fast; nothing here."""
+        """Keep the memory of a table as long as the graph; an engine may also make lookups in it fast."""
+        self._kept[table.storage] = None
 
     def leave(self) -> None:
         """Make room: another engine's graph is the one under construction."""
@@ -234,7 +240,6 @@ class Graph:
         """Return the plans that were run, the earliest first."""
         return self.engine.plans
 
-    @property
     def seconds(self) -> dict[str, float]:
-        """Time spent since `renew` in "build" (between runs), "schedule", "run" and "backward", in seconds."""
+        """Return the time spent since `renew`, in seconds, by "build" (between runs), "schedule", "run", "backward"."""
         return self.engine.seconds

@@ -42,6 +42,10 @@ class ArrayStorage(ParameterStorage):
         """The array's memory."""
         return self.array.tensor
 
+    @tensor.setter
+    def tensor(self, value: Tensor) -> None:
+        self.array.tensor = value
+
     @property  # type: ignore[override]
     def gradient(self) -> Tensor | None:
         """The array's gradient."""
@@ -78,6 +82,10 @@ class TorchStorage(ParameterStorage):
         """The parameter's memory; a single number comes as a vector of one."""
         found = self.parameter.detach()
         return found if found.dim() else found.view(1)
+
+    @tensor.setter
+    def tensor(self, value: Tensor) -> None:
+        self.parameter.data = value.view(self.parameter.shape)
 
     @property  # type: ignore[override]
     def gradient(self) -> Tensor | None:

@@ -63,12 +63,21 @@ class NativeGraph:
         version: that of the first graph.
     """
 
+    LIMIT = 50_000
+    """So many signatures are kept from graph to graph."""
+
     def __init__(self, core: Any, options: Any, version: int = 0) -> None:
         self.options, self.version = options, version
-        self.machine = core.AutobatchEngine()
-        self.machine.batched = options.autobatch
         self.is_immediate = self.is_checking = False
-        self._caller = Caller(options)
+        self._core = core
+        self._begin()
+        self.machine.activate(version)
+
+    def _begin(self) -> None:
+        """Make an engine that knows no signatures and parameters yet."""
+        self.machine = self._core.AutobatchEngine()
+        self.machine.batched = self.options.autobatch
+        self._caller = Caller(self.options)
         self.machine.set_caller(self._caller.forward, self._caller.backward)
         self._calls: dict[Any, tuple[int, tuple[tuple[int, int], ...]]] = {}
         self._params: list[tuple[weakref.ref[ParameterStorage], bool]] = []
@@ -80,7 +89,13 @@ class NativeGraph:
         self._seen: list[tuple[int, int]] = []
         self._root = -1
         self._built, self._idle_since = 0.0, time.perf_counter()
-        self.machine.activate(version)
+
+    def _tidy(self) -> None:
+        """Start afresh if there is too much, or if most parameters are gone."""
+        known = [*self._params, *self._tables]
+        is_full = self.machine.signatures > self.LIMIT or len(self._caller.kinds) > self.LIMIT
+        if is_full or (len(known) > 256 and 2 * sum(entry[0]() is None for entry in known) > len(known)):
+            self._begin()
 
     # ---- making nodes ----
 
@@ -385,8 +400,8 @@ class NativeGraph:
         return found
 
     def seconds(self) -> dict[str, float]:
-        """Return the time spent since `renew`, in seconds, by "schedule", "run" and "backward"."""
-        return dict(zip(("schedule", "run", "backward"), self.machine.times()))
+        """Return the time spent since `renew`, in seconds, by "build" (between runs), "schedule", "run", "backward"."""
+        return {"build": self._built, **dict(zip(("schedule", "run", "backward"), self.machine.times()))}
 
     def _name(self, op: int, kind: int) -> str:
         name = kernel_name(op, kind)
@@ -412,6 +427,7 @@ class NativeGraph:
             autobatch: for this graph only, whether to batch.
         """
         self.version += 1
+        self._tidy()
         self.is_immediate, self.is_checking = immediate or checking, checking
         self._caller.renew()
         self._boxes.clear()
@@ -424,12 +440,6 @@ class NativeGraph:
             self.machine.deactivate()  # the fast functions compute nothing
         else:
             self.machine.activate(self.version)
-
-    @property
-    def seconds(self) -> dict[str, float]:
-        """Time spent since `renew` in "build" (between runs), "schedule", "run" and "backward", in seconds."""
-        schedule, run, backward = self.machine.times()
-        return {"build": self._built, "schedule": schedule, "run": run, "backward": backward}
 
     def call_kind(self, number: int) -> CallKind:
         """Return what the calls of a number in ``machine.describe`` compute, for `explain`."""

@@ -176,12 +176,13 @@ class Parameters(_Held):
 class LookupParameters(_Held):
     """A table of vectors (or larger parameters), picked by row; made by `ParameterCollection.add_lookup_parameters`."""
 
-    __slots__ = ("_attrs",)
+    __slots__ = ("_attrs", "_size")
 
     def __init__(self, storage: LookupStorage) -> None:
         super().__init__(storage)
         dim, reference = Dim(tuple(storage.tensor.shape[1:]) or (1,)), weakref.ref(storage)
         self._attrs = (dim, reference)
+        self._size = len(storage.tensor)
         self.table = 0  # the native engine's number, see `NativeGraph.adopt`
 
     def __repr__(self) -> str:
@@ -202,12 +203,11 @@ class LookupParameters(_Held):
 
     def row(self, index: int, update: bool = True) -> Expression:
         """Return a row as an expression; without `update` as a constant."""
-        storage = self.storage
-        if not 0 <= index < len(storage.tensor):
+        if not 0 <= index < self._size:
             checked_rows(self, [index])
         graph = state.graph
+        graph.adopt(self, update)
         op = LOOKUP if update else CONST_LOOKUP
-        graph.adopt(self, op is LOOKUP)
         return Expression(graph.append(op, self._attrs, (), int(index)), graph.version)
 
     def batch(self, i: Sequence[int], update: bool = True) -> Expression:
@@ -220,6 +220,7 @@ class LookupParameters(_Held):
         dim, reference = self._attrs
         graph = state.graph
         op = LOOKUP_BATCH if update else CONST_LOOKUP_BATCH
+        graph.adopt(self, op is LOOKUP_BATCH)
         return Expression(graph.append(op, (Dim(dim.d, len(rows)), reference), (), rows), graph.version)
 
     def _add(self, is_updated: bool) -> int:

@@ -18,9 +18,7 @@ __all__ = ["can_stack", "reason_against"]
 
 _NUMBERS = (7, 11)
 _AXES = ("axis", "axes", "dim", "dim1", "dim2", "begin_axis")
-_NORMALIZING = frozenset(
-    "BatchNorm BatchNorm_v1 _contrib_SyncBatchNorm _contrib_BatchNormWithReLU".split()
-)
+_NORMALIZING = frozenset("BatchNorm BatchNorm_v1 _contrib_SyncBatchNorm _contrib_BatchNormWithReLU".split())
 """These take statistics over what is in a batch, which is what they are for."""
 
 # declared for torch.vmap, since attributes can make them anything; row-wise where axes and shapes say so
@@ -111,7 +109,11 @@ def _reason_of_axes(node: Node, ndim: int) -> str:
     if node.op is not None and node.op.name == "transpose":
         axes = tuple(node.a.axes or ())
         return "" if axes[:1] == (0,) or ndim < 2 else "moves the first axis"
-    if node.op is not None and node.op.name == "slice" and any(s not in (None, 0, 1) for s in (node.a.step or ())[:1]):
+    if (
+        node.op is not None
+        and node.op.name == "slice"
+        and any(s not in (None, 0, 1) for s in (node.a.step or ())[:1])
+    ):
         return "turns the first axis round"
     inside = ndim + 1 if node.op is not None and node.op.name in ("expand_dims", "stack") else ndim
     for name in _AXES:

@@ -123,7 +123,9 @@ def _rank(
     if found is None:
         if len(_ranked) > 512:
             _ranked.clear()
-        found = _ranked[key] = ranks(edges // len(present), edges % len(present), len(present))
+        table = graph.table
+        kinds = np.array([table.signatures[index].kind.index for index in present.tolist()], np.int64)
+        found = _ranked[key] = ranks(edges // len(present), edges % len(present), kinds)
     return found
 
 
@@ -142,21 +144,25 @@ def _steps(
     order = np.lexsort((mine, place))
     ordered = place[order]
     bounds = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist(), len(order)]
+    args, ends = _reordered(flat, begin, lengths, order)
+    nodes, firsts = order + first, kind_of[order]
     steps = []
     for start, stop in zip(bounds, bounds[1:]):
-        nodes = order[start:stop]
-        kind = table.kinds[int(kind_of[nodes[0]])]
+        kind = table.kinds[int(firsts[start])]
         if kind.op is EXTRA:
             continue
-        steps.append(_step(kind, nodes, first, begin, flat, lengths))
+        mine_args = args[ends[start] : ends[stop]]
+        if kind.many:
+            steps.append(Step(kind, nodes[start:stop], mine_args, lengths[order[start:stop]].tolist()))
+        else:
+            steps.append(Step(kind, nodes[start:stop], mine_args.reshape(stop - start, len(kind.dims))))
     return steps
 
 
-def _step(kind: Kind, nodes: Ints, first: int, begin: Ints, flat: Ints, lengths: Ints) -> Step:
-    if kind.many:
-        picked = [flat[begin[node] : begin[node + 1]] for node in nodes.tolist()]
-        args = picked[0] if len(picked) == 1 else np.concatenate(picked)
-        return Step(kind, nodes + first, args, lengths[nodes].tolist())
-    operands = len(kind.dims)
-    args = flat[begin[nodes][:, None] + np.arange(operands)]
-    return Step(kind, nodes + first, args)
+def _reordered(flat: Ints, begin: Ints, lengths: Ints, order: Ints) -> tuple[Ints, list[int]]:
+    """Return the operands of nodes in another order, and where those of each node begin, as well as the end."""
+    counts = lengths[order]
+    ends = np.zeros(len(order) + 1, np.int64)
+    np.cumsum(counts, out=ends[1:])
+    places = np.arange(int(ends[-1])) + np.repeat(begin[:-1][order] - ends[:-1], counts)
+    return flat[places], ends.tolist()

@@ -91,8 +91,8 @@ def save_collection(collection: ParameterCollection, fname: str, name: str, appe
         for each in collection.parameters_list():
             storage = each.storage
             _write(target, prefix + storage.name[len(own) :], storage.tensor, storage.gradient, False)
-        for each in collection.lookup_parameters_list():
-            storage = each.storage
+        for table in collection.lookup_parameters_list():
+            storage = table.storage
             _write(target, prefix + storage.name[len(own) :], storage.tensor, storage.gradient, True)
 
 

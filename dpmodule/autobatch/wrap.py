@@ -145,7 +145,9 @@ class Wrapped(Batched):
         """Call the function on zeros, once for every set of shapes; see `Batched.shapes`."""
         options = state.options
         count = 2
-        rows = self._converted([torch.zeros(count, *s, device=options.device, dtype=options.dtype) for s in shapes])
+        rows = self._converted(
+            [torch.zeros(count, *s, device=options.device, dtype=options.dtype) for s in shapes]
+        )
         generator = torch.Generator(options.device)
         before = self._buffers()
         try:
@@ -175,7 +177,9 @@ class Wrapped(Batched):
                     f" to call it once for every example (at {user_line()})"
                 ) from error
             given = ", ".join(map(str, shapes))
-            raise ShapeError(f"{self.name} fails on inputs of shapes {given}: {error} (at {user_line()})") from error
+            raise ShapeError(
+                f"{self.name} fails on inputs of shapes {given}: {error} (at {user_line()})"
+            ) from error
 
     def _works_alone(self, rows: Sequence[Tensor]) -> bool:
         try:
@@ -198,7 +202,9 @@ def _parameters_of(function: Any, params: Any) -> dict[str, Tensor]:
     if params is None:
         found = dict(function.named_parameters()) if isinstance(function, torch.nn.Module) else {}
         return {name: each for name, each in found.items() if each.requires_grad}
-    named = dict(params) if isinstance(params, Mapping) else {f"param{i}": each for i, each in enumerate(params)}
+    named = (
+        dict(params) if isinstance(params, Mapping) else {f"param{i}": each for i, each in enumerate(params)}
+    )
     for name, each in named.items():
         if not (isinstance(each, torch.Tensor) and each.requires_grad and each.is_leaf):
             raise ArgumentError(f"wrap: params holds {name!r}, which is no leaf tensor with requires_grad")

@@ -8,7 +8,9 @@ from .executor_group import DataParallelExecutorGroup as DataParallelExecutorGro
 from .module import Module as Module
 
 if TYPE_CHECKING:
+    from .autobatch_module import AutobatchModule as AutobatchModule
     from .bucketing_module import BucketingModule as BucketingModule
+    from .examples import ExampleIter as ExampleIter
     from .python_module import PythonLossModule as PythonLossModule
     from .python_module import PythonModule as PythonModule
     from .sequential_module import SequentialModule as SequentialModule
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = later.attributes(
     __name__,
     {
+        "autobatch_module": "AutobatchModule",
         "bucketing_module": "BucketingModule",
+        "examples": "ExampleIter",
         "python_module": "PythonLossModule PythonModule",
         "sequential_module": "SequentialModule",
         "torch_module": "TorchModule",

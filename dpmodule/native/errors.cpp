@@ -100,6 +100,12 @@ Kind describe_current_exception(std::string &text) noexcept {
 }
 
 PyObject *set_current_exception() noexcept {
+    try {
+        throw;
+    } catch (const std::system_error &error) {  // it says which one, too
+        return set_system_error(error);
+    } catch (...) {
+    }
     std::string text;
     Kind kind = describe_current_exception(text);
     return set_error(kind, text.c_str());

@@ -31,10 +31,15 @@ class Ends:
     """
 
     def __init__(self) -> None:
-        ours, self.child_sock = socket.socketpair()
-        self.frames = Frames(ours)
-        self.lifeline = Lifeline()
-        self.note = Note()
+        with contextlib.ExitStack() as undo:
+            ours, self.child_sock = socket.socketpair()
+            self.frames = Frames(ours)
+            undo.callback(self.frames.close)
+            undo.callback(self.child_sock.close)
+            self.lifeline = Lifeline()
+            undo.callback(self.lifeline.close)
+            self.note = Note()
+            undo.pop_all()
         self.process: BaseProcess | None = None
         self.pid = -1
         self.exitcode: int | None = None

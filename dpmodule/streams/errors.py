@@ -19,9 +19,10 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
 
-from ..base import MXNetError
+from ..base import FileError, MXNetError
 from ..native.errors import FunctorError as FunctorError
 from ..native.errors import LoopClosedError as LoopClosedError
 from ..native.errors import PoolClosedError as PoolClosedError
@@ -40,7 +41,23 @@ __all__ = [
     "WorkerDied",
     "WorkerError",
     "WorkerStuck",
+    "refused",
 ]
+
+
+def refused(what: str, error: OSError) -> FileError:
+    """Return the error for what the system refused, mostly because it has no descriptor or no memory left.
+
+    Args:
+        what: what was to be made.
+        error: the system's answer.
+    """
+    hint = ""
+    if error.errno == errno.EMFILE:
+        hint = "; this process has as many open files as it may: close some, or raise the limit (ulimit -n)"
+    elif error.errno in (errno.ENOMEM, errno.ENOSPC):
+        hint = "; there is no memory for it: send less at a time, or use fewer slots"
+    return FileError(error.errno, f"{what}: {error.strerror}{hint}")
 
 
 class StreamStopped(MXNetError):

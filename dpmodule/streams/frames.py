@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from array import array
 from collections import deque
 from collections.abc import Callable
 
+from .errors import refused
 from .messages import HEADER_BYTES, Header, Message, Received
 
 __all__ = ["Frames"]
@@ -107,7 +109,12 @@ class Frames:
             return None
         body = self._data[HEADER_BYTES:end]
         del self._data[:end]
-        return header.receive(body, [self._fds.popleft() for _ in range(header.num_fds)])
+        fds = [self._fds.popleft() for _ in range(min(header.num_fds, len(self._fds)))]
+        if len(fds) < header.num_fds:  # the system drops what it finds no room for
+            for fd in fds:
+                os.close(fd)
+            raise refused("a descriptor that came with a message", OSError(errno.EMFILE, "it was lost"))
+        return header.receive(body, fds)
 
     def close(self) -> None:
         """Close the socket and every descriptor that came and was not taken."""

@@ -32,6 +32,8 @@ DATACLASS = 7
 MAX_DEPTH = 200
 """How deep a structure may be nested."""
 
+_MAX_AXES = 64
+_MAX_STEPS = 12
 _KEYS = (str, int)
 _WHAT = "None, a tensor, or a list, tuple, dict or dataclass of these"
 
@@ -181,6 +183,8 @@ def _unsendable(tensor: torch.Tensor) -> str | None:
         return f"a {kind} tensor, which has no single block of memory; send to_dense() or its parts"
     if tensor.is_quantized:
         return "a quantised tensor; send its int_repr(), scale and zero point"
+    if tensor.ndim > _MAX_AXES:
+        return f"a tensor of {tensor.ndim} axes; expected {_MAX_AXES} at most: reshape it"
     if tensor.device.type not in ("cpu", "cuda"):
         return f"a tensor on {tensor.device}; expected cpu or cuda"
     return None
@@ -191,6 +195,8 @@ def _place(path: Path) -> str:
     while path:
         (text, key), path = path
         steps.append(text.format(key))
+    if len(steps) > _MAX_STEPS:
+        steps[_MAX_STEPS // 2 : -_MAX_STEPS // 2] = ["..."]
     return "structure" + "".join(reversed(steps))
 
 

@@ -43,7 +43,11 @@ class Note:
             os.lseek(
                 self.fd, _PAGE, os.SEEK_SET
             )  # stacks are appended here by both processes' one file position
-        self._page = mmap.mmap(self.fd, _PAGE)
+        try:
+            self._page = mmap.mmap(self.fd, _PAGE)
+        except OSError:
+            os.close(self.fd)
+            raise
         if fd is None:
             _STATE.pack_into(self._page, 0, 0, 0, -1)
         self._what: str | None = None

@@ -15,7 +15,7 @@ from ..base import StateError
 from .child import DONE, ERROR, MESSAGE, Link
 from .endings import death, hanging, state_of
 from .ends import Ends
-from .errors import PipeClosed, WorkerStuck
+from .errors import PipeClosed, WorkerStuck, refused
 from .launch import check_not_importing_main, launch, pack_target
 from .messages import Message, Received, pack
 from .note import STACK_SIGNAL
@@ -56,6 +56,7 @@ class ChildProcess:
         UnpicklableError: the function or one of its arguments cannot be given to a process that is not forked; none
             has been started then.
         StateError: a main program that lacks ``if __name__ == "__main__":`` is being imported in a child.
+        FileError: the system has no descriptor, process or memory left for it.
     """
 
     def __init__(
@@ -75,7 +76,10 @@ class ChildProcess:
         self._closed = False
         check_not_importing_main()
         message = None if start_method == "fork" else pack_target(target, args)
-        self._ends = Ends()
+        try:
+            self._ends = Ends()
+        except OSError as error:
+            raise refused(f"the channel of worker {index} {name!r}", error) from error
         self._finalizer = weakref.finalize(self, Ends.close, self._ends)
         self._finalizer.atexit = False  # `ends` has a function of its own for that
         try:
@@ -99,7 +103,10 @@ class ChildProcess:
     ) -> None:
         ends = self._ends
         link = Link(ends.child_sock, ends.lifeline.child_fd, ends.note.fd, self.name, self.index, threads)
-        ends.started(launch(method, link, target, args))
+        try:
+            ends.started(launch(method, link, target, args))
+        except OSError as error:
+            raise refused(f"the process of worker {self.index} {self.name!r}", error) from error
         if message is not None:
             self._send(message, None)
 

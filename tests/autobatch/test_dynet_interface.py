@@ -133,10 +133,14 @@ def test_parameters_may_be_added_after_an_update():
 def test_parameters_outlive_their_collection():
     p = dy.parameter(dy.ParameterCollection().add_parameters((1,), init=dy.ConstInitializer(1)))
     q = dy.parameter(dy.ParameterCollection().add_subcollection().add_parameters((1,), init=2.0))
+    row = dy.ParameterCollection().add_lookup_parameters((3, 2), init=4.0)[1]
+    rows = dy.lookup_batch(dy.ParameterCollection().add_lookup_parameters((3, 2), init=4.0), [0, 2])
     assert p.value() == 1
     gc.collect()
     assert p.value() == 1
     assert q.value() == 2
+    assert row.vec_value() == [4, 4]
+    assert rows.vec_value() == [4, 4, 4, 4]
 
 
 def test_initializers():

@@ -167,7 +167,7 @@ def test_stale_expressions():
 
 def test_shape_errors_at_the_call_name_shapes_and_line():
     m = dy.ParameterCollection()
-    w, x = m.add_parameters((3, 4)), vector(1, 2, 3)
+    w, x, table = m.add_parameters((3, 4)), vector(1, 2, 3), m.add_lookup_parameters((5, 3))
     for call, text in (
         (lambda: w * x, "{3,4} {3}"),
         (lambda: x + vector(1, 2), "{3} {2}"),
@@ -177,8 +177,7 @@ def test_shape_errors_at_the_call_name_shapes_and_line():
         (lambda: dy.pick_range(x, 1, 7), "{3}"),
         (lambda: dy.reshape(x, (2, 2)), "{2,2} {3}"),
         (lambda: dy.dot_product(w, x), "{3,4} {3}"),
-        (lambda: dy.lookup_batch(m.add_lookup_parameters((5, 3)), [1, 2]) + dy.inputTensor(np.ones((3, 4)), batched=True),
-         "{3X2} {3X4}"),
+        (lambda: dy.lookup_batch(table, [1, 2]) + dy.inputTensor(np.ones((3, 4)), batched=True), "{3X2} {3X4}"),
     ):  # fmt: skip
         with pytest.raises(ShapeError) as caught:
             call()
@@ -310,6 +309,23 @@ def test_arguments_are_taken_from_the_command_line():
     assert found["random_seed"] == "7"
     with pytest.raises(ValueError, match="needs a value"):
         take_arguments(["prog", "--dynet-seed"])
+
+
+def test_many_products_with_few_matrices():
+    """Attention: the queries of a sentence share its matrix."""
+    draw = np.random.RandomState(0)
+    arrays = [draw.uniform(-1, 1, (4, 5)) for _ in range(3)]
+    vectors = draw.uniform(-1, 1, (3, 20, 5))
+    m = dy.ParameterCollection()
+    w = m.parameters_from_numpy(np.eye(4))
+    matrices = [w * dy.inputTensor(a) for a in arrays]
+    products = [[matrix * dy.inputTensor(v) for v in row] for matrix, row in zip(matrices, vectors)]
+    loss = dy.esum([dy.sum_elems(p) for row in products for p in row])
+    loss.backward(full=True)
+    for matrix, array, row, found in zip(matrices, arrays, vectors, products):
+        for v, p in zip(row, found):
+            np.testing.assert_allclose(p.npvalue(), array @ v, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(matrix.gradient(), np.tile(row.sum(0), (4, 1)), rtol=1e-4, atol=1e-5)
 
 
 def test_seeds_repeat_dropout():

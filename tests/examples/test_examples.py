@@ -1,20 +1,24 @@
 """Every example runs in its short form, ends with one line of result, and exits with 0."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
+from dpmodule import native
+
+FOLDER = Path(__file__).parents[2] / "examples"
+STREAMS = sorted((FOLDER / "streams").glob("*.py"))
+EXAMPLES = [*sorted(FOLDER.glob("*.py")), *STREAMS]
 
 
-@pytest.mark.timeout(120)
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_example_reaches_its_short_target(path, tmp_path):
+def run_short_form(path, tmp_path, **changes):
     done = subprocess.run(
         [sys.executable, "-W", "error", str(path), "--smoke"],
         cwd=tmp_path,
+        env={**os.environ, **changes},
         capture_output=True,
         text=True,
         check=False,
@@ -22,6 +26,19 @@ def test_example_reaches_its_short_target(path, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "target" in done.stdout.splitlines()[-1]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_example_reaches_its_short_target(path, tmp_path):
+    run_short_form(path, tmp_path)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.skipif(native.core is None, reason="the test above has done the same")
+@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+def test_example_works_without_the_extension(path, tmp_path):
+    run_short_form(path, tmp_path, DPMODULE_NATIVE="0")
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

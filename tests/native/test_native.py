@@ -10,6 +10,8 @@ from dpmodule.cli.__main__ import main
 from helpers import compiled
 from helpers.programs import run_program
 
+pytestmark = pytest.mark.timeout(60)  # some start programs, which import torch
+
 
 @pytest.mark.skipif(os.environ.get("DPMODULE_NATIVE") == "0", reason="DPMODULE_NATIVE=0")
 @pytest.mark.skipif(compiled.compiler() is None, reason="there is no C++ compiler")

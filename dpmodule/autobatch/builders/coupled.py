@@ -69,7 +69,7 @@ class CoupledLSTMBuilder(RNNBuilder):
 
 
 class FastLSTMBuilder(CoupledLSTMBuilder):
-    """The same network without an effect of peepholes; as in DyNet, which has their weights, of one column, but does not use them.
+    """The same network without an effect of peepholes: DyNet has weights of one column for them, and does not use them.
 
     Args:
         layers: how many.

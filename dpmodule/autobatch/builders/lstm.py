@@ -173,11 +173,21 @@ def lstm_sequence(
     forget_bias: float,
 ) -> tuple[list[Expression], Expression | None]:
     """Compute the outputs after each of several inputs, and the last memory; see `lstm_step`."""
-    outputs = []
-    for x in xs:
-        h, c = lstm_step(x, h, c, wx, wh, b, forget_bias)
+    outputs: list[Expression] = []
+    if not xs:
+        return outputs, c
+    if h is None or c is None:
+        h, c = lstm_step(xs[0], h, c, wx, wh, b, forget_bias)
         outputs.append(h)
-    return outputs, c
+    graph = shared.graph
+    version, attrs, append = graph.version, (forget_bias,), graph.append
+    bias, inner, outer, before, memory = (each.enter() for each in (b, wx, wh, h, c))
+    for x in xs[len(outputs) :]:
+        gates = append(AFFINE, (), (bias, inner, x.node if x.version == version else x.enter()))
+        before = append(LSTM_STEP, attrs, (gates, outer, before, memory))
+        memory = before + 1
+        outputs.append(Expression(before, version))
+    return outputs, Expression(memory, version)
 
 
 lstm_step = fast("lstm_step", lstm_step)

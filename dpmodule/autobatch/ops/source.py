@@ -34,7 +34,7 @@ def _constant(call: Call) -> Tensor:
 
 
 def _one_hot(call: Call) -> Tensor:
-    places = torch.tensor([box for box in call.aux], device=call.device).view(call.count, call.out.batch, 1)
+    places = torch.tensor(list(call.aux), device=call.device).view(call.count, call.out.batch, 1)
     found = torch.zeros(call.count, call.out.batch, *call.out.d, device=call.device, dtype=call.dtype)
     return found.scatter_(2, places, 1.0)
 

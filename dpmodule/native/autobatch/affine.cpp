@@ -38,7 +38,7 @@ Affine::Affine(Workspace &space, const Plan &plan, const Run &run, const Group &
 void Affine::choose(Workspace &space, const Plan &plan, const Run &run, Term &term) {
     const Graph &graph = space.graph;
     const int *nodes = run.nodes(term.column);
-    bool inside = false;   // the recurrence: then nothing is known before its bucket
+    bool inside = !plan.batched;   // the recurrence: then nothing is known, or to be done, before its bucket
     for (int i = 0; i < run.rows && !inside; i++) {
         const int owner = nodes[i] < plan.from ? -1 : plan.owner(nodes[i]);
         if (nodes[i] < 0) inside = true;

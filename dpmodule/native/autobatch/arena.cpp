@@ -1,18 +1,18 @@
 #include "arena.hpp"
 
-#include <cstdlib>
 #include <new>
 
 namespace dpmodule::autobatch {
 namespace {
 
 constexpr std::size_t line = 16;               // floats in a cache line
+constexpr std::align_val_t alignment{line * sizeof(float)};
 constexpr std::size_t smallest = 1 << 14;      // floats in the first chunk
 constexpr std::size_t largest_step = 1 << 22;  // chunks double up to this size
 
 }  // namespace
 
-void Arena::Free::operator()(float *p) const { std::free(p); }
+void Arena::Free::operator()(float *p) const { ::operator delete(p, alignment); }
 
 float *Arena::take(std::size_t count) {
     count = (count + line - 1) / line * line;
@@ -31,8 +31,7 @@ void Arena::grow(std::size_t count) {
     std::size_t size = chunks_.empty() ? smallest : chunks_.back().size * 2;
     if (size > largest_step) size = largest_step;
     if (size < count) size = count;
-    void *memory = std::aligned_alloc(line * sizeof(float), size * sizeof(float));
-    if (!memory) throw std::bad_alloc();
+    void *memory = ::operator new(size * sizeof(float), alignment);
     chunks_.push_back({std::unique_ptr<float, Free>(static_cast<float *>(memory)), size});
     used_ = 0;
 }

@@ -131,7 +131,7 @@ int attempt(const Fast &fast, PyObject *const *args, Py_ssize_t count) {
             return fast.way == Way::Binary ? build.binary(static_cast<Binary>(fast.kind), x, y) : build.reduce(static_cast<Op>(fast.kind), x, y);
         }
         case Way::Loss: return count == 2 && whole(args[1], i) ? build.loss(x, i) : -1;
-        case Way::Pick: return count == 2 && whole(args[1], i) ? build.pick(x, i) : -1;
+        case Way::Pick: return count == 2 && whole(args[1], i) && i >= 0 ? build.pick(x, i) : -1;
         case Way::Range: return count == 3 && whole(args[1], i) && whole(args[2], j) ? build.range(x, i, j) : -1;
         default: return -1;
     }

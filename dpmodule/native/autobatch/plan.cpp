@@ -221,7 +221,8 @@ class Planner {
     std::vector<int> run_of_group_;
 };
 
-Plan::Plan(Graph &graph, Groups &groups, Arena &memory, int from, int to, Manner manner) : from(from), to(to) {
+Plan::Plan(Graph &graph, Groups &groups, Arena &memory, int from, int to, Manner manner)
+    : from(from), to(to), batched(manner.batched) {
     static std::uint32_t stamps = 0;
     stamp = ++stamps;
     Planner(*this, graph, groups, manner).make(memory);

@@ -5,6 +5,7 @@
 // runs level by level.  Linear in nodes and arguments, no recursion.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "graph.hpp"
@@ -50,6 +51,7 @@ class Plan {
     Plan(Graph &graph, Groups &groups, Arena &memory, int from, int to, Manner manner);
 
     int from, to;
+    bool batched;
     std::vector<Instance> instances;
     std::vector<int> outside;          // arguments of instances
     std::vector<Run> runs;

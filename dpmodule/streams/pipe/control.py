@@ -20,6 +20,8 @@ import os
 import socket
 import tempfile
 
+from ..errors import refused
+
 __all__ = ["Control", "Signal", "anonymous_file"]
 
 MAGIC = 0x6470_7069_7065_0001
@@ -39,17 +41,28 @@ DATA, FAILURE, OBJECT = 1, 2, 3
 
 
 def anonymous_file(size: int) -> int:
-    """Return the descriptor of shared memory without a name, of `size` bytes, all 0."""
-    if hasattr(os, "memfd_create"):
-        fd = os.memfd_create("dpmodule-pipe", os.MFD_CLOEXEC)
-    else:
-        fd, path = tempfile.mkstemp(prefix="dpmodule-pipe")
-        os.unlink(path)
+    """Return the descriptor of shared memory without a name, of `size` bytes, all 0.
+
+    Raises:
+        FileError: the system has no descriptor or no memory left.
+    """
+    try:
+        fd = _open_anonymous()
+    except OSError as error:
+        raise refused("shared memory for a pipe", error) from error
     try:
         os.ftruncate(fd, size)
-    except OSError:
+    except OSError as error:
         os.close(fd)
-        raise
+        raise refused(f"shared memory of {size} bytes for a pipe", error) from error
+    return fd
+
+
+def _open_anonymous() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("dpmodule-pipe", os.MFD_CLOEXEC)
+    fd, path = tempfile.mkstemp(prefix="dpmodule-pipe")
+    os.unlink(path)
     return fd
 
 
@@ -79,7 +92,11 @@ class Control:
     def create(protocol: int, slots: int) -> int:
         """Return the descriptor of a fresh block."""
         fd = anonymous_file(SIZE)
-        words = Control(fd).words
+        try:
+            words = Control(fd).words
+        except OSError:
+            os.close(fd)
+            raise
         words[1], words[2] = protocol, slots
         words[0] = MAGIC
         return fd

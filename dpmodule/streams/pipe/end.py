@@ -14,7 +14,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from ...base import StateError
+from ...base import ArgumentError, StateError
 from ..errors import PipeBroken, PipeClosed, PipeTimeout
 from . import control as c
 from .codes import ENDED, NEWS
@@ -22,7 +22,7 @@ from .frames import Frames
 from .peer import POLL_S, Peer
 from .watch import LoopWatch
 
-__all__ = ["Parts", "PipeEnd"]
+__all__ = ["Parts", "PipeEnd", "deadline_of"]
 
 Self = TypeVar("Self", bound="PipeEnd")
 
@@ -93,12 +93,18 @@ class PipeEnd:
         if self._core is not None and not self._gone:
             return
         if self._given or self._gone or not self._control.claim(self.side):
-            owner = self._control.get(self.side, c.PID) or "another process"
-            raise StateError(f"the {self._name} of this pipe belongs to {owner}; only one process may use it")
+            raise StateError(f"the {self._name} of this pipe {self._whose()}; only one process may use it")
+        # the other side may wait, and wants to watch this process from now on: also if it cannot go on
+        self._parts.other.give()
         self._core = self._make_core()
         self._watch_descriptors()
         self._owner = os.getpid()
-        self._parts.other.give()  # the other side may wait, and wants to watch this process from now on
+
+    def _whose(self) -> str:
+        owner = self._control.get(self.side, c.PID)
+        if owner == os.getpid():
+            return "is another object of this process, which it was copied or handed to"
+        return f"belongs to process {owner}" if owner else "was handed to another process"
 
     def hand_over(self, pid: int) -> None:
         """Enter a child process as the owner of this end and let go of the copy here.
@@ -109,8 +115,11 @@ class PipeEnd:
             pid: the child's process id.
 
         Raises:
+            ArgumentError: `pid` is no process id.
             StateError: the end belongs to this process, or to another one.
         """
+        if type(pid) is not int or pid < 1:
+            raise ArgumentError(f"hand_over: pid is {pid!r}, expected the process id of a child")
         owner = self._control.get(self.side, c.PID) if not self._gone else pid
         if self._core is not None or owner not in (0, pid):
             raise StateError(f"the {self._name} of this pipe belongs to process {owner} already")
@@ -326,6 +335,19 @@ class PipeEnd:
     def __repr__(self) -> str:
         state = "closed" if self._closed else "given away" if self._given or self._gone else "open"
         return f"<{type(self).__name__} {state}, {self._control.slots} slots>"
+
+
+def deadline_of(timeout: float | None) -> float | None:
+    """Return when a time in seconds from now is over, by `time.monotonic`; None for never.
+
+    Raises:
+        ArgumentError: `timeout` is no number.
+    """
+    if timeout is None:
+        return None
+    if not isinstance(timeout, (int, float)):
+        raise ArgumentError(f"timeout is {timeout!r}, expected a number of seconds, or None to wait for ever")
+    return time.monotonic() + timeout
 
 
 def _rebuild(kind: type[PipeEnd], handles: list[Any], options: dict[str, Any]) -> PipeEnd:

@@ -9,6 +9,8 @@ import struct
 from collections import deque
 from typing import NamedTuple
 
+from ..errors import PipeBroken, refused
+
 __all__ = ["Frame", "Frames"]
 
 LAYOUT, SHARE, FORGET, PAYLOAD = 1, 2, 3, 4
@@ -61,9 +63,14 @@ class Frames:
         self.count = (self.count + 1) & 0xFFFF_FFFF
 
     def fill(self) -> None:
-        """Read what has come, without waiting."""
+        """Read what has come, without waiting.
+
+        Raises:
+            FileError: there is no descriptor left for those that have come; they come with the next call.
+        """
         while not self.ended:
             try:
+                self._check_room()
                 data, fds, _, _ = socket.recv_fds(self.socket, 64 * _FORM.size, 64, _CLOEXEC)
             except BlockingIOError:
                 return
@@ -74,10 +81,21 @@ class Frames:
             self._part += data
             self._cut()
 
+    def _check_room(self) -> None:
+        """See that there is a descriptor for what comes: the system drops what it finds no room for."""
+        try:
+            os.close(os.dup(self.socket.fileno()))
+        except OSError as error:
+            if not self.socket.recv(1, socket.MSG_PEEK):
+                return  # all that comes is the end
+            raise refused("a descriptor that the other end of a tensor pipe sent", error) from error
+
     def _cut(self) -> None:
         while len(self._part) >= _FORM.size:
             kind, number, size = _FORM.unpack_from(self._part)
             self._part = self._part[_FORM.size :]
+            if kind != FORGET and not self._fds:
+                raise PipeBroken("a descriptor that the other end of a tensor pipe sent was lost on its way")
             self._waiting.append(Frame(kind, number, size, -1 if kind == FORGET else self._fds.popleft()))
 
     def take(self) -> Frame | None:
@@ -88,6 +106,11 @@ class Frames:
             return None
         self.count = (self.count + 1) & 0xFFFF_FFFF
         return self._waiting.popleft()
+
+    def put_back(self, frame: Frame) -> None:
+        """Have `take` return a frame again, with its descriptor."""
+        self._waiting.appendleft(frame)
+        self.count = (self.count - 1) & 0xFFFF_FFFF
 
     def close(self) -> None:
         """Close the socket and the descriptors that nobody took."""

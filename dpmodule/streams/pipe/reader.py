@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
-import time
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import PipeBroken, PipeClosed
+from ..errors import PipeBroken, PipeClosed, refused
 from . import backend, foreign
 from . import control as c
-from .end import Parts, PipeEnd
+from .end import Parts, PipeEnd, deadline_of
 from .frames import FORGET, LAYOUT, SHARE, Frame
 from .layout import read_outline
 
@@ -84,7 +84,7 @@ class TensorPipeReader(PipeEnd):
             self._leave()
 
     def _recv_blocking(self, timeout: float | None) -> Any:
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = deadline_of(timeout)
         self._enter()
         try:
             while (value := self._next()) is NotImplemented:
@@ -146,17 +146,26 @@ class TensorPipeReader(PipeEnd):
                 self._core.forget_shared(frame.number)
             else:
                 self._payload = os.pread(frame.fd, frame.size, 0)
-        finally:
-            if frame.fd >= 0:
-                os.close(frame.fd)
+        except OSError as error:
+            self._frames.put_back(frame)  # what comes with it can be received when there is room again
+            raise refused("memory of a message in a tensor pipe", error) from error
+        if frame.fd >= 0:
+            os.close(frame.fd)
 
     def _lay_out(self, frame: Frame) -> None:
         self._unreadable.pop(frame.number, None)
         try:
             self._core.set_slot(frame.number, frame.fd, frame.size, read_outline(frame.fd))
-        except Exception as error:  # whatever unpickling somebody's dataclass raises, or no memory is left
-            self._unreadable[frame.number] = error
-            self._core.unset_slot(frame.number)
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+                raise
+            self._cannot_read(frame.number, error)
+        except Exception as error:  # whatever unpickling somebody's dataclass raises
+            self._cannot_read(frame.number, error)
+
+    def _cannot_read(self, slot: int, error: Exception) -> None:
+        self._unreadable[slot] = error
+        self._core.unset_slot(slot)
 
     @property
     def received(self) -> int:

@@ -7,10 +7,12 @@ slot is free again; while none is, the writer waits. Processes at the two ends t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import weakref
 
 from ...base import ArgumentError
+from ..errors import refused
 from . import backend
 from . import control as c
 from .end import Parts
@@ -35,6 +37,7 @@ def tensor_pipe(slots: int = 2, slack: float = 1.5) -> tuple[TensorPipeReader, T
 
     Raises:
         ArgumentError: `slots` or `slack` is out of range.
+        FileError: the system has too few descriptors left; a pipe needs 9 in all, of which 4 serve either end.
 
     Example:
         >>> import torch
@@ -49,17 +52,32 @@ def tensor_pipe(slots: int = 2, slack: float = 1.5) -> tuple[TensorPipeReader, T
     """
     if type(slots) is not int or not 1 <= slots <= c.MAX_SLOTS:
         raise ArgumentError(f"slots must be an int in 1..{c.MAX_SLOTS}, got {slots!r}")
-    if not 1.0 <= slack <= 16.0:
+    if not isinstance(slack, (int, float)) or not 1.0 <= slack <= 16.0:
         raise ArgumentError(f"slack must be a number in 1..16, got {slack!r}")
-    control = c.Control.create(backend.protocol(), slots)
-    reader, writer = _ends(control, float(slack))
+    try:
+        reader, writer = _ends(slots, float(slack))
+    except OSError as error:
+        raise refused("a tensor pipe", error) from error
     reader._sibling, writer._sibling = weakref.ref(writer), weakref.ref(reader)
     return reader, writer
 
 
-def _ends(control: int, slack: float) -> tuple[TensorPipeReader, TensorPipeWriter]:
-    data, credit = c.Signal.create(), c.Signal.create()
-    left, right = c.socket_pair()
-    reader = TensorPipeReader(Parts(control, data, credit, left))
-    writer = TensorPipeWriter(Parts(os.dup(control), credit.copy(), data.copy(), right), slack)
+def _ends(slots: int, slack: float) -> tuple[TensorPipeReader, TensorPipeWriter]:
+    # either end owns its descriptors once it exists; until then they are closed here if something fails
+    with contextlib.ExitStack() as left, contextlib.ExitStack() as right:
+        control = c.Control.create(backend.protocol(), slots)
+        left.callback(os.close, control)
+        data = left.enter_context(contextlib.closing(c.Signal.create()))
+        credit = left.enter_context(contextlib.closing(c.Signal.create()))
+        near, far = c.socket_pair()
+        left.enter_context(near)
+        right.enter_context(far)
+        own = right.enter_context(contextlib.closing(credit.copy()))
+        other = right.enter_context(contextlib.closing(data.copy()))
+        copy = os.dup(control)
+        right.callback(os.close, copy)
+        reader = TensorPipeReader(Parts(control, data, credit, near))
+        left.pop_all()
+        writer = TensorPipeWriter(Parts(copy, own, other, far), slack)
+        right.pop_all()
     return reader, writer

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ...base import FileError
 from ..errors import LoopClosedError
 
 if TYPE_CHECKING:
@@ -122,7 +123,11 @@ def _on_signal(watch: LoopWatch, end: PipeEnd, fd: int) -> None:
 
 
 def _on_socket(watch: LoopWatch, end: PipeEnd, fd: int) -> None:
-    end._frames.fill()
+    try:
+        end._frames.fill()
+    except FileError:  # who receives the message that it belongs to meets it again, and raises it
+        watch.detach()
+        return
     if end._frames.ended:
         watch.forget(fd)
     watch.wake()

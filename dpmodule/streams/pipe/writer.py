@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from ...base import StateError
+from ...base import ArgumentError, StateError
 from .. import nested
 from ..errors import PipeBroken
 from . import control as c
 from .codes import LOOK, SENT
+from .end import deadline_of
 from .sending import SendingEnd
 
 __all__ = ["PipeStats", "TensorPipeWriter"]
@@ -87,7 +87,7 @@ class TensorPipeWriter(SendingEnd):
             self._leave()
 
     def _send_blocking(self, value: Any, timeout: float | None) -> None:
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = deadline_of(timeout)
         self._enter_unleased()
         try:
             if not self._try(value):
@@ -145,7 +145,7 @@ class TensorPipeWriter(SendingEnd):
             PipeTimeout: no slot became free in time.
             StateError: as in `coro_acquire`, as are all others.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = deadline_of(timeout)
         self._enter_unleased()
         try:
             self._slots.pattern(like)
@@ -228,10 +228,13 @@ class TensorPipeWriter(SendingEnd):
             error: the exception; its traceback goes along as text.
 
         Raises:
+            ArgumentError: `error` is no exception.
             StateError: 64 failures wait unread.
             PipeClosed: the reader has closed the pipe, or this end is closed.
             PipeBroken: the reader's process has ended.
         """
+        if not isinstance(error, BaseException):
+            raise ArgumentError(f"throw: error is {error!r}, expected an exception object")
         self._claim()
         self._check()
         self._post_failure(error)

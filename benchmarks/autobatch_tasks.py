@@ -1,0 +1,236 @@
+"""The tasks of automatic batching, as programs for one example in DyNet's interface.
+
+`dy` is `dpmodule.autobatch` or DyNet itself: no line below knows which. This file also runs under Python 3.8.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .treebank import CHARACTERS, LABELS, LEFT, SHIFT, TAGS, VOCABULARY, spelling
+
+__all__ = ["EXAMPLES", "TASKS", "CharacterTagger", "Parser", "Tagger", "TreeLSTM", "first_value"]
+
+EXAMPLES = {
+    "tagger": "sentences",
+    "characters": "sentences",
+    "tree": "trees",
+    "parser": "parses",
+    "equal": "equal",
+}
+"""What the tasks are trained on, see `treebank.examples`."""
+
+
+def first_value(name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Return a parameter's value before training, the same on all sides because it depends on its name alone."""
+    source = np.random.RandomState(sum(ord(letter) * 7**place for place, letter in enumerate(name)) % 2**31)
+    return source.uniform(-0.1, 0.1, shape).astype(np.float32)
+
+
+class Task:
+    """A network and its parameters.
+
+    Args:
+        dy: the package.
+
+    Attributes:
+        model: the collection of parameters.
+        dense, tables: parameters and lookup parameters by name.
+    """
+
+    def __init__(self, dy: Any) -> None:
+        self.dy, self.model = dy, dy.ParameterCollection()
+        self.dense: dict[str, Any] = {}
+        self.tables: dict[str, Any] = {}
+
+    def parameter(self, name: str, *shape: int) -> Any:
+        """Add a parameter."""
+        self.dense[name] = self.model.add_parameters(shape)
+        return self.dense[name]
+
+    def table(self, name: str, *shape: int) -> Any:
+        """Add lookup parameters."""
+        self.tables[name] = self.model.add_lookup_parameters(shape)
+        return self.tables[name]
+
+    def lstm(self, name: str, inputs: int, hidden: int) -> Any:
+        """Add an LSTM; its parameters are called by its name with _x, _h and _b."""
+        builder = self.dy.VanillaLSTMBuilder(1, inputs, hidden, self.model)
+        for suffix, each in zip("xhb", builder.get_parameters()[0]):
+            self.dense[f"{name}_{suffix}"] = each
+        return builder
+
+    def reset(self) -> None:
+        """Set all parameters to their first values."""
+        for name, each in self.dense.items():
+            each.set_value(first_value(name, tuple(each.shape())))
+        for name, each in self.tables.items():
+            each.init_from_array(first_value(name, tuple(each.shape())))
+
+    def values(self) -> dict[str, np.ndarray]:
+        """Return all parameters."""
+        return {name: each.as_array() for name, each in {**self.dense, **self.tables}.items()}
+
+    def losses(self, *example: Any) -> list[Any]:
+        """Return the losses of one example."""
+        raise NotImplementedError(f"{type(self).__name__} does not define losses")
+
+
+class Tagger(Task):
+    """A bidirectional LSTM over the words; a tag for each."""
+
+    def __init__(self, dy: Any, width: int = 128, hidden: int = 50) -> None:
+        super().__init__(dy)
+        self.embeddings = self.table("words", VOCABULARY, width)
+        self.ahead = self.lstm("ahead", width, hidden)
+        self.back = self.lstm("back", width, hidden)
+        self.hidden = self.parameter("hidden", 32, 2 * hidden)
+        self.output = self.parameter("output", TAGS, 32)
+
+    def word(self, word: int) -> Any:
+        """Return the vector of a word."""
+        return self.embeddings[word]
+
+    def losses(self, words: list[int], tags: list[int]) -> list[Any]:
+        """Return the loss of every word."""
+        dy = self.dy
+        vectors = [self.word(word) for word in words]
+        ahead = self.ahead.initial_state().transduce(vectors)
+        back = self.back.initial_state().transduce(vectors[::-1])
+        losses = []
+        for left, right, tag in zip(ahead, reversed(back), tags):
+            scores = self.output * dy.tanh(self.hidden * dy.concatenate([left, right]))
+            losses.append(dy.pickneglogsoftmax(scores, tag))
+        return losses
+
+
+class CharacterTagger(Tagger):
+    """The same, with vectors of rare words from an LSTM over their characters in each direction."""
+
+    def __init__(self, dy: Any, width: int = 128, hidden: int = 50) -> None:
+        super().__init__(dy, width, hidden)
+        self.letters = self.table("letters", CHARACTERS, 20)
+        self.spelled_ahead = self.lstm("spelled_ahead", 20, width // 2)
+        self.spelled_back = self.lstm("spelled_back", 20, width // 2)
+        self.spelling = spelling()
+
+    def word(self, word: int) -> Any:
+        """Return the vector of a word."""
+        letters = self.spelling[word]
+        if not letters:
+            return self.embeddings[word]
+        vectors = [self.letters[letter] for letter in letters]
+        ahead = self.spelled_ahead.initial_state().transduce(vectors)
+        back = self.spelled_back.initial_state().transduce(vectors[::-1])
+        return self.dy.concatenate([ahead[-1], back[-1]])
+
+
+class TreeLSTM(Task):
+    """A binary TreeLSTM, spelled in single operations; a label for each node."""
+
+    def __init__(self, dy: Any, width: int = 128) -> None:
+        super().__init__(dy)
+        self.embeddings = self.table("words", VOCABULARY, width)
+        for gate in "iou":
+            self.parameter(f"leaf_{gate}", width, width)
+            self.parameter(f"node_{gate}", width, 2 * width)
+        for gate in "iouf":
+            self.parameter(f"bias_{gate}", width)
+        self.parameter("forget_left", width, width)
+        self.parameter("forget_right", width, width)
+        self.output = self.parameter("output", LABELS, width)
+
+    def leaf(self, word: int) -> tuple[Any, Any]:
+        """Return output and memory of a leaf."""
+        dy, p, vector = self.dy, self.dense, self.embeddings[word]
+        i = dy.logistic(dy.affine_transform([p["bias_i"], p["leaf_i"], vector]))
+        o = dy.logistic(dy.affine_transform([p["bias_o"], p["leaf_o"], vector]))
+        u = dy.tanh(dy.affine_transform([p["bias_u"], p["leaf_u"], vector]))
+        c = dy.cmult(i, u)
+        return dy.cmult(o, dy.tanh(c)), c
+
+    def node(self, left: tuple[Any, Any], right: tuple[Any, Any]) -> tuple[Any, Any]:
+        """Return output and memory of a node with two children."""
+        dy, p = self.dy, self.dense
+        both = dy.concatenate([left[0], right[0]])
+        i = dy.logistic(dy.affine_transform([p["bias_i"], p["node_i"], both]))
+        o = dy.logistic(dy.affine_transform([p["bias_o"], p["node_o"], both]))
+        u = dy.tanh(dy.affine_transform([p["bias_u"], p["node_u"], both]))
+        f = dy.logistic(dy.affine_transform([p["bias_f"], p["forget_left"], left[0]]))
+        g = dy.logistic(dy.affine_transform([p["bias_f"], p["forget_right"], right[0]]))
+        c = dy.cmult(i, u) + dy.cmult(f, left[1]) + dy.cmult(g, right[1])
+        return dy.cmult(o, dy.tanh(c)), c
+
+    def losses(self, words: list[int], left: list[int], right: list[int], labels: list[int]) -> list[Any]:
+        """Return the loss of every node."""
+        made: list[tuple[Any, Any]] = []
+        losses = []
+        for first, second, label in zip(left, right, labels):
+            made.append(self.leaf(words[-1 - first]) if first < 0 else self.node(made[first], made[second]))
+            losses.append(self.dy.pickneglogsoftmax(self.output * made[-1][0], label))
+        return losses
+
+
+class Parser(Task):
+    """A transition parser: LSTMs over the stack, the words to come and the actions; a loss for each action."""
+
+    def __init__(self, dy: Any, width: int = 64, narrow: int = 32) -> None:
+        super().__init__(dy)
+        self.embeddings = self.table("words", VOCABULARY, width)
+        self.acts = self.table("actions", 3, narrow)
+        self.stack, self.buffer = self.lstm("stack", width, width), self.lstm("buffer", width, width)
+        self.history = self.lstm("history", narrow, width)
+        for name, shape in (
+            ("no_stack", (width,)),
+            ("no_buffer", (width,)),
+            ("no_history", (narrow,)),
+            ("compose", (width, 2 * width)),
+            ("compose_bias", (width,)),
+            ("hidden", (width, 3 * width)),
+            ("hidden_bias", (width,)),
+            ("output", (3, width)),
+            ("output_bias", (3,)),
+        ):
+            self.parameter(name, *shape)
+
+    def losses(self, words: list[int], actions: list[int]) -> list[Any]:
+        """Return the loss of every action that had an alternative."""
+        dy, p = self.dy, self.dense
+        stack = [self.stack.initial_state().add_input(p["no_stack"])]
+        history = self.history.initial_state().add_input(p["no_history"])
+        buffer = [self.buffer.initial_state().add_input(p["no_buffer"])]
+        vectors = [self.embeddings[word] for word in words]
+        for vector in reversed(vectors):
+            buffer.append(buffer[-1].add_input(vector))
+        items: list[Any] = []
+        losses = []
+        for action in actions:
+            if len(buffer) > 1 and len(stack) > 2:
+                seen = dy.concatenate([stack[-1].output(), buffer[-1].output(), history.output()])
+                inner = dy.rectify(dy.affine_transform([p["hidden_bias"], p["hidden"], seen]))
+                scores = dy.affine_transform([p["output_bias"], p["output"], inner])
+                losses.append(dy.pickneglogsoftmax(scores, action))
+            history = history.add_input(self.acts[action])
+            if action == SHIFT:
+                item = vectors[len(vectors) - len(buffer) + 1]
+                buffer.pop()
+            else:
+                right, left = items.pop(), items.pop()
+                del stack[-2:]
+                pair = [right, left] if action == LEFT else [left, right]
+                affine = dy.affine_transform([p["compose_bias"], p["compose"], dy.concatenate(pair)])
+                item = dy.tanh(affine)
+            stack.append(stack[-1].add_input(item))
+            items.append(item)
+        return losses
+
+
+TASKS = {
+    "tagger": Tagger,
+    "characters": CharacterTagger,
+    "tree": TreeLSTM,
+    "parser": Parser,
+    "equal": Tagger,
+}

@@ -1,0 +1,189 @@
+"""Training programs that are written for one example, against DyNet and PyTorch batched by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from ..autobatch_tasks import first_value
+from ..harness import Session, Spread, Times, Worker, agreement, in_turns, ratio
+from ..report import Section
+from ..sides.hand_batched import WAYS
+
+__all__ = ["run"]
+
+_ABOUT = """\
+A step on 64 sentences, in milliseconds: the graph is made example by example, then forward, backward and Adam. All
+sides have the same parameters and the same random sentences of 2 to 80 words (24 on average; words by Zipf's law);
+clipping is off. DyNet is release 2.1 running the same file as ours; only the import differs. Ours is the native
+engine; "Python engine" is ours without the extension.
+
+- tagger: words of 128, an LSTM of 50 in each direction, hidden layer of 32, 9 tags.
+- characters: the same with rare words from an LSTM of 64 over their characters, in each direction.
+- tree: TreeLSTM of 128 over random binary trees, spelled in single operations; 5 labels for each node.
+- parser: LSTMs of 64 over stack, buffer and actions; a loss for each action.
+- equal lengths: the tagger on sentences of 40 words.
+
+By hand: `nn.LSTM` on four groups of sentences of similar length, or a loop over time with a shrinking batch, the faster
+of the two; the tree level by level; one `nn.LSTM` where lengths are equal. Fused `torch.optim.Adam`; embeddings update
+the rows in use. Nobody has batched the parser by hand."""
+
+Bounds = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A task's targets.
+
+    Attributes:
+        title: what it is called.
+        dynet: must and aim of DyNet's time over ours.
+        hand: those of PyTorch batched by hand.
+        cuda: what batching must gain on a GPU; twice of it is aimed at.
+    """
+
+    title: str
+    dynet: Bounds
+    hand: Bounds | None = (1.3, 2.0)
+    cuda: float | None = None
+
+
+TASKS = {
+    "tagger": _Task("BiLSTM tagger", (2.5, 4.0), cuda=6.5),
+    "characters": _Task("BiLSTM + characters", (2.5, 4.0), cuda=6.4),
+    "tree": _Task("TreeLSTM", (1.7, 2.5), cuda=8.6),
+    "parser": _Task("transition parser", (2.5, 4.0), None, cuda=2.7),
+    "equal": _Task("equal lengths", (2.5, 3.0), (0.8, 1.0)),
+}
+OFF, PYTHON, NODE = (4.0, 8.0), (0.6, 1.0), (1.0, 0.6)
+NODES = {
+    "tanh": "dy.tanh(x)",
+    "add": "x + x",
+    "product": "W * x",
+    "affine": "dy.affine_transform([b, W, x])",
+    "lookup": "E[7]",
+    "concatenate": "dy.concatenate([x, x])",
+    "lstm": "state.add_input(x)",
+}
+NAMES = {
+    "ours": "ours",
+    "off": "ours, batching off",
+    "python": "ours, Python engine",
+    "dynet_on": "DyNet autobatch",
+    "dynet_off": "DyNet, batching off",
+}
+
+
+def run(session: Session) -> Section:
+    """Measure all tasks, single nodes, and all tasks on a GPU where there is one."""
+    section = Section("Automatic batching", _ABOUT)
+    if "dynet" not in session.against:
+        section.note("DyNet: not compared; give --against dynet=PYTHON.")
+    for name, task in TASKS.items():
+        _task(session, section, name, task)
+    _nodes(session, section)
+    if torch.cuda.is_available():
+        for name, task in TASKS.items():
+            _cuda(session, section, name, task)
+    else:
+        section.note("There was no CUDA device: nothing was run on a GPU.")
+    return section
+
+
+def _task(session: Session, section: Section, name: str, task: _Task) -> None:
+    count = session.short(4)
+    batches = max(count, 2)
+    wanted = {
+        "ours": ("autobatch", "native", name, batches, 1),
+        "off": ("autobatch", "native", name, batches, 0),
+        "python": ("autobatch", "python", name, batches, 1),
+        "dynet_on": ("autobatch", "dynet", name, batches, 1),
+        "dynet_off": ("autobatch", "dynet", name, batches, 0),
+        **{f"hand_{way}": ("hand_batched", name, batches, way) for way in WAYS.get(name, ())},
+    }
+    with session.sides(**wanted) as sides:
+        section.note(f"{task.title}: {_alike(sides)}")
+        asked = {each: partial(side.ask, "epoch", count=count) for each, side in sides.items()}
+        found = in_turns(asked, session.rounds)
+    _compare(section, task, found)
+    _rates(section, task.title, found)
+
+
+def _alike(sides: Mapping[str, Worker]) -> str:
+    """Check that all sides compute the same in the first two batches."""
+
+    def check(side: Worker, path: str) -> list[float]:
+        losses: list[float] = side.ask("check", path=path)
+        return losses
+
+    return agreement({name: partial(check, side) for name, side in sides.items()}, first_value, 1e-2)
+
+
+def _compare(section: Section, task: _Task, found: dict[str, Times]) -> None:
+    ours, title = found["ours"], task.title
+    if "dynet_on" in found:
+        section.compare(title, ours, NAMES["dynet_on"], found["dynet_on"], task.dynet)
+    hands = [name for name in found if name.startswith("hand_")]
+    if hands:
+        best = min(hands, key=lambda name: Spread.of(found[name]["cpu"]).median)
+        section.compare(title, ours, f"PyTorch by hand, {best[5:]}", found[best], task.hand)
+    section.compare(title, ours, NAMES["off"], found["off"], OFF)
+    if "dynet_on" in found:
+        what = f"{title}, Python engine"
+        section.compare(what, found["python"], NAMES["dynet_on"], found["dynet_on"], PYTHON)
+
+
+def _rates(section: Section, title: str, found: dict[str, Times]) -> None:
+    """Show the sentences a second of CPU time of every side."""
+    cells = {}
+    for name in (*NAMES, "hand"):
+        times = [each["cpu"] for side, each in found.items() if side == name or side.startswith(f"{name}_")]
+        best = min((Spread.of(each).median for each in times), default=0.0)
+        label = NAMES.get(name, "PyTorch by hand").replace(" ", "_")
+        cells[label] = f"{64e3 / best:.0f}" if best else ""
+    section.row("Sentences a second of CPU time", task=title, **cells)
+
+
+def _nodes(session: Session, section: Section) -> None:
+    """Compare the making of single nodes, which computes nothing."""
+    count = session.short(50_000)
+    wanted = {name: ("autobatch", package, "nodes", 0, 1) for name, package in _PACKAGES.items()}
+    with session.sides(**wanted) as sides:
+        for kind, what in NODES.items():
+            asked = {name: partial(each.ask, "measure", kind=kind, count=count) for name, each in sides.items()}
+            found = {name: times["cpu"] for name, times in in_turns(asked, session.rounds).items()}
+            shown = {name: Spread.of([each * 1e6 for each in times]) for name, times in found.items()}
+            share, verdict = "", "not compared"
+            if "dynet_on" in found:
+                by = ratio(found["ours"], found["dynet_on"])
+                bounds = NODE if kind == "tanh" else None
+                verdict = section.hold(f"making {what}, ours over DyNet's", by.median, bounds, at_most=True)
+                share = str(by)
+            section.row(
+                "Making one node from Python, nanoseconds of CPU time",
+                node=what,
+                ours=shown["ours"],
+                Python_engine=shown["python"],
+                DyNet=shown.get("dynet_on", ""),
+                ours_over_DyNet=share,
+                target=verdict,
+            )
+
+
+_PACKAGES = {"ours": "native", "python": "python", "dynet_on": "dynet"}
+
+
+def _cuda(session: Session, section: Section, name: str, task: _Task) -> None:
+    """Compare with ourselves unbatched on a GPU, by wall time."""
+    wanted = {each: ("autobatch", "cuda:0", name, 2, on) for each, on in (("on", 1), ("off", 0))}
+    with session.sides(**wanted) as sides:
+        section.note(f"{task.title} on a GPU: {_alike(sides)}")
+        asked = {each: partial(side.ask, "epoch", count=1) for each, side in sides.items()}
+        found = in_turns(asked, min(session.rounds, 3))
+    bounds = (task.cuda, 2 * task.cuda) if task.cuda else None
+    section.compare(
+        f"{task.title}, GPU", found["on"], NAMES["off"], found["off"], bounds, clock="wall", table="On a GPU"
+    )

@@ -1,0 +1,158 @@
+"""A package's side of automatic batching, dpmodule.autobatch's or DyNet's.
+
+Run as ``python -m benchmarks.sides.autobatch PACKAGE TASK BATCHES ON``: PACKAGE is "dynet", "native" or "python", the
+latter two being ours with and without its native extension, or "cuda:0", ours on a GPU; ON is 1 or 0. This file also
+runs under Python 3.8, where DyNet lives.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import numpy as np
+
+from ..autobatch_tasks import EXAMPLES, TASKS
+from ..treebank import BATCH_SIZE, examples
+from .serve import Clock, serve
+
+__all__ = ["Nodes", "Program", "load", "prepare"]
+
+
+def load(package: str, autobatch: bool) -> Any:
+    """Import a package and switch batching on or off."""
+    if package == "dynet":
+        importlib.import_module("dynet_config").set(autobatch=int(autobatch), mem=512, random_seed=1)
+        return importlib.import_module("dynet")
+    if package == "python":
+        os.environ["DPMODULE_NATIVE"] = "0"
+    importlib.import_module("torch").set_num_threads(1)
+    dy = importlib.import_module("dpmodule.autobatch")
+    dy.configure(autobatch=autobatch, device=package if package.startswith("cuda") else "cpu")
+    return dy
+
+
+class Program:
+    """The network and its trainer.
+
+    Args:
+        dy: the package.
+        task: name of the task.
+        batches: how many there are.
+    """
+
+    def __init__(self, dy: Any, task: str, batches: int) -> None:
+        self.dy = dy
+        found = examples(EXAMPLES[task], batches)
+        self.batches = [found[start : start + BATCH_SIZE] for start in range(0, len(found), BATCH_SIZE)]
+        self.task = TASKS[task](dy)
+        self.start()
+
+    def start(self) -> None:
+        """Go back to the beginning of training."""
+        self.task.reset()
+        self.trainer = self.dy.AdamTrainer(self.task.model)
+        self.trainer.set_clip_threshold(0)
+
+    def step(self, batch: list[Any]) -> float:
+        """Train on a batch, and return its mean loss of a sentence."""
+        self.dy.renew_cg()
+        losses = []
+        for example in batch:
+            losses += self.task.losses(*example)
+        loss = self.dy.esum(losses) / len(batch)
+        value = float(loss.value())
+        loss.backward()
+        self.trainer.update()
+        return value
+
+    def epoch(self, count: int) -> dict[str, float]:
+        """Return the time of a batch, on the mean of some."""
+        clock = Clock()
+        for batch in self.batches[:count]:
+            self.step(batch)
+        return clock.read(count)
+
+    def check(self, path: str) -> list[float]:
+        """Train two batches from the beginning, save the parameters, and return the losses."""
+        self.start()
+        losses = [self.step(batch) for batch in self.batches[:2]]
+        np.savez(path, **self.task.values())
+        return losses
+
+
+class Nodes:
+    """Nodes made one by one; nothing is computed.
+
+    Args:
+        dy: the package.
+    """
+
+    def __init__(self, dy: Any) -> None:
+        self.dy, self.model = dy, dy.ParameterCollection()
+        self.matrix, self.bias = self.model.add_parameters((50, 50)), self.model.add_parameters((50,))
+        self.table = self.model.add_lookup_parameters((1000, 50))
+        self.builder = dy.VanillaLSTMBuilder(1, 50, 50, self.model)
+
+    def measure(self, kind: str, count: int) -> dict[str, float]:
+        """Return the milliseconds of making one.
+
+        Args:
+            kind: "tanh", "add", "product", "affine", "lookup", "concatenate" or "lstm".
+            count: how many are made in one graph.
+        """
+        self.dy.renew_cg()
+        x = self.dy.inputVector([0.5] * 50)
+        make = getattr(self, kind)(x)
+        found: list[Any] = [None] * count
+        clock = Clock()
+        for number in range(count):
+            found[number] = make(x)
+        return clock.read(count)
+
+    def tanh(self, x: Any) -> Any:
+        """Return what makes a node of one operand."""
+        return self.dy.tanh
+
+    def add(self, x: Any) -> Any:
+        """Return what adds two vectors."""
+        return x.__add__
+
+    def product(self, x: Any) -> Any:
+        """Return what multiplies a matrix."""
+        return self.matrix.expr().__mul__
+
+    def affine(self, x: Any) -> Any:
+        """Return what makes an affine transformation."""
+        affine, bias, matrix = self.dy.affine_transform, self.bias.expr(), self.matrix.expr()
+        return lambda each: affine([bias, matrix, each])
+
+    def lookup(self, x: Any) -> Any:
+        """Return what looks a row up."""
+        table = self.table
+        return lambda each: table[7]
+
+    def concatenate(self, x: Any) -> Any:
+        """Return what makes one of two vectors."""
+        concatenate = self.dy.concatenate
+        return lambda each: concatenate([each, each])
+
+    def lstm(self, x: Any) -> Any:
+        """Return what makes a step of an LSTM."""
+        return self.builder.initial_state().add_input(x).add_input
+
+
+def prepare() -> dict[str, Any]:
+    """Return what the parent may ask for."""
+    package, task, batches, on = sys.argv[1:]
+    dy = load(package, on == "1")
+    if task == "nodes":
+        return {"measure": Nodes(dy).measure}
+    program = Program(dy, task, int(batches))
+    return {"check": program.check, "epoch": program.epoch}
+
+
+if __name__ == "__main__":
+    serve(prepare)

@@ -1,0 +1,414 @@
+"""The tasks of automatic batching in plain PyTorch, batched by hand in the ways that were found fastest.
+
+Run as ``python -m benchmarks.sides.hand_batched TASK BATCHES WAY``: WAY is "groups", `nn.LSTM` on four groups of
+sentences of similar length, or "cells", a loop over time in which the batch shrinks as sentences end; for the tree
+"levels", a loop over its levels; for equal lengths "whole", one `nn.LSTM`. Sorting and padding belong to the step, as
+making the graph does on the other sides.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from ..autobatch_tasks import EXAMPLES, first_value
+from ..treebank import BATCH_SIZE, CHARACTERS, LABELS, TAGS, VOCABULARY, examples, spelling
+from .serve import Clock, serve
+
+__all__ = ["WAYS", "Program", "prepare"]
+
+WAYS = {
+    "tagger": ("groups", "cells"),
+    "characters": ("groups", "cells"),
+    "tree": ("levels",),
+    "equal": ("whole",),
+}
+"""How each task is batched."""
+GROUPS = 4
+Tensor = torch.Tensor
+
+
+class Table:
+    """An embedding whose Adam updates the rows in use alone, as DyNet's does."""
+
+    def __init__(self, name: str, rows: int, width: int) -> None:
+        self.value = torch.from_numpy(first_value(name, (rows, width)))
+        self._mean, self._square = torch.zeros(rows, width), torch.zeros(rows, width)
+        self._steps = 0
+
+    def rows(self, numbers: Tensor) -> Tensor:
+        """Return the rows of some numbers; may be called once a step."""
+        self._used, places = torch.unique(numbers, return_inverse=True)
+        self._leaf = self.value.index_select(0, self._used).requires_grad_()
+        return self._leaf.index_select(0, places.view(-1)).view(*numbers.shape, -1)
+
+    def update(self, rate: float = 1e-3) -> None:
+        """Make a step of Adam."""
+        gradient, used = self._leaf.grad, self._used
+        if gradient is None:
+            return
+        self._steps += 1
+        mean = self._mean.index_select(0, used).lerp_(gradient, 0.1)
+        square = self._square.index_select(0, used).mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+        self._mean.index_copy_(0, used, mean)
+        self._square.index_copy_(0, used, square)
+        rate *= (1 - 0.999**self._steps) ** 0.5 / (1 - 0.9**self._steps)
+        value = self._leaf.detach().addcdiv_(mean, square.sqrt_().add_(1e-8), value=-rate)
+        self.value.index_copy_(0, used, value)
+
+
+class LSTM:
+    """One direction, as `nn.LSTM` or as its weights; the forget gate's bias of 1 is part of the bias."""
+
+    def __init__(self, name: str, inputs: int, hidden: int) -> None:
+        self.name, self.hidden = name, hidden
+        self.module = torch.nn.LSTM(inputs, hidden, batch_first=True)
+        x, h, b = (first_value(f"{name}_{part}", shape) for part, shape in self.shapes(inputs))
+        with torch.no_grad():
+            self.module.weight_ih_l0.copy_(self._turned(x))
+            self.module.weight_hh_l0.copy_(self._turned(h))
+            self.module.bias_ih_l0.copy_(self._turned(b))
+            self.module.bias_ih_l0[hidden : 2 * hidden] += 1
+            self.module.bias_hh_l0.zero_().requires_grad_(False)
+
+    def shapes(self, inputs: int) -> list[tuple[str, tuple[int, ...]]]:
+        """Return DyNet's parameters of an LSTM."""
+        gates = 4 * self.hidden
+        return [("x", (gates, inputs)), ("h", (gates, self.hidden)), ("b", (gates,))]
+
+    def _turned(self, value: np.ndarray) -> Tensor:
+        """Return the gates i, f, o, u in the order i, f, u, o, or back."""
+        i, f, o, u = np.split(value, 4)
+        return torch.from_numpy(np.concatenate([i, f, u, o]))
+
+    def values(self) -> dict[str, np.ndarray]:
+        """Return the parameters as DyNet has them."""
+        module, found = self.module, {}
+        for part, each in zip("xhb", (module.weight_ih_l0, module.weight_hh_l0, module.bias_ih_l0)):
+            found[f"{self.name}_{part}"] = self._turned(each.detach().numpy()).numpy()
+        found[f"{self.name}_b"][self.hidden : 2 * self.hidden] -= 1
+        return found
+
+    def cells(self, inputs: Tensor, sizes: list[int]) -> Tensor:
+        """Run over rows that lie step after step, sizes[t] of them at step t, and never more than before."""
+        module = self.module
+        projected = F.linear(inputs, module.weight_ih_l0, module.bias_ih_l0).split(sizes)
+        transposed = module.weight_hh_l0.t()
+        h = c = None
+        found = []
+        for size, gates in zip(sizes, projected):
+            if h is not None:
+                gates = torch.addmm(gates, h[:size], transposed)
+            i, f, u, o = gates.chunk(4, 1)
+            fresh = torch.sigmoid(i) * torch.tanh(u)
+            c = fresh if c is None else torch.addcmul(fresh, torch.sigmoid(f), c[:size])
+            h = torch.sigmoid(o) * torch.tanh(c)
+            found.append(h)
+        return torch.cat(found)
+
+
+class Both:
+    """An LSTM in each direction over rows of different lengths.
+
+    Args:
+        ahead, back: the LSTMs.
+        way: "groups" or "cells".
+    """
+
+    def __init__(self, ahead: LSTM, back: LSTM, way: str) -> None:
+        self.directions, self.way = (ahead, back), way
+
+    def __call__(self, flat: Tensor, lengths: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Return the outputs of both at every place of the rows, which lie one after the other in `flat`."""
+        starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+        order = np.argsort(-lengths, kind="stable")
+        run = self._cells if self.way == "cells" else self._groups
+        return run(flat, lengths, starts, order)
+
+    def _cells(
+        self, flat: Tensor, lengths: np.ndarray, starts: np.ndarray, order: np.ndarray
+    ) -> tuple[Tensor, Tensor]:
+        lengths, starts = lengths[order], starts[order]
+        steps = np.arange(lengths[0])[:, None]
+        live = steps < lengths[None]
+        sizes = live.sum(1).tolist()
+        found = []
+        for lstm, places in zip(
+            self.directions, ((starts + steps)[live], (starts + lengths - 1 - steps)[live])
+        ):
+            outputs = lstm.cells(flat.index_select(0, torch.from_numpy(places)), sizes)
+            found.append(outputs.index_select(0, _inverse(places)))
+        return found[0], found[1]
+
+    def _groups(
+        self, flat: Tensor, lengths: np.ndarray, starts: np.ndarray, order: np.ndarray
+    ) -> tuple[Tensor, Tensor]:
+        found: tuple[list[Tensor], list[Tensor]] = [], []
+        held: tuple[list[np.ndarray], list[np.ndarray]] = [], []
+        for part in np.array_split(order, GROUPS):
+            if not len(part):
+                continue
+            length, start = lengths[part][:, None], starts[part][:, None]
+            steps = np.arange(length.max())[None]
+            live = steps < length
+            inside = np.minimum(steps, length - 1)
+            for way, places in enumerate((start + inside, start + length - 1 - inside)):
+                rows = flat.index_select(0, torch.from_numpy(places.ravel())).view(*places.shape, -1)
+                outputs = self.directions[way].module(rows)[0].flatten(0, 1)
+                found[way].append(outputs.index_select(0, torch.from_numpy(np.flatnonzero(live))))
+                held[way].append(places[live])
+        ahead, back = (
+            torch.cat(rows).index_select(0, _inverse(np.concatenate(places)))
+            for rows, places in zip(found, held)
+        )
+        return ahead, back
+
+
+def _inverse(places: np.ndarray) -> Tensor:
+    found = np.empty_like(places)
+    found[places] = np.arange(len(places))
+    return torch.from_numpy(found)
+
+
+class Net:
+    """What the networks share: parameters by DyNet's names."""
+
+    def __init__(self) -> None:
+        self.dense: dict[str, Tensor] = {}
+        self.tables: dict[str, Table] = {}
+        self.lstms: list[LSTM] = []
+
+    def parameter(self, name: str, *shape: int) -> Tensor:
+        """Add a parameter."""
+        self.dense[name] = torch.from_numpy(first_value(name, shape)).requires_grad_()
+        return self.dense[name]
+
+    def lstm(self, name: str, inputs: int, hidden: int) -> LSTM:
+        """Add an LSTM."""
+        self.lstms.append(LSTM(name, inputs, hidden))
+        return self.lstms[-1]
+
+    def parameters(self) -> list[Tensor]:
+        """Return all but tables."""
+        inner = [each for lstm in self.lstms for each in lstm.module.parameters() if each.requires_grad]
+        return [*self.dense.values(), *inner]
+
+    def values(self) -> dict[str, np.ndarray]:
+        """Return all parameters as DyNet has them."""
+        found = {name: each.detach().numpy() for name, each in self.dense.items()}
+        found.update({name: each.value.numpy() for name, each in self.tables.items()})
+        for each in self.lstms:
+            found.update(each.values())
+        return found
+
+    def loss(self, batch: list[Any]) -> Tensor:
+        """Return the loss of a batch, summed up."""
+        raise NotImplementedError(f"{type(self).__name__} does not define loss")
+
+
+class Tagger(Net):
+    """See `autobatch_tasks.Tagger`."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way = way
+        self.words = self.tables["words"] = Table("words", VOCABULARY, 128)
+        self.ahead, self.back = self.lstm("ahead", 128, 50), self.lstm("back", 128, 50)
+        self.both = Both(self.ahead, self.back, way)
+        self.hidden, self.output = self.parameter("hidden", 32, 100), self.parameter("output", TAGS, 32)
+
+    def vectors(self, words: np.ndarray) -> Tensor:
+        """Return the vectors of words."""
+        return self.words.rows(torch.from_numpy(words))
+
+    def loss(self, batch: list[Any]) -> Tensor:
+        """Return the loss of a batch, summed up."""
+        lengths = np.array([len(words) for words, _ in batch])
+        words, tags = (np.concatenate([each[place] for each in batch]) for place in (0, 1))
+        flat = self.vectors(words)
+        if self.way == "whole":
+            rows = flat.view(len(batch), -1, flat.shape[1])
+            found = [self.ahead.module(rows)[0], self.back.module(rows.flip(1))[0].flip(1)]
+            states = torch.cat(found, 2).flatten(0, 1)
+        else:
+            states = torch.cat(self.both(flat, lengths), 1)
+        scores = F.linear(torch.tanh(F.linear(states, self.hidden)), self.output)
+        return F.cross_entropy(scores, torch.from_numpy(tags), reduction="sum")
+
+
+class CharacterTagger(Tagger):
+    """See `autobatch_tasks.CharacterTagger`."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__(way)
+        self.letters = self.tables["letters"] = Table("letters", CHARACTERS, 20)
+        ahead, back = self.lstm("spelled_ahead", 20, 64), self.lstm("spelled_back", 20, 64)
+        self.spelled = Both(ahead, back, way)
+        self.spelling = [np.array(row) for row in spelling()]
+        self.is_rare = np.array([len(row) > 0 for row in self.spelling])
+
+    def vectors(self, words: np.ndarray) -> Tensor:
+        """Return the vectors of words."""
+        rare = self.is_rare[words]
+        frequent = self.words.rows(torch.from_numpy(words[~rare]))
+        rows = [self.spelling[word] for word in words[rare]]
+        lengths = np.array([len(row) for row in rows])
+        ahead, back = self.spelled(self.letters.rows(torch.from_numpy(np.concatenate(rows))), lengths)
+        ends = np.cumsum(lengths)
+        last = ahead.index_select(0, torch.from_numpy(ends - 1))
+        first = back.index_select(0, torch.from_numpy(ends - lengths))
+        order = np.concatenate([np.flatnonzero(~rare), np.flatnonzero(rare)])
+        return torch.cat([frequent, torch.cat([last, first], 1)]).index_select(0, _inverse(order))
+
+
+class TreeLSTM(Net):
+    """See `autobatch_tasks.TreeLSTM`: all leaves in one batch, then level by level, gates of a level in one product."""
+
+    def __init__(self, way: str, width: int = 128) -> None:
+        super().__init__()
+        self.width = width
+        self.words = self.tables["words"] = Table("words", VOCABULARY, width)
+        for gate in "iou":
+            self.parameter(f"leaf_{gate}", width, width)
+            self.parameter(f"node_{gate}", width, 2 * width)
+        for gate in "iouf":
+            self.parameter(f"bias_{gate}", width)
+        self.parameter("forget_left", width, width)
+        self.parameter("forget_right", width, width)
+        self.output = self.parameter("output", LABELS, width)
+
+    def _weights(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return weights and biases of all gates side by side, of leaves and of nodes: i, o, u and i, o, f, g, u."""
+        p, zero = self.dense, torch.zeros(self.width, self.width)
+        leaf = torch.cat([p["leaf_i"], p["leaf_o"], p["leaf_u"]]).t()
+        left = torch.cat([p["forget_left"], zero], 1)
+        right = torch.cat([zero, p["forget_right"]], 1)
+        node = torch.cat([p["node_i"], p["node_o"], left, right, p["node_u"]]).t()
+        i, o, u, f = (p[f"bias_{gate}"] for gate in "iouf")
+        return leaf, torch.cat([i, o, u]), node, torch.cat([i, o, f, f, u])
+
+    def loss(self, batch: list[Any]) -> Tensor:
+        """Return the loss of a batch, summed up."""
+        leaves, levels = self._levels(batch)
+        leaf, leaf_bias, node, node_bias = self._weights()
+        width = self.width
+        gates = torch.addmm(leaf_bias, self.words.rows(torch.from_numpy(leaves)), leaf)
+        i, o = torch.sigmoid(gates[:, : 2 * width]).chunk(2, 1)
+        c = i * torch.tanh(gates[:, 2 * width :])
+        outputs = [o * torch.tanh(c)]
+        waiting = torch.cat([outputs[0], c], 1)
+        for count, order in levels:
+            rows = waiting.index_select(0, order)
+            left, right, rest = rows.split([count, count, len(rows) - 2 * count])
+            h, c = left.split(width, 1)
+            k, d = right.split(width, 1)
+            gates = torch.addmm(node_bias, torch.cat([h, k], 1), node)
+            i, o, f, g = torch.sigmoid(gates[:, : 4 * width]).chunk(4, 1)
+            c = i * torch.tanh(gates[:, 4 * width :]) + f * c + g * d
+            outputs.append(o * torch.tanh(c))
+            waiting = torch.cat([rest, torch.cat([outputs[-1], c], 1)])
+        scores = F.linear(torch.cat(outputs), self.output)
+        return F.cross_entropy(scores, self._labels, reduction="sum")
+
+    def _levels(self, batch: list[Any]) -> tuple[np.ndarray, list[tuple[int, Tensor]]]:
+        """Return the words of leaves, and of each level its size and the order of rows that wait for their parents.
+
+        Left children come first, then right ones, then those whose parents stand higher.
+        """
+        words: list[int] = []
+        labels: list[int] = []
+        found: list[list[tuple[int, int, int]]] = [[]]
+        for text, left, right, marks in batch:
+            heights: list[int] = []
+            base = len(labels)
+            for number, (first, second) in enumerate(zip(left, right)):
+                height = 0 if first < 0 else 1 + max(heights[first], heights[second])
+                heights.append(height)
+                if height == len(found):
+                    found.append([])
+                found[height].append((base + number, base + first, base + second))
+                if first < 0:
+                    words.append(text[-1 - first])
+            labels += marks
+        made = [np.array(level) for level in found]
+        order = np.concatenate([level[:, 0] for level in made])
+        self._labels = torch.tensor(labels)[torch.from_numpy(order)]
+        return np.array(words), list(_orders(made, len(labels)))
+
+
+def _orders(levels: list[np.ndarray], count: int) -> Iterator[tuple[int, Tensor]]:
+    waiting, place = levels[0][:, 0], np.empty(count, np.int64)
+    for level in levels[1:]:
+        place[waiting] = np.arange(len(waiting))
+        used = place[level[:, 1:].T.ravel()]
+        rest = np.delete(np.arange(len(waiting)), used)
+        yield len(level), torch.from_numpy(np.concatenate([used, rest]))
+        waiting = np.concatenate([waiting[rest], level[:, 0]])
+
+
+NETS: dict[str, Any] = {
+    "tagger": Tagger,
+    "characters": CharacterTagger,
+    "tree": TreeLSTM,
+    "equal": Tagger,
+}
+
+
+class Program:
+    """A network with its optimizer; see `sides.autobatch.Program`."""
+
+    def __init__(self, task: str, batches: int, way: str) -> None:
+        found = examples(EXAMPLES[task], batches)
+        self.batches = [found[start : start + BATCH_SIZE] for start in range(0, len(found), BATCH_SIZE)]
+        self._make = lambda: NETS[task](way)
+        self.start()
+
+    def start(self) -> None:
+        """Go back to the beginning of training."""
+        self.net = self._make()
+        self.optimizer = torch.optim.Adam(self.net.parameters(), fused=True)
+        self._steps = 0
+
+    def step(self, batch: list[Any]) -> float:
+        """Train on a batch, and return its mean loss of a sentence."""
+        loss = self.net.loss(batch) / len(batch)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self._steps += 1
+        # DyNet adds its epsilon to the root of the square before that is corrected for the beginning
+        self.optimizer.param_groups[0]["eps"] = 1e-8 / (1 - 0.999**self._steps) ** 0.5
+        self.optimizer.step()
+        for table in self.net.tables.values():
+            table.update()
+        return float(loss.detach())
+
+    def epoch(self, count: int) -> dict[str, float]:
+        """Return the time of a batch, on the mean of some."""
+        clock = Clock()
+        for batch in self.batches[:count]:
+            self.step(batch)
+        return clock.read(count)
+
+    def check(self, path: str) -> list[float]:
+        """Train two batches from the beginning, save the parameters, and return the losses."""
+        self.start()
+        losses = [self.step(batch) for batch in self.batches[:2]]
+        np.savez(path, **self.net.values())
+        return losses
+
+
+def prepare() -> dict[str, Any]:
+    """Return what the parent may ask for."""
+    task, batches, way = sys.argv[1:]
+    torch.set_num_threads(1)
+    program = Program(task, int(batches), way)
+    return {"check": program.check, "epoch": program.epoch}
+
+
+if __name__ == "__main__":
+    serve(prepare)

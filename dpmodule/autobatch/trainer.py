@@ -1,0 +1,217 @@
+"""The base of trainers: clipping, sparse updates, weight decay."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import ClassVar
+
+import torch
+
+from . import native_updates
+from .collection import ParameterCollection
+from .errors import NonFiniteError
+from .storage import LookupStorage, ParameterStorage
+
+__all__ = ["Trainer"]
+
+Tensor = torch.Tensor
+
+
+class Trainer:
+    """The base of trainers: clipping, sparse updates, weight decay.
+
+    Subclasses define `rule`, and how many tensors of the parameter's shape they keep for it.
+
+    Args:
+        m: the parameters.
+        learning_rate: the factor of steps.
+
+    Attributes:
+        learning_rate: may be changed at any time.
+    """
+
+    moments: ClassVar[int] = 0
+
+    def __init__(self, m: ParameterCollection, learning_rate: float) -> None:
+        self.model, self.learning_rate = m, float(learning_rate)
+        self._clip = 5.0
+        self._sparse = True
+        self._moments: dict[ParameterStorage, list[Tensor]] = {}
+        self.updates = 0
+        self._clips = self._updates_shown = 0
+
+    def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
+        """Update a value in place.
+
+        Args:
+            value: a parameter, or rows of a table.
+            gradient: its gradient, clipped; may be written to.
+            moments: what the trainer keeps for it, updated in place.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define rule")
+
+    def whoami(self) -> str:
+        """Return the name of the class."""
+        return type(self).__name__
+
+    def update(self) -> None:
+        """Update all parameters that are to be updated, and make their gradients zero.
+
+        Raises:
+            NonFiniteError: the gradient is NaN or infinite, and clipping is on.
+        """
+        with torch.no_grad():
+            scale = self._clipping()
+            for each in self.model.parameters_list():
+                self._update_dense(each.storage, scale)
+            for table in self.model.lookup_parameters_list():
+                self._update_lookup(table.storage, scale)
+            self.updates += 1
+            self._updates_shown += 1
+            self._decay()
+
+    def _kept(self, storage: ParameterStorage) -> list[Tensor]:
+        found = self._moments.get(storage)
+        if found is None:
+            found = self._moments[storage] = [torch.zeros_like(storage.tensor) for _ in range(self.moments)]
+        return found
+
+    def native_rule(
+        self, storage: ParameterStorage, rows: Tensor | None, moments: list[Tensor], scale: float
+    ) -> bool:
+        """Update a parameter in one pass of native code; False if there is none for this trainer.
+
+        Args:
+            storage: the parameter; its gradient is zero afterwards.
+            rows: those to update, None for all.
+            moments: what the trainer keeps for it.
+            scale: the factor of the gradient.
+        """
+        return False
+
+    def _update_dense(self, storage: ParameterStorage, scale: float) -> None:
+        if not storage.updated:
+            return
+        if native_updates.fits(storage) and self.native_rule(storage, None, self._kept(storage), scale):
+            return
+        gradient = storage.dense_gradient()
+        self.rule(storage.tensor, gradient if scale == 1.0 else gradient.mul_(scale), self._kept(storage))
+        storage.clear_gradient()
+
+    def _update_lookup(self, storage: ParameterStorage, scale: float) -> None:
+        if not (self._sparse and isinstance(storage, LookupStorage)):
+            self._update_dense(storage, scale)
+            return
+        if not storage.updated or storage.gradient is None:
+            return
+        rows = storage.rows()
+        if native_updates.fits(storage) and self.native_rule(storage, rows, self._kept(storage), scale):
+            return
+        gradient = storage.gradient.index_select(0, rows)
+        value = storage.tensor.index_select(0, rows)
+        kept = self._kept(storage)
+        moments = [each.index_select(0, rows) for each in kept]
+        self.rule(value, gradient if scale == 1.0 else gradient.mul_(scale), moments)
+        storage.tensor.index_copy_(0, rows, value)
+        for whole, part in zip(kept, moments):
+            whole.index_copy_(0, rows, part)
+        storage.clear_gradient()
+
+    def _gradients(self) -> list[Tensor]:
+        found = []
+        for each in (*self.model.parameters_list(), *self.model.lookup_parameters_list()):
+            storage = each.storage
+            if storage.gradient is None:
+                continue
+            if isinstance(storage, LookupStorage):
+                found.append(storage.gradient.index_select(0, storage.rows()))
+            else:
+                found.append(storage.gradient)
+        return found
+
+    def _clipping(self) -> float:
+        """Return the factor that brings the length of the whole gradient below the threshold."""
+        if self._clip <= 0:
+            return 1.0
+        length = self._length()
+        if not math.isfinite(length):
+            raise NonFiniteError(f"Magnitude of gradient is bad: {length}")
+        if length <= self._clip:
+            return 1.0
+        self._clips += 1
+        return self._clip / length
+
+    def _length(self) -> float:
+        """Return the length of the whole gradient."""
+        storages = [x.storage for x in (*self.model.parameters_list(), *self.model.lookup_parameters_list())]
+        storages = [each for each in storages if each.gradient is not None]
+        if all(map(native_updates.fits, storages)):
+            return native_updates.length(storages)
+        norms = torch.stack([torch.linalg.vector_norm(each) for each in self._gradients()])
+        return float(torch.linalg.vector_norm(norms))
+
+    def _decay(self) -> None:
+        rate = self.model.get_weight_decay()
+        if rate:
+            for each in (*self.model.parameters_list(), *self.model.lookup_parameters_list()):
+                if each.storage.updated:
+                    each.storage.tensor.mul_(1.0 - rate)
+
+    def update_subset(self, updated_params: list[int], updated_lookups: list[int]) -> None:
+        """Update some of the parameters only.
+
+        Args:
+            updated_params: their places in the collection's list.
+            updated_lookups: the places of tables.
+        """
+        parameters, lookups = self.model.parameters_list(), self.model.lookup_parameters_list()
+        with torch.no_grad():
+            scale = self._clipping()
+            for place in updated_params:
+                self._update_dense(parameters[place].storage, scale)
+            for place in updated_lookups:
+                self._update_lookup(lookups[place].storage, scale)
+            self.updates += 1
+            self._updates_shown += 1
+            self._decay()
+
+    def update_epoch(self, r: float = 1.0) -> None:
+        """Do nothing; DyNet's old way to lower the learning rate. Change `learning_rate` instead."""
+
+    def restart(self, learning_rate: float | None = None) -> None:
+        """Forget all moments.
+
+        Args:
+            learning_rate: a new one, if given.
+        """
+        for moments in self._moments.values():
+            for each in moments:
+                each.zero_()
+        if learning_rate is not None:
+            self.learning_rate = float(learning_rate)
+
+    def set_learning_rate(self, value: float) -> None:
+        """Change the learning rate."""
+        self.learning_rate = float(value)
+
+    def set_clip_threshold(self, thr: float) -> None:
+        """Set the length that gradients are cut to; 0 or less switches clipping off. It is 5 at first."""
+        self._clip = float(thr)
+
+    def get_clip_threshold(self) -> float:
+        """Return the length that gradients are cut to."""
+        return self._clip
+
+    def set_sparse_updates(self, su: bool) -> None:
+        """Choose whether only those rows of tables are updated that have been looked up, which is so at first."""
+        self._sparse = bool(su)
+
+    def describe(self) -> str:
+        """Return learning rate, and how many updates and clipped ones there were since the last `status`."""
+        return f"[lr={self.learning_rate:g} clips={self._clips} updates={self._updates_shown}]"
+
+    def status(self) -> None:
+        """Write `describe` to the standard error output, and count from zero again."""
+        sys.stderr.write(self.describe() + " ")
+        self._clips = self._updates_shown = 0

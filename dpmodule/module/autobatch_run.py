@@ -1,0 +1,171 @@
+"""One batch of an `AutobatchModule`: from rows to a graph, and from its values to arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..autobatch.batched import OutputExpression, training
+from ..autobatch.expression import Expression, forward
+from ..autobatch.functions.combine import esum
+from ..autobatch.functions.reductions import sum_batches, sum_elems
+from ..autobatch.state import state
+from ..base import ArgumentError
+from ..context import cpu
+from ..ndarray import NDArray
+
+__all__ = ["Ran", "array_of_labels", "columns_of", "merged", "run_examples"]
+
+
+@dataclass(slots=True)
+class Ran:
+    """What has come out of the examples of one context.
+
+    Attributes:
+        outputs: for every output, the tensors of the examples.
+        loss: the sum of the losses, None if there was none.
+    """
+
+    outputs: list[list[torch.Tensor]]
+    loss: float | None
+
+
+def columns_of(batch: Any, num_data: int, num_labels: int) -> list[tuple[Any, ...]]:
+    """Return what the function is called with for every example.
+
+    Args:
+        batch: a `DataBatch`.
+        num_data: how many columns of data there are.
+        num_labels: how many columns of labels; None stands for those that the batch lacks.
+
+    Raises:
+        ArgumentError: there are not as many columns, or they differ in length.
+    """
+    data, labels = list(batch.data or ()), list(batch.label or ())
+    if len(data) != num_data:
+        raise ArgumentError(f"forward: the batch has {len(data)} columns of data, expected {num_data}")
+    columns = [_rows(column) for column in (*data, *labels[:num_labels])]
+    lengths = {len(column) for column in columns}
+    if len(lengths) != 1 or not lengths.pop():
+        raise ArgumentError(
+            f"forward: columns of {[len(c) for c in columns]} examples, expected equal ones, not empty"
+        )
+    columns += [[None] * len(columns[0])] * (num_labels - len(labels[:num_labels]))
+    return list(zip(*columns))
+
+
+def _rows(column: Any) -> Sequence[Any]:
+    if isinstance(column, (list, tuple)):
+        return column
+    if isinstance(column, NDArray):
+        return column.asnumpy()  # type: ignore[return-value]
+    if isinstance(column, torch.Tensor):
+        return column.detach().cpu().numpy()  # type: ignore[return-value]
+    if isinstance(column, np.ndarray):
+        return column  # type: ignore[return-value]
+    raise ArgumentError(
+        f"forward: a column is {type(column).__name__}, expected an array or a list of examples"
+    )
+
+
+def run_examples(
+    function: Callable[..., Any], rows: Sequence[tuple[Any, ...]], is_train: bool, autobatch: bool
+) -> Ran:
+    """Build one graph of all examples and compute it, in training with the gradients.
+
+    Raises:
+        ArgumentError: the function returned something else than expressions, or no loss in training.
+    """
+    graph = state.graph
+    graph.renew(autobatch=autobatch)
+    with training(is_train):
+        results = [_result(function(*row)) for row in rows]
+    counts = {len(outputs) for _, outputs in results}
+    if len(counts) != 1:
+        raise ArgumentError(f"the function returned {sorted(counts)} outputs for different examples")
+    total = _total(results, is_train)
+    wanted = [each for _, outputs in results for each in outputs]
+    forward(wanted if total is None else [*wanted, total])
+    if is_train and total is not None:
+        total.backward()
+    found = [[_value(each) for each in column] for column in zip(*(outputs for _, outputs in results))]
+    return Ran(found, None if total is None else total.scalar_value())
+
+
+def _result(result: Any) -> tuple[Expression | None, list[Expression]]:
+    """Split what the function returned into loss and outputs.
+
+    Raises:
+        ArgumentError: it is something else than the loss, or (loss, output, ...).
+    """
+    if isinstance(result, Expression):
+        return result, [result]
+    if isinstance(result, (tuple, list)) and result:
+        loss, outputs = result[0], list(result[1:])
+        fits = all(isinstance(each, Expression) for each in outputs)
+        if fits and (isinstance(loss, Expression) or (loss is None and outputs)):
+            return loss, outputs or [loss]
+    raise ArgumentError(
+        f"the function returned {type(result).__name__} {result!r}, expected a loss, or a tuple (loss, output, ...)"
+    )
+
+
+def _total(
+    results: Sequence[tuple[Expression | None, list[Expression]]], is_train: bool
+) -> Expression | None:
+    losses: list[Expression] = []
+    for loss, outputs in results:
+        if loss is not None:
+            losses.append(loss)
+            continue
+        heads = [each for each in outputs if isinstance(each, OutputExpression) and each.is_loss]
+        if is_train and not heads:
+            raise ArgumentError(
+                "the function returned no loss in training, and no output is a loss head such as SoftmaxOutput; return"
+                " (loss, output, ...)"
+            )
+        losses.extend(heads if is_train else ())
+    return esum([_number(each) for each in losses]) if losses else None
+
+
+def _number(loss: Expression) -> Expression:
+    """Return the sum of all numbers of a loss."""
+    d, batch = loss.dim()
+    if d != (1,):
+        loss = sum_elems(loss)
+    return sum_batches(loss) if batch != 1 else loss
+
+
+def _value(output: Expression) -> torch.Tensor:
+    found: torch.Tensor = state.graph.value(output.enter())
+    return found[0].clone() if found.shape[0] == 1 else found.clone()
+
+
+def merged(examples: Sequence[torch.Tensor]) -> NDArray:
+    """Return the values of all examples as one array: stacked if they are alike, else joined along the first axis.
+
+    Numbers become a vector of them.
+    """
+    home = cpu()
+    tensors = [each.to(home.torch_device) for each in examples]
+    alike = len({each.shape for each in tensors}) == 1
+    if alike and tensors[0].shape == (1,):
+        return NDArray(torch.cat(tensors), home)
+    return NDArray(torch.stack(tensors) if alike else torch.cat(tensors), home)
+
+
+def array_of_labels(column: Any, count: int) -> NDArray:
+    """Return the labels of the first examples as one array, joined as `merged` joins outputs."""
+    if isinstance(column, NDArray):
+        return NDArray(column.tensor[:count], column.context)
+    tensors = [
+        torch.as_tensor(np.asarray(each, np.float32)).reshape(-1)
+        if np.ndim(each) < 2
+        else torch.as_tensor(np.asarray(each, np.float32))
+        for each in _rows(column)[:count]
+    ]
+    return merged(tensors)

@@ -1,0 +1,159 @@
+"""Parameters of an autobatch collection in a `ParamStore`, and how a graph reads those of one context."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from ..autobatch.collection import ParameterCollection
+from ..autobatch.held import StateStorage
+from ..autobatch.state import state
+from ..autobatch.storage import ParameterStorage
+from ..base import ArgumentError
+from ..context import Context
+from ..generators import generator
+from ..ndarray import NDArray
+from ..ops.dtypes import name_of
+from ..params import ParamStore
+
+__all__ = ["CollectionStore", "on_context", "public_name"]
+
+
+def public_name(name: str) -> str:
+    """Return what a parameter is called in files and by optimizers: "/encoder/W" is "encoder_W"."""
+    return name.strip("/").replace("/", "_")
+
+
+class CollectionStore:
+    """The parameters of a collection on some contexts; on the first one they are the collection's own memory.
+
+    Args:
+        collection: the parameters and states.
+        contexts: where copies are kept.
+        fixed: names of parameters that are not trained.
+
+    Raises:
+        ArgumentError: two parameters have one name, or one that is fixed does not exist.
+
+    Attributes:
+        store: the arrays.
+    """
+
+    def __init__(
+        self, collection: ParameterCollection, contexts: Sequence[Context], fixed: Sequence[str]
+    ) -> None:
+        self.contexts = list(contexts)
+        self.store = ParamStore(contexts)
+        self.parameters: dict[str, ParameterStorage] = {}
+        self.states: dict[str, ParameterStorage] = {}
+        self._places: dict[ParameterStorage, list[torch.Tensor]] = {}
+        for each in (*collection.parameters_list(), *collection.lookup_parameters_list()):
+            self._add(public_name(each.name()), each.storage)
+        unknown = [name for name in fixed if name not in self.parameters]
+        if unknown:
+            raise ArgumentError(
+                f"fixed_param_names holds {', '.join(unknown)}; the parameters are {', '.join(self.parameters) or 'none'}"
+            )
+        self.trained = [name for name, each in self.parameters.items() if each.updated and name not in fixed]
+
+    def _add(self, name: str, storage: ParameterStorage) -> None:
+        if name in self.parameters or name in self.states:
+            if storage in (self.parameters.get(name), self.states.get(name)):
+                return
+            raise ArgumentError(f"two parameters are called {name!r} in files; give one another name")
+        tensor = storage.tensor
+        shape, dtype = tuple(tensor.shape), name_of(tensor.dtype)
+        is_state = isinstance(storage, StateStorage)
+        if is_state:
+            self.store.declare_aux(name, shape, dtype)
+        else:
+            self.store.declare(name, shape, dtype, True)
+        self.store.place(name, tensor, keep=False)
+        (self.states if is_state else self.parameters)[name] = storage
+
+    def arrays(self, name: str) -> list[NDArray]:
+        """Return a parameter or state on every context."""
+        pick = self.store.aux if name in self.states else self.store.array
+        return [pick(name, i) for i in range(len(self.contexts))]
+
+    def group(self, symbol: Any, num_samples: int) -> Any:
+        """Return what optimizers and stores of `updates` want to know of an executor group."""
+        names = list(self.parameters)
+        grads = [
+            [self.store.grad(name, i) if name in self.trained else None for i in range(len(self.contexts))]
+            for name in names
+        ]
+        return SimpleNamespace(
+            contexts=self.contexts,
+            symbol=symbol,
+            arg_names=names,
+            param_names=names,
+            param_arrays=[self.arrays(name) for name in names],
+            grad_arrays=grads,
+            row_sparse_names=frozenset(),
+            num_samples=num_samples,
+            feed=SimpleNamespace(active=list(range(len(self.contexts)))),
+        )
+
+    def clear(self) -> None:
+        """Make the gradients of the collection zero."""
+        for storage in self.parameters.values():
+            storage.clear_gradient()
+
+    def take_gradients(self, i: int, adds: bool) -> None:
+        """Move the collection's gradients into the arrays of a context.
+
+        Args:
+            i: the context.
+            adds: whether to add them to what the arrays hold.
+        """
+        for name in self.trained:
+            target = self.store.grad(name, i)
+            if target is None:
+                continue
+            gradient = self.parameters[name].gradient
+            if not adds:
+                target.tensor.zero_()
+            if gradient is not None:
+                target.tensor.add_(gradient)
+        self.clear()
+
+    def no_gradients(self, i: int) -> None:
+        """Make the gradients of a context zero that got no examples."""
+        for name in self.trained:
+            target = self.store.grad(name, i)
+            if target is not None:
+                target.tensor.zero_()
+
+    @contextmanager
+    def placed(self, i: int) -> Iterator[None]:
+        """Let the collection's parameters be those of a context inside the block."""
+        if i == 0:
+            yield
+            return
+        both = {**self.parameters, **self.states}
+        own = {name: storage.tensor for name, storage in both.items()}
+        try:
+            for name, storage in both.items():
+                storage.tensor = self.arrays(name)[i].tensor
+            yield
+        finally:
+            for name, storage in both.items():
+                storage.tensor = own[name]
+
+
+@contextmanager
+def on_context(context: Context) -> Iterator[None]:
+    """Let graphs be computed on a context inside the block."""
+    options = state.options
+    before = options.device, options.generator
+    options.device, options.generator = context.torch_device, generator(context)
+    try:
+        state.renew()
+        yield
+    finally:
+        options.device, options.generator = before

@@ -1,0 +1,191 @@
+// Methods of AutobatchEngine that add nodes.
+#include <algorithm>
+
+#include "engine_object.hpp"
+
+namespace dpmodule::autobatch {
+namespace {
+
+PyObject *shape(PyObject *self, PyObject *args) {
+    return guarded([&]() -> PyObject * {
+        PyObject *dims;
+        int batch = 1;
+        check(PyArg_ParseTuple(args, "O|i", &dims, &batch));
+        return PyLong_FromLong(graph_of(self).signatures.add_shape(integers(dims), batch));
+    });
+}
+
+PyObject *input_signature(PyObject *self, PyObject *args) {
+    return guarded([&]() -> PyObject * {
+        int found;
+        check(PyArg_ParseTuple(args, "i", &found));
+        Signature s;
+        s.op = Op::Input;
+        s.shape = found;
+        return PyLong_FromLong(graph_of(self).signatures.add(s));
+    });
+}
+
+// `key`: numbers that keep batches apart; `nargs` -1: any number of operands of the one width given.
+PyObject *call_signature(PyObject *self, PyObject *args) {
+    return guarded([&]() -> PyObject * {
+        int kind, found, further, nargs, constant;
+        PyObject *widths, *key;
+        check(PyArg_ParseTuple(args, "iiOiiOp", &kind, &found, &widths, &further, &nargs, &key, &constant));
+        Signature s;
+        s.op = Op::Call;
+        s.kind = kind;
+        s.shape = found;
+        s.widths = integers(widths);
+        s.params = integers(key);
+        s.nargs = nargs;
+        s.further = further;
+        s.attr = constant ? 1.0f : 0.0f;
+        if (nargs >= 0 ? static_cast<std::size_t>(nargs) != s.widths.size() : s.widths.size() != 1) refuse(PyExc_ValueError, "nargs and widths differ");
+        return PyLong_FromLong(graph_of(self).signatures.add(s));
+    });
+}
+
+PyObject *view_signature(PyObject *self, PyObject *args) {
+    return guarded([&]() -> PyObject * {
+        int found, width;
+        check(PyArg_ParseTuple(args, "ii", &found, &width));
+        Signature s;
+        s.op = Op::View;
+        s.shape = found;
+        s.nargs = 1;
+        s.widths = {width};
+        return PyLong_FromLong(graph_of(self).signatures.add(s));
+    });
+}
+
+PyObject *append(PyObject *self, PyObject *args) {
+    return guarded([&]() -> PyObject * {
+        int sig, aux = 0;
+        PyObject *nodes;
+        check(PyArg_ParseTuple(args, "iO|i", &sig, &nodes, &aux));
+        Graph &graph = graph_of(self);
+        const std::vector<int> ids = integers(nodes);
+        if (sig < 0 || sig >= graph.signatures.size()) refuse(PyExc_IndexError, "no such signature");
+        for (int id : ids) {
+            if (id < 0 || id >= graph.size()) refuse(PyExc_IndexError, "no such node in the graph under construction");
+        }
+        return PyLong_FromLong(graph.add(sig, ids.data(), static_cast<int>(ids.size()), aux));
+    });
+}
+
+PyObject *input(PyObject *self, PyObject *args) {
+    return guarded([&]() -> PyObject * {
+        int sig;
+        Py_buffer data;
+        check(PyArg_ParseTuple(args, "iy*", &sig, &data));
+        Graph &graph = graph_of(self);
+        const std::size_t bytes = sizeof(float) * graph.signatures[sig].width;
+        const bool fits = static_cast<std::size_t>(data.len) == bytes;
+        float *at = fits ? graph.inputs.take(graph.signatures[sig].width) : nullptr;
+        if (fits) std::copy_n(static_cast<const float *>(data.buf), graph.signatures[sig].width, at);
+        PyBuffer_Release(&data);
+        if (!fits) refuse(PyExc_ValueError, "the data and the shape differ in size");
+        const int node = graph.add(sig, nullptr, 0);
+        graph.value.resize(node + 1, nullptr);
+        graph.grad.resize(node + 1, nullptr);
+        graph.value[node] = at;
+        return PyLong_FromLong(node);
+    });
+}
+
+PyObject *set_input(PyObject *self, PyObject *args) {
+    return guarded([&]() -> PyObject * {
+        PyObject *number;
+        Py_buffer data;
+        check(PyArg_ParseTuple(args, "Oy*", &number, &data));
+        int node = -1;
+        try {
+            node = checked_node(self, number);
+        } catch (const PythonError &) {
+            PyBuffer_Release(&data);
+            throw;
+        }
+        const Graph &graph = graph_of(self);
+        const Signature &s = graph.signature(node);
+        const bool fits = s.op == Op::Input && static_cast<std::size_t>(data.len) == sizeof(float) * s.width;
+        if (fits) std::copy_n(static_cast<const float *>(data.buf), s.width, graph.value[node]);
+        PyBuffer_Release(&data);
+        if (!fits) refuse(PyExc_ValueError, "no input of this size");
+        return Py_NewRef(Py_None);
+    });
+}
+
+PyObject *parameter(PyObject *self, PyObject *number) {
+    return guarded([&]() -> PyObject * {
+        const long index = PyLong_AsLong(number);
+        Graph &graph = graph_of(self);
+        if (index < 0 || index >= static_cast<long>(graph.params.size())) refuse(PyExc_IndexError, "no such parameter");
+        return PyLong_FromLong(graph.param_node(static_cast<int>(index)));
+    });
+}
+
+PyObject *lookup(PyObject *self, PyObject *args) {
+    return guarded([&]() -> PyObject * {
+        int table, row;
+        check(PyArg_ParseTuple(args, "ii", &table, &row));
+        if (table < 0 || table >= static_cast<int>(graph_of(self).tables.size())) refuse(PyExc_IndexError, "no such table");
+        const int node = machine_of(self).builder.lookup(table, row);
+        if (node < 0) refuse(PyExc_IndexError, "no such row in the table");
+        return PyLong_FromLong(node);
+    });
+}
+
+PyObject *kernel(PyObject *self, PyObject *args) {
+    return guarded([&]() -> PyObject * {
+        int op, kind, integer = 0;
+        double number = 0;
+        PyObject *nodes;
+        check(PyArg_ParseTuple(args, "iiO|di", &op, &kind, &nodes, &number, &integer));
+        Builder &build = machine_of(self).builder;
+        const std::vector<int> ids = integers(nodes);
+        for (int id : ids) {
+            if (id >= graph_of(self).size() || (id < 0 && static_cast<Op>(op) != Op::Lstm && static_cast<Op>(op) != Op::Affine)) refuse(PyExc_IndexError, "no such node in the graph under construction");
+        }
+        const int count = static_cast<int>(ids.size());
+        const auto need = [&](bool enough) {
+            if (!enough) refuse(PyExc_ValueError, "the wrong number of operands");
+        };
+        need(count > 0);
+        int made = -1;
+        switch (static_cast<Op>(op)) {
+            case Op::Unary: made = build.unary(static_cast<Unary>(kind), static_cast<float>(number), ids[0]); break;
+            case Op::Binary: need(count == 2); made = build.binary(static_cast<Binary>(kind), ids[0], ids[1]); break;
+            case Op::Affine: need(count % 2); made = build.affine(ids[0], ids.data() + 1, count / 2); break;
+            case Op::Concat: made = build.concat(ids.data(), count); break;
+            case Op::Sum: made = build.sum(ids.data(), count); break;
+            case Op::Lstm: need(count == 6); made = build.lstm(ids[0], ids[1], ids[2], ids[3], ids[4], ids[5], static_cast<float>(number)); break;
+            case Op::PickNegLogSoftmax: made = build.loss(ids[0], integer); break;
+            case Op::Softmax:
+            case Op::LogSoftmax: made = build.softmax(static_cast<Op>(op), ids[0]); break;
+            case Op::SumElems:
+            case Op::SquaredNorm: made = build.reduce(static_cast<Op>(op), ids[0]); break;
+            case Op::Dot: need(count == 2); made = build.reduce(Op::Dot, ids[0], ids[1]); break;
+            case Op::View: made = build.range(ids[0], integer, integer + kind); break;
+            default: refuse(PyExc_ValueError, "no such kernel");
+        }
+        return PyLong_FromLong(made);
+    });
+}
+
+}  // namespace
+
+const PyMethodDef node_methods[] = {
+    {"shape", shape, METH_VARARGS, "shape(dims, batch=1) -> its number"},
+    {"input_signature", input_signature, METH_VARARGS, "input_signature(shape) -> its number"},
+    {"call_signature", call_signature, METH_VARARGS, "call_signature(kind, shape, widths, further, nargs, key, constant) -> its number"},
+    {"view_signature", view_signature, METH_VARARGS, "view_signature(shape, width of the operand) -> its number"},
+    {"append", append, METH_VARARGS, "append(signature, nodes, aux=0) -> node"},
+    {"input", input, METH_VARARGS, "input(signature, float32 data) -> node"},
+    {"set_input", set_input, METH_VARARGS, "set_input(node, float32 data): replace the value; revert what was computed"},
+    {"parameter", parameter, METH_O, "parameter(number) -> node"},
+    {"lookup", lookup, METH_VARARGS, "lookup(table, row) -> node"},
+    {"kernel", kernel, METH_VARARGS, "kernel(op, kind, nodes, number=0.0, integer=0) -> node, -1: no kernel takes these"},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace dpmodule::autobatch

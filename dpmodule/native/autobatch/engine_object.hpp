@@ -1,0 +1,75 @@
+// What the methods of AutobatchEngine share.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "python_builder.hpp"
+#include "python_caller.hpp"
+
+namespace dpmodule::autobatch {
+
+// All that one engine owns; the object in Python holds it.
+struct Machine {
+    Machine() : engine(&caller), builder(engine.graph) {
+        static int serials = 0;
+        serial = ++serials;
+    }
+    PythonCaller caller;
+    Engine engine;
+    Builder builder;
+    int serial;
+};
+
+struct EngineObject {
+    PyObject_HEAD
+    Machine *machine;
+};
+
+inline Machine &machine_of(PyObject *self) { return *reinterpret_cast<EngineObject *>(self)->machine; }
+inline Graph &graph_of(PyObject *self) { return machine_of(self).engine.graph; }
+
+[[noreturn]] inline void refuse(PyObject *kind, const char *text) {
+    PyErr_SetString(kind, text);
+    throw PythonError();
+}
+
+inline void check(int ok) {
+    if (!ok) throw PythonError();
+}
+
+inline int checked_node(PyObject *self, PyObject *number) {
+    const long node = PyLong_AsLong(number);
+    if (node == -1 && PyErr_Occurred()) throw PythonError();
+    if (node < 0 || node >= graph_of(self).size()) refuse(PyExc_IndexError, "no such node in the graph under construction");
+    return static_cast<int>(node);
+}
+
+inline std::vector<int> integers(PyObject *sequence) {
+    PyObject *fast = PySequence_Fast(sequence, "a sequence of integers is needed");
+    if (!fast) throw PythonError();
+    std::vector<int> found;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast); i++) found.push_back(static_cast<int>(PyLong_AsLong(PySequence_Fast_GET_ITEM(fast, i))));
+    Py_DECREF(fast);
+    if (PyErr_Occurred()) throw PythonError();
+    return found;
+}
+
+inline PyObject *tuple_of(const std::vector<int> &numbers) {
+    PyObject *made = PyTuple_New(static_cast<Py_ssize_t>(numbers.size()));
+    for (std::size_t i = 0; made && i < numbers.size(); i++) {
+        PyObject *number = PyLong_FromLong(numbers[i]);
+        if (!number) Py_CLEAR(made);
+        else PyTuple_SET_ITEM(made, static_cast<Py_ssize_t>(i), number);
+    }
+    return made;
+}
+
+inline float *pointer(unsigned long long address) { return reinterpret_cast<float *>(static_cast<std::uintptr_t>(address)); }
+
+// Methods by subject, each table ending with an empty entry.
+extern const PyMethodDef parameter_methods[];   // engine_parameters.cpp
+extern const PyMethodDef node_methods[];        // engine_nodes.cpp
+extern const PyMethodDef value_methods[];       // engine_values.cpp
+
+}  // namespace dpmodule::autobatch

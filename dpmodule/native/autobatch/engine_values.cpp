@@ -1,0 +1,95 @@
+// Methods of AutobatchEngine about what nodes are, their values and gradients.
+#include "engine_object.hpp"
+
+namespace dpmodule::autobatch {
+namespace {
+
+PyObject *bytes_of(const float *at, int count) {
+    return PyByteArray_FromStringAndSize(reinterpret_cast<const char *>(at), static_cast<Py_ssize_t>(sizeof(float)) * count);
+}
+
+PyObject *forward(PyObject *self, PyObject *number) {
+    return guarded([&]() -> PyObject * { return PyLong_FromLong(machine_of(self).engine.forward(checked_node(self, number))); });
+}
+
+PyObject *value(PyObject *self, PyObject *number) {
+    return guarded([&]() -> PyObject * {
+        const int node = machine_of(self).engine.forward(checked_node(self, number));
+        const Graph &graph = graph_of(self);
+        return bytes_of(graph.value[node], graph.signature(node).width);
+    });
+}
+
+PyObject *backward(PyObject *self, PyObject *args) {
+    return guarded([&]() -> PyObject * {
+        PyObject *number;
+        int full = 0;
+        check(PyArg_ParseTuple(args, "O|p", &number, &full));
+        machine_of(self).engine.backward(checked_node(self, number), full);
+        return Py_NewRef(Py_None);
+    });
+}
+
+PyObject *gradient(PyObject *self, PyObject *number) {
+    return guarded([&]() -> PyObject * {
+        const int node = checked_node(self, number);
+        const Graph &graph = graph_of(self);
+        if (graph.is_fused(node) || node >= static_cast<int>(graph.grad.size()) || !graph.grad[node]) return Py_NewRef(Py_None);
+        return bytes_of(graph.grad[node], graph.signature(node).width);
+    });
+}
+
+// False: fused away, or part of another node's.
+PyObject *keeps_gradient(PyObject *self, PyObject *number) {
+    return guarded([&]() -> PyObject * {
+        const int node = checked_node(self, number);
+        const Graph &graph = graph_of(self);
+        return PyBool_FromLong(!graph.is_fused(node) && graph.signature(node).op != Op::View);
+    });
+}
+
+PyObject *lookup_of(PyObject *self, PyObject *number) {
+    return guarded([&]() -> PyObject * {
+        const int node = checked_node(self, number);
+        const Signature &s = graph_of(self).signature(node);
+        if (s.op != Op::Lookup) return Py_NewRef(Py_None);
+        return Py_BuildValue("(ii)", s.params[0], graph_of(self).nodes[node].aux);
+    });
+}
+
+PyObject *dim(PyObject *self, PyObject *number) {
+    return guarded([&]() -> PyObject * {
+        const Graph &graph = graph_of(self);
+        const Shape &found = graph.signatures.shape(graph.signature(checked_node(self, number)).shape);
+        PyObject *dims = tuple_of(found.dims);
+        return dims ? Py_BuildValue("(Ni)", dims, found.batch) : nullptr;
+    });
+}
+
+PyObject *shape_of(PyObject *self, PyObject *number) {
+    return guarded([&]() -> PyObject * { return PyLong_FromLong(graph_of(self).signature(checked_node(self, number)).shape); });
+}
+
+// The number of the parameter that a node is, or -1.
+PyObject *parameter_of(PyObject *self, PyObject *number) {
+    return guarded([&]() -> PyObject * {
+        const Signature &s = graph_of(self).signature(checked_node(self, number));
+        return PyLong_FromLong(s.op == Op::Param ? s.params[0] : -1);
+    });
+}
+
+}  // namespace
+
+const PyMethodDef value_methods[] = {
+    {"forward", forward, METH_O, "forward(node) -> the node that holds its value"},
+    {"value", value, METH_O, "value(node) -> a copy of its float32 numbers"},
+    {"backward", backward, METH_VARARGS, "backward(node, full=False)"},
+    {"gradient", gradient, METH_O, "gradient(node) -> a copy of its float32 numbers, None: not kept"},
+    {"keeps_gradient", keeps_gradient, METH_O, "keeps_gradient(node) -> False: fused away, or part of another node's"},
+    {"lookup_of", lookup_of, METH_O, "lookup_of(node) -> (table, row) that it looks up, or None"},
+    {"dim", dim, METH_O, "dim(node) -> (dims, batch)"},
+    {"shape_of", shape_of, METH_O, "shape_of(node) -> number of its shape"},
+    {"parameter_of", parameter_of, METH_O, "parameter_of(node) -> number of the parameter it is, or -1"},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace dpmodule::autobatch

@@ -1,0 +1,159 @@
+"""`explain`: counts, reasons and pictures of runs whose batches are known."""
+
+from __future__ import annotations
+
+import re
+import xml.dom.minidom
+
+import numpy as np
+import pytest
+import torch
+
+import dpmodule as mx
+import dpmodule.autobatch as dy
+from dpmodule.autobatch.explanation import Explanation, KindRow
+
+
+@pytest.fixture(params=["python", "auto"])
+def engine(request):
+    dy.configure(engine=request.param, autobatch=True)
+    yield request.param
+    dy.configure(engine="auto", autobatch=False)
+
+
+def row_of(found, operation):
+    rows = [row for row in found.rows if row.operation == operation]
+    assert len(rows) == 1, found
+    return rows[0]
+
+
+def test_one_batch_of_equal_operations(engine):
+    dy.renew_cg()
+    xs = [dy.inputTensor([1.0, float(i)]) for i in range(8)]
+    dy.forward([dy.sin(x) for x in xs])
+    row = row_of(dy.explain(), "sin")
+    assert (row.nodes, row.batches, row.largest, row.mean, row.alone, row.why) == (8, 1, 8, 8.0, 0, "")
+    assert row.label == "sin {2} -> {2}"
+
+
+def test_other_shapes_stay_alone_and_name_the_nearest(engine):
+    dy.renew_cg()
+    xs = [dy.inputTensor([1.0, float(i)]) for i in range(3)] + [dy.inputTensor([1.0, 2.0, 3.0])]
+    dy.forward([dy.sin(x) for x in xs])
+    alone = next(row for row in dy.explain().rows if row.operation == "sin" and row.alone)
+    assert alone.label == "sin {3} -> {3}"
+    assert alone.why == "the only one of its kind; nearest: sin {2} -> {2}, which has other shapes"
+
+
+def test_a_chain_stays_alone(engine):
+    dy.renew_cg()
+    x = dy.inputTensor([1.0, 2.0])
+    for _ in range(5):
+        x = dy.sin(x)
+    x.forward()
+    row = row_of(dy.explain(), "sin")
+    assert (row.nodes, row.batches, row.alone) == (5, 5, 5)
+    assert "one feeds the other" in row.why
+
+
+def test_asked_for_too_early(engine):
+    dy.renew_cg()
+    for i in range(3):
+        dy.sin(dy.inputTensor([1.0, float(i)])).value()
+    found = dy.explain()
+    row = row_of(found, "sin")
+    assert (row.batches, row.alone) == (3, 3)
+    assert "asked for in another forward" in row.why
+    assert found.forwards == 3
+    assert "in 3 forwards" in str(found)
+
+
+def test_the_only_one(engine):
+    dy.renew_cg()
+    dy.sin(dy.inputTensor([1.0, 2.0])).value()
+    assert row_of(dy.explain(), "sin").why == "the only one of its kind"
+
+
+@pytest.mark.parametrize("name", ["python", "auto"])
+def test_without_batching(name):
+    dy.configure(engine=name, autobatch=False)
+    dy.forward([dy.sin(dy.inputTensor([1.0, float(i)])) for i in range(3)])
+    found = dy.explain()
+    row = row_of(found, "sin")
+    assert (row.batches, row.largest, row.alone) == (3, 1, 3)
+    assert "batching is off" in row.why
+    assert "autobatching off" in str(found)
+    assert found.saved == 0
+    dy.configure(engine="auto")
+
+
+def test_cells_tell_how_they_run(engine):
+    mixing = mx.sym.softmax(mx.sym.Variable("x"), axis=0, name="mixing")
+    plain = mx.sym.softmax(mx.sym.Variable("x"), name="plain")
+    cells = dy.cell(mixing, None), dy.cell(plain, None)
+    single = dy.wrap(torch.nn.Softmax(0), rows=False)
+    dy.renew_cg()
+    draw = np.random.RandomState(0)
+    dy.forward([f(draw.randn(3)) for f in (*cells, single) for _ in range(4)])
+    found = dy.explain()
+    assert "by torch.vmap: softmax 'mixing'" in row_of(found, "cell mixing").way
+    assert row_of(found, "cell plain").way == ""
+    assert row_of(found, "cell Softmax").way == "one by one: rows=False"
+    assert row_of(found, "cell Softmax").batches == 1
+
+
+def test_totals_and_times(engine):
+    m = dy.ParameterCollection()
+    W = m.add_parameters((3, 3))
+    dy.renew_cg()
+    losses = []
+    for length in (4, 2, 3):
+        h = dy.inputTensor([0.1, 0.2, 0.3])
+        for _ in range(length):
+            h = dy.tanh(W * h)
+        losses.append(dy.squared_norm(h))
+    dy.esum(losses).backward()
+    found = dy.explain()
+    assert found.engine == ("python" if engine == "python" or mx.native.core is None else "native")
+    assert found.nodes == sum(row.nodes for row in found.rows)
+    assert found.batches == sum(row.batches for row in found.rows) == len(found.sequence)
+    assert found.saved == found.nodes - found.batches > 0
+    assert sum(size for _, _, size in found.sequence) <= found.nodes
+    assert list(found.seconds) == ["build", "schedule", "run", "backward"]
+    assert all(seconds > 0 for seconds in found.seconds.values())
+
+
+def test_table_and_picture(engine):
+    dy.renew_cg()
+    dy.forward([dy.sin(dy.inputTensor([float(i)] * (1 + i % 2))) for i in range(9)])
+    found = dy.explain()
+    lines = str(found).splitlines()
+    assert lines[0].split() == ["operation", "nodes", "batches", "largest", "mean"]
+    assert re.match(
+        r"sin \{1\} -> \{1\} +5 +1 +5 +5\.0", next(line for line in lines if line.startswith("sin {1}"))
+    )
+    assert repr(found) == str(found)
+    bars = xml.dom.minidom.parseString(found._repr_svg_()).getElementsByTagName("rect")
+    titles = [
+        each.getElementsByTagName("title")[0].firstChild.data
+        for each in bars
+        if each.getElementsByTagName("title")
+    ]
+    assert len(titles) == found.batches
+    assert "sin {1} -> {1}: 5" in titles
+    assert "<svg" in found._repr_html_()
+    assert "sin {1} -&gt; {1}" in found._repr_html_()
+
+
+def test_long_pictures_are_cut():
+    row = KindRow("a<b", "a<b {1}", 700, 700, 1, 1.0, 700)
+    found = Explanation("python", True, 700, 1, (row,), (("a<b", "a<b {1}", 1),) * 700, {"run": 1.0})
+    picture = xml.dom.minidom.parseString(found._repr_svg_())
+    assert "100 more are not drawn" in picture.toxml()
+
+
+def test_nothing_has_been_run(engine):
+    dy.renew_cg()
+    dy.inputTensor([1.0])
+    with pytest.raises(dy.StateError, match="nothing has been computed since renew_cg"):
+        dy.explain()
