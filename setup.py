@@ -9,6 +9,9 @@ from setuptools.command.build_ext import build_ext
 
 NATIVE = Path("dpmodule", "native")
 REQUIRED = bool(os.environ.get("DPMODULE_REQUIRE_NATIVE"))
+FLAGS = ["-std=c++17", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra"]
+if "-O" not in os.environ.get("CXXFLAGS", ""):
+    FLAGS.append("-O2")
 
 
 def several_at_once(compile_files):
@@ -44,7 +47,7 @@ setup(
             depends=sorted(map(str, NATIVE.rglob("*.h*"))),
             include_dirs=[str(NATIVE / "include"), str(NATIVE)],
             language="c++",
-            extra_compile_args=["-O2", "-std=c++17", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra"],
+            extra_compile_args=FLAGS,
             extra_link_args=["-pthread"],
             optional=not REQUIRED,  # else setuptools itself swallows the failure
         )

@@ -153,7 +153,9 @@ def _nodes(session: Session, section: Section) -> None:
     wanted = {name: ("autobatch", package, "nodes", 0, 1) for name, package in _PACKAGES.items()}
     with session.sides(**wanted) as sides:
         for kind, what in NODES.items():
-            asked = {name: partial(each.ask, "measure", kind=kind, count=count) for name, each in sides.items()}
+            asked = {
+                name: partial(each.ask, "measure", kind=kind, count=count) for name, each in sides.items()
+            }
             found = {name: times["cpu"] for name, times in in_turns(asked, session.rounds).items()}
             shown = {name: Spread.of([each * 1e6 for each in times]) for name, times in found.items()}
             share, verdict = "", "not compared"

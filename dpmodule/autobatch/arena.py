@@ -1,4 +1,4 @@
-"""Memory for values: one growing tensor for every shape, so that a batch's result is a slice and a gather has one source."""
+"""Memory for values: one growing tensor for every shape; a batch's result is a slice, and a gather has one source."""
 
 from __future__ import annotations
 

@@ -30,13 +30,16 @@ class Backward:
     Args:
         engine: has computed the root.
         signatures: of all nodes.
+        aux: the nodes' own numbers.
         root: the number of the node.
         full: also go where no parameter feeds.
     """
 
-    def __init__(self, engine: Engine, signatures: list[Signature], root: int, full: bool) -> None:
+    def __init__(
+        self, engine: Engine, signatures: list[Signature], aux: list[Any], root: int, full: bool
+    ) -> None:
         self.root, self._full = root, full
-        self._engine = engine
+        self._engine, self._aux = engine, aux
         self._tensors: dict[Dim, Tensor] = {}
         self._parameters: dict[Any, Tensor] = {}
         self._deferred: dict[Any, tuple[list[Tensor], list[Tensor]]] = {}
@@ -76,6 +79,11 @@ class Backward:
         self._mark(record, reached)
         call, count = record.call, len(nodes)
         gradients = [self._of(dim)[first : first + count] for dim, first in zip(kind.outs, record.firsts)]
+        if not reached.all() and step.args.size and not kind.op.random:
+            record = self._reduced(record, reached)
+            places = torch.from_numpy(np.flatnonzero(reached)).to(gradients[0].device)
+            gradients = [each.index_select(0, places) for each in gradients]
+            call = record.call
         call.wants = (True,) * len(kind.wants) if self._full else kind.wants
         call.defer = lambda place, left, right: self._defer(record, place, left, right)
         found = grad_call(call, kind.op, gradients, record.inputs)
@@ -83,6 +91,22 @@ class Backward:
         for place, (grad, where) in enumerate(zip(found, record.wheres)):
             if grad is not None and call.wants[place]:
                 self._add(where, kind.dims[place], grad)
+
+    def _reduced(self, record: Record, reached: NDArray[np.bool_]) -> Record:
+        """Run those nodes of a batch once more that the root depends on.
+
+        The others have gradients of zero, but zero times an infinite derivative is not a number, and would spoil what
+        all nodes share.
+        """
+        step = record.step
+        if step.kind.many:
+            args = step.args[np.repeat(reached, step.counts)]
+            counts = [count for count, is_reached in zip(step.counts, reached.tolist()) if is_reached]
+        else:
+            args, counts = step.args[reached], []
+        part = type(step)(step.kind, step.nodes[reached], args, counts)
+        call, inputs, wheres = self._engine.again(part, self._aux)
+        return Record(part, call, inputs, wheres, [])
 
     def _mark(self, record: Record, reached: NDArray[np.bool_]) -> None:
         step = record.step

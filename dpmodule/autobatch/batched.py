@@ -117,6 +117,7 @@ class Batched:
         self._op = Op(f"cell {name}", _shape, _run, _grad, aux="object", random=random, expand=False)
         self._reference = weakref.ref(self)
         self._known: dict[Any, tuple[Dim, ...]] = {}
+        self._version, self._count = -1, 0
 
     # defined by subclasses
 
@@ -180,23 +181,35 @@ class Batched:
             ShapeError: the inputs do not fit.
             DTypeError: a parameter is of another type than the graph.
         """
-        graph, wanted = state.graph, state.options.dtype
-        for each in self.parameters:
-            if each.storage.tensor.dtype is not wanted:
-                raise DTypeError(
-                    f"{self.name}: parameter {each.name()} is {each.storage.tensor.dtype}, the graph computes in {wanted};"
-                    f" see configure(dtype=...) (at {user_line()})"
-                )
+        graph = state.graph
+        if self._version != graph.version:
+            self._check_types()
+            self._version = graph.version
         nodes = [x.enter() for x in data]
-        held = [x.expr(update=x.storage.updated).enter() for x in self.parameters]
-        count = len(self.outs(is_train, [graph.dim(node) for node in nodes]))
+        held = [x.enter() if x.storage.updated else x.expr(update=False).enter() for x in self.parameters]
+        if not self._count:  # the number of outputs is always the same
+            self._count = len(self.outs(is_train, [graph.dim(node) for node in nodes]))
         node = graph.append(self._op, (self._reference, is_train, len(nodes)), (*nodes, *held), self)
         found = []
-        for place in range(count):
+        for place in range(self._count):
             output = OutputExpression(node + place, graph.version)
             output.is_loss = bool(losses and losses[place])
             found.append(output)
-        return found[0] if count == 1 else tuple(found)
+        return found[0] if self._count == 1 else tuple(found)
+
+    def _check_types(self) -> None:
+        """Refuse parameters of another type than the graph's.
+
+        Raises:
+            DTypeError: there is one.
+        """
+        wanted = state.options.dtype
+        for each in self.parameters:
+            if each.storage.tensor.dtype is not wanted:
+                raise DTypeError(
+                    f"{self.name}: parameter {each.name()} is {each.storage.tensor.dtype}, the graph computes in"
+                    f" {wanted}; see configure(dtype=...) (at {user_line()})"
+                )
 
 
 def _shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> tuple[Dim, ...]:
@@ -298,6 +311,6 @@ def _differentiate(
     wants = call.wants or (True,) * len(inputs)
     wanted = [i for i, leaf in enumerate(history.leaves) if wants[i] and leaf.requires_grad]
     if roots and wanted:
-        for i, gradient in zip(wanted, run_backward(roots, seeds, [history.leaves[i] for i in wanted])):
-            found[i] = None if gradient is None else gradient.reshape(inputs[i].shape)
+        for i, grad in zip(wanted, run_backward(roots, seeds, [history.leaves[i] for i in wanted])):
+            found[i] = None if grad is None else grad.reshape(inputs[i].shape)
     return found

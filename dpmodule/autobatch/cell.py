@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,23 +9,17 @@ import torch
 
 from .. import mode as flags
 from ..base import ArgumentError, ShapeError
-from ..context import cpu
-from ..executor import allocate
 from ..executor.body import CompiledBody
-from ..graph import infer_shapes
-from ..initializer import InitDesc, Xavier
-from ..ndarray import NDArray
+from ..initializer import Xavier
 from ..ops.shapes import known
-from ..ops.spec import PARAM, Env
+from ..ops.spec import Env
 from ..symbol import Symbol
 from .batched import Batched, as_expression, forced_mode
+from .cell_parameters import CellParameters
 from .collection import ParameterCollection
 from .errors import user_line
-from .held import ArrayStorage, HeldCollection, StateStorage, find
-from .parameters import Parameters
 from .row_wise import can_stack, reason_against
 from .state import state
-from .storage import ParameterStorage
 
 __all__ = ["Cell", "cell"]
 
@@ -65,116 +58,20 @@ class Cell(Batched):
         super().__init__(name or graph.heads[0][0].name, random, any(heads))
         self.symbol = symbol
         self.is_train: bool | None = None
-        self._graph, self._heads, self._rows, self._initializer = graph, heads, rows, initializer
+        self._graph, self._heads, self._rows = graph, heads, rows
         self._body = CompiledBody(graph)
         self._ways: dict[Any, str] = {}
         self._squeezed: dict[Any, frozenset[int]] = {}
-        self._held: dict[str, Parameters] = {}
-        self.collection = _collection_of(params)
-        self.input_names = self._input_names(params, inputs)
-        self._states = set(graph.auxiliary_names)
-        wanted = [*(n for n in graph.argument_names if n not in self.input_names), *graph.auxiliary_names]
-        if isinstance(params, Mapping):
-            self._take(params, wanted, allow_extra)
-        else:
-            self._held.update((n, each) for n in wanted if (each := find(self.collection, n)) is not None)
-        self._missing = [n for n in wanted if n not in self._held]
-        self._settle()
-        if shapes is not None and self._missing:
-            self._make({name: tuple(int(size) for size in shape) for name, shape in shapes.items()})
+        self._own = CellParameters(symbol, params, inputs, initializer, allow_extra)
+        self.collection, self.input_names = self._own.collection, self._own.input_names
+        if shapes is not None and self._own.missing:
+            self._own.make({name: tuple(int(size) for size in shape) for name, shape in shapes.items()})
+        self.parameters = list(self._own.operands().values())
 
     def __repr__(self) -> str:
         return f"Cell {self.name}({', '.join(self.input_names)})"
 
-    # parameters
-
-    def _input_names(self, params: Any, inputs: Sequence[str] | None) -> list[str]:
-        """Decide which arguments are inputs.
-
-        Raises:
-            ArgumentError: one that is named does not exist, or there are none.
-        """
-        names = self._graph.argument_names
-        if inputs is not None:
-            for name in inputs:
-                if name not in names:
-                    raise ArgumentError(
-                        f"cell: inputs names {name!r}, the symbol's arguments are {', '.join(names)}"
-                    )
-            return list(inputs)
-        if isinstance(params, Mapping):
-            found = [name for name in names if name not in params]
-        else:
-            declared = _declared_parameters(self._graph)
-            found = [n for n in names if n not in declared and find(self.collection, n) is None]
-        if not found:
-            raise ArgumentError(
-                "cell: all arguments of the symbol are parameters; name those that are inputs=[...]"
-            )
-        return found
-
-    def _take(self, params: Mapping[str, Any], wanted: Sequence[str], allow_extra: bool) -> None:
-        known_names = {*wanted, *self.input_names}
-        extra = [name for name in params if name not in known_names]
-        if extra and not allow_extra:
-            near = difflib.get_close_matches(extra[0], [*known_names], 1)
-            raise ArgumentError(
-                f"cell: {', '.join(map(repr, extra))} in params is no parameter of the symbol, which has"
-                f" {', '.join(wanted) or 'none'}{f'; did you mean {near[0]!r}?' if near else ''}"
-                " (allow_extra=True passes over it)"
-            )
-        for name in wanted:
-            if name in params:
-                self._held[name] = _held(name, params[name], name in self._states)
-                if isinstance(self.collection, HeldCollection):
-                    self.collection.hold(self._held[name])
-
-    def _settle(self) -> None:
-        self.parameters = [
-            self._held[name]
-            for name in self._graph.argument_names
-            if name in self._held and name not in self.input_names
-        ]
-
-    def _make(self, given: Mapping[str, Shape]) -> None:
-        """Make the parameters that are missing, now that the shapes of the inputs are known.
-
-        Raises:
-            ArgumentError: an input's shape is not given.
-            ShapeError: a parameter's shape does not follow from them.
-        """
-        unknown = [name for name in given if name not in self.input_names]
-        if unknown:
-            raise ArgumentError(f"cell: shapes names {unknown}, the inputs are {', '.join(self.input_names)}")
-        found = self._infer(given)
-        nodes = {node.name: node for node in self._graph.inputs}
-        attributes = self.symbol.attr_dict()
-        for name in self._missing:
-            shape = found[nodes[name]][0]
-            if not known(shape):
-                raise ShapeError(
-                    f"{self.name}: the shape of {name} does not follow from those of the inputs {dict(given)}"
-                )
-            value = allocate(shape, cpu(), "float32")
-            self._initializer(InitDesc(name, attributes.get(name)), value)
-            tensor = value.tensor.to(state.options.device, state.options.dtype)
-            made = self.collection.parameter_from_tensor(tensor, name)
-            if name in self._states:
-                made.storage = StateStorage(made.name(), tensor)
-            self._held[name] = made
-        self._missing = []
-        self._settle()
-
     # shapes
-
-    def _infer(self, examples: Mapping[str, Shape]) -> dict[Any, list[Any]]:
-        """Infer the shapes of all nodes for a batch of one."""
-        given: dict[str, Any] = {name: (1, *shape) for name, shape in examples.items()}
-        given.update((name, self._shape_of(name)) for name in self._held)
-        return infer_shapes(self._graph, given)
-
-    def _shape_of(self, name: str) -> Shape:
-        return tuple(self._held[name].storage.tensor.shape)
 
     def _examples(self, shapes: Sequence[Shape]) -> dict[str, Shape]:
         """Return the shape of each input for one example; those of one number may have no axes at all.
@@ -188,24 +85,30 @@ class Cell(Batched):
         if labels:
             of_labels = {n: () for n in labels if n in self._graph.labels or n.endswith("label")}
             attempts = [{**given, **of_labels}, given, {**given, **dict.fromkeys(labels, ())}]
-        reason: ShapeError | None = None
-        for each in attempts:
-            try:
-                self._infer(each)
+        found = [self._attempt(each) for each in attempts]
+        for each, reason in zip(attempts, found):
+            if reason is None:
                 return each
-            except ShapeError as error:
-                reason = reason or error
+        reason = found[0]
         text = ", ".join(f"{name} {shape}" for name, shape in given.items())
         raise ShapeError(
             f"{self.name}: inputs of shapes {text} do not fit: {reason} (at {user_line()})"
         ) from reason
+
+    def _attempt(self, examples: Mapping[str, Shape]) -> ShapeError | None:
+        """Return why examples do not fit, None if they do."""
+        try:
+            self._own.infer(examples)
+        except ShapeError as error:
+            return error
+        return None
 
     def shapes(self, is_train: bool, shapes: Sequence[Shape]) -> list[Shape]:
         """Return the shapes of the outputs for one example; see `Batched.shapes`."""
         examples = self._examples(shapes)
         names = self.input_names
         self._squeezed[tuple(shapes)] = frozenset(i for i, n in enumerate(names) if examples[n] != shapes[i])
-        found = self._infer(examples)
+        found = self._own.infer(examples)
         outs = [found[node][i] for node, i in self._graph.heads]
         for name, shape in zip(self._graph.output_names, outs):
             if not known(shape):
@@ -220,7 +123,7 @@ class Cell(Batched):
             return ""
         if self._rows is False:
             return "one by one: rows=False"
-        reason = reason_against(self._graph, examples, {name: self._shape_of(name) for name in self._held})
+        reason = reason_against(self._graph, examples, self._own.shapes())
         if not reason:
             return ""
         return f"by torch.vmap: {reason}" if can_stack(self._graph) else f"one by one: {reason}"
@@ -248,9 +151,10 @@ class Cell(Batched):
             StaleExpressionError: an input belongs to an earlier graph.
         """
         data = [as_expression(each) for each in self._bound(args, kwargs)]
-        if self._missing:
+        if self._own.missing:
             dims = [state.graph.dim(x.enter()).d for x in data]
-            self._make(self._examples(dims))
+            self._own.make(self._examples(dims))
+            self.parameters = list(self._own.operands().values())
         return self.append(data, self._mode(), self._heads)
 
     def _mode(self) -> bool:
@@ -261,6 +165,8 @@ class Cell(Batched):
 
     def _bound(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         names = self.input_names
+        if not kwargs and len(args) == len(names):
+            return list(args)
         if len(args) > len(names):
             raise ArgumentError(
                 f"{self.name}: {len(args)} inputs, expected {', '.join(names)} (at {user_line()})"
@@ -292,13 +198,10 @@ class Cell(Batched):
         shapes = tuple(tuple(x.shape[1:]) for x in rows)
         squeezed = self._squeezed.get(shapes, frozenset())
         data = [x.reshape(x.shape[0]) if i in squeezed else x for i, x in enumerate(rows)]
-        given: dict[str, Tensor] = {
-            name: self._held[name].storage.tensor for name in self._graph.auxiliary_names
-        }
+        given = self._own.state_tensors()
         if again:
             given = {name: tensor.clone() for name, tensor in given.items()}
-        names = (n for n in self._graph.argument_names if n in self._held and n not in self.input_names)
-        given.update(zip(names, parameters))
+        given.update(zip(self._own.operands(), parameters))
         env = Env(rows[0].device, generator, is_train)
         way = self._ways.get((is_train, shapes), "")
         if not way:
@@ -329,56 +232,6 @@ class Cell(Batched):
         return [torch.stack(column) for column in zip(*found)]
 
 
-def _collection_of(params: Any) -> ParameterCollection:
-    """Return the collection of a cell's parameters.
-
-    Raises:
-        ArgumentError: `params` is neither a collection nor a mapping.
-    """
-    if isinstance(params, ParameterCollection):
-        return params
-    if params is None:
-        return ParameterCollection()
-    if isinstance(params, Mapping):
-        return HeldCollection()
-    raise ArgumentError(
-        f"cell: params is {type(params).__name__}, expected a ParameterCollection, or a dict of arrays by name"
-    )
-
-
-def _declared_parameters(graph: Any) -> set[str]:
-    found: set[str] = set()
-    for node in graph.nodes:
-        if node.op is not None:
-            declared = node.op.wanted(node.a, len(node.inputs))
-            found.update(
-                child.name
-                for (child, _), one in zip(node.inputs, declared)
-                if child.op is None and one.kind == PARAM
-            )
-    return found
-
-
-def _held(name: str, value: Any, is_state: bool) -> Parameters:
-    """Return a value that a user has given as a parameter over the same memory.
-
-    Raises:
-        ArgumentError: it is no array.
-    """
-    if isinstance(value, Parameters):
-        return value
-    if isinstance(value, NDArray):
-        return Parameters(
-            StateStorage(f"/{name}", value.tensor) if is_state else ArrayStorage(f"/{name}", value)
-        )
-    if isinstance(value, torch.Tensor):
-        kind = StateStorage if is_state else ParameterStorage
-        return Parameters(kind(f"/{name}", value.detach()))
-    raise ArgumentError(
-        f"cell: {name} is {type(value).__name__}, expected an NDArray, a tensor or Parameters"
-    )
-
-
 def cell(
     symbol: Symbol,
     params: ParameterCollection | Mapping[str, Any] | None = None,
@@ -406,8 +259,8 @@ def cell(
         symbol: the symbol; a group has several outputs.
         params: where parameters live. A collection: those that it has under the names of the symbol's arguments are
             used, others are made in it. A dict of NDArrays, tensors or Parameters by name: this memory is used, and
-            gradients are added to the arrays' own (``array.grad``); arguments that are not in it are inputs. None: a new
-            collection.
+            gradients are added to the arrays' own (``array.grad``); arguments that are not in it are inputs. None: a
+            new collection.
         inputs: which arguments are inputs; by default those that no operator declares as a parameter.
         shapes: shape of one example of every input, so that parameters are made at once, not at the first call.
         rows: True or False if the symbol does or does not work row by row, against what its operators declare.

@@ -7,7 +7,10 @@ operands came from. Nothing of it is torch's autograd, but for operations withou
 
 from __future__ import annotations
 
+import gc
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +89,7 @@ class Engine:
         plan = (make_plan if self.autobatch else make_serial_plan)(graph, self.computed, end)
         plan.seconds = time.perf_counter() - start
         self.seconds["schedule"] += plan.seconds
-        with torch.no_grad():
+        with torch.no_grad(), _no_collection():
             self._run(plan, graph.aux)
         self.computed = end
         self.plans.append(plan)
@@ -133,7 +136,10 @@ class Engine:
             arena = self.arenas[dim]
             first = arena.take(count)
             call.into.append(arena.tensor[first : first + count])
-            self.rows[step.nodes + place] = np.arange(first, first + count)
+            if count == 1:
+                self.rows[step.nodes[0] + place] = first
+            else:
+                self.rows[step.nodes + place] = np.arange(first, first + count)
             firsts.append(first)
         targets = call.into
         if not any(x.shape[0] == count for x in inputs):
@@ -144,6 +150,19 @@ class Engine:
         call.into = []
         call.result = targets[0]
         self.records.append(Record(step, call, inputs, wheres, firsts))
+
+    def again(self, step: Step, aux: list[Any]) -> tuple[Call, list[Tensor], list[Where]]:
+        """Run some nodes of a batch once more, for `backward`, without keeping the results."""
+        kind, options = step.kind, self.options
+        call = Call(kind.attrs, kind.dims, kind.outs[0], len(step.nodes), counts=step.counts)
+        call.device, call.dtype, call.generator = options.device, options.dtype, options.generator
+        if kind.op.aux:
+            numbers = [aux[node] for node in step.nodes.tolist()]
+            call.aux = aux_tensor(kind.op.aux, numbers, options.device, options.dtype)
+        inputs, wheres = self._gather(step)
+        run_call(call, kind.op.run, inputs)
+        call.result = call.result.expand(call.count, *call.result.shape[1:])
+        return call, inputs, wheres
 
     def _gather(self, step: Step) -> tuple[list[Tensor], list[Where]]:
         kind = step.kind
@@ -166,10 +185,11 @@ class Engine:
 
     def _locate(self, nodes: NDArray[np.int64], collapse: bool = True) -> Where:
         """Say where the values of nodes of one shape lie: rows in a row, one row for all, or an index."""
-        rows = self.rows[nodes]
-        first, count = int(rows[0]), len(rows)
+        count = len(nodes)
         if count == 1:
-            return Where(first, 1, None, None)
+            return Where(int(self.rows[nodes[0]]), 1, None, None)
+        rows = self.rows[nodes]
+        first = int(rows[0])
         last = int(rows[-1])
         if last - first == count - 1 and bool((rows[1:] > rows[:-1]).all()):
             return Where(first, count, None, None)
@@ -207,8 +227,8 @@ class Engine:
                 " twice; call renew_cg() and build the graph again, or add the losses up before backward()"
             )
         start = time.perf_counter()
-        with torch.no_grad():
-            self._last = Backward(self, graph.signatures, node, full)
+        with torch.no_grad(), _no_collection():
+            self._last = Backward(self, graph.signatures, graph.aux, node, full)
         self._idle_since = time.perf_counter()
         self.seconds["backward"] += self._idle_since - start
 
@@ -245,6 +265,18 @@ class Engine:
         del self.records[records:]
         del self.plans[plans:]
         self._last = None
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Put off the search for garbage: a run makes many objects that live as long as the graph, and no cycles."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _apart(step: Step) -> list[Step]:

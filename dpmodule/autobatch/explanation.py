@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -145,6 +144,8 @@ class _Picture:
         self._sequence = sequence[: self.MOST]
         self._left_out = len(sequence) - len(self._sequence)
         self._names = list(dict.fromkeys(name for name, _, _ in self._sequence))
+        # turns by the golden angle: neighbours in the list differ most
+        self._colours = {name: f"hsl({round(i * 137.5) % 360},55%,52%)" for i, name in enumerate(self._names)}
         self._top = max(size for _, _, size in self._sequence)
 
     def text(self) -> str:
@@ -191,7 +192,7 @@ class _Picture:
             y = self._y(size)
             parts.append(
                 f'<rect x="{self.LEFT + place * step:.2f}" y="{y:.1f}" width="{step - gap:.2f}" '
-                f'height="{bottom - y:.1f}" fill="{_colour(name)}"><title>{escape(label)}: {size}</title></rect>'
+                f'height="{bottom - y:.1f}" fill="{self._colours[name]}"><title>{escape(label)}: {size}</title></rect>'
             )
         return parts
 
@@ -202,13 +203,7 @@ class _Picture:
             y = self.TOP + self.HEIGHT + 34 + 16 * (place // 4)
             shown = name if len(name) < 27 else f"{name[:25]}..."
             parts.append(
-                f'<rect x="{x:.0f}" y="{y - 9}" width="10" height="10" fill="{_colour(name)}"/>'
+                f'<rect x="{x:.0f}" y="{y - 9}" width="10" height="10" fill="{self._colours[name]}"/>'
                 f'<text x="{x + 14:.0f}" y="{y}" fill="currentColor">{escape(shown)}</text>'
             )
         return parts
-
-
-def _colour(name: str) -> str:
-    """Return the same colour for the same operation in every picture."""
-    number = zlib.crc32(name.encode())
-    return f"hsl({number % 360},{50 + number // 360 % 25}%,{45 + number // 9000 % 15}%)"

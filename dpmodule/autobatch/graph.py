@@ -31,8 +31,8 @@ brings another engine (`dpmodule/native/autobatch`) implements the same ones:
     Called before a row of a table is looked up; called when another engine's graph takes the place of this one.
 ``operands(node)``
     The numbers of a node's operands, for pictures.
-``stats() -> Stats``
-    What was run together, for `explain`.
+``seconds() -> dict``
+    Where the time since `renew` went, for `explain`; what was run together is read from each engine by `ran`.
 ``version``, ``size``
     How often `renew` has been called; the number of nodes.
 

@@ -29,15 +29,15 @@ class ArrayStorage(ParameterStorage):
     __slots__ = ("array",)
 
     def __init__(self, name: str, array: NDArray) -> None:
-        self.name, self.array = name, array
-        self.updated = True
+        self.name, self.array = name, array  # the base would write the gradient
+        self.updated, self.spare = True, None
         marked = variable_of(array)
         if marked is None:
             array.attach_grad("add")
         elif marked.request == "null":
             self.updated = False
 
-    @property  # type: ignore[override]
+    @property
     def tensor(self) -> Tensor:
         """The array's memory."""
         return self.array.tensor
@@ -46,7 +46,7 @@ class ArrayStorage(ParameterStorage):
     def tensor(self, value: Tensor) -> None:
         self.array.tensor = value
 
-    @property  # type: ignore[override]
+    @property
     def gradient(self) -> Tensor | None:
         """The array's gradient."""
         grad = self.array.grad
@@ -75,9 +75,9 @@ class TorchStorage(ParameterStorage):
 
     def __init__(self, name: str, parameter: Tensor) -> None:
         self.name, self.parameter = name, parameter
-        self.updated = parameter.requires_grad
+        self.updated, self.spare = parameter.requires_grad, None
 
-    @property  # type: ignore[override]
+    @property
     def tensor(self) -> Tensor:
         """The parameter's memory; a single number comes as a vector of one."""
         found = self.parameter.detach()
@@ -87,7 +87,7 @@ class TorchStorage(ParameterStorage):
     def tensor(self, value: Tensor) -> None:
         self.parameter.data = value.view(self.parameter.shape)
 
-    @property  # type: ignore[override]
+    @property
     def gradient(self) -> Tensor | None:
         """The parameter's ``.grad``."""
         found = self.parameter.grad

@@ -59,6 +59,7 @@ class Caller:
         self.kinds: list[CallKind] = []
         self.numbers: list[Any] = []
         self._calls: dict[int, Call] = {}
+        self.is_repeating = False  # the gradients of parameters have been counted already
 
     def renew(self) -> None:
         """Forget all batches and numbers."""
@@ -149,6 +150,8 @@ class Caller:
             out: the address of the gradient of the results.
         """
         kind, call = self.kinds[number], self._calls[key]
+        if self.is_repeating and not kind.dims:
+            return
         call.wants = tuple(bool(gradient) for _, _, gradient in arguments)
         with torch.no_grad():
             inputs = self._operands(kind, rows, arguments, counts, 0)

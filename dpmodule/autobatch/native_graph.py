@@ -44,12 +44,18 @@ class Batch(NamedTuple):
     alone: str
 
 
+class _Named(NamedTuple):
+    """Stands for an operation of which only the name is known."""
+
+    name: str
+
+
 class _Signature:
-    """What a node is, as far as others ask: its `Dim`, and whether it is a parameter."""
+    """What a node is, as far as others ask: its `Dim` and its operation, `PARAMETER` or something with a name."""
 
     __slots__ = ("dim", "kind", "op")
 
-    def __init__(self, dim: Dim, op: Op | None) -> None:
+    def __init__(self, dim: Dim, op: Op | _Named) -> None:
         self.dim, self.op = dim, op
         self.kind = self
 
@@ -84,6 +90,9 @@ class NativeGraph:
         self._tables: list[tuple[weakref.ref[LookupStorage], bool]] = []
         self._numbers: dict[Any, int] = {}
         self._boxes: dict[int, Any] = {}
+        self._fresh: list[tuple[int, Any, Any]] = []
+        self._before: dict[int, Tensor] = {}
+        self._held: list[ParameterStorage | None] = []
         self._inputs: dict[Dim, int] = {}
         self._marks: list[tuple[int, int]] = []
         self._seen: list[tuple[int, int]] = []
@@ -92,10 +101,15 @@ class NativeGraph:
 
     def _tidy(self) -> None:
         """Start afresh if there is too much, or if most parameters are gone."""
-        known = [*self._params, *self._tables]
+        count = len(self._params) + len(self._tables)
         is_full = self.machine.signatures > self.LIMIT or len(self._caller.kinds) > self.LIMIT
-        if is_full or (len(known) > 256 and 2 * sum(entry[0]() is None for entry in known) > len(known)):
+        if is_full or (count > 256 and 2 * self._gone() > count):
             self._begin()
+
+    def _gone(self) -> int:
+        """Count the parameters that nobody holds any more."""
+        params = sum(reference() is None for reference, _ in self._params)
+        return params + sum(reference() is None for reference, _ in self._tables)
 
     # ---- making nodes ----
 
@@ -139,6 +153,8 @@ class NativeGraph:
     def _append_source(self, op: Op, attrs: tuple[Any, ...], aux: Any) -> int:
         machine, name = self.machine, op.name
         node: int
+        if name == "parameter" or "lookup" in name:
+            self._held.append(attrs[1]())  # alive as long as the graph
         if name == "parameter":
             node = machine.parameter(self._parameter(attrs[1], bool(attrs[2])))
         elif name in ("lookup", "const_lookup"):
@@ -146,6 +162,7 @@ class NativeGraph:
         elif name == "input":
             node = self._input(attrs[0], aux.array)
             self._boxes[node] = aux
+            self._fresh.append((node, aux, aux.array))
         elif name == "constant":
             node = self._input(attrs[0], np.full((attrs[0].batch, *attrs[0].d), aux, np.float32))
         else:
@@ -257,7 +274,11 @@ class NativeGraph:
             now = (tensor.data_ptr(), tensor._version)
             changed |= now != self._seen[number]
             self._seen[number] = now
-            gradient = self._gradient_of(storage) if with_gradients and is_updated and storage.updated else 0
+            gradient = 0
+            if with_gradients and is_updated and storage.updated:
+                if storage.gradient is not None:
+                    self._before[number] = storage.gradient.clone()
+                gradient = self._gradient_of(storage)
             machine.set_parameter(number, now[0], gradient)
         for number in tables:
             reference, is_updated = self._tables[number]
@@ -273,7 +294,8 @@ class NativeGraph:
     @staticmethod
     def _gradient_of(storage: ParameterStorage) -> int:
         if storage.gradient is None:
-            storage.gradient = torch.zeros_like(storage.tensor)
+            storage.gradient = torch.zeros_like(storage.tensor) if storage.spare is None else storage.spare
+            storage.spare = None
         elif not storage.gradient.is_contiguous():
             storage.gradient = storage.gradient.contiguous()
         return storage.gradient.data_ptr()
@@ -286,7 +308,11 @@ class NativeGraph:
 
     def signature(self, node: int) -> _Signature:
         """Return what a node is."""
-        return _Signature(self.dim(node), PARAMETER if self.machine.parameter_of(node) >= 0 else None)
+        machine = self.machine
+        if machine.parameter_of(node) >= 0:
+            return _Signature(self.dim(node), PARAMETER)
+        op, kind, *_ = machine.describe(machine.signature_of(node))
+        return _Signature(self.dim(node), _Named(self._name(op, kind)))
 
     def forward(self, node: int) -> None:
         """Compute what is missing up to a node."""
@@ -294,6 +320,10 @@ class NativeGraph:
             self.machine.forward(node)
             return
         self._built += time.perf_counter() - self._idle_since
+        for place, box, array in self._fresh:
+            if box.array is not array:  # set since
+                self.machine.set_input(place, np.ascontiguousarray(box.array, np.float32))
+        self._fresh.clear()
         self._refresh(False)
         self.machine.forward(node)
         self._idle_since = time.perf_counter()
@@ -329,6 +359,7 @@ class NativeGraph:
                 " twice; call renew_cg() and build the graph again, or add the losses up before backward()"
             )
         self.forward(node)
+        self._before.clear()
         self._refresh(True)
         self.machine.backward(node, full)
         self._idle_since = time.perf_counter()
@@ -357,11 +388,10 @@ class NativeGraph:
                 " on it first (with full=True if no parameter feeds it)"
             )
         machine, dim = self.machine, self.dim(node)
-        number, looked_up = machine.parameter_of(node), machine.lookup_of(node)
+        number = machine.parameter_of(node)
         if number >= 0:
-            return self._of_storage(self._params[number])[None].clone()
-        if looked_up is not None:
-            return self._of_storage(self._tables[looked_up[0]])[looked_up[1]][None].clone()
+            total = self._of_storage(self._params[number])[None].clone()
+            return total - self._before[number] if number in self._before else total
         found = machine.gradient(node) if machine.keeps_gradient(node) else self._inner_gradient(node)
         return torch.zeros(dim.batch, *dim.d) if found is None else self._tensor(node, found)
 
@@ -374,13 +404,20 @@ class NativeGraph:
     def _inner_gradient(self, node: int) -> bytearray | None:
         """Compute everything once more without fusion, and no gradients of parameters."""
         self.machine.fuses = False
+        self._caller.is_repeating = True
         self.machine.revert(self.size, 0)
         self.machine.forward(self._root)
         self._refresh(False)
-        self.machine.backward(self._root, False)
+        self.machine.backward(self._root, True)
         self.machine.fuses = True
+        self._caller.is_repeating = False
         found: bytearray | None = self.machine.gradient(node)
         return found
+
+    def operands(self, node: int) -> tuple[int, ...]:
+        """Return the nodes that a node takes."""
+        found: tuple[int, ...] = self.machine.operands(node)
+        return tuple(each for each in found if each >= 0)
 
     # ---- what was run ----
 
@@ -431,6 +468,9 @@ class NativeGraph:
         self.is_immediate, self.is_checking = immediate or checking, checking
         self._caller.renew()
         self._boxes.clear()
+        self._held.clear()
+        self._fresh.clear()
+        self._before.clear()
         self._marks.clear()
         self._root = -1
         self.machine.batched = self.options.autobatch if autobatch is None else bool(autobatch)

@@ -50,7 +50,10 @@ def length(storages: list[ParameterStorage]) -> float:
 def _done(storage: ParameterStorage) -> None:
     """Remember that the gradient has been made zero."""
     if isinstance(storage, LookupStorage):
-        storage.touched, storage.gradient = [], None
+        storage.touched = []
+    else:
+        storage.spare = storage.gradient
+    storage.gradient = None
 
 
 def adam(

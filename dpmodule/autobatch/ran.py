@@ -99,13 +99,15 @@ def _python(graph: Any) -> Iterator[RanBatch]:
 
 def _native(graph: NativeGraph) -> Iterator[RanBatch]:
     machine = graph.machine
-    forward, seen = 0, set()
+    forward = 0
+    seen: set[tuple[int, int]] = set()
     for signatures, count, level, run in machine.batches():
         if (run, level) in seen:  # runs are numbered anew in every forward
             forward, seen = forward + 1, set()
         seen.add((run, level))
         described = [machine.describe(signature) for signature in signatures]
-        names, dims, others, apart, way = [], (), [], "", ""
+        names, others, apart, way = [], [], "", ""
+        dims: tuple[Dim, ...] = ()
         for op, kind, _, _, _ in described:
             name = kernel_name(op, kind)
             if name == "call":

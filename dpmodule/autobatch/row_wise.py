@@ -18,18 +18,22 @@ __all__ = ["can_stack", "reason_against"]
 
 _NUMBERS = (7, 11)
 _AXES = ("axis", "axes", "dim", "dim1", "dim2", "begin_axis")
-_NORMALIZING = frozenset("BatchNorm BatchNorm_v1 _contrib_SyncBatchNorm _contrib_BatchNormWithReLU".split())
+_NORMALIZING = frozenset(
+    {"BatchNorm", "BatchNorm_v1", "_contrib_SyncBatchNorm", "_contrib_BatchNormWithReLU"}
+)
 """These take statistics over what is in a batch, which is what they are for."""
 
-# declared for torch.vmap, since attributes can make them anything; row-wise where axes and shapes say so
-_BY_SHAPE = frozenset(
-    "SwapAxis expand_dims squeeze transpose SliceChannel _split_v2 argsort sort topk Reshape slice slice_axis"
-    " broadcast_axis broadcast_to repeat tile argmax argmax_channel argmin max mean min moments nanprod nansum norm"
-    " prod sum Concat stack pick take broadcast_add broadcast_div broadcast_hypot broadcast_maximum broadcast_minimum"
-    " broadcast_mod broadcast_mul broadcast_power broadcast_sub broadcast_equal broadcast_greater"
-    " broadcast_greater_equal broadcast_lesser broadcast_lesser_equal broadcast_logical_and broadcast_logical_or"
-    " broadcast_logical_xor broadcast_not_equal batch_dot dot amp_multicast".split()
-)
+_NAMES = """
+SwapAxis expand_dims squeeze transpose SliceChannel _split_v2 Reshape slice slice_axis broadcast_axis broadcast_to
+repeat tile Concat stack pick take argsort sort topk argmax argmax_channel argmin max mean min moments nanprod nansum
+norm prod sum
+broadcast_add broadcast_div broadcast_hypot broadcast_maximum broadcast_minimum broadcast_mod broadcast_mul
+broadcast_power broadcast_sub broadcast_equal broadcast_greater broadcast_greater_equal broadcast_lesser
+broadcast_lesser_equal broadcast_logical_and broadcast_logical_or broadcast_logical_xor broadcast_not_equal
+batch_dot dot amp_multicast
+"""
+_BY_SHAPE = frozenset(_NAMES.split())
+"""Declared for `torch.vmap`, since attributes can make them anything; row-wise where axes and shapes say so."""
 
 
 def can_stack(graph: Graph) -> bool:
@@ -107,8 +111,8 @@ def _reason_of_pair(node: Node, batched: set[Node]) -> str:
 
 def _reason_of_axes(node: Node, ndim: int) -> str:
     if node.op is not None and node.op.name == "transpose":
-        axes = tuple(node.a.axes or ())
-        return "" if axes[:1] == (0,) or ndim < 2 else "moves the first axis"
+        order = tuple(node.a.axes or ())
+        return "" if order[:1] == (0,) or ndim < 2 else "moves the first axis"
     if (
         node.op is not None
         and node.op.name == "slice"
@@ -122,7 +126,7 @@ def _reason_of_axes(node: Node, ndim: int) -> str:
         value = getattr(node.a, name)
         if value is None and ndim < 2:
             return "works along the first axis"
-        axes = value if isinstance(value, (tuple, list)) else () if value is None else (value,)
+        axes = tuple(value) if isinstance(value, (tuple, list)) else () if value is None else (value,)
         if any(axis is not None and int(axis) % max(inside, 1) == 0 for axis in axes):
             return f"works along the first axis ({name}={value})"
     return ""

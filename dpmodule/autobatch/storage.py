@@ -19,13 +19,15 @@ class ParameterStorage:
     Attributes:
         gradient: what `backward` has added up since the last update; None stands for zeros.
         updated: whether trainers change it.
+        spare: a tensor of zeros for the next gradient, if there is one.
     """
 
-    __slots__ = ("__weakref__", "gradient", "name", "tensor", "updated")
+    __slots__ = ("__weakref__", "gradient", "name", "spare", "tensor", "updated")
 
     def __init__(self, name: str, tensor: Tensor) -> None:
         self.name, self.tensor = name, tensor
         self.gradient: Tensor | None = None
+        self.spare: Tensor | None = None
         self.updated = True
 
     def add_gradient(self, gradient: Tensor) -> None:

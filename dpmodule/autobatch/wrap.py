@@ -159,8 +159,8 @@ class Wrapped(Batched):
         for each in found:
             if each.dim() == 0 or each.shape[0] != count:
                 raise NotBatchableError(
-                    f"wrap: {self.name} was declared rows=True, but gives {tuple(each.shape)} for {count} rows; leave rows"
-                    f" out if it works on one example (at {user_line()})"
+                    f"wrap: {self.name} was declared rows=True, but gives {tuple(each.shape)} for {count} rows; leave"
+                    f" rows out if it works on one example (at {user_line()})"
                 )
         return [tuple(each.shape[1:]) for each in found]
 
@@ -172,9 +172,9 @@ class Wrapped(Batched):
         except Exception as error:  # a user's code may raise anything
             if self._rows is None and self._works_alone(rows):
                 raise NotBatchableError(
-                    f"wrap: torch.vmap refuses {self.name}: {' '.join(str(error).split())[:300]}; declare rows=True if it"
-                    " takes many examples along the first axis of every input and treats each row alike, or rows=False"
-                    f" to call it once for every example (at {user_line()})"
+                    f"wrap: torch.vmap refuses {self.name}: {' '.join(str(error).split())[:300]}; declare rows=True if"
+                    " it takes many examples along the first axis of every input and treats each row alike, or"
+                    f" rows=False to call it once for every example (at {user_line()})"
                 ) from error
             given = ", ".join(map(str, shapes))
             raise ShapeError(
@@ -222,7 +222,7 @@ def wrap(
     """Make a function on single examples of a torch module or function.
 
     Calls with equal shapes are computed together. Gradients are added to the ``.grad`` of the module's own parameters,
-    as torch's users expect: train them with a torch optimizer (``zero_grad``, ``backward``, ``step``), or with a trainer
+    as torch's users expect: train them with a torch optimizer (``zero_grad``, ``backward``, ``step``), or a trainer
     over ``wrapped.collection``. Random layers draw from the graph's generator, for every example anew.
 
     Args:

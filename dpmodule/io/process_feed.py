@@ -240,6 +240,7 @@ class Feed:
             kind, epoch, number, data = worker.child.recv(self._options.timeout_s)
             tensors = self._tensors(worker, number) if kind == "item" else None
             if epoch != self._epoch:
+                del tensors  # the worker may wait for their slot, it being its only one
                 continue
             if kind == "end":
                 return END

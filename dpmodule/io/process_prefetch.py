@@ -159,7 +159,7 @@ def _makes(
         if count < 1:
             raise ArgumentError(f"ProcessPrefetchingIter: num_workers is {num_workers}, expected at least 1")
         return [partial(IterSource, factory, {"part_index": i, "num_parts": count}) for i in range(count)]
-    factories = list(factory)
+    factories = list(factory) if isinstance(factory, Sequence) else []
     if not factories or not all(callable(each) for each in factories):
         raise ArgumentError(
             f"ProcessPrefetchingIter: factory is {factory!r}, expected a function that makes an iterator, or a list of "

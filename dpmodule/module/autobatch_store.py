@@ -55,9 +55,8 @@ class CollectionStore:
             self._add(public_name(each.name()), each.storage)
         unknown = [name for name in fixed if name not in self.parameters]
         if unknown:
-            raise ArgumentError(
-                f"fixed_param_names holds {', '.join(unknown)}; the parameters are {', '.join(self.parameters) or 'none'}"
-            )
+            there = ", ".join(self.parameters) or "none"
+            raise ArgumentError(f"fixed_param_names holds {', '.join(unknown)}; the parameters are {there}")
         self.trained = [name for name, each in self.parameters.items() if each.updated and name not in fixed]
 
     def _add(self, name: str, storage: ParameterStorage) -> None:

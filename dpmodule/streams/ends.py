@@ -91,9 +91,10 @@ class Ends:
         deadline = time.monotonic() + timeout_s
         if not self.dead(timeout_s):
             return False
-        # with a forkserver the status comes by way of the server
-        self.process.join(max(deadline - time.monotonic(), 1.0))
         self.exitcode = self.process.exitcode
+        if self.exitcode is None:  # with a forkserver the status comes by way of the server
+            self.process.join(max(deadline - time.monotonic(), 1.0))
+            self.exitcode = self.process.exitcode
         return True
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from ..base import StateError
+from ..base import ArgumentError, StateError
 from .child import DONE, ERROR, MESSAGE, Link
 from .endings import death, hanging, state_of
 from .ends import Ends
@@ -53,6 +53,7 @@ class ChildProcess:
         pid: of the process.
 
     Raises:
+        ArgumentError: `target` cannot be called.
         UnpicklableError: the function or one of its arguments cannot be given to a process that is not forked; none
             has been started then.
         StateError: a main program that lacks ``if __name__ == "__main__":`` is being imported in a child.
@@ -74,6 +75,8 @@ class ChildProcess:
         self._outcome: Received | None = None
         self._error: BaseException | None = None
         self._closed = False
+        if not callable(target):
+            raise ArgumentError(f"worker {index} {name!r}: target is {target!r}, expected a function")
         check_not_importing_main()
         message = None if start_method == "fork" else pack_target(target, args)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import time
 from collections.abc import Callable, Sequence
@@ -86,7 +87,9 @@ class Supervisor:
 
         Args:
             target: what it runs; its first argument is its `Channel`.
-            args: the other arguments. Tensors among them lie in shared memory afterwards, except under "fork".
+            args: the other arguments. Tensors among them lie in shared memory afterwards, except under "fork". An
+                unused end of a tensor pipe belongs to the child from now on, so that the other end notices if the child
+                ends before it has used it.
             name: name of the worker (default: made from the supervisor's name and the worker's number).
             index: number of the worker (default: how many there are already).
 
@@ -101,6 +104,7 @@ class Supervisor:
             target, args, name or f"{self.name}-{index}", index, self.start_method, self.num_threads
         )
         self._children.append(child)
+        _hand_over(args, child.pid)
         return child
 
     def drop(self, child: ChildProcess) -> None:
@@ -146,9 +150,12 @@ class Supervisor:
             left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
             self._await_end(running, left)
             for child in list(running):
-                if child.failure() is not None or child.finished or left == 0.0:
-                    child.result(0.0)  # raises unless it has returned
-                    running.remove(child)
+                if child.failure() is None and not child.finished:
+                    if left == 0.0:
+                        raise child.stuck(f"has not returned within {timeout_s:g} s")
+                    continue
+                child.result(0.0)  # raises unless it has returned
+                running.remove(child)
         return [child.result(0.0) for child in self._children]
 
     @staticmethod
@@ -173,3 +180,12 @@ class Supervisor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _hand_over(args: tuple[Any, ...], pid: int) -> None:
+    """Give the ends of pipes among a child's arguments to the child."""
+    for each in args:
+        if hasattr(each, "hand_over"):
+            # one in use stays here: what a forked child has is a copy that it may close
+            with contextlib.suppress(StateError):
+                each.hand_over(pid)

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import native
+from ..base import ArgumentError
 from .signal_bus import SignalSocketBus
 
 if TYPE_CHECKING or native.core is None:
@@ -62,7 +63,7 @@ class ThreadPool(Threads):
         closed: whether the pool takes no more jobs.
 
     Raises:
-        ArgumentError: `threads` is less than 1 or more than 4096.
+        ArgumentError: `threads` is no integer from 1 to 4096.
         FileError: the system refused to start a thread.
 
     Example:
@@ -74,6 +75,10 @@ class ThreadPool(Threads):
     """
 
     def __init__(self, threads: int | None = None, name: str = "dpm-pool") -> None:
+        if threads is not None and (not isinstance(threads, int) or isinstance(threads, bool)):
+            raise ArgumentError(
+                f"ThreadPool: threads is {threads!r}, expected an integer, or None for all cores"
+            )
         native.report()
         super().__init__(_cores() if threads is None else threads, name)
         _open.add(self)
@@ -130,12 +135,17 @@ def cpp_threaded_worker(pool: ThreadPool) -> Worker:
     Args:
         pool: the threads; the worker keeps it alive.
 
+    Raises:
+        ArgumentError: `pool` is no ThreadPool.
+
     Example:
         >>> async def main(blobs):
         ...     with ThreadPool() as pool:
         ...         worker = cpp_threaded_worker(pool)
         ...         return await asyncio.gather(*(worker(Decompress(blob)) for blob in blobs))
     """
+    if not isinstance(pool, Threads):
+        raise ArgumentError(f"cpp_threaded_worker: pool is {pool!r}, expected a ThreadPool")
     return Worker(pool, SignalSocketBus.of)
 
 

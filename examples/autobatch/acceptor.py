@@ -1,6 +1,6 @@
 """Read sequences of different lengths with an LSTM that is written for one, and train on all of them at once.
 
-The class knows nothing of batches. Training one sequence at a time, it runs as it is written; when the losses of several
+The class knows nothing of batches. Trained on one sequence at a time, it runs as it is written; when the losses of some
 sequences are added up before anything is computed, what they have in common runs together, and the result is the same.
 Every sequence is a row of letters, and its label counts the different vowels in it, up to three.
 
@@ -110,7 +110,9 @@ def main() -> int:
     program.train(data[500:], epochs)
     test = data[:500]
     right = sum(label == found for (_, label), found in zip(test, program.predict(test))) / len(test)
-    print(f"accuracy {right:.3f}, target {target}; gradients batched and one by one agree to {difference:.0e}")
+    print(
+        f"accuracy {right:.3f}, target {target}; gradients batched and one by one agree to {difference:.0e}"
+    )
     return 0 if right >= target and difference <= 1e-5 else 1
 
 

@@ -1,9 +1,8 @@
 """Parse sentences greedily by transitions (arc-hybrid), from features of a bidirectional LSTM.
 
-The parser looks at the three topmost words of the stack and the next one, and chooses to shift, or to make the top of
-the stack depend on the next word (left) or on the word below it (right). It learns from true trees, 32 sentences at once.
-When it parses by itself, all sentences make a step side by side, and only what is new in the graph is computed. A small
-grammar writes the sentences: a phrase with "of" belongs to the noun before it, one with "with" to the verb.
+The parser looks at three words of the stack and the next one, and chooses to shift, or to make the top of the stack
+depend on the next word (left) or on the one below it (right). It learns from 32 sentences of a small grammar at a time.
+When it parses by itself, all sentences make a step side by side, and only what is new in the graph is computed.
 
 Run: python examples/autobatch/parser.py [--smoke]
 """
@@ -18,48 +17,37 @@ from tqdm import tqdm
 
 import dpmodule.autobatch as dy
 
-WORDS = {
-    "determiner": "the a every some".split(),
-    "adjective": "old small green quiet tired".split(),
-    "noun": "man dog house tree child letter river friend".split(),
-    "verb": "saw found liked painted followed left".split(),
-    "of": "of from".split(),
-    "with": "with by for".split(),
-}
-NUMBER = {word: i for i, word in enumerate((w for words in WORDS.values() for w in words), 1)}  # 0 is the root
-SHIFT, LEFT, RIGHT = range(3)
-BATCH_SIZE = 32
-
-Sentence = tuple[list[int], list[int]]  # words and their heads, the root (which is its own) last
+CLASSES = ["the a every", "old green", "man dog house child", "saw found liked", "of from", "with by"]
+DETERMINERS, ADJECTIVES, NOUNS, VERBS, OF, WITH = (each.split() for each in CLASSES)
+NUMBER = {word: i for i, word in enumerate(" ".join(CLASSES).split(), 1)}  # 0 is the root
+SHIFT, LEFT, RIGHT, BATCH_SIZE = 0, 1, 2, 32
 
 
-def phrase(draw: random.Random, words: list[str], heads: list[int], head: int, depth: int) -> int:
-    """Add a noun with what depends on it, and return its place; `head` is that of the word it depends on."""
-    before = [draw.choice(WORDS["determiner"])] + draw.choices(WORDS["adjective"], k=draw.choice([0, 0, 1, 2]))
-    place = len(words) + len(before)
-    words += [*before, draw.choice(WORDS["noun"])]
-    heads += [place] * len(before) + [head]
-    if depth and draw.random() < 0.4:
-        words.append(draw.choice(WORDS["of"]))
+def phrase(draw: random.Random, words: list[str], heads: list[int], head: int) -> None:
+    """Add a noun that depends on a word, and all that depends on the noun."""
+    words += [draw.choice(DETERMINERS), *draw.choices(ADJECTIVES, k=draw.choice([0, 0, 1, 2]))]
+    place = len(words)
+    heads += [place] * (place - len(heads)) + [head]
+    words.append(draw.choice(NOUNS))
+    if draw.random() < 0.3:
+        words.append(draw.choice(OF))
         heads.append(place)
-        phrase(draw, words, heads, len(words) - 1, depth - 1)
-    return place
+        phrase(draw, words, heads, place + 1)
 
 
-def sentence(draw: random.Random) -> Sentence:
-    """Return a sentence: its subject, the verb, an object, and perhaps phrases that belong to the verb."""
-    words: list[str] = []
-    heads: list[int] = []
-    subject = phrase(draw, words, heads, -1, 1)
+def sentence(draw: random.Random) -> tuple[list[int], list[int]]:
+    """Return the words of a sentence and the heads they depend on; last comes the root, which is its own."""
+    words, heads = list[str](), list[int]()
+    phrase(draw, words, heads, -1)
     verb = len(words)
-    words.append(draw.choice(WORDS["verb"]))
+    heads[heads.index(-1)] = verb
+    words.append(draw.choice(VERBS))
     heads.append(-1)
-    heads[subject] = verb
-    phrase(draw, words, heads, verb, 2)
+    phrase(draw, words, heads, verb)
     while draw.random() < 0.4:
-        words.append(draw.choice(WORDS["with"]))
+        words.append(draw.choice(WITH))
         heads.append(verb)
-        phrase(draw, words, heads, len(words) - 1, 1)
+        phrase(draw, words, heads, len(words) - 1)
     heads[verb] = len(words)
     return [*(NUMBER[word] for word in words), 0], [*heads, len(words)]
 
@@ -73,8 +61,7 @@ class State:
 
     def allowed(self) -> list[int]:
         """Return the actions that are possible."""
-        depth = len(self.stack)
-        return [SHIFT] * (self.next < self.last) + [LEFT] * (depth > 0) + [RIGHT] * (depth > 1)
+        return [SHIFT][self.next == self.last :] + [LEFT, RIGHT][: len(self.stack)]
 
     def apply(self, action: int) -> None:
         """Carry an action out."""
@@ -86,14 +73,11 @@ class State:
             self.heads[word] = self.next if action == LEFT else self.stack[-1]
 
     def right_action(self, heads: list[int]) -> int:
-        """Return the action that leads to a tree (the static oracle of arc-hybrid)."""
-        if not self.stack:
-            return SHIFT
-        top = self.stack[-1]
-        if heads[top] == self.next:
-            return LEFT
-        waiting = any(heads[word] == top for word in range(self.next, self.last))
-        return RIGHT if len(self.stack) > 1 and heads[top] == self.stack[-2] and not waiting else SHIFT
+        """Return the action that leads to a tree."""
+        below, top = ([-1, -1] + self.stack)[-2:]
+        if not self.stack or heads[top] == self.next:
+            return LEFT if self.stack else SHIFT
+        return RIGHT if heads[top] == below and top not in heads[self.next : self.last] else SHIFT
 
 
 class Parser:
@@ -107,21 +91,20 @@ class Parser:
         self.b, self.W = m.add_parameters(32), m.add_parameters((32, 8 * hidden))
         self.c, self.V = m.add_parameters(3), m.add_parameters((3, 32))
 
-    def read(self, words: list[int]) -> list[dy.Expression]:
-        """Return features of every word."""
-        return self.reader.transduce([self.words[word] for word in words])
-
     def scores(self, features: list[dy.Expression], state: State) -> dy.Expression:
         """Return the scores of the three actions."""
-        places = [*state.stack[-3:], state.next]
-        seen = [self.nothing] * (4 - len(places)) + [features[place] for place in places]
-        inner = dy.rectify(dy.affine_transform([self.b, self.W, dy.concatenate(seen)]))
+        seen = [features[place] for place in [*state.stack[-3:], state.next]]
+        four = dy.concatenate([self.nothing] * (4 - len(seen)) + seen)
+        inner = dy.rectify(dy.affine_transform([self.b, self.W, four]))
         return dy.affine_transform([self.c, self.V, inner])
 
-    def losses(self, example: Sentence) -> list[dy.Expression]:
+    def features(self, words: list[int]) -> list[dy.Expression]:
+        """Return what is known of every word."""
+        return self.reader.transduce([self.words[word] for word in words])
+
+    def losses(self, words: list[int], heads: list[int]) -> list[dy.Expression]:
         """Return the loss of each action that leads to the true tree."""
-        words, heads = example
-        features, state, found = self.read(words), State(len(words)), []
+        features, state, found = self.features(words), State(len(words)), []
         while state.allowed():
             action = state.right_action(heads)
             found.append(dy.pickneglogsoftmax(self.scores(features, state), action))
@@ -131,29 +114,13 @@ class Parser:
     def parse(self, sentences: list[list[int]]) -> list[list[int]]:
         """Return the heads of all words: all sentences make a step, then the next one."""
         dy.renew_cg()
-        features = [self.read(words) for words in sentences]
-        states = [State(len(words)) for words in sentences]
-        while live := [(f, state) for f, state in zip(features, states) if state.allowed()]:
-            scores = [self.scores(f, state) for f, state in live]
+        live = pairs = [(self.features(words), State(len(words))) for words in sentences]
+        while live := [pair for pair in live if pair[1].allowed()]:
+            scores = [self.scores(*pair) for pair in live]
             dy.forward(scores)
             for each, (_, state) in zip(scores, live):
-                value = each.npvalue()
-                state.apply(max(state.allowed(), key=lambda action: value[action]))
-        return [state.heads for state in states]
-
-
-def train(parser: Parser, data: list[Sentence], epochs: int) -> None:
-    """Train on batches of sentences."""
-    trainer = dy.AdamTrainer(parser.model, alpha=0.005)
-    starts = [start for _ in range(epochs) for start in range(0, len(data), BATCH_SIZE)]
-    with tqdm(starts, unit="batch", leave=False) as progress:
-        for start in progress:
-            dy.renew_cg()
-            losses = [each for one in data[start : start + BATCH_SIZE] for each in parser.losses(one)]
-            loss = dy.esum(losses) / len(losses)
-            progress.set_postfix(loss=f"{loss.value():.3f}", refresh=False)
-            loss.backward()
-            trainer.update()
+                state.apply(max(state.allowed(), key=each.npvalue().__getitem__))
+        return [state.heads for _, state in pairs]
 
 
 def main() -> int:
@@ -164,12 +131,17 @@ def main() -> int:
 
     dy.configure(autobatch=True, random_seed=1)
     draw = random.Random(0)
-    data = [sentence(draw) for _ in range(count + 200)]
+    test, train = ([sentence(draw) for _ in range(n)] for n in (200, count))
     parser = Parser(24, 24)
-    train(parser, data[200:], epochs)
-    found = parser.parse([words for words, _ in data[:200]])
-    pairs = [pair for (_, heads), row in zip(data, found) for pair in zip(heads[:-1], row)]
-    right = sum(head == guess for head, guess in pairs) / len(pairs)
+    trainer = dy.AdamTrainer(parser.model, alpha=0.005)
+    for _ in tqdm(range(0, epochs * count, BATCH_SIZE), unit="batch", leave=False):
+        dy.renew_cg()
+        losses = [loss for each in draw.sample(train, BATCH_SIZE) for loss in parser.losses(*each)]
+        (dy.esum(losses) / len(losses)).backward()
+        trainer.update()
+    rows = zip(test, parser.parse([words for words, _ in test]))
+    hits = [head == found for (_, heads), row in rows for head, found in zip(heads[:-1], row)]
+    right = sum(hits) / len(hits)
     print(f"words that depend on the right one {right:.3f}, target {target}")
     return 0 if right >= target else 1
 

@@ -1,8 +1,8 @@
 """Tell whether a phrase is good or bad with a TreeLSTM, spelled in single operations along each tree.
 
-Phrases are written by a small grammar: "not a very dull film", "the plot was far from boring but the end was awful". A
-node's label follows from its children's: "not" turns them round, "very" strengthens, and what stands behind "but" counts
-more. Every tree has a shape of its own; nodes of equal height run together, whichever trees they belong to.
+A small grammar writes the phrases, such as "the plot was hardly boring but the end was very cold". A node's label
+follows from its children's: "not" turns them round, "very" strengthens, and only what follows "but" counts. Every tree
+has a shape of its own; nodes of equal height run together, whichever trees they belong to.
 
 Run: python examples/autobatch/treelstm_sentiment.py [--smoke]
 """
@@ -19,10 +19,13 @@ from tqdm import tqdm
 
 import dpmodule.autobatch as dy
 
-GOOD = "good funny clever moving charming warm rich witty fresh lovely".split()
-BAD = "bad dull boring awful clumsy cold empty stale weak silly".split()
-THINGS = "film plot story cast end dialogue music scene hero joke".split()
-WORDS = [*GOOD, *BAD, *THINGS, *"a the was and but not very hardly quite".split()]
+CLASSES = [
+    "good funny clever moving charming warm rich witty fresh lovely",
+    "bad dull boring awful clumsy cold empty stale weak silly",
+    "film plot story cast end dialogue music scene hero joke",
+]
+GOOD, BAD, THINGS = (each.split() for each in CLASSES)
+WORDS = [*GOOD, *BAD, *THINGS, "the", "was", "and", "but", "not", "hardly", "very", "quite"]
 NUMBER = {word: i for i, word in enumerate(WORDS)}
 BATCH_SIZE, LABELS = 32, 5
 
@@ -71,7 +74,9 @@ class TreeLSTM:
         self.model = m = dy.ParameterCollection()
         self.E = m.add_lookup_parameters((len(WORDS), width))
         self.leaf = {gate: (m.add_parameters(width), m.add_parameters((width, width))) for gate in "iou"}
-        self.node = {gate: (m.add_parameters(width), m.add_parameters((width, 2 * width))) for gate in "ioufg"}
+        self.node = {
+            gate: (m.add_parameters(width), m.add_parameters((width, 2 * width))) for gate in "ioufg"
+        }
         self.W = m.add_parameters((LABELS, width))
         self.losses: list[dy.Expression] = []
 

@@ -101,7 +101,7 @@ def test_is_what_executors_compute_one_by_one(engine):
     check_against_executors(step_symbol(), {"x": (5,), "h": (4,)})
 
 
-def test_second_run_keeps_what_backward_needs(batched):
+def test_second_run_keeps_what_backward_needs(engine):
     """The first backward runs the symbol again, later ones use what forward has kept; both agree."""
     symbol = step_symbol()
     params = arrays_of(symbol, x=(5,), h=(4,))
@@ -109,7 +109,13 @@ def test_second_run_keeps_what_backward_needs(batched):
     examples = examples_of(3, x=(5,), h=(4,))
     for _ in range(3):
         dy.renew_cg()
-        dy.esum([dy.squared_norm(cell(**e)) for e in examples]).backward()
+        ends = []
+        for length, example in enumerate(examples):
+            h = dy.inputTensor(example["h"])
+            for _ in range(length + 1):
+                h = cell(example["x"], h) * 1.5
+            ends.append(dy.squared_norm(h))
+        dy.esum(ends).backward()
         found.append(params["i_weight"].grad.asnumpy().copy())
         params["i_weight"].grad[:] = 0
     assert cell.keeps_history
@@ -502,3 +508,26 @@ class TestBadInput:
                 cell(np.ones(5), np.ones(4))
         finally:
             dy.configure(dtype="float32")
+
+
+@pytest.mark.gpu
+def test_on_a_gpu():
+    symbol = step_symbol()
+    params = arrays_of(symbol, x=(5,), h=(4,))
+    examples = examples_of(4, x=(5,), h=(4,))
+    found = []
+    for device in ("CPU", "GPU:0"):
+        dy.configure(device=device, autobatch=True)
+        try:
+            there = {
+                n: a.as_in_context(mx.gpu(0) if device != "CPU" else mx.cpu()).copy()
+                for n, a in params.items()
+            }
+            cell = dy.cell(symbol, there)
+            loss = dy.esum([dy.squared_norm(cell(**each)) for each in examples])
+            loss.backward()
+            found.append((loss.scalar_value(), there["i_weight"].grad.asnumpy()))
+        finally:
+            dy.configure(device="CPU", autobatch=False)
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-4)
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-3, atol=1e-4)

@@ -123,6 +123,17 @@ def test_parts_that_the_loss_does_not_need_do_not_disturb():
     np.testing.assert_allclose(w.grad_as_array(), [0.0, 8.0])
 
 
+def test_parts_in_one_batch_with_what_the_loss_needs_do_not_disturb():
+    m = dy.ParameterCollection()
+    w = m.parameters_from_numpy(np.array([1.0, 4.0]))
+    roots = [dy.sqrt(dy.cmult(w, vector(*factors))) for factors in ((1, 1), (0, 0), (2, 2))]
+    loss = dy.sum_elems(roots[0]) + dy.sum_elems(roots[2])
+    dy.sum_elems(roots[1]).forward()
+    dy.forward([*roots, loss])
+    loss.backward()
+    np.testing.assert_allclose(w.grad_as_array(), np.array([0.5, 0.25]) * (1 + 2**0.5), rtol=1e-5)
+
+
 def test_updates_leave_constants_alone():
     m = dy.ParameterCollection()
     w = m.parameters_from_numpy(np.array([1.0, 2.0]))

@@ -11,8 +11,15 @@ from benchmarks import __main__ as command
 from benchmarks.report import Section
 
 ROOT = Path(__file__).parents[2]
-SHARED = ["workloads.py", "corpus.py", "networks.py", "operator_cases.py"]
-SHARED += [f"sides/{name}.py" for name in ("serve", "module", "language", "operators")]
+SHARED = [
+    "workloads.py",
+    "corpus.py",
+    "networks.py",
+    "operator_cases.py",
+    "autobatch_tasks.py",
+    "treebank.py",
+]
+SHARED += [f"sides/{name}.py" for name in ("serve", "module", "language", "operators", "autobatch")]
 
 
 @pytest.fixture
@@ -68,7 +75,7 @@ def test_results_are_written_by_whole_runs_or_on_request(line, written, measured
 
 
 @pytest.mark.parametrize("name", SHARED)
-def test_what_mxnet_runs_is_valid_for_its_python(name):
+def test_what_other_packages_run_is_valid_for_their_python(name):
     text = (ROOT / "benchmarks" / name).read_text(encoding="utf-8")
     ast.parse(text, feature_version=(3, 8))
     assert "from __future__ import annotations" in text

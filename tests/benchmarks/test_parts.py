@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -123,6 +124,57 @@ def test_quick_form_of_the_part_about_streams(tmp_path):
     rows = {title: len(lines) - 2 for title, lines in found["tables"].items()}
     rows["Jobs"] -= 6 * (importlib.util.find_spec("uvloop") is not None)
     assert rows == tables
+
+
+AUTOBATCH = {
+    "BiLSTM tagger, against DyNet autobatch": (2.5, 4),
+    "BiLSTM + characters, against DyNet autobatch": (2.5, 4),
+    "TreeLSTM, against DyNet autobatch": (1.7, 2.5),
+    "transition parser, against DyNet autobatch": (2.5, 4),
+    "equal lengths, against DyNet autobatch": (2.5, 3),
+    "BiLSTM tagger, against PyTorch by hand": (1.3, 2),
+    "BiLSTM + characters, against PyTorch by hand": (1.3, 2),
+    "TreeLSTM, against PyTorch by hand": (1.3, 2),
+    "equal lengths, against PyTorch by hand": (0.8, 1),
+    "making dy.tanh(x), ours over DyNet's": (1, 0.6),
+}
+TASKS = ("BiLSTM tagger", "BiLSTM + characters", "TreeLSTM", "transition parser", "equal lengths")
+AUTOBATCH.update({f"{task}, against ours, batching off": (4, 8) for task in TASKS})
+AUTOBATCH.update({f"{task}, Python engine, against DyNet autobatch": (0.6, 1) for task in TASKS})
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("with_dynet", [True, False])
+def test_quick_form_of_the_part_about_automatic_batching(with_dynet, tmp_path, monkeypatch):
+    """The package named dynet is ours here, so that all goes its way without DyNet."""
+    (tmp_path / "dynet.py").write_text("import sys, dpmodule.autobatch as dy\nsys.modules[__name__] = dy\n")
+    (tmp_path / "dynet_config.py").write_text(
+        "def set(autobatch, **others):\n"
+        "    import dpmodule.autobatch as dy\n"
+        "    dy.configure(autobatch=autobatch, **others)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    output = tmp_path / "found.md"
+    line = [sys.executable, "-m", "benchmarks.autobatch", "--quick", "--rounds", "1", "--output", str(output)]
+    line += ["--against", f"dynet={sys.executable}"] * with_dynet
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(output.with_suffix(".json").read_text(encoding="utf-8"))["autobatch"]
+    targets = {
+        re.sub("(?<=by hand), .*", "", each["what"]): (each["must"], each["aim"])
+        for each in found["targets"]
+        if "GPU" not in each["what"]
+    }
+    assert targets == {
+        what: bounds for what, bounds in AUTOBATCH.items() if with_dynet or "DyNet" not in what
+    }
+    assert all(each["value"] > 0 for each in found["targets"])
+    assert ("DyNet: not compared" in " ".join(found["notes"])) != with_dynet
+    notes = [note for note in found["notes"] if "losses to" in note]
+    assert [note.partition(":")[0] for note in notes][:5] == list(TASKS)
+    rows = {title: len(lines) - 2 for title, lines in found["tables"].items()}
+    assert rows["Sentences a second of CPU time"] == 5
+    assert rows["Making one node from Python, nanoseconds of CPU time"] == 7
 
 
 @pytest.mark.slow

@@ -11,7 +11,8 @@ from dpmodule import native
 
 FOLDER = Path(__file__).parents[2] / "examples"
 STREAMS = sorted((FOLDER / "streams").glob("*.py"))
-EXAMPLES = [*sorted(FOLDER.glob("*.py")), *STREAMS]
+AUTOBATCH = sorted((FOLDER / "autobatch").glob("*.py"))
+EXAMPLES = [*sorted(FOLDER.glob("*.py")), *STREAMS, *AUTOBATCH]
 
 
 def run_short_form(path, tmp_path, **changes):

@@ -19,7 +19,9 @@ __all__ = [
     "fill_and_echo",
     "facts",
     "fail",
+    "fail_before_use",
     "returns",
+    "send_ones",
     "signal_facts",
     "stubborn",
     "worker_job",
@@ -163,3 +165,11 @@ def worker_job(value, how=None):
     if how == "double":
         return value * 2
     return value
+
+
+def fail_before_use(channel, writer):
+    raise ValueError("before the pipe was used")
+
+
+def send_ones(channel, writer):
+    writer.send(torch.ones(2))

@@ -505,3 +505,19 @@ def test_torch_stays_out_of_the_way():
     with Iter(iterators.rows, seed=1) as batches:
         list(batches)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_one_slot_is_enough_for_a_reset_before_the_first_batch():
+    with Iter(partial(iterators.rows, count=10), 1, slots=1, timeout_s=10) as batches:
+        whole = firsts(batches)
+        for taken in (0, 1, 2):
+            batches.reset()
+            for _ in range(taken):
+                next(batches)
+            batches.reset()
+            assert firsts(batches) == whole
+
+
+def test_a_factory_that_is_none_is_refused():
+    with pytest.raises(ArgumentError, match="factory is 3, expected a function"):
+        Iter(3)

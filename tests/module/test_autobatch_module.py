@@ -279,8 +279,12 @@ def test_explain_shows_the_last_batch():
     program, m = acceptor()
     mod = mx.mod.AutobatchModule(program, m)
     mod.fit(mx.mod.ExampleIter(*ragged(8), batch_size=8), num_epoch=1)
-    row = next(row for row in dy.explain().rows if row.operation == "cell softmax")
+    row = next(row for row in mod.explain().rows if row.operation == "cell softmax")
     assert (row.nodes, row.batches) == (8, 1)
+    assert mod.explain() == dy.explain()
+    dy.renew_cg()
+    with pytest.raises(mx.base.StateError, match="nothing has been computed"):
+        mod.explain()
 
 
 def test_example_iter():
@@ -370,3 +374,27 @@ class TestBadInput:
             mx.mod.ExampleIter([])
         with pytest.raises(mx.base.ArgumentError, match="batch_size is 0"):
             mx.mod.ExampleIter([1], batch_size=0)
+
+
+@pytest.mark.gpu
+def test_trains_on_a_gpu():
+    found = []
+    for device, context in (("CPU", mx.cpu(0)), ("GPU:0", mx.gpu(0))):
+        mx.random.seed(1)
+        dy.configure(device=device)
+        try:
+            draw = np.random.RandomState(0)
+            program, m = acceptor()
+            for each in m.parameters_list():
+                each.set_value(draw.randn(*each.shape()))
+            mod = mx.mod.AutobatchModule(program, m, context=context)
+            mod.fit(
+                mx.mod.ExampleIter(*ragged(), batch_size=8),
+                num_epoch=2,
+                optimizer_params={"learning_rate": 0.5},
+            )
+            found.append(mod.get_params()[0])
+        finally:
+            dy.configure(device="CPU")
+    for name, one in found[0].items():
+        np.testing.assert_allclose(one.asnumpy(), found[1][name].asnumpy(), rtol=1e-2, atol=1e-3)

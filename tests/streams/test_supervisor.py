@@ -20,6 +20,7 @@ import torch
 
 from dpmodule.base import ArgumentError, StateError
 from dpmodule.streams.errors import (
+    PipeBroken,
     PipeClosed,
     RemoteTraceback,
     UnpicklableError,
@@ -27,6 +28,7 @@ from dpmodule.streams.errors import (
     WorkerError,
     WorkerStuck,
 )
+from dpmodule.streams.pipe.tensor_pipe import tensor_pipe
 from dpmodule.streams.supervisor import Supervisor
 from helpers import child_targets
 from helpers.processes import await_gone, resident_bytes, resources, running, until
@@ -651,3 +653,59 @@ def test_a_script_without_a_guard_is_told_so(tmp_path):
     assert out == ""
     assert 'if __name__ == "__main__":' in err.splitlines()[-1]
     assert parent.returncode == 1
+
+
+@slow_to_start
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_end_of_a_pipe_is_the_childs_before_it_uses_it(method):
+    reader, writer = tensor_pipe()
+    with Supervisor("feed", method) as supervisor, reader:
+        child = supervisor.start(child_targets.fail_before_use, writer)
+        with pytest.raises(PipeBroken, match="writer"):
+            reader.recv(timeout=60)
+        with pytest.raises(ValueError, match="before the pipe was used"):
+            child.result(timeout_s=10)
+
+
+def test_end_in_use_stays_with_the_parent():
+    reader, writer = tensor_pipe()
+    with reader, writer:
+        writer.send(torch.ones(2))
+        with Supervisor("feed", "fork") as supervisor, pytest.raises(StateError, match="belongs to"):
+            supervisor.start(child_targets.send_ones, writer).result(timeout_s=10)
+        writer.send(torch.zeros(2))
+        assert [float(reader.recv(timeout=5).sum()) for _ in range(2)] == [2.0, 0.0]
+
+
+def _leave_a_grandchild(channel):
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(60)
+        os._exit(0)
+    channel.send(pid)
+    time.sleep(60)
+
+
+def test_a_grandchild_does_not_delay_the_news_of_a_death():
+    supervisor, child = forked(_leave_a_grandchild)
+    with supervisor:
+        grandchild = child.recv(10)
+        try:
+            os.kill(child.pid, signal.SIGKILL)
+            before = time.monotonic()
+            with pytest.raises(WorkerDied, match="was killed by SIGKILL"):
+                child.recv(10)
+            assert time.monotonic() - before < 1
+        finally:
+            os.kill(grandchild, signal.SIGKILL)
+
+
+def test_join_says_how_long_it_waited():
+    supervisor, _ = forked(child_targets.endless)
+    with supervisor, pytest.raises(WorkerStuck, match="has not returned within 0.2 s"):
+        supervisor.join(0.2)
+
+
+def test_what_cannot_be_called_is_refused():
+    with Supervisor() as supervisor, pytest.raises(ArgumentError, match="target is 3, expected a function"):
+        supervisor.start(3)

@@ -757,3 +757,44 @@ def test_loops_and_blocking_calls_may_take_turns(core):
             writer.send(torch.zeros(1))
             assert reader.recv() == 0
             assert asyncio.run(some()) == 1
+
+
+@every_core
+def test_wrong_arguments_are_named(core):
+    with pytest.raises(ArgumentError, match="slack must be a number in 1..16, got 'x'"):
+        tensor_pipe(2, "x")
+    with pipe(core) as (reader, writer):
+        with pytest.raises(ArgumentError, match="timeout is '1', expected a number of seconds"):
+            reader.recv(timeout="1")
+        writer.send(None)
+        writer.send(None)
+        with pytest.raises(ArgumentError, match="timeout is '1', expected a number of seconds"):
+            writer.send(None, timeout="1")
+        for error in (3, ValueError):
+            with pytest.raises(ArgumentError, match="throw: error is .*expected an exception object"):
+                writer.throw(error)
+        for pid in ("x", 0, -1):
+            with pytest.raises(ArgumentError, match="hand_over: pid is .*expected the process id"):
+                reader.hand_over(pid)
+
+
+@every_core
+def test_a_tensor_of_too_many_axes_is_refused_as_such(core):
+    with pipe(core) as (reader, writer):
+        with pytest.raises(
+            StructureError, match=r"structure\[0\] is a tensor of 65 axes; expected 64 at most"
+        ):
+            writer.send([torch.zeros([1] * 65)])
+        writer.send([torch.zeros([1] * 64)])
+        assert reader.recv()[0].ndim == 64
+
+
+@every_core
+def test_the_place_in_a_deep_structure_is_told_briefly(core):
+    value = torch.ones(1)
+    for _ in range(100_000):
+        value = [value]
+    with pipe(core) as (_, writer):
+        with pytest.raises(StructureError, match="nested deeper than 200 levels") as caught:
+            writer.send(value)
+        assert len(str(caught.value)) < 200

@@ -99,7 +99,7 @@ def test_ends_are_given_to_children_that_are_started_afresh(method):
     for process in (one, two):
         process.start()
     for given in (there, reader, answering):
-        with pytest.raises(StateError, match="belongs to"):
+        with pytest.raises(StateError, match="belongs to|handed to"):
             given.throw(ValueError()) if given is not reader else given.recv()
     for i, value in enumerate(here):
         check(value, i)
@@ -566,3 +566,24 @@ def test_ctrl_c_reaches_a_thread_that_waits():
     with pytest.raises(PipeClosed):
         reader.recv()
     reader.close()
+
+
+@every_core
+def test_a_writer_that_cannot_use_its_end_is_noticed_when_it_ends(core, monkeypatch):
+    reader, writer = make(core)
+
+    def refuse(*_):
+        raise StateError("no core here")
+
+    def child():
+        monkeypatch.setattr(backend, "writer_core", refuse)
+        time.sleep(0.2)  # the reader waits by then
+        with pytest.raises(StateError, match="no core here"):
+            writer.send(None)
+
+    process = Child(child)
+    with pytest.raises(PipeBroken, match=f"the writer is gone: its process {process.pid} has ended"):
+        reader.recv(timeout=20)
+    assert process.ok()
+    reader.close()
+    writer.close()

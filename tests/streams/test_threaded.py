@@ -524,3 +524,14 @@ def test_ten_thousand_faults_end_every_future():
 @pytest.mark.timeout(120)
 def test_the_same_without_the_extension():
     again_without_native(__file__)
+
+
+@pytest.mark.parametrize("threads", ["2", 2.0, True])
+def test_threads_that_are_no_number_are_refused(threads):
+    with pytest.raises(ArgumentError, match="threads is .*expected an integer"):
+        ThreadPool(threads)
+
+
+def test_a_worker_needs_a_pool():
+    with pytest.raises(ArgumentError, match="pool is 3, expected a ThreadPool"):
+        cpp_threaded_worker(3)

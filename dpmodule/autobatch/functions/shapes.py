@@ -42,11 +42,11 @@ def parameter(*args: Parameters | LookupParameters) -> Any:
         args: one or more parameters.
 
     Returns:
-        What was given: one, or a list.
+        What was given: one, or a tuple.
     """
     if len(args) == 1:
         return _held(args[0]).expr()
-    return [_held(each).expr() for each in args]
+    return tuple(_held(each).expr() for each in args)
 
 
 def const_parameter(*args: Parameters | LookupParameters) -> Any:
@@ -57,7 +57,7 @@ def const_parameter(*args: Parameters | LookupParameters) -> Any:
     """
     if len(args) == 1:
         return _held(args[0]).expr(update=False)
-    return [_held(each).expr(update=False) for each in args]
+    return tuple(_held(each).expr(update=False) for each in args)
 
 
 def _held(value: Any) -> Parameters | LookupParameters:

@@ -1,5 +1,6 @@
 #include "engine.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <stdexcept>
@@ -66,7 +67,13 @@ void Engine::prepare_gradients(int node, bool full) {
         }
         for (int n : plan.lookups) {
             Table &table = *graph.tables[graph.signature(n).params[0]];
-            graph.grad[n] = table.grad(graph.nodes[n].aux);
+            if (fuses) {
+                graph.grad[n] = table.grad(graph.nodes[n].aux);
+                continue;
+            }
+            // gradients of single nodes are wanted: not the row's, which other lookups share
+            graph.grad[n] = graph.inputs.take(table.width);
+            std::memset(graph.grad[n], 0, sizeof(float) * table.width);
         }
         if (full) {
             for (int n = plan.from; n < plan.to; n++) {
@@ -83,29 +90,75 @@ void Engine::prepare_gradients(int node, bool full) {
     }
 }
 
-// Runs that the node depends on, as far as the graph of runs tells.
-void Engine::mark_wanted(Segment &last, int node) {
-    for (Segment &segment : segments_) {
-        for (Run &run : segment.plan.runs) run.wanted = segment.plan.from < last.plan.from;
-    }
-    Plan &plan = last.plan;
-    const int owner = plan.owner(node);
-    if (owner < 0) return;
-    std::vector<std::vector<int>> producers(plan.runs.size());
-    for (std::size_t r = 0; r < plan.consumers.size(); r++) {
-        for (int consumer : plan.consumers[r]) producers[consumer].push_back(static_cast<int>(r));
-    }
-    if (plan.consumers.empty()) {   // unbatched: nothing is known
+namespace {
+
+// A run and those it reads, directly or not, inside one plan.
+void mark_inside(Plan &plan, int first) {
+    if (plan.runs[first].wanted) return;
+    if (!plan.batched) {   // nobody has drawn that graph
         for (Run &run : plan.runs) run.wanted = true;
+        return;
     }
-    std::vector<int> open = {plan.instances[owner].run};
+    if (plan.producers.empty()) {
+        plan.producers.resize(plan.runs.size());
+        for (std::size_t r = 0; r < plan.consumers.size(); r++) {
+            for (int consumer : plan.consumers[r]) plan.producers[consumer].push_back(static_cast<int>(r));
+        }
+    }
+    std::vector<int> open = {first};
     while (!open.empty()) {
         const int run = open.back();
         open.pop_back();
-        if (plan.runs[run].wanted && !plan.consumers.empty()) continue;
+        if (plan.runs[run].wanted) continue;
         plan.runs[run].wanted = true;
-        if (plan.consumers.empty()) break;
-        open.insert(open.end(), producers[run].begin(), producers[run].end());
+        open.insert(open.end(), plan.producers[run].begin(), plan.producers[run].end());
+    }
+}
+
+}  // namespace
+
+// Runs that the node depends on, as far as the graph of runs tells.
+void Engine::mark_wanted(Segment &last, int node) {
+    for (Segment &segment : segments_) {
+        for (Run &run : segment.plan.runs) run.wanted = false;
+    }
+    Plan &plan = last.plan;
+    const int owner = plan.owner(node);
+    if (owner < 0) {   // a view, or nothing that is computed
+        if (graph.signature(node).op == Op::View) {
+            for (Segment &segment : segments_) {
+                for (Run &run : segment.plan.runs) run.wanted = segment.plan.from <= last.plan.from;
+            }
+        }
+        return;
+    }
+    mark_inside(plan, plan.instances[owner].run);
+    for (auto segment = segments_.rbegin(); segments_.size() > 1 && segment != segments_.rend(); ++segment) {
+        if (segment->plan.from > 0) mark_producers(*segment);
+    }
+}
+
+Segment *Engine::segment_of(int node) {
+    const auto after = std::upper_bound(segments_.begin(), segments_.end(), node,
+                                        [](int n, const Segment &segment) { return n < segment.plan.from; });
+    return after == segments_.begin() ? nullptr : &*(after - 1);
+}
+
+// Runs of earlier segments that wanted runs of this one read.
+void Engine::mark_producers(const Segment &consumer) {
+    const Plan &plan = consumer.plan;
+    for (const Instance &instance : plan.instances) {
+        if (!plan.runs[instance.run].wanted) continue;
+        for (int k = 0; k < instance.count; k++) {
+            int node = plan.outside[instance.first + k];
+            // a view may be newer than what it is part of
+            while (node >= 0 && graph.signature(node).op == Op::View && segment_of(node)->plan.owner(node) < 0) node = *graph.begin(node);
+            if (node < 0 || node >= plan.from) continue;
+            Plan &earlier = segment_of(node)->plan;
+            const int owner = earlier.owner(node);
+            if (owner < 0) continue;
+            mark_inside(earlier, earlier.instances[owner].run);
+        }
     }
 }
 

@@ -39,6 +39,8 @@ class Engine {
     void prepare_gradients(int node, bool full);
     void forget(int computed);
     void mark_wanted(Segment &last, int node);
+    void mark_producers(const Segment &consumer);
+    Segment *segment_of(int node);
 
     Arena memory_;
     std::deque<Segment> segments_;

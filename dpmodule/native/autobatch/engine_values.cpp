@@ -44,16 +44,8 @@ PyObject *keeps_gradient(PyObject *self, PyObject *number) {
     return guarded([&]() -> PyObject * {
         const int node = checked_node(self, number);
         const Graph &graph = graph_of(self);
-        return PyBool_FromLong(!graph.is_fused(node) && graph.signature(node).op != Op::View);
-    });
-}
-
-PyObject *lookup_of(PyObject *self, PyObject *number) {
-    return guarded([&]() -> PyObject * {
-        const int node = checked_node(self, number);
-        const Signature &s = graph_of(self).signature(node);
-        if (s.op != Op::Lookup) return Py_NewRef(Py_None);
-        return Py_BuildValue("(ii)", s.params[0], graph_of(self).nodes[node].aux);
+        const Op op = graph.signature(node).op;
+        return PyBool_FromLong(!graph.is_fused(node) && op != Op::View && op != Op::Lookup);
     });
 }
 
@@ -64,6 +56,18 @@ PyObject *dim(PyObject *self, PyObject *number) {
         PyObject *dims = tuple_of(found.dims);
         return dims ? Py_BuildValue("(Ni)", dims, found.batch) : nullptr;
     });
+}
+
+PyObject *operands(PyObject *self, PyObject *number) {
+    return guarded([&]() -> PyObject * {
+        const int node = checked_node(self, number);
+        const Graph &graph = graph_of(self);
+        return tuple_of(std::vector<int>(graph.begin(node), graph.begin(node) + graph.nodes[node].count));
+    });
+}
+
+PyObject *signature_of(PyObject *self, PyObject *number) {
+    return guarded([&]() -> PyObject * { return PyLong_FromLong(graph_of(self).nodes[checked_node(self, number)].sig); });
 }
 
 PyObject *shape_of(PyObject *self, PyObject *number) {
@@ -86,8 +90,9 @@ const PyMethodDef value_methods[] = {
     {"backward", backward, METH_VARARGS, "backward(node, full=False)"},
     {"gradient", gradient, METH_O, "gradient(node) -> a copy of its float32 numbers, None: not kept"},
     {"keeps_gradient", keeps_gradient, METH_O, "keeps_gradient(node) -> False: fused away, or part of another node's"},
-    {"lookup_of", lookup_of, METH_O, "lookup_of(node) -> (table, row) that it looks up, or None"},
     {"dim", dim, METH_O, "dim(node) -> (dims, batch)"},
+    {"operands", operands, METH_O, "operands(node) -> the nodes it takes, -1 for zeros"},
+    {"signature_of", signature_of, METH_O, "signature_of(node) -> its number"},
     {"shape_of", shape_of, METH_O, "shape_of(node) -> number of its shape"},
     {"parameter_of", parameter_of, METH_O, "parameter_of(node) -> number of the parameter it is, or -1"},
     {nullptr, nullptr, 0, nullptr}};

@@ -116,7 +116,9 @@ PyObject *negate(PyObject *a) {
 PyObject *lookup(PyObject *self, PyObject *index) {
     const auto *object = reinterpret_cast<NodeObject *>(self);
     int overflow;
-    if (current.engine && object->serial == current.serial && PyLong_CheckExact(index)) {
+    // the first lookup in a graph goes the slow way, which keeps the table alive
+    if (current.engine && object->serial == current.serial && PyLong_CheckExact(index) &&
+        current.engine->graph.tables[object->table]->used) {
         const long row = PyLong_AsLongAndOverflow(index, &overflow);
         const int made = !overflow && row == static_cast<int>(row) ? builder().lookup(object->table, static_cast<int>(row)) : -1;
         if (made >= 0) return make_expression(made);

@@ -61,6 +61,7 @@ class Plan {
     std::uint32_t stamp;               // tells plans apart
     std::vector<int> lookups, views;   // nodes
     std::vector<std::vector<int>> consumers;   // of each run, among the runs
+    std::vector<std::vector<int>> producers;   // likewise; made when a backward pass needs them
 
    private:
     friend class Planner;

@@ -1,4 +1,5 @@
 // The steps of a batch that are more than a kernel over a block.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -203,12 +204,24 @@ void Runner::sum(const Work &work) {
         const int *nodes = plan.outside.data() + instance.first;
         float *to = work.run->value + static_cast<std::ptrdiff_t>(row) * width;
         const Block lying = as_block(graph_.value, nodes, instance.count, width, false);
-        if (width == 1 && lying.at && lying.stride == 1) {
-            to[0] = kernels().sum(instance.count, lying.at);
+        // many numbers are added in pieces, so that rounding does not grow with their count
+        constexpr int piece = 512;
+        if (width == 1) {
+            double total = 0;
+            const bool dense = lying.at && lying.stride == 1;
+            for (int k = 0; dense && k < instance.count; k += piece) total += kernels().sum(std::min(piece, instance.count - k), lying.at + k);
+            for (int k = 0; !dense && k < instance.count; k++) total += *graph_.value[nodes[k]];
+            to[0] = static_cast<float>(total);
             continue;
         }
-        std::memcpy(to, graph_.value[nodes[0]], sizeof(float) * width);
-        for (int k = 1; k < instance.count; k++) kernels().accumulate(width, to, graph_.value[nodes[k]]);
+        std::memset(to, 0, sizeof(float) * width);
+        float *part = scratch_.take(width);
+        for (int first = 0; first < instance.count; first += piece) {
+            std::memcpy(part, graph_.value[nodes[first]], sizeof(float) * width);
+            const int last = std::min(first + piece, instance.count);
+            for (int k = first + 1; k < last; k++) kernels().accumulate(width, part, graph_.value[nodes[k]]);
+            kernels().accumulate(width, to, part);
+        }
     }
 }
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ..errors import refused
 from . import control as c
 from .codes import ENDED, NEWS, READY
 from .layout import DTYPES, HEAD, RECORD, Leaf, code_of
@@ -76,7 +77,10 @@ class Memory:
     """The memory of one slot, as this process sees it."""
 
     def __init__(self, fd: int, size: int, outline: Any) -> None:
-        self.map = mmap.mmap(fd, size)
+        try:
+            self.map = mmap.mmap(fd, size)
+        except OSError as error:
+            raise refused("memory of a message in a tensor pipe", error) from error
         self.words = memoryview(self.map)[: size // 8 * 8].cast("q")
         self.base = torch.frombuffer(self.map, dtype=torch.uint8)
         self.outline = outline
