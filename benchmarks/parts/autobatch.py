@@ -149,7 +149,7 @@ def _rates(section: Section, title: str, found: dict[str, Times]) -> None:
 
 def _nodes(session: Session, section: Section) -> None:
     """Compare the making of single nodes, which computes nothing."""
-    count = session.short(50_000)
+    count = session.short(10_000)
     wanted = {name: ("autobatch", package, "nodes", 0, 1) for name, package in _PACKAGES.items()}
     with session.sides(**wanted) as sides:
         for kind, what in NODES.items():

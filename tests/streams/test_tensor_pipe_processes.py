@@ -587,3 +587,15 @@ def test_a_writer_that_cannot_use_its_end_is_noticed_when_it_ends(core, monkeypa
     assert process.ok()
     reader.close()
     writer.close()
+
+
+@every_core
+def test_a_writer_that_came_and_went_before_the_first_look_is_named(core):
+    reader, writer = make(core)
+    process = Child(lambda: (writer.send([torch.ones(2)]), os._exit(0)))
+    assert process.ok()
+    writer.hand_over(process.pid)
+    assert torch.equal(reader.recv(timeout=5)[0], torch.ones(2))
+    with pytest.raises(PipeBroken, match=f"the writer is gone: its process {process.pid} has ended"):
+        reader.recv(timeout=5)
+    reader.close()

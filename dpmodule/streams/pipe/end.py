@@ -242,6 +242,8 @@ class PipeEnd:
         """Return why nothing can come from the other side any more, None if something can."""
         if self._closed:
             return PipeClosed(f"this {self._name} is closed")
+        if self._frames.ended and self._core is not None:
+            self._look()  # it may have come and gone since the last look
         other = 1 - self.side
         name, pid, state = c.SIDES[other], self._control.get(other, c.PID), self._control.get(other, c.STATE)
         if state == c.CLOSED:
