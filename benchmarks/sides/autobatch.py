@@ -7,6 +7,7 @@ runs under Python 3.8, where DyNet lives.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -107,6 +108,8 @@ class Nodes:
         x = self.dy.inputVector([0.5] * 50)
         make = getattr(self, kind)(x)
         found: list[Any] = [None] * count
+        gc.collect()
+        gc.freeze()
         clock = Clock()
         for number in range(count):
             found[number] = make(x)

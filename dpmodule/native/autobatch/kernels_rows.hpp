@@ -82,6 +82,9 @@ void unary(Unary op, float attr, int rows, int width, Block y, Block x) {
     }
 }
 
+// No gradient stays none where the derivative is infinite: a part that the loss does not need must not disturb.
+inline V only_with(V d, V found) { return Lanes::where_equal(d, Lanes::set(0.0f), d, found); }
+
 void unary_back(Unary op, float attr, int rows, int width, Block dx, bool add, Block dy, Block x, Block y) {
     using L = Lanes;
     const V zero = L::set(0.0f), one = L::set(1.0f), k = L::set(attr);
@@ -99,9 +102,9 @@ void unary_back(Unary op, float attr, int rows, int width, Block dx, bool add, B
         case Unary::Logistic: by_output([=](V d, V v) { return L::mul(d, L::mul(v, L::sub(one, v))); }); break;
         case Unary::Rectify: by_output([=](V d, V v) { return L::where_greater(v, zero, d, zero); }); break;
         case Unary::Exp: by_output([](V d, V v) { return L::mul(d, v); }); break;
-        case Unary::Sqrt: by_output([](V d, V v) { return L::div(L::mul(d, L::set(0.5f)), v); }); break;
+        case Unary::Sqrt: by_output([](V d, V v) { return only_with(d, L::div(L::mul(d, L::set(0.5f)), v)); }); break;
         case Unary::Elu: by_output([=](V d, V v) { return L::where_greater(v, zero, d, L::mul(d, L::add(v, k))); }); break;
-        case Unary::Log: by_input([](V d, V v) { return L::div(d, v); }); break;
+        case Unary::Log: by_input([](V d, V v) { return only_with(d, L::div(d, v)); }); break;
         case Unary::Square: by_input([](V d, V v) { return L::mul(d, L::add(v, v)); }); break;
         case Unary::Cube: by_input([](V d, V v) { return L::mul(d, L::mul(L::set(3.0f), L::mul(v, v))); }); break;
         case Unary::Abs:
@@ -110,7 +113,7 @@ void unary_back(Unary op, float attr, int rows, int width, Block dx, bool add, B
             });
             break;
         case Unary::Recip:
-            by_input([=](V d, V v) { return L::sub(zero, L::div(L::mul(d, k), L::mul(v, v))); });
+            by_input([=](V d, V v) { return only_with(d, L::sub(zero, L::div(L::mul(d, k), L::mul(v, v)))); });
             break;
         case Unary::Softsign:
             by_input([=](V d, V v) {
@@ -154,10 +157,10 @@ void binary_back(Binary op, int which, int rows, int width, Block dx, bool add, 
             if (which) plain([=](V d) { return L::sub(zero, d); });
             else plain([](V d) { return d; });
             break;
-        case Binary::Mul: with(which ? a : b, which ? a : b, [](V d, V o, V) { return L::mul(d, o); }); break;
+        case Binary::Mul: with(which ? a : b, which ? a : b, [](V d, V o, V) { return only_with(d, L::mul(d, o)); }); break;
         case Binary::Div:
-            if (which) with(y, b, [=](V d, V v, V o) { return L::sub(zero, L::div(L::mul(d, v), o)); });
-            else with(b, b, [](V d, V o, V) { return L::div(d, o); });
+            if (which) with(y, b, [=](V d, V v, V o) { return only_with(d, L::sub(zero, L::div(L::mul(d, v), o))); });
+            else with(b, b, [](V d, V o, V) { return only_with(d, L::div(d, o)); });
             break;
         case Binary::Max:   // a wins a tie
             if (which) with(a, b, [=](V d, V p, V q) { return L::where_greater(q, p, d, zero); });
