@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
-from ..base import ArgumentError, StateError, dtype_name, np_dtype
+from ..base import StateError, dtype_name, np_dtype
 from ..ndarray import NDArray
+from ..streams.checks import check_count
 from .convert import IterableIter
 from .desc import DataBatch, DataDesc
 from .iterator import CurrentBatch
@@ -87,8 +88,8 @@ class DataLoaderIter(CurrentBatch):
             slots, start_method, timeout_s, num_threads, drawn_seed() if seed is None else seed
         )
         options.check("DataLoaderIter")
-        if num_workers is not None and num_workers < 0:
-            raise ArgumentError(f"DataLoaderIter: num_workers is {num_workers}, expected 0 or more")
+        if num_workers is not None:
+            check_count("DataLoaderIter", "num_workers", num_workers, low=0)
         plan = LoaderPlan(
             loader,
             batch_size,

@@ -20,6 +20,7 @@ from torch.utils.data import (
 from .. import generators
 from ..base import ArgumentError
 from ..context import cpu
+from ..streams.checks import check_count
 from .loading import ProcessLoader
 from .process_feed import FeedOptions
 
@@ -105,8 +106,8 @@ class LoaderPlan:
         return not (hasattr(self.loader, "__getitem__") and hasattr(self.loader, "__len__"))
 
     def _check(self) -> None:
-        if self.batch_size is not None and self.batch_size < 1:
-            raise ArgumentError(f"DataLoaderIter: batch_size is {self.batch_size}, expected at least 1")
+        if self.batch_size is not None:
+            check_count("DataLoaderIter", "batch_size", self.batch_size)
         if self.batch_sampler is not None and (
             self.batch_size is not None or self.shuffle or self.sampler is not None or self.drop_last
         ):

@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from ..base import ArgumentError, StateError
+from ..base import StateError
+from ..streams.checks import check_count, check_seconds
 from ..streams.errors import PipeBroken, PipeClosed, PipeTimeout, WorkerDied
 from ..streams.pipe.tensor_pipe import TensorPipeReader, tensor_pipe
 from ..streams.process import ChildProcess
@@ -62,14 +63,10 @@ class FeedOptions:
         Raises:
             ArgumentError: one does not; `owner` is named.
         """
-        if not 1 <= self.slots <= _MAX_SLOTS:
-            raise ArgumentError(f"{owner}: slots is {self.slots}, expected 1 to {_MAX_SLOTS} batches")
-        if self.timeout_s is not None and self.timeout_s <= 0:
-            raise ArgumentError(
-                f"{owner}: timeout_s is {self.timeout_s}, expected more than 0 seconds, or None"
-            )
-        if self.num_threads < 1:
-            raise ArgumentError(f"{owner}: num_threads is {self.num_threads}, expected at least 1")
+        check_count(owner, "slots", self.slots, high=_MAX_SLOTS)
+        check_seconds(owner, "timeout_s", self.timeout_s, positive=True)
+        check_count(owner, "num_threads", self.num_threads)
+        check_count(owner, "seed", self.seed, low=0)
 
 
 @dataclass

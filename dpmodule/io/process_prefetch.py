@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import generators
 from ..base import ArgumentError
+from ..streams.checks import check_count
 from .desc import DataBatch, DataDesc
 from .feed_worker import Orders
 from .iterator import CurrentBatch, DataIter
@@ -156,8 +157,7 @@ def _makes(
     """Return what makes each worker's source."""
     if callable(factory):
         count = 1 if num_workers is None else num_workers
-        if count < 1:
-            raise ArgumentError(f"ProcessPrefetchingIter: num_workers is {num_workers}, expected at least 1")
+        check_count("ProcessPrefetchingIter", "num_workers", count)
         return [partial(IterSource, factory, {"part_index": i, "num_parts": count}) for i in range(count)]
     factories = list(factory) if isinstance(factory, Sequence) else []
     if not factories or not all(callable(each) for each in factories):
@@ -197,6 +197,10 @@ class IterSource:
 
     def __init__(self, factory: Factory, part: dict[str, int], orders: Orders) -> None:
         self._iterator = factory(**part)
+        if not hasattr(self._iterator, "provide_data"):
+            raise ArgumentError(
+                f"ProcessPrefetchingIter: factory returned {self._iterator!r}, expected an iterator such as a DataIter"
+            )
         self._begun = False
 
     @property

@@ -12,8 +12,9 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import torch
 
-from ..base import ArgumentError, StateError
+from ..base import StateError
 from ..context import Context, current_context
+from .checks import check_count
 
 __all__ = ["ReadAhead"]
 
@@ -58,8 +59,7 @@ class ReadAhead(Generic[T]):
     def __init__(
         self, source: Iterable[T], depth: int = 1, name: str = "ReadAhead", owner: str = "ReadAhead"
     ) -> None:
-        if depth < 1:
-            raise ArgumentError(f"{owner}: depth is {depth}, expected at least 1 item")
+        check_count(owner, "depth", depth)
         # an iterator need not be iterable
         self._source: Iterator[T] = (
             cast("Iterator[T]", source) if hasattr(source, "__next__") else iter(source)

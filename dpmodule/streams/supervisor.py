@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
-from ..base import ArgumentError, StateError
+from ..base import StateError
+from .checks import check_count, check_seconds
 from .launch import check_start_method
 from .process import GRACE_S, ChildProcess, close_all
 
@@ -61,12 +62,9 @@ class Supervisor:
         grace_s: float = GRACE_S,
         num_threads: int = 1,
     ) -> None:
-        if num_threads < 1:
-            raise ArgumentError(f"Supervisor: num_threads is {num_threads}, expected at least 1")
-        if grace_s < 0 or (timeout_s is not None and timeout_s < 0):
-            raise ArgumentError(
-                f"Supervisor: grace_s is {grace_s}, timeout_s is {timeout_s}, expected no negative time"
-            )
+        check_count("Supervisor", "num_threads", num_threads)
+        check_seconds("Supervisor", "grace_s", grace_s, optional=False)
+        check_seconds("Supervisor", "timeout_s", timeout_s)
         self.name = name
         self.start_method = check_start_method(start_method)
         self.timeout_s = timeout_s

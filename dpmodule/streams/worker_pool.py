@@ -10,6 +10,7 @@ from types import CoroutineType, TracebackType
 from typing import Any, NoReturn, TypeVar
 
 from ..base import ArgumentError, MXNetError, StateError
+from .checks import check_count
 from .errors import LoopClosedError, PoolClosedError
 
 __all__ = ["BaseAsyncWorker", "BaseAsyncWorkerPool"]
@@ -86,10 +87,7 @@ class BaseAsyncWorkerPool:
     """
 
     def __init__(self, workers_count: int) -> None:
-        if not isinstance(workers_count, int) or isinstance(workers_count, bool) or workers_count < 1:
-            raise ArgumentError(
-                f"{type(self).__name__}: workers_count is {workers_count!r}, expected an integer of at least 1"
-            )
+        check_count(type(self).__name__, "workers_count", workers_count)
         self.workers_count = workers_count
         self._state = "new"
         self._error: BaseException | None = None

@@ -1,0 +1,39 @@
+"""Refusing counts and times that make no sense, with one wording."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base import ArgumentError
+
+__all__ = ["check_count", "check_seconds"]
+
+
+def check_count(owner: str, name: str, value: Any, low: int = 1, high: int | None = None) -> None:
+    """Refuse what is no integer from `low` to `high`.
+
+    Raises:
+        ArgumentError: it is none; `owner` and `name` say whose argument it is.
+    """
+    whole = hasattr(value, "__index__") and not isinstance(value, bool)
+    if not whole or value < low or (high is not None and value > high):
+        bounds = f"of at least {low}" if high is None else f"from {low} to {high}"
+        raise ArgumentError(f"{owner}: {name} is {value!r}, expected an integer {bounds}")
+
+
+def check_seconds(
+    owner: str, name: str, value: Any, *, positive: bool = False, optional: bool = True
+) -> None:
+    """Refuse what is no number of seconds, 0 or more (`positive`: above 0); None means no limit where `optional`.
+
+    Raises:
+        ArgumentError: it is none; `owner` and `name` say whose argument it is.
+    """
+    if value is None and optional:
+        return
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or value < 0 or (positive and value == 0):
+        bounds = ("more than 0 seconds" if positive else "seconds, 0 or more") + (
+            ", or None" if optional else ""
+        )
+        raise ArgumentError(f"{owner}: {name} is {value!r}, expected {bounds}")
