@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .expression import Expression
 from .graph import Graph
+from .parameters import entered
 from .state import state
 
 __all__ = ["ComputationGraph", "cg", "cg_checkpoint", "cg_revert", "cg_version", "renew_cg"]
@@ -46,6 +47,7 @@ def cg_checkpoint() -> None:
 def cg_revert() -> None:
     """Forget all expressions made since `cg_checkpoint`."""
     state.graph.revert()
+    entered.leave(state.graph.size)
 
 
 def node_expression(node: int) -> Expression:

@@ -25,6 +25,29 @@ __all__ = ["LookupParameters", "Parameters", "checked_rows"]
 Array = NDArray[Any]
 
 
+class _Entered:
+    """Who has a node in the graph under construction: these must forget it when a part of the graph is taken back."""
+
+    def __init__(self) -> None:
+        self._held: list[_Held] = []
+        self._version = -1
+
+    def note(self, held: _Held, version: int) -> None:
+        """Remember `held`, which has got a node in the graph of that version."""
+        if version != self._version:
+            self._held.clear()
+            self._version = version
+        self._held.append(held)
+
+    def leave(self, size: int) -> None:
+        """Let all forget their nodes from number `size` on."""
+        for each in self._held:
+            each.leave(size)
+
+
+entered = _Entered()
+
+
 class _Held(Expression):
     """What both kinds share: a storage, and one node of each graph that they are used in."""
 
@@ -40,8 +63,9 @@ class _Held(Expression):
     def enter(self) -> int:
         """Return the node in the graph under construction, adding it there when it is first used."""
         graph = state.graph
-        if self.version != graph.version or self.node >= graph.size:
+        if self.version != graph.version:
             self.node, self.version = self._add(True), graph.version
+            entered.note(self, graph.version)
         return self.node
 
     def _add(self, is_updated: bool) -> int:
@@ -49,6 +73,13 @@ class _Held(Expression):
         attrs = (Dim(tuple(storage.tensor.shape)), weakref.ref(storage), is_updated)
         answer: int = state.graph.append(PARAMETER, attrs, (), storage)
         return answer
+
+    def leave(self, size: int) -> None:
+        """Forget nodes from number `size` on: they are no longer in the graph."""
+        if self.node >= size:
+            self.node = self.version = -1
+        if self._constant >= size:
+            self._constant = self._constant_version = -1
 
     def expr(self, update: bool = True) -> Expression:
         """Return the expression of the parameter in the graph under construction.
@@ -59,8 +90,9 @@ class _Held(Expression):
         graph = state.graph
         if update:
             return Expression(self.enter(), graph.version)
-        if self._constant_version != graph.version or self._constant >= graph.size:
+        if self._constant_version != graph.version:
             self._constant, self._constant_version = self._add(False), graph.version
+            entered.note(self, graph.version)
         return Expression(self._constant, graph.version)
 
     def name(self) -> str:

@@ -165,6 +165,21 @@ def test_checkpoint_and_revert():
     np.testing.assert_allclose((y + 1.0).npvalue(), np.tanh([1, 2]) + 1, rtol=1e-6)
 
 
+def test_parameters_enter_anew_after_revert():
+    m = dy.ParameterCollection()
+    w, table = (
+        m.parameters_from_numpy(np.array([[1.0, 2.0]])),
+        m.lookup_parameters_from_numpy(np.array([[5.0, 7.0]])),
+    )
+    x = vector(3, 4)
+    dy.cg_checkpoint()
+    assert (w * x + w.expr(update=False) * table[0]).value() == 11 + 19
+    dy.cg_revert()
+    others = [vector(i) for i in range(9)]  # take the numbers of the nodes that are gone
+    assert (w * x + w.expr(update=False) * table[0]).value() == 11 + 19
+    assert others[3].value() == 3
+
+
 def test_stale_expressions():
     x = vector(1, 2)
     y = dy.tanh(x)
