@@ -15,7 +15,7 @@ Parts:
   autobatch  one example at a time, run many at once, against DyNet and hand-batched PyTorch
   cuda       training on a GPU, where there is one
 
-Without names, all of them run, in about 17 minutes, and RESULTS.md is written; with names only if --write says so,
+Without names, all of them run, in about 18 minutes, and RESULTS.md is written; with names only if --write says so,
 and the other parts' figures stay. Other systems run under the interpreters given with --against: "mxnet=PYTHON" has
 MXNet 1.9.1, "lightning=PYTHON" Lightning, "accelerate=PYTHON" Accelerate, "dynet=PYTHON" DyNet 2.1; what has none is
 left out. Before anything is timed, all sides must compute the same. Exit status 1: they do not, or a figure misses what

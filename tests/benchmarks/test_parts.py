@@ -144,7 +144,8 @@ AUTOBATCH.update({f"{task}, Python engine, against DyNet autobatch": (0.6, 1) fo
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("with_dynet", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("with_dynet", [True, False])
 def test_quick_form_of_the_part_about_automatic_batching(with_dynet, tmp_path, monkeypatch):
     """The package named dynet is ours here, so that all goes its way without DyNet."""
     (tmp_path / "dynet.py").write_text("import sys, dpmodule.autobatch as dy\nsys.modules[__name__] = dy\n")
