@@ -1,7 +1,9 @@
 """What the documentation shows runs: the Python blocks of README and docs, and every example in a docstring."""
 
+import asyncio
 import doctest
 import importlib
+import math
 import os
 import pkgutil
 import re
@@ -69,6 +71,6 @@ def test_docstring_examples_run(name, tmp_path, monkeypatch):
     runner = doctest.DocTestRunner(optionflags=FLAGS)
     report = []
     for example in doctest.DocTestFinder(exclude_empty=True).find(module, name):
-        example.globs.update(mx=mx, np=np, torch=torch)
+        example.globs.update(mx=mx, np=np, torch=torch, asyncio=asyncio, math=math)
         runner.run(example, out=report.append)
     assert runner.failures == 0, "".join(report)

@@ -58,9 +58,11 @@ class ProcessPrefetchingIter(CurrentBatch):
         BaseException: whatever a factory raised.
 
     Example:
-        >>> factory = functools.partial(mx.io.MNISTIter, image=images, label=labels, batch_size=100)
-        >>> with mx.io.ProcessPrefetchingIter(factory, num_workers=4) as batches:
-        ...     module.fit(batches, num_epoch=10)
+        >>> def factory(part_index, num_parts):
+        ...     return mx.io.NDArrayIter(np.ones((8, 2)), batch_size=4)
+        >>> with mx.io.ProcessPrefetchingIter(factory, num_workers=2, start_method="fork") as batches:
+        ...     [batch.data[0].shape for batch in batches]
+        [(4, 2), (4, 2), (4, 2), (4, 2)]
 
     Source: MXNet 1.9.1 `PrefetchingIter`, which reads in threads; torch's DataLoader for workers and their order.
     """

@@ -79,8 +79,9 @@ class SignalSocketBus(SignalBus):
             RuntimeError: no loop was given and none is running.
 
         Example:
-            >>> bus = SignalSocketBus.of()
-            >>> bus is SignalSocketBus.of(asyncio.get_running_loop())
+            >>> async def main():
+            ...     return SignalSocketBus.of() is SignalSocketBus.of(asyncio.get_running_loop())
+            >>> asyncio.run(main())
             True
         """
         loop = loop or asyncio.get_running_loop()

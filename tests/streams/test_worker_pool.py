@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -921,7 +922,11 @@ if sys.argv[1:]:
 
 def outside(*arguments):
     done = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", PROGRAM, *arguments], capture_output=True, text=True, timeout=80
+        [sys.executable, "-X", "dev", "-c", PROGRAM, *arguments],
+        cwd=tempfile.gettempdir(),  # not where the sources are, which have no extension
+        capture_output=True,
+        text=True,
+        timeout=80,
     )
     # asyncio's debug mode reports callbacks that took long on a busy machine
     return done, [line for line in done.stderr.splitlines() if not line.startswith("Executing <")]

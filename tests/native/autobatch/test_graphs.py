@@ -160,9 +160,14 @@ def test_instruction_sets(isa, tmp_path):
     here = os.path.dirname(os.path.abspath(__file__))
     code = "import test_graphs as t; [t.check_one(seed, 25) for seed in range(12)]"
     tests = os.path.dirname(os.path.dirname(here))
-    path = os.pathsep.join([here, tests, os.path.dirname(tests)])
+    path = os.pathsep.join([here, tests])
     environment = {**os.environ, "DPMODULE_AUTOBATCH_ISA": isa, "PYTHONPATH": path}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        env=environment,
+        cwd=tmp_path,  # not where the sources are, which have no extension
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
