@@ -8,6 +8,7 @@ import torch
 from dpmodule.streams import StructureError
 from dpmodule.streams.pipe import foreign
 from dpmodule.streams.pipe.codes import FOREIGN
+from helpers.pipe_children import add_on_gpu
 from helpers.pipes import Child, Pair, every_core, make, pipe, same
 
 
@@ -115,14 +116,6 @@ def test_tensors_on_a_gpu_arrive(core):
     writer.close()
     process.join()
     answer.close()
-
-
-def add_on_gpu(reader, answering):
-    with answering:
-        for value in reader:
-            answering.send((value["x"].sum().cpu() + value["host"]).view(1))
-            del value
-    reader.close()
 
 
 @pytest.mark.gpu

@@ -15,14 +15,17 @@ import torch
 from dpmodule.base import StateError
 from dpmodule.streams import PipeBroken, PipeClosed, PipeTimeout
 from dpmodule.streams.pipe import backend, control
+from helpers.pipe_children import (
+    spawned_reader,
+    spawned_sleeper,
+    spawned_with_python_core,
+    spawned_writer,
+    value_of,
+)
 from helpers.pipes import PROTOCOLS, Child, every_core, make, pipe, same
 from helpers.processes import resources, until
 
 CORES = list(PROTOCOLS)
-
-
-def value_of(i):
-    return {"i": torch.tensor(i), "x": [torch.full((1 + i % 50,), float(i)), None]}
 
 
 def check(value, i):
@@ -73,20 +76,6 @@ def test_a_forked_child_reads(core, slots):
     assert process.ok()
 
 
-def spawned_writer(writer):
-    torch.set_num_threads(1)
-    with writer:
-        for i in range(50):
-            writer.send(value_of(i))
-
-
-def spawned_reader(reader, answer):
-    torch.set_num_threads(1)
-    with answer:
-        answer.send([torch.tensor(sum(int(value["i"]) for value in reader))])
-    reader.close()
-
-
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_ends_are_given_to_children_that_are_started_afresh(method):
@@ -120,10 +109,6 @@ def send_some(writer, count, value, pause_s=0.0):
         time.sleep(pause_s)
 
 
-def spawned_sleeper(reader):
-    time.sleep(60)
-
-
 @pytest.mark.timeout(60)
 def test_a_spawned_child_that_dies_is_noticed():
     reader, writer = make(CORES[0])
@@ -138,10 +123,6 @@ def test_a_spawned_child_that_dies_is_noticed():
     assert time.monotonic() - begin < 1.0
     process.join()
     writer.close()
-
-
-def spawned_with_python_core(writer):
-    writer.send(torch.ones(1))
 
 
 @pytest.mark.timeout(60)
