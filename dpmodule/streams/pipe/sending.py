@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import pickle
+import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -26,6 +27,8 @@ __all__ = ["SendingEnd"]
 
 _MAX_FAILURES = 64
 _TRIES = 4
+_ENDING_S = 0.5
+"""How long a process may take to end after its socket is closed, in seconds."""
 
 
 class SendingEnd(PipeEnd):
@@ -122,9 +125,18 @@ class SendingEnd(PipeEnd):
         try:
             self._frames.send(kind, number, size, fd)
         except OSError as error:
-            self._check()
-            raise PipeBroken("the reader is gone: nobody is at the other end of the pipe") from error
+            self._lost(error)
         self._core.frames = self._frames.count
+
+    def _lost(self, error: OSError) -> NoReturn:
+        """Raise why nobody takes what is sent; a killed process closes its socket a moment before it has ended."""
+        late = time.monotonic() + _ENDING_S
+        while time.monotonic() < late:
+            self._look()
+            self._peer.check()
+            self._check()
+            time.sleep(0.002)
+        raise PipeBroken("the reader is gone: nobody is at the other end of the pipe") from error
 
     def _post(self, kind: int, data: bytes, slot: int = -1) -> None:
         """Send a message that carries bytes."""
