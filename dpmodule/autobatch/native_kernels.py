@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["KERNELS", "Maker", "kernel_name"]
+__all__ = ["BINARY", "KERNELS", "OP", "OPS", "UNARY", "Maker", "kernel_name"]
 
 Maker = Callable[[Any, tuple[Any, ...], tuple[int, ...], Any], int]
 
 # the enumerations of native/autobatch/signature.hpp and kernels.hpp
-_OPS = [
+OPS = [
     "input",
     "param",
     "lookup",
@@ -29,9 +29,9 @@ _OPS = [
     "loss",
     "softmax",
 ]
-_OPS += ["log_softmax", "sum_elems", "dot", "squared_norm", "call"]
-_OP = {name: index for index, name in enumerate(_OPS)}
-_UNARY = [
+OPS += ["log_softmax", "sum_elems", "dot", "squared_norm", "call"]
+OP = {name: index for index, name in enumerate(OPS)}
+UNARY = [
     "tanh",
     "logistic",
     "rectify",
@@ -45,76 +45,74 @@ _UNARY = [
     "recip",
     "softsign",
 ]
-_UNARY += ["negate", "scale", "shift", "rsub", "identity"]
-_BINARY = ["add", "sub", "mul", "div", "max", "min"]
+UNARY += ["negate", "scale", "shift", "rsub", "identity"]
+BINARY = ["add", "sub", "mul", "div", "max", "min"]
 
 
 def kernel_name(op: int, kind: int) -> str:
     """Return the name of what the engine calls operation `op`, for people."""
-    if op >= len(_OPS) or _OPS[op] == "unary":
-        return _UNARY[kind]
-    return _BINARY[kind] if _OPS[op] == "binary" else _OPS[op]
+    if op >= len(OPS) or OPS[op] == "unary":
+        return UNARY[kind]
+    return BINARY[kind] if OPS[op] == "binary" else OPS[op]
 
 
 def _unary(name: str) -> Maker:
-    kind = _UNARY.index(name)
+    kind = UNARY.index(name)
 
     def make(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
-        node: int = engine.kernel(_OP["unary"], kind, args, float(aux or 0.0))
+        node: int = engine.kernel(OP["unary"], kind, args, float(aux or 0.0))
         return node
 
     return make
 
 
 def _elu(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
-    node: int = engine.kernel(_OP["unary"], _UNARY.index("elu"), args, attrs[0])
+    node: int = engine.kernel(OP["unary"], UNARY.index("elu"), args, attrs[0])
     return node
 
 
 def _binary(name: str) -> Maker:
-    kind = _BINARY.index(name)
+    kind = BINARY.index(name)
 
     def make(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
-        node: int = engine.kernel(_OP["binary"], kind, args) if len(args) == 2 else -1
+        node: int = engine.kernel(OP["binary"], kind, args) if len(args) == 2 else -1
         return node
 
     return make
 
 
 def _sum(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
-    node: int = (
-        engine.kernel(_OP["binary"], 0, args) if len(args) == 2 else engine.kernel(_OP["sum"], 0, args)
-    )
+    node: int = engine.kernel(OP["binary"], 0, args) if len(args) == 2 else engine.kernel(OP["sum"], 0, args)
     return node
 
 
 def _average(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
-    total = engine.kernel(_OP["sum"], 0, args)
+    total = engine.kernel(OP["sum"], 0, args)
     if total < 0:
         return -1
-    node: int = engine.kernel(_OP["unary"], _UNARY.index("scale"), (total,), 1.0 / len(args))
+    node: int = engine.kernel(OP["unary"], UNARY.index("scale"), (total,), 1.0 / len(args))
     return node
 
 
 def _matmul(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
-    node: int = engine.kernel(_OP["affine"], 0, (-1, *args))
+    node: int = engine.kernel(OP["affine"], 0, (-1, *args))
     return node
 
 
 def _affine(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
-    node: int = engine.kernel(_OP["affine"], 0, args)
+    node: int = engine.kernel(OP["affine"], 0, args)
     if node >= 0 or len(args) < 3 or engine.parameter_of(args[0]) >= 0:
         return node
-    products: int = engine.kernel(_OP["affine"], 0, (-1, *args[1:]))
+    products: int = engine.kernel(OP["affine"], 0, (-1, *args[1:]))
     if products < 0 or engine.shape_of(products) != engine.shape_of(args[0]):
         return -1
-    node = engine.kernel(_OP["binary"], 0, (args[0], products))
+    node = engine.kernel(OP["binary"], 0, (args[0], products))
     return node
 
 
 def _plain(name: str) -> Maker:
     def make(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
-        node: int = engine.kernel(_OP[name], 0, args, 0.0, int(aux or 0))
+        node: int = engine.kernel(OP[name], 0, args, 0.0, int(aux or 0))
         return node
 
     return make
@@ -132,13 +130,13 @@ def _along_first(name: str) -> Maker:
 def _pick(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
     if attrs[0] != 0 or not isinstance(aux, int):
         return -1
-    node: int = engine.kernel(_OP["view"], 1, args, 0.0, aux)
+    node: int = engine.kernel(OP["view"], 1, args, 0.0, aux)
     return node
 
 
 def _range(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
     axis, start, stop = attrs
-    node: int = engine.kernel(_OP["view"], stop - start, args, 0.0, start) if axis == 0 else -1
+    node: int = engine.kernel(OP["view"], stop - start, args, 0.0, start) if axis == 0 else -1
     return node
 
 

@@ -4,38 +4,7 @@ from __future__ import annotations
 
 import torch
 
-OPS = [
-    "input",
-    "param",
-    "lookup",
-    "view",
-    "affine",
-    "unary",
-    "binary",
-    "concat",
-    "sum",
-    "lstm",
-    "loss",
-    "softmax",
-]
-OPS += ["log_softmax", "sum_elems", "dot", "squared_norm"]
-OP = {name: index for index, name in enumerate(OPS)}
-UNARY = [
-    "tanh",
-    "logistic",
-    "rectify",
-    "exp",
-    "sqrt",
-    "elu",
-    "log",
-    "square",
-    "cube",
-    "abs",
-    "recip",
-    "softsign",
-]
-UNARY += ["negate", "scale", "shift", "rsub", "copy"]
-BINARY = ["add", "sub", "mul", "div", "max", "min"]
+from dpmodule.autobatch.native_kernels import BINARY, OP, UNARY
 
 OF_ONE = {
     "tanh": lambda x, k: torch.tanh(x),

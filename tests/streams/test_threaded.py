@@ -200,10 +200,9 @@ def test_the_loop_goes_on_while_jobs_hang(worker, new_loop):
     async def main():
         with jobs.opened():
             stuck = [worker(jobs.wait()) for _ in range(2)]
-            start = time.perf_counter()
             for _ in range(50):
                 await asyncio.sleep(0)
-            assert time.perf_counter() - start < 1
+            assert not any(future.done() for future in stuck)
         await asyncio.gather(*stuck)
 
     run(main(), new_loop)
@@ -382,7 +381,6 @@ def test_refused_jobs_that_nobody_awaits_are_not_reported():
 
 def test_leaving_by_an_exception_does_not_wait():
     async def main():
-        start = time.perf_counter()
         pool = ThreadPool(1)
 
         async def fail():
@@ -395,7 +393,7 @@ def test_leaving_by_an_exception_does_not_wait():
         kept = []
         with jobs.opened():
             assert type(await raised(fail())) is ZeroDivisionError
-            assert time.perf_counter() - start < 5
+            assert jobs.counts()["running"] == 1
         await kept[0]
         assert pool.close()
 

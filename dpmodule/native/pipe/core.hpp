@@ -31,7 +31,7 @@ class Waiting {
         return found;
     }
 
-    // Watch for work for a few microseconds. Where the other side does not run at the same time that is of no use:
+    // Watch for work for some microseconds. Where the other side does not run at the same time that is of no use:
     // after failures it is tried ever less often.
     template <class IsReady>
     bool spin(IsReady is_ready) {
@@ -70,7 +70,8 @@ class Waiting {
     }
 
   private:
-    static constexpr int spin_us = 10, most_failures = 6;
+    // Longer than it takes to wake a sleeping process: else two sides that have begun to sleep would never stop.
+    static constexpr int spin_us = 60, most_failures = 6;
     int wake_fd_, socket_ = -1, process_ = -1;
     int failures_ = 0, rest_ = 0;
 };
