@@ -288,6 +288,34 @@ def test_data_that_grows_is_laid_out_anew_only_a_few_times(core):
 
 
 @every_core
+def test_a_slot_with_room_that_becomes_free_too_late_is_not_laid_out_anew(core, monkeypatch):
+    """While the writer prepares new memory the reader goes on: the slot that is too small is the one to replace."""
+    small, large = torch.ones(10), torch.ones(12)
+    with pipe(core) as (reader, writer):
+        held = []
+
+        def send(value):
+            writer.send(value)
+            held.append(reader.recv())
+
+        send(small)
+        send(small)
+        held.pop(0)
+        send(large)
+        held.pop(0)
+        needed = writer._needed
+        with monkeypatch.context() as patch:
+            patch.setattr(writer, "_needed", lambda leaf: (held.clear(), needed(leaf))[1])
+            send(large)
+        assert writer.stats.queued == 4
+        held.clear()
+        for _ in range(4):
+            send(large)
+            del held[:-1]
+        assert writer.stats.queued == 4
+
+
+@every_core
 def test_without_slack_each_overflow_needs_new_memory(core):
     with pipe(core, slots=1, slack=1.0) as (reader, writer):
         for n in range(1, 11):

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -301,6 +302,22 @@ def test_a_dead_reader_is_noticed_by_a_writer_that_waits(core):
         writer.send(torch.ones(1))
     with pytest.raises(PipeBroken):
         writer.throw(ValueError())
+    writer.close()
+
+
+@every_core
+def test_a_reader_that_was_there_before_the_first_send_is_watched(core):
+    reader, writer = make(core)
+    process = Child(lambda: [reader.recv(), time.sleep(60)])
+    until(lambda: reader._control.get(control.READER, control.PID))
+    for _ in range(2):
+        writer.send(torch.ones(1))
+    killer = threading.Timer(0.3, process.kill)
+    killer.start()
+    with pytest.raises(PipeBroken, match=f"the reader is gone: its process {process.pid}"):
+        writer.send(torch.ones(1))
+    killer.join()
+    process.reap()
     writer.close()
 
 

@@ -192,6 +192,11 @@ class PipeEnd:
             self._watch.peer(self._peer.fd)
             self._watch_descriptors()
 
+    def _check_peer(self) -> None:
+        """Ask whether the other side's process has ended."""
+        self._look()  # the first to see it must also have it watched
+        self._peer.check()
+
     def _watch_descriptors(self) -> None:
         """Tell the core what ends its waiting."""
         ended = self._frames.ended or self._gone
@@ -221,7 +226,7 @@ class PipeEnd:
         if found & NEWS:
             self._frames.fill()
         if found & ENDED or self._peer.polled:
-            self._peer.check()
+            self._check_peer()
         if found & (NEWS | ENDED):
             self._watch_descriptors()
 
@@ -236,7 +241,7 @@ class PipeEnd:
         elif self._reason() is None:
             await asyncio.sleep(POLL_S)
         if self._peer.polled:
-            self._peer.check()
+            self._check_peer()
 
     def _reason(self) -> Exception | None:
         """Return why nothing can come from the other side any more, None if something can."""

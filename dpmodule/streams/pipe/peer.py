@@ -62,8 +62,7 @@ class Peer:
         return self.remote and self.fd < 0 and not self.dead
 
     def check(self) -> bool:
-        """Say whether the process is known to have ended."""
-        self.look()
+        """Say whether the process, which `look` has seen, is known to have ended."""
         if self.dead or not self.remote:
             return self.dead
         if self.fd >= 0:

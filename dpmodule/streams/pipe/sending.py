@@ -79,7 +79,7 @@ class SendingEnd(PipeEnd):
     def _reader_is_there(self) -> None:
         if self._core.busy:
             raise StateError("another thread is sending; one task or thread may use a writer at a time")
-        self._peer.check()
+        self._check_peer()
         self._check()
 
     def _try(self, value: Any) -> bool:
@@ -132,8 +132,7 @@ class SendingEnd(PipeEnd):
         """Raise why nobody takes what is sent; a killed process closes its socket a moment before it has ended."""
         late = time.monotonic() + _ENDING_S
         while time.monotonic() < late:
-            self._look()
-            self._peer.check()
+            self._check_peer()
             self._check()
             time.sleep(0.002)
         raise PipeBroken("the reader is gone: nobody is at the other end of the pipe") from error

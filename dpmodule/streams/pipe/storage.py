@@ -72,7 +72,7 @@ class Slots:
         """
         capacities = list(self._grown(outline, needed))
         axes = max((len(leaf.shape) for leaf in leaves), default=0)
-        slot = min(free, key=lambda slot: self._rank(slot, outline))
+        slot = min(free, key=lambda slot: self._rank(slot, outline, capacities))
         layout = self._layouts[slot]
         if layout is not None and layout.outline == outline:
             axes = max(axes, layout.axes)
@@ -89,12 +89,17 @@ class Slots:
         """Note that a slot has no memory."""
         self._layouts[slot] = None
 
-    def _rank(self, slot: int, outline: Any) -> int:
-        """Order slots: one whose place has become too small, an unused one, then any other."""
+    def _rank(self, slot: int, outline: Any, capacities: list[int]) -> int:
+        """Order slots: one whose place has become too small, an unused one, one of another outline, then any other.
+
+        A slot with room for it may have become free since the message did not fit into those that were.
+        """
         layout = self._layouts[slot]
         if layout is None:
             return 1
-        return 0 if layout.outline == outline else 2
+        if layout.outline != outline:
+            return 2
+        return 3 if layout.capacities == capacities else 0
 
     def _grown(self, outline: Any, needed: Sequence[int]) -> Sequence[int]:
         for sizes in self._sizes:
