@@ -1,5 +1,6 @@
 """Jobs for pools, by the same names with the extension and without: they wait, fail and count themselves."""
 
+import gc
 import threading
 import time
 from pathlib import Path
@@ -129,6 +130,8 @@ class opened:
 
 def settle(name, expected, seconds=5.0):
     """Wait until a count is as expected, without an event loop."""
+    if counts()[name] != expected:
+        gc.collect()  # a test before may have left a cycle
     end = time.monotonic() + seconds
     while counts()[name] != expected and time.monotonic() < end:
         time.sleep(0.001)
