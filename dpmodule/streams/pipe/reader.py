@@ -176,8 +176,8 @@ class TensorPipeReader(PipeEnd):
     def exhausted(self) -> bool:
         """Whether what has been received and is still in use takes all slots, so that the writer has to wait."""
         words = self._control.words
-        unread = words[c.HEAD] != words[c.TAIL]
-        return not unread and all(words[c.SLOTS_AT + 8 * slot] for slot in range(self._control.slots))
+        in_use = all(words[c.SLOTS_AT + 8 * slot] for slot in range(self._control.slots))
+        return in_use and words[c.HEAD] == words[c.TAIL]  # in this order: the writer fills a slot, then says so
 
     def __iter__(self) -> TensorPipeReader:
         return self
