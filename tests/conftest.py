@@ -1,6 +1,7 @@
 """Settings of every test: one torch thread, the same random numbers each time, no GPU tests without a GPU."""
 
 import os
+import signal
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from dpmodule.context import cpu
 def pytest_configure(config):
     torch.set_num_threads(1)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the programs that tests start
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in what a shell runs in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # they inherit what is ignored
 
 
 def pytest_collection_modifyitems(config, items):

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import dpmodule as mx
+from dpmodule import autobatch
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -56,10 +57,13 @@ def test_block_runs(name, tmp_path, monkeypatch):
     if "__main__" in BLOCKS[name]:
         run_as_program(BLOCKS[name], tmp_path)
     else:
-        exec(compile(BLOCKS[name], name, "exec"), {})
+        try:
+            exec(compile(BLOCKS[name], name, "exec"), {})
+        finally:
+            autobatch.configure(autobatch=False)
 
 
-@pytest.mark.parametrize("page", ["README", "streams"])
+@pytest.mark.parametrize("page", ["README", "autobatch", "streams"])
 def test_page_has_a_python_block(page):
     assert f"{page}-0" in BLOCKS
 

@@ -126,6 +126,7 @@ from .functions.elementwise import tanh as tanh
 from .functions.inputs import constant as constant
 from .functions.inputs import inputMatrix as inputMatrix
 from .functions.inputs import inputTensor as inputTensor
+from .functions.inputs import inputTensorTranspose as inputTensorTranspose
 from .functions.inputs import inputVector as inputVector
 from .functions.inputs import matInput as matInput
 from .functions.inputs import one_hot as one_hot
@@ -377,6 +378,7 @@ __all__ = [
     "init_from_params",
     "inputMatrix",
     "inputTensor",
+    "inputTensorTranspose",
     "inputVector",
     "inverse",
     "kmax_pooling",

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from .. import mode as flags
-from ..base import DTypeError
+from ..base import ArgumentError, DTypeError, ShapeError
 from ..ndarray import NDArray
 from ..private import run_backward
 from .errors import ForeignValueError, user_line
@@ -106,7 +106,7 @@ class Batched:
     Args:
         name: as errors and `explain` show it.
         random: whether it draws random numbers: then every call draws its own.
-        has_losses: whether some output ignores the gradient from above.
+        has_losses: whether something in it ignores the gradient from above.
     """
 
     def __init__(self, name: str, random: bool, has_losses: bool = False) -> None:
@@ -114,7 +114,7 @@ class Batched:
         self.parameters: list[Parameters] = []
         # found out in use: who has asked for gradients will do so again
         self.keeps_history = False
-        self._op = Op(f"cell {name}", _shape, _run, _grad, aux="object", random=random, expand=False)
+        self._op = Op(f"cell {name}", _shape, _run, _grad, aux="object", random=random, whole=True)
         self._reference = weakref.ref(self)
         self._known: dict[Any, tuple[Dim, ...]] = {}
         self._version, self._count = -1, 0
@@ -136,6 +136,7 @@ class Batched:
         parameters: Sequence[Tensor],
         generator: torch.Generator | None,
         again: bool,
+        counted: Tensor | None = None,
     ) -> list[Tensor]:
         """Compute all outputs of all rows; torch records if gradients will be wanted.
 
@@ -145,6 +146,8 @@ class Batched:
             parameters: the values, in the order of `parameters`.
             generator: for random numbers.
             again: the same has been computed before, so that states must not move on.
+            counted: (rows,) of bool: the rows that gradients are wanted of, where losses ignore that they get none;
+                None for all.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define compute")
 
@@ -165,6 +168,11 @@ class Batched:
         if found is None:
             batch = same_batch(self.name, dims)
             shapes = self.shapes(is_train, [dim.d for dim in dims])
+            if self._count and len(shapes) != self._count:
+                raise ArgumentError(
+                    f"{self.name} returns {len(shapes)} tensors here, and returned {self._count} before; the number"
+                    f" must be the same for all inputs (at {user_line()})"
+                )
             found = self._known[key] = tuple(Dim(shape or (1,), batch) for shape in shapes)
         return found
 
@@ -179,10 +187,12 @@ class Batched:
         Raises:
             StaleExpressionError: an input belongs to an earlier graph.
             ShapeError: the inputs do not fit.
+            ArgumentError: there are more or fewer outputs than at earlier calls.
             DTypeError: a parameter is of another type than the graph.
         """
         graph = state.graph
         if self._version != graph.version:
+            self.renewed()
             self._check_types()
             self._version = graph.version
         nodes = [x.enter() for x in data]
@@ -196,6 +206,9 @@ class Batched:
             output.is_loss = bool(losses and losses[place])
             found.append(output)
         return found[0] if self._count == 1 else tuple(found)
+
+    def renewed(self) -> None:
+        """Hear that a new graph has been begun."""
 
     def _check_types(self) -> None:
         """Refuse parameters of another type than the graph's.
@@ -219,7 +232,12 @@ def _shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> tuple[Dim, ...]:
 
 
 def _evaluate(
-    owner: Batched, call: Call, inputs: Sequence[Tensor], is_recorded: bool, again: bool = False
+    owner: Batched,
+    call: Call,
+    inputs: Sequence[Tensor],
+    is_recorded: bool,
+    again: bool = False,
+    counted: Tensor | None = None,
 ) -> _History:
     """Compute a batch; record it if asked for."""
     _, is_train, count = call.attrs
@@ -235,7 +253,7 @@ def _evaluate(
     held = owner.leaves_of([x[0, 0] for x in parameters], is_recorded)
     with torch.set_grad_enabled(is_recorded):
         flat = [x.expand(rows, batch, *x.shape[2:]).reshape(rows * batch, *x.shape[2:]) for x in leaves]
-        outputs = owner.compute(is_train, flat, held, call.generator, again)
+        outputs = owner.compute(is_train, flat, held, call.generator, again, counted)
     return _History([*leaves, *held], outputs)
 
 
@@ -246,9 +264,25 @@ def _run(call: Call, *inputs: Tensor) -> tuple[Tensor, ...]:
     history = _evaluate(owner, call, inputs, is_recorded)
     call.saved = before, history if is_recorded else None
     dims = owner.outs(call.attrs[1], call.dims[: call.attrs[2]])
+    for out, dim in zip(history.outputs, dims):
+        _check_shape(owner, out, dim)
     return tuple(
         out.detach().reshape(-1, dim.batch, *dim.d).to(call.dtype) for out, dim in zip(history.outputs, dims)
     )
+
+
+def _check_shape(owner: Batched, out: Tensor, dim: Dim) -> None:
+    """Refuse a result of another shape than the one that was announced when the call was added.
+
+    Raises:
+        ShapeError: the shape depends on the values.
+    """
+    found = tuple(out.shape[1:])
+    if found != dim.d and [size for size in found if size != 1] != [size for size in dim.d if size != 1]:
+        raise ShapeError(
+            f"{owner.name} returned {found} for an example, and {dim.d} for others of the same shapes; the shape of a"
+            " result must not depend on values"
+        )
 
 
 def _grad(call: Call, g: Any, *inputs: Tensor) -> list[Tensor | None]:
@@ -256,11 +290,12 @@ def _grad(call: Call, g: Any, *inputs: Tensor) -> list[Tensor | None]:
     owner.keeps_history = True
     gradients = list(g) if isinstance(g, tuple) else [g]
     if owner.has_losses:
-        reached = torch.stack([each.flatten(1).any(1) for each in gradients]).any(0)
+        reached = torch.stack([each.flatten(2).any(2) for each in gradients]).any(0).view(-1)
         if not bool(reached.any()):
             return [None] * len(inputs)
-        if not bool(reached.all()):
-            return _grad_of_some(owner, call, gradients, inputs, reached.nonzero().view(-1))
+        if not bool(reached.all()):  # a loss head would not notice that it gets no gradient
+            history = _again(owner, call, inputs, call.saved[0], reached)
+            return _differentiate(call, gradients, inputs, history)
     before, history = call.saved
     call.saved = before, None
     if history is None:
@@ -268,33 +303,22 @@ def _grad(call: Call, g: Any, *inputs: Tensor) -> list[Tensor | None]:
     return _differentiate(call, gradients, inputs, history)
 
 
-def _again(owner: Batched, call: Call, inputs: Sequence[Tensor], before: Tensor | None) -> _History:
+def _again(
+    owner: Batched,
+    call: Call,
+    inputs: Sequence[Tensor],
+    before: Tensor | None,
+    counted: Tensor | None = None,
+) -> _History:
     """Compute a batch once more, with the random numbers of the first time."""
     if before is None or call.generator is None:
-        return _evaluate(owner, call, inputs, True, again=True)
+        return _evaluate(owner, call, inputs, True, True, counted)
     after = call.generator.get_state()
     call.generator.set_state(before)
     try:
-        return _evaluate(owner, call, inputs, True, again=True)
+        return _evaluate(owner, call, inputs, True, True, counted)
     finally:
         call.generator.set_state(after)
-
-
-def _grad_of_some(
-    owner: Batched, call: Call, gradients: list[Tensor], inputs: Sequence[Tensor], rows: Tensor
-) -> list[Tensor | None]:
-    """Differentiate those nodes only that the gradient has reached: a loss head would not notice that it is zero."""
-    part = Call(
-        call.attrs, call.dims, call.out, len(rows), aux=call.aux, generator=call.generator, wants=call.wants
-    )
-    part.device, part.dtype = call.device, call.dtype
-    picked = [x.index_select(0, rows) if x.shape[0] == call.count > 1 else x for x in inputs]
-    history = _again(owner, part, picked, call.saved[0])
-    found = _differentiate(part, [each.index_select(0, rows) for each in gradients], picked, history)
-    for place, (grad, x) in enumerate(zip(found, inputs)):
-        if grad is not None and x.shape[0] == call.count > 1:
-            found[place] = torch.zeros_like(x).index_copy_(0, rows, grad)
-    return found
 
 
 def _differentiate(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ import torch
 from .. import mode as flags
 from ..base import ArgumentError, ShapeError
 from ..executor.body import CompiledBody
+from ..graph import Graph, Node
 from ..initializer import Xavier
 from ..ops.shapes import known
 from ..ops.spec import Env
@@ -53,9 +55,11 @@ class Cell(Batched):
     ) -> None:
         graph = symbol.graph
         graph.check_names()
-        heads = [node.op is not None and node.op.is_loss(node.a) for node, _ in graph.heads]
+        heads = [_ignores_head(node) for node, _ in graph.heads]
         random = any(op.random for node in graph.nodes for op in node.every_operator())
-        super().__init__(name or graph.heads[0][0].name, random, any(heads))
+        losses = [node for node in _every_node(graph) if _ignores_head(node)]
+        super().__init__(name or graph.heads[0][0].name, random, bool(losses))
+        self._leaves_out = all(node.op is not None and node.op.is_loss(node.a) for node in losses)
         self.symbol = symbol
         self.is_train: bool | None = None
         self._graph, self._heads, self._rows = graph, heads, rows
@@ -126,7 +130,9 @@ class Cell(Batched):
         reason = reason_against(self._graph, examples, self._own.shapes())
         if not reason:
             return ""
-        return f"by torch.vmap: {reason}" if can_stack(self._graph) else f"one by one: {reason}"
+        # a retry of what torch.vmap refuses half-way would draw other numbers than the first try
+        stacks = can_stack(self._graph) and not self.random
+        return f"by torch.vmap: {reason}" if stacks else f"one by one: {reason}"
 
     def way(self, is_train: bool, shapes: Sequence[Shape]) -> str:
         """Return how a batch is computed; see `Batched.way`."""
@@ -193,6 +199,7 @@ class Cell(Batched):
         parameters: Sequence[Tensor],
         generator: torch.Generator | None,
         again: bool,
+        counted: Tensor | None = None,
     ) -> list[Tensor]:
         """Run the symbol's program; see `Batched.compute`."""
         shapes = tuple(tuple(x.shape[1:]) for x in rows)
@@ -202,11 +209,11 @@ class Cell(Batched):
         if again:
             given = {name: tensor.clone() for name, tensor in given.items()}
         given.update(zip(self._own.operands(), parameters))
-        env = Env(rows[0].device, generator, is_train)
+        env = Env(rows[0].device, generator, is_train, counted=counted)
         way = self._ways.get((is_train, shapes), "")
-        if not way:
+        if not way and (counted is None or self._leaves_out):
             return self._call(env, given, data)
-        if way.startswith("by"):
+        if way.startswith("by") and counted is None:
             try:
                 return self._stacked(env, given, data)
             except (
@@ -228,8 +235,23 @@ class Cell(Batched):
         return list(torch.vmap(one, randomness="different")(*data))
 
     def _one_by_one(self, env: Env, given: Mapping[str, Tensor], data: Sequence[Tensor]) -> list[Tensor]:
-        found = [self._call(env, given, [x[i : i + 1] for x in data]) for i in range(data[0].shape[0])]
+        counted, env = env.counted, replace(env, counted=None)
+        recorded, found = torch.is_grad_enabled(), []
+        for i in range(data[0].shape[0]):
+            with torch.set_grad_enabled(recorded and (counted is None or bool(counted[i]))):
+                found.append(self._call(env, given, [x[i : i + 1] for x in data]))
         return [torch.stack(column) for column in zip(*found)]
+
+
+def _every_node(graph: Graph) -> Iterator[Node]:
+    for node in graph.nodes:
+        yield node
+        for inner in node.subgraphs:
+            yield from _every_node(inner)
+
+
+def _ignores_head(node: Node) -> bool:
+    return node.op is not None and not node.op.wants_head(node.a)
 
 
 def cell(

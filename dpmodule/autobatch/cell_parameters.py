@@ -18,8 +18,8 @@ from ..ops.shapes import known
 from ..ops.spec import PARAM
 from ..symbol import Symbol
 from .collection import ParameterCollection
-from .held import ArrayStorage, HeldCollection, StateStorage, find
-from .parameters import Parameters
+from .held import ArrayStorage, HeldCollection, StateStorage, described, find
+from .parameters import LookupParameters, Parameters
 from .state import state
 from .storage import ParameterStorage
 
@@ -63,10 +63,18 @@ class CellParameters:
             self._take(params, wanted, allow_extra)
         else:
             self.held.update((n, each) for n in wanted if (each := find(self.collection, n)) is not None)
+            self._mark_states()
         self.missing = [name for name in wanted if name not in self.held]
 
     def _argument_names(self) -> list[str]:
         return [name for name in self._graph.argument_names if name not in self.input_names]
+
+    def _mark_states(self) -> None:
+        """Let states that the collection has as parameters, as read from a file, be states."""
+        for name in self._states & self.held.keys():
+            storage = self.held[name].storage
+            if not isinstance(storage, StateStorage):
+                self.held[name].storage = StateStorage(storage.name, storage.tensor)
 
     def operands(self) -> dict[str, Parameters]:
         """Return the parameters by name, in the order of the arguments; states are not among them."""
@@ -155,6 +163,7 @@ class CellParameters:
             made = self.collection.parameter_from_tensor(tensor, name)
             if name in self._states:
                 made.storage = StateStorage(made.name(), tensor)
+            described[made.storage] = attributes.get(name, {})
             self.held[name] = made
         self.missing = []
 
@@ -197,6 +206,8 @@ def _held(name: str, value: Any, is_state: bool) -> Parameters:
     """
     if isinstance(value, Parameters):
         return value
+    if isinstance(value, LookupParameters):
+        return Parameters(value.storage)
     if isinstance(value, NDArray):
         return Parameters(
             StateStorage(f"/{name}", value.tensor) if is_state else ArrayStorage(f"/{name}", value)

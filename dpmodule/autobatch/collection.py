@@ -64,7 +64,7 @@ class ParameterCollection:
 
     def add_subcollection(self, name: str | None = None) -> ParameterCollection:
         """Return a new collection whose parameters belong to this one, too."""
-        child = type(self)()
+        child = ParameterCollection()  # a subclass may want arguments
         child._name = self._free_name(name, of_parameter=False) + "/"
         child._parents = (*self._parents, self)
         child._weight_decay = self._weight_decay
@@ -115,7 +115,7 @@ class ParameterCollection:
 
         Args:
             dim: number of rows, then the shape of a row.
-            init: see `add_parameters`.
+            init: see `add_parameters`; an array may have more or fewer rows, as in DyNet.
             name: see `add_parameters`.
             device: see `add_parameters`.
             scale: see `add_parameters`.
@@ -123,6 +123,8 @@ class ParameterCollection:
             std: see `add_parameters`.
         """
         shape = _shape_of(dim)
+        if isinstance(init, np.ndarray) and init.ndim == len(shape) and init.shape[1:] == shape[1:]:
+            shape = _shape_of(init.shape)
         tensor = torch.empty(shape, dtype=state.options.dtype, device=state.options.device)
         with torch.no_grad():
             initializer_of(init, shape, scale, mean, std).fill(
@@ -148,12 +150,15 @@ class ParameterCollection:
         Args:
             tensor: dense, row-major, of the element type of the graph.
             name: its name inside this collection.
+
+        Raises:
+            ArgumentError: the elements of `tensor` do not lie side by side.
         """
-        return self._adopt(tensor.detach(), name)
+        return self._adopt(_dense(tensor), name)
 
     def lookup_parameter_from_tensor(self, tensor: torch.Tensor, name: str = "") -> LookupParameters:
         """Make a table of memory that exists; see `parameter_from_tensor`."""
-        return self._adopt_lookup(tensor.detach(), name)
+        return self._adopt_lookup(_dense(tensor), name)
 
     def _adopt(self, tensor: torch.Tensor, name: str) -> Parameters:
         found = Parameters(ParameterStorage(self._free_name(name, of_parameter=True), tensor))
@@ -227,13 +232,17 @@ class ParameterCollection:
 
     def load_param(self, fname: str, key: str) -> Parameters:
         """Make a parameter of what stands in a file under a name."""
-        found = textfile.read_one(fname, key, is_lookup=False)
-        return self.parameters_from_numpy(found)
+        entry = textfile.find(fname, key, is_lookup=False)
+        found = self.parameters_from_numpy(entry.array)
+        textfile.fill(found.storage, entry, fname)
+        return found
 
     def load_lookup_param(self, fname: str, key: str) -> LookupParameters:
         """Make a table of what stands in a file under a name."""
-        found = textfile.read_one(fname, key, is_lookup=True)
-        return self.lookup_parameters_from_numpy(found)
+        entry = textfile.find(fname, key, is_lookup=True)
+        found = self.lookup_parameters_from_numpy(entry.array)
+        textfile.fill(found.storage, entry, fname)
+        return found
 
     def load_tensors(self, values: Mapping[str, torch.Tensor]) -> None:
         """Copy values, by name, into the parameters.
@@ -264,6 +273,15 @@ def _shape_of(dim: int | Sequence[int]) -> tuple[int, ...]:
     if not shape or any(size < 1 for size in shape):
         raise ShapeError(f"dim is {dim!r}, expected a positive size or a tuple of them")
     return shape
+
+
+def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    if not tensor.is_contiguous():
+        raise ArgumentError(
+            f"tensor: its elements do not lie side by side (shape {tuple(tensor.shape)}, strides {tensor.stride()});"
+            " pass tensor.contiguous()"
+        )
+    return tensor.detach()
 
 
 def zero_parameters(model: ParameterCollection, dim: int | Sequence[int], name: str = "") -> Parameters:

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .arena import Arena
+from .arena import Arena, Pool
 from .backward import Backward
 from .errors import NoGradientError, NonFiniteError, NotScalarError, StateError
 from .execute import aux_tensor, run_call
@@ -60,14 +60,15 @@ class Engine:
     Args:
         options: what to compute with.
         table: the signatures.
+        pool: memory of the graph before.
 
     Attributes:
         plans: the plans that were run.
         seconds: time spent in "schedule", "run" and "backward", in seconds; "build" is the time between them.
     """
 
-    def __init__(self, options: Options, table: Table) -> None:
-        self.options, self.table = options, table
+    def __init__(self, options: Options, table: Table, pool: Pool) -> None:
+        self.options, self.table, self.pool = options, table, pool
         self.autobatch = options.autobatch
         self.computed = 0
         self.rows: NDArray[np.int64] = np.zeros(256, np.int64)
@@ -77,24 +78,44 @@ class Engine:
         self.seconds = {"build": 0.0, "schedule": 0.0, "run": 0.0, "backward": 0.0}
         self._idle_since = time.perf_counter()
         self._last: Backward | None = None
+        self._is_running = False
 
     def forward(self, graph: Graph, end: int) -> None:
         """Compute the nodes before `end` that have not been computed."""
         if end <= self.computed:
             return
-        while end < graph.size and graph.signatures[end].kind.op is EXTRA:
+        while end < graph.size and graph.signature(end).kind.op is EXTRA:
             end += 1  # do not cut an operation from its further results
         start = time.perf_counter()
         self.seconds["build"] += start - self._idle_since
         plan = (make_plan if self.autobatch else make_serial_plan)(graph, self.computed, end)
         plan.seconds = time.perf_counter() - start
         self.seconds["schedule"] += plan.seconds
-        with torch.no_grad(), _no_collection():
+        with torch.no_grad(), self._alone():
             self._run(plan, graph.aux)
         self.computed = end
         self.plans.append(plan)
         self._idle_since = time.perf_counter()
         self.seconds["run"] += self._idle_since - start - plan.seconds
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Compute; a user's operation must not ask the graph that runs it for values, and may fail.
+
+        Raises:
+            StateError: the graph is being computed.
+        """
+        if self._is_running:
+            raise StateError("the graph is being computed: an operation on it must not use it itself")
+        self._is_running, records = True, len(self.records)
+        try:
+            with _no_collection():
+                yield
+        except BaseException:
+            del self.records[records:]  # what did run will run again
+            raise
+        finally:
+            self._is_running = False
 
     def _run(self, plan: Plan, aux: list[Any]) -> None:
         if plan.end > len(self.rows):
@@ -113,7 +134,7 @@ class Engine:
         for dim, count in need.items():
             arena = self.arenas.get(dim)
             if arena is None:
-                arena = self.arenas[dim] = Arena(dim, self.options.device, self.options.dtype)
+                arena = self.arenas[dim] = Arena(dim, self.options.device, self.options.dtype, self.pool)
             arena.reserve(count)
 
     def _run_step(self, step: Step, aux: list[Any]) -> None:
@@ -191,9 +212,9 @@ class Engine:
         rows = self.rows[nodes]
         first = int(rows[0])
         last = int(rows[-1])
-        if last - first == count - 1 and bool((rows[1:] > rows[:-1]).all()):
+        if last - first == count - 1 and np.count_nonzero(rows[1:] > rows[:-1]) == count - 1:
             return Where(first, count, None, None)
-        if collapse and last == first and bool((rows == first).all()):
+        if collapse and last == first and np.count_nonzero(rows == first) == count:
             return Where(first, 1, None, None)
         return Where(first, count, torch.from_numpy(rows).to(self.options.device), None)
 
@@ -215,7 +236,8 @@ class Engine:
 
     def backward(self, graph: Graph, node: int, full: bool) -> None:
         """Go backward from a node of one number; see `Graph.backward`."""
-        dim = graph.signatures[node].dim
+        signature = graph.signature(node)
+        dim = signature.dim
         if dim.size * dim.batch != 1:
             raise NotScalarError(
                 f"backward() can only be called on scalar nodes, but node {node} has dimension: {shown(dim)};"
@@ -227,8 +249,8 @@ class Engine:
                 " twice; call renew_cg() and build the graph again, or add the losses up before backward()"
             )
         start = time.perf_counter()
-        with torch.no_grad(), _no_collection():
-            self._last = Backward(self, graph.signatures, graph.aux, node, full)
+        with torch.no_grad(), self._alone():
+            self._last = Backward(self, signature, graph.aux, node, full)
         self._idle_since = time.perf_counter()
         self.seconds["backward"] += self._idle_since - start
 
@@ -254,6 +276,16 @@ class Engine:
         """
         if not bool(torch.isfinite(self.value(node, signature)).all()):
             raise NonFiniteError(f"the value of node {node} ({signature.kind.op.name}) is not finite")
+
+    def leave(self) -> None:
+        """Give the memory back; nothing can be asked for any more."""
+        self.records.clear()
+        tensors = [(dim, arena.tensor) for dim, arena in self.arenas.items()]
+        if self._last is not None:
+            tensors += self._last.leave()
+        self._last = None
+        self.arenas.clear()
+        self.pool.refill(tensors)
 
     def mark(self) -> tuple[int, int, int]:
         """Remember what has been computed."""

@@ -6,7 +6,7 @@ brings another engine (`dpmodule/native/autobatch`) implements the same ones:
 ``append(op, attrs, args, aux) -> int``
     Add a node and return its number; numbers count up from 0. `op` is an `ops.spec.Op`, `attrs` a hashable tuple that
     belongs to the signature, `args` a tuple of numbers of earlier nodes, `aux` the node's own number (as `Op.aux`
-    says). Checks shapes at once, through ``table.resolve``, which is called once a signature. An operation with k
+    says). Checks shapes at once, through ``table.find``, which is called once a signature. An operation with k
     results takes k numbers in a row.
 ``append_many(op, attrs, args) -> int``
     The same for an operation that takes many operands of one shape (`Op.many`).
@@ -26,7 +26,9 @@ brings another engine (`dpmodule/native/autobatch`) implements the same ones:
 ``checkpoint()``, ``revert()``
     Remember the number of nodes; forget all nodes since.
 ``recalculate()``
-    Forget all values, but no nodes: inputs may have been `set`.
+    Forget all values, but no nodes.
+``changed(node)``
+    Called after an input was `set`: nothing that has been computed from its former value is used any more.
 ``adopt(table, is_updated)``, ``leave()``
     Called before a row of a table is looked up; called when another engine's graph takes the place of this one.
 ``operands(node)``
@@ -43,17 +45,20 @@ operation has no `grad`) are there for every engine.
 
 from __future__ import annotations
 
-from array import array
 from typing import Any
 
 import torch
 
+from .arena import Pool
 from .engine import Engine, Options
+from .errors import StaleExpressionError, user_line
 from .ops.spec import Dim, Op
 from .schedule import Plan
 from .signature import Signature, Table
 
 __all__ = ["Graph"]
+
+_END = -1
 
 
 class Graph:
@@ -69,23 +74,23 @@ class Graph:
         self.table = table or Table()
         self.version = 0
         self._is_slow = self.is_checking = False
+        self._pool = Pool()
         self._begin()
 
     def _begin(self) -> None:
-        self.signatures: list[Signature] = []
-        self.numbers = array("q")  # of signatures; arrays, because schedules read them without a copy
-        self.flat = array("q")
-        self.begin = array("q", (0,))
+        self.numbers: list[int] = []  # of signatures
+        self.flat: list[int] = []
+        self.begin = [0]
         self.aux: list[Any] = []
         self._marks: list[tuple[int, Any]] = []
         self._kept: dict[Any, None] = {}
-        self._found = self.table.found
-        self.engine = Engine(self.options, self.table)
+        self._known: dict[Any, Any] = {} if self._is_slow else self.table.known
+        self.engine = Engine(self.options, self.table, self._pool)
 
     @property
     def size(self) -> int:
         """The number of nodes."""
-        return len(self.signatures)
+        return len(self.numbers)
 
     def append(self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any = None) -> int:
         """Add a node; see the module's text.
@@ -93,32 +98,44 @@ class Graph:
         Raises:
             ShapeError: the operands do not fit.
         """
-        signatures = self.signatures
-        count = len(args)
-        if not count:
-            key: tuple[Any, ...] = (op, attrs)
-        elif count == 2:
-            key = (op, attrs, signatures[args[0]].tag, signatures[args[1]].tag)
-        elif count == 1:
-            key = (op, attrs, signatures[args[0]].tag)
-        elif count == 3:
-            key = (op, attrs, signatures[args[0]].tag, signatures[args[1]].tag, signatures[args[2]].tag)
-        else:
-            key = (op, attrs, *[signatures[arg].tag for arg in args])
-        found = self._found.get(key)
-        if found is None:
-            found = self.table.resolve(op, attrs, [signatures[arg] for arg in args])
-            self._found[key] = found
-        if found.extras or self._is_slow:
-            return self._add(found, args, aux)
-        node = len(signatures)
-        signatures.append(found)
-        self.numbers.append(found.index)
+        numbers = self.numbers
+        try:  # this is where programs spend their time
+            found = self._known[op][attrs]
+            for arg in args:
+                found = found[numbers[arg]]
+            number: int = found[_END]
+        except (KeyError, IndexError):
+            self._check(args)
+            number = self._resolve(op, attrs, args)
+        if number < 0:
+            return self._add(self.table.signatures[~number], args, aux)
+        node = len(numbers)
+        numbers.append(number)
         flat = self.flat
         flat.extend(args)
         self.begin.append(len(flat))
         self.aux.append(aux)
         return node
+
+    def _check(self, args: tuple[int, ...]) -> None:
+        for arg in args:
+            if arg >= len(self.numbers):
+                raise StaleExpressionError(
+                    f"Stale Expression: node {arg} was taken back by cg_revert (at {user_line()})"
+                )
+
+    def _resolve(self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
+        """Return the number of a signature, and remember the way to it; its complement if `append` is not enough."""
+        operands = [self.signature(arg) for arg in args]
+        signature = self.table.find(op, attrs, operands)
+        if self._is_slow:
+            return ~signature.index
+        number = ~signature.index if signature.extras else signature.index
+        found = self._known.setdefault(op, {}).setdefault(attrs, {})
+        for each in operands:
+            found = found.setdefault(each.index, {})
+        found[_END] = number
+        return number
 
     def append_many(self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
         """Add a node that takes many operands of one shape.
@@ -126,26 +143,18 @@ class Graph:
         Raises:
             ShapeError: the operation does not take this shape.
         """
-        signatures = self.signatures
-        tags = {signatures[arg].tag: signatures[arg] for arg in args}
-        key = (op, attrs, frozenset(tags))
-        found = self._found.get(key)
-        if found is None:
-            found = self.table.resolve(op, attrs, list(tags.values()), many=True)
-            self._found[key] = found
-        return self._add(found, args, None)
+        numbers, signatures = self.numbers, self.table.signatures
+        operands = [signatures[number] for number in {numbers[arg] for arg in args}]
+        return self._add(self.table.find(op, attrs, operands, many=True), args, None)
 
     def _add(self, signature: Signature, args: tuple[int, ...], aux: Any) -> int:
-        signatures = self.signatures
-        node = len(signatures)
-        signatures.append(signature)
         flat, begin, own, numbers = self.flat, self.begin, self.aux, self.numbers
+        node = len(numbers)
         numbers.append(signature.index)
         flat.extend(args)
         begin.append(len(flat))
         own.append(aux)
         for extra in signature.extras:
-            signatures.append(extra)
             numbers.append(extra.index)
             flat.append(node)
             begin.append(len(flat))
@@ -157,11 +166,11 @@ class Graph:
     def _compute_at_once(self, node: int) -> None:
         self.forward(node)
         if self.is_checking:
-            self.engine.check_finite(node, self.signatures[node])
+            self.engine.check_finite(node, self.signature(node))
 
     def signature(self, node: int) -> Signature:
         """Return what a node is."""
-        return self.signatures[node]
+        return self.table.signatures[self.numbers[node]]
 
     def operands(self, node: int) -> tuple[int, ...]:
         """Return the operands of a node."""
@@ -169,7 +178,7 @@ class Graph:
 
     def dim(self, node: int) -> Dim:
         """Return the shape of a node."""
-        return self.signatures[node].dim
+        return self.table.signatures[self.numbers[node]].dim
 
     def forward(self, node: int) -> None:
         """Compute what is missing up to a node."""
@@ -178,7 +187,7 @@ class Graph:
     def value(self, node: int) -> torch.Tensor:
         """Return the value of a node, (batch, *d)."""
         self.forward(node)
-        return self.engine.value(node, self.signatures[node])
+        return self.engine.value(node, self.signature(node))
 
     def backward(self, node: int, full: bool = False) -> None:
         """Compute gradients from a node of one number.
@@ -196,7 +205,7 @@ class Graph:
         Raises:
             NoGradientError: there was none, or it began at an earlier node.
         """
-        return self.engine.gradient(node, self.signatures[node])
+        return self.engine.gradient(node, self.signature(node))
 
     def renew(self, immediate: bool = False, checking: bool = False, autobatch: bool | None = None) -> None:
         """Throw all nodes away.
@@ -209,20 +218,29 @@ class Graph:
         self.version += 1
         self._is_slow, self.is_checking = immediate or checking, checking
         self.table.tidy()
+        self.engine.leave()
         self._begin()
         if autobatch is not None:
             self.engine.autobatch = bool(autobatch)
 
     def adopt(self, table: Any, is_updated: bool) -> None:
         """Keep the memory of a table as long as the graph; an engine may also make lookups in it fast."""
-        self._kept[table.storage] = None
+        if table.storage not in self._kept:
+            table.storage.check_fits(self.options.device, self.options.dtype)
+            self._kept[table.storage] = None
 
     def leave(self) -> None:
         """Make room: another engine's graph is the one under construction."""
 
     def recalculate(self) -> None:
-        """Forget all values, but no nodes, so that inputs that were changed are read again."""
+        """Forget all values, but no nodes, so that parameters that were changed are read again."""
         self.engine.revert(None)
+        self._marks = [(size, None) for size, _ in self._marks]  # what was computed then is no longer there
+
+    def changed(self, node: int) -> None:
+        """Forget values, if an input that was `set` has been read already."""
+        if node < self.engine.computed:
+            self.recalculate()
 
     def checkpoint(self) -> None:
         """Remember the number of nodes, for `revert`."""
@@ -231,7 +249,7 @@ class Graph:
     def revert(self) -> None:
         """Forget all nodes since the last `checkpoint`; without one, all of them."""
         size, mark = self._marks.pop() if self._marks else (0, None)
-        del self.signatures[size:], self.aux[size:], self.numbers[size:]
+        del self.aux[size:], self.numbers[size:]
         del self.begin[size + 1 :]
         del self.flat[self.begin[-1] :]
         self.engine.revert(mark)

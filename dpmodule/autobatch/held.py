@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from weakref import WeakKeyDictionary
+
 import torch
 
 from ..ndarray import NDArray
@@ -10,9 +13,12 @@ from .collection import ParameterCollection
 from .parameters import Parameters
 from .storage import ParameterStorage
 
-__all__ = ["ArrayStorage", "HeldCollection", "StateStorage", "TorchStorage", "find"]
+__all__ = ["ArrayStorage", "HeldCollection", "StateStorage", "TorchStorage", "described", "find"]
 
 Tensor = torch.Tensor
+
+described: WeakKeyDictionary[ParameterStorage, Mapping[str, str]] = WeakKeyDictionary()
+"""Attributes of the symbol's node that a parameter was made for, such as ``__init__``."""
 
 
 class ArrayStorage(ParameterStorage):
@@ -26,16 +32,23 @@ class ArrayStorage(ParameterStorage):
         array: the array.
     """
 
-    __slots__ = ("array",)
+    __slots__ = ("_trained", "array")
 
     def __init__(self, name: str, array: NDArray) -> None:
         self.name, self.array = name, array  # the base would write the gradient
-        self.updated, self.spare = True, None
-        marked = variable_of(array)
-        if marked is None:
+        self._trained, self.spare = True, None
+        if variable_of(array) is None:
             array.attach_grad("add")
-        elif marked.request == "null":
-            self.updated = False
+
+    @property
+    def updated(self) -> bool:
+        """Whether trainers change it: not where the array's `grad_req` is "null"."""
+        marked = variable_of(self.array)
+        return self._trained and (marked is None or marked.request != "null")
+
+    @updated.setter
+    def updated(self, value: bool) -> None:
+        self._trained = value
 
     @property
     def tensor(self) -> Tensor:
@@ -75,7 +88,16 @@ class TorchStorage(ParameterStorage):
 
     def __init__(self, name: str, parameter: Tensor) -> None:
         self.name, self.parameter = name, parameter
-        self.updated, self.spare = parameter.requires_grad, None
+        self.spare = None
+
+    @property
+    def updated(self) -> bool:
+        """Whether trainers change it: the parameter's ``requires_grad``."""
+        return self.parameter.requires_grad
+
+    @updated.setter
+    def updated(self, value: bool) -> None:
+        self.parameter.requires_grad_(value)
 
     @property
     def tensor(self) -> Tensor:
@@ -115,8 +137,19 @@ class HeldCollection(ParameterCollection):
         """Add a parameter, or a state, under the name it has."""
         self._parameters.append(parameter)
 
+    def hold_only(self, parameters: Sequence[Parameters]) -> None:
+        """Hold these instead of those before."""
+        self._parameters[:] = parameters
+
 
 def find(collection: ParameterCollection, name: str) -> Parameters | None:
-    """Return the parameter of a collection that has a name inside it, None if there is none."""
+    """Return the parameter of a collection that has a name inside it, None if there is none.
+
+    A table of lookup parameters comes as a parameter over the same memory, its rows along the first axis.
+    """
     whole = f"{collection.name()}{name}"
-    return next((each for each in collection.parameters_list() if each.name() == whole), None)
+    found = next((each for each in collection.parameters_list() if each.name() == whole), None)
+    if found is None:
+        tables = (each.storage for each in collection.lookup_parameters_list() if each.name() == whole)
+        found = next(map(Parameters, tables), None)
+    return found

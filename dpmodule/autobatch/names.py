@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -29,6 +30,18 @@ class DynetParams:
         for name, kind in (("autobatch", int), ("random_seed", int), ("weight_decay", float)):
             if name in found:
                 self._settings[name] = kind(found[name])
+
+    def from_config(self, conf: Mapping[str, Any]) -> None:
+        """Take the settings that `dynet_config.get()` returns.
+
+        Args:
+            conf: by name: "seed", "autobatch", "weight_decay", "requested_gpus", "gpu_mask"; others do nothing.
+        """
+        self.set_random_seed(int(conf["seed"]))
+        self.set_autobatch(bool(conf["autobatch"]))
+        self.set_weight_decay(float(conf["weight_decay"]))
+        self.set_requested_gpus(conf["requested_gpus"])
+        self.set_gpu_mask(conf["gpu_mask"] or [])
 
     def set_autobatch(self, autobatch: bool) -> None:
         """Choose whether graphs are batched."""

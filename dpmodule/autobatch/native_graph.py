@@ -96,6 +96,7 @@ class NativeGraph:
         self._inputs: dict[Dim, int] = {}
         self._marks: list[tuple[int, int]] = []
         self._seen: list[tuple[int, int]] = []
+        self._packed: dict[int, Tensor] = {}  # copies of parameters whose elements do not lie side by side
         self._root = -1
         self._built, self._idle_since = 0.0, time.perf_counter()
 
@@ -256,6 +257,8 @@ class NativeGraph:
 
     def adopt(self, table: Any, is_updated: bool) -> None:
         """Let the engine itself look up rows of a table from now on."""
+        if table.serial != self.machine.serial:
+            table.storage.check_fits(self.options.device, self.options.dtype)
         if is_updated and table.serial != self.machine.serial:
             table.table = self.table_number(weakref.ref(table.storage), True)
             table.serial = self.machine.serial
@@ -272,14 +275,20 @@ class NativeGraph:
                 continue
             tensor = storage.tensor
             now = (tensor.data_ptr(), tensor._version)
-            changed |= now != self._seen[number]
+            has_changed = now != self._seen[number]
+            changed |= has_changed
             self._seen[number] = now
+            address = now[0]
+            if not tensor.is_contiguous():
+                if has_changed or number not in self._packed:
+                    self._packed[number] = tensor.contiguous()
+                address = self._packed[number].data_ptr()
             gradient = 0
             if with_gradients and is_updated and storage.updated:
                 if storage.gradient is not None:
                     self._before[number] = storage.gradient.clone()
                 gradient = self._gradient_of(storage)
-            machine.set_parameter(number, now[0], gradient)
+            machine.set_parameter(number, address, gradient)
         for number in tables:
             reference, is_updated = self._tables[number]
             storage = reference()
@@ -293,6 +302,11 @@ class NativeGraph:
 
     @staticmethod
     def _gradient_of(storage: ParameterStorage) -> int:
+        if isinstance(storage, LookupStorage):
+            # a table used as one expression: looked-up rows add to the same memory
+            buffer = storage.ready()
+            storage.touched.append(torch.arange(len(storage.tensor)))
+            return buffer.data_ptr()
         if storage.gradient is None:
             storage.gradient = torch.zeros_like(storage.tensor) if storage.spare is None else storage.spare
             storage.spare = None
@@ -371,7 +385,7 @@ class NativeGraph:
             rows = self.machine.touched(number)
             storage = self._tables[number][0]()
             if rows and storage is not None:
-                storage.touched.append(torch.frombuffer(rows, dtype=torch.int64))
+                storage.touch(torch.frombuffer(rows, dtype=torch.int64))
                 if len(storage.touched) > 16:  # many passes before an update
                     storage.rows()
 
@@ -490,12 +504,20 @@ class NativeGraph:
         self.machine.deactivate()
 
     def recalculate(self) -> None:
-        """Forget all values, but no nodes, so that inputs that were changed are read again."""
+        """Forget all values, but no nodes, so that parameters that were changed are read again."""
         for node, box in self._boxes.items():
             self.machine.set_input(node, np.ascontiguousarray(box.array, np.float32))
         self._caller.forget()
         self.machine.revert(self.size, 0)
+        self._marks = [(size, 0) for size, _ in self._marks]  # what was computed then is no longer there
         self._root = -1
+
+    def changed(self, node: int) -> None:
+        """Forget values, if an input that was `set` has been read already."""
+        if node < self.machine.computed:
+            self.recalculate()
+        else:
+            self._fresh.append((node, self._boxes[node], None))
 
     def checkpoint(self) -> None:
         """Remember the number of nodes, for `revert`."""
@@ -506,5 +528,8 @@ class NativeGraph:
         size, computed = self._marks.pop() if self._marks else (0, 0)
         for node in [node for node in self._boxes if node >= size]:
             del self._boxes[node]
+        self._fresh = [each for each in self._fresh if each[0] < size]
+        if not computed:
+            self._caller.forget()
         self.machine.revert(size, computed)
         self._root = -1

@@ -51,13 +51,14 @@ class Node(_Base):
             StaleExpressionError: the expression belongs to an earlier graph.
         """
         graph = state.graph
-        if self.version != graph.version or self.node >= graph.size:
+        node = self.node
+        if self.version != graph.version or node >= graph.size:
             raise StaleExpressionError(
                 "Stale Expression (created before renewing the Computation Graph): this expression is node"
                 f" {self.node} of graph {self.version}, the graph under construction is {graph.version}; build"
                 f" expressions again after renew_cg() (at {user_line()})"
             )
-        return self.node
+        return node
 
     def dim(self) -> tuple[tuple[int, ...], int]:
         """Return the dimensions and the size of the minibatch.

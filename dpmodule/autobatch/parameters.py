@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from operator import index as as_integer
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import textfile
 from .errors import BoundsError, NegativeIndexError, ShapeError, user_line
-from .expression import Expression
+from .expression import Expression, not_empty
 from .fast import uses_native
 from .ops.join import TRANSPOSE
 from .ops.source import CONST_LOOKUP, CONST_LOOKUP_BATCH, LOOKUP, LOOKUP_BATCH, PARAMETER
@@ -64,9 +65,13 @@ class _Held(Expression):
         """Return the node in the graph under construction, adding it there when it is first used."""
         graph = state.graph
         if self.version != graph.version:
+            self._check()
             self.node, self.version = self._add(True), graph.version
             entered.note(self, graph.version)
         return self.node
+
+    def _check(self) -> None:
+        self.storage.check_fits(state.options.device, state.options.dtype)
 
     def _add(self, is_updated: bool) -> int:
         storage = self.storage
@@ -91,6 +96,7 @@ class _Held(Expression):
         if update:
             return Expression(self.enter(), graph.version)
         if self._constant_version != graph.version:
+            self._check()
             self._constant, self._constant_version = self._add(False), graph.version
             entered.note(self, graph.version)
         return Expression(self._constant, graph.version)
@@ -248,7 +254,7 @@ class LookupParameters(_Held):
         Raises:
             BoundsError: there is no such row.
         """
-        rows = checked_rows(self, i)
+        rows = not_empty("look up", checked_rows(self, i))
         dim, reference = self._attrs
         graph = state.graph
         op = LOOKUP_BATCH if update else CONST_LOOKUP_BATCH
@@ -265,7 +271,7 @@ class LookupParameters(_Held):
         return answer
 
     def init_row(self, i: int, row: ArrayLike) -> None:
-        """Copy an array into a row."""
+        """Copy an array into a row; of one row of numbers, the first dimension runs fastest."""
         checked_rows(self, [i])
         values = torch.from_numpy(np.ascontiguousarray(row, np.float64))
         target = self.storage.tensor[i]
@@ -273,6 +279,8 @@ class LookupParameters(_Held):
             raise ShapeError(
                 f"{self.name()}: init_row of {tuple(values.shape)}, expected {tuple(target.shape)}"
             )
+        if values.dim() == 1:
+            values = values.reshape(tuple(reversed(target.shape))).permute(*reversed(range(target.dim())))
         target.copy_(values.reshape(target.shape))
 
     def init_from_array(self, arr: ArrayLike) -> None:
@@ -315,7 +323,7 @@ def checked_rows(table: LookupParameters, rows: Sequence[int]) -> list[int]:
         NegativeIndexError: one is negative.
         BoundsError: one is too large.
     """
-    found = [int(row) for row in rows]
+    found = [as_integer(row) for row in rows]
     size = len(table)
     for row in found:
         if row < 0:

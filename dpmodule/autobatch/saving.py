@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
 from ..base import FileError, FileFormatError
-from . import textfile
 from .builders import bidirectional, coupled, lstm, simple, sparse, tree
 from .collection import ParameterCollection
 from .errors import ForeignValueError
@@ -122,9 +121,9 @@ def load_generator(basename: str, params: ParameterCollection) -> Iterator[Any]:
 
 def _loaded(entry: Any, data: str, params: ParameterCollection) -> Any:
     if entry[0] == "Parameters":
-        return params.parameters_from_numpy(textfile.read_one(data, entry[1], is_lookup=False))
+        return params.load_param(data, entry[1])
     if entry[0] == "LookupParameters":
-        return params.lookup_parameters_from_numpy(textfile.read_one(data, entry[1], is_lookup=True))
+        return params.load_lookup_param(data, entry[1])
     kind, spec, name = entry
     found = kind.from_spec(spec, params)
     found.param_collection().populate(data, name)

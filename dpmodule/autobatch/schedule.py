@@ -67,9 +67,9 @@ _ranked: dict[tuple[int, bytes, bytes], tuple[Ints, Ints, NDArray[np.bool_]]] = 
 
 def _flat(graph: Graph, first: int, end: int) -> tuple[Ints, Ints, Ints]:
     """Return signature numbers, where each node's operands begin, and all operands in one row."""
-    kinds = np.array(graph.numbers[first:end])
-    begin = np.array(graph.begin[first : end + 1])
-    flat = np.array(graph.flat[int(begin[0]) : int(begin[-1])])
+    kinds = np.array(graph.numbers[first:end], np.int64)
+    begin = np.array(graph.begin[first : end + 1], np.int64)
+    flat = np.array(graph.flat[int(begin[0]) : int(begin[-1])], np.int64)
     return kinds, begin - begin[0], flat
 
 
@@ -140,8 +140,7 @@ def _steps(
     place = (depth * (int(level.max()) + 1) + level) * len(table.kinds) + kind_of
     if split.any():
         place = place * (int(lengths.max()) + 1) + np.where(split, lengths, 0)
-    # nodes of one signature lie side by side: who reads them then reads a slice
-    order = np.lexsort((mine, place))
+    order = _order(place, mine, level)
     ordered = place[order]
     bounds = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist(), len(order)]
     args, ends = _reordered(flat, begin, lengths, order)
@@ -157,6 +156,21 @@ def _steps(
         else:
             steps.append(Step(kind, nodes[start:stop], mine_args.reshape(stop - start, len(kind.dims))))
     return steps
+
+
+def _order(place: Ints, mine: Ints, level: Ints) -> Ints:
+    """Sort by place, and by signature within one: who reads nodes that lie side by side reads a slice."""
+    height = int(level.max()) + 1
+    pair = mine * height + level  # as a rule there are few of these, and they say all
+    first = np.full(int(pair.max()) + 1 if height < 1 << 12 else 0, -1)
+    if 0 < len(first) < 1 << 16:
+        first[pair] = place
+        if bool((first[pair] == place).all()):
+            present = np.flatnonzero(first >= 0)
+            rank = np.empty(len(first), np.uint16)  # sorted in linear time
+            rank[present[np.lexsort((present // height, first[present]))]] = np.arange(len(present))
+            return np.argsort(rank[pair], kind="stable")
+    return np.lexsort((mine, place))
 
 
 def _reordered(flat: Ints, begin: Ints, lengths: Ints, order: Ints) -> tuple[Ints, list[int]]:

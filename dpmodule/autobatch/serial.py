@@ -19,7 +19,7 @@ def make_serial_plan(graph: Graph, first: int, end: int) -> Plan:
     """Make a plan in which every node from `first` to before `end` is a batch of its own."""
     steps = []
     for node in range(first, end):
-        kind = graph.signatures[node].kind
+        kind = graph.signature(node).kind
         if kind.op is EXTRA:
             continue
         args = np.array(graph.operands(node), np.int64)

@@ -99,6 +99,8 @@ class Table:
 
     Attributes:
         found: from a key, (operation, attributes, tags of the operands), to its signature.
+        known: what a graph remembers of it: dicts in dicts, by operation, attributes, and the number of the signature
+            of each operand, see `Graph.append`.
         signatures: by index.
         kinds: by index.
         generation: counts how often the table was emptied.
@@ -110,6 +112,7 @@ class Table:
     def __init__(self) -> None:
         self.generation = 0
         self.found: dict[Any, Signature] = {}
+        self.known: dict[Any, Any] = {}
         self.signatures: list[Signature] = []
         self.kinds: list[Kind] = []
         self._kinds: dict[Any, Kind] = {}
@@ -119,17 +122,18 @@ class Table:
     def tidy(self) -> None:
         """Forget everything if there is too much, or if it holds on to dead parameters. Only between two graphs."""
         if len(self.signatures) > self.LIMIT or self._is_stale():
-            for each in (self.found, self.signatures, self.kinds, self._kinds, self._tags, self._references):
+            tables = (self.known, self.found, self.signatures, self.kinds, self._kinds, self._tags)
+            for each in (*tables, self._references):
                 each.clear()
             self.generation += 1
 
     def _is_stale(self) -> bool:
         return any(reference() is None for reference in self._references)
 
-    def resolve(
+    def find(
         self, op: Op, attrs: tuple[Any, ...], operands: Sequence[Signature], many: bool = False
     ) -> Signature:
-        """Make the signature of an operation on operands that have been described, or find it.
+        """Return the signature of an operation on operands that have been described.
 
         Args:
             op: the operation.
@@ -140,6 +144,16 @@ class Table:
         Raises:
             ShapeError: the operands do not fit.
         """
+        tags = [each.tag for each in operands]
+        key = (op, attrs, frozenset(tags)) if many else (op, attrs, *tags)
+        found = self.found.get(key)
+        if found is None:
+            found = self.found[key] = self._make(op, attrs, operands, many)
+        return found
+
+    def _make(
+        self, op: Op, attrs: tuple[Any, ...], operands: Sequence[Signature], many: bool = False
+    ) -> Signature:
         kind = self._kind(op, attrs, operands, many)
         around = (
             frozenset(each.kind.index for each in operands) if many else tuple(e.kind.index for e in operands)
@@ -149,7 +163,7 @@ class Table:
         found = Signature(index, kind, tag)
         self.signatures.append(found)
         for place in range(1, len(kind.outs)):
-            found.extras = (*found.extras, self.resolve(EXTRA, (place, kind.outs[place]), (found,)))
+            found.extras = (*found.extras, self._make(EXTRA, (place, kind.outs[place]), (found,)))
         return found
 
     def _kind(self, op: Op, attrs: tuple[Any, ...], operands: Sequence[Signature], many: bool) -> Kind:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from ..base import DTypeError, dtype_name
+from .errors import user_line
+
 __all__ = ["LookupStorage", "ParameterStorage"]
 
 Tensor = torch.Tensor
@@ -30,12 +33,34 @@ class ParameterStorage:
         self.spare: Tensor | None = None
         self.updated = True
 
+    def check_fits(self, device: torch.device, dtype: torch.dtype) -> None:
+        """Check that a graph can read the value.
+
+        Args:
+            device: where the graph is.
+            dtype: its element type.
+
+        Raises:
+            DTypeError: the value is elsewhere, or of another type.
+        """
+        tensor = self.tensor
+        if tensor.dtype is not dtype or tensor.device.type != device.type:
+            raise DTypeError(
+                f"parameter {self.name} is {dtype_name(tensor.dtype)} on {tensor.device}, this graph"
+                f" {dtype_name(dtype)} on {device}; call configure(dtype=, device=) before parameters are made"
+                f" (at {user_line()})"
+            )
+
     def add_gradient(self, gradient: Tensor) -> None:
         """Add to the gradient; may keep the tensor."""
         if self.gradient is None:
             self.gradient = gradient
         else:
             self.gradient.add_(gradient)
+
+    def set_gradient(self, gradient: Tensor) -> None:
+        """Replace the gradient, which must be zero, by one of the value's shape."""
+        self.add_gradient(gradient)
 
     def dense_gradient(self) -> Tensor:
         """Return the gradient, zeros if there is none."""
@@ -58,17 +83,23 @@ class LookupStorage(ParameterStorage):
         touched: index tensors of the rows whose gradient is not zero, with repetitions.
     """
 
-    __slots__ = ("_buffer", "touched")
+    __slots__ = ("_buffer", "_distinct", "touched")
 
     def __init__(self, name: str, tensor: Tensor) -> None:
         super().__init__(name, tensor)
         self.touched: list[Tensor] = []
         self._buffer: Tensor | None = None
+        self._distinct: Tensor | None = None  # whose rows come once, sorted
 
     def add_rows(self, rows: Tensor, gradient: Tensor) -> None:
         """Add the gradients of rows; a row may come several times."""
         self.ready().index_add_(0, rows, gradient)
         self.touched.append(rows)
+
+    def touch(self, rows: Tensor) -> None:
+        """Remember rows whose gradient has been written, each once, sorted."""
+        self.touched.append(rows)
+        self._distinct = rows
 
     def ready(self) -> Tensor:
         """Return the memory of the gradient, which is zero but for the rows that were touched."""
@@ -81,8 +112,10 @@ class LookupStorage(ParameterStorage):
         """Return the rows with a gradient, each once, sorted."""
         if not self.touched:
             return torch.zeros(0, dtype=torch.int64, device=self.tensor.device)
+        if len(self.touched) == 1 and self.touched[0] is self._distinct:
+            return self._distinct
         found = torch.unique(torch.cat(self.touched))
-        self.touched = [found]
+        self.touched, self._distinct = [found], found
         answer: Tensor = found
         return answer
 
@@ -97,3 +130,8 @@ class LookupStorage(ParameterStorage):
         """Add to the gradient of all rows (of the whole table used as one expression)."""
         self.ready().add_(gradient)
         self.touched.append(torch.arange(len(self.tensor), device=self.tensor.device))
+
+    def set_gradient(self, gradient: Tensor) -> None:
+        """Replace the gradient, which must be zero; rows of zeros count as not looked up."""
+        rows = gradient.reshape(len(gradient), -1).any(1).nonzero().flatten()
+        self.add_rows(rows, gradient.index_select(0, rows))

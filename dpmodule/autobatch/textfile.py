@@ -22,7 +22,16 @@ from .storage import ParameterStorage
 if TYPE_CHECKING:
     from .collection import ParameterCollection
 
-__all__ = ["Entry", "populate_collection", "populate_one", "read", "read_one", "save_collection", "save_one"]
+__all__ = [
+    "Entry",
+    "fill",
+    "find",
+    "populate_collection",
+    "populate_one",
+    "read",
+    "save_collection",
+    "save_one",
+]
 
 Array = NDArray[Any]
 _HEAD = re.compile(r"#(Parameter|LookupParameter)# (\S+) \{([\d,]*)\} (\d+) (ZERO_GRAD|FULL_GRAD)")
@@ -161,14 +170,19 @@ def populate_collection(collection: ParameterCollection, fname: str, key: str) -
         target: Any = next(waiting[entry.is_lookup], None)
         if target is None:
             raise FileFormatError(f"Too many parameters to load in populated model at {entry.name} ({fname})")
-        _fill(target.storage, entry, fname)
+        fill(target.storage, entry, fname)
     for each in waiting:
         missing: Any = next(each, None)
         if missing is not None:
             raise FileFormatError(f"{fname} holds no values for {missing.name()} {missing.shape()}")
 
 
-def _fill(storage: ParameterStorage, entry: Entry, fname: str) -> None:
+def fill(storage: ParameterStorage, entry: Entry, fname: str) -> None:
+    """Copy the value and the gradient of an entry into a parameter.
+
+    Raises:
+        FileFormatError: the shapes differ.
+    """
     shape = tuple(storage.tensor.shape)
     if entry.array.shape != shape:
         given = _braced(shape, entry.is_lookup)
@@ -178,24 +192,22 @@ def _fill(storage: ParameterStorage, entry: Entry, fname: str) -> None:
         )
     storage.tensor.copy_(torch.from_numpy(np.ascontiguousarray(entry.array)))
     storage.clear_gradient()
+    if entry.gradient is not None:
+        storage.set_gradient(torch.from_numpy(np.ascontiguousarray(entry.gradient)).to(storage.tensor))
 
 
 def populate_one(storage: ParameterStorage, fname: str, key: str, is_lookup: bool) -> None:
     """Copy the entry of a name into a parameter."""
-    _fill(storage, _find(fname, key, is_lookup), fname)
+    fill(storage, find(fname, key, is_lookup), fname)
 
 
-def _find(fname: str, key: str, is_lookup: bool) -> Entry:
-    for entry in read(fname):
-        if entry.is_lookup == is_lookup and entry.name == key:
-            return entry
-    raise FileFormatError(f"Could not find key {key} in the model file {fname}")
-
-
-def read_one(fname: str, key: str, is_lookup: bool) -> Array:
-    """Return the values of the entry of a name.
+def find(fname: str, key: str, is_lookup: bool) -> Entry:
+    """Return the entry of a name.
 
     Raises:
         FileFormatError: there is none.
     """
-    return _find(fname, key, is_lookup).array
+    for entry in read(fname):
+        if entry.is_lookup == is_lookup and entry.name == key:
+            return entry
+    raise FileFormatError(f"Could not find key {key} in the model file {fname}")

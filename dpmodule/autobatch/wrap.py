@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -37,7 +38,7 @@ class Wrapped(Batched):
         self,
         function: Callable[..., Any],
         rows: bool | None,
-        params: Mapping[str, Tensor],
+        params: Mapping[str, Tensor] | None,
         random: bool,
         dtypes: Sequence[Any] | None,
     ) -> None:
@@ -48,11 +49,11 @@ class Wrapped(Batched):
         self.is_train: bool | None = None
         self._dtypes = None if dtypes is None else [torch_dtype(str(each)) for each in dtypes]
         self.collection = HeldCollection()
-        self._leaves = list(params.values())
-        for key, tensor in params.items():
-            held = Parameters(TorchStorage(f"/{key}", tensor))
-            self.parameters.append(held)
-            self.collection.hold(held)
+        self._mutates = False  # whether it writes into its inputs; found out with their shapes
+        self._given = params
+        self._leaves: list[Tensor] = []
+        self._held: dict[str, Parameters] = {}
+        self.renewed()
 
     def __repr__(self) -> str:
         return f"Wrapped {self.name}"
@@ -85,6 +86,21 @@ class Wrapped(Batched):
             return forced
         return self._module is not None and self._module.training
 
+    # parameters
+
+    def renewed(self) -> None:
+        """See which parameters the module has now, and which are trained; see `Batched.renewed`."""
+        named = self._given
+        if named is None:
+            named = {} if self._module is None else _trained_of(self._module)
+        leaves = list(named.values())
+        if len(leaves) == len(self._leaves) and all(map(operator.is_, leaves, self._leaves)):
+            return
+        self._leaves, before = leaves, self._held
+        self._held = {name: _over(tensor, name, before.get(name)) for name, tensor in named.items()}
+        self.parameters = list(self._held.values())
+        self.collection.hold_only(self.parameters)
+
     # computing
 
     def leaves_of(self, parameters: Sequence[Tensor], is_recorded: bool) -> list[Tensor]:
@@ -98,6 +114,7 @@ class Wrapped(Batched):
         parameters: Sequence[Tensor],
         generator: torch.Generator | None,
         again: bool,
+        counted: Tensor | None = None,
     ) -> list[Tensor]:
         """Call the function; see `Batched.compute`."""
         buffers = self._buffers() if again else {}
@@ -115,6 +132,8 @@ class Wrapped(Batched):
         return nullcontext() if self._module is None else in_mode(self._module, is_train)
 
     def _converted(self, rows: Sequence[Tensor]) -> list[Tensor]:
+        if self._mutates:
+            rows = [x.clone() for x in rows]
         if self._dtypes is None:
             return list(rows)
         return [x.to(dtype) for x, dtype in zip(rows, self._dtypes)]
@@ -124,7 +143,8 @@ class Wrapped(Batched):
             return self._listed(function(*rows))
         if self._rows is None:
             return self._listed(torch.vmap(function, randomness="different")(*rows))
-        found = [self._listed(function(*example)) for example in zip(*rows)]
+        # copies: it may write into them, whatever it has done to zeros
+        found = [self._listed(function(*[x.clone() for x in example])) for example in zip(*rows)]
         return [torch.stack(column) for column in zip(*found)]
 
     def _listed(self, result: Any) -> list[Tensor]:
@@ -149,10 +169,11 @@ class Wrapped(Batched):
             [torch.zeros(count, *s, device=options.device, dtype=options.dtype) for s in shapes]
         )
         generator = torch.Generator(options.device)
-        before = self._buffers()
+        before, versions = self._buffers(), [x._version for x in rows]
         try:
             with torch.no_grad(), self._in_mode(is_train), drawing_from(generator, options.device):
                 found = self._tried(rows, shapes)
+            self._mutates |= versions != [x._version for x in rows]
         finally:
             for buffer, value in before.items():
                 buffer.data.copy_(value)
@@ -183,9 +204,10 @@ class Wrapped(Batched):
 
     def _works_alone(self, rows: Sequence[Tensor]) -> bool:
         try:
-            self.function(*[x[0] for x in rows])
+            result = self.function(*[x[0] for x in rows])
         except Exception:
             return False
+        self._listed(result)  # what is no tensor is no fault of torch.vmap
         return True
 
     def way(self, is_train: bool, shapes: Sequence[Shape]) -> str:
@@ -193,15 +215,38 @@ class Wrapped(Batched):
         return {True: "", None: "by torch.vmap", False: "one by one: rows=False"}[self._rows]
 
 
-def _parameters_of(function: Any, params: Any) -> dict[str, Tensor]:
-    """Return the tensors that gradients reach, by name.
+def _over(tensor: Tensor, name: str, before: Parameters | None) -> Parameters:
+    """Return the parameter over a tensor: that of before, if it is still the same tensor."""
+    storage = None if before is None else before.storage
+    if before is not None and isinstance(storage, TorchStorage) and storage.parameter is tensor:
+        return before
+    return Parameters(TorchStorage(f"/{name}", tensor))
+
+
+def _trained_of(module: torch.nn.Module) -> dict[str, Tensor]:
+    """Return the parameters of a module that have gradients.
+
+    Raises:
+        ArgumentError: one has no shape yet.
+    """
+    found: dict[str, Tensor] = {n: each for n, each in module.named_parameters() if each.requires_grad}
+    for name, each in found.items():
+        if torch.nn.parameter.is_lazy(each):
+            raise ArgumentError(
+                f"wrap: parameter {name} of {type(module).__name__} has no shape yet; call the module once on a batch,"
+                " or make it with the sizes of its inputs"
+            )
+    return found
+
+
+def _parameters_of(params: Any) -> dict[str, Tensor] | None:
+    """Return the tensors that are given for gradients to reach, by name; None if none are.
 
     Raises:
         ArgumentError: one is no leaf of torch's autograd.
     """
     if params is None:
-        found = dict(function.named_parameters()) if isinstance(function, torch.nn.Module) else {}
-        return {name: each for name, each in found.items() if each.requires_grad}
+        return None
     named = (
         dict(params) if isinstance(params, Mapping) else {f"param{i}": each for i, each in enumerate(params)}
     )
@@ -249,4 +294,4 @@ def wrap(
         raise ArgumentError(f"wrap: {module!r} is no torch module and no function")
     if rows not in (None, True, False):
         raise ArgumentError(f"wrap: rows is {rows!r}, expected True, False or None")
-    return Wrapped(module, rows, _parameters_of(module, params), random, dtypes)
+    return Wrapped(module, rows, _parameters_of(params), random, dtypes)

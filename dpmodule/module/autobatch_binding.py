@@ -6,25 +6,26 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .. import optimizer as opt
 from ..autobatch.collection import ParameterCollection
 from ..base import ArgumentError, StateError
 from ..context import Context
 from ..initializer import Uniform
 from ..ndarray import NDArray
+from .autobatch_run import batch_axis
 from .autobatch_store import CollectionStore
 from .base_module import BaseModule
 from .first_values import first_values
 from .group_contexts import contexts_of, distinct
 from .stage import Stage, needs
-from .updates import Updates, make_optimizer, make_store
+from .trainable import TrainableModule
+from .updates import check_compression
 
 __all__ = ["CollectionModule"]
 
 _NOT_GIVEN = Uniform(0.01)
 
 
-class CollectionModule(BaseModule):
+class CollectionModule(TrainableModule):
     """Binding, parameters, checkpoints and the optimizer of `AutobatchModule`; see there for the arguments.
 
     Attributes:
@@ -41,8 +42,10 @@ class CollectionModule(BaseModule):
         work_load_list: Sequence[float] | None,
         fixed_param_names: Sequence[str] | None,
         symbol: Any,
+        compression_params: Any,
     ) -> None:
         super().__init__(logger)
+        check_compression(compression_params)
         collection = getattr(params, "collection", params)
         if not isinstance(collection, ParameterCollection):
             raise ArgumentError(
@@ -57,9 +60,10 @@ class CollectionModule(BaseModule):
         self._held: CollectionStore | None = None
         self._shapes: tuple[Any, Any] = (None, None)
         self._grad_req = "write"
-        self._preloaded: tuple[Mapping[str, NDArray], Mapping[str, NDArray]] | None = None
-        self._optimizer: opt.Optimizer | None = None
-        self._updates: Updates | None = None
+        self._stage = Stage.CREATED
+        self._compression_params = compression_params
+        self._preloaded, self._preloaded_states = None, None
+        self._optimizer, self._updates = None, None
 
     # properties
 
@@ -82,11 +86,6 @@ class CollectionModule(BaseModule):
     def label_shapes(self) -> Any:
         """Descriptions of the labels, as they were bound."""
         return self._shapes[1]
-
-    @property
-    def optimizer(self) -> opt.Optimizer | None:
-        """The optimizer, None before `init_optimizer`."""
-        return self._optimizer
 
     @property
     def held(self) -> CollectionStore:
@@ -114,13 +113,13 @@ class CollectionModule(BaseModule):
         """Take the collection's parameters, and copy them to further contexts.
 
         Args:
-            data_shapes: (name, shape) or `DataDesc` of every input; only the first axis of the first one counts, the
-                number of examples in a batch, by which gradients are divided.
+            data_shapes: (name, shape) or `DataDesc` of every input; only the axis of the examples of the first one
+                counts, their number in a batch, by which gradients are divided.
             label_shapes: the same for labels.
             for_training: whether gradients are needed.
             inputs_need_grad: must be False: examples are no arrays.
             force_rebind: bind again although the module is bound.
-            shared_module: another module over the same collection, whose copies this one uses.
+            shared_module: another module over the same collection, whose copies and optimizer this one uses.
             grad_req: "write" or "add".
 
         Raises:
@@ -138,7 +137,7 @@ class CollectionModule(BaseModule):
                 f"work_load_list has {len(self._workload)} entries for {len(self._context)} contexts"
             )
         if shared_module is not None:
-            if shared_module.collection is not self.collection:
+            if getattr(shared_module, "collection", None) is not self.collection:
                 raise ArgumentError("bind: shared_module has another collection; make both modules over one")
             self._held = shared_module.held
         else:
@@ -151,9 +150,11 @@ class CollectionModule(BaseModule):
             )
         self.for_training, self._grad_req = for_training, grad_req
         self._shapes = list(data_shapes), list(label_shapes or ()) or None
-        self.binded = True
+        self._stage = max(self._stage, Stage.BOUND)
         if shared_module is not None and shared_module.params_initialized:
-            self.params_initialized = True
+            self._stage = max(self._stage, Stage.INITIALIZED)
+            if shared_module.optimizer_initialized:
+                self.borrow_optimizer(shared_module)
 
     def rebind(
         self,
@@ -176,12 +177,9 @@ class CollectionModule(BaseModule):
             self._workload = [1.0] * len(self._context)
         if workload is not None:
             self._workload = list(workload)
-        states = self._updates.states_by_name() if self._updates is not None else None
+        states = self._states_by_name()
         self.bind(data_shapes, label_shapes, True, False, True, None, self._grad_req)
-        if states is not None and self._optimizer is not None and self._updates is not None:
-            kind = self._updates.store.type if self._updates.store is not None else "local"
-            self.init_optimizer(kind, self._optimizer, force_init=True)
-            self._updates.restore_states(states)
+        self._install_again(states)
 
     # parameters
 
@@ -219,10 +217,10 @@ class CollectionModule(BaseModule):
         arrays = {name: held.store.array(name, 0) for name in held.parameters}
         states = {name: held.store.aux(name, 0) for name in held.states}
         held.store.load(
-            first_values(arrays, arg_params, drawn, {}, allow_missing, allow_extra),
-            first_values(states, aux_params, drawn, {}, allow_missing, allow_extra),
+            first_values(arrays, arg_params, drawn, held.attributes, allow_missing, allow_extra),
+            first_values(states, aux_params, drawn, held.attributes, allow_missing, allow_extra),
         )
-        self.params_initialized = True
+        self._stage = max(self._stage, Stage.INITIALIZED)
 
     @needs(Stage.BOUND)
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
@@ -234,77 +232,17 @@ class CollectionModule(BaseModule):
         if self._held is not None and len(self._held.contexts) > 1:
             self._held.store.load(*self._held.store.average())
 
-    def preload(self, arg_params: Mapping[str, NDArray], aux_params: Mapping[str, NDArray]) -> None:
-        """Keep values for `init_params`."""
-        self._preloaded = arg_params, aux_params
-
-    # checkpoints
-
-    @needs(Stage.INITIALIZED)
-    def save_checkpoint(self, prefix: str, epoch: int, save_optimizer_states: bool = False) -> None:
-        """Write ``prefix-NNNN.params``, ``prefix-symbol.json`` if the module has a symbol, and the states if asked.
-
-        Args:
-            prefix: path and first part of the file names.
-            epoch: number of the epoch.
-            save_optimizer_states: whether to write ``prefix-NNNN.states``.
-
-        Raises:
-            StateError: states are asked for, but there is no optimizer.
-        """
-        from ..checkpoint import save_checkpoint
-
-        states = (
-            self.updates.active_updater().get_states(dump_optimizer=False) if save_optimizer_states else None
-        )
-        save_checkpoint(prefix, epoch, self._symbol, *self.get_params(), states=states)
-
-    def load_optimizer_states(self, fname: str) -> None:
-        """Read the optimizer's states from a file; see `Module.load_optimizer_states`."""
-        self.updates.active_updater().load_states(fname)
-
     # optimizer
 
-    @property
-    def updates(self) -> Updates:
-        """How gradients become new parameters.
-
-        Raises:
-            StateError: `init_optimizer` has not been called.
-        """
-        if self._updates is None:
-            raise StateError("AutobatchModule: call init_optimizer() first")
-        return self._updates
-
-    @needs(Stage.INITIALIZED)
-    def init_optimizer(
-        self,
-        kvstore: Any = "local",
-        optimizer: Any = "sgd",
-        optimizer_params: Any = (("learning_rate", 0.01),),
-        force_init: bool = False,
-    ) -> None:
-        """Install an optimizer; see `Module.init_optimizer`."""
-        if self.optimizer_initialized and not force_init:
-            self.logger.warning("optimizer already initialized, ignoring...")
-            return
-        group = self.held.group(self._symbol, self._batch_size())
-        store, on_store = make_store(kvstore, group)
-        self._optimizer = make_optimizer(optimizer, optimizer_params, group, on_store)
-        self._updates = Updates(group, store, None if on_store else opt.get_updater(self._optimizer))
-        self._updates.start()
-        if store is not None and on_store:
-            store.set_optimizer(self._optimizer)
-        self.optimizer_initialized = True
+    def updated_group(self) -> Any:
+        """Return the parameters and gradients as `Updates` takes them."""
+        return self.held.group(self._symbol, self._batch_size())
 
     def _batch_size(self) -> int:
-        described = [each[1] for each in self._shapes[0] or () if each[1]]
-        return int(described[0][0]) if described else 1
-
-    @needs(Stage.READY)
-    def update(self) -> None:
-        """Apply the optimizer to the gradients of the last backward, summed over devices."""
-        self.updates.apply()
+        described = [each for each in self._shapes[0] or () if each[1]]
+        if not described:
+            return 1
+        return int(described[0][1][batch_axis(described[0])])
 
 
 def _defaults() -> tuple[Any, ...]:

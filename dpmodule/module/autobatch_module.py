@@ -6,12 +6,17 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+import torch
+
 from ..autobatch.explain import explain
 from ..autobatch.explanation import Explanation
 from ..base import ArgumentError, StateError
+from ..ndarray import NDArray
 from ..slicing import split_batch
+from . import fit as loops
 from .autobatch_binding import CollectionModule
-from .autobatch_run import Ran, array_of_labels, columns_of, merged, run_examples
+from .autobatch_run import Ran, are_sequences, array_of_labels, axes_of, columns_of, merged, run_examples
 from .autobatch_store import on_context
 from .stage import Stage, needs
 
@@ -30,8 +35,10 @@ class AutobatchModule(CollectionModule):
     * a tuple ``(loss, output, ...)``. The loss may be None where no gradient is wanted, or if the outputs are loss
       heads of cells, such as SoftmaxOutput, which need none.
 
-    The losses of all examples are added up. Outputs are shown to metrics: of equal shapes, they are stacked along a new
-    first axis; else joined along their first one, as labels then are. Without outputs, the loss is the output.
+    The losses of all examples are added up. Without outputs, the loss is the output. Outputs are shown to metrics:
+    stacked along a new first axis if all have one shape, else joined along their first one, as labels then are; and
+    joined, too, where each example has a label for every vector of its output, as a tagger has for every word. Say
+    `stack` to have it otherwise.
 
     Data come as a batch holds them: ``batch.data[k]`` is an array, of which the function gets rows as NumPy arrays, or
     a list of any Python objects, as `ExampleIter` gives.
@@ -54,6 +61,8 @@ class AutobatchModule(CollectionModule):
         output_names: names of the outputs; more are made by numbers.
         symbol: written to checkpoints beside the parameters, if given.
         autobatch: whether examples are computed together; off to look for errors.
+        stack: True or False if outputs, and their labels, are always to be stacked, or always to be joined.
+        compression_params: gradient compression; see `Module`.
 
     Raises:
         ArgumentError: an argument does not fit.
@@ -87,22 +96,38 @@ class AutobatchModule(CollectionModule):
         output_names: Sequence[str] = ("output",),
         symbol: Any = None,
         autobatch: bool = True,
+        stack: bool | None = None,
+        compression_params: Any = None,
     ) -> None:
         super().__init__(
-            params, data_names, label_names, logger, context, work_load_list, fixed_param_names, symbol
+            params,
+            data_names,
+            label_names,
+            logger,
+            context,
+            work_load_list,
+            fixed_param_names,
+            symbol,
+            compression_params,
         )
         if not callable(function):
             raise ArgumentError(
                 f"AutobatchModule: function is {type(function).__name__}, expected a function"
             )
-        self.function, self._autobatch = function, autobatch
+        self.function, self._autobatch, self._stack = function, autobatch, stack
         self._output_names = list(output_names)
         self._ran: list[Ran | None] = []
+        self._label_axes: list[int] = []
         self._has_gradients = False
 
     @staticmethod
     def load(
-        prefix: str, epoch: int, function: Callable[..., Any], params: Any, **kwargs: Any
+        prefix: str,
+        epoch: int,
+        function: Callable[..., Any],
+        params: Any,
+        load_optimizer_states: bool = False,
+        **kwargs: Any,
     ) -> AutobatchModule:
         """Make a module whose parameters start from a checkpoint, of this class or of `Module`.
 
@@ -111,12 +136,14 @@ class AutobatchModule(CollectionModule):
             epoch: number of the epoch.
             function: as for the constructor.
             params: as for the constructor; the file has a value for each of them.
+            load_optimizer_states: also read ``prefix-NNNN.states`` once the optimizer is installed.
             kwargs: further arguments of the constructor.
         """
         from ..checkpoint import load_params
 
         module = AutobatchModule(function, params, **kwargs)
-        module.preload(*load_params(prefix, epoch))
+        states = f"{prefix}-{epoch:04d}.states" if load_optimizer_states else None
+        module.preload(*load_params(prefix, epoch), states)
         return module
 
     @property
@@ -147,7 +174,11 @@ class AutobatchModule(CollectionModule):
             ArgumentError: columns differ in length, or the function returned something else than expressions.
         """
         is_train = self.for_training if is_train is None else bool(is_train)
-        rows = columns_of(data_batch, len(self._data_names), len(self._label_names))
+        num_data, num_labels = len(self._data_names), len(self._label_names)
+        axes = axes_of(getattr(data_batch, "provide_data", None) or self._shapes[0], num_data)
+        provided = getattr(data_batch, "provide_label", None)
+        self._label_axes = axes_of(provided or self._shapes[1], num_labels)
+        rows = columns_of(data_batch, num_data, num_labels, [*axes, *self._label_axes])
         held, self._ran = self.held, []
         for i, part in enumerate(split_batch(len(rows), self._workload)):
             if part.start == part.stop:
@@ -185,8 +216,54 @@ class AutobatchModule(CollectionModule):
         """Return the outputs of the last forward; per device if `merge_multi_context` is off."""
         parts = self._parts()
         if not merge_multi_context:
-            return [[merged(part.outputs[k]) for part in parts] for k in range(len(parts[0].outputs))]
-        return [merged(column) for column in _joined(parts)]
+            columns = [[part.outputs[k] for part in parts] for k in range(len(parts[0].outputs))]
+            return [[merged(each, self._stack) for each in column] for column in columns]
+        return [merged(column, self._stack) for column in _joined(parts)]
+
+    def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
+        """Refuse: inputs are examples of any kind.
+
+        Raises:
+            ArgumentError: always.
+        """
+        raise ArgumentError("get_input_grads: the inputs of an AutobatchModule have no gradients")
+
+    def output_probes(self) -> list[list[torch.Tensor]]:
+        """Return, for every output and the loss of the last forward, tensors that are finite only if all of it is."""
+        parts = self._parts()
+        losses = [torch.tensor(part.loss) for part in parts if part.loss is not None]
+        return [*_joined(parts), losses]
+
+    def predict(
+        self,
+        eval_data: Any,
+        num_batch: int | None = None,
+        merge_batches: bool = True,
+        reset: bool = True,
+        always_output_list: bool = False,
+        sparse_row_id_fn: Any = None,
+    ) -> Any:
+        """Return the outputs for data; those of padding are cut off.
+
+        Args:
+            eval_data: as `train_data` of `fit`, or one array.
+            num_batch: how many batches; None = all.
+            merge_batches: stack or join the outputs of all examples; else a list of lists.
+            reset: start `eval_data` from its beginning.
+            always_output_list: return a list also for a single output.
+            sparse_row_id_fn: unused.
+        """
+        if isinstance(eval_data, (NDArray, np.ndarray, torch.Tensor)):
+            return super().predict(eval_data, num_batch, merge_batches, reset, always_output_list)
+        batches = []
+        for batch in loops.batches_of(self, eval_data, num_batch, reset, sparse_row_id_fn):
+            self.evaluate(batch)
+            pad = loops.pad_of(batch)
+            batches.append([column[: len(column) - pad] for column in _joined(self._parts())])
+        if not merge_batches:
+            return [[merged(column, self._stack) for column in batch] for batch in batches]
+        found = [merged([each for part in parts for each in part], self._stack) for parts in zip(*batches)]
+        return found[0] if len(found) == 1 and not always_output_list else found
 
     @needs(Stage.BOUND)
     def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
@@ -204,10 +281,14 @@ class AutobatchModule(CollectionModule):
         if pre_sliced:
             raise ArgumentError("update_metric: pre_sliced: labels are given for the whole batch here")
         columns = [column[: len(column) - pad] for column in _joined(self._parts())]
-        outputs = dict(zip(self.output_names, map(merged, columns)))
-        count = len(columns[0]) if columns else 0
-        given = {name: array_of_labels(label, count) for name, label in zip(self._label_names, labels or ())}
-        eval_metric.update_dict(given, outputs)
+        count, given, stacks = len(columns[0]), {}, [self._stack] * len(columns)
+        for k, (name, label) in enumerate(zip(self._label_names, labels or ())):
+            axis = self._label_axes[k]
+            if k < len(columns) and self._stack is None and are_sequences(columns[k], label, axis):
+                stacks[k] = False
+            given[name] = array_of_labels(label, count, stacks[k] if k < len(columns) else self._stack, axis)
+        outputs = map(merged, columns, stacks)
+        eval_metric.update_dict(given, dict(zip(self.output_names, outputs)))
 
     def explain(self) -> Explanation:
         """Return what was computed together in the last forward, on the last context; see `autobatch.explain`.

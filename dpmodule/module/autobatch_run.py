@@ -14,11 +14,21 @@ from ..autobatch.expression import Expression, forward
 from ..autobatch.functions.combine import esum
 from ..autobatch.functions.reductions import sum_batches, sum_elems
 from ..autobatch.state import state
-from ..base import ArgumentError
+from ..base import ArgumentError, ShapeError
 from ..context import cpu
+from ..io import DataDesc
 from ..ndarray import NDArray
 
-__all__ = ["Ran", "array_of_labels", "columns_of", "merged", "run_examples"]
+__all__ = [
+    "Ran",
+    "are_sequences",
+    "array_of_labels",
+    "axes_of",
+    "batch_axis",
+    "columns_of",
+    "merged",
+    "run_examples",
+]
 
 
 @dataclass(slots=True)
@@ -34,13 +44,14 @@ class Ran:
     loss: float | None
 
 
-def columns_of(batch: Any, num_data: int, num_labels: int) -> list[tuple[Any, ...]]:
+def columns_of(batch: Any, num_data: int, num_labels: int, axes: Sequence[int]) -> list[tuple[Any, ...]]:
     """Return what the function is called with for every example.
 
     Args:
         batch: a `DataBatch`.
         num_data: how many columns of data there are.
         num_labels: how many columns of labels; None stands for those that the batch lacks.
+        axes: which axis of every column the examples are along.
 
     Raises:
         ArgumentError: there are not as many columns, or they differ in length.
@@ -48,7 +59,7 @@ def columns_of(batch: Any, num_data: int, num_labels: int) -> list[tuple[Any, ..
     data, labels = list(batch.data or ()), list(batch.label or ())
     if len(data) != num_data:
         raise ArgumentError(f"forward: the batch has {len(data)} columns of data, expected {num_data}")
-    columns = [_rows(column) for column in (*data, *labels[:num_labels])]
+    columns = [_rows(column, axis) for column, axis in zip((*data, *labels[:num_labels]), axes)]
     lengths = {len(column) for column in columns}
     if len(lengths) != 1 or not lengths.pop():
         raise ArgumentError(
@@ -58,15 +69,25 @@ def columns_of(batch: Any, num_data: int, num_labels: int) -> list[tuple[Any, ..
     return list(zip(*columns))
 
 
-def _rows(column: Any) -> Sequence[Any]:
+def batch_axis(desc: Any) -> int:
+    """Return the axis of the examples in an array, from its (name, shape) or `DataDesc`: 0 if it does not tell."""
+    return max(DataDesc.get_batch_axis(getattr(desc, "layout", None)), 0)
+
+
+def axes_of(described: Any, count: int) -> list[int]:
+    """Return the axis of the examples for each of `count` columns, of which some are described."""
+    return [*[batch_axis(desc) for desc in described or ()], *[0] * count][:count]
+
+
+def _rows(column: Any, axis: int = 0) -> Sequence[Any]:
     if isinstance(column, (list, tuple)):
         return column
     if isinstance(column, NDArray):
-        return column.asnumpy()  # type: ignore[return-value]
-    if isinstance(column, torch.Tensor):
-        return column.detach().cpu().numpy()  # type: ignore[return-value]
+        column = column.asnumpy()
+    elif isinstance(column, torch.Tensor):
+        column = column.detach().cpu().numpy()
     if isinstance(column, np.ndarray):
-        return column  # type: ignore[return-value]
+        return np.moveaxis(column, axis, 0) if 0 < axis < column.ndim else column  # type: ignore[return-value]
     raise ArgumentError(
         f"forward: a column is {type(column).__name__}, expected an array or a list of examples"
     )
@@ -145,27 +166,53 @@ def _value(output: Expression) -> torch.Tensor:
     return found[0].clone() if found.shape[0] == 1 else found.clone()
 
 
-def merged(examples: Sequence[torch.Tensor]) -> NDArray:
-    """Return the values of all examples as one array: stacked if they are alike, else joined along the first axis.
+def merged(examples: Sequence[torch.Tensor], stack: bool | None = None) -> NDArray:
+    """Return the values of all examples as one array; numbers become a vector of them.
 
-    Numbers become a vector of them.
+    Args:
+        examples: the values.
+        stack: whether to stack them along a new first axis, or to join them along their own; None = to stack them if
+            they are alike.
+
+    Raises:
+        ShapeError: they are to be stacked, and have different shapes.
     """
     home = cpu()
     tensors = [each.to(home.torch_device) for each in examples]
-    alike = len({each.shape for each in tensors}) == 1
-    if alike and tensors[0].shape == (1,):
+    shapes = {tuple(each.shape) for each in tensors}
+    if shapes == {(1,)}:
         return NDArray(torch.cat(tensors), home)
-    return NDArray(torch.stack(tensors) if alike else torch.cat(tensors), home)
+    if stack and len(shapes) > 1:
+        raise ShapeError(
+            f"stack=True, but examples have outputs of shapes {', '.join(map(str, sorted(shapes)))}"
+        )
+    stack = len(shapes) == 1 if stack is None else stack
+    return NDArray(torch.stack(tensors) if stack else torch.cat(tensors), home)
 
 
-def array_of_labels(column: Any, count: int) -> NDArray:
-    """Return the labels of the first examples as one array, joined as `merged` joins outputs."""
-    if isinstance(column, NDArray):
+def array_of_labels(column: Any, count: int, stack: bool | None = None, axis: int = 0) -> NDArray:
+    """Return the labels of the first examples as one array.
+
+    Args:
+        column: the labels.
+        count: of how many examples.
+        stack: as for `merged`.
+        axis: the axis of the examples, in an array.
+    """
+    if isinstance(column, NDArray) and stack is not False and not axis:
         return NDArray(column.tensor[:count], column.context)
-    tensors = [
-        torch.as_tensor(np.asarray(each, np.float32)).reshape(-1)
-        if np.ndim(each) < 2
-        else torch.as_tensor(np.asarray(each, np.float32))
-        for each in _rows(column)[:count]
-    ]
-    return merged(tensors)
+    return merged([_tensor(each) for each in _rows(column, axis)[:count]], stack)
+
+
+def _tensor(label: Any) -> torch.Tensor:
+    array = np.asarray(label, np.float32)
+    return torch.from_numpy(array.reshape(-1) if array.ndim < 2 else np.ascontiguousarray(array))
+
+
+def are_sequences(outputs: Sequence[torch.Tensor], column: Any, axis: int) -> bool:
+    """Say whether every example has a label for each of its output's vectors, as a tagger has for each word."""
+    labels = _rows(column, axis)
+    return all(
+        0 < np.ndim(label) == output.dim() - 1 and np.shape(label) == output.shape[:-1]
+        for label, output in zip(labels, outputs)
+    )

@@ -7,10 +7,8 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-import torch
-
 from ..autobatch.collection import ParameterCollection
-from ..autobatch.held import StateStorage
+from ..autobatch.held import StateStorage, described
 from ..autobatch.state import state
 from ..autobatch.storage import ParameterStorage
 from ..base import ArgumentError
@@ -41,6 +39,8 @@ class CollectionStore:
 
     Attributes:
         store: the arrays.
+        trained: names of those that have gradients.
+        attributes: those of the symbols' nodes that cells have made the parameters of, by name.
     """
 
     def __init__(
@@ -50,13 +50,14 @@ class CollectionStore:
         self.store = ParamStore(contexts)
         self.parameters: dict[str, ParameterStorage] = {}
         self.states: dict[str, ParameterStorage] = {}
-        self._places: dict[ParameterStorage, list[torch.Tensor]] = {}
         for each in (*collection.parameters_list(), *collection.lookup_parameters_list()):
             self._add(public_name(each.name()), each.storage)
         unknown = [name for name in fixed if name not in self.parameters]
         if unknown:
             there = ", ".join(self.parameters) or "none"
             raise ArgumentError(f"fixed_param_names holds {', '.join(unknown)}; the parameters are {there}")
+        every = {**self.parameters, **self.states}
+        self.attributes = {name: described[each] for name, each in every.items() if each in described}
         self.trained = [name for name, each in self.parameters.items() if each.updated and name not in fixed]
 
     def _add(self, name: str, storage: ParameterStorage) -> None:

@@ -23,7 +23,17 @@ from ..ndarray import NDArray, array, concatenate
 if TYPE_CHECKING:
     from .base_module import BaseModule
 
-__all__ = ["FitOptions", "as_list", "fit", "iter_predict", "predict", "score", "show_metric"]
+__all__ = [
+    "FitOptions",
+    "as_list",
+    "batches_of",
+    "fit",
+    "iter_predict",
+    "pad_of",
+    "predict",
+    "score",
+    "show_metric",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +123,10 @@ def _check_finite(module: BaseModule, options: FitOptions, epoch: int, nbatch: i
     for number, parts in enumerate(module.output_probes()):
         if _are_finite(parts):
             continue
+        names = module.output_names
+        name = f"output {names[number]!r}" if number < len(names) else "the loss"
         text = (
-            f"output {module.output_names[number]!r} is not finite in batch {nbatch} of epoch {epoch}; the "
+            f"{name} is not finite in batch {nbatch} of epoch {epoch}; the "
             "parameters are those before this batch. A smaller learning rate, clip_gradient or a look at the data "
             'may help; on_nonfinite="warn" or "ignore" goes on'
         )
@@ -238,7 +250,7 @@ def _run_epoch(
     return values
 
 
-def _pad(batch: Any) -> int:
+def pad_of(batch: Any) -> int:
     """Return how many rows at the end of a batch only fill it up."""
     padding = getattr(batch, "num_padding", None)
     return int((getattr(batch, "pad", None) or 0) if padding is None else padding)
@@ -248,7 +260,7 @@ def _update_metric(module: BaseModule, eval_metric: Any, batch: Any, count_paddi
     if isinstance(batch, list):
         module.update_metric(eval_metric, [b.label for b in batch], pre_sliced=True)
     else:
-        show_metric(module, eval_metric, batch.label, 0 if count_padding else _pad(batch))
+        show_metric(module, eval_metric, batch.label, 0 if count_padding else pad_of(batch))
 
 
 def show_metric(module: BaseModule, eval_metric: Any, labels: Any, pad: int) -> None:
@@ -282,7 +294,7 @@ def score(
     eval_metric = metrics.create(eval_metric)
     eval_metric.reset()
     nbatch = 0
-    for nbatch, batch in enumerate(_batches(module, eval_data, num_batch, reset, sparse_row_id_fn), 1):
+    for nbatch, batch in enumerate(batches_of(module, eval_data, num_batch, reset, sparse_row_id_fn), 1):
         module.evaluate(batch)
         _update_metric(module, eval_metric, batch, count_padding)
         _call_back(batch_end_callback, epoch, nbatch - 1, eval_metric, locals())
@@ -296,9 +308,10 @@ def _call_back(callbacks: Any, epoch: int, nbatch: int, eval_metric: Any, local:
         callback(BatchEndParam(epoch=epoch, nbatch=nbatch, eval_metric=eval_metric, locals=local))
 
 
-def _batches(
+def batches_of(
     module: BaseModule, data: Any, num_batch: int | None, reset: bool, sparse_row_id_fn: Any
 ) -> Iterator[Any]:
+    """Yield the batches of data, after `prepare`; see `BaseModule.predict` for the arguments."""
     data = _as_iter(module, data)
     if reset:
         data.reset()
@@ -311,7 +324,7 @@ def _batches(
 
 def _unpadded(output: NDArray, batch: Any, axis: int = 0) -> NDArray:
     """Return a copy of an output without padding rows."""
-    pad = 0 if isinstance(batch, list) else _pad(batch)
+    pad = 0 if isinstance(batch, list) else pad_of(batch)
     rows = output.shape[axis] - pad
     return NDArray(output.tensor.narrow(axis, 0, rows).clone(), output.context)
 
@@ -320,7 +333,7 @@ def iter_predict(
     module: BaseModule, eval_data: Any, num_batch: int | None, reset: bool, sparse_row_id_fn: Any
 ) -> Iterator[tuple[list[NDArray], int, Any]]:
     """Yield outputs batch by batch; see `BaseModule.iter_predict`."""
-    for nbatch, batch in enumerate(_batches(module, eval_data, num_batch, reset, sparse_row_id_fn)):
+    for nbatch, batch in enumerate(batches_of(module, eval_data, num_batch, reset, sparse_row_id_fn)):
         module.evaluate(batch)
         yield [_unpadded(out, batch) for out in module.get_outputs()], nbatch, batch
 

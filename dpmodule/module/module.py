@@ -19,7 +19,7 @@ from .first_values import first_values
 from .group_contexts import contexts_of
 from .optimizing import OptimizedModule
 from .stage import Stage, needs
-from .updates import Updates
+from .updates import Updates, check_compression
 
 __all__ = ["Module"]
 
@@ -84,10 +84,7 @@ class Module(OptimizedModule):
     ) -> None:
         super().__init__(logger)
         self._run_options = run_options(compile, cuda_graphs, mirror)
-        if compression_params:
-            from ..kvstore import Compression
-
-            Compression(compression_params)  # complains about wrong ones now
+        check_compression(compression_params)
         self._compression_params = compression_params
         self._context = contexts_of(context)
         self._workload = list(work_load_list) if work_load_list is not None else None
@@ -138,49 +135,7 @@ class Module(OptimizedModule):
         )
         return module
 
-    def preload(
-        self, arg_params: Mapping[str, NDArray], aux_params: Mapping[str, NDArray], states: str | None = None
-    ) -> None:
-        """Keep values for the time when the module is bound.
-
-        Args:
-            arg_params: parameters by name.
-            aux_params: auxiliary states by name.
-            states: file with the optimizer's states, read once the optimizer is installed.
-        """
-        self._preloaded = arg_params, aux_params
-        self._preloaded_states = states
-
-    @needs(Stage.INITIALIZED)
-    def save_checkpoint(
-        self, prefix: str, epoch: int, save_optimizer_states: bool = False, remove_amp_cast: bool = True
-    ) -> None:
-        """Write ``prefix-symbol.json``, ``prefix-NNNN.params`` and, if asked, ``prefix-NNNN.states``.
-
-        The files switch together: a process killed at any moment leaves either the old set or the new one.
-
-        Args:
-            prefix: path and first part of the file names.
-            epoch: number of the epoch.
-            save_optimizer_states: whether to write the optimizer's states.
-            remove_amp_cast: leave `amp_cast` operators out of the graph.
-
-        Raises:
-            StateError: states are asked for, but there is no optimizer.
-        """
-        from ..checkpoint import save_checkpoint
-
-        states = self._optimizer_states() if save_optimizer_states else None
-        arg_params, aux_params = self.get_params()
-        save_checkpoint(prefix, epoch, self._symbol, arg_params, aux_params, remove_amp_cast, states=states)
-        self.logger.info('Saved checkpoint to "%s-%04d.params"', prefix, epoch)
-
     # properties
-
-    @property
-    def stage(self) -> Stage:
-        """How far the module has come."""
-        return self._stage
 
     @property
     def data_names(self) -> list[str]:
@@ -310,16 +265,12 @@ class Module(OptimizedModule):
         same = wanted == self._context and (workload is None or list(workload) == self._workload)
         if self._stage >= Stage.BOUND and same and self.for_training:
             return
-        states = self.updates.states_by_name() if self._stage >= Stage.READY else None
+        states = self._states_by_name()
         self._context = wanted
         if workload is not None:
             self._workload = list(workload)
         self.bind(data_shapes, label_shapes, True, self.inputs_need_grad, True, None, self._grad_req)
-        if states is not None and self._optimizer is not None:
-            kind = self.updates.store.type if self.updates.store is not None else "local"
-            self._stage = Stage.INITIALIZED
-            self.init_optimizer(kind, self._optimizer)
-            self.updates.restore_states(states)
+        self._install_again(states)
 
     # parameters
 

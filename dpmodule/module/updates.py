@@ -15,10 +15,22 @@ from ..ndarray import NDArray
 from .by_hand import create_kvstore
 from .executor_group import DataParallelExecutorGroup
 
-__all__ = ["Updates", "make_optimizer", "make_store"]
+__all__ = ["Updates", "check_compression", "make_optimizer", "make_store"]
 
 _DEFAULT_ARGUMENTS = (("learning_rate", 0.01),)
 """What `init_optimizer` and `fit` pass if the user gives nothing."""
+
+
+def check_compression(params: Any) -> None:
+    """Complain about wrong compression parameters now, before there is a store.
+
+    Raises:
+        ArgumentError: there is no such compression.
+    """
+    if params:
+        from ..kvstore import Compression
+
+        Compression(params)
 
 
 def make_store(

@@ -49,7 +49,10 @@ class _LossHead(torch.autograd.Function):
     def backward(ctx: Any, *heads: torch.Tensor) -> tuple[Any, ...]:
         out, *tensors = ctx.saved_tensors
         grad, a, env = ctx.call
-        return (None, None, None, grad(a, env, out, *tensors), *[None] * (len(tensors) - 1))
+        found = grad(a, env, out, *tensors)
+        if env.counted is not None:
+            found = found.masked_fill(~env.counted.view(-1, *[1] * (found.dim() - 1)), 0)
+        return (None, None, None, found, *[None] * (len(tensors) - 1))
 
 
 _record_classes: dict[tuple[str, tuple[str, ...]], Callable[..., Any]] = {}

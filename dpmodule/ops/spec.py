@@ -189,6 +189,7 @@ class Env:
         memo: what a ``stateful`` operator keeps from one call to the next; None where nothing is kept.
         memory: a tensor that nobody reads any more, in which a step that says so may put its result; it takes the
             tensor away.
+        counted: (examples,) of bool, which examples' losses have gradients; None means all.
     """
 
     device: torch.device
@@ -198,6 +199,7 @@ class Env:
     context: Any = None
     memo: dict[Any, Any] | None = None
     memory: torch.Tensor | None = None
+    counted: torch.Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ __all__ = ["ChildProcess"]
 
 GRACE_S = 1.0
 """How long a child may take to end after its channel was closed, and again after SIGTERM, in seconds."""
-_LAST_WORDS_S = 1.0
+_LAST_WORDS_S = 5.0  # an interpreter that ends has closed the channel before it runs what atexit has
 _STACK_S = 0.6
 
 
@@ -278,11 +278,15 @@ class ChildProcess:
 
     def _fail(self) -> None:
         """Find the reason of an end: the last words of the child, or the way in which it ended."""
-        if not self._ends.reap(_LAST_WORDS_S):  # it closed the channel and goes on
-            self.kill()
+        ended = self._ends.reap(_LAST_WORDS_S)
         self._pump()
         if self._outcome is None and self._error is None:
-            self._error = death(self._who(), self.index, self.name, self._ends)
+            if ended:
+                self._error = death(self._who(), self.index, self.name, self._ends)
+            else:
+                self.stuck(f"closed its channel and did not end within {_LAST_WORDS_S:g} s")
+        elif not ended:
+            self.kill()
 
     def _raise_error(self) -> None:
         if self._error is not None:

@@ -100,7 +100,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--smoke", action="store_true", help="a short run with a lower target")
     args = parser.parse_args()
-    count, epochs, target = (1500, 6, 0.65) if args.smoke else (3000, 20, 0.97)
+    count, epochs, target = (1500, 6, 0.65) if args.smoke else (6000, 20, 0.97)
 
     dy.configure(autobatch=True, random_seed=1)
     program = Program()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 import dpmodule as mx
 import dpmodule.autobatch as dy
@@ -268,6 +269,140 @@ def test_only_losses_that_count_have_gradients(engine):
         np.testing.assert_allclose(params[name].grad.asnumpy(), want, rtol=1e-4, atol=1e-6)
     assert not xs[0].gradient().any()
     assert xs[4].gradient().any()
+
+
+def regression(data, **options):
+    return mx.sym.LinearRegressionOutput(data, mx.sym.Variable("label"), name="out", **options)
+
+
+def test_losses_that_count_use_the_numbers_that_were_drawn(engine):
+    """Of four examples one counts: its gradient goes through the mask that its forward pass drew."""
+    dropped = mx.sym.Dropout(mx.sym.Variable("x"), p=0.5)
+    cell = dy.cell(
+        mx.sym.Group([mx.sym.BlockGrad(dropped), regression(dropped)]), None, inputs=["x", "label"]
+    )
+    cell.is_train = True
+    for place in (3, 2):
+        dy.renew_cg()
+        xs = [dy.inputTensor(np.ones(32)) for _ in range(4)]
+        outs = [cell(x, np.zeros(32)) for x in xs]
+        dy.forward([out for _, out in outs])
+        dy.sum_elems(outs[place][1]).backward(full=True)
+        mask = outs[place][0].npvalue()
+        np.testing.assert_allclose(xs[place].gradient(), mask * mask / 32, rtol=1e-6)
+        assert not any(xs[i].gradient().any() for i in range(4) if i != place)
+
+
+def test_losses_that_count_know_the_statistics_of_all(engine):
+    if not engine[1]:
+        pytest.skip("one by one there is no batch")
+    norm = mx.sym.BatchNorm(mx.sym.Variable("x"), fix_gamma=False, name="bn")
+    states = {f"bn_moving_{name}": mx.nd.ones(3) for name in ("mean", "var")}
+    params = {"bn_gamma": mx.nd.ones(3), "bn_beta": mx.nd.zeros(3), **states}
+    cell = dy.cell(regression(norm), params, inputs=["x", "label"])
+    cell.is_train = True
+    values = np.random.RandomState(0).randn(4, 3).astype("f")
+    xs = [dy.inputTensor(each) for each in values]
+    outs = [cell(x, np.zeros(3)) for x in xs]
+    dy.forward(outs)
+    dy.sum_elems(outs[2]).backward(full=True)
+    rows = torch.from_numpy(values).requires_grad_()
+    wanted = torch.nn.functional.batch_norm(rows, None, None, training=True, eps=1e-3)
+    (wanted[2] ** 2).sum().div(6).backward()
+    np.testing.assert_allclose(xs[2].gradient(), rows.grad[2].numpy(), rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(states["bn_moving_mean"].asnumpy(), 0.9 + 0.1 * values.mean(0), rtol=1e-4)
+    normal = wanted[2].detach().numpy()
+    np.testing.assert_allclose(params["bn_gamma"].grad.asnumpy(), normal**2 / 3, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("inside", ["other operators above", "one by one", "custom"])
+def test_losses_inside_count_where_gradients_arrive(engine, inside):
+    scores = mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=3, name="fc")
+    options = {}
+    if inside == "custom":
+        symbol = mx.sym.Custom(scores, op_type="test_cell_own_loss", name="own")
+    else:
+        symbol = regression(scores) * 2.0
+        options["rows"] = inside != "one by one"
+    params = {"fc_weight": mx.nd.array(np.arange(12).reshape(3, 4) / 10), "fc_bias": mx.nd.zeros((3,))}
+    cell = dy.cell(
+        symbol, params, inputs=[n for n in ("x", "label") if n in symbol.list_arguments()], **options
+    )
+    draw, found = np.random.RandomState(0), []
+    values = draw.randn(4, 4).astype("f")
+    for chosen in ([0, 1, 2, 3], [1]):
+        dy.renew_cg()
+        outs = {i: cell(*[values[i], np.zeros(3)][: len(cell.input_names)]) for i in chosen}
+        dy.forward(list(outs.values()))
+        dy.sum_elems(outs[1]).backward()
+        found.append(params["fc_weight"].grad.asnumpy().copy())
+        params["fc_weight"].grad[:] = 0
+    assert found[1].any()
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
+
+
+@mx.operator.register("test_cell_own_loss")
+class OwnLossProp(mx.operator.CustomOpProp):
+    def __init__(self):
+        super().__init__(need_top_grad=False)
+
+    def create_operator(self, ctx, shapes, dtypes):
+        return OwnLoss()
+
+
+class OwnLoss(mx.operator.CustomOp):
+    def forward(self, is_train, req, in_data, out_data, aux):
+        self.assign(out_data[0], req[0], in_data[0])
+
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        self.assign(in_grad[0], req[0], out_data[0])
+
+
+def test_tables_are_parameters_of_cells(engine):
+    m = dy.ParameterCollection()
+    table = m.add_lookup_parameters((5, 3), name="e_weight")
+    symbol = mx.sym.Embedding(mx.sym.Variable("x"), input_dim=5, output_dim=3, name="e")
+    trainer = dy.SimpleSGDTrainer(m, 1.0)
+    for cell in (dy.cell(symbol, m), dy.cell(symbol, {"e_weight": table})):
+        assert cell.input_names == ["x"]
+        assert not m.parameters_list()
+        before = table.as_array()
+        dy.renew_cg()
+        out = cell(2)
+        np.testing.assert_array_equal(out.npvalue().ravel(), before[2])
+        (dy.sum_elems(out) + dy.sum_elems(table[4])).backward()
+        trainer.update()
+        wanted = np.zeros((5, 3))
+        wanted[[2, 4]] = 1
+        np.testing.assert_allclose(before - table.as_array(), wanted, atol=1e-6)
+
+
+def test_states_that_were_read_from_a_file_stay_states(engine, tmp_path):
+    symbol, m = mx.sym.BatchNorm(mx.sym.Variable("x"), name="bn"), dy.ParameterCollection()
+    dy.cell(symbol, m, shapes={"x": (3,)})
+    m.save(str(tmp_path / "model"))
+    again = dy.ParameterCollection()
+    for name in ("bn_gamma", "bn_beta", "bn_moving_mean", "bn_moving_var"):
+        again.add_parameters(3, name=name)
+    again.populate(str(tmp_path / "model"))
+    dy.cell(symbol, again)
+    assert [p.is_updated() for p in again.parameters_list()] == [True, True, False, False]
+    states = mx.mod.AutobatchModule(lambda x: x, again, label_names=None)
+    states.bind([("data", (1, 3))])
+    states.init_params()
+    assert sorted(states.get_params()[1]) == ["bn_moving_mean", "bn_moving_var"]
+
+
+def test_grad_req_is_looked_at_in_every_graph(engine):
+    weight = mx.nd.ones((2, 3))
+    weight.attach_grad("null")
+    symbol = mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=2, no_bias=True, name="f")
+    cell = dy.cell(symbol, {"f_weight": weight})
+    for request in ("null", "write"):
+        weight.attach_grad(request)
+        dy.renew_cg()
+        dy.sum_elems(cell([1.0, 2.0, 3.0])).backward()
+    np.testing.assert_array_equal(weight.grad.asnumpy(), [[1, 2, 3]] * 2)
 
 
 def test_the_same_example_twice_counts_twice(engine):

@@ -148,7 +148,7 @@ def test_reset_inputs():
     x.set([1, 2])
     assert y.vec_value() == [2, 4]
     x.set([3, 4])
-    assert y.vec_value() == [2, 4]
+    assert y.vec_value() == [6, 8]
     assert y.npvalue(recalculate=True).tolist() == [6, 8]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -213,7 +215,89 @@ def test_parameters_of_one_number(engine):
     assert net.factor.item() == pytest.approx(2.5)
 
 
+@pytest.mark.parametrize("rows", [None, True, False])
+def test_what_works_in_place_leaves_its_inputs_alone(engine, rows):
+    relu = dy.wrap(torch.nn.ReLU(inplace=True), rows)
+    for _ in range(2):  # the second time, history is kept
+        dy.renew_cg()
+        xs = [dy.inputTensor(x) * 1.0 for x in rows_of(3)]
+        ys = [relu(x) for x in xs]
+        dy.esum([dy.sum_elems(y) for y in ys]).backward(full=True)
+        for x, y, given in zip(xs, ys, rows_of(3)):
+            np.testing.assert_array_equal(x.npvalue(), given)
+            np.testing.assert_array_equal(y.npvalue(), np.maximum(given, 0))
+            np.testing.assert_array_equal(x.gradient(), given > 0)
+
+
+def test_parameters_are_frozen_thawed_and_replaced_later(engine):
+    net = torch.nn.Linear(2, 2)
+    net.weight.requires_grad_(False)
+    wrapped, trainer = dy.wrap(net), None
+    found = []
+    for step in range(3):
+        if step == 1:
+            net.weight.requires_grad_(True)
+            trainer = dy.SimpleSGDTrainer(wrapped.collection, 0.5)
+        if step == 2:
+            net.weight = torch.nn.Parameter(torch.ones(2, 2))
+            net.bias.requires_grad_(False)
+        dy.renew_cg()
+        net.zero_grad()
+        out = wrapped([1.0, 2.0])
+        np.testing.assert_allclose(out.npvalue(), net(torch.tensor([1.0, 2.0])).detach().numpy(), rtol=1e-6)
+        dy.sum_elems(out).backward()
+        found.append([each.grad is not None for each in (net.weight, net.bias)])
+    assert found == [[False, True], [True, True], [True, False]]
+    trainer.update()
+    np.testing.assert_allclose(net.weight.detach().numpy(), [[0.5, 0.0], [0.5, 0.0]])
+
+
+def test_compiled_modules(batched):
+    net = torch.compile(torch.nn.Linear(3, 2), backend="eager")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch.compile looks at what it warns of
+        dy.sum_elems(dy.wrap(net, rows=True)([1.0, 2.0, 3.0])).backward()
+    np.testing.assert_allclose(net.weight.grad.numpy(), [[1, 2, 3]] * 2)
+
+
+def test_outputs_of_integers_have_no_gradient(engine):
+    places = dy.wrap(lambda x: (x.argmax(), x * 2))
+    dy.renew_cg()
+    x = dy.inputTensor([1.0, 5.0, 2.0])
+    place, double = places(x)
+    (dy.sum_elems(double) + place).backward(full=True)
+    assert place.scalar_value() == 1
+    np.testing.assert_array_equal(x.gradient(), [2, 2, 2])
+
+
 class TestBadInput:
+    def test_the_number_of_outputs_changes(self, engine):
+        twice = dy.wrap(lambda x: (x, x * 2) if len(x) > 2 else x)
+        dy.renew_cg()
+        twice([1.0, 2.0])
+        with pytest.raises(dy.ArgumentError, match="returns 2 tensors here, and returned 1 before"):
+            twice([1.0, 2.0, 3.0])
+
+    def test_the_shape_depends_on_values(self, engine):
+        def positive(x):
+            return torch.cat([x, x]) if x.sum() > 0 else x
+
+        function = dy.wrap(positive, rows=False)
+        dy.renew_cg()
+        with pytest.raises(dy.ShapeError, match=r"positive returned \(4,\) for an example, and \(2,\)"):
+            dy.npvalues([function([1.0, 2.0]), function([3.0, 4.0])])
+
+    @pytest.mark.parametrize("rows", [None, True, False])
+    def test_what_is_no_tensor(self, batched, rows):
+        with pytest.raises(dy.ArgumentError, match="returned NoneType, expected a tensor"):
+            dy.wrap(lambda x: None, rows)([1.0])
+        with pytest.raises(dy.ArgumentError, match="returned dict, expected a tensor"):
+            dy.wrap(lambda x: {"a": x}, rows)([1.0])
+
+    def test_lazy_modules(self):
+        with pytest.raises(dy.ArgumentError, match="parameter weight of LazyLinear has no shape yet"):
+            dy.wrap(torch.nn.LazyLinear(2))
+
     def test_what_vmap_refuses_says_what_to_declare(self, batched):
         def branches(x):
             return x * 2 if float(x.sum()) > 0 else x

@@ -15,9 +15,9 @@ AUTOBATCH = sorted((FOLDER / "autobatch").glob("*.py"))
 EXAMPLES = [*sorted(FOLDER.glob("*.py")), *STREAMS, *AUTOBATCH]
 
 
-def run_short_form(path, tmp_path, **changes):
+def run_short_form(path, tmp_path, *options, **changes):
     done = subprocess.run(
-        [sys.executable, "-W", "error", str(path), "--smoke"],
+        [sys.executable, "-W", "error", str(path), "--smoke", *options],
         cwd=tmp_path,
         env={**os.environ, **changes},
         capture_output=True,
@@ -37,9 +37,18 @@ def test_example_reaches_its_short_target(path, tmp_path):
 
 @pytest.mark.timeout(120)
 @pytest.mark.skipif(native.core is None, reason="the test above has done the same")
-@pytest.mark.parametrize("path", STREAMS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*STREAMS, *AUTOBATCH], ids=lambda path: path.stem)
 def test_example_works_without_the_extension(path, tmp_path):
     run_short_form(path, tmp_path, DPMODULE_NATIVE="0")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("has_extension", [True, False])
+def test_tagger_spells_rare_words_out(tmp_path, has_extension):
+    if has_extension and native.core is None:
+        pytest.skip("there is no extension")
+    changes = {} if has_extension else {"DPMODULE_NATIVE": "0"}
+    run_short_form(FOLDER / "autobatch" / "tagger.py", tmp_path, "--characters", **changes)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -128,7 +128,7 @@ class opened:
         JOBS.set_gate(True)
 
 
-def settle(name, expected, seconds=5.0):
+def settle(name, expected, seconds=10.0):
     """Wait until a count is as expected, without an event loop."""
     if counts()[name] != expected:
         gc.collect()  # a test before may have left a cycle

@@ -20,7 +20,7 @@ KINDS = _kinds()
 every_loop = pytest.mark.parametrize("new_loop", list(KINDS.values()), ids=list(KINDS))
 
 
-def run(coroutine, new_loop=asyncio.new_event_loop, seconds=5.0):
+def run(coroutine, new_loop=asyncio.new_event_loop, seconds=10.0):
     """Run to the end within `seconds`; fail if asyncio reports anything or a task is left over."""
     gc.freeze()  # what was there before need not be looked at
     loop = new_loop()
@@ -40,7 +40,7 @@ def run(coroutine, new_loop=asyncio.new_event_loop, seconds=5.0):
     return result
 
 
-async def soon(condition, seconds=2.0):
+async def soon(condition, seconds=10.0):
     """Wait until `condition()` holds."""
     end = asyncio.get_running_loop().time() + seconds
     while not condition():

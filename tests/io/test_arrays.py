@@ -97,6 +97,7 @@ class Model:
         return [(batch, pad) for batch, pad in zip(batches, pads[: len(batches)], strict=True)]
 
 
+@pytest.mark.timeout(120)  # many examples, which take their time on a busy machine
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(
     n=st.integers(1, 23),

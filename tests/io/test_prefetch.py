@@ -186,7 +186,7 @@ def test_random_faults_never_hang():
                 got.append(next(it))
             it.reset()
         assert len(got) == min(4, *faults)
-        assert time.monotonic() - begin < 1
+        assert time.monotonic() - begin < 10
 
 
 def test_error_in_reset_arrives_and_leaves_it_usable():

@@ -18,7 +18,14 @@ from dpmodule.base import ArgumentError, StateError
 from dpmodule.io import process_feed
 from dpmodule.streams.errors import UnpicklableError, WorkerDied, WorkerStuck
 from helpers import iterators
-from helpers.processes import await_gone, resident_bytes, resources, running
+from helpers.processes import (
+    SOON_S,
+    await_gone,
+    mostly_within,
+    resident_bytes,
+    resources,
+    running,
+)
 
 # Python 3.12 warns of what these tests do on purpose
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
@@ -296,7 +303,7 @@ def test_a_stuck_worker_shows_its_stack(how):
         begin = time.monotonic()
         with pytest.raises(WorkerStuck, match="working on epoch 0, batch 2") as caught:
             next(batches)
-        assert time.monotonic() - begin < 1.3
+        assert time.monotonic() - begin < SOON_S
     assert "in _fail" in str(caught.value)
 
 
@@ -320,6 +327,7 @@ def test_two_thousand_random_faults():
 
 def random_faults(count):
     rng = random.Random(3)
+    took = []
     for _ in range(count):
         workers, at, slots = rng.randrange(1, 4), rng.randrange(4), rng.randrange(1, 4)
         bad, how = rng.randrange(workers), rng.choice(["raise", "kill"])
@@ -333,7 +341,8 @@ def random_faults(count):
             assert len(taken) == at * workers + bad
             text = str(caught.value.__cause__) if how == "raise" else str(caught.value)
             assert ("in _fail" if how == "raise" else f"epoch 0, batch {at}") in text
-        assert time.monotonic() - begin < 3
+        took.append(time.monotonic() - begin)
+    mostly_within(3, took)
 
 
 def check_all(batches):
@@ -346,6 +355,7 @@ def check_all(batches):
 def test_forty_kills_at_random_moments():
     rng = random.Random(4)
     before = resources()
+    noticed = []
     for _ in range(40):
         with Iter(partial(iterators.Pixels, batches=10_000, side=64), 2, slots=2) as batches:
             next(batches)
@@ -359,9 +369,10 @@ def test_forty_kills_at_random_moments():
             killer.start()
             with pytest.raises(WorkerDied, match="SIGKILL"):
                 check_all(batches)
-            assert time.monotonic() - kills[0] < 1
+            noticed.append(time.monotonic() - kills[0])
             killer.join()
     del batches
+    mostly_within(1, noticed)
     assert resources() == before
 
 
@@ -389,7 +400,7 @@ def test_closing():
     pids = batches.pids
     begin = time.monotonic()
     batches.close()
-    assert time.monotonic() - begin < 1
+    assert time.monotonic() - begin < SOON_S
     assert not any(running(pid) for pid in pids)
     batches.close()
     for call in (batches.next, batches.reset):

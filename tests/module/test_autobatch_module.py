@@ -301,6 +301,202 @@ def test_example_iter():
     assert next(shuffled).data != first.data
 
 
+def linear():
+    m = dy.ParameterCollection()
+    W = m.add_parameters((2, 3), name="W")
+
+    def program(x, label):
+        scores = W * dy.inputTensor(x)
+        return None if label is None else dy.pickneglogsoftmax(scores, label), dy.softmax(scores)
+
+    return program, m
+
+
+def rows_and_labels(count=12):
+    draw = np.random.RandomState(0)
+    data = draw.randn(count, 3).astype("f")
+    return data, (data.sum(1) > 0).astype("f")
+
+
+def test_labels_of_arrays_are_labels():
+    """Iterators of arrays give labels as float32; the functions that pick take whole ones."""
+    program, m = linear()
+    train = mx.io.NDArrayIter(*rows_and_labels(), 4)
+    mod = mx.mod.AutobatchModule(program, m)
+    mod.fit(train, num_epoch=20, optimizer_params={"learning_rate": 1.0})
+    assert mod.score(train, "acc") == [("accuracy", 1.0)]
+
+
+@pytest.mark.parametrize("contexts", CONTEXTS)
+def test_resumes_with_the_optimizers_states(tmp_path, contexts):
+    """Momentum goes on where it stopped: from a checkpoint, in a file of its own, and borrowed."""
+    options = {"optimizer_params": {"learning_rate": 0.3, "momentum": 0.9}}
+    train, prefix = mx.io.NDArrayIter(*rows_and_labels(), 4), str(tmp_path / "half")
+    program, m = linear()
+    mod = mx.mod.AutobatchModule(program, m, context=CONTEXTS[contexts])
+    mod.fit(train, num_epoch=2, **options)
+    mod.save_checkpoint(prefix, 2, save_optimizer_states=True)
+    mod.save_optimizer_states(str(tmp_path / "own.states"))
+    assert (tmp_path / "own.states").read_bytes() == (tmp_path / "half-0002.states").read_bytes()
+    mod.fit(train, begin_epoch=2, num_epoch=4, **options)
+    program, again = linear()
+    back = mx.mod.AutobatchModule.load(
+        prefix, 2, program, again, load_optimizer_states=True, context=CONTEXTS[contexts]
+    )
+    back.fit(train, begin_epoch=2, num_epoch=4, **options)
+    wanted = mod.get_params()[0]["W"].asnumpy()
+    np.testing.assert_allclose(back.get_params()[0]["W"].asnumpy(), wanted, rtol=1e-5)
+    heir = mx.mod.AutobatchModule(program, again, context=CONTEXTS[contexts])
+    heir.bind(train.provide_data, train.provide_label, shared_module=back)
+    assert heir.optimizer is back.optimizer
+
+
+@pytest.mark.parametrize("contexts", CONTEXTS)
+@pytest.mark.parametrize("kvstore", ["local", "device", None])
+def test_optimizers_and_stores_do_what_they_do_in_module(kvstore, contexts):
+    symbol = head(mx.sym.Variable("data"))
+    for optimizer in ("adam", "rmsprop", "nag"):
+        m = dy.ParameterCollection()
+        net = dy.cell(symbol, m, shapes={"data": (3,)})
+        first = {p.name()[1:]: mx.nd.array(p.as_array()) for p in m.parameters_list()}
+        options = {
+            "kvstore": kvstore,
+            "optimizer": optimizer,
+            "optimizer_params": {"learning_rate": 0.05, "wd": 0.01},
+        }
+        mod = mx.mod.AutobatchModule(lambda x, y, net=net: (None, net(x, y)), m, context=CONTEXTS[contexts])
+        mod.fit(mx.io.NDArrayIter(*rows_and_labels(), 4), num_epoch=2, **options)
+        plain = mx.mod.Module(symbol, context=CONTEXTS[contexts] or mx.cpu())
+        plain.fit(mx.io.NDArrayIter(*rows_and_labels(), 4), num_epoch=2, arg_params=first, **options)
+        found = mod.get_params()[0]
+        for name, want in plain.get_params()[0].items():
+            assert (want.asnumpy() != first[name].asnumpy()).any()
+            np.testing.assert_allclose(found[name].asnumpy(), want.asnumpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_initializers_of_symbols_are_kept():
+    cell = mx.rnn.LSTMCell(2, prefix="lstm_", forget_bias=2.0)
+    output, _ = cell(mx.sym.Variable("x"), [mx.sym.Variable("h"), mx.sym.Variable("c")])
+    m = dy.ParameterCollection()
+    dy.cell(output, m, shapes={"x": (2,), "h": (2,), "c": (2,)})
+    mod = mx.mod.AutobatchModule(lambda x: x, m, label_names=None)
+    mod.bind([("data", (1, 2))])
+    mod.init_params(mx.init.Xavier())
+    np.testing.assert_array_equal(mod.get_params()[0]["lstm_i2h_bias"].asnumpy(), [0, 0, 2, 2, 0, 0, 0, 0])
+
+
+def plain_tagger():
+    """A tagger of no context: the scores of a word are its row."""
+    m = dy.ParameterCollection()
+    table = m.add_lookup_parameters((9, 3), name="words")
+
+    def program(words, tags):
+        rows = [table[int(word)] for word in words]
+        output = dy.concatenate([dy.reshape(row, (1, 3)) for row in rows])
+        if tags is None:
+            return None, output
+        return dy.esum([dy.pickneglogsoftmax(row, tag) for row, tag in zip(rows, tags)]), output
+
+    return program, m
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 5])
+@pytest.mark.parametrize("lengths", [(1, 2, 3, 4, 3), (3, 3, 3, 3, 3)], ids=["ragged", "alike"])
+def test_taggers_in_batches_of_any_size(batch_size, lengths):
+    """Whether the sentences of a batch happen to have one length makes no difference."""
+    data = [[(7 * i + k) % 9 for k in range(length)] for i, length in enumerate(lengths)]
+    train = mx.mod.ExampleIter(data, [[word % 3 for word in words] for words in data], batch_size)
+    program, m = plain_tagger()
+    mod = mx.mod.AutobatchModule(program, m)
+    mod.fit(train, num_epoch=30, optimizer_params={"learning_rate": 1.0})
+    assert mod.score(train, "acc") == [("accuracy", 1.0)]
+    scores = mod.predict(train).asnumpy().reshape(-1, 3)
+    words = [word for each in data for word in each]
+    np.testing.assert_array_equal(scores.argmax(1), np.array(words) % 3)
+    joined = mx.mod.AutobatchModule(program, m, stack=False)
+    joined.bind(train.provide_data, for_training=False)
+    joined.init_params()
+    assert joined.predict(train).shape == (len(words), 3)
+    assert [out[0].shape[1:] for out in joined.predict(train, merge_batches=False)] == [(3,)] * -(
+        -5 // batch_size
+    )
+
+
+def test_padding_is_cut_off_example_by_example():
+    program, m = plain_tagger()
+    mod = mx.mod.AutobatchModule(program, m)
+    mod.bind([("data", (2,))], for_training=False)
+    mod.init_params()
+
+    class Padded(mx.mod.ExampleIter):
+        def next(self):
+            batch = super().next()
+            batch.pad = 1
+            return batch
+
+    assert mod.predict(Padded([[1, 2], [3, 4, 5]], batch_size=2)).shape == (1, 2, 3)
+
+
+def test_layouts_tell_where_the_examples_are():
+    found = []
+    for layout in ("NT", "TN"):
+        sentences = [[1, 2, 3, 4], [5, 6, 7, 8], [1, 3, 5, 7]]
+        train = mx.rnn.BucketSentenceIter(sentences, 3, buckets=[4], invalid_label=0, layout=layout)
+        seen = []
+
+        def program(words, tags, seen=seen):
+            seen.append((words.tolist(), tags.tolist()))
+            return dy.inputTensor(words[:2]) + 0
+
+        mod = mx.mod.AutobatchModule(program, linear()[1])
+        mod.bind(
+            [mx.io.DataDesc("data", (4, 3) if layout == "TN" else (3, 4), layout=layout)], for_training=False
+        )
+        mod.init_params()
+        batch = train.next()
+        mod.forward(batch)
+        found.append(sorted(seen))
+        assert mod.updated_group().num_samples == 3
+    assert found[0] == found[1]
+    assert [1, 2, 3, 4] in [words for words, _ in found[0]]
+
+
+def test_losses_that_are_not_finite_stop_training():
+    program, m = linear()
+    before = m.parameters_list()[0].as_array()
+
+    def bad(x, label):
+        loss, output = program(x, label)
+        return dy.log(loss * 0.0 - 1.0), output
+
+    mod = mx.mod.AutobatchModule(bad, m)
+    with pytest.raises(mx.base.NonFiniteError, match="the loss is not finite in batch 0 of epoch 0"):
+        mod.fit(mx.io.NDArrayIter(*rows_and_labels(), 4), num_epoch=1)
+    np.testing.assert_array_equal(m.parameters_list()[0].as_array(), before)
+
+
+def test_callbacks_monitors_of_progress_and_validation(tmp_path, caplog):
+    caplog.set_level("INFO")
+    program, m = linear()
+    mod = mx.mod.AutobatchModule(program, m)
+    train = mx.io.NDArrayIter(*rows_and_labels(), 4)
+    mod.fit(
+        train,
+        eval_data=train,
+        num_epoch=2,
+        eval_metric=["acc", "ce"],
+        batch_end_callback=mx.callback.Speedometer(4, 2),
+        epoch_end_callback=mx.callback.module_checkpoint(
+            mod, str(tmp_path / "net"), save_optimizer_states=True
+        ),
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"net-000{epoch}.{kind}" for epoch in (1, 2) for kind in ("params", "states")
+    ]
+    assert "Speed" in caplog.text
+    assert "Validation-accuracy" in caplog.text
+
+
 class TestBadInput:
     def test_constructor(self):
         with pytest.raises(mx.base.ArgumentError, match="params is dict"):
@@ -345,6 +541,28 @@ class TestBadInput:
             self.ready(lambda x, y: (None, dy.scalarInput(1))).forward(batch)
         with pytest.raises(mx.base.ArgumentError, match=r"\[1, 2\] outputs"):
             self.ready(lambda x, y: (dy.scalarInput(1),) * (1 + x)).forward(batch)
+
+    def test_what_it_does_not_have(self):
+        program, m = linear()
+        mod = mx.mod.AutobatchModule(program, m)
+        with pytest.raises(mx.base.ArgumentError, match="shared_module has another collection"):
+            mod.bind([("data", (2, 3))], shared_module=mx.mod.Module(head(mx.sym.Variable("data"))))
+        with pytest.raises(mx.base.ArgumentError, match="get_input_grads: the inputs"):
+            mod.get_input_grads()
+        with pytest.raises(mx.base.ArgumentError, match="3bit"):
+            mx.mod.AutobatchModule(program, m, compression_params={"type": "3bit"})
+        with pytest.raises(mx.base.StateError, match="AutobatchModule: call init_optimizer"):
+            _ = mod.updates
+
+    def test_outputs_that_do_not_stack(self):
+        program, m = plain_tagger()
+        mod = mx.mod.AutobatchModule(program, m, stack=True)
+        mod.bind([("data", (2,))], for_training=False)
+        mod.init_params()
+        with pytest.raises(
+            mx.base.ShapeError, match=r"stack=True, but examples have outputs of shapes \(1, 3\), \(2, 3\)"
+        ):
+            mod.predict(mx.mod.ExampleIter([[1], [2, 3]], batch_size=2))
 
     def test_batches(self):
         mod = self.ready(lambda x, y: dy.scalarInput(1))

@@ -56,7 +56,7 @@ def test_a_send_without_descriptors_can_be_repeated(core):
         with free_descriptors(0), pytest.raises(FileError):
             writer.send([torch.ones(3)])
         writer.send([torch.ones(3)])
-        assert torch.equal(reader.recv(timeout=1)[0], torch.ones(3))
+        assert torch.equal(reader.recv(timeout=10)[0], torch.ones(3))
 
 
 @every_core
@@ -65,10 +65,10 @@ def test_a_message_waits_for_a_descriptor(core):
         reader.claim()
         writer.send([torch.ones(3)])
         with free_descriptors(0), pytest.raises(FileError, match="descriptor that the other end"):
-            reader.recv(timeout=1)
-        assert torch.equal(reader.recv(timeout=1)[0], torch.ones(3))
+            reader.recv(timeout=10)
+        assert torch.equal(reader.recv(timeout=10)[0], torch.ones(3))
         writer.send([torch.full((3,), 2.0)])
-        assert torch.equal(reader.recv(timeout=1)[0], torch.full((3,), 2.0))
+        assert torch.equal(reader.recv(timeout=10)[0], torch.full((3,), 2.0))
 
 
 @pytest.mark.parametrize("free", range(4))

@@ -11,7 +11,7 @@ from dpmodule.streams import lifeline
 from dpmodule.streams.errors import WorkerDied, WorkerStuck
 from dpmodule.streams.supervisor import Supervisor
 from helpers import child_targets
-from helpers.processes import await_gone, resources, running
+from helpers.processes import SOON_S, await_gone, resources, running
 
 # Python 3.12 warns of what these tests do on purpose
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
@@ -48,7 +48,7 @@ def test_a_death():
         begin = time.monotonic()
         with pytest.raises(WorkerDied, match="SIGKILL"):
             child.recv(10)
-        assert time.monotonic() - begin < 1
+        assert time.monotonic() - begin < SOON_S
 
 
 def test_a_child_that_hangs():
@@ -78,7 +78,7 @@ def test_a_killed_parent():
             os._exit(1)
     pid = int(os.read(ours, 100))
     os.kill(parent, signal.SIGKILL)
-    assert await_gone([pid]) < 2
+    await_gone([pid])
     os.waitpid(parent, 0)
     os.close(ours)
     os.close(theirs)

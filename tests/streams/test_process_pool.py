@@ -24,7 +24,7 @@ from dpmodule.streams.errors import (
 )
 from helpers import child_targets
 from helpers.child_targets import worker_job
-from helpers.processes import resources, running
+from helpers.processes import SOON_S, mostly_within, resources, running
 
 # Python 3.12 warns of what these tests do on purpose
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
@@ -134,7 +134,7 @@ def test_a_failed_job_fails_the_pool_with_that_exception(run, capfd):
     assert left.value.__cause__.text.count("in deep") == 3
     assert "process_pool.py" not in left.value.__cause__.text
     assert not any(running(pid) for pid in pids)
-    assert time.monotonic() - begin < 5  # the slow one was not waited for
+    assert time.monotonic() - begin < SOON_S  # the slow one was not waited for
     assert capfd.readouterr() == ("", "")
 
 
@@ -183,7 +183,7 @@ def test_a_killed_worker_fails_the_pool(run, moment):
 
     with pytest.raises(WorkerDied, match=r"\(pid \d+\) was killed by SIGKILL") as left:
         run(main())
-    assert time.monotonic() - kills[0] < 2
+    assert time.monotonic() - kills[0] < SOON_S
     assert ("working on job" in str(left.value)) == (moment != "idle")
     assert not any(running(pid) for pid in pids)
 
@@ -197,7 +197,7 @@ def test_a_worker_that_takes_too_long(run):
     begin = time.monotonic()
     with pytest.raises(WorkerStuck, match="did not finish within 0.2 s, working on job 1") as caught:
         run(main())
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < SOON_S
     assert "in worker_job" in str(caught.value)
 
 
@@ -234,7 +234,7 @@ def test_leaving_with_an_exception_kills_the_workers(run):
     begin = time.monotonic()
     with pytest.raises(ZeroDivisionError):
         run(main())
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < SOON_S
 
 
 def test_leaving_waits_for_jobs(run):
@@ -267,7 +267,7 @@ def test_a_cancelled_body_ends_the_workers(run):
 
     begin = time.monotonic()
     run(main())
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < SOON_S
 
 
 @pytest.mark.timeout(120)  # many processes, which take their time on a busy machine
@@ -281,13 +281,13 @@ def test_forty_kills_at_random_moments():
             while True:
                 await (await pool.assign_job(bytes(rng.randrange(100_000))))
 
-    slowest = 0.0
+    noticed = []
     for _ in range(40):
         begin = time.monotonic()
         with pytest.raises(WorkerDied, match="SIGKILL"):
             asyncio.run(main())
-        slowest = max(slowest, time.monotonic() - begin)
-    assert slowest < 2
+        noticed.append(time.monotonic() - begin)
+    mostly_within(2, noticed)
 
 
 def cycles(count):

@@ -131,7 +131,7 @@ def test_closing_wakes_a_consumer_that_waits():
     consumer.start()
     time.sleep(0.01)
     ahead.stop()
-    consumer.join(2)
+    consumer.join(10)
     assert found
     gate.set()
     ahead.join()

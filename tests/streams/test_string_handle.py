@@ -133,6 +133,7 @@ def test_mapped_file_is_read_in_place(kind, tmp_path):
         gc.collect()
 
 
+@pytest.mark.timeout(120)  # many examples, which take their time on a busy machine
 @every_kind
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(data=st.data())

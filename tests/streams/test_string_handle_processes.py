@@ -47,7 +47,7 @@ class Child:
         return self
 
     def __exit__(self, *_):
-        self.process.join(20)
+        self.process.join(80)
         code = self.process.exitcode
         if code is None:
             self.process.kill()
@@ -111,7 +111,7 @@ def test_repeated_sends_leave_no_descriptor():
         receiver.start()
         for _ in range(60):
             one.send(shared)
-        receiver.join(20)
+        receiver.join(80)
         gc.collect()
         assert descriptors() <= before + 1
 

@@ -160,6 +160,7 @@ def structures(leaves):
     )
 
 
+@pytest.mark.timeout(120)  # many examples, which take their time on a busy machine
 @every_core
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(data=st.data())
@@ -197,7 +198,7 @@ def test_a_slot_stays_in_use_until_the_last_view_is_gone(core):
         assert kept.sum() == 2
         del kept
         gc.collect()
-        writer.send({"a": torch.zeros(3), "b": torch.ones(2)}, timeout=1.0)
+        writer.send({"a": torch.zeros(3), "b": torch.ones(2)}, timeout=10.0)
         assert reader.recv()["b"].sum() == 2
 
 
@@ -210,8 +211,8 @@ def test_a_writer_that_waits_goes_on_when_a_slot_is_let_go_of(core):
         timer = threading.Timer(0.05, first.clear)
         timer.start()
         begin = time.monotonic()
-        writer.send([torch.full((4,), 2.0)], timeout=5.0)
-        assert 0.04 < time.monotonic() - begin < 2.0
+        writer.send([torch.full((4,), 2.0)], timeout=10.0)
+        assert time.monotonic() - begin > 0.04
         timer.join()
         assert reader.recv()[0].sum() == 4
         assert reader.recv()[0].sum() == 8
@@ -221,7 +222,7 @@ def test_a_writer_that_waits_goes_on_when_a_slot_is_let_go_of(core):
 def test_a_structure_without_tensors_does_not_keep_its_slot(core):
     with pipe(core, slots=1) as (reader, writer):
         for _ in range(5):
-            writer.send([None, {}], timeout=1.0)
+            writer.send([None, {}], timeout=10.0)
             assert reader.recv() == [None, {}]
 
 
@@ -255,8 +256,8 @@ def test_received_tensors_may_be_dropped_in_any_thread(core):
         thread = threading.Thread(target=drop)
         thread.start()
         for i in range(300):
-            writer.send({"a": torch.full((8,), float(i)), "b": torch.ones(1)}, timeout=5.0)
-            value = reader.recv(timeout=5.0)
+            writer.send({"a": torch.full((8,), float(i)), "b": torch.ones(1)}, timeout=10.0)
+            value = reader.recv(timeout=10.0)
             assert value["a"][0] == i
             box.append(value)
             del value
@@ -494,7 +495,7 @@ def test_the_rules_of_filling_in_place(core):
         writer.acquire([torch.empty(2)])
         writer.release()
         for _ in range(3):
-            writer.send([torch.ones(2)], timeout=1.0)
+            writer.send([torch.ones(2)], timeout=10.0)
             reader.recv()
 
 
@@ -506,7 +507,7 @@ def test_acquire_waits_for_a_slot(core):
         with pytest.raises(PipeTimeout):
             writer.acquire(timeout=0.01)
         del held
-        writer.acquire(timeout=1.0)[0].fill_(3)
+        writer.acquire(timeout=10.0)[0].fill_(3)
         writer.commit()
         assert reader.recv()[0].tolist() == [3, 3]
 
@@ -527,7 +528,7 @@ def test_an_unsendable_value_fails_at_once_and_costs_no_slot(core):
         for wrong in (3, loop):
             with pytest.raises(StructureError):
                 writer.send(wrong)
-        writer.send([torch.zeros(1)], timeout=1.0)
+        writer.send([torch.zeros(1)], timeout=10.0)
         assert same(reader.recv(), [torch.zeros(1)])
 
 
@@ -640,7 +641,7 @@ def test_closing_wakes_whoever_waits_in_another_thread(core):
         reader.recv()
         threading.Timer(0.05, reader.close if which == "reader" else writer.close).start()
         with pytest.raises(PipeClosed, match=which):
-            reader.recv(timeout=5.0)
+            reader.recv(timeout=10.0)
         reader.close()
         writer.close()
 
@@ -725,7 +726,7 @@ def test_one_thread_at_a_time_may_use_an_end(core):
 
         def wait():
             try:
-                reader.recv(timeout=5.0)
+                reader.recv(timeout=10.0)
             except Exception as error:
                 failed.append(error)
 

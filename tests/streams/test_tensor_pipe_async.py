@@ -3,14 +3,17 @@
 import asyncio
 import gc
 import threading
+import time
 
 import pytest
 import torch
 
 from dpmodule.base import StateError
 from dpmodule.streams import LoopClosedError, PipeBroken, PipeClosed, StructureError
+from dpmodule.streams.pipe import control
 from helpers.loops import every_loop, raised, run
 from helpers.pipes import Child, every_core, make, pipe, same
+from helpers.processes import until
 
 
 @every_core
@@ -86,7 +89,7 @@ def test_a_cancelled_receive_loses_nothing(core, new_loop):
                     await writer.coro_send(torch.tensor(i))
                 assert (await reader.coro_recv() if error else task.result()) == i
 
-    run(main(), new_loop)
+    run(main(), new_loop, 15)
 
 
 @every_core
@@ -117,7 +120,7 @@ def test_a_cancelled_send_sends_nothing_and_loses_no_slot(core, new_loop):
             writer.commit()
             assert (await reader.coro_recv())[0].tolist() == [6, 6]
 
-    run(main(), new_loop)
+    run(main(), new_loop, 15)
 
 
 @every_core
@@ -221,7 +224,7 @@ def test_closing_an_end_wakes_the_task_that_waits_on_it(core, new_loop):
         assert isinstance(await raised(reader.coro_recv()), PipeClosed)
         reader.close()
 
-    run(main(), new_loop)
+    run(main(), new_loop, 15)
 
 
 @every_core
@@ -241,7 +244,7 @@ def test_closing_one_end_wakes_the_task_at_the_other(core, new_loop):
             assert isinstance(await raised(task), PipeClosed)
             ends[which].close()
 
-    run(main(), new_loop)
+    run(main(), new_loop, 15)
 
 
 def take(reader):
@@ -264,11 +267,11 @@ def test_a_reading_child_that_dies_wakes_the_task(core, new_loop):
         await asyncio.sleep(0.01)
         assert not task.done()
         child.kill()
-        return await asyncio.wait_for(raised(task), 1.0)
+        return await asyncio.wait_for(raised(task), 10)
 
     reader, writer = make(core, 1)
     child = Child(lambda: take(reader))
-    error = run(main(), new_loop)
+    error = run(main(), new_loop, 15)
     assert isinstance(error, PipeBroken)
     assert f"the reader is gone: its process {child.pid}" in str(error)
     child.reap()
@@ -284,11 +287,77 @@ def test_a_writing_child_that_dies_wakes_the_task(core, new_loop):
         await asyncio.sleep(0.01)
         assert not task.done()
         child.kill()
-        return await asyncio.wait_for(raised(task), 1.0)
+        return await asyncio.wait_for(raised(task), 10)
 
     reader, writer = make(core, 1)
     child = Child(lambda: put(writer))
-    error = run(main(), new_loop)
+    error = run(main(), new_loop, 15)
+    assert isinstance(error, PipeBroken)
+    assert f"the writer is gone: its process {child.pid}" in str(error)
+    child.reap()
+    reader.close()
+
+
+def die_later(child, seconds=0.1):
+    """Kill a child while the task that is about to begin waits."""
+    asyncio.get_running_loop().call_later(seconds, child.kill)
+
+
+@every_core
+@every_loop
+def test_a_reader_that_was_there_before_the_first_send_is_watched(core, new_loop):
+    async def main():
+        await writer.coro_send([torch.ones(1)])
+        die_later(child)
+        return await raised(writer.coro_send([torch.ones(1)]))
+
+    reader, writer = make(core, 1)
+    child = Child(lambda: [reader.recv(), time.sleep(60)])
+    until(lambda: reader._control.get(control.READER, control.PID))
+    error = run(main(), new_loop, 15)
+    assert isinstance(error, PipeBroken)
+    assert f"the reader is gone: its process {child.pid}" in str(error)
+    child.reap()
+    writer.close()
+
+
+@every_core
+@every_loop
+@pytest.mark.parametrize("sends", [True, False])
+def test_a_writer_that_was_there_before_the_first_receive_is_watched(core, new_loop, sends):
+    async def main():
+        die_later(child)
+        if sends:
+            assert await reader.coro_recv() is None
+        return await raised(reader.coro_recv())
+
+    reader, writer = make(core, 1)
+    child = Child(lambda: put(writer) if sends else (writer.claim(), time.sleep(60)))
+    until(lambda: reader._control.get(control.WRITER, control.PID))
+    error = run(main(), new_loop, 15)
+    assert isinstance(error, PipeBroken)
+    assert f"the writer is gone: its process {child.pid}" in str(error)
+    child.reap()
+    reader.close()
+
+
+@every_core
+@every_loop
+def test_a_writer_that_comes_when_the_loop_is_closed_is_received_from_without_one(core, new_loop):
+    async def main():
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(reader.coro_recv(), 0.05)
+
+    async def later():
+        die_later(child)
+        return await raised(reader.coro_recv())
+
+    reader, writer = make(core, 1)
+    run(main(), new_loop, 15)
+    child = Child(lambda: (writer.claim(), time.sleep(0.2), put(writer)))
+    until(lambda: reader._control.get(control.WRITER, control.PID))
+    assert reader.recv(timeout=15) is None
+    error = run(later(), new_loop, 15)
     assert isinstance(error, PipeBroken)
     assert f"the writer is gone: its process {child.pid}" in str(error)
     child.reap()

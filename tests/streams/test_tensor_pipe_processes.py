@@ -15,7 +15,7 @@ import torch
 
 from dpmodule.base import StateError
 from dpmodule.streams import PipeBroken, PipeClosed, PipeTimeout
-from dpmodule.streams.pipe import backend, control
+from dpmodule.streams.pipe import backend, control, end, peer
 from helpers.pipe_children import (
     spawned_reader,
     spawned_sleeper,
@@ -24,7 +24,7 @@ from helpers.pipe_children import (
     value_of,
 )
 from helpers.pipes import PROTOCOLS, Child, every_core, make, pipe, same
-from helpers.processes import resources, until
+from helpers.processes import SOON_S, mostly_within, resources, until
 
 CORES = list(PROTOCOLS)
 
@@ -77,7 +77,7 @@ def test_a_forked_child_reads(core, slots):
     assert process.ok()
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(100)  # some start interpreters, which takes its time on a busy machine
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_ends_are_given_to_children_that_are_started_afresh(method):
     context = multiprocessing.get_context(method)
@@ -98,10 +98,10 @@ def test_ends_are_given_to_children_that_are_started_afresh(method):
     writer.close()
     assert int(answer.recv()[0]) == sum(range(50))
     for process in (one, two):
-        process.join(20)
+        process.join(80)
         assert process.exitcode == 0
-    for end in (here, there, reader, writer, answer, answering):
-        end.close()
+    for each in (here, there, reader, writer, answer, answering):
+        each.close()
 
 
 def send_some(writer, count, value, pause_s=0.0):
@@ -110,7 +110,7 @@ def send_some(writer, count, value, pause_s=0.0):
         time.sleep(pause_s)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(100)
 def test_a_spawned_child_that_dies_is_noticed():
     reader, writer = make(CORES[0])
     process = multiprocessing.get_context("spawn").Process(target=spawned_sleeper, args=(reader,))
@@ -121,12 +121,12 @@ def test_a_spawned_child_that_dies_is_noticed():
     begin = time.monotonic()
     with pytest.raises(PipeBroken, match=f"reader is gone: its process {process.pid}"):
         send_some(writer, 5, None)
-    assert time.monotonic() - begin < 1.0
+    assert time.monotonic() - begin < SOON_S
     process.join()
     writer.close()
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(100)
 @pytest.mark.skipif(control.NATIVE not in CORES, reason="there is no extension")
 def test_both_processes_must_have_the_extension(monkeypatch, capfd):
     reader, writer = make(control.NATIVE)
@@ -135,7 +135,7 @@ def test_both_processes_must_have_the_extension(monkeypatch, capfd):
     process.start()
     writer.hand_over(process.pid)
     with pytest.raises(PipeBroken):
-        reader.recv(timeout=20)
+        reader.recv(timeout=80)
     process.join()
     assert process.exitcode == 1
     assert "set DPMODULE_NATIVE=0 in both or in neither" in capfd.readouterr().err
@@ -164,11 +164,11 @@ def test_a_copy_in_a_child_closes_nothing(core):
         assert reader.recv() == 1
 
         def child():
-            for end in (reader, writer):
+            for each in (reader, writer):
                 with pytest.raises(StateError, match="belongs to"):
-                    end.recv() if end is reader else end.send(None)
-                end.close()
-                end.close()
+                    each.recv() if each is reader else each.send(None)
+                each.close()
+                each.close()
 
         assert Child(child).ok()
         writer.send(torch.zeros(1))
@@ -241,14 +241,14 @@ def test_a_child_that_ends_before_using_its_end(core):
     process = Child(lambda: None)
     writer.hand_over(process.pid)
     with pytest.raises(PipeBroken, match=f"its process {process.pid}"):
-        reader.recv(timeout=2.0)
+        reader.recv(timeout=SOON_S)
     process.reap()
     reader.close()
     reader, writer = make(core)
     process = Child(lambda: reader.close())
     writer.close()  # this copy of it; the child's end with the child
     with pytest.raises(PipeBroken, match="before using it"):
-        reader.recv(timeout=2.0)
+        reader.recv(timeout=SOON_S)
     process.reap()
     reader.close()
 
@@ -295,7 +295,7 @@ def test_a_dead_reader_is_noticed_by_a_writer_that_waits(core):
     begin = process.kill()
     with pytest.raises(PipeBroken, match=f"the reader is gone: its process {process.pid}"):
         send_some(writer, 3, torch.ones(1))
-    assert time.monotonic() - begin < 1.0
+    assert time.monotonic() - begin < SOON_S
     process.reap()
     time.sleep(0.15)
     with pytest.raises(PipeBroken):
@@ -331,8 +331,76 @@ def test_a_dead_reader_is_noticed_by_a_writer_that_never_waits(core):
     process.reap()
     with pytest.raises(PipeBroken):
         send_some(writer, 60, torch.ones(1), pause_s=0.01)
-    assert time.monotonic() - begin < 1.0
+    assert time.monotonic() - begin < SOON_S
     writer.close()
+
+
+def a_reader_that_has_gone(core, slots):
+    """A writer all of whose slots have memory and are free, and whose reader has been killed since."""
+    reader, writer = make(core, slots)
+
+    def child():
+        values = [reader.recv() for _ in range(slots)]
+        values.clear()
+        time.sleep(60)
+
+    process = Child(child)
+    until(lambda: reader._control.get(control.READER, control.PID))
+    for _ in range(slots):
+        writer.send([torch.ones(1)])
+    until(lambda: len(writer._core.free_slots()) == slots)
+    process.kill()
+    process.reap()
+    time.sleep(0.15)  # after that long the core asks for a look at the reader
+    return writer
+
+
+@every_core
+def test_a_look_that_the_core_asks_for_comes_before_the_message_is_sent(core):
+    writer = a_reader_that_has_gone(core, 3)
+    with pytest.raises(PipeBroken, match="the reader is gone: its process"):
+        writer.send([torch.ones(1)])
+    assert writer.stats.sent == 3
+    writer.close()
+
+
+@every_core
+def test_a_dead_reader_is_noticed_by_a_writer_that_fills_slots_in_place(core):
+    writer = a_reader_that_has_gone(core, 3)
+    with pytest.raises(PipeBroken, match="the reader is gone: its process"):
+        writer.acquire()
+    writer.close()
+
+
+@every_core
+def test_a_first_look_that_is_interrupted_is_repeated(core, monkeypatch):
+    """Ctrl-C while the reader's process is being looked up must not leave it unwatched."""
+    reader, writer = make(core, slots=1)
+    process = Child(lambda: [reader.recv(), time.sleep(60)])
+    until(lambda: reader._control.get(control.READER, control.PID))
+    writer.claim()
+    for interrupted in (peer, end):
+        with monkeypatch.context() as patch:
+            patch.setattr(*interrupting(interrupted, writer))
+            with pytest.raises(KeyboardInterrupt):
+                writer.send(torch.ones(1))
+    writer.send(torch.ones(1))
+    killer = threading.Timer(0.3, process.kill)
+    killer.start()
+    with pytest.raises(PipeBroken, match=f"the reader is gone: its process {process.pid}"):
+        writer.send(torch.ones(1), timeout=15)
+    killer.join()
+    process.reap()
+    writer.close()
+
+
+def interrupting(module, writer):
+    """Return what to replace by what, so that a look ends with Ctrl-C: before it is done, or when it is."""
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    return (control, "process_start", interrupt) if module is peer else (writer._watch, "peer", interrupt)
 
 
 @every_core
@@ -390,7 +458,7 @@ def test_without_pidfd_death_is_noticed_too(core, monkeypatch):
     begin = process.kill()
     with pytest.raises(PipeBroken):
         reader.recv()
-    assert time.monotonic() - begin < 1.0
+    assert time.monotonic() - begin < SOON_S
     process.reap()
     reader.close()
 
@@ -454,15 +522,14 @@ def subprocess_killer(pid, delay):
     return lambda: (timer.join(), at[0])[1]
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(100)
 @every_core
 @pytest.mark.parametrize("which", ["reader", "writer"])
 def test_kills_at_any_moment(core, which):
     rng = random.Random(f"{core}{which}")
     a_killed_process(core, which, rng)
     before = resources()
-    slowest = max(a_killed_process(core, which, rng) for _ in range(50))
-    assert slowest < 1.0
+    mostly_within(1.0, [a_killed_process(core, which, rng) for _ in range(50)])
     assert resources() == before
 
 
@@ -474,7 +541,7 @@ def test_many_kills_at_any_moment(core, which):
     rng = random.Random(f"many {core}{which}")
     a_killed_process(core, which, rng)
     before = resources()
-    assert max(a_killed_process(core, which, rng) for _ in range(500)) < 1.0
+    mostly_within(1.0, [a_killed_process(core, which, rng) for _ in range(500)])
     assert resources() == before
 
 
@@ -507,6 +574,7 @@ def flat(core, cycles):
     assert resident_bytes() - memory < max(memory // 50, 4 << 20)
 
 
+@pytest.mark.timeout(60)
 @every_core
 def test_making_using_and_closing_leaves_nothing(core):
     flat(core, 500)
@@ -519,6 +587,7 @@ def test_making_using_and_closing_very_often_leaves_nothing(core):
     flat(core, 10_000)
 
 
+@pytest.mark.timeout(60)
 @every_core
 def test_memory_is_steady_while_sizes_change(core):
     from helpers.processes import resident_bytes
@@ -539,6 +608,7 @@ def test_memory_is_steady_while_sizes_change(core):
         assert resident_bytes() - memory < 20 << 20
 
 
+@pytest.mark.timeout(100)
 def test_interpreters_end_with_tensors_and_ends_alive():
     program = (
         "import torch\nfrom dpmodule.streams import tensor_pipe\n"
@@ -546,7 +616,7 @@ def test_interpreters_end_with_tensors_and_ends_alive():
         "reader.close(); writer.close()\nkeep = [value, (value, reader)]; keep.append(keep)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=60
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=80
     )
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -556,7 +626,7 @@ def test_ctrl_c_reaches_a_thread_that_waits():
     previous = signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.setitimer(signal.ITIMER_REAL, 0.05)
     with pytest.raises(KeyboardInterrupt):
-        reader.recv(timeout=5.0)
+        reader.recv(timeout=SOON_S)
     signal.signal(signal.SIGALRM, previous)
     writer.send(None)
     assert reader.recv() is None
@@ -593,7 +663,7 @@ def test_a_writer_that_came_and_went_before_the_first_look_is_named(core):
     process = Child(lambda: (writer.send([torch.ones(2)]), os._exit(0)))
     assert process.ok()
     writer.hand_over(process.pid)
-    assert torch.equal(reader.recv(timeout=5)[0], torch.ones(2))
+    assert torch.equal(reader.recv(timeout=SOON_S)[0], torch.ones(2))
     with pytest.raises(PipeBroken, match=f"the writer is gone: its process {process.pid} has ended"):
-        reader.recv(timeout=5)
+        reader.recv(timeout=SOON_S)
     reader.close()

@@ -53,7 +53,7 @@ except KeyboardInterrupt:
     assert program.stdout.readline() == "running\n"
     time.sleep(0.1)
     program.send_signal(signal.SIGINT)
-    out, errors = program.communicate(timeout=20)  # the jobs would take a minute
+    out, errors = program.communicate(timeout=50)  # the jobs would take a minute
     assert (program.returncode, out) == (7, "interrupted\n"), errors
     assert "Traceback" not in errors
 
@@ -73,7 +73,7 @@ try:
 except KeyboardInterrupt:
     print(pool.closed)
 """
-    done = run_program(code, seconds=20, DPMODULE_NATIVE=backend)  # the job would take a minute
+    done = run_program(code, seconds=50, DPMODULE_NATIVE=backend)  # the job would take a minute
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
@@ -92,7 +92,7 @@ asyncio.run(main())
 {"" if how == "open pool" else "pool.close(0.0)"}
 print("end")
 """
-    done = run_program(code, seconds=20, DPMODULE_NATIVE=backend)  # the jobs would take two minutes
+    done = run_program(code, seconds=50, DPMODULE_NATIVE=backend)  # the jobs would take two minutes
     assert done.returncode == 0, done.stderr
     assert "Error" not in done.stderr
 

@@ -563,7 +563,7 @@ def test_a_cancelled_assigner_loses_no_worker(kind, new_loop):
                 second = asyncio.ensure_future(pool.assign_job(3))
                 await asyncio.sleep(delay)
                 first.cancel()
-                assert await (await asyncio.wait_for(second, 1)) == 6
+                assert await (await asyncio.wait_for(second, 10)) == 6
                 await raised(first)
 
     run(main(), new_loop)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
+from ... import native
 from ..collection import ParameterCollection
 from ..expression import Expression, apply
 from ..fast import fast
@@ -65,6 +66,9 @@ class VanillaLSTMBuilder(RNNBuilder):
         self.spec = (*self.spec, self._has_norm, self._forget_bias)
         self._attrs = (self._forget_bias,)
         self._norm_expressions: dict[int, tuple[Expression, ...]] = {}
+        # a class derived from these may compute something else
+        if native.core is not None and type(self) in (VanillaLSTMBuilder, CompactVanillaLSTMBuilder):
+            self.cells = native.core.AutobatchLayers(tuple(self.parameters), self._forget_bias)
 
     def _add_layer(self, size: int) -> tuple[Parameters, ...]:
         wx, wh = self._add_weights(size)
@@ -93,10 +97,33 @@ class VanillaLSTMBuilder(RNNBuilder):
     def new_graph(self, update: bool = True) -> None:
         """Put the parameters into the graph under construction."""
         super().new_graph(update)
-        self._norm_expressions = {
-            weights[0].node: tuple([each.expr(update) for each in norms])
-            for weights, norms in zip(self._expressions, self._norms)
-        }
+        if self.cells is not None:
+            self.cells.weights = tuple(self._expressions)
+            self.cells.ready = self._is_plain()
+        if self._has_norm:
+            self._norm_expressions = {
+                weights[0].enter(): tuple([each.expr(update) for each in norms])
+                for weights, norms in zip(self._expressions, self._norms)
+            }
+
+    def _is_plain(self) -> bool:
+        """Say whether steps are those of the equations above and nothing else."""
+        return not (self._has_norm or self._dropout or self._dropout_h)
+
+    def set_dropout(self, p: float) -> None:
+        """Multiply inputs and outputs with random masks; see `RNNBuilder.set_dropout`."""
+        super().set_dropout(p)
+        self._retract()
+
+    def set_dropouts(self, d: float, d_r: float) -> None:
+        """Set the probabilities for inputs and for outputs going around; see `RNNBuilder.set_dropouts`."""
+        super().set_dropouts(d, d_r)
+        self._retract()
+
+    def _retract(self) -> None:
+        """Let no state add steps in native code until there is a new graph."""
+        if self.cells is not None:
+            self.cells.ready = False
 
     def cell(
         self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
@@ -115,7 +142,7 @@ class VanillaLSTMBuilder(RNNBuilder):
 
     def run(self, before: Layers, xs: Iterable[Expression]) -> list[Expression]:
         """Compute all layers at several positions, one layer after the other; return the outputs."""
-        if self._has_norm or self._dropout or self._dropout_h:
+        if not self._is_plain():
             return super().run(before, xs)
         outputs = list(xs)
         for layer, weights in enumerate(self._expressions if outputs else ()):
@@ -191,7 +218,6 @@ def lstm_sequence(
 
 
 lstm_step = fast("lstm_step", lstm_step)
-lstm_sequence = fast("lstm_sequence", lstm_sequence)
 
 
 def _pair(h: Expression) -> tuple[Expression, Expression]:
@@ -234,9 +260,8 @@ class CompactVanillaLSTMBuilder(VanillaLSTMBuilder):
         c = vanilla_lstm_c(nothing if old is None or len(old) < 2 else old[1], gates)
         return vanilla_lstm_h(c, gates), c
 
-    def run(self, before: Layers, xs: Iterable[Expression]) -> list[Expression]:
-        """Compute all layers at several positions; return the outputs."""
-        return RNNBuilder.run(self, before, xs) if self._noise else super().run(before, xs)
+    def _is_plain(self) -> bool:
+        return not self._noise and super()._is_plain()
 
     def set_weightnoise(self, std: float) -> None:
         """Add noise of a standard deviation to the weights with every step.
@@ -245,3 +270,4 @@ class CompactVanillaLSTMBuilder(VanillaLSTMBuilder):
             std: in the weights' own unit; 0 for none.
         """
         self._noise = float(std)
+        self._retract()

@@ -35,6 +35,7 @@ class RNNBuilder:
 
     collection_name: ClassVar[str] = "rnn-builder"
     has_memory: ClassVar[bool] = False
+    cells: Any = None  # what native code needs to add steps itself
 
     def __init__(self, layers: int, input_dim: int, hidden_dim: int, model: ParameterCollection) -> None:
         if layers < 1 or input_dim < 1 or hidden_dim < 1:
@@ -48,7 +49,7 @@ class RNNBuilder:
         self._version = -1
         self._masks: list[Mask] = []
         self._masks_for = 0
-        self._expressions: list[tuple[Expression, ...]] = []
+        self._expressions: Sequence[tuple[Expression, ...]] = ()
         self.parameters: list[tuple[Parameters, ...]] = [
             self._add_layer(input_dim if layer == 0 else hidden_dim) for layer in range(layers)
         ]
@@ -101,7 +102,7 @@ class RNNBuilder:
                 f"Attempt to use a stale expression, renew CG and/or call initial_state before accessing"
                 f" {self.whoami()} internal parameters expression"
             )
-        return [list(layer) for layer in self._expressions]
+        return [[Expression(each.enter(), each.version) for each in layer] for layer in self._expressions]
 
     def initial_state(self, vecs: Sequence[Expression] | None = None, update: bool = True) -> RNNState:
         """Begin a sequence.
@@ -122,7 +123,10 @@ class RNNBuilder:
     def new_graph(self, update: bool = True) -> None:
         """Put the parameters into the graph under construction."""
         self._version = shared.graph.version
-        self._expressions = [tuple([each.expr(update) for each in layer]) for layer in self.parameters]
+        if update:
+            self._expressions = self.parameters  # they enter the graph when they are used
+        else:
+            self._expressions = [tuple([each.expr(False) for each in layer]) for layer in self.parameters]
 
     def layers_of(self, vecs: Sequence[Expression]) -> Layers:
         """Turn memories and outputs of all layers into states of layers."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ... import native
 from ..errors import ArgumentError, StaleExpressionError
 from ..expression import Expression
 from ..state import state as shared
@@ -18,27 +19,16 @@ Layers = tuple[tuple[Expression, ...], ...]
 """The states of all layers: for each, (output,) or (output, memory)."""
 
 
-class RNNState:
-    """What a recurrent network knows after some inputs; never changes.
+class _PlainState:
+    """What is native where the extension is here: steps, and the last output."""
 
-    Args:
-        builder: the network.
-        layers: the states of its layers, empty at the beginning.
-        previous: the state before the last input.
-    """
+    __slots__ = ("_builder", "_cells", "_layers", "_previous", "_version")
 
-    __slots__ = ("_builder", "_layers", "_previous", "_version")
-
-    def __init__(self, builder: RNNBuilder, layers: Layers = (), previous: RNNState | None = None) -> None:
-        self._builder, self._layers, self._previous = builder, layers, previous
-        self._version = shared.graph.version
-
-    def _check(self) -> None:
-        if self._version != shared.graph.version:
-            raise StaleExpressionError(
-                "Using stale builder. Create .new_graph() after computation graph is renewed: call initial_state()"
-                " again after renew_cg()"
-            )
+    _builder: RNNBuilder
+    _cells: Any
+    _layers: Layers
+    _previous: RNNState | None
+    _version: int
 
     def add_input(self, x: Expression) -> RNNState:
         """Return the state after one more input.
@@ -50,6 +40,53 @@ class RNNState:
             ShapeError: it has another size than the builder was made for.
             StaleExpressionError: `renew_cg` has been called since `initial_state`.
         """
+        return self._step(x)
+
+    def _step(self, x: Expression) -> RNNState:
+        raise NotImplementedError(f"{type(self).__name__} does not define _step")
+
+    def transduce(self, xs: Iterable[Expression]) -> list[Expression]:
+        """Return the outputs after each of several inputs."""
+        return self._run(xs)
+
+    def _run(self, xs: Iterable[Expression]) -> list[Expression]:
+        raise NotImplementedError(f"{type(self).__name__} does not define _run")
+
+    def output(self) -> Expression | None:
+        """Return the output of the last layer; None before the first input."""
+        return self._layers[-1][0] if self._layers else None
+
+
+if TYPE_CHECKING or native.core is None:  # noqa: SIM108 (mypy follows this form only)
+    _Base = _PlainState
+else:
+    _Base = native.core.AutobatchState
+
+
+class RNNState(_Base):
+    """What a recurrent network knows after some inputs; never changes.
+
+    Args:
+        builder: the network.
+        layers: the states of its layers, empty at the beginning.
+        previous: the state before the last input.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, builder: RNNBuilder, layers: Layers = (), previous: RNNState | None = None) -> None:
+        self._builder, self._layers, self._previous = builder, layers, previous
+        self._cells = builder.cells
+        self._version = shared.graph.version
+
+    def _check(self) -> None:
+        if self._version != shared.graph.version:
+            raise StaleExpressionError(
+                "Using stale builder. Create .new_graph() after computation graph is renewed: call initial_state()"
+                " again after renew_cg()"
+            )
+
+    def _step(self, x: Expression) -> RNNState:
         self._check()
         return RNNState(self._builder, self._builder.step(self._layers, x), self)
 
@@ -61,14 +98,9 @@ class RNNState:
             states.append(current)
         return states
 
-    def transduce(self, xs: Iterable[Expression]) -> list[Expression]:
-        """Return the outputs after each of several inputs."""
+    def _run(self, xs: Iterable[Expression]) -> list[Expression]:
         self._check()
         return self._builder.run(self._layers, xs)
-
-    def output(self) -> Expression | None:
-        """Return the output of the last layer; None before the first input."""
-        return self._layers[-1][0] if self._layers else None
 
     def h(self) -> tuple[Expression, ...]:
         """Return the outputs of all layers."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..expression import Expression, append_many, apply, node_of, not_empty
+from ..expression import Expression, append_many, apply, node_of, not_empty, pair
 from ..fast import fast
 from ..ops.binary import CDIV, CMULT, COLWISE_ADD, LOGSUMEXP, MAX, MIN, POW, SUM
 from ..ops.join import CONCATENATE, CONCATENATE_MANY, TO_BATCH, TO_BATCH_MANY
@@ -137,7 +137,7 @@ def cmult(x: Expression, y: Expression) -> Expression:
         x: one factor.
         y: the other.
     """
-    return apply(CMULT, (x, y))
+    return pair(CMULT, x, y)
 
 
 def cdiv(x: Expression, y: Expression) -> Expression:
@@ -147,7 +147,7 @@ def cdiv(x: Expression, y: Expression) -> Expression:
         x: what is divided.
         y: by what.
     """
-    return apply(CDIV, (x, y))
+    return pair(CDIV, x, y)
 
 
 def pow(x: Expression, y: Expression) -> Expression:
@@ -177,7 +177,7 @@ def dot_product(x: Expression, y: Expression) -> Expression:
         x: one factor.
         y: the other, of its dimensions.
     """
-    return apply(DOT, (x, y))
+    return pair(DOT, x, y)
 
 
 def affine_transform(exprs: Iterable[Expression]) -> Expression:
@@ -189,7 +189,8 @@ def affine_transform(exprs: Iterable[Expression]) -> Expression:
     Raises:
         ShapeError: they do not fit.
     """
-    return apply(AFFINE, not_empty("transform", exprs))
+    found = exprs if type(exprs) is list and exprs else not_empty("transform", exprs)
+    return apply(AFFINE, found)
 
 
 def concatenate(xs: Iterable[Expression], d: int = 0) -> Expression:

@@ -54,6 +54,7 @@ _FAST = ("tanh", "logistic", "rectify", "exp", "log", "sqrt", "square", "cube", 
 
 def _face(name: str, op: Op, text: str) -> Callable[[Expression], Expression]:
     """Make the function of an operation that takes one expression and nothing else."""
+    new = Expression.__new__
 
     def face(x: Expression) -> Expression:
         graph = state.graph
@@ -62,7 +63,9 @@ def _face(name: str, op: Op, text: str) -> Callable[[Expression], Expression]:
             node = x.node if x.version == version else x.enter()
         except AttributeError:
             node = node_of(x)
-        return Expression(graph.append(op, (), (node,)), version)
+        found = new(Expression)
+        found.node, found.version = graph.append(op, (), (node,)), version
+        return found
 
     face.__name__ = face.__qualname__ = name
     face.__doc__ = f"{text}\n\nArgs:\n    x: the operand."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ __all__ = [
     "constant",
     "inputMatrix",
     "inputTensor",
+    "inputTensorTranspose",
     "inputVector",
     "matInput",
     "one_hot",
@@ -38,7 +40,7 @@ Array = NDArray[Any]
 
 
 class Box:
-    """The array of an input, (batch, *d); `set` replaces it."""
+    """The array of an input, (batch, *d): memory of nobody else, for it is read when a value is asked for."""
 
     __slots__ = ("array",)
 
@@ -47,7 +49,7 @@ class Box:
 
 
 class InputExpression(Expression):
-    """An input whose value can be replaced: `set`, then compute again with ``recalculate=True``."""
+    """An input whose value can be replaced with `set`."""
 
     __slots__ = ("box",)
 
@@ -57,13 +59,26 @@ class InputExpression(Expression):
         self.box = box
 
     def set(self, value: ArrayLike) -> None:
-        """Replace the value.
+        """Replace the value; all values asked for from now on, and `backward`, follow it.
+
+        A graph can thus be built once, and run for one example after another.
 
         Raises:
             ShapeError: the number of elements differs.
+
+        Example:
+            >>> import dpmodule.autobatch as dy
+            >>> x = dy.scalarInput(3)
+            >>> y = x * x
+            >>> y.value()
+            9.0
+            >>> x.set(4)
+            >>> y.value()
+            16.0
         """
-        dim = state.graph.dim(self.enter())
-        array = np.asarray(value, np.float64)
+        node = self.enter()
+        dim = state.graph.dim(node)
+        array = np.array(value, np.float64, order="C")
         if array.size != self.box.array.size:
             raise ShapeError(
                 f"set: {array.size} values for an input of dimensions {dim.d} and minibatch {dim.batch}"
@@ -73,6 +88,7 @@ class InputExpression(Expression):
         else:
             array = array.reshape(*dim.d, dim.batch, order="F")
             self.box.array = np.moveaxis(array, -1, 0)
+        state.graph.changed(node)
 
 
 def dim_of(dim: int | Sequence[int], batch_size: int = 1) -> Dim:
@@ -110,11 +126,13 @@ def inputTensor(
     """
     if isinstance(arr, (list, tuple)) and arr and isinstance(arr[0], np.ndarray):
         arr, batched = np.stack(arr, -1), True
-    array = np.asarray(arr)
+    array = np.array(arr, order="C")
     if array.dtype.kind not in "biuf":
         raise ForeignValueError(
             f"Input Tensor should be a numpy.ndarray or a valid list of floats (at {user_line()})"
         )
+    if not array.dtype.isnative or array.dtype.itemsize > 8:
+        array = array.astype(np.float64)
     if array.ndim == 0:
         array = array.reshape(1)
     if not batched:
@@ -123,9 +141,46 @@ def inputTensor(
     return InputExpression(Box(np.moveaxis(array, -1, 0).reshape(dim.batch, *dim.d)), dim)
 
 
+def inputTensorTranspose(
+    arr: ArrayLike, dim: int | Sequence[int] | None = None, batch_size: int = 1, device: str = ""
+) -> InputExpression:
+    """Make a tensor of a flat array as it lies in DyNet's memory: the first dimension runs fastest, the minibatch last.
+
+    Args:
+        arr: the values, flat.
+        dim: the dimensions of an element of the minibatch; a vector if not given.
+        batch_size: the minibatch.
+        device: see `inputTensor`.
+
+    Raises:
+        ForeignValueError: `arr` is no flat array of numbers.
+        ShapeError: there are more or fewer values than `dim` and `batch_size` ask for.
+
+    Example:
+        >>> import dpmodule.autobatch as dy
+        >>> dy.inputTensorTranspose([1, 2, 3, 4], (2, 2)).npvalue()
+        array([[1., 3.],
+               [2., 4.]], dtype=float32)
+    """
+    array = np.asarray(arr)
+    if array.dtype.kind not in "biuf" or array.ndim != 1:
+        raise ForeignValueError(
+            f"inputTensorTranspose: expected a flat array of numbers, got {array.ndim} axes of {array.dtype}; pass"
+            f' array.ravel("F") (at {user_line()})'
+        )
+    found = dim_of(array.size if dim is None else dim, batch_size)
+    if array.size != found.size * batch_size:
+        raise ShapeError(
+            f"inputTensorTranspose: {array.size} values for the dimensions {found.d} and a minibatch of {batch_size}"
+            f" (at {user_line()})"
+        )
+    values = array.astype(np.float64).reshape(*found.d, batch_size, order="F")
+    return InputExpression(Box(np.moveaxis(values, -1, 0)), found)
+
+
 def inputVector(v: ArrayLike, device: str = "") -> InputExpression:
     """Make a vector of a list of numbers."""
-    array = np.asarray(v, np.float64).reshape(-1)
+    array = np.array(v, np.float64, order="C").reshape(-1)
     return InputExpression(Box(array[None]), dim_of(len(array)))
 
 
@@ -154,7 +209,7 @@ def inputMatrix(v: ArrayLike, d: Sequence[int]) -> InputExpression:
         d: the dimensions.
     """
     found = dim_of(d)
-    array = np.asarray(v, np.float64)
+    array = np.array(v, np.float64, order="C")
     if array.size != found.size:
         raise ShapeError(f"inputMatrix: {array.size} values for the dimensions {found.d} (at {user_line()})")
     return InputExpression(Box(array.reshape(found.d, order="F")[None]), found)
@@ -232,6 +287,11 @@ def one_hot(d: int, idx: int | Sequence[int], device: str = "") -> Expression:
 
 
 def _random(dim: int | Sequence[int], batch_size: int, kind: str, first: float, second: float) -> Expression:
+    is_possible = first <= second if kind == "uniform" else second >= 0.0 or kind == "bernoulli"
+    if not (is_possible and math.isfinite(first) and math.isfinite(second)):
+        raise ArgumentError(
+            f"random_{kind}: no numbers can be drawn with the parameters {first} and {second} (at {user_line()})"
+        )
     return append(RANDOM, (dim_of(dim, batch_size), kind, float(first), float(second)), ())
 
 

@@ -202,7 +202,12 @@ def noise(x: Expression, stddev: float) -> Expression:
     Args:
         x: the operand.
         stddev: its standard deviation, in the unit of `x`.
+
+    Raises:
+        ArgumentError: `stddev` is negative.
     """
+    if not stddev >= 0.0:
+        raise ArgumentError(f"stddev is {stddev}, expected 0 or more (at {user_line()})")
     return apply(noises.NOISE, (x,), (float(stddev),))
 
 

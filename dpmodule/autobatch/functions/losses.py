@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index as as_integer
 
 import numpy as np
 
 from ..errors import BoundsError, NegativeIndexError, user_line
-from ..expression import Expression, apply
+from ..expression import Expression, apply, node_of, not_empty
 from ..fast import fast
 from ..ops import loss
 from ..ops.softmax import (
@@ -44,6 +45,11 @@ __all__ = [
 ]
 
 
+def as_label(value: int | Sequence[int]) -> int | Sequence[int]:
+    """Return a label, or a list of them; whole floats become integers: iterators of arrays give labels as floats."""
+    return int(value) if isinstance(value, (float, np.floating)) and float(value).is_integer() else value
+
+
 def checked_label(name: str, x: Expression, label: int, axis: int = 0) -> int:
     """Return a label as a plain integer.
 
@@ -57,15 +63,21 @@ def checked_label(name: str, x: Expression, label: int, axis: int = 0) -> int:
         NegativeIndexError: it is negative.
         BoundsError: it is too large.
     """
-    found = int(label)
-    d = state.graph.dim(x.enter()).d
-    if axis < len(d) and 0 <= found < d[axis]:
+    found = as_integer(label)
+    graph = state.graph
+    try:
+        node = x.node if x.version == graph.version else x.enter()
+    except AttributeError:
+        node = node_of(x)
+    d = graph.dim(node).d
+    has_axis = 0 <= axis < len(d)
+    if has_axis and 0 <= found < d[axis]:
         return found
     if found < 0:
         raise NegativeIndexError(
             f"{name}: can't convert negative value {found} to unsigned int (at {user_line()})"
         )
-    if axis < len(d):
+    if has_axis:
         raise BoundsError(
             f"Index error in {name}: Index {found} out of bounds for a dimension of {d[axis]} (at {user_line()})"
         )
@@ -73,7 +85,7 @@ def checked_label(name: str, x: Expression, label: int, axis: int = 0) -> int:
 
 
 def _labels(name: str, x: Expression, vs: Sequence[int]) -> list[int]:
-    return [checked_label(name, x, v) for v in vs]
+    return [checked_label(name, x, v) for v in not_empty(name, vs)]
 
 
 def softmax(x: Expression, d: int = 0) -> Expression:
@@ -111,7 +123,7 @@ def pickneglogsoftmax(x: Expression, v: int | Sequence[int]) -> Expression:
     Raises:
         BoundsError: the label is outside.
     """
-    if not isinstance(v, (int, np.integer)):
+    if type(v) is not int and not isinstance(v := as_label(v), (int, np.integer)):
         return pickneglogsoftmax_batch(x, v)
     return apply(PICKNEGLOGSOFTMAX, (x,), (), checked_label("PickNegLogSoftmax", x, v))
 
@@ -135,7 +147,7 @@ def hinge(x: Expression, v: int | Sequence[int], m: float = 1.0) -> Expression:
         v: the label.
         m: the margin.
     """
-    if not isinstance(v, (int, np.integer)):
+    if not isinstance(v := as_label(v), (int, np.integer)):
         return hinge_batch(x, v, m)
     return apply(HINGE, (x,), (float(m),), checked_label("Hinge", x, v))
 
@@ -161,7 +173,7 @@ def hinge_dim(x: Expression, v: Sequence[int], d: int = 0, m: float = 1.0) -> Ex
         d: the dimension of the scores.
         m: the margin.
     """
-    labels = [checked_label("HingeDim", x, each, d) for each in v]
+    labels = [checked_label("HingeDim", x, each, d) for each in not_empty("HingeDim", v)]
     return apply(HINGE_DIM, (x,), (int(d), float(m)), labels)
 
 

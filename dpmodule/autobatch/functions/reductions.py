@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..expression import Expression, apply
+from ..expression import Expression, apply, node_of
 from ..fast import fast
 from ..ops import reduce
 from ..state import state
@@ -36,7 +36,7 @@ def _axes(d: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def _all(x: Expression) -> tuple[int, ...]:
-    return tuple(range(len(state.graph.dim(x.enter()).d)))
+    return tuple(range(len(state.graph.dim(node_of(x)).d)))
 
 
 def sum_elems(x: Expression) -> Expression:

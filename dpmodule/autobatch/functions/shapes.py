@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index as as_integer
 from typing import Any
 
 import numpy as np
 
 from ..errors import ForeignValueError, NegativeIndexError, user_line
-from ..expression import Expression, apply
+from ..expression import Expression, apply, not_empty
 from ..fast import fast
 from ..ops.join import RESHAPE, TRANSPOSE
 from ..ops.pick import ELEMENTS, PICK, PICK_BATCH, PICK_RANGE, SELECT, STRIDED
 from ..parameters import LookupParameters, Parameters
 from .inputs import dim_of
-from .losses import checked_label
+from .losses import as_label, checked_label
 
 __all__ = [
     "const_parameter",
@@ -66,6 +67,12 @@ def _held(value: Any) -> Parameters | LookupParameters:
     raise ForeignValueError(f"{type(value).__name__} {value!r} is no parameter (at {user_line()})")
 
 
+def _table(value: Any) -> LookupParameters:
+    if isinstance(value, LookupParameters):
+        return value
+    raise ForeignValueError(f"{type(value).__name__} {value!r} is no lookup parameter (at {user_line()})")
+
+
 def lookup(p: LookupParameters, index: int = 0, update: bool = True) -> Expression:
     """Return a row of a table.
 
@@ -77,7 +84,7 @@ def lookup(p: LookupParameters, index: int = 0, update: bool = True) -> Expressi
     Raises:
         BoundsError: there is no such row.
     """
-    return p.row(index, update)
+    return _table(p).row(index, update)
 
 
 def lookup_batch(p: LookupParameters, indices: Sequence[int], update: bool = True) -> Expression:
@@ -88,7 +95,7 @@ def lookup_batch(p: LookupParameters, indices: Sequence[int], update: bool = Tru
         indices: the rows.
         update: False makes it a constant.
     """
-    return p.batch(indices, update)
+    return _table(p).batch(indices, update)
 
 
 def pick(e: Expression, index: int | Sequence[int] = 0, dim: int = 0) -> Expression:
@@ -102,7 +109,7 @@ def pick(e: Expression, index: int | Sequence[int] = 0, dim: int = 0) -> Express
     Raises:
         BoundsError: the index is outside.
     """
-    if not isinstance(index, (int, np.integer)):
+    if not isinstance(index := as_label(index), (int, np.integer)):
         return pick_batch(e, index, dim)
     return apply(PICK, (e,), (int(dim),), checked_label("PickElement", e, index, dim))
 
@@ -115,7 +122,7 @@ def pick_batch(e: Expression, indices: Sequence[int], dim: int = 0) -> Expressio
         indices: one index for each.
         dim: the dimension.
     """
-    places = [checked_label("PickElement", e, index, dim) for index in indices]
+    places = [checked_label("PickElement", e, index, dim) for index in not_empty("PickElement", indices)]
     return apply(PICK_BATCH, (e,), (int(dim), len(places)), places)
 
 
@@ -143,7 +150,7 @@ def pick_batch_elems(x: Expression, vs: Sequence[int]) -> Expression:
 
 
 def _unsigned(name: str, values: Sequence[int]) -> tuple[int, ...]:
-    found = tuple(int(each) for each in values)
+    found = tuple(as_integer(each) for each in not_empty(name, values))
     if any(each < 0 for each in found):
         raise NegativeIndexError(
             f"{name}: can't convert negative value to unsigned int: {list(found)} (at {user_line()})"

@@ -99,7 +99,7 @@ def _pool(call: Call, x: Tensor) -> Tensor:
 def _kmax_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
     count, axis = attrs
     d = dims[0].d
-    if axis >= len(d) or not 1 <= count <= d[axis]:
+    if not 0 <= axis < len(d) or not 1 <= count <= d[axis]:
         fail("kmax_pooling", dims, f"Bad arguments in KMaxPooling: k={count}, d={axis}")
     return Dim((*d[:axis], count, *d[axis + 1 :]), dims[0].batch)
 
@@ -112,8 +112,8 @@ def _kmax(call: Call, x: Tensor) -> Tensor:
 
 def _fold_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
     d = dims[0].d
-    if len(d) > 2 or d[0] % attrs[0]:
-        fail("fold_rows", dims, f"the number of rows needs to be a multiple of {attrs[0]}")
+    if len(d) > 2 or attrs[0] < 1 or d[0] % attrs[0]:
+        fail("fold_rows", dims, f"the number of rows needs to be a positive multiple of {attrs[0]}")
     return Dim((d[0] // attrs[0], *d[1:]), dims[0].batch)
 
 
@@ -136,8 +136,8 @@ def _filter(call: Call, x: Tensor, f: Tensor) -> Tensor:
 
 def _ngram_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
     d = dims[0].d
-    if len(d) != 2 or d[1] < attrs[0]:
-        fail("kmh_ngram", dims, f"a matrix of at least {attrs[0]} columns is needed")
+    if len(d) != 2 or not 1 <= attrs[0] <= d[1]:
+        fail("kmh_ngram", dims, f"runs of {attrs[0]} columns of a matrix that has no fewer are needed")
     return Dim((d[0], d[1] - attrs[0] + 1), dims[0].batch)
 
 

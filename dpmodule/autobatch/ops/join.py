@@ -12,14 +12,21 @@ from .spec import Call, Dim, declare, fail, same_batch, target
 __all__ = ["CONCATENATE", "CONCATENATE_MANY", "RESHAPE", "TO_BATCH", "TO_BATCH_MANY", "TRANSPOSE"]
 
 Tensor = torch.Tensor
+_MOST = 7  # dimensions that DyNet has
 
 
 def _padded(d: tuple[int, ...], rank: int) -> tuple[int, ...]:
     return (*d, *[1] * (rank - len(d)))
 
 
+def _check_axis(axis: int, dims: Sequence[Dim]) -> None:
+    if not 0 <= axis < _MOST:
+        fail("concatenate", dims, f"the dimension is {axis}, expected 0 ... {_MOST - 1}")
+
+
 def _concatenate_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
     (axis,) = attrs
+    _check_axis(axis, dims)
     rank = max(axis + 1, *(len(dim.d) for dim in dims))
     first = _padded(dims[0].d, rank)
     total = 0
@@ -65,6 +72,7 @@ def _batch_sum(g: Tensor, x: Tensor) -> Tensor:
 
 def _many_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
     axis, count = attrs
+    _check_axis(axis, dims)
     d = _padded(dims[0].d, axis + 1)
     return Dim((*d[:axis], d[axis] * count, *d[axis + 1 :]), dims[0].batch)
 

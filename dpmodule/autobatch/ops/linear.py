@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 
 from .binary import aligned, reduced
+from .product import affine, product
 from .spec import Call, Dim, declare, fail, same_batch, scalar, target
 
 __all__ = ["AFFINE", "DOT", "MATMUL"]
@@ -41,7 +41,7 @@ def _is_shared(x: Tensor, dim: Dim) -> bool:
 def _multiply(x: Tensor, y: Tensor, left: Dim, right: Dim) -> Tensor:
     if len(right.d) == 1:
         if _is_shared(x, left):
-            return F.linear(y, x[0, 0])
+            return affine(y.flatten(0, 1), x[0, 0], None, None).view(*y.shape[:2], -1)
         return torch.matmul(_matrix(x, left), y.unsqueeze(-1)).squeeze(-1)
     return torch.matmul(_matrix(x, left), y)
 
@@ -71,7 +71,7 @@ def _multiply_grad(
         dx = reduced(torch.matmul(wide, _matrix(y, right).transpose(2, 3)), _matrix(x, left)).reshape(x.shape)
     if wants[at + 1]:
         if len(right.d) == 1 and _is_shared(x, left):
-            dy = reduced(torch.matmul(g, x[0, 0]), y)
+            dy = reduced(product(g.flatten(0, 1), x[0, 0].t()).view(*g.shape[:2], -1), y)
         else:
             wide = g if len(result.d) == 2 else g.unsqueeze(-1)
             dy = reduced(torch.matmul(_matrix(x, left).transpose(2, 3), wide), _matrix(y, right)).reshape(
@@ -88,7 +88,7 @@ def _matmul(call: Call, x: Tensor, y: Tensor) -> Tensor:
         and _is_shared(x, call.dims[0])
         and y.shape[:2] == memory.shape[:2]
     ):
-        torch.mm(y.flatten(0, 1), x[0, 0].t(), out=memory.flatten(0, 1))
+        affine(y.flatten(0, 1), x[0, 0], None, memory.view(-1, memory.shape[2]))
         return memory
     return _multiply(x, y, call.dims[0], call.dims[1])
 
@@ -123,9 +123,9 @@ def _affine(call: Call, bias: Tensor, *xs: Tensor) -> Tensor:
     ):
         memory = target(call)
         if memory is None or xs[1].shape[:2] != memory.shape[:2]:
-            return F.linear(xs[1], xs[0][0, 0], bias.reshape(-1))
-        x = xs[1]
-        torch.addmm(bias.reshape(-1), x.flatten(0, 1), xs[0][0, 0].t(), out=memory.flatten(0, 1))
+            found = affine(xs[1].flatten(0, 1), xs[0][0, 0], bias.reshape(-1), None)
+            return found.view(*xs[1].shape[:2], -1)
+        affine(xs[1].flatten(0, 1), xs[0][0, 0], bias.reshape(-1), memory.view(-1, memory.shape[2]))
         return memory
     total = _fit(bias, call.dims[0], rank)
     for i in range(0, len(xs), 2):

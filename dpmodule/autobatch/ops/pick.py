@@ -22,7 +22,7 @@ def without(d: tuple[int, ...], axes: Sequence[int]) -> tuple[int, ...]:
 
 def _pick_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
     dim = dims[0]
-    if attrs[0] >= len(dim.d):
+    if not 0 <= attrs[0] < len(dim.d):
         fail("pick", dims, f"there is no dimension {attrs[0]}")
     return Dim(without(dim.d, (attrs[0],)), dim.batch)
 
@@ -68,7 +68,7 @@ def _pick_many_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
 def _range_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
     axis, start, stop = attrs
     d = dims[0].d
-    if axis >= len(d) or not 0 <= start < stop <= d[axis]:
+    if not 0 <= axis < len(d) or not 0 <= start < stop <= d[axis]:
         fail(
             "pick_range",
             dims,

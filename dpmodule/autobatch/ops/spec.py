@@ -114,6 +114,7 @@ class Op:
         expand: `run` needs operands of N rows: none that is common to all nodes comes as one row.
         constant: the result never has a gradient with respect to operands.
         random: `run` draws from `Call.generator`, and must then have a `grad`.
+        whole: a batch must not be computed again in part, as its nodes may depend on each other (statistics).
         matrix: the operand that is a matrix, -1 for none: nodes with different matrices are batched apart where few
             matrices serve many nodes.
         apart: why nodes of this operation are never batched, "" if they are.
@@ -131,6 +132,7 @@ class Op:
     expand: bool = False
     constant: bool = False
     random: bool = False
+    whole: bool = False
     matrix: int = -1
     apart: str = ""
     many: bool = False

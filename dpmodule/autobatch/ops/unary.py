@@ -29,8 +29,8 @@ def _spread(number: Tensor, like: Tensor) -> Tensor:
 
 # function of x; derivative times g as a function of (g, x, y)
 _PLAIN: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor, Tensor], Tensor]]] = {
-    "tanh": (torch.tanh, lambda g, x, y: torch.addcmul(g, g * y, y, value=-1)),
-    "logistic": (torch.sigmoid, lambda g, x, y: g * torch.addcmul(y, y, y, value=-1)),
+    "tanh": (torch.tanh, lambda g, x, y: torch.ops.aten.tanh_backward(g, y)),
+    "logistic": (torch.sigmoid, lambda g, x, y: torch.ops.aten.sigmoid_backward(g, y)),
     "rectify": (torch.relu, lambda g, x, y: g * (x > 0)),
     "negate": (torch.neg, lambda g, x, y: -g),
     "exp": (torch.exp, lambda g, x, y: g * y),

@@ -18,12 +18,17 @@ int bits(float x) {
 template <class F> int Builder::signature(const Key &key, F make) {
     std::uint32_t h = 2166136261u;
     for (int x : key.of) h = (h ^ static_cast<std::uint32_t>(x)) * 16777619u, h ^= h >> 15;
-    Entry &entry = recent_[h % recent_.size()];
-    if (!(entry.key == key)) {
+    // two that fall on one place would throw each other out at every turn: the next places are tried, too
+    constexpr std::uint32_t tries = 4;
+    for (std::uint32_t i = 0; i < tries; i++) {
+        Entry &entry = recent_[(h + i) % recent_.size()];
+        if (entry.key == key) return entry.sig;
+        if (entry.sig >= 0 && i + 1 < tries) continue;
         entry.sig = graph_.signatures.add(make());
         entry.key = key;
+        return entry.sig;
     }
-    return entry.sig;
+    return -1;   // not reached
 }
 
 bool Builder::is_vector(int node) const {

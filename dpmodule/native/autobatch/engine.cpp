@@ -47,8 +47,11 @@ int Engine::forward(int node) {
     return node;
 }
 
+// A pass that reaches beyond `computed` is forgotten whole: it may have computed nodes on both sides together.
 void Engine::forget(int computed) {
+    computed = std::min(computed, computed_);
     while (!segments_.empty() && segments_.back().plan.to > computed) {
+        computed = std::min(computed, segments_.back().plan.from);
         memory_.rewind(segments_.back().start);
         segments_.pop_back();
     }
@@ -182,7 +185,7 @@ void Engine::backward(int node, bool full) {
 void Engine::revert(int size, int computed) {
     Busy busy(busy_);
     forget(computed);
-    graph.revert(size, computed);
+    graph.revert(size, computed_);
 }
 
 void Engine::renew() {

@@ -9,7 +9,7 @@
 namespace dpmodule::autobatch {
 namespace {
 
-enum class Way { Unary, Binary, Affine, Concat, Sum, Average, Loss, Softmax, Reduce, Pick, Range, Step, Sequence };
+enum class Way { Unary, Binary, Affine, Concat, Sum, Average, Loss, Softmax, Reduce, Pick, Range, Step };
 
 struct Fast {
     const char *name;
@@ -47,7 +47,6 @@ constexpr Fast table[] = {
     {"pick", Way::Pick, 0},
     {"pick_range", Way::Range, 0},
     {"lstm_step", Way::Step, 0},
-    {"lstm_sequence", Way::Sequence, 0},
 };
 
 struct FunctionObject {
@@ -57,35 +56,6 @@ struct FunctionObject {
     PyObject *slow;
     PyObject *attributes;    // __dict__
     PyObject *weak;
-};
-
-// Nodes of a list or tuple; more than fit on the stack go to the heap.
-class Nodes {
-   public:
-    // False: some are no expressions of this graph.
-    bool read(PyObject *sequence) {
-        if (!PyList_CheckExact(sequence) && !PyTuple_CheckExact(sequence)) return false;
-        count = static_cast<int>(PySequence_Fast_GET_SIZE(sequence));
-        if (count == 0) return false;
-        if (count > few) {
-            many_.resize(count);
-            at = many_.data();
-        }
-        for (int i = 0; i < count; i++) {
-            // entering a parameter may run Python, which may change a list
-            if (i >= PySequence_Fast_GET_SIZE(sequence)) return false;
-            at[i] = node_of(PySequence_Fast_GET_ITEM(sequence, i));
-            if (at[i] < 0) return false;
-        }
-        return true;
-    }
-    int count = 0;
-    int *at = few_;
-
-   private:
-    static constexpr int few = 16;
-    int few_[few];
-    std::vector<int> many_;
 };
 
 bool whole(PyObject *x, int &found) {
@@ -181,42 +151,12 @@ PyObject *step(PyObject *const *args, Py_ssize_t count) {
     return both;
 }
 
-// lstm_sequence(xs, h, c, Wx, Wh, b, forget_bias) -> ([h, ...], last c)
-PyObject *sequence(PyObject *const *args, Py_ssize_t count) {
-    Lstm lstm;
-    Nodes xs;
-    if (count != 7 || !xs.read(args[0]) || !lstm.read(args + 1)) return nullptr;
-    const Graph &graph = current.engine->graph;
-    for (int i = 1; i < xs.count; i++) {   // all alike: what fits the first fits all
-        if (graph.signature(xs.at[i]).shape != graph.signature(xs.at[0]).shape) return nullptr;
-    }
-    PyObject *outputs = PyList_New(xs.count);
-    if (!outputs) throw PythonError();
-    for (int i = 0; i < xs.count; i++) {
-        const bool fits = lstm.step(xs.at[i]);
-        PyObject *h = fits ? make_expression(lstm.h) : nullptr;
-        if (!h) {
-            Py_DECREF(outputs);
-            if (fits) throw PythonError();
-            return nullptr;
-        }
-        PyList_SET_ITEM(outputs, i, h);
-    }
-    PyObject *c = make_expression(lstm.c);
-    if (!c) {
-        Py_DECREF(outputs);
-        throw PythonError();
-    }
-    return Py_BuildValue("(NN)", outputs, c);
-}
-
 PyObject *function_call(PyObject *self, PyObject *const *args, std::size_t flags, PyObject *keywords) {
     auto *function = reinterpret_cast<FunctionObject *>(self);
     return guarded([&]() -> PyObject * {
         if (current.engine && (!keywords || PyTuple_GET_SIZE(keywords) == 0)) {
-            if (function->fast->way >= Way::Step) {
-                PyObject *made = function->fast->way == Way::Step ? step(args, PyVectorcall_NARGS(flags)) : sequence(args, PyVectorcall_NARGS(flags));
-                if (made) return made;
+            if (function->fast->way == Way::Step) {
+                if (PyObject *made = step(args, PyVectorcall_NARGS(flags))) return made;
                 return PyObject_Vectorcall(function->slow, args, flags, keywords);
             }
             const int node = attempt(*function->fast, args, PyVectorcall_NARGS(flags));

@@ -1,5 +1,6 @@
 #include "graph.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace dpmodule::autobatch {
@@ -17,6 +18,7 @@ float *Table::grad(int row) {
 
 std::vector<int> Table::take_touched() {
     for (int row : touched_) is_touched_[row] = 0;
+    std::sort(touched_.begin(), touched_.end());
     return std::exchange(touched_, {});
 }
 

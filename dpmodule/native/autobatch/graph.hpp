@@ -37,7 +37,7 @@ class Table {
     bool used = false;           // in this graph
     // The gradient of one row; the row counts as touched from then on.  nullptr without gradients.
     float *grad(int row);
-    // The rows touched since the last call.
+    // The rows touched since the last call, sorted.
     std::vector<int> take_touched();
     // The first of all nodes of one plan that read `row`; `stamp` tells plans apart.
     int first_reader(int row, int node, std::uint32_t stamp);

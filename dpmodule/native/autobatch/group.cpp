@@ -88,12 +88,19 @@ int Groups::of(int sig, const int *inner, int count) {
         count = 0;   // a group of one: the signature says all
     }
     const int a = count > 0 ? inner[0] : -1, b = count > 1 ? inner[1] : -1;
-    Entry &entry = recent_[static_cast<unsigned>(sig * 31 + a * 17 + b * 5) % recent_.size()];
-    if (entry.sig != sig || entry.a != a || entry.b != b || entry.group < 0) {
+    const auto h = static_cast<unsigned>(sig * 31 + a * 1009 + b * 9176);
+    // as in Builder::signature
+    constexpr unsigned tries = 4;
+    for (unsigned i = 0; i < tries; i++) {
+        Entry &entry = recent_[(h + i) % recent_.size()];
+        if (entry.sig == sig && entry.a == a && entry.b == b) return entry.group;
+        if (entry.sig >= 0 && i + 1 < tries) continue;
         const int both[2] = {a, b};
-        entry = {sig, a, b, compile(sig, both, 2)};
+        const int group = compile(sig, both, 2);
+        entry = {sig, a, b, group};
+        return group;
     }
-    return entry.group;
+    return -1;   // not reached
 }
 
 int Groups::compile(int sig, const int *inner, int count) {

@@ -44,7 +44,7 @@ struct LstmRow {
 
 struct LstmRowBack {
     int width;
-    const float *gates, *c_before, *c, *dh, *dc;
+    const float *gates, *c_before, *h, *dh, *dc;
     float *dgates, *dc_before;   // dc_before may be nullptr; it is added to
 };
 

@@ -14,10 +14,16 @@ namespace {
 
 PyTypeObject *expression_base = nullptr;
 
+// Complete without __init__, which Python code may leave out to save time.
+PyObject *node_new(PyTypeObject *type, PyObject *, PyObject *) {
+    PyObject *self = type->tp_alloc(type, 0);
+    if (self) reinterpret_cast<NodeObject *>(self)->table = -1;
+    return self;
+}
+
 int node_init(PyObject *self, PyObject *args, PyObject *keywords) {
     static const char *names[] = {"node", "version", nullptr};
     auto *object = reinterpret_cast<NodeObject *>(self);
-    object->table = -1;
     return PyArg_ParseTupleAndKeywords(args, keywords, "|ii", const_cast<char **>(names), &object->node, &object->version) ? 0 : -1;
 }
 
@@ -151,7 +157,7 @@ template <class F> void *slot(F function) { return reinterpret_cast<void *>(func
 PyType_Slot node_slots[] = {
     {Py_tp_doc, const_cast<char *>("The handle of a node of the graph under construction.")},
     {Py_tp_init, slot(node_init)},
-    {Py_tp_new, slot(PyType_GenericNew)},
+    {Py_tp_new, slot(node_new)},
     {Py_tp_dealloc, slot(node_dealloc)},
     {Py_tp_members, node_members},
     {0, nullptr}};

@@ -81,7 +81,7 @@ void Runner::cell_back(const Work &work, const Step &step) {
         const float *dh = dout.at + i * dout.stride;
         const float *c = before[i] < 0 ? nullptr : graph_.value[before[i]];
         float *dc = before[i] < 0 ? nullptr : graph_.grad[before[i]];
-        kernels().lstm_back({s.width, gates.at + i * gates.stride, c, out.at + i * out.stride + s.width, dh, dh + s.width,
+        kernels().lstm_back({s.width, gates.at + i * gates.stride, c, out.at + i * out.stride, dh, dh + s.width,
                              dgates.at + i * dgates.stride, dc});
     }
 }

@@ -53,7 +53,7 @@ class PipeEnd:
         self._watch = LoopWatch(self)
         self._sibling: Callable[[], PipeEnd | None] = lambda: None
         self._core: Any = None
-        self._closed = self._gone = self._shared = self._given = False
+        self._closed = self._gone = self._shared = self._given = self._seen = False
         self._owner: int | None = None
         self._waiting: int | None = None
         _ends.add(self)
@@ -185,12 +185,15 @@ class PipeEnd:
 
     def _look(self) -> None:
         """See whether the other side has been claimed; if so, let go of this process's copy of it."""
-        if self._peer.look() and self._peer.remote:
+        if self._seen or not self._peer.look():
+            return
+        if self._peer.remote:
+            self._watch_descriptors()
+            self._watch.peer(self._peer.fd)
             sibling = self._sibling()
             if sibling is not None and sibling._core is None:
                 sibling._drop()
-            self._watch.peer(self._peer.fd)
-            self._watch_descriptors()
+        self._seen = True  # last: what is interrupted on the way is done the next time
 
     def _check_peer(self) -> None:
         """Ask whether the other side's process has ended."""

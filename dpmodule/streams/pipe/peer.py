@@ -29,26 +29,24 @@ class Peer:
         self._start = 0
 
     def look(self) -> bool:
-        """See whether the other side has been claimed meanwhile; True on the first time that it has."""
-        if self.pid or self.dead:
-            return False
-        pid = self._control.get(self.side, c.PID)
-        if pid == 0:
-            return False
-        self.pid, self._start = pid, self._control.get(self.side, c.START)
-        if pid != os.getpid():
-            self._watch()
-        return True
+        """Say whether the other side has been claimed; its process is known from the first time on."""
+        if self.pid == 0:
+            pid = self._control.get(self.side, c.PID)
+            if pid not in (0, os.getpid()):
+                self._start = self._control.get(self.side, c.START)
+                self._watch(pid)
+            self.pid = pid  # last: a Ctrl-C on the way here must not make it known, but not watched
+        return self.pid != 0
 
-    def _watch(self) -> None:
-        if hasattr(os, "pidfd_open"):
+    def _watch(self, pid: int) -> None:
+        if self.fd < 0 and hasattr(os, "pidfd_open"):
             try:
-                self.fd = os.pidfd_open(self.pid)
+                self.fd = os.pidfd_open(pid)
             except ProcessLookupError:
                 self.dead = True
             except OSError:
                 self.fd = -1  # an old kernel, or a sandbox
-        start = c.process_start(self.pid)
+        start = c.process_start(pid)
         self.dead = self.dead or start < 0 or bool(start and self._start and start != self._start)
 
     @property

@@ -177,7 +177,8 @@ class TensorPipeReader(PipeEnd):
         """Whether what has been received and is still in use takes all slots, so that the writer has to wait."""
         words = self._control.words
         in_use = all(words[c.SLOTS_AT + 8 * slot] for slot in range(self._control.slots))
-        return in_use and words[c.HEAD] == words[c.TAIL]  # in this order: the writer fills a slot, then says so
+        # in this order: the writer fills a slot, then says so
+        return in_use and words[c.HEAD] == words[c.TAIL]
 
     def __iter__(self) -> TensorPipeReader:
         return self

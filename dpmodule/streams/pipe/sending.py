@@ -82,8 +82,15 @@ class SendingEnd(PipeEnd):
         self._check_peer()
         self._check()
 
-    def _try(self, value: Any) -> bool:
-        """Send if a slot is free; False if none is."""
+    def _try(self, value: Any, status: int = FULL) -> bool:
+        """Send if a slot is free; False if none is.
+
+        Args:
+            value: what to send.
+            status: what the core said before. It asks for a look at the reader only once in a while.
+        """
+        if status == LOOK:
+            self._reader_is_there()
         for _ in range(_TRIES):
             status = self._core.send(value)
             if status == SENT:

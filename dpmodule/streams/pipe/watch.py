@@ -71,7 +71,11 @@ class LoopWatch:
 
     def peer(self, fd: int) -> None:
         """Watch the other side's process too, which is known only now."""
-        if self._loop is not None and fd >= 0:
+        if self._loop is None or fd < 0 or fd in self._fds:
+            return
+        if self._loop.is_closed():
+            self.detach()  # the next loop will watch all that is known by then
+        else:
             self._add(fd, _on_process)
 
     def forget(self, fd: int) -> None:

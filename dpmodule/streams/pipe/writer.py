@@ -59,8 +59,9 @@ class TensorPipeWriter(SendingEnd):
                 to another process.
             LoopClosedError: no event loop is running.
         """
-        if self._send(value):
-            await self._send_later(value)
+        status = self._send(value)
+        if status:
+            await self._send_later(value, status)
 
     def send(self, value: Any, timeout: float | None = None) -> None:
         """Send a nested structure of tensors, blocking this thread while all slots are in use.
@@ -73,24 +74,25 @@ class TensorPipeWriter(SendingEnd):
             PipeTimeout: no slot became free in time.
             StructureError: as in `coro_send`, as are all others.
         """
-        if (self._send_wait if timeout is None else self._send)(value):
-            self._send_blocking(value, timeout)
+        status = (self._send_wait if timeout is None else self._send)(value)
+        if status:
+            self._send_blocking(value, timeout, status)
 
-    async def _send_later(self, value: Any) -> None:
+    async def _send_later(self, value: Any, status: int) -> None:
         self._enter_unleased()
         try:
-            if not self._try(value):
+            if not self._try(value, status):
                 self._validate(value)
                 while not self._try(value):
                     await self._pause()
         finally:
             self._leave()
 
-    def _send_blocking(self, value: Any, timeout: float | None) -> None:
+    def _send_blocking(self, value: Any, timeout: float | None, status: int = LOOK) -> None:
         deadline = deadline_of(timeout)
         self._enter_unleased()
         try:
-            if not self._try(value):
+            if not self._try(value, status):
                 self._validate(value)
                 while not self._try(value):
                     self._block(deadline)
@@ -157,6 +159,7 @@ class TensorPipeWriter(SendingEnd):
             self._leave()
 
     def _lease(self) -> Any:
+        self._check_peer()  # who only fills slots in place hears of its end from nobody else
         self._check()
         slot = self._slots.fitting(self._core.free_slots())
         if slot is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 
 import numpy as np
 import pytest
@@ -11,6 +10,7 @@ import torch
 
 import dpmodule.autobatch as dy
 from dpmodule import native
+from helpers.both_backends import measures_memory, resident_bytes
 from helpers.raw_graph import RawGraph
 
 pytestmark = pytest.mark.skipif(native.core is None, reason="no native extension")
@@ -132,12 +132,7 @@ def test_chain_of_a_million():
     dy.renew_cg()
 
 
-def resident():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="Linux")
+@measures_memory
 def test_memory_stays():
     m = dy.ParameterCollection()
     lstm, words, top = (
@@ -160,11 +155,11 @@ def test_memory_stays():
     for k in range(1000):
         once(k)
     gc.collect()
-    before = resident()
+    before = resident_bytes()
     for k in range(1000, 10_000):
         once(k)
     gc.collect()
-    assert resident() < before * 1.01 + 1e6
+    assert resident_bytes() < before * 1.01 + 1e6
 
 
 def test_large_graph_is_given_back():

@@ -1,0 +1,50 @@
+"""Products of many rows with one matrix, by the fastest that torch offers."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from ... import private
+from ...ops.nn.linear import onednn_pays
+from ...ops.nn.linear import product as onednn_product
+
+__all__ = ["affine", "product"]
+
+Tensor = torch.Tensor
+
+_LARGE = 1_500_000
+"""Multiplications from which oneDNN is the faster one, where it is at all."""
+
+
+def _is_large(left: Tensor, right: Tensor) -> bool:
+    return (
+        left.shape[0] * right.numel() >= _LARGE
+        and left.dtype is right.dtype is torch.float32
+        and left.device.type == "cpu"
+        and onednn_pays(left, right)
+    )
+
+
+def product(left: Tensor, right: Tensor) -> Tensor:
+    """Return ``left @ right.T`` of two matrices."""
+    return onednn_product(left, right) if _is_large(left, right) else torch.mm(left, right.t())
+
+
+def affine(x: Tensor, matrix: Tensor, bias: Tensor | None, into: Tensor | None) -> Tensor:
+    """Return ``x @ matrix.T + bias``.
+
+    Args:
+        x: (N, K).
+        matrix: (M, K).
+        bias: (M,), None for zeros.
+        into: (N, M), memory for the result, None for new memory.
+    """
+    if _is_large(x, matrix):
+        found = private.onednn_linear(x, matrix, bias, "none", [], "")
+        return found if into is None else into.copy_(found)
+    if into is None:
+        return F.linear(x, matrix, bias)
+    if bias is None:
+        return torch.mm(x, matrix.t(), out=into)
+    return torch.addmm(bias, x, matrix.t(), out=into)
