@@ -161,7 +161,43 @@ def test_one_operand_several_times():
         assert dy.esum([x] * 6).vec_value() == [6.0, 12.0]
 
 
+@pytest.mark.parametrize("engine", ["python", "auto"])
+@pytest.mark.parametrize("autobatch", [False, True])
+def test_the_gradient_of_a_value_that_is_asked_for_and_used_again(engine, autobatch):
+    """Fusion makes it vanish into the first loss, so that the second one reads a copy."""
+    dy.configure(engine=engine, autobatch=autobatch)
+    dy.renew_cg()
+    m = dy.ParameterCollection()
+    w = m.parameters_from_numpy(np.array([[0.5, -1.0], [2.0, 0.25]]))
+    x = np.array([1.0, 2.0], dtype=np.float32)
+    inner = w * dy.inputTensor(x)
+    first = dy.sum_elems(dy.tanh(inner))
+    first.value()
+    second = dy.sum_elems(dy.square(inner))
+    second.value()
+    (first + second).backward(full=True)
+    product = np.array([[0.5, -1.0], [2.0, 0.25]]) @ x
+    wanted = 1 - np.tanh(product) ** 2 + 2 * product
+    np.testing.assert_allclose(inner.gradient(), wanted, rtol=1e-5)
+    np.testing.assert_allclose(w.grad_as_array(), np.outer(wanted, x), rtol=1e-5)
+
+
+@pytest.mark.parametrize("engine", ["python", "auto"])
+@pytest.mark.parametrize("autobatch", [False, True])
+def test_what_the_loss_does_not_read_spoils_no_gradient(engine, autobatch):
+    dy.configure(engine=engine, autobatch=autobatch)
+    dy.renew_cg()
+    m = dy.ParameterCollection()
+    w = m.parameters_from_numpy(np.array([-1.0, 2.0]))
+    bad = dy.log(w.expr()) + dy.sparsemax(dy.sqrt(w.expr()))
+    loss = dy.sum_elems(dy.square(w.expr()))
+    assert np.isnan(bad.npvalue()[0])
+    loss.backward()
+    np.testing.assert_allclose(w.grad_as_array(), [-2.0, 4.0])
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_ten_thousand():
-    compare(range(10_000), "float64", 1e-12, "python")
+@pytest.mark.parametrize(("dtype", "engine"), [("float64", "python"), ("float32", "auto")])
+def test_ten_thousand(dtype, engine):
+    compare(range(10_000), dtype, 1e-12 if dtype == "float64" else 1e-5, engine)

@@ -145,7 +145,7 @@ def _sparsemax(call: Call, x: Tensor) -> Tensor:
     ordered = scores.sort(2, descending=True)[0]
     sums = ordered.cumsum(2)
     ranks = torch.arange(1, scores.shape[2] + 1, device=x.device, dtype=x.dtype)
-    support = (ranks * ordered + 1 > sums).sum(2, keepdim=True)
+    support = (ranks * ordered + 1 > sums).sum(2, keepdim=True).clamp(min=1)  # none where there is a NaN
     threshold = (sums.gather(2, support - 1) - 1) / support
     return torch.relu(scores - threshold).reshape(x.shape)
 

@@ -95,19 +95,27 @@ void Engine::prepare_gradients(int node, bool full) {
 
 namespace {
 
-// A run and those it reads, directly or not, inside one plan.
-void mark_inside(Plan &plan, int first) {
-    if (plan.runs[first].wanted) return;
-    if (!plan.batched) {   // nobody has drawn that graph
-        for (Run &run : plan.runs) run.wanted = true;
-        return;
+// Whom each run reads: the planner has drawn that graph only if it batched.
+void draw_producers(const Graph &graph, Plan &plan) {
+    plan.producers.resize(plan.runs.size());
+    for (std::size_t r = 0; r < plan.consumers.size(); r++) {
+        for (int consumer : plan.consumers[r]) plan.producers[consumer].push_back(static_cast<int>(r));
     }
-    if (plan.producers.empty()) {
-        plan.producers.resize(plan.runs.size());
-        for (std::size_t r = 0; r < plan.consumers.size(); r++) {
-            for (int consumer : plan.consumers[r]) plan.producers[consumer].push_back(static_cast<int>(r));
+    if (plan.batched) return;
+    for (const Instance &instance : plan.instances) {
+        for (int k = 0; k < instance.count; k++) {
+            int node = plan.outside[instance.first + k];
+            while (node >= plan.from && plan.owner(node) < 0 && graph.signature(node).op == Op::View) node = *graph.begin(node);
+            const int owner = node >= plan.from ? plan.owner(node) : -1;
+            if (owner >= 0) plan.producers[instance.run].push_back(plan.instances[owner].run);
         }
     }
+}
+
+// A run and those it reads, directly or not, inside one plan.
+void mark_inside(const Graph &graph, Plan &plan, int first) {
+    if (plan.runs[first].wanted) return;
+    if (plan.producers.empty()) draw_producers(graph, plan);
     std::vector<int> open = {first};
     while (!open.empty()) {
         const int run = open.back();
@@ -135,7 +143,7 @@ void Engine::mark_wanted(Segment &last, int node) {
         }
         return;
     }
-    mark_inside(plan, plan.instances[owner].run);
+    mark_inside(graph, plan, plan.instances[owner].run);
     for (auto segment = segments_.rbegin(); segments_.size() > 1 && segment != segments_.rend(); ++segment) {
         if (segment->plan.from > 0) mark_producers(*segment);
     }
@@ -160,7 +168,7 @@ void Engine::mark_producers(const Segment &consumer) {
             Plan &earlier = segment_of(node)->plan;
             const int owner = earlier.owner(node);
             if (owner < 0) continue;
-            mark_inside(earlier, earlier.instances[owner].run);
+            mark_inside(graph, earlier, earlier.instances[owner].run);
         }
     }
 }
@@ -170,6 +178,7 @@ void Engine::backward(int node, bool full) {
     Busy busy(busy_);
     const double start = now();
     prepare_gradients(node, full);
+    root_ = node;
     Segment *last = nullptr;
     for (Segment &segment : segments_) {
         if (segment.plan.from <= node && node < segment.plan.to) last = &segment;
@@ -180,6 +189,19 @@ void Engine::backward(int node, bool full) {
         if (segment->plan.from <= node) runner_.backward(*segment);
     }
     times_.backward += now() - start;
+}
+
+bool Engine::add_gradient(int node, float *sum) const {
+    bool found = false;
+    // a node that was computed once more has a gradient under each of its numbers; behind the root there are none
+    for (; node >= 0 && node <= root_; node = graph.copy_of(node)) {
+        const float *part = graph.is_fused(node) ? nullptr : graph.grad[node];
+        if (!part) continue;
+        found = true;
+        const int width = graph.signature(node).width;
+        for (int i = 0; i < width; i++) sum[i] += part[i];
+    }
+    return found;
 }
 
 void Engine::revert(int size, int computed) {
@@ -194,6 +216,7 @@ void Engine::renew() {
     memory_.reset();
     graph.renew();
     computed_ = 0;
+    root_ = -1;
     times_ = {};
     runner_.parameters_changed();
     runner_.shrink();

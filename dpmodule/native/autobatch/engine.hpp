@@ -21,6 +21,8 @@ class Engine {
     // Gradients of `node`, one number, into every node before it and into parameters and tables (added there).
     // With `full` inputs receive theirs as well.
     void backward(int node, bool full);
+    // Add the gradient of a node, after `backward`, to so many numbers; false if none is kept.
+    bool add_gradient(int node, float *sum) const;
     void renew();
     int computed() const { return computed_; }
     void revert(int size, int computed);
@@ -45,6 +47,7 @@ class Engine {
     Arena memory_;
     std::deque<Segment> segments_;
     int computed_ = 0;
+    int root_ = -1;   // the node that `backward` began at
     Runner runner_;
     Times times_;
     bool busy_ = false;

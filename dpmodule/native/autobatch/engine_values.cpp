@@ -33,9 +33,9 @@ PyObject *backward(PyObject *self, PyObject *args) {
 PyObject *gradient(PyObject *self, PyObject *number) {
     return guarded([&]() -> PyObject * {
         const int node = checked_node(self, number);
-        const Graph &graph = graph_of(self);
-        if (graph.is_fused(node) || node >= static_cast<int>(graph.grad.size()) || !graph.grad[node]) return Py_NewRef(Py_None);
-        return bytes_of(graph.grad[node], graph.signature(node).width);
+        std::vector<float> sum(graph_of(self).signature(node).width);
+        if (!machine_of(self).engine.add_gradient(node, sum.data())) return Py_NewRef(Py_None);
+        return bytes_of(sum.data(), static_cast<int>(sum.size()));
     });
 }
 

@@ -86,6 +86,11 @@ class Graph {
     bool is_fused(int node) const { return uses[node] & fused; }
     // A node whose value was fused away is computed once more under a new number when somebody asks for it.
     int again(int node);
+    // The number under which a node was computed once more, -1 if it was not.
+    int copy_of(int node) const {
+        const auto known = again_.find(node);
+        return known == again_.end() ? -1 : known->second;
+    }
     void renew();
     // Forget the nodes from `size` on; those from `computed` on count as not computed.
     void revert(int size, int computed);
