@@ -610,10 +610,10 @@ from dpmodule.streams.supervisor import Supervisor
 with Supervisor("reader", start_method="fork") as supervisor:
     child = supervisor.start(child_targets.echo)
     child.send(1)
-    child.recv(SOON_S)
+    child.recv(10)
     os.kill(child.pid, signal.SIGINT)
     child.send(2)
-    print(child.recv(SOON_S), child.pid, flush=True)
+    print(child.recv(10), child.pid, flush=True)
     try:
         child.recv(80)
     except KeyboardInterrupt:
