@@ -613,8 +613,8 @@ with Supervisor("reader", start_method="fork") as supervisor:
     child.recv(10)
     os.kill(child.pid, signal.SIGINT)
     child.send(2)
-    print(child.recv(10), child.pid, flush=True)
     try:
+        print(child.recv(10), child.pid, flush=True)
         child.recv(80)
     except KeyboardInterrupt:
         print("interrupted", child.alive, flush=True)
