@@ -130,17 +130,17 @@ class CharacterTagger(Tagger):
 class TreeLSTM(Task):
     """A binary TreeLSTM, spelled in single operations; a label for each node."""
 
-    def __init__(self, dy: Any, width: int = 128) -> None:
+    def __init__(self, dy: Any, hidden: int = 128) -> None:
         super().__init__(dy)
-        self.embeddings = self.table("words", VOCABULARY, width)
+        self.embeddings = self.table("words", VOCABULARY, hidden)
         for gate in "iou":
-            self.parameter(f"leaf_{gate}", width, width)
-            self.parameter(f"node_{gate}", width, 2 * width)
+            self.parameter(f"leaf_{gate}", hidden, hidden)
+            self.parameter(f"node_{gate}", hidden, 2 * hidden)
         for gate in "iouf":
-            self.parameter(f"bias_{gate}", width)
-        self.parameter("forget_left", width, width)
-        self.parameter("forget_right", width, width)
-        self.output = self.parameter("output", LABELS, width)
+            self.parameter(f"bias_{gate}", hidden)
+        self.parameter("forget_left", hidden, hidden)
+        self.parameter("forget_right", hidden, hidden)
+        self.output = self.parameter("output", LABELS, hidden)
 
     def leaf(self, word: int) -> tuple[Any, Any]:
         """Return output and memory of a leaf."""
@@ -176,21 +176,21 @@ class TreeLSTM(Task):
 class Parser(Task):
     """A transition parser: LSTMs over the stack, the words to come and the actions; a loss for each action."""
 
-    def __init__(self, dy: Any, width: int = 64, narrow: int = 32) -> None:
+    def __init__(self, dy: Any, hidden: int = 64, narrow: int = 32) -> None:
         super().__init__(dy)
-        self.embeddings = self.table("words", VOCABULARY, width)
+        self.embeddings = self.table("words", VOCABULARY, hidden)
         self.acts = self.table("actions", 3, narrow)
-        self.stack, self.buffer = self.lstm("stack", width, width), self.lstm("buffer", width, width)
-        self.history = self.lstm("history", narrow, width)
+        self.stack, self.buffer = self.lstm("stack", hidden, hidden), self.lstm("buffer", hidden, hidden)
+        self.history = self.lstm("history", narrow, hidden)
         for name, shape in (
-            ("no_stack", (width,)),
-            ("no_buffer", (width,)),
+            ("no_stack", (hidden,)),
+            ("no_buffer", (hidden,)),
             ("no_history", (narrow,)),
-            ("compose", (width, 2 * width)),
-            ("compose_bias", (width,)),
-            ("hidden", (width, 3 * width)),
-            ("hidden_bias", (width,)),
-            ("output", (3, width)),
+            ("compose", (hidden, 2 * hidden)),
+            ("compose_bias", (hidden,)),
+            ("hidden", (hidden, 3 * hidden)),
+            ("hidden_bias", (hidden,)),
+            ("output", (3, hidden)),
             ("output_bias", (3,)),
         ):
             self.parameter(name, *shape)

@@ -1,8 +1,9 @@
 """A package's side of automatic batching, dpmodule.autobatch's or DyNet's.
 
-Run as ``python -m benchmarks.sides.autobatch PACKAGE TASK BATCHES ON``: PACKAGE is "dynet", "native" or "python", the
-latter two being ours with and without its native extension, or "cuda:0", ours on a GPU; ON is 1 or 0. This file also
-runs under Python 3.8, where DyNet lives.
+Run as ``python -m benchmarks.sides.autobatch PACKAGE TASK BATCHES ON [HIDDEN]``: PACKAGE is "dynet", "native" or
+"python", the latter two being ours with and without its native extension, or "cuda:0", ours on a GPU; ON is 1 or 0;
+HIDDEN is the width of hidden states, if it is not the task's own. This file also runs under Python 3.8, where DyNet
+lives.
 """
 
 from __future__ import annotations
@@ -42,13 +43,14 @@ class Program:
         dy: the package.
         task: name of the task.
         batches: how many there are.
+        sizes: of the task, where they are not its own.
     """
 
-    def __init__(self, dy: Any, task: str, batches: int) -> None:
+    def __init__(self, dy: Any, task: str, batches: int, **sizes: int) -> None:
         self.dy = dy
         found = examples(EXAMPLES[task], batches)
         self.batches = [found[start : start + BATCH_SIZE] for start in range(0, len(found), BATCH_SIZE)]
-        self.task = TASKS[task](dy)
+        self.task = TASKS[task](dy, **sizes)
         self.start()
 
     def start(self) -> None:
@@ -149,11 +151,12 @@ class Nodes:
 
 def prepare() -> dict[str, Any]:
     """Return what the parent may ask for."""
-    package, task, batches, on = sys.argv[1:]
+    package, task, batches, on, *hidden = sys.argv[1:]
     dy = load(package, on == "1")
     if task == "nodes":
         return {"measure": Nodes(dy).measure}
-    program = Program(dy, task, int(batches))
+    sizes = {"hidden": int(hidden[0])} if hidden else {}
+    program = Program(dy, task, int(batches), **sizes)
     return {"check": program.check, "epoch": program.epoch}
 
 
