@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ..expression import Expression, apply
+from ..expression import Expression
+from ..functions.combine import affine_transform, cmult
 from ..functions.elementwise import logistic, tanh
 from ..initializers import ConstInitializer
-from ..ops.binary import CMULT
-from ..ops.linear import AFFINE, MATMUL
 from ..parameters import Parameters
 from .rnn import Mask, RNNBuilder
 from .simple import masked
@@ -37,7 +36,7 @@ class CoupledLSTMBuilder(RNNBuilder):
 
     def peep(self, gate: Expression, weight: Expression, c: Expression) -> Expression:
         """Add what a peephole sees of a memory to a gate."""
-        return gate + apply(MATMUL, (weight, c))
+        return gate + weight * c
 
     def _add_layer(self, size: int) -> tuple[Parameters, ...]:
         model, hidden = self._model, self.hidden_dim
@@ -55,17 +54,17 @@ class CoupledLSTMBuilder(RNNBuilder):
         """Compute one layer at one position; see `RNNBuilder.cell`."""
         wix, wih, wic, bi, wox, woh, woc, bo, wcx, wch, bc = weights
         x = masked(x, mask[0])
-        i, o, u = (apply(AFFINE, (b, w, x)) for b, w in ((bi, wix), (bo, wox), (bc, wcx)))
+        i, o, u = (affine_transform([b, w, x]) for b, w in ((bi, wix), (bo, wox), (bc, wcx)))
         if old is not None:
             h = masked(old[0], mask[1])
-            i, o, u = (gate + apply(MATMUL, (w, h)) for gate, w in ((i, wih), (o, woh), (u, wch)))
+            i, o, u = (gate + w * h for gate, w in ((i, wih), (o, woh), (u, wch)))
         if old is not None and len(old) > 1:
             i = logistic(self.peep(i, wic, old[1]))
-            c = apply(CMULT, (1.0 - i, old[1])) + apply(CMULT, (i, tanh(u)))
+            c = cmult(1.0 - i, old[1]) + cmult(i, tanh(u))
         else:
-            c = apply(CMULT, (logistic(i), tanh(u)))
+            c = cmult(logistic(i), tanh(u))
         o = logistic(self.peep(o, woc, c))
-        return apply(CMULT, (o, tanh(c))), c
+        return cmult(o, tanh(c)), c
 
 
 class FastLSTMBuilder(CoupledLSTMBuilder):

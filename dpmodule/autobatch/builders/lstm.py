@@ -9,13 +9,13 @@ from ... import native
 from ..collection import ParameterCollection
 from ..expression import Expression, apply
 from ..fast import fast
+from ..functions.combine import cmult
 from ..functions.elementwise import logistic, tanh
 from ..functions.inputs import zeros
 from ..functions.layers import vanilla_lstm_c, vanilla_lstm_gates, vanilla_lstm_h
 from ..functions.normal import layer_norm
 from ..initializers import ConstInitializer, UniformInitializer
-from ..ops.binary import CMULT
-from ..ops.linear import AFFINE, MATMUL
+from ..ops.linear import AFFINE
 from ..ops.recurrent import LSTM_FIRST, LSTM_STEP
 from ..parameters import Parameters
 from ..state import state as shared
@@ -131,12 +131,12 @@ class VanillaLSTMBuilder(RNNBuilder):
         """Compute one layer at one position; see `RNNBuilder.cell`."""
         wx, wh, b = weights
         if mask[0] is not None:
-            x = apply(CMULT, (x, mask[0]))
+            x = cmult(x, mask[0])
         if self._has_norm:
             return self._normal_cell(weights, x, old, mask)
         h = old[0] if old is not None else None
         if h is not None and mask[1] is not None:
-            h = apply(CMULT, (h, mask[1]))
+            h = cmult(h, mask[1])
         c = old[1] if old is not None and len(old) > 1 else None
         return lstm_step(x, h, c, wx, wh, b, self._forget_bias)
 
@@ -159,15 +159,15 @@ class VanillaLSTMBuilder(RNNBuilder):
         gh, bh, gx, bx, gc, bc = self._norm_expressions[wx.node]
         gates = b + layer_norm(wx * x, gx, bx)
         if old is not None:
-            h = old[0] if mask[1] is None else apply(CMULT, (old[0], mask[1]))
-            gates = gates + layer_norm(apply(MATMUL, (wh, h)), gh, bh)
+            h = old[0] if mask[1] is None else cmult(old[0], mask[1])
+            gates = gates + layer_norm(wh * h, gh, bh)
         size = self.hidden_dim
         i, o = logistic(gates[:size]), logistic(gates[2 * size : 3 * size])
         f = logistic(gates[size : 2 * size] + self._forget_bias)
-        c = apply(CMULT, (i, tanh(gates[3 * size :])))
+        c = cmult(i, tanh(gates[3 * size :]))
         if old is not None and len(old) > 1:
-            c = c + apply(CMULT, (f, old[1]))
-        return apply(CMULT, (o, tanh(layer_norm(c, gc, bc)))), c
+            c = c + cmult(f, old[1])
+        return cmult(o, tanh(layer_norm(c, gc, bc))), c
 
 
 def lstm_step(
@@ -251,10 +251,10 @@ class CompactVanillaLSTMBuilder(VanillaLSTMBuilder):
         """Compute one layer at one position; see `RNNBuilder.cell`."""
         if not self._noise:
             return super().cell(weights, x, old, mask)
-        x = x if mask[0] is None else apply(CMULT, (x, mask[0]))
+        x = x if mask[0] is None else cmult(x, mask[0])
         nothing = zeros(self.hidden_dim, x.dim()[1])
         h = nothing if old is None else old[0]
-        h = h if mask[1] is None else apply(CMULT, (h, mask[1]))
+        h = h if mask[1] is None else cmult(h, mask[1])
         wx, wh, b = weights
         gates = vanilla_lstm_gates(x, h, wx, wh, b, self._noise)
         c = vanilla_lstm_c(nothing if old is None or len(old) < 2 else old[1], gates)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ..expression import Expression, apply
+from ..expression import Expression
+from ..functions.combine import affine_transform, cmult
 from ..functions.elementwise import logistic, tanh
 from ..initializers import ConstInitializer
-from ..ops.binary import CMULT
-from ..ops.linear import AFFINE, MATMUL
 from ..parameters import Parameters
 from .rnn import Mask, RNNBuilder
 
@@ -41,10 +40,10 @@ class SimpleRNNBuilder(RNNBuilder):
         """Compute one layer at one position; see `RNNBuilder.cell`."""
         wx, wh, b = weights
         x = masked(x, mask[0])
-        outside = apply(AFFINE, (b, wx, x))  # one product for all positions
+        outside = affine_transform([b, wx, x])  # one product for all positions
         if old is None:
             return (tanh(outside),)
-        return (tanh(outside + apply(MATMUL, (wh, masked(old[0], mask[1])))),)
+        return (tanh(outside + wh * masked(old[0], mask[1])),)
 
 
 class GRUBuilder(RNNBuilder):
@@ -79,16 +78,16 @@ class GRUBuilder(RNNBuilder):
         """Compute one layer at one position; see `RNNBuilder.cell`."""
         wzx, wzh, bz, wrx, wrh, br, whx, whh, bh = weights
         x = masked(x, mask[0])
-        z, u = apply(AFFINE, (bz, wzx, x)), apply(AFFINE, (bh, whx, x))
+        z, u = affine_transform([bz, wzx, x]), affine_transform([bh, whx, x])
         if old is None:
-            return (apply(CMULT, (logistic(z), tanh(u))),)
+            return (cmult(logistic(z), tanh(u)),)
         before, h = old[0], masked(old[0], mask[1])
-        z = logistic(z + apply(MATMUL, (wzh, h)))
-        r = logistic(apply(AFFINE, (br, wrx, x)) + apply(MATMUL, (wrh, h)))
-        u = tanh(u + apply(MATMUL, (whh, apply(CMULT, (r, h)))))
-        return (apply(CMULT, (1.0 - z, before)) + apply(CMULT, (z, u)),)
+        z = logistic(z + wzh * h)
+        r = logistic(affine_transform([br, wrx, x]) + wrh * h)
+        u = tanh(u + whh * cmult(r, h))
+        return (cmult(1.0 - z, before) + cmult(z, u),)
 
 
 def masked(x: Expression, mask: Expression | None) -> Expression:
     """Multiply with the mask of dropout, if there is one."""
-    return x if mask is None else apply(CMULT, (x, mask))
+    return x if mask is None else cmult(x, mask)

@@ -9,14 +9,13 @@ import numpy as np
 from ...generators import host
 from ..collection import ParameterCollection
 from ..errors import BoundsError, user_line
-from ..expression import Expression, apply
-from ..functions.combine import concatenate, concatenate_to_batch
+from ..expression import Expression
+from ..functions.combine import affine_transform, concatenate, concatenate_to_batch
 from ..functions.elementwise import log
 from ..functions.inputs import zeros
 from ..functions.losses import log_softmax, pickneglogsoftmax, pickneglogsoftmax_batch
 from ..functions.shapes import pick, pick_batch_elem
 from ..initializers import ConstInitializer
-from ..ops.linear import AFFINE, MATMUL
 from ..parameters import Parameters
 from .clusters import read_clusters, read_paths
 
@@ -77,8 +76,8 @@ class SoftmaxBuilder:
 def _affine(weights: tuple[Parameters, ...], x: Expression, update: bool) -> Expression:
     expressions = [each.expr(update) for each in weights]
     if len(expressions) == 1:
-        return apply(MATMUL, (expressions[0], x))
-    return apply(AFFINE, (expressions[1], expressions[0], x))
+        return expressions[0] * x
+    return affine_transform([expressions[1], expressions[0], x])
 
 
 def _weights(model: ParameterCollection, classes: int, size: int, bias: bool) -> tuple[Parameters, ...]:

@@ -7,9 +7,9 @@ from typing import ClassVar
 import torch
 
 from ..errors import ArgumentError
-from ..expression import Expression, apply
+from ..expression import Expression
+from ..functions.combine import cmult
 from ..initializers import ConstInitializer
-from ..ops.binary import CMULT
 from ..parameters import Parameters
 from .lstm import VanillaLSTMBuilder
 
@@ -45,7 +45,7 @@ class SparseLSTMBuilder(VanillaLSTMBuilder):
         thinned: list[tuple[Expression, ...]] = []
         for layer, (wx, wh, b, *_) in enumerate(self._expressions):
             mask_x, mask_h = (each.expr(update=False) for each in self.parameters[layer][3:])
-            thinned.append((apply(CMULT, (wx, mask_x)), apply(CMULT, (wh, mask_h)), b))
+            thinned.append((cmult(wx, mask_x), cmult(wh, mask_h), b))
         self._norm_expressions = {
             new[0].node: self._norm_expressions[old[0].node]
             for new, old in zip(thinned, self._expressions)

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 
 from ..collection import ParameterCollection
 from ..errors import ArgumentError, user_line
-from ..expression import Expression, apply
-from ..functions.combine import concatenate
+from ..expression import Expression
+from ..functions.combine import affine_transform, cmult, concatenate
 from ..functions.elementwise import logistic, tanh
 from ..initializers import ConstInitializer
-from ..ops.binary import CMULT
-from ..ops.linear import AFFINE
 from ..parameters import Parameters
 
 __all__ = ["TreeLSTMBuilder", "TreeState"]
@@ -69,7 +67,7 @@ class TreeLSTMBuilder:
     def _gates(
         self, weights: Sequence[Parameters], x: Expression
     ) -> tuple[Expression, Expression, Expression]:
-        i, o, u = (apply(AFFINE, (b, w, x)) for b, w in zip(self._bias, weights))
+        i, o, u = (affine_transform([b, w, x]) for b, w in zip(self._bias, weights))
         return logistic(i), logistic(o), tanh(u)
 
     def leaf(self, x: Expression) -> TreeState:
@@ -79,8 +77,8 @@ class TreeLSTMBuilder:
             x: its vector.
         """
         i, o, u = self._gates(self._leaf, x)
-        c = apply(CMULT, (i, u))
-        return apply(CMULT, (o, tanh(c))), c
+        c = cmult(i, u)
+        return cmult(o, tanh(c)), c
 
     def node(self, children: Sequence[TreeState]) -> TreeState:
         """Return output and memory of an inner node.
@@ -97,8 +95,8 @@ class TreeLSTMBuilder:
             )
         joined = concatenate([h for h, _ in children]) if len(children) > 1 else children[0][0]
         i, o, u = self._gates(self._inner, joined)
-        c = apply(CMULT, (i, u))
+        c = cmult(i, u)
         for weights, (_, memory) in zip(self._forget, children):
-            f = logistic(apply(AFFINE, (self._forget_bias, weights, joined)))
-            c = c + apply(CMULT, (f, memory))
-        return apply(CMULT, (o, tanh(c))), c
+            f = logistic(affine_transform([self._forget_bias, weights, joined]))
+            c = c + cmult(f, memory)
+        return cmult(o, tanh(c)), c
