@@ -45,9 +45,12 @@ operation has no `grad`) are there for every engine.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from .arena import Pool
 from .engine import Engine, Options
@@ -59,6 +62,8 @@ from .signature import Signature, Table
 __all__ = ["Graph"]
 
 _END = -1
+
+Ints = NDArray[np.int64]
 
 
 class Graph:
@@ -80,8 +85,10 @@ class Graph:
     def _begin(self) -> None:
         self.numbers: list[int] = []  # of signatures
         self.flat: list[int] = []
-        self.begin = [0]
-        self.aux: list[Any] = []
+        self.aux: dict[int, Any] = {}
+        self._counted: deque[tuple[int, int]] = deque()  # nodes of many operands, and how many
+        self._table: Ints = np.zeros((2, 256), np.int64)  # of a node: its signature, where in `flat` its operands begin
+        self._entered = 0  # so many nodes are in it
         self._marks: list[tuple[int, Any]] = []
         self._kept: dict[Any, None] = {}
         self._known: dict[Any, Any] = {} if self._is_slow else self.table.known
@@ -112,9 +119,9 @@ class Graph:
         node = len(numbers)
         numbers.append(number)
         flat = self.flat
-        flat.extend(args)
-        self.begin.append(len(flat))
-        self.aux.append(aux)
+        flat += args
+        if aux is not None:
+            self.aux[node] = aux
         return node
 
     def _check(self, args: tuple[int, ...]) -> None:
@@ -145,20 +152,17 @@ class Graph:
         """
         numbers, signatures = self.numbers, self.table.signatures
         operands = [signatures[number] for number in {numbers[arg] for arg in args}]
+        self._counted.append((len(numbers), len(args)))
         return self._add(self.table.find(op, attrs, operands, many=True), args, None)
 
     def _add(self, signature: Signature, args: tuple[int, ...], aux: Any) -> int:
-        flat, begin, own, numbers = self.flat, self.begin, self.aux, self.numbers
+        flat, numbers = self.flat, self.numbers
         node = len(numbers)
-        numbers.append(signature.index)
-        flat.extend(args)
-        begin.append(len(flat))
-        own.append(aux)
-        for extra in signature.extras:
-            numbers.append(extra.index)
-            flat.append(node)
-            begin.append(len(flat))
-            own.append(None)
+        numbers += signature.numbers
+        flat += args
+        flat += (node,) * len(signature.extras)
+        if aux is not None:
+            self.aux[node] = aux
         if self._is_slow:
             self._compute_at_once(node)
         return node
@@ -174,7 +178,36 @@ class Graph:
 
     def operands(self, node: int) -> tuple[int, ...]:
         """Return the operands of a node."""
-        return tuple(self.flat[self.begin[node] : self.begin[node + 1]])
+        return tuple(self.columns(node, node + 1)[2].tolist())
+
+    def columns(self, first: int, end: int) -> tuple[Ints, Ints, Ints]:
+        """Return of nodes in a row the signatures, where in the third array their operands begin, and all operands.
+
+        Args:
+            first: the first node.
+            end: one more than the last.
+        """
+        self._enter(end)
+        starts = self._table[1, first : end + 1]
+        flat = np.array(self.flat[starts[0] : starts[-1]], np.int64)
+        return self._table[0, first:end], starts - starts[0], flat
+
+    def _enter(self, end: int) -> None:
+        """Enter the nodes before `end` into the table; when one is made there is no time for it."""
+        first = self._entered
+        if end <= first:
+            return
+        if end >= self._table.shape[1]:
+            self._table = np.concatenate([self._table, np.zeros((2, max(end, self._table.shape[1])), np.int64)], 1)
+        numbers, starts = self._table
+        numbers[first:end] = self.numbers[first:end]
+        counts = self.table.arities[numbers[first:end]]
+        while self._counted and self._counted[0][0] < end:
+            node, count = self._counted.popleft()
+            counts[node - first] = count
+        np.cumsum(counts, out=starts[first + 1 : end + 1])
+        starts[first + 1 : end + 1] += starts[first]
+        self._entered = end
 
     def dim(self, node: int) -> Dim:
         """Return the shape of a node."""
@@ -249,9 +282,13 @@ class Graph:
     def revert(self) -> None:
         """Forget all nodes since the last `checkpoint`; without one, all of them."""
         size, mark = self._marks.pop() if self._marks else (0, None)
-        del self.aux[size:], self.numbers[size:]
-        del self.begin[size + 1 :]
-        del self.flat[self.begin[-1] :]
+        self._enter(size)
+        del self.numbers[size:], self.flat[self._table[1, size] :]
+        self._entered = size
+        while self._counted and self._counted[-1][0] >= size:
+            self._counted.pop()
+        for node in [node for node in self.aux if node >= size]:
+            del self.aux[node]
         self.engine.revert(mark)
 
     def plans(self) -> list[Plan]:

@@ -65,14 +65,6 @@ class Plan:
 _ranked: dict[tuple[int, bytes, bytes], tuple[Ints, Ints, NDArray[np.bool_]]] = {}
 
 
-def _flat(graph: Graph, first: int, end: int) -> tuple[Ints, Ints, Ints]:
-    """Return signature numbers, where each node's operands begin, and all operands in one row."""
-    kinds = np.array(graph.numbers[first:end], np.int64)
-    begin = np.array(graph.begin[first : end + 1], np.int64)
-    flat = np.array(graph.flat[int(begin[0]) : int(begin[-1])], np.int64)
-    return kinds, begin - begin[0], flat
-
-
 def _unique_edges(source: Ints, target: Ints, count: int) -> Ints:
     codes = source * count + target
     if count * count <= 1 << 22:
@@ -94,7 +86,7 @@ def _levels(target: Ints, source: Ints, count: int) -> Ints:
 
 def make_plan(graph: Graph, first: int, end: int) -> Plan:
     """Group the nodes from `first` to before `end` into batches and order these."""
-    numbers, begin, flat = _flat(graph, first, end)
+    numbers, begin, flat = graph.columns(first, end)
     count = end - first
     target = np.repeat(np.arange(count), np.diff(begin))
     feeder = flat - first

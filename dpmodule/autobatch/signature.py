@@ -14,6 +14,9 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from .ops.source import PARAMETER
 from .ops.spec import Dim, Op, declare
 
@@ -83,14 +86,17 @@ class Signature:
         needs: whether a gradient flows through.
         tag: a number for (kind, kinds of the operands): what its consumers know of it.
         extras: the signatures of further results.
+        numbers: its index and those of the extras.
     """
 
-    __slots__ = ("dim", "extras", "index", "kind", "needs", "tag")
+    __slots__ = ("dim", "extras", "index", "kind", "needs", "numbers", "tag")
 
     needs: bool
 
-    def __init__(self, index: int, kind: Kind, tag: int, extras: tuple[Signature, ...] = ()) -> None:
-        self.index, self.kind, self.tag, self.extras = index, kind, tag, extras
+    def __init__(self, index: int, kind: Kind, tag: int) -> None:
+        self.index, self.kind, self.tag = index, kind, tag
+        self.extras: tuple[Signature, ...] = ()
+        self.numbers: tuple[int, ...] = (index,)
         self.dim, self.needs = kind.outs[0], kind.needs
 
 
@@ -102,6 +108,7 @@ class Table:
         known: what a graph remembers of it: dicts in dicts, by operation, attributes, and the number of the signature
             of each operand, see `Graph.append`.
         signatures: by index.
+        arities: how many operands each has, by index; 0 for those that take many.
         kinds: by index.
         generation: counts how often the table was emptied.
     """
@@ -114,6 +121,7 @@ class Table:
         self.found: dict[Any, Signature] = {}
         self.known: dict[Any, Any] = {}
         self.signatures: list[Signature] = []
+        self.arities: NDArray[np.int64] = np.zeros(256, np.int64)
         self.kinds: list[Kind] = []
         self._kinds: dict[Any, Kind] = {}
         self._tags: dict[Any, int] = {}
@@ -162,8 +170,12 @@ class Table:
         index = len(self.signatures)
         found = Signature(index, kind, tag)
         self.signatures.append(found)
+        if index == len(self.arities):
+            self.arities = np.concatenate([self.arities, np.zeros_like(self.arities)])
+        self.arities[index] = 0 if many else len(kind.dims)
         for place in range(1, len(kind.outs)):
-            found.extras = (*found.extras, self._make(EXTRA, (place, kind.outs[place]), (found,)))
+            extra = self._make(EXTRA, (place, kind.outs[place]), (found,))
+            found.extras, found.numbers = (*found.extras, extra), (*found.numbers, extra.index)
         return found
 
     def _kind(self, op: Op, attrs: tuple[Any, ...], operands: Sequence[Signature], many: bool) -> Kind:
