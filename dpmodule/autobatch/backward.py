@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from .execute import grad_call
 from .ops.product import product
 from .ops.source import PARAMETER
 from .ops.spec import Dim
+from .reads import Reads, merged, reads_of
 from .record import Record, Where
 from .signature import Signature
 
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["Backward"]
 
 Tensor = torch.Tensor
-_Factors = dict[int, tuple[Tensor, Tensor]]
-"""By operand: the gradient is ``left.T @ right``."""
+Ints = NDArray[np.int64]
+_Factors = dict[int, tuple[Tensor, Tensor | None]]
+"""By operand: the gradient is ``left.T @ right``, or the sum of the rows of `left`."""
 
 
 class Backward:
@@ -41,20 +43,28 @@ class Backward:
         full: also go where no parameter feeds.
     """
 
-    def __init__(self, engine: Engine, signature: Signature, aux: list[Any], root: int, full: bool) -> None:
+    def __init__(
+        self, engine: Engine, signature: Signature, aux: Mapping[int, Any], root: int, full: bool
+    ) -> None:
         self.root, self._full = root, full
         self._engine, self._aux = engine, aux
         self._tensors: dict[Dim, Tensor] = {}
         self._parameters: dict[Any, Tensor] = {}
-        self._deferred: dict[Any, tuple[list[Tensor], list[Tensor]]] = {}
+        self._deferred: dict[Any, tuple[list[Tensor], list[Tensor | None]]] = {}
         self._alive: NDArray[np.bool_] = np.zeros(engine.computed, np.bool_)
         self._alive[root] = True
+        self._reads: Reads | None = None
+        self._alone: set[int] = set()
         dim = signature.dim
         if signature.kind.op is PARAMETER:
             self._to_parameter(signature.kind.attrs, torch.ones_like(engine.value(root, signature)[0]))
         else:
-            self._of(dim)[int(engine.rows[root])] = 1.0
-            for record in reversed(engine.records):
+            records = [record for record in engine.records if full or record.step.kind.needs]
+            if not full:
+                self._reads = reads_of(records, root, engine.computed)
+                self._alone = self._reads.alone if self._reads else set()
+            self._of(dim)[int(engine.values.rows[root])] = 1.0
+            for record in reversed(records):
                 self._visit(record)
         self._finish()
 
@@ -62,42 +72,68 @@ class Backward:
         """Return the gradients of all nodes of a shape."""
         found = self._tensors.get(dim)
         if found is None:
-            arena = self._engine.arenas[dim]
+            arena = self._engine.values.arenas[dim]
             shape = (arena.used, dim.batch, *dim.d)
             found = self._engine.pool.take(("gradient", dim), shape, arena.device, arena.dtype)
             self._tensors[dim] = found
-            found[: arena.used].zero_()
+            if self._reads is None:
+                found[: arena.used].zero_()
+            else:
+                for first, end in merged(self._reads.sums.get(dim, ())):
+                    found[first:end].zero_()
         return found
 
     def _visit(self, record: Record) -> None:
         step = record.step
-        kind = step.kind
-        if not (kind.needs or self._full):
+        kind, count = step.kind, len(step.nodes)
+        if self._reads:
+            self._send(record, self._slices(record, count))
             return
-        nodes, alive = step.nodes, self._alive
-        reached = alive[nodes]
-        for place in range(1, len(kind.outs)):
-            reached |= alive[nodes + place]
-        count = len(nodes)
+        reached = self._reached(record)
         reaching = np.count_nonzero(reached)
         if not reaching:
             return
         self._mark(record, None if reaching == count else reached)
-        gradients = [self._of(dim)[first : first + count] for dim, first in zip(kind.outs, record.firsts)]
+        gradients = self._slices(record, count)
         is_part = reaching < count and step.args.size and not (kind.op.random or kind.op.whole)
-        found: list[Tensor | None] | None = None
-        held: _Factors = {}
-        if not is_part or (kind.op.aux != "object" and gradients[0].device.type == "cpu"):
+        if not is_part:
+            self._send(record, gradients)
+            return
+        if kind.op.aux != "object" and gradients[0].device.type == "cpu":
             found, held = self._grads(record, gradients)
-        if found is None or (is_part and not _are_finite([*found, *itertools.chain(*held.values())])):
-            record = self._reduced(record, reached)
-            places = torch.from_numpy(np.flatnonzero(reached)).to(gradients[0].device)
-            found, held = self._grads(record, [each.index_select(0, places) for each in gradients])
+            if _are_finite([*found, *itertools.chain(*held.values())]):
+                self._give(record, found, held)
+                return
+        places = torch.from_numpy(np.flatnonzero(reached)).to(gradients[0].device)
+        self._send(self._reduced(record, reached), [each.index_select(0, places) for each in gradients])
+
+    def _slices(self, record: Record, count: int) -> list[Tensor]:
+        return [
+            self._of(dim)[first : first + count] for dim, first in zip(record.step.kind.outs, record.firsts)
+        ]
+
+    def _reached(self, record: Record) -> NDArray[np.bool_]:
+        """Say of every node whether the root depends on one of its results."""
+        nodes = record.step.nodes
+        found = self._alive[nodes]
+        for place in range(1, len(record.firsts)):
+            found |= self._alive[nodes + place]
+        return found
+
+    def _send(self, record: Record, gradients: list[Tensor]) -> None:
+        self._give(record, *self._grads(record, gradients))
+
+    def _give(self, record: Record, found: list[Tensor | None], held: _Factors) -> None:
+        """Hand the gradients of a batch's operands to the nodes that they are."""
+        call, dims = record.call, record.step.kind.dims
         for place, (left, right) in held.items():
             self._defer(record, place, left, right)
         for place, (grad, where) in enumerate(zip(found, record.wheres)):
-            if grad is not None and record.call.wants[place]:
-                self._add(where, kind.dims[place], grad)
+            if call.wants[place] and place not in held:
+                memory = call.into[place] if call.into else None
+                if memory is None or grad is not memory:
+                    self._add(where, dims[place], grad)
+        call.into = []
 
     def _grads(self, record: Record, gradients: list[Tensor]) -> tuple[list[Tensor | None], _Factors]:
         """Return the gradients of the operands, and factors of those that are put off."""
@@ -105,6 +141,10 @@ class Backward:
         held: _Factors = {}
         call.wants = (True,) * len(kind.wants) if self._full else kind.wants
         call.defer = lambda place, left, right: held.__setitem__(place, (left, right))
+        call.into = [
+            self._of(dim)[where.first : where.first + where.count] if id(where) in self._alone else None
+            for dim, where in zip(kind.dims, record.wheres)
+        ]
         found = grad_call(call, kind.op, gradients, record.inputs)
         call.defer = None
         return found, held
@@ -132,27 +172,34 @@ class Backward:
             args = args[np.repeat(reached, step.counts)] if step.kind.many else args[reached]
         self._alive[args] = True
 
-    def _add(self, where: Where, dim: Dim, grad: Tensor) -> None:
-        if where.parameter is not None:
+    def _add(self, where: Where, dim: Dim, grad: Tensor | None) -> None:
+        if grad is None:
+            if id(where) in self._alone:
+                self._of(dim)[where.first : where.first + where.count].zero_()
+        elif where.parameter is not None:
             # expanded operands (`Op.expand`) have a gradient of every node
             self._to_parameter(where.parameter, grad[0, 0] if grad.shape[0] == 1 else grad.sum(0)[0])
-            return
-        total = self._of(dim)
-        if where.index is not None:
-            shared = grad.untyped_storage().data_ptr() == total.untyped_storage().data_ptr()
-            total.index_add_(0, where.index, grad.clone() if shared else grad)
+        elif where.index is not None:
+            total = self._of(dim)
+            is_shared = 0 <= grad.data_ptr() - total.data_ptr() < total.nbytes
+            total.index_add_(0, where.index, grad.clone() if is_shared else grad)
         else:
-            part = total[where.first : where.first + where.count]
-            part.add_(grad if where.count == grad.shape[0] else grad.sum(0, keepdim=True))
+            part = self._of(dim)[where.first : where.first + where.count]
+            whole = grad if where.count == grad.shape[0] else grad.sum(0, keepdim=True)
+            if id(where) in self._alone:
+                part.copy_(whole)
+            else:
+                part.add_(whole)
 
     def _to_parameter(self, parameter: Any, grad: Tensor) -> None:
         found = self._parameters.get(parameter)
         self._parameters[parameter] = grad.clone() if found is None else found.add_(grad)
 
-    def _defer(self, record: Record, place: int, left: Tensor, right: Tensor) -> None:
+    def _defer(self, record: Record, place: int, left: Tensor, right: Tensor | None) -> None:
         where = record.wheres[place]
         if where.parameter is None:
-            self._add(where, record.step.kind.dims[place], product(left.t(), right.t())[None, None])
+            dim = record.step.kind.dims[place]
+            self._add(where, dim, _multiplied([left], [right]).view(1, dim.batch, *dim.d))
             return
         lefts, rights = self._deferred.setdefault(where.parameter, ([], []))
         lefts.append(left)
@@ -160,9 +207,7 @@ class Backward:
 
     def _finish(self) -> None:
         for parameter, (lefts, rights) in self._deferred.items():
-            left = lefts[0] if len(lefts) == 1 else torch.cat(lefts)
-            right = rights[0] if len(rights) == 1 else torch.cat(rights)
-            self._to_parameter(parameter, product(left.t(), right.t()))
+            self._to_parameter(parameter, _multiplied(lefts[::-1], rights[::-1]).view(parameter[0].d))
         self._deferred.clear()
         for (_, reference, is_updated), grad in self._parameters.items():
             if is_updated:
@@ -180,9 +225,30 @@ class Backward:
             found = self._parameters.get(signature.kind.attrs)
             value = self._engine.value(node, signature)
             return torch.zeros_like(value) if found is None else found[None]
-        if signature.dim not in self._tensors:
+        if signature.dim not in self._tensors or (self._reads and not signature.needs):
             return torch.zeros_like(self._engine.value(node, signature))
-        return self._tensors[signature.dim][int(self._engine.rows[node])]
+        return self._tensors[signature.dim][int(self._engine.values.rows[node])]
+
+
+def _multiplied(lefts: Sequence[Tensor], rights: Sequence[Tensor | None]) -> Tensor:
+    """Return the sum of ``left.T @ right``, or of the rows of `left` where there is no `right`."""
+    left, others = _stacked(lefts), [each for each in rights if each is not None]
+    return product(left.t(), _stacked(others).t()) if others else left.sum(0)
+
+
+def _stacked(parts: Sequence[Tensor]) -> Tensor:
+    """Return matrices below each other; without a copy where they lie so, as those of one kind do."""
+    first, last = parts[0], parts[-1]
+    if len(parts) == 1:
+        return first
+    end = first.data_ptr()
+    for part in parts:
+        if part.data_ptr() != end or not part.is_contiguous():
+            return torch.cat(list(parts))
+        end += part.nbytes
+    if first.untyped_storage().data_ptr() != last.untyped_storage().data_ptr():
+        return torch.cat(list(parts))
+    return first.as_strided((sum(map(len, parts)), first.shape[1]), (first.shape[1], 1))
 
 
 def _are_finite(tensors: Sequence[Tensor | None]) -> bool:

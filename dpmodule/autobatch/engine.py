@@ -9,25 +9,25 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from .arena import Arena, Pool
+from .arena import Pool
 from .backward import Backward
 from .errors import NoGradientError, NonFiniteError, NotScalarError, StateError
 from .execute import aux_tensor, run_call
 from .ops.source import PARAMETER
-from .ops.spec import Call, Dim, shown
+from .ops.spec import Call, shown
 from .record import Record, Where
 from .schedule import Plan, Step, make_plan
 from .serial import make_serial_plan
 from .signature import EXTRA, Signature, Table
+from .values import Values
 
 if TYPE_CHECKING:
     from .graph import Graph
@@ -63,16 +63,16 @@ class Engine:
         pool: memory of the graph before.
 
     Attributes:
+        values: where the values lie.
         plans: the plans that were run.
         seconds: time spent in "schedule", "run" and "backward", in seconds; "build" is the time between them.
     """
 
     def __init__(self, options: Options, table: Table, pool: Pool) -> None:
         self.options, self.table, self.pool = options, table, pool
+        self.values = Values(options.device, options.dtype, pool)
         self.autobatch = options.autobatch
         self.computed = 0
-        self.rows: NDArray[np.int64] = np.zeros(256, np.int64)
-        self.arenas: dict[Dim, Arena] = {}
         self.records: list[Record] = []
         self.plans: list[Plan] = []
         self.seconds = {"build": 0.0, "schedule": 0.0, "run": 0.0, "backward": 0.0}
@@ -117,122 +117,65 @@ class Engine:
         finally:
             self._is_running = False
 
-    def _run(self, plan: Plan, aux: list[Any]) -> None:
-        if plan.end > len(self.rows):
-            self.rows = np.concatenate([self.rows, np.zeros(max(plan.end, len(self.rows)), np.int64)])
-        self._reserve(plan)
-        for step in plan.steps:
-            if step.kind.op is not PARAMETER:
-                for part in _apart(step):
-                    self._run_step(part, aux)
+    def _run(self, plan: Plan, aux: Mapping[int, Any]) -> None:
+        steps = [part for step in plan.steps if step.kind.op is not PARAMETER for part in _apart(step)]
+        firsts = self.values.place(steps, plan.end)
+        for step, wheres, places in zip(steps, self.values.locate(steps), firsts):
+            self._run_step(step, wheres, places, aux)
 
-    def _reserve(self, plan: Plan) -> None:
-        need: dict[Dim, int] = {}
-        for step in plan.steps:
-            for dim in step.kind.outs:
-                need[dim] = need.get(dim, 0) + len(step.nodes)
-        for dim, count in need.items():
-            arena = self.arenas.get(dim)
-            if arena is None:
-                arena = self.arenas[dim] = Arena(dim, self.options.device, self.options.dtype, self.pool)
-            arena.reserve(count)
-
-    def _run_step(self, step: Step, aux: list[Any]) -> None:
-        kind, options = step.kind, self.options
-        op, count = kind.op, len(step.nodes)
-        call = Call(kind.attrs, kind.dims, kind.outs[0], count)
-        call.device, call.dtype, call.generator, call.counts = (
-            options.device,
-            options.dtype,
-            options.generator,
-            step.counts,
-        )
-        if op.aux:
-            call.aux = aux_tensor(
-                op.aux, [aux[node] for node in step.nodes.tolist()], options.device, options.dtype
-            )
-        inputs, wheres = self._gather(step)
-        firsts = []
-        for place, dim in enumerate(kind.outs):
-            arena = self.arenas[dim]
-            first = arena.take(count)
-            call.into.append(arena.tensor[first : first + count])
-            if count == 1:
-                self.rows[step.nodes[0] + place] = first
-            else:
-                self.rows[step.nodes + place] = np.arange(first, first + count)
-            firsts.append(first)
-        targets = call.into
-        if not any(x.shape[0] == count for x in inputs):
-            call.into = []  # computed once for all nodes
-        for result, memory in zip(run_call(call, op.run, inputs), targets):
+    def _run_step(self, step: Step, wheres: list[Where], firsts: list[int], aux: Mapping[int, Any]) -> None:
+        kind, count = step.kind, len(step.nodes)
+        call, inputs = self._call(step, aux), self._gather(step, wheres)
+        arenas = self.values.arenas
+        targets = [arenas[dim].tensor[first : first + count] for dim, first in zip(kind.outs, firsts)]
+        # what all nodes share is computed once for all of them
+        call.into = targets if any(x.shape[0] == count for x in inputs) else []
+        for result, memory in zip(run_call(call, kind.op.run, inputs), targets):
             if result is not memory:
                 memory.copy_(result)
         call.into = []
         call.result = targets[0]
         self.records.append(Record(step, call, inputs, wheres, firsts))
 
-    def again(self, step: Step, aux: list[Any]) -> tuple[Call, list[Tensor], list[Where]]:
-        """Run some nodes of a batch once more, for `backward`, without keeping the results."""
+    def _call(self, step: Step, aux: Mapping[int, Any]) -> Call:
         kind, options = step.kind, self.options
-        call = Call(kind.attrs, kind.dims, kind.outs[0], len(step.nodes), counts=step.counts)
-        call.device, call.dtype, call.generator = options.device, options.dtype, options.generator
+        numbers: Any = None
         if kind.op.aux:
-            numbers = [aux[node] for node in step.nodes.tolist()]
-            call.aux = aux_tensor(kind.op.aux, numbers, options.device, options.dtype)
-        inputs, wheres = self._gather(step)
-        run_call(call, kind.op.run, inputs)
+            given = [aux[node] for node in step.nodes.tolist()]
+            numbers = aux_tensor(kind.op.aux, given, options.device, options.dtype)
+        return Call(
+            kind.attrs,
+            kind.dims,
+            kind.outs[0],
+            len(step.nodes),
+            numbers,
+            options.generator,
+            options.device,
+            options.dtype,
+            counts=step.counts,
+        )
+
+    def again(self, step: Step, aux: Mapping[int, Any]) -> tuple[Call, list[Tensor], list[Where]]:
+        """Run some nodes of a batch once more, for `backward`, without keeping the results."""
+        call, wheres = self._call(step, aux), self.values.locate([step])[0]
+        inputs = self._gather(step, wheres)
+        run_call(call, step.kind.op.run, inputs)
         call.result = call.result.expand(call.count, *call.result.shape[1:])
         return call, inputs, wheres
 
-    def _gather(self, step: Step) -> tuple[list[Tensor], list[Where]]:
-        kind = step.kind
-        if kind.many:
-            where = self._locate(step.args, collapse=False)
-            return [self._read(where, kind.dims[0])], [where]
-        inputs, wheres = [], []
-        expand = kind.op.expand
-        for place, dim in enumerate(kind.dims):
-            parameter = kind.parameters[place]
-            where = (
-                Where(0, 1, None, parameter) if parameter is not None else self._locate(step.args[:, place])
-            )
-            value = self._read(where, dim)
-            if expand and value.shape[0] != len(step.nodes):
-                value = value.expand(len(step.nodes), *value.shape[1:])
-            inputs.append(value)
-            wheres.append(where)
-        return inputs, wheres
-
-    def _locate(self, nodes: NDArray[np.int64], collapse: bool = True) -> Where:
-        """Say where the values of nodes of one shape lie: rows in a row, one row for all, or an index."""
-        count = len(nodes)
-        if count == 1:
-            return Where(int(self.rows[nodes[0]]), 1, None, None)
-        rows = self.rows[nodes]
-        first = int(rows[0])
-        last = int(rows[-1])
-        if last - first == count - 1 and np.count_nonzero(rows[1:] > rows[:-1]) == count - 1:
-            return Where(first, count, None, None)
-        if collapse and last == first and np.count_nonzero(rows == first) == count:
-            return Where(first, 1, None, None)
-        return Where(first, count, torch.from_numpy(rows).to(self.options.device), None)
-
-    def _read(self, where: Where, dim: Dim) -> Tensor:
-        if where.parameter is not None:
-            found: Tensor = where.parameter[1]().tensor
-            return found[None, None]
-        source = self.arenas[dim].tensor
-        if where.index is not None:
-            return source.index_select(0, where.index)
-        return source[where.first : where.first + where.count]
+    def _gather(self, step: Step, wheres: list[Where]) -> list[Tensor]:
+        kind, count, read = step.kind, len(step.nodes), self.values.read
+        inputs = [read(where, dim) for where, dim in zip(wheres, kind.dims)]
+        if kind.op.expand:
+            return [x if x.shape[0] == count else x.expand(count, *x.shape[1:]) for x in inputs]
+        return inputs
 
     def value(self, node: int, signature: Signature) -> Tensor:
         """Return the value of a node that has been computed, (batch, *d)."""
         if signature.kind.op is PARAMETER:
             tensor: Tensor = signature.kind.attrs[1]().tensor
             return tensor[None]
-        return self.arenas[signature.dim].tensor[int(self.rows[node])]
+        return self.values.arenas[signature.dim].tensor[int(self.values.rows[node])]
 
     def backward(self, graph: Graph, node: int, full: bool) -> None:
         """Go backward from a node of one number; see `Graph.backward`."""
@@ -280,11 +223,11 @@ class Engine:
     def leave(self) -> None:
         """Give the memory back; nothing can be asked for any more."""
         self.records.clear()
-        tensors = [(dim, arena.tensor) for dim, arena in self.arenas.items()]
+        tensors = [(dim, arena.tensor) for dim, arena in self.values.arenas.items()]
         if self._last is not None:
             tensors += self._last.leave()
         self._last = None
-        self.arenas.clear()
+        self.values.arenas.clear()
         self.pool.refill(tensors)
 
     def mark(self) -> tuple[int, int, int]:

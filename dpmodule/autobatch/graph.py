@@ -87,7 +87,9 @@ class Graph:
         self.flat: list[int] = []
         self.aux: dict[int, Any] = {}
         self._counted: deque[tuple[int, int]] = deque()  # nodes of many operands, and how many
-        self._table: Ints = np.zeros((2, 256), np.int64)  # of a node: its signature, where in `flat` its operands begin
+        self._table: Ints = np.zeros(
+            (2, 256), np.int64
+        )  # of a node: its signature, where in `flat` its operands begin
         self._entered = 0  # so many nodes are in it
         self._marks: list[tuple[int, Any]] = []
         self._kept: dict[Any, None] = {}
@@ -198,7 +200,9 @@ class Graph:
         if end <= first:
             return
         if end >= self._table.shape[1]:
-            self._table = np.concatenate([self._table, np.zeros((2, max(end, self._table.shape[1])), np.int64)], 1)
+            self._table = np.concatenate(
+                [self._table, np.zeros((2, max(end, self._table.shape[1])), np.int64)], 1
+            )
         numbers, starts = self._table
         numbers[first:end] = self.numbers[first:end]
         counts = self.table.arities[numbers[first:end]]

@@ -166,10 +166,10 @@ class Caller:
                 for x, argument in zip(inputs, arguments)
             ]
 
-            def add(place: int, left: Tensor, right: Tensor) -> None:
+            def add(place: int, left: Tensor, right: Tensor | None) -> None:
                 target = targets[place]
                 if target is not None:
-                    target += (left.t() @ right).view(target.shape)
+                    target += (left.sum(0) if right is None else left.t() @ right).view(target.shape)
 
             call.defer = add
             found = grad_call(call, kind.op, gradients, self._expanded(kind.op, rows, inputs))

@@ -48,9 +48,10 @@ class Kind:
         parameters: for every operand that is a parameter: (`Dim`, weak reference to it, is updated); else None.
         needs: whether a gradient flows through.
         wants: for every operand, whether a gradient flows into it.
+        computed: the places of the operands that are no parameters.
     """
 
-    __slots__ = ("attrs", "dims", "index", "many", "needs", "op", "outs", "parameters", "wants")
+    __slots__ = ("attrs", "computed", "dims", "index", "many", "needs", "op", "outs", "parameters", "wants")
 
     def __init__(
         self,
@@ -70,6 +71,7 @@ class Kind:
         self.parameters = tuple(
             each.kind.attrs if each.kind.op is PARAMETER and not many else None for each in operands
         )
+        self.computed = tuple(place for place, each in enumerate(self.parameters) if each is None)
         source = not operands and not op.constant
         self.needs = (source and bool(attrs[-1])) if op is PARAMETER else source or any(self.wants)
         if op.constant:

@@ -106,7 +106,13 @@ def _cmult(call: Call, x: Tensor, y: Tensor) -> Tensor:
 
 def _cmult_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
     wide, high = _both(call, x, y)
-    return [reduced(g * high, x), reduced(g * wide, y)]
+    found = []
+    for place, (factor, operand) in enumerate(((high, x), (wide, y))):
+        if g.shape == operand.shape:
+            found.append(torch.mul(g, factor, out=target(call, place)))
+        else:
+            found.append(reduced(g * factor, operand))
+    return list(found)
 
 
 def _cdiv_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:

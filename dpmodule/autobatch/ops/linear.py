@@ -38,6 +38,34 @@ def _is_shared(x: Tensor, dim: Dim) -> bool:
     return x.shape[0] == 1 and dim.batch == 1 and len(dim.d) == 2
 
 
+def _is_plain(call: Call, at: int, x: Tensor, y: Tensor) -> bool:
+    """Say whether operand `at` is one matrix for all nodes, and the next one a vector for each of them."""
+    return y.dim() == 3 and _is_shared(x, call.dims[at]) and y.shape[:2] == (call.count, call.out.batch)
+
+
+def _plain(call: Call, x: Tensor, y: Tensor, bias: Tensor | None) -> Tensor:
+    memory = target(call)
+    flat = None if memory is None else memory.flatten(0, 1)
+    found = affine(y.flatten(0, 1), x.flatten(0, 2), None if bias is None else bias.flatten(), flat)
+    return found.view(*y.shape[:2], -1) if memory is None else memory
+
+
+def _plain_grads(call: Call, at: int, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
+    wants = call.wants or (True,) * len(call.dims)
+    rows, matrix = g.flatten(0, 1), x.flatten(0, 2)
+    dx = dy = None
+    if wants[at]:
+        if call.defer is None:
+            dx = product(rows.t(), y.flatten(0, 1).t())[None, None]
+        else:
+            call.defer(at, rows, y.flatten(0, 1))
+    if wants[at + 1]:
+        memory = target(call, at + 1)
+        dy = product(rows, matrix.t(), None if memory is None else memory.flatten(0, 1))
+        dy = dy.view(y.shape) if memory is None else memory
+    return [dx, dy]
+
+
 def _multiply(x: Tensor, y: Tensor, left: Dim, right: Dim) -> Tensor:
     if len(right.d) == 1:
         if _is_shared(x, left):
@@ -81,19 +109,14 @@ def _multiply_grad(
 
 
 def _matmul(call: Call, x: Tensor, y: Tensor) -> Tensor:
-    memory = target(call)
-    if (
-        memory is not None
-        and len(call.dims[1].d) == 1
-        and _is_shared(x, call.dims[0])
-        and y.shape[:2] == memory.shape[:2]
-    ):
-        affine(y.flatten(0, 1), x[0, 0], None, memory.view(-1, memory.shape[2]))
-        return memory
+    if _is_plain(call, 0, x, y):
+        return _plain(call, x, y, None)
     return _multiply(x, y, call.dims[0], call.dims[1])
 
 
 def _matmul_grad(call: Call, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
+    if _is_plain(call, 0, x, y):
+        return _plain_grads(call, 0, g, x, y)
     return list(_multiply_grad(call, g, 0, x, y, call.out))
 
 
@@ -114,19 +137,9 @@ def _affine_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
 
 
 def _affine(call: Call, bias: Tensor, *xs: Tensor) -> Tensor:
+    if len(xs) == 2 and bias.shape[:2] == (1, 1) and _is_plain(call, 1, *xs):
+        return _plain(call, *xs, bias)
     rank = len(call.out.d)
-    if (
-        len(xs) == 2
-        and bias.shape[:2] == (1, 1)
-        and len(call.dims[2].d) == 1
-        and _is_shared(xs[0], call.dims[1])
-    ):
-        memory = target(call)
-        if memory is None or xs[1].shape[:2] != memory.shape[:2]:
-            found = affine(xs[1].flatten(0, 1), xs[0][0, 0], bias.reshape(-1), None)
-            return found.view(*xs[1].shape[:2], -1)
-        affine(xs[1].flatten(0, 1), xs[0][0, 0], bias.reshape(-1), memory.view(-1, memory.shape[2]))
-        return memory
     total = _fit(bias, call.dims[0], rank)
     for i in range(0, len(xs), 2):
         total = total + _fit(_multiply(xs[i], xs[i + 1], call.dims[i + 1], call.dims[i + 2]), None, rank)
@@ -141,6 +154,8 @@ def _fit(x: Tensor, dim: Dim | None, rank: int) -> Tensor:
 
 
 def _affine_grad(call: Call, g: Tensor, bias: Tensor, *xs: Tensor) -> list[Tensor | None]:
+    if len(xs) == 2 and bias.shape[:2] == (1, 1) and _is_plain(call, 1, *xs):
+        return [_bias_grad(call, g, bias), *_plain_grads(call, 1, g, *xs)]
     rank = len(call.out.d)
     fitted = _fit(bias, call.dims[0], rank)
     grads: list[Tensor | None] = [reduced(g, fitted).reshape(bias.shape)]
@@ -150,6 +165,13 @@ def _affine_grad(call: Call, g: Tensor, bias: Tensor, *xs: Tensor) -> list[Tenso
         result = Dim(call.out.d if len(right.d) == rank else (*call.out.d, 1), call.out.batch)
         grads += _multiply_grad(call, part, i + 1, xs[i], xs[i + 1], result)
     return grads
+
+
+def _bias_grad(call: Call, g: Tensor, bias: Tensor) -> Tensor | None:
+    if call.defer is None:
+        return g.sum((0, 1)).view(bias.shape)
+    call.defer(0, g.flatten(0, 1), None)
+    return None
 
 
 def _dot_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:

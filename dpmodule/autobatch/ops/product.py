@@ -26,9 +26,12 @@ def _is_large(left: Tensor, right: Tensor) -> bool:
     )
 
 
-def product(left: Tensor, right: Tensor) -> Tensor:
-    """Return ``left @ right.T`` of two matrices."""
-    return onednn_product(left, right) if _is_large(left, right) else torch.mm(left, right.t())
+def product(left: Tensor, right: Tensor, into: Tensor | None = None) -> Tensor:
+    """Return ``left @ right.T`` of two matrices, in new memory or in that of `into`."""
+    if _is_large(left, right):
+        found = onednn_product(left, right)
+        return found if into is None else into.copy_(found)
+    return torch.mm(left, right.t(), out=into)
 
 
 def affine(x: Tensor, matrix: Tensor, bias: Tensor | None, into: Tensor | None) -> Tensor:

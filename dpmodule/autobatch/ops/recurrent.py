@@ -17,6 +17,9 @@ from .spec import Call, Dim, declare, fail, same_batch, target
 __all__ = ["LSTM_FIRST", "LSTM_STEP"]
 
 Tensor = torch.Tensor
+_tanh_back = torch.ops.aten.tanh_backward.default
+_tanh_back_into = torch.ops.aten.tanh_backward.grad_input
+_sigmoid_back = torch.ops.aten.sigmoid_backward.grad_input
 
 
 def _lstm_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> tuple[Dim, Dim]:
@@ -55,7 +58,7 @@ def _first_grad(call: Call, g: tuple[Tensor, Tensor], x: Tensor) -> list[Tensor 
 def _step(call: Call, x: Tensor, w: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     size = call.out.d[0]
     if x.shape[:2] == h.shape[:2]:
-        gates = torch.addmm(x.reshape(-1, 4 * size), h.reshape(-1, size), w[0, 0].t()).view(x.shape)
+        gates = torch.addmm(x.reshape(-1, 4 * size), h.reshape(-1, size), w.flatten(0, 2).t()).view(x.shape)
     else:
         gates = x + torch.matmul(h, w[0, 0].t())
     gates = _gates(call, gates)
@@ -70,20 +73,30 @@ def _gate_grads(call: Call, g: tuple[Tensor, Tensor], c: Tensor | None, x: Tenso
     """Return the gradients of the gates before their activations, and of the new memory."""
     size = call.out.d[0]
     gates, squashed = call.saved
-    i, f, o, u = gates.split(size, -1)
+    i, f, o, u = torch.split(gates, size, -1)
     dh, dc = g
-    dc = dc + dh * o * (1 - squashed * squashed)
-    found = torch.empty(*dc.shape[:-1], 4 * size, dtype=dc.dtype, device=dc.device)
-    torch.mul(dc, u, out=found[..., :size])
+    dc = _tanh_back(dh * o, squashed).add_(dc)
+    found = _room(call, 0, gates.shape)
+    di, df, do, du = torch.split(found, size, -1)
+    torch.mul(dc, u, out=di)
     if c is None:
-        found[..., size : 2 * size] = 0
+        df.zero_()
     else:
-        torch.mul(dc, c, out=found[..., size : 2 * size])
-    torch.mul(dh, squashed, out=found[..., 2 * size : 3 * size])
-    sigmoids = gates[..., : 3 * size]
-    found[..., : 3 * size] *= sigmoids * (1 - sigmoids)
-    torch.mul(dc * i, 1 - u * u, out=found[..., 3 * size :])
-    return found, dc * f
+        torch.mul(dc, c, out=df)
+    torch.mul(dh, squashed, out=do)
+    sigmoids = found[..., : 3 * size]
+    _sigmoid_back(sigmoids, gates[..., : 3 * size], grad_input=sigmoids)
+    torch.mul(dc, i, out=du)
+    _tanh_back_into(du, u, grad_input=du)
+    return found, torch.mul(dc, f, out=target(call, 3) if c is not None and c.shape == dc.shape else None)
+
+
+def _room(call: Call, place: int, shape: Sequence[int]) -> Tensor:
+    """Return the memory for the gradient of an operand, or new one if the operand is broadcast."""
+    memory = target(call, place)
+    if memory is not None and memory.shape == shape:
+        return memory
+    return torch.empty(shape, dtype=call.dtype, device=call.device)
 
 
 def _step_grad(
@@ -95,7 +108,10 @@ def _step_grad(
     wants = call.wants
     if wants[1] and call.defer is not None:
         call.defer(1, flat, h.expand(*gates.shape[:2], size).reshape(-1, size))
-    dh = (flat @ w[0, 0]).view(*gates.shape[:2], size) if wants[2] else None
+    dh = None
+    if wants[2]:
+        dh = _room(call, 2, memory.shape)
+        torch.mm(flat, w.flatten(0, 2), out=dh.view(-1, size))
     return [reduced(gates, x), None, dh if dh is None else reduced(dh, h), reduced(memory, c)]
 
 

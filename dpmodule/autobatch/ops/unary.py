@@ -29,8 +29,8 @@ def _spread(number: Tensor, like: Tensor) -> Tensor:
 
 # function of x; derivative times g as a function of (g, x, y)
 _PLAIN: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor, Tensor], Tensor]]] = {
-    "tanh": (torch.tanh, lambda g, x, y: torch.ops.aten.tanh_backward(g, y)),
-    "logistic": (torch.sigmoid, lambda g, x, y: torch.ops.aten.sigmoid_backward(g, y)),
+    "tanh": (torch.tanh, lambda g, x, y: torch.ops.aten.tanh_backward.default(g, y)),
+    "logistic": (torch.sigmoid, lambda g, x, y: torch.ops.aten.sigmoid_backward.default(g, y)),
     "rectify": (torch.relu, lambda g, x, y: g * (x > 0)),
     "negate": (torch.neg, lambda g, x, y: -g),
     "exp": (torch.exp, lambda g, x, y: g * y),
@@ -65,6 +65,11 @@ _PLAIN: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor, Te
 _INTO = frozenset(
     ["tanh", "logistic", "negate", "exp", "log", "square", "sqrt", "abs", "sin", "cos", "tan", "erf"]
 )
+# derivatives that take grad_input=, of g and y
+_BACK: dict[str, Callable[..., Tensor]] = {
+    "tanh": torch.ops.aten.tanh_backward.grad_input,
+    "logistic": torch.ops.aten.sigmoid_backward.grad_input,
+}
 
 
 def _plain(name: str) -> Op:
@@ -81,8 +86,13 @@ def _plain(name: str) -> Op:
         def run(call: Call, x: Tensor) -> Tensor:
             return function(x)
 
+    back = _BACK.get(name)
+
     def grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
-        return [derivative(g, x, call.result if call.result is not None else x)]
+        memory = target(call)
+        if back is not None and memory is not None:
+            return [back(g, call.result, grad_input=memory)]
+        return [derivative(g, x, call.result)]
 
     return declare(name, same_shape, run, grad)
 

@@ -1,0 +1,102 @@
+"""Who reads which node: what a backward pass may leave out when its root depends on every node, as a loss does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .ops.spec import Dim
+from .record import Record, Where
+
+__all__ = ["Reads", "merged", "reads_of"]
+
+Ints = NDArray[np.int64]
+
+
+class Reads(NamedTuple):
+    """What is known of a graph whose root depends on every node.
+
+    Attributes:
+        alone: `id` of every operand that nothing else reads: its gradient is written, and not added to another.
+        sums: the rows, by shape as (first, end), of all other gradients, which have to begin as zeros.
+    """
+
+    alone: set[int]
+    sums: dict[Dim, list[tuple[int, int]]]
+
+
+def reads_of(records: Sequence[Record], root: int, size: int) -> Reads | None:
+    """Find out what is read by one operand only; None if the root does not depend on every node.
+
+    Args:
+        records: the batches that a gradient flows through.
+        root: the node whose gradient is asked for.
+        size: how many nodes there are.
+    """
+    wheres, columns = _operands(records)
+    if not columns:
+        return None
+    read = np.concatenate(columns)
+    uses = np.bincount(read, minlength=size)
+    if not _reaches_all(records, root, uses > 0):
+        return None
+    is_written, found = np.zeros(size, np.bool_), Reads(set(), {})
+    for where, column, is_single in zip(wheres, columns, _all_of(uses[read] == 1, columns)):
+        if is_single and where.index is None and where.count == len(column):
+            found.alone.add(id(where))
+            is_written[column] = True
+    results = [(record, place) for record in records for place in range(len(record.firsts))]
+    nodes = [record.step.nodes + place for record, place in results]
+    for (record, place), is_done in zip(results, _all_of(is_written[np.concatenate(nodes)], nodes)):
+        if not is_done:
+            first = record.firsts[place]
+            found.sums.setdefault(record.step.kind.outs[place], []).append(
+                (first, first + len(record.step.nodes))
+            )
+    return found
+
+
+def _operands(records: Sequence[Record]) -> tuple[list[Where], list[Ints]]:
+    """Return where the operands that want a gradient lie, and which nodes they are."""
+    wheres, columns = [], []
+    for record in records:
+        step = record.step
+        for place, where in enumerate(record.wheres):
+            if where.parameter is None and step.kind.wants[place]:
+                wheres.append(where)
+                columns.append(step.args if step.kind.many else step.args[:, place])
+    return wheres, columns
+
+
+def _reaches_all(records: Sequence[Record], root: int, is_read: NDArray[np.bool_]) -> bool:
+    """Say whether all nodes but the root are read, one of their results at least."""
+    for record in records:
+        for place in range(1, len(record.firsts)):
+            nodes = record.step.nodes
+            is_read[nodes] |= is_read[nodes + place]
+    nodes = np.concatenate([record.step.nodes for record in records])
+    unread: list[int] = nodes[~is_read[nodes]].tolist()
+    return unread == [root]
+
+
+def _all_of(flags: NDArray[np.bool_], parts: Sequence[Ints]) -> list[bool]:
+    """Say of every part of a row of flags whether all in it are set; the parts are as long as the given ones."""
+    ends = np.cumsum([len(each) for each in parts])
+    found: list[bool] = np.logical_and.reduceat(flags, np.concatenate([[0], ends[:-1]])).tolist()
+    return found
+
+
+def merged(ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Join ranges, (first, end), that touch each other."""
+    first = last = 0
+    for begin, end in sorted(ranges):
+        if begin != last:
+            if first < last:
+                yield first, last
+            first = begin
+        last = end
+    if first < last:
+        yield first, last

@@ -1,0 +1,125 @@
+"""Where the values of nodes lie: one arena for every shape, and the row of every node in its arena."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .arena import Arena, Pool
+from .ops.spec import Dim
+from .record import Where
+from .schedule import Step
+
+__all__ = ["Values"]
+
+Tensor = torch.Tensor
+Ints = NDArray[np.int64]
+_Column = tuple[int, int, bool, bool, Tensor]
+"""First row, how many, whether they lie in a row, whether they are equal, all rows."""
+
+
+class Values:
+    """The values of a graph's nodes.
+
+    Args:
+        device: where the memory is.
+        dtype: the element type.
+        pool: memory of the graph before.
+
+    Attributes:
+        arenas: by shape.
+        rows: by node, the row in its arena.
+    """
+
+    def __init__(self, device: torch.device, dtype: torch.dtype, pool: Pool) -> None:
+        self._device, self._dtype, self._pool = device, dtype, pool
+        self.arenas: dict[Dim, Arena] = {}
+        self.rows: Ints = np.zeros(256, np.int64)
+
+    def place(self, steps: Sequence[Step], end: int) -> list[list[int]]:
+        """Give rows to the results of batches, one behind the other.
+
+        Args:
+            steps: the batches.
+            end: one more than the last of their nodes.
+
+        Returns:
+            The first row of every result of every batch.
+        """
+        if end > len(self.rows):
+            self.rows = np.concatenate([self.rows, np.zeros(max(end, len(self.rows)), np.int64)])
+        need: dict[Dim, int] = {}
+        for step in steps:
+            for dim in step.kind.outs:
+                need[dim] = need.get(dim, 0) + len(step.nodes)
+        for dim, count in need.items():
+            if dim not in self.arenas:
+                self.arenas[dim] = Arena(dim, self._device, self._dtype, self._pool)
+            self.arenas[dim].reserve(count)
+        found, nodes, firsts = [], [], []
+        for step in steps:
+            mine = [self.arenas[dim].take(len(step.nodes)) for dim in step.kind.outs]
+            nodes += [step.nodes + place if place else step.nodes for place in range(len(mine))]
+            firsts += mine
+            found.append(mine)
+        if nodes:
+            counts = np.array([len(each) for each in nodes])
+            before = np.cumsum(counts) - counts
+            self.rows[np.concatenate(nodes)] = np.arange(counts.sum()) + np.repeat(firsts - before, counts)
+        return found
+
+    def locate(self, steps: Sequence[Step]) -> list[list[Where]]:
+        """Say for every operand of batches where it lies: rows in a row, one row for all, or an index.
+
+        All of them are looked at together, and there is one index: in parts, each would take longer than a product.
+        """
+        columns = []
+        for step in steps:
+            if step.kind.many:
+                columns.append(step.args)
+            elif step.args.size:
+                columns += [step.args[:, place] for place in step.kind.computed]
+        if not columns:
+            return [self._wheres(step, iter(())) for step in steps]
+        sizes = [len(each) for each in columns]
+        counts = np.array(sizes)
+        starts = np.cumsum(counts) - counts
+        rows = self.rows[np.concatenate(columns)]
+        strides = np.empty_like(rows)
+        np.subtract(rows[1:], rows[:-1], out=strides[:-1])
+        strides[starts[1:] - 1] = strides[-1] = -1
+        in_row = np.add.reduceat(strides == 1, starts, dtype=np.int64) == counts - 1
+        equal = np.add.reduceat(strides == 0, starts, dtype=np.int64) == counts - 1
+        index = torch.split(torch.from_numpy(rows).to(self._device), sizes)
+        each = zip(rows[starts].tolist(), sizes, in_row.tolist(), equal.tolist(), index)
+        return [self._wheres(step, each) for step in steps]
+
+    @staticmethod
+    def _wheres(step: Step, columns: Iterator[_Column]) -> list[Where]:
+        kind = step.kind
+        found = []
+        for parameter in kind.parameters[:1] if kind.many else kind.parameters:
+            if parameter is not None:
+                found.append(Where(0, 1, None, parameter))
+                continue
+            first, count, in_row, equal, index = next(columns)
+            if in_row:
+                found.append(Where(first, count, None, None))
+            elif equal and not kind.many:
+                found.append(Where(first, 1, None, None))
+            else:
+                found.append(Where(first, count, index, None))
+        return found
+
+    def read(self, where: Where, dim: Dim) -> Tensor:
+        """Return an operand."""
+        if where.parameter is not None:
+            found: Tensor = where.parameter[1]().tensor
+            return found[None, None]
+        source = self.arenas[dim].tensor
+        if where.index is not None:
+            return source.index_select(0, where.index)
+        return source[where.first : where.first + where.count]
