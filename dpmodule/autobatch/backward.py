@@ -48,6 +48,7 @@ class Backward:
     ) -> None:
         self.root, self._full = root, full
         self._engine, self._aux = engine, aux
+        self._rows = engine.values.rows  # as they are now: `Engine.revert` goes on with a copy
         self._tensors: dict[Dim, Tensor] = {}
         self._parameters: dict[Any, Tensor] = {}
         self._deferred: dict[Any, tuple[list[Tensor], list[Tensor | None]]] = {}
@@ -225,9 +226,11 @@ class Backward:
             found = self._parameters.get(signature.kind.attrs)
             value = self._engine.value(node, signature)
             return torch.zeros_like(value) if found is None else found[None]
-        if signature.dim not in self._tensors or (self._reads and not signature.needs):
-            return torch.zeros_like(self._engine.value(node, signature))
-        return self._tensors[signature.dim][int(self._engine.values.rows[node])]
+        found = self._tensors.get(signature.dim)
+        if found is None or (self._reads and not signature.needs):
+            options, dim = self._engine.options, signature.dim
+            return torch.zeros(dim.batch, *dim.d, device=options.device, dtype=options.dtype)
+        return found[int(self._rows[node])]
 
 
 def _multiplied(lefts: Sequence[Tensor], rights: Sequence[Tensor | None]) -> Tensor:

@@ -19,6 +19,7 @@ from .. import mode as flags
 from ..base import ArgumentError, DTypeError, ShapeError
 from ..ndarray import NDArray
 from ..private import run_backward
+from .calling import calling
 from .errors import ForeignValueError, user_line
 from .expression import Expression
 from .functions.inputs import inputTensor, scalarInput
@@ -167,7 +168,8 @@ class Batched:
         found = self._known.get(key)
         if found is None:
             batch = same_batch(self.name, dims)
-            shapes = self.shapes(is_train, [dim.d for dim in dims])
+            with calling(self.name):
+                shapes = self.shapes(is_train, [dim.d for dim in dims])
             if self._count and len(shapes) != self._count:
                 raise ArgumentError(
                     f"{self.name} returns {len(shapes)} tensors here, and returned {self._count} before; the number"
@@ -251,7 +253,7 @@ def _evaluate(
         # without `into` the memory may be the engine's scratch, which other batches overwrite before backward
         leaves = [(x if call.into else x.clone()).requires_grad_() for x in leaves]
     held = owner.leaves_of([x[0, 0] for x in parameters], is_recorded)
-    with torch.set_grad_enabled(is_recorded):
+    with torch.set_grad_enabled(is_recorded), calling(owner.name):
         flat = [x.expand(rows, batch, *x.shape[2:]).reshape(rows * batch, *x.shape[2:]) for x in leaves]
         outputs = owner.compute(is_train, flat, held, call.generator, again, counted)
     return _History([*leaves, *held], outputs)
@@ -295,12 +297,12 @@ def _grad(call: Call, g: Any, *inputs: Tensor) -> list[Tensor | None]:
             return [None] * len(inputs)
         if not bool(reached.all()):  # a loss head would not notice that it gets no gradient
             history = _again(owner, call, inputs, call.saved[0], reached)
-            return _differentiate(call, gradients, inputs, history)
+            return _differentiate(owner, call, gradients, inputs, history)
     before, history = call.saved
     call.saved = before, None
     if history is None:
         history = _again(owner, call, inputs, before)
-    return _differentiate(call, gradients, inputs, history)
+    return _differentiate(owner, call, gradients, inputs, history)
 
 
 def _again(
@@ -322,7 +324,7 @@ def _again(
 
 
 def _differentiate(
-    call: Call, gradients: Sequence[Tensor], inputs: Sequence[Tensor], history: _History
+    owner: Batched, call: Call, gradients: Sequence[Tensor], inputs: Sequence[Tensor], history: _History
 ) -> list[Tensor | None]:
     roots, seeds = [], []
     for out, gradient in zip(history.outputs, gradients):
@@ -335,6 +337,8 @@ def _differentiate(
     wants = call.wants or (True,) * len(inputs)
     wanted = [i for i, leaf in enumerate(history.leaves) if wants[i] and leaf.requires_grad]
     if roots and wanted:
-        for i, grad in zip(wanted, run_backward(roots, seeds, [history.leaves[i] for i in wanted])):
+        with calling(owner.name):
+            grads = run_backward(roots, seeds, [history.leaves[i] for i in wanted])
+        for i, grad in zip(wanted, grads):
             found[i] = None if grad is None else grad.reshape(inputs[i].shape)
     return found

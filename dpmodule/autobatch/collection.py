@@ -10,11 +10,12 @@ import torch
 from numpy.typing import ArrayLike
 
 from . import textfile
-from .errors import ArgumentError, ShapeError
+from .errors import ArgumentError, ShapeError, user_line
 from .initializers import ConstInitializer, NumpyInitializer, initializer_of
 from .parameters import LookupParameters, Parameters
 from .state import state
 from .storage import LookupStorage, ParameterStorage
+from .whole import sizes_of
 
 __all__ = ["Model", "ParameterCollection"]
 
@@ -269,9 +270,9 @@ Model = ParameterCollection
 
 
 def _shape_of(dim: int | Sequence[int]) -> tuple[int, ...]:
-    shape = (int(dim),) if isinstance(dim, (int, np.integer, float)) else tuple(int(size) for size in dim)
-    if not shape or any(size < 1 for size in shape):
-        raise ShapeError(f"dim is {dim!r}, expected a positive size or a tuple of them")
+    shape = sizes_of(dim)
+    if not shape:
+        raise ShapeError(f"dim is {dim!r}, expected a positive size or a tuple of them (at {user_line()})")
     return shape
 
 

@@ -66,6 +66,7 @@ class Engine:
         values: where the values lie.
         plans: the plans that were run.
         seconds: time spent in "schedule", "run" and "backward", in seconds; "build" is the time between them.
+        is_running: whether it is at work.
     """
 
     def __init__(self, options: Options, table: Table, pool: Pool) -> None:
@@ -78,7 +79,7 @@ class Engine:
         self.seconds = {"build": 0.0, "schedule": 0.0, "run": 0.0, "backward": 0.0}
         self._idle_since = time.perf_counter()
         self._last: Backward | None = None
-        self._is_running = False
+        self.is_running = False
 
     def forward(self, graph: Graph, end: int) -> None:
         """Compute the nodes before `end` that have not been computed."""
@@ -105,9 +106,9 @@ class Engine:
         Raises:
             StateError: the graph is being computed.
         """
-        if self._is_running:
+        if self.is_running:
             raise StateError("the graph is being computed: an operation on it must not use it itself")
-        self._is_running, records = True, len(self.records)
+        self.is_running, records = True, len(self.records)
         try:
             with _no_collection():
                 yield
@@ -115,7 +116,7 @@ class Engine:
             del self.records[records:]  # what did run will run again
             raise
         finally:
-            self._is_running = False
+            self.is_running = False
 
     def _run(self, plan: Plan, aux: Mapping[int, Any]) -> None:
         steps = [part for step in plan.steps if step.kind.op is not PARAMETER for part in _apart(step)]
@@ -186,7 +187,7 @@ class Engine:
                 f"backward() can only be called on scalar nodes, but node {node} has dimension: {shown(dim)};"
                 " sum it up first, with sum_elems or sum_batches"
             )
-        if self._last is not None and self._last.root == node:
+        if self.root == node:
             raise StateError(
                 f"backward() was called twice for node {node}: the gradients of the parameters would be counted"
                 " twice; call renew_cg() and build the graph again, or add the losses up before backward()"
@@ -196,6 +197,11 @@ class Engine:
             self._last = Backward(self, signature, graph.aux, node, full)
         self._idle_since = time.perf_counter()
         self.seconds["backward"] += self._idle_since - start
+
+    @property
+    def root(self) -> int:
+        """The node whose gradients are here, -1 for none."""
+        return -1 if self._last is None else self._last.root
 
     def gradient(self, node: int, signature: Signature) -> Tensor:
         """Return the gradient of a node, (batch, *d)."""
@@ -234,12 +240,19 @@ class Engine:
         """Remember what has been computed."""
         return self.computed, len(self.records), len(self.plans)
 
-    def revert(self, mark: tuple[int, int, int] | None) -> None:
-        """Forget what has been computed since a mark."""
+    def revert(self, mark: tuple[int, int, int] | None, size: int = 0) -> None:
+        """Forget what has been computed since a mark.
+
+        Args:
+            mark: from `mark`; None for the beginning.
+            size: the number of nodes that stay; gradients are kept if `backward` began at one of them.
+        """
         self.computed, records, plans = mark or (0, 0, 0)
         del self.records[records:]
         del self.plans[plans:]
-        self._last = None
+        if self.root >= size:
+            self._last = None
+        self.values.rows = self.values.rows.copy()  # the gradients lie in the rows of before
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ __all__ = [
     "append_many",
     "apply",
     "forward",
+    "listed",
     "node_of",
     "not_empty",
     "npvalues",
@@ -30,13 +31,28 @@ __all__ = [
 ]
 
 
+def _is_number(value: Any) -> bool:
+    """Say whether the other operand of an operator is a number; arrays without dimensions are.
+
+    Raises:
+        ForeignValueError: it is an array.
+    """
+    shape = () if isinstance(value, Real) else getattr(value, "shape", None)
+    if shape:
+        raise ForeignValueError(
+            f"{type(value).__name__} of shape {tuple(shape)} beside an expression is no Expression; make one with"
+            f" inputTensor (at {user_line()})"
+        )
+    return shape is not None
+
+
 class Operators(Node):
     """One node of the graph under construction.
 
     Making one computes nothing. `value` and its relatives compute every node up to this one that has not been computed
     yet, so ask the last expression first. Arithmetic works between expressions, and between an expression and a number:
     ``a + b``, ``a - b``, ``W * x`` (the product of matrices; `cmult` is the one by elements), ``x / 3``, ``x / e`` for
-    an `e` of one number, ``x ** 2``, ``-x``, ``x[2]``, ``x[1:5:2]``.
+    an `e` of one number, ``x ** 2``, ``-x``, ``x[2]``, ``x[1:5:2]``. Arrays become expressions by `inputTensor` only.
 
     Attributes:
         node: its number.
@@ -45,46 +61,59 @@ class Operators(Node):
 
     __slots__ = ()
 
+    __array_ufunc__ = None
+    """Operators between an array or a number of numpy's and an expression are those below."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
+        """Refuse to become an array, which would compute at the wrong time and lose the gradient.
+
+        Raises:
+            ForeignValueError: always.
+        """
+        raise ForeignValueError(
+            f"{type(self).__name__} is no array; npvalue() returns its value (at {user_line()})"
+        )
+
     def __add__(self, other: Any) -> Expression:
         if isinstance(other, Node):
             return pair(SUM, self, other)
-        return apply(SHIFT, (self,), (), float(other)) if isinstance(other, Real) else NotImplemented
+        return apply(SHIFT, (self,), (), float(other)) if _is_number(other) else NotImplemented
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Expression:
         if isinstance(other, Node):
             return pair(MINUS, self, other)
-        return apply(SHIFT, (self,), (), -float(other)) if isinstance(other, Real) else NotImplemented
+        return apply(SHIFT, (self,), (), -float(other)) if _is_number(other) else NotImplemented
 
     def __rsub__(self, other: Any) -> Expression:
-        if not isinstance(other, Real):
+        if not _is_number(other):
             return NotImplemented
         return apply(SHIFT, (apply(UNARY["negate"], (self,)),), (), float(other))
 
     def __mul__(self, other: Any) -> Expression:
         if isinstance(other, Node):
             return pair(MATMUL, self, other)
-        return apply(SCALE, (self,), (), float(other)) if isinstance(other, Real) else NotImplemented
+        return apply(SCALE, (self,), (), float(other)) if _is_number(other) else NotImplemented
 
     def __rmul__(self, other: Any) -> Expression:
-        return apply(SCALE, (self,), (), float(other)) if isinstance(other, Real) else NotImplemented
+        return apply(SCALE, (self,), (), float(other)) if _is_number(other) else NotImplemented
 
     def __truediv__(self, other: Any) -> Expression:
         if isinstance(other, Node):
             return apply(CDIV, (self, other))
-        return apply(SCALE, (self,), (), 1.0 / float(other)) if isinstance(other, Real) else NotImplemented
+        return apply(SCALE, (self,), (), 1.0 / float(other)) if _is_number(other) else NotImplemented
 
     def __rtruediv__(self, other: Any) -> Expression:
-        return apply(RECIPROCAL, (self,), (), float(other)) if isinstance(other, Real) else NotImplemented
+        return apply(RECIPROCAL, (self,), (), float(other)) if _is_number(other) else NotImplemented
 
     def __pow__(self, other: Any) -> Expression:
         if isinstance(other, Node):
             return apply(POW, (self, other))
-        return apply(RAISE, (self,), (), float(other)) if isinstance(other, Real) else NotImplemented
+        return apply(RAISE, (self,), (), float(other)) if _is_number(other) else NotImplemented
 
     def __rpow__(self, other: Any) -> Expression:
-        return apply(EXPONENT, (self,), (), float(other)) if isinstance(other, Real) else NotImplemented
+        return apply(EXPONENT, (self,), (), float(other)) if _is_number(other) else NotImplemented
 
     def __neg__(self) -> Expression:
         return apply(UNARY["negate"], (self,))
@@ -204,13 +233,28 @@ def append_many(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = ()) ->
     return Expression(graph.append_many(op, attrs, args), version)
 
 
+def listed(name: str, xs: Iterable[Any]) -> list[Any]:
+    """Return a list.
+
+    Raises:
+        ForeignValueError: `xs` is nothing to make one of.
+    """
+    try:
+        return list(xs)
+    except TypeError:
+        if isinstance(xs, Iterator):  # the error is its own
+            raise
+    raise ForeignValueError(f"{name}: {type(xs).__name__} {xs!r} is no list (at {user_line()})")
+
+
 def not_empty(name: str, xs: Iterable[Any]) -> list[Any]:
     """Return a list of operands.
 
     Raises:
         EmptySequenceError: there are none.
+        ForeignValueError: `xs` is no list.
     """
-    found = list(xs)
+    found = listed(name, xs)
     if not found:
         raise EmptySequenceError(f"List is empty, nothing to {name}. (at {user_line()})")
     return found

@@ -24,7 +24,10 @@ brings another engine (`dpmodule/native/autobatch`) implements the same ones:
 ``renew()``
     Throw everything away and give the memory back. `version` counts up.
 ``checkpoint()``, ``revert()``
-    Remember the number of nodes; forget all nodes since.
+    Remember the number of nodes; forget all nodes since. Gradients of those that stay are kept as long as the node
+    that `backward` began at.
+``check_free(what)``
+    Raise a `StateError` if the graph is being computed; `renew`, `checkpoint` and `revert` begin with it.
 ``recalculate()``
     Forget all values, but no nodes.
 ``changed(node)``
@@ -53,6 +56,7 @@ import torch
 from numpy.typing import NDArray
 
 from .arena import Pool
+from .calling import check_free
 from .engine import Engine, Options
 from .errors import StaleExpressionError, user_line
 from .ops.spec import Dim, Op
@@ -252,6 +256,7 @@ class Graph:
             checking: look for values that are not finite, too.
             autobatch: for this graph only, whether to batch.
         """
+        self.check_free("renew_cg")
         self.version += 1
         self._is_slow, self.is_checking = immediate or checking, checking
         self.table.tidy()
@@ -266,6 +271,17 @@ class Graph:
             table.storage.check_fits(self.options.device, self.options.dtype)
             self._kept[table.storage] = None
 
+    def check_free(self, what: str) -> None:
+        """Check that nobody computes the graph.
+
+        Args:
+            what: what would disturb it.
+
+        Raises:
+            StateError: somebody does.
+        """
+        check_free(what, self.engine.is_running)
+
     def leave(self) -> None:
         """Make room: another engine's graph is the one under construction."""
 
@@ -276,15 +292,17 @@ class Graph:
 
     def changed(self, node: int) -> None:
         """Forget values, if an input that was `set` has been read already."""
-        if node < self.engine.computed:
+        if node < max(self.engine.computed, self.engine.root):
             self.recalculate()
 
     def checkpoint(self) -> None:
         """Remember the number of nodes, for `revert`."""
+        self.check_free("cg_checkpoint")
         self._marks.append((self.size, self.engine.mark()))
 
     def revert(self) -> None:
         """Forget all nodes since the last `checkpoint`; without one, all of them."""
+        self.check_free("cg_revert")
         size, mark = self._marks.pop() if self._marks else (0, None)
         self._enter(size)
         del self.numbers[size:], self.flat[self._table[1, size] :]
@@ -293,7 +311,7 @@ class Graph:
             self._counted.pop()
         for node in [node for node in self.aux if node >= size]:
             del self.aux[node]
-        self.engine.revert(mark)
+        self.engine.revert(mark, size)
 
     def plans(self) -> list[Plan]:
         """Return the plans that were run, the earliest first."""

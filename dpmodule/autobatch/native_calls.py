@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from .execute import aux_tensor, grad_call, run_call
+from .native_drawn import Drawn, Kept
 from .ops.spec import Call, Dim, Op
 
 __all__ = ["CallKind", "Caller"]
@@ -32,6 +33,14 @@ class CallKind:
     attrs: tuple[Any, ...]
     dims: tuple[Dim, ...]
     outs: tuple[Dim, ...]
+
+
+def _is_drawn(op: Op) -> bool:
+    return op.random or op.whole
+
+
+def _width(kind: CallKind) -> int:
+    return sum(dim.size * dim.batch for dim in kind.outs)
 
 
 def tensor_at(address: int, shape: Sequence[int]) -> Tensor:
@@ -59,16 +68,37 @@ class Caller:
         self.kinds: list[CallKind] = []
         self.numbers: list[Any] = []
         self._calls: dict[int, Call] = {}
+        self._drawn: dict[int, tuple[Call, int, list[tuple[int, int, int]], list[int], int]] = {}
+        self._kept = Kept()
+        self._places: dict[int, list[int]] = {}  # of batches that may be kept, the numbers of their rows
         self.is_repeating = False  # the gradients of parameters have been counted already
 
     def renew(self) -> None:
         """Forget all batches and numbers."""
-        self._calls.clear()
+        self.forget()
         self.numbers.clear()
 
     def forget(self) -> None:
-        """Forget all batches, for they will be computed again."""
+        """Forget all batches: they will be computed again, with other random numbers."""
         self._calls.clear()
+        self._places.clear()
+        self._drawn.clear()
+        self._kept.clear()
+
+    def cut(self, size: int) -> None:
+        """Forget the batches from node number `size` on: their memory is used for others."""
+        for key in [key for key in self._drawn if key >= size]:
+            del self._drawn[key]
+
+    def keep(self) -> None:
+        """Keep the results of what would give others, before all is computed once more."""
+        for call, number, arguments, aux, out in self._drawn.values():
+            kind = self.kinds[number]
+            inputs = [x.clone() for x in self._operands(kind, call.count, arguments, [], 0)]
+            values = tensor_at(out, (call.count, _width(kind))).clone()
+            inputs = self._expanded(kind.op, call.count, inputs)
+            self._kept.keep(Drawn(kind.op, call, kind.outs, inputs, values), aux)
+        self._drawn.clear()
 
     def number(self, value: Any) -> int:
         """Keep the own number of a node; return its place."""
@@ -107,6 +137,13 @@ class Caller:
         """
         kind = self.kinds[number]
         op, options = kind.op, self._options
+        target = tensor_at(out, (rows, _width(kind)))
+        kept = self._kept.rows(aux) if _is_drawn(op) else []
+        if _is_drawn(op):
+            self._places[key] = aux
+        if len(kept) == rows:
+            self._kept.write(kept, aux, target)
+            return
         call = Call(kind.attrs, kind.dims, kind.outs[0], rows, counts=counts, generator=options.generator)
         if op.aux:
             values = [self.numbers[place] for place in aux]
@@ -114,13 +151,15 @@ class Caller:
         with torch.no_grad():
             inputs = self._expanded(op, rows, self._operands(kind, rows, arguments, counts, 0))
             results = run_call(call, op.run, inputs)
-            width = sum(dim.size * dim.batch for dim in kind.outs)
-            target, begin = tensor_at(out, (rows, width)), 0
+            begin = 0
             for dim, result in zip(kind.outs, results):
                 end = begin + dim.size * dim.batch
                 target[:, begin:end] = result.reshape(result.shape[0], -1)
                 begin = end
         self._calls[key] = call
+        self._kept.write(kept, aux, target)
+        if _is_drawn(op):
+            self._drawn[key] = call, number, arguments, aux, out
 
     @staticmethod
     def _expanded(op: Op, rows: int, inputs: list[Tensor]) -> list[Tensor]:
@@ -149,14 +188,12 @@ class Caller:
             counts: as in `forward`.
             out: the address of the gradient of the results.
         """
-        kind, call = self.kinds[number], self._calls[key]
+        kind = self.kinds[number]
         if self.is_repeating and not kind.dims:
             return
-        call.wants = tuple(bool(gradient) for _, _, gradient in arguments)
         with torch.no_grad():
             inputs = self._operands(kind, rows, arguments, counts, 0)
-            width = sum(dim.size * dim.batch for dim in kind.outs)
-            whole, begin, gradients = tensor_at(out, (rows, width)), 0, []
+            whole, begin, gradients = tensor_at(out, (rows, _width(kind))), 0, []
             for dim in kind.outs:
                 end = begin + dim.size * dim.batch
                 gradients.append(whole[:, begin:end].reshape(rows, dim.batch, *dim.d))
@@ -165,6 +202,15 @@ class Caller:
                 tensor_at(argument[2], x.shape) if argument[2] else None
                 for x, argument in zip(inputs, arguments)
             ]
+            places = self._places[key] if _is_drawn(kind.op) else []
+            kept = self._kept.rows(places)
+            if kept:
+                self._kept.add_gradients(kept, places, gradients, targets)
+                if len(kept) == rows:
+                    return
+                gradients = [each.index_fill(0, torch.tensor(kept), 0.0) for each in gradients]
+            call = self._calls[key]
+            call.wants = tuple(bool(gradient) for _, _, gradient in arguments)
 
             def add(place: int, left: Tensor, right: Tensor | None) -> None:
                 target = targets[place]

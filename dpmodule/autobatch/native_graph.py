@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from .errors import NoGradientError, NonFiniteError, NotScalarError, StateError
+from .calling import check_free
+from .errors import NoGradientError, NonFiniteError, NotScalarError, StateError, user_line
 from .native_calls import Caller, CallKind
 from .native_kernels import KERNELS, kernel_name
 from .ops.source import PARAMETER
@@ -60,6 +61,11 @@ class _Signature:
         self.kind = self
 
 
+def _mark(tensor: Tensor) -> tuple[int, int]:
+    """Return what tells whether somebody has written to a tensor, or taken another one."""
+    return tensor.data_ptr(), tensor._version
+
+
 class NativeGraph:
     """The node table and engine in C++.
 
@@ -96,6 +102,8 @@ class NativeGraph:
         self._inputs: dict[Dim, int] = {}
         self._marks: list[tuple[int, int]] = []
         self._seen: list[tuple[int, int]] = []
+        self._values_at_root: dict[weakref.ref[ParameterStorage], tuple[int, int]] = {}
+        self._left: dict[int, tuple[int, int]] = {}  # gradients of parameters, as `backward` has left them
         self._packed: dict[int, Tensor] = {}  # copies of parameters whose elements do not lie side by side
         self._root = -1
         self._built, self._idle_since = 0.0, time.perf_counter()
@@ -165,16 +173,21 @@ class NativeGraph:
             self._boxes[node] = aux
             self._fresh.append((node, aux, aux.array))
         elif name == "constant":
-            node = self._input(attrs[0], np.full((attrs[0].batch, *attrs[0].d), aux, np.float32))
+            shape = (attrs[0].batch, *attrs[0].d)
+            self._input_signature(attrs[0])  # refuses what is too large
+            node = self._input(attrs[0], np.full(shape, aux, np.float32))
         else:
             return self._append_call(op, attrs, (), aux, False)
         return node
 
-    def _input(self, dim: Dim, array: Any) -> int:
+    def _input_signature(self, dim: Dim) -> int:
         signature = self._inputs.get(dim)
         if signature is None:
             signature = self._inputs[dim] = self.machine.input_signature(self.machine.shape(dim.d, dim.batch))
-        node: int = self.machine.input(signature, np.ascontiguousarray(array, np.float32))
+        return signature
+
+    def _input(self, dim: Dim, array: Any) -> int:
+        node: int = self.machine.input(self._input_signature(dim), np.ascontiguousarray(array, np.float32))
         return node
 
     def _append_call(
@@ -192,7 +205,7 @@ class NativeGraph:
         if found is None:
             found = self._calls[key] = self._describe(op, attrs, args, apart, many)
         signature, extras = found
-        node: int = machine.append(signature, args, self._caller.number(aux) if op.aux else 0)
+        node: int = machine.append(signature, args, self._caller.number(aux) if op.aux or op.random else 0)
         for view, offset in extras:
             machine.append(view, (node,), offset)
         return node
@@ -274,21 +287,19 @@ class NativeGraph:
             if storage is None:
                 continue
             tensor = storage.tensor
-            now = (tensor.data_ptr(), tensor._version)
+            now = _mark(tensor)
             has_changed = now != self._seen[number]
             changed |= has_changed
             self._seen[number] = now
-            address = now[0]
-            if not tensor.is_contiguous():
-                if has_changed or number not in self._packed:
-                    self._packed[number] = tensor.contiguous()
-                address = self._packed[number].data_ptr()
+            if has_changed:
+                self._packed.pop(number, None)
             gradient = 0
             if with_gradients and is_updated and storage.updated:
                 if storage.gradient is not None:
                     self._before[number] = storage.gradient.clone()
                 gradient = self._gradient_of(storage)
-            machine.set_parameter(number, address, gradient)
+                self._left[number] = _mark(storage.gradient)
+            machine.set_parameter(number, self._address(number, tensor), gradient)
         for number in tables:
             reference, is_updated = self._tables[number]
             storage = reference()
@@ -299,6 +310,13 @@ class NativeGraph:
                 )
         if changed:
             machine.parameters_changed()
+
+    def _address(self, number: int, tensor: Tensor) -> int:
+        if tensor.is_contiguous():
+            return tensor.data_ptr()
+        if number not in self._packed:
+            self._packed[number] = tensor.contiguous()
+        return self._packed[number].data_ptr()
 
     @staticmethod
     def _gradient_of(storage: ParameterStorage) -> int:
@@ -330,17 +348,26 @@ class NativeGraph:
 
     def forward(self, node: int) -> None:
         """Compute what is missing up to a node."""
-        if node < self.machine.computed:
-            self.machine.forward(node)
+        machine = self.machine
+        if node < machine.computed and not machine.is_fused(node):
             return
+        if machine.busy:
+            raise StateError("the graph is being computed: an operation on it must not use it itself")
         self._built += time.perf_counter() - self._idle_since
         for place, box, array in self._fresh:
             if box.array is not array:  # set since
                 self.machine.set_input(place, np.ascontiguousarray(box.array, np.float32))
         self._fresh.clear()
         self._refresh(False)
-        self.machine.forward(node)
+        self._run(node)
         self._idle_since = time.perf_counter()
+
+    def _run(self, node: int) -> None:
+        try:
+            self.machine.forward(node)
+        except BaseException:
+            self._caller.cut(self.machine.computed)
+            raise
 
     def _tensor(self, node: int, data: bytearray) -> Tensor:
         dim = self.dim(node)
@@ -348,10 +375,10 @@ class NativeGraph:
 
     def value(self, node: int) -> Tensor:
         """Return the value of a node, (batch, *d)."""
-        if node >= self.machine.computed:
-            self.forward(node)
+        if node < self.machine.computed and not self.machine.is_fused(node):
+            self._refresh(False)  # a parameter is read where it lies now
         else:
-            self._refresh(False)
+            self.forward(node)
         return self._tensor(node, self.machine.value(node))
 
     def backward(self, node: int, full: bool = False) -> None:
@@ -374,10 +401,11 @@ class NativeGraph:
             )
         self.forward(node)
         self._before.clear()
+        self._left.clear()
         self._refresh(True)
         self.machine.backward(node, full)
         self._idle_since = time.perf_counter()
-        self._root = node
+        self._root, self._values_at_root = node, self._marks_of_values()
         self._take_rows()
 
     def _take_rows(self) -> None:
@@ -404,29 +432,57 @@ class NativeGraph:
         machine, dim = self.machine, self.dim(node)
         number = machine.parameter_of(node)
         if number >= 0:
-            total = self._of_storage(self._params[number])[None].clone()
-            return total - self._before[number] if number in self._before else total
-        found = machine.gradient(node) if machine.keeps_gradient(node) else self._inner_gradient(node)
+            return self._gradient_of_parameter(number)[None]
+        if self._root >= machine.computed or not machine.keeps_gradient(node):
+            self._compute_again()
+        found = machine.gradient(node)
         return torch.zeros(dim.batch, *dim.d) if found is None else self._tensor(node, found)
 
-    @staticmethod
-    def _of_storage(entry: tuple[Any, bool]) -> Tensor:
-        storage = entry[0]()
-        found: Tensor = storage.dense_gradient()
-        return found if entry[1] else torch.zeros_like(found)
-
-    def _inner_gradient(self, node: int) -> bytearray | None:
-        """Compute everything once more without fusion, and no gradients of parameters."""
-        self.machine.fuses = False
-        self._caller.is_repeating = True
-        self.machine.revert(self.size, 0)
-        self.machine.forward(self._root)
-        self._refresh(False)
-        self.machine.backward(self._root, True)
-        self.machine.fuses = True
-        self._caller.is_repeating = False
-        found: bytearray | None = self.machine.gradient(node)
+    def _gradient_of_parameter(self, number: int) -> Tensor:
+        reference, is_updated = self._params[number]
+        storage: Any = reference()  # the graph holds it
+        if not is_updated:
+            return torch.zeros_like(storage.tensor)
+        total: Tensor | None = storage.gradient
+        if total is not None and _mark(total) == self._left.get(number):
+            before = self._before.get(number)
+            return total.clone() if before is None else total - before
+        found = torch.zeros(storage.tensor.shape)  # it was updated, scaled, or made zero since
+        self._compute_again(number, found)
         return found
+
+    def _marks_of_values(self) -> dict[weakref.ref[ParameterStorage], tuple[int, int]]:
+        """Return marks that tell whether the values of parameters and tables in the graph were changed."""
+        params, tables = self.machine.used()
+        references = [self._params[each][0] for each in params] + [self._tables[each][0] for each in tables]
+        return {each: _mark(storage.tensor) for each in references if (storage := each()) is not None}
+
+    def _compute_again(self, number: int = -1, gradient: Tensor | None = None) -> None:
+        """Compute everything once more without fusion, and the gradient of one parameter at most.
+
+        Raises:
+            StateError: parameters are no longer what they were.
+        """
+        machine = self.machine
+        self.check_free("gradient")
+        self._refresh(False)
+        now = self._marks_of_values()
+        if any(now[each] != mark for each, mark in self._values_at_root.items()):
+            raise StateError(
+                "parameters were changed since backward(), and this gradient was not kept; ask for gradient() before"
+                f" trainer.update() (at {user_line()})"
+            )
+        self._caller.keep()
+        machine.fuses, self._caller.is_repeating = False, True
+        try:
+            machine.revert(self.size, 0)
+            self._run(self._root)
+            if gradient is not None:
+                storage: Any = self._params[number][0]()
+                machine.set_parameter(number, self._address(number, storage.tensor), gradient.data_ptr())
+            machine.backward(self._root, True)
+        finally:
+            machine.fuses, self._caller.is_repeating = True, False
 
     def operands(self, node: int) -> tuple[int, ...]:
         """Return the nodes that a node takes."""
@@ -477,6 +533,7 @@ class NativeGraph:
             checking: look for values that are not finite, too.
             autobatch: for this graph only, whether to batch.
         """
+        self.check_free("renew_cg")
         self.version += 1
         self._tidy()
         self.is_immediate, self.is_checking = immediate or checking, checking
@@ -499,6 +556,17 @@ class NativeGraph:
         """Return what the calls of a number in ``machine.describe`` compute, for `explain`."""
         return self._caller.kinds[number]
 
+    def check_free(self, what: str) -> None:
+        """Check that nobody computes the graph.
+
+        Args:
+            what: what would disturb it.
+
+        Raises:
+            StateError: somebody does.
+        """
+        check_free(what, self.machine.busy)
+
     def leave(self) -> None:
         """Make room: another engine's graph is the one under construction."""
         self.machine.deactivate()
@@ -514,22 +582,24 @@ class NativeGraph:
 
     def changed(self, node: int) -> None:
         """Forget values, if an input that was `set` has been read already."""
-        if node < self.machine.computed:
+        if node < max(self.machine.computed, self._root):
             self.recalculate()
         else:
             self._fresh.append((node, self._boxes[node], None))
 
     def checkpoint(self) -> None:
         """Remember the number of nodes, for `revert`."""
+        self.check_free("cg_checkpoint")
         self._marks.append((self.size, self.machine.computed))
 
     def revert(self) -> None:
         """Forget all nodes since the last `checkpoint`; without one, all of them."""
+        self.check_free("cg_revert")
         size, computed = self._marks.pop() if self._marks else (0, 0)
         for node in [node for node in self._boxes if node >= size]:
             del self._boxes[node]
         self._fresh = [each for each in self._fresh if each[0] < size]
-        if not computed:
-            self._caller.forget()
         self.machine.revert(size, computed)
-        self._root = -1
+        self._caller.cut(self.machine.computed)
+        if self._root >= size:
+            self._root = -1

@@ -100,6 +100,8 @@ def _matmul(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any
 
 
 def _affine(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    if len(args) % 2 == 0:
+        return -1
     node: int = engine.kernel(OP["affine"], 0, args)
     if node >= 0 or len(args) < 3 or engine.parameter_of(args[0]) >= 0:
         return node
@@ -136,7 +138,9 @@ def _pick(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) 
 
 def _range(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
     axis, start, stop = attrs
-    node: int = engine.kernel(OP["view"], stop - start, args, 0.0, start) if axis == 0 else -1
+    if axis != 0 or stop >= 1 << 31:
+        return -1
+    node: int = engine.kernel(OP["view"], stop - start, args, 0.0, start)
     return node
 
 

@@ -85,6 +85,7 @@ def configure(
 
     Raises:
         ArgumentError: a setting is unknown, or a value impossible.
+        StateError: a function that the graph calls asks for it.
 
     Example:
         >>> import dpmodule.autobatch as dy
@@ -96,6 +97,7 @@ def configure(
     unknown = set(others) - {"mem", "profiling", "shared_parameters", "requested_gpus", "gpu_mask"}
     if unknown:
         raise ArgumentError(f"unknown settings {', '.join(sorted(unknown))}")
+    state.graph.check_free("configure")
     options = state.options
     if dtype is not None:
         name = dtype_name(dtype)

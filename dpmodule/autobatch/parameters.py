@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from operator import index as as_integer
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,13 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import textfile
 from .errors import BoundsError, NegativeIndexError, ShapeError, user_line
-from .expression import Expression, not_empty
+from .expression import Expression, listed, not_empty
 from .fast import uses_native
 from .ops.join import TRANSPOSE
 from .ops.source import CONST_LOOKUP, CONST_LOOKUP_BATCH, LOOKUP, LOOKUP_BATCH, PARAMETER
 from .ops.spec import Dim
 from .state import state
 from .storage import LookupStorage, ParameterStorage
+from .whole import whole
 
 __all__ = ["LookupParameters", "Parameters", "checked_rows"]
 
@@ -241,12 +241,12 @@ class LookupParameters(_Held):
 
     def row(self, index: int, update: bool = True) -> Expression:
         """Return a row as an expression; without `update` as a constant."""
-        if not 0 <= index < self._size:
-            checked_rows(self, [index])
+        if type(index) is not int or not 0 <= index < self._size:
+            (index,) = checked_rows(self, [index])
         graph = state.graph
         graph.adopt(self, update)
         op = LOOKUP if update else CONST_LOOKUP
-        return Expression(graph.append(op, self._attrs, (), int(index)), graph.version)
+        return Expression(graph.append(op, self._attrs, (), index), graph.version)
 
     def batch(self, i: Sequence[int], update: bool = True) -> Expression:
         """Return rows as one expression with a minibatch of ``len(i)``.
@@ -323,7 +323,7 @@ def checked_rows(table: LookupParameters, rows: Sequence[int]) -> list[int]:
         NegativeIndexError: one is negative.
         BoundsError: one is too large.
     """
-    found = [as_integer(row) for row in rows]
+    found = [whole(row, table.name()) for row in listed("look up", rows)]
     size = len(table)
     for row in found:
         if row < 0:

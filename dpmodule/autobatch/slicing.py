@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from operator import index as as_integer
 from typing import Any
 
 from .errors import ArgumentError, BoundsError, user_line
 from .ops.pick import PICK, PICK_RANGE, STRIDED
 from .ops.spec import Dim, Op
+from .whole import whole
 
 __all__ = ["picked"]
 
@@ -28,7 +28,7 @@ def picked(dim: Dim, index: Any) -> tuple[Op, tuple[Any, ...], Any]:
     if isinstance(index, tuple):
         return _slices(dim, index)
     size = dim.d[0]
-    at = as_integer(index)
+    at = whole(index, "index of an expression")
     if not -size <= at < size:
         raise BoundsError(f"Index too large: {at} > {size - 1} (at {user_line()})")
     return PICK, (0,), at % size

@@ -52,9 +52,10 @@ class ParameterStorage:
             )
 
     def add_gradient(self, gradient: Tensor) -> None:
-        """Add to the gradient; may keep the tensor."""
+        """Add to the gradient; the tensor stays the caller's."""
         if self.gradient is None:
-            self.gradient = gradient
+            self.gradient = gradient.clone() if self.spare is None else self.spare.copy_(gradient)
+            self.spare = None
         else:
             self.gradient.add_(gradient)
 
@@ -74,6 +75,10 @@ class ParameterStorage:
         """Multiply the gradient."""
         if self.gradient is not None:
             self.gradient.mul_(factor)
+
+
+def _are_alike(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and a.dtype is b.dtype and a.device == b.device
 
 
 class LookupStorage(ParameterStorage):
@@ -103,7 +108,7 @@ class LookupStorage(ParameterStorage):
 
     def ready(self) -> Tensor:
         """Return the memory of the gradient, which is zero but for the rows that were touched."""
-        if self._buffer is None or self._buffer.shape != self.tensor.shape:
+        if self._buffer is None or not _are_alike(self._buffer, self.tensor):
             self._buffer = torch.zeros_like(self.tensor)
         self.gradient = self._buffer
         return self._buffer

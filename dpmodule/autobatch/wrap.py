@@ -14,7 +14,7 @@ from ..base import ArgumentError, ShapeError
 from ..ops.dtypes import torch_dtype
 from ..ops.torch_instances import drawing_from, in_mode
 from .batched import Batched, as_expression, forced_mode
-from .errors import NotBatchableError, user_line
+from .errors import NotBatchableError, StateError, user_line
 from .held import HeldCollection, TorchStorage
 from .parameters import Parameters
 from .state import state
@@ -188,7 +188,7 @@ class Wrapped(Batched):
     def _tried(self, rows: Sequence[Tensor], shapes: Sequence[Shape]) -> list[Tensor]:
         try:
             return self._batch(self.function, rows)
-        except ArgumentError:
+        except (ArgumentError, StateError):
             raise
         except Exception as error:  # a user's code may raise anything
             if self._rows is None and self._works_alone(rows):

@@ -126,14 +126,166 @@ def test_distributions_that_cannot_be_drawn_from(call):
     ],
 )
 def test_indices_that_are_no_integers(call):
-    with pytest.raises(TypeError):
+    with pytest.raises(dy.ForeignValueError, match="is no integer"):
         call()
 
 
-def test_indices_of_numpy_and_torch():
+@pytest.mark.parametrize(
+    "index", [2, 2.0, np.int64(2), np.uint8(2), np.float32(2), torch.tensor(2), np.array(2)]
+)
+def test_indices_of_any_kind(index):
     x = vector()
-    for index in (np.int64(2), np.uint8(2), torch.tensor(2)):
-        assert dy.pick_batch(x, [index]).value() == 3.0
+    table = dy.ParameterCollection().lookup_parameters_from_numpy(np.array([[1.0], [2.0], [3.0]]))
+    assert dy.pick(x, index).value() == dy.pick_batch(x, [index]).value() == x[index].value() == 3.0
+    assert table[index].value() == table.batch([index]).value() == 3.0
+    assert dy.one_hot(3, index).vec_value() == [0.0, 0.0, 1.0]
+    assert dy.pickneglogsoftmax(x, index).value() == dy.pickneglogsoftmax(x, 2).value()
+
+
+@pytest.mark.parametrize("index", [1.5, "1", None, float("nan"), [[1]], slice(0, 2)])
+def test_rows_that_are_no_integers(index):
+    table = dy.ParameterCollection().add_lookup_parameters((3, 2))
+    for call in (lambda: table[index], lambda: dy.lookup(table, index), lambda: table.row_as_array(index)):
+        with pytest.raises(dy.ForeignValueError, match="is no integer"):
+            call()
+
+
+@pytest.mark.parametrize("function", [dy.esum, dy.average, dy.concatenate, dy.emax, dy.affine_transform])
+@pytest.mark.parametrize("given", [3, None])
+def test_what_is_no_list(function, given):
+    with pytest.raises(dy.ForeignValueError, match="is no list"):
+        function(given)
+
+
+@pytest.mark.parametrize("given", [[], [[1.0], [2.0, 3.0]], "abc", None, [1.0, "a"], {1: 2}])
+def test_what_is_no_number(given):
+    for function in (dy.inputTensor, dy.inputVector, dy.scalarInput, dy.vecInput(2).set):
+        with pytest.raises((dy.ForeignValueError, dy.ShapeError)):
+            function(given)
+
+
+def test_tensors_of_torch_are_inputs():
+    tensor = torch.tensor([1.0, 2.0], requires_grad=True)
+    assert dy.inputTensor(tensor).vec_value() == dy.inputVector(tensor).vec_value() == [1.0, 2.0]
+    assert dy.scalarInput(tensor[1]).value() == 2.0
+
+
+@pytest.mark.parametrize("dim", [0, -1, 1.5, (2, 0), (2.5,), "3", None])
+def test_sizes_that_are_no_sizes(dim):
+    collection = dy.ParameterCollection()
+    for function in (dy.zeros, dy.vecInput, collection.add_parameters, collection.add_lookup_parameters):
+        with pytest.raises((dy.ShapeError, dy.ForeignValueError)):
+            function(dim)
+
+
+@pytest.mark.parametrize("count", [2, 4, 20])
+def test_an_affine_map_without_the_last_factor(count):
+    collection = dy.ParameterCollection()
+    b, w = collection.add_parameters((3,)), collection.add_parameters((3, 3))
+    operands = [b, *[w, vector()] * 10][:count]
+    with pytest.raises(dy.ShapeError, match=r"affine_transform.*\{3\} \{3,3\}.*pairs"):
+        dy.affine_transform(operands)
+
+
+def test_ranges_beyond_all_numbers():
+    for start, stop in ((0, 2**40), (2**70, 2**71)):
+        with pytest.raises(dy.ShapeError, match="PickRange"):
+            dy.pick_range(vector(), start, stop)
+
+
+@pytest.mark.parametrize(
+    "given", [np.ones(3), torch.ones(3), np.ones((3, 3))], ids=["numpy", "torch", "matrix"]
+)
+def test_operators_on_arrays(given):
+    parameter = dy.ParameterCollection().add_parameters((3,), init=1.0)
+    for x in (vector(), parameter):
+        for call in (
+            lambda: x + given,  # noqa: B023
+            lambda: given + x,  # noqa: B023
+            lambda: x - given,  # noqa: B023
+            lambda: given - x,  # noqa: B023
+            lambda: x * given,  # noqa: B023
+            lambda: given * x,  # noqa: B023
+            lambda: given / x,  # noqa: B023
+            lambda: x**given,  # noqa: B023
+        ):
+            with pytest.raises(dy.ForeignValueError, match=r"\(3, ?3?\).*inputTensor"):
+                call()
+
+
+@pytest.mark.parametrize("two", [np.float32(2), np.float64(2), np.int64(2), np.array(2.0), torch.tensor(2.0)])
+def test_operators_on_numbers_of_numpy_and_torch(two):
+    x = vector()
+    for found, wanted in (
+        (two * x, [2, 4, 6]),
+        (x * two, [2, 4, 6]),
+        (two + x, [3, 4, 5]),
+        (two - x, [1, 0, -1]),
+        (x - two, [-1, 0, 1]),
+        (two / x, [2, 1, 2 / 3]),
+        (x / two, [0.5, 1, 1.5]),
+        (x**two, [1, 4, 9]),
+        (two**x, [2, 4, 8]),
+    ):
+        np.testing.assert_allclose(found.npvalue(), wanted, rtol=1e-6)
+
+
+def test_an_expression_is_no_array():
+    x = vector()
+    for call in (lambda: np.asarray(x), lambda: np.mean([x, x]), lambda: dy.inputTensor([x, x])):
+        with pytest.raises(dy.ForeignValueError, match="npvalue"):
+            call()
+    assert dy.cg().size == 1, "nothing was picked from it"
+
+
+DISTURBS = {
+    "renew_cg": dy.renew_cg,
+    "cg_checkpoint": dy.cg_checkpoint,
+    "cg_revert": dy.cg_revert,
+    "configure": lambda: dy.configure(autobatch=False),
+}
+
+
+@pytest.mark.parametrize("what", DISTURBS)
+@pytest.mark.parametrize("rows", [True, False, None])
+@pytest.mark.parametrize("when", ["call", "value"])
+def test_a_function_that_disturbs_the_graph_that_calls_it(what, rows, when):
+    is_quiet = [when == "value"]
+
+    def disturbs(x):
+        if not is_quiet[0]:
+            DISTURBS[what]()
+        return 2 * x
+
+    x = vector()
+    function = dy.wrap(disturbs, rows=rows)
+    if when == "value":
+        y = function(x)
+        is_quiet[0] = False
+    with pytest.raises(dy.StateError, match=rf"{what} was called inside of disturbs.*test_bad_input"):
+        y.npvalue() if when == "value" else function(x)
+    is_quiet[0] = True
+    np.testing.assert_allclose(function(x).npvalue(), [2.0, 4.0, 6.0])
+    dy.renew_cg()
+    assert vector().vec_value() == [1.0, 2.0, 3.0]
+
+
+def test_a_gradient_that_disturbs_the_graph():
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, gradient):
+            dy.renew_cg()
+            return 2 * gradient
+
+    p = dy.ParameterCollection().add_parameters((3,), init=1.0)
+    loss = dy.sum_elems(dy.wrap(Doubled.apply, rows=True)(p * 1.0))
+    with pytest.raises(dy.StateError, match="renew_cg was called inside of apply"):
+        loss.backward()
+    assert loss.value() == 6.0
 
 
 @pytest.mark.parametrize("dtype", [">f8", ">f4", ">i4", "longdouble", "float16", "uint8", "bool"])
@@ -194,7 +346,7 @@ def test_an_operation_must_not_use_the_graph_that_runs_it():
 
     outer = dy.wrap(asks, rows=True)(dy.sin(vector()))
     later.append(dy.tanh(vector()))
-    with pytest.raises(RuntimeError, match="must not use it itself"):
+    with pytest.raises(dy.StateError, match="must not use it itself"):
         outer.npvalue()
     dy.renew_cg()
     assert vector().vec_value() == [1.0, 2.0, 3.0]

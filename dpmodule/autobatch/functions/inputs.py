@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import ArgumentError, BoundsError, ForeignValueError, ShapeError, user_line
-from ..expression import Expression, append
+from ..expression import Expression, append, not_empty
 from ..ops.source import CONSTANT, INPUT, ONE_HOT, RANDOM
 from ..ops.spec import Dim
 from ..state import state
+from ..whole import as_label, sizes_of, whole
 
 __all__ = [
     "InputExpression",
@@ -48,6 +50,28 @@ class Box:
         self.array = array
 
 
+def _numbers(value: ArrayLike, name: str) -> Array:
+    """Return a new array of numbers of the machine's own types.
+
+    Raises:
+        ForeignValueError: `value` is something else.
+    """
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu().numpy()
+    try:
+        array = np.array(value, order="C")
+    except ValueError as failure:  # of lists of different lengths
+        raise ForeignValueError(f"{name}: {failure} (at {user_line()})") from None
+    if array.dtype.kind not in "biuf":
+        raise ForeignValueError(
+            f"{name}: Input Tensor should be a numpy.ndarray or a valid list of floats, numbers in any case, got"
+            f" {type(value).__name__} of {array.dtype} (at {user_line()})"
+        )
+    if not array.dtype.isnative or array.dtype.itemsize > 8:
+        array = array.astype(np.float64)
+    return array
+
+
 class InputExpression(Expression):
     """An input whose value can be replaced with `set`."""
 
@@ -78,7 +102,7 @@ class InputExpression(Expression):
         """
         node = self.enter()
         dim = state.graph.dim(node)
-        array = np.array(value, np.float64, order="C")
+        array = _numbers(value, "set").astype(np.float64)
         if array.size != self.box.array.size:
             raise ShapeError(
                 f"set: {array.size} values for an input of dimensions {dim.d} and minibatch {dim.batch}"
@@ -95,14 +119,13 @@ def dim_of(dim: int | Sequence[int], batch_size: int = 1) -> Dim:
     """Return the `Dim` that a size or a tuple of sizes means.
 
     Raises:
+        ForeignValueError: a size is no integer.
         ShapeError: a size is not positive.
     """
-    d = (int(dim),) if isinstance(dim, (int, np.integer)) else tuple(int(size) for size in dim)
-    if any(size < 1 for size in d) or batch_size < 1:
-        raise ShapeError(
-            f"dim is {dim!r} with batch_size {batch_size}, expected positive sizes (at {user_line()})"
-        )
-    return Dim(d or (1,), int(batch_size))
+    batch = whole(batch_size, "batch_size")
+    if batch < 1:
+        raise ShapeError(f"batch_size is {batch_size}, expected a positive size (at {user_line()})")
+    return Dim(sizes_of(dim) or (1,), batch)
 
 
 def inputTensor(
@@ -125,14 +148,8 @@ def inputTensor(
         ((3, 4), 5)
     """
     if isinstance(arr, (list, tuple)) and arr and isinstance(arr[0], np.ndarray):
-        arr, batched = np.stack(arr, -1), True
-    array = np.array(arr, order="C")
-    if array.dtype.kind not in "biuf":
-        raise ForeignValueError(
-            f"Input Tensor should be a numpy.ndarray or a valid list of floats (at {user_line()})"
-        )
-    if not array.dtype.isnative or array.dtype.itemsize > 8:
-        array = array.astype(np.float64)
+        arr, batched = np.moveaxis(_numbers(arr, "inputTensor"), 0, -1), True
+    array = _numbers(arr, "inputTensor")
     if array.ndim == 0:
         array = array.reshape(1)
     if not batched:
@@ -162,8 +179,8 @@ def inputTensorTranspose(
         array([[1., 3.],
                [2., 4.]], dtype=float32)
     """
-    array = np.asarray(arr)
-    if array.dtype.kind not in "biuf" or array.ndim != 1:
+    array = _numbers(arr, "inputTensorTranspose")
+    if array.ndim != 1:
         raise ForeignValueError(
             f"inputTensorTranspose: expected a flat array of numbers, got {array.ndim} axes of {array.dtype}; pass"
             f' array.ravel("F") (at {user_line()})'
@@ -180,13 +197,16 @@ def inputTensorTranspose(
 
 def inputVector(v: ArrayLike, device: str = "") -> InputExpression:
     """Make a vector of a list of numbers."""
-    array = np.array(v, np.float64, order="C").reshape(-1)
+    array = _numbers(v, "inputVector").astype(np.float64).reshape(-1)
     return InputExpression(Box(array[None]), dim_of(len(array)))
 
 
 def scalarInput(s: float, device: str = "") -> InputExpression:
     """Make an expression of one number."""
-    return InputExpression(Box(np.full((1, 1), s, np.float64)), Dim((1,)))
+    array = _numbers(s, "scalarInput")
+    if array.size != 1:
+        raise ShapeError(f"scalarInput: {array.size} numbers, expected one (at {user_line()})")
+    return InputExpression(Box(array.astype(np.float64).reshape(1, 1)), Dim((1,)))
 
 
 def vecInput(dim: int, device: str = "") -> InputExpression:
@@ -209,7 +229,7 @@ def inputMatrix(v: ArrayLike, d: Sequence[int]) -> InputExpression:
         d: the dimensions.
     """
     found = dim_of(d)
-    array = np.array(v, np.float64, order="C")
+    array = _numbers(v, "inputMatrix").astype(np.float64)
     if array.size != found.size:
         raise ShapeError(f"inputMatrix: {array.size} values for the dimensions {found.d} (at {user_line()})")
     return InputExpression(Box(array.reshape(found.d, order="F")[None]), found)
@@ -279,11 +299,16 @@ def one_hot(d: int, idx: int | Sequence[int], device: str = "") -> Expression:
     Raises:
         BoundsError: a place is outside.
     """
-    places = [int(idx)] if isinstance(idx, (int, np.integer)) else [int(each) for each in idx]
+    given = as_label(idx)
+    places = [
+        whole(each, "one_hot")
+        for each in ([given] if isinstance(given, int) else not_empty("one_hot", given))
+    ]
+    dim = dim_of(d, len(places))
     for place in places:
-        if not 0 <= place < d:
-            raise BoundsError(f"one_hot: {place} is outside 0 ... {d - 1} (at {user_line()})")
-    return append(ONE_HOT, (dim_of(d, len(places)),), (), places)
+        if not 0 <= place < dim.d[0]:
+            raise BoundsError(f"one_hot: {place} is outside 0 ... {dim.d[0] - 1} (at {user_line()})")
+    return append(ONE_HOT, (dim,), (), places)
 
 
 def _random(dim: int | Sequence[int], batch_size: int, kind: str, first: float, second: float) -> Expression:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import index as as_integer
-
-import numpy as np
 
 from ..errors import BoundsError, NegativeIndexError, user_line
 from ..expression import Expression, apply, node_of, not_empty
@@ -24,6 +21,7 @@ from ..ops.softmax import (
     SPARSEMAX,
 )
 from ..state import state
+from ..whole import as_label, whole
 
 __all__ = [
     "binary_log_loss",
@@ -45,11 +43,6 @@ __all__ = [
 ]
 
 
-def as_label(value: int | Sequence[int]) -> int | Sequence[int]:
-    """Return a label, or a list of them; whole floats become integers: iterators of arrays give labels as floats."""
-    return int(value) if isinstance(value, (float, np.floating)) and float(value).is_integer() else value
-
-
 def checked_label(name: str, x: Expression, label: int, axis: int = 0) -> int:
     """Return a label as a plain integer.
 
@@ -63,7 +56,7 @@ def checked_label(name: str, x: Expression, label: int, axis: int = 0) -> int:
         NegativeIndexError: it is negative.
         BoundsError: it is too large.
     """
-    found = as_integer(label)
+    found = label if type(label) is int else whole(label, name)
     graph = state.graph
     try:
         node = x.node if x.version == graph.version else x.enter()
@@ -123,7 +116,7 @@ def pickneglogsoftmax(x: Expression, v: int | Sequence[int]) -> Expression:
     Raises:
         BoundsError: the label is outside.
     """
-    if type(v) is not int and not isinstance(v := as_label(v), (int, np.integer)):
+    if type(v) is not int and not isinstance(v := as_label(v), int):
         return pickneglogsoftmax_batch(x, v)
     return apply(PICKNEGLOGSOFTMAX, (x,), (), checked_label("PickNegLogSoftmax", x, v))
 
@@ -147,7 +140,7 @@ def hinge(x: Expression, v: int | Sequence[int], m: float = 1.0) -> Expression:
         v: the label.
         m: the margin.
     """
-    if not isinstance(v := as_label(v), (int, np.integer)):
+    if not isinstance(v := as_label(v), int):
         return hinge_batch(x, v, m)
     return apply(HINGE, (x,), (float(m),), checked_label("Hinge", x, v))
 

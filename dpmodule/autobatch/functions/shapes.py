@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import index as as_integer
 from typing import Any
-
-import numpy as np
 
 from ..errors import ForeignValueError, NegativeIndexError, user_line
 from ..expression import Expression, apply, not_empty
@@ -14,8 +11,9 @@ from ..fast import fast
 from ..ops.join import RESHAPE, TRANSPOSE
 from ..ops.pick import ELEMENTS, PICK, PICK_BATCH, PICK_RANGE, SELECT, STRIDED
 from ..parameters import LookupParameters, Parameters
+from ..whole import as_label, whole
 from .inputs import dim_of
-from .losses import as_label, checked_label
+from .losses import checked_label
 
 __all__ = [
     "const_parameter",
@@ -109,7 +107,7 @@ def pick(e: Expression, index: int | Sequence[int] = 0, dim: int = 0) -> Express
     Raises:
         BoundsError: the index is outside.
     """
-    if not isinstance(index := as_label(index), (int, np.integer)):
+    if not isinstance(index := as_label(index), int):
         return pick_batch(e, index, dim)
     return apply(PICK, (e,), (int(dim),), checked_label("PickElement", e, index, dim))
 
@@ -150,7 +148,7 @@ def pick_batch_elems(x: Expression, vs: Sequence[int]) -> Expression:
 
 
 def _unsigned(name: str, values: Sequence[int]) -> tuple[int, ...]:
-    found = tuple(as_integer(each) for each in not_empty(name, values))
+    found = tuple(whole(each, name) for each in not_empty(name, values))
     if any(each < 0 for each in found):
         raise NegativeIndexError(
             f"{name}: can't convert negative value to unsigned int: {list(found)} (at {user_line()})"

@@ -111,15 +111,16 @@ int Builder::affine(int bias, const int *terms, int count) {
 }
 
 int Builder::concat(const int *parts, int count) {
-    int total = 0;
+    std::int64_t total = 0;
     for (int i = 0; i < count; i++) {
         if (!is_vector(parts[i])) return -1;
         total += graph_.signature(parts[i]).width;
     }
+    if (total > INT32_MAX) throw TooLarge();
     const auto make = [&] {
         Signature s;
         s.op = Op::Concat;
-        s.shape = graph_.signatures.vector_shape(total);
+        s.shape = graph_.signatures.vector_shape(static_cast<int>(total));
         s.nargs = count;
         for (int i = 0; i < count; i++) s.widths.push_back(graph_.signature(parts[i]).width);
         return s;

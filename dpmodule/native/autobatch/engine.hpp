@@ -25,6 +25,7 @@ class Engine {
     bool add_gradient(int node, float *sum) const;
     void renew();
     int computed() const { return computed_; }
+    bool busy() const { return busy_; }   // at work; what a run calls must leave the engine alone
     void revert(int size, int computed);
     void parameters_changed() { runner_.parameters_changed(); }
 

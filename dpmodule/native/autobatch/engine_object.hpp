@@ -49,9 +49,16 @@ inline std::vector<int> integers(PyObject *sequence) {
     PyObject *fast = PySequence_Fast(sequence, "a sequence of integers is needed");
     if (!fast) throw PythonError();
     std::vector<int> found;
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast); i++) found.push_back(static_cast<int>(PyLong_AsLong(PySequence_Fast_GET_ITEM(fast, i))));
+    bool fits = true;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast); i++) {
+        int overflow;
+        const long value = PyLong_AsLongAndOverflow(PySequence_Fast_GET_ITEM(fast, i), &overflow);
+        found.push_back(static_cast<int>(value));
+        fits &= !overflow && value == found.back();
+    }
     Py_DECREF(fast);
     if (PyErr_Occurred()) throw PythonError();
+    if (!fits) throw TooLarge();
     return found;
 }
 

@@ -10,13 +10,14 @@ PyObject *add_parameter(PyObject *self, PyObject *args) {
         check(PyArg_ParseTuple(args, "O", &dims));
         Graph &graph = graph_of(self);
         const std::vector<int> d = integers(dims);
+        const int shape = graph.signatures.add_shape(d);   // refuses what is too large
         Param p;
         p.rows = d.empty() ? 1 : d[0];
         p.cols = 1;
         for (std::size_t i = 1; i < d.size(); i++) p.cols *= d[i];
         Signature s;
         s.op = Op::Param;
-        s.shape = graph.signatures.add_shape(d);
+        s.shape = shape;
         s.params = {static_cast<int>(graph.params.size())};
         p.sig = graph.signatures.add(s);
         graph.params.push_back(p);

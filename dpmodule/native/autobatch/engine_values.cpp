@@ -39,6 +39,10 @@ PyObject *gradient(PyObject *self, PyObject *number) {
     });
 }
 
+PyObject *is_fused(PyObject *self, PyObject *number) {
+    return guarded([&]() -> PyObject * { return PyBool_FromLong(graph_of(self).is_fused(checked_node(self, number))); });
+}
+
 // False: fused away, or part of another node's.
 PyObject *keeps_gradient(PyObject *self, PyObject *number) {
     return guarded([&]() -> PyObject * {
@@ -89,6 +93,7 @@ const PyMethodDef value_methods[] = {
     {"value", value, METH_O, "value(node) -> a copy of its float32 numbers"},
     {"backward", backward, METH_VARARGS, "backward(node, full=False)"},
     {"gradient", gradient, METH_O, "gradient(node) -> a copy of its float32 numbers, None: not kept"},
+    {"is_fused", is_fused, METH_O, "is_fused(node) -> whether its value was not kept"},
     {"keeps_gradient", keeps_gradient, METH_O, "keeps_gradient(node) -> False: fused away, or part of another node's"},
     {"dim", dim, METH_O, "dim(node) -> (dims, batch)"},
     {"operands", operands, METH_O, "operands(node) -> the nodes it takes, -1 for zeros"},

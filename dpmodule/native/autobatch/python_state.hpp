@@ -51,6 +51,15 @@ inline int node_of(PyObject *x) {
     return enter_slowly(x);
 }
 
+// Raises an error of dpmodule.autobatch.errors.
+inline void raise(const char *name, const char *text) {
+    PyObject *errors = PyImport_ImportModule("dpmodule.autobatch.errors");
+    PyObject *kind = errors ? PyObject_GetAttrString(errors, name) : nullptr;
+    if (kind) PyErr_SetString(kind, text);
+    Py_XDECREF(kind);
+    Py_XDECREF(errors);
+}
+
 // Runs `body`, which returns a new reference; turns C++ exceptions into Python's.
 template <class F> PyObject *guarded(F body) noexcept {
     try {
@@ -58,6 +67,8 @@ template <class F> PyObject *guarded(F body) noexcept {
     } catch (const PythonError &) {
     } catch (const std::bad_alloc &) {
         PyErr_NoMemory();
+    } catch (const TooLarge &error) {
+        raise("ShapeError", error.what());
     } catch (const std::exception &error) {
         PyErr_SetString(PyExc_RuntimeError, error.what());
     }

@@ -29,13 +29,16 @@ int Signatures::add(Signature s) {
 }
 
 int Signatures::add_shape(const std::vector<int> &dims, int batch) {
+    std::int64_t size = batch;
+    for (int d : dims) {
+        size *= d;   // both fit into 32 bits
+        if (size > INT32_MAX) throw TooLarge();
+    }
     std::vector<int> key = dims;
     key.push_back(batch);
     const auto [index, fresh] = shape_numbers_.number(key);
     if (fresh) {
-        Shape shape{dims, batch, batch};
-        for (int d : dims) shape.size *= d;
-        shapes_.push_back(std::move(shape));
+        shapes_.push_back({dims, batch, static_cast<int>(size)});
     }
     return index;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <stdexcept>
 #include <unordered_map>
 #include <vector>
 
@@ -42,6 +43,11 @@ struct Shape {
     int batch = 1;
     int size = 1;                 // floats, batch included
     bool operator==(const Shape &other) const { return dims == other.dims && batch == other.batch; }
+};
+
+// A shape of more numbers than the engine counts.
+struct TooLarge : std::length_error {
+    TooLarge() : std::length_error("an expression of the native engine has at most 2147483647 numbers, with its minibatch") {}
 };
 
 // Numbers for tuples of integers; the shared mechanism of the tables below.

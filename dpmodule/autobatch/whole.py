@@ -1,0 +1,57 @@
+"""Integers as people give them: of Python, numpy or torch, or floats without a fraction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import index
+from typing import Any
+
+import numpy as np
+
+from .errors import ForeignValueError, ShapeError, user_line
+
+__all__ = ["as_label", "sizes_of", "whole"]
+
+
+def whole(value: Any, what: str) -> int:
+    """Return a plain integer.
+
+    Args:
+        value: an integer, or a float such as 2.0, as iterators of arrays give labels.
+        what: what it is for.
+
+    Raises:
+        ForeignValueError: it is something else.
+    """
+    found = as_label(value)
+    if isinstance(found, int):
+        return found
+    raise ForeignValueError(f"{what}: {type(value).__name__} {value!r} is no integer (at {user_line()})")
+
+
+def as_label(value: Any) -> Any:
+    """Return a plain integer for one label, and a list of labels as it is; see `whole`."""
+    try:
+        return index(value)
+    except TypeError:
+        is_whole = isinstance(value, (float, np.floating)) and float(value).is_integer()
+        return int(value) if is_whole else value
+
+
+def sizes_of(dim: int | Sequence[int]) -> tuple[int, ...]:
+    """Return dimensions as a tuple of plain integers.
+
+    Args:
+        dim: one size, or several.
+
+    Raises:
+        ForeignValueError: a size is no integer.
+        ShapeError: a size is not positive.
+    """
+    given = (
+        dim if type(dim) is tuple else tuple(dim) if isinstance(dim, Iterable) and np.ndim(dim) else (dim,)
+    )
+    found = tuple([size if type(size) is int else whole(size, "dim") for size in given])
+    if any(size < 1 for size in found):
+        raise ShapeError(f"dim is {dim!r}, expected positive sizes (at {user_line()})")
+    return found

@@ -1,0 +1,174 @@
+"""`gradient()` of expressions: what it is after other things have happened, on every engine."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import dpmodule.autobatch as dy
+
+
+@pytest.fixture(params=["python", "auto"], autouse=True)
+def _engine(request):
+    dy.configure(engine=request.param, autobatch=True)
+    yield
+    dy.configure(engine="auto", autobatch=False)
+
+
+def weights():
+    collection = dy.ParameterCollection()
+    return collection, collection.parameters_from_numpy(np.array([0.1, 0.2, 0.3]))
+
+
+@pytest.mark.parametrize("is_computed", [False, True])
+def test_a_revert_keeps_what_began_before_the_checkpoint(is_computed):
+    collection, w = weights()
+    inner = w * 2.0
+    loss = dy.sum_elems(dy.tanh(inner))
+    if is_computed:
+        loss.backward()
+    dy.cg_checkpoint()
+    later = dy.tanh(inner)
+    if not is_computed:
+        loss.backward()
+    later.value()
+    dy.cg_revert()
+    wanted = 1 - np.tanh([0.2, 0.4, 0.6]) ** 2
+    for _ in range(2):
+        np.testing.assert_allclose(inner.gradient(), wanted, rtol=1e-5)
+        np.testing.assert_allclose(w.gradient(), 2 * wanted, rtol=1e-5)
+        with pytest.raises(dy.StateError, match="called twice"):
+            loss.backward()
+        dy.sum_elems(dy.sin(inner)).value()  # the graph goes on
+    np.testing.assert_allclose(w.grad_as_array(), 2 * wanted, rtol=1e-5)
+
+
+def test_a_revert_of_the_loss_takes_its_gradients():
+    collection, w = weights()
+    inner = w * 2.0
+    inner.value()
+    dy.cg_checkpoint()
+    dy.sum_elems(dy.tanh(inner)).backward()
+    dy.cg_revert()
+    with pytest.raises(dy.NoGradientError):
+        inner.gradient()
+    dy.sum_elems(dy.sin(inner)).backward()
+    np.testing.assert_allclose(inner.gradient(), np.cos([0.2, 0.4, 0.6]), rtol=1e-5)
+
+
+def test_an_input_set_after_a_revert_allows_another_backward():
+    collection, w = weights()
+    x = dy.scalarInput(1.0)
+    loss = dy.sum_elems(w * x)
+    dy.cg_checkpoint()
+    loss.backward()
+    dy.cg_revert()
+    x.set(2.0)
+    loss.backward()
+    np.testing.assert_allclose(w.grad_as_array(), 3.0)
+
+
+def test_parameters_after_their_gradients_were_set_to_zero():
+    collection, w = weights()
+    constant = dy.const_parameter(w)
+    dy.sum_elems(dy.cmult(constant, w)).backward()
+    collection.reset_gradient()
+    for expression, wanted in ((constant, [0, 0, 0]), (w, [0.1, 0.2, 0.3]), (w.expr(), [0.1, 0.2, 0.3])):
+        np.testing.assert_allclose(expression.gradient(), wanted, rtol=1e-6)
+    assert not w.grad_as_array().any()
+
+
+def test_parameters_after_their_gradients_were_scaled():
+    collection, w = weights()
+    dy.sum_elems(w * 2.0).backward()
+    w.scale_gradient(3.0)
+    np.testing.assert_allclose(w.gradient(), 2.0)
+    np.testing.assert_allclose(w.grad_as_array(), 6.0)
+
+
+def test_a_parameter_after_two_passes_and_a_reset():
+    collection, w = weights()
+    dy.sum_elems(w * 2.0).backward()
+    dy.sum_elems(w * 3.0).backward()
+    np.testing.assert_allclose(w.gradient(), 3.0)
+    collection.reset_gradient()
+    np.testing.assert_allclose(w.gradient(), 3.0)
+
+
+def test_random_numbers_stay_when_a_gradient_is_asked_for():
+    collection, w = weights()
+    inner = dy.concatenate([w * 1.0] * 20)
+    dropped = dy.dropout(dy.tanh(inner), 0.5)
+    noisy = dy.noise(dy.sin(inner), 0.1) + dy.random_normal(60)
+    loss = dy.sum_elems(dy.cmult(dropped, noisy))
+    loss.backward()
+    before = [each.npvalue() for each in (dropped, noisy, loss)]
+    found = inner.gradient()  # fused away in the native engine
+    for each, value in zip((dropped, noisy, loss), before):
+        np.testing.assert_array_equal(each.npvalue(), value)
+    values, noise = np.tile([0.1, 0.2, 0.3], 20), before[1]
+    mask = 2.0 * (before[0] != 0)
+    wanted = mask * (1 - np.tanh(values) ** 2) * noise + mask * np.tanh(values) * np.cos(values)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    fresh = dy.dropout(dropped, 0.5)  # later nodes draw for themselves
+    assert not np.array_equal(fresh.npvalue() != 0, dy.dropout(dropped, 0.5).npvalue() != 0)
+
+
+def test_random_numbers_of_a_batch_that_is_computed_in_parts():
+    collection, w = weights()
+    inner = [dy.concatenate([w * float(count)] * 10) for count in range(1, 7)]
+    dropped = [dy.dropout(dy.tanh(x), 0.5) for x in inner]
+    dropped[2] = dy.dropout(dropped[2], 0.5)
+    loss = dy.esum([dy.squared_norm(x) for x in dropped])
+    loss.backward()
+    values = [x.npvalue() for x in dropped]
+    for x, value in zip(inner, values):
+        assert ((x.gradient() != 0) == (value != 0)).all()
+    dy.cg_checkpoint()
+    dy.cg_revert()
+    for x, value in zip(dropped, values):
+        np.testing.assert_array_equal(x.npvalue(), value)
+
+
+def test_statistics_move_once_when_a_gradient_is_asked_for():
+    norm = torch.nn.BatchNorm1d(3)
+    normed = dy.wrap(norm, rows=True)
+    collection, w = weights()
+    inner = [w * float(count) for count in range(4)]
+    loss = dy.esum([dy.squared_norm(normed(dy.tanh(x))) for x in inner])
+    loss.backward()
+    value = loss.value()
+    averages = norm.running_mean.clone()
+    assert inner[1].gradient().shape == (3,)
+    assert norm.num_batches_tracked == 1
+    assert torch.equal(norm.running_mean, averages)
+    assert loss.value() == value
+
+
+def test_gradients_that_were_not_kept_before_an_update():
+    collection, w = weights()
+    inner = w * 2.0
+    loss = dy.sum_elems(dy.tanh(inner))
+    loss.backward()
+    dy.SimpleSGDTrainer(collection).update()
+    wanted = 1 - np.tanh([0.2, 0.4, 0.6]) ** 2
+    for expression, factor in ((inner, 1.0), (w, 2.0)):
+        if dy.explain().engine == "native":
+            with pytest.raises(dy.StateError, match=r"before trainer\.update\(\)"):
+                expression.gradient()
+        else:
+            np.testing.assert_allclose(expression.gradient(), factor * wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_table_whose_memory_was_replaced(dtype):
+    table = dy.ParameterCollection().add_lookup_parameters((3, 2), init=1.0)
+    dy.sum_elems(table[1]).backward()
+    dy.configure(dtype=dtype)
+    table.storage.tensor = torch.ones(3, 2, dtype=getattr(torch, dtype))
+    table.storage.clear_gradient()
+    dy.squared_norm(table[2]).backward()
+    dy.configure(dtype="float32")
+    assert table.grad.dtype is table.tensor.dtype
+    np.testing.assert_allclose(table.grad_as_array(), [[0, 0], [0, 0], [2, 2]])
