@@ -7,6 +7,7 @@ in torch, a batch at a time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +30,8 @@ OPS = [
     "loss",
     "softmax",
 ]
-OPS += ["log_softmax", "sum_elems", "dot", "squared_norm", "call"]
+OPS += ["log_softmax", "sum_elems", "dot", "squared_norm", "call", "unary_each"]
+OPS += ["multiply", "colwise_add", "concatenate_cols", "columns", "transpose"]
 OP = {name: index for index, name in enumerate(OPS)}
 UNARY = [
     "tanh",
@@ -46,12 +48,13 @@ UNARY = [
     "softsign",
 ]
 UNARY += ["negate", "scale", "shift", "rsub", "identity"]
+_TOO_LARGE = 1 << 31
 BINARY = ["add", "sub", "mul", "div", "max", "min"]
 
 
 def kernel_name(op: int, kind: int) -> str:
     """Return the name of what the engine calls operation `op`, for people."""
-    if op >= len(OPS) or OPS[op] == "unary":
+    if OPS[op] in ("unary", "unary_each"):
         return UNARY[kind]
     return BINARY[kind] if OPS[op] == "binary" else OPS[op]
 
@@ -94,24 +97,6 @@ def _average(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: An
     return node
 
 
-def _matmul(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
-    node: int = engine.kernel(OP["affine"], 0, (-1, *args))
-    return node
-
-
-def _affine(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
-    if len(args) % 2 == 0:
-        return -1
-    node: int = engine.kernel(OP["affine"], 0, args)
-    if node >= 0 or len(args) < 3 or engine.parameter_of(args[0]) >= 0:
-        return node
-    products: int = engine.kernel(OP["affine"], 0, (-1, *args[1:]))
-    if products < 0 or engine.shape_of(products) != engine.shape_of(args[0]):
-        return -1
-    node = engine.kernel(OP["binary"], 0, (args[0], products))
-    return node
-
-
 def _plain(name: str) -> Maker:
     def make(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
         node: int = engine.kernel(OP[name], 0, args, 0.0, int(aux or 0))
@@ -120,27 +105,41 @@ def _plain(name: str) -> Maker:
     return make
 
 
-def _along_first(name: str) -> Maker:
-    plain = _plain(name)
-
+def _along(name: str) -> Maker:
     def make(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
-        return plain(engine, attrs, args, aux) if not attrs or attrs[0] == 0 else -1
+        axis = attrs[0] if attrs else 0
+        node: int = engine.kernel(OP[name], axis, args) if axis in (0, 1) else -1
+        return node
 
     return make
 
 
 def _pick(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
-    if attrs[0] != 0 or not isinstance(aux, int):
+    if attrs[0] not in (0, 1) or not isinstance(aux, int):
         return -1
-    node: int = engine.kernel(OP["view"], 1, args, 0.0, aux)
+    node: int = engine.kernel(OP["view"], 0, args, attrs[0], aux)
     return node
 
 
 def _range(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
     axis, start, stop = attrs
-    if axis != 0 or stop >= 1 << 31:
+    if axis not in (0, 1) or not 0 <= start < stop < _TOO_LARGE:
         return -1
-    node: int = engine.kernel(OP["view"], stop - start, args, 0.0, start)
+    node: int = engine.kernel(OP["view"], stop - start, args, axis, start)
+    return node
+
+
+def _transpose(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    node: int = engine.kernel(OP["transpose"], -1, args) if attrs[0] == (1, 0) else -1
+    return node
+
+
+def _reshape(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    dims, batch = engine.dim(args[0])
+    target = attrs[0]
+    if batch != 1 or target.batch != 1 or math.prod(dims) != target.size:
+        return -1
+    node: int = engine.kernel(OP["transpose"], engine.shape(target.d), args)
     return node
 
 
@@ -161,13 +160,16 @@ KERNELS: dict[str, Maker] = {
     "cdiv": _binary("div"),
     "max": _binary("max"),
     "min": _binary("min"),
-    "multiply": _matmul,
-    "affine_transform": _affine,
-    "concatenate": _along_first("concat"),
-    "concatenate_many": _along_first("concat"),
+    "multiply": _plain("multiply"),
+    "affine_transform": _plain("affine"),
+    "colwise_add": _plain("colwise_add"),
+    "concatenate": _along("concat"),
+    "concatenate_many": _along("concat"),
+    "transpose": _transpose,
+    "reshape": _reshape,
     "pickneglogsoftmax": _plain("loss"),
-    "softmax": _along_first("softmax"),
-    "log_softmax": _along_first("log_softmax"),
+    "softmax": _along("softmax"),
+    "log_softmax": _along("log_softmax"),
     "sum_elems": _plain("sum_elems"),
     "squared_norm": _plain("squared_norm"),
     "dot_product": _plain("dot"),

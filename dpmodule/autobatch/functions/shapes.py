@@ -242,4 +242,5 @@ def transpose(x: Expression, dims: Sequence[int] = (1, 0)) -> Expression:
 
 pick = fast("pick", pick)
 pick_range = fast("pick_range", pick_range)
+transpose = fast("transpose", transpose)
 pickrange = fast("pick_range", pickrange)

@@ -5,7 +5,7 @@
 namespace dpmodule::autobatch {
 namespace {
 
-constexpr int lstm_code = 1000, view_code = 1001;
+constexpr int lstm_code = 1000, memory_code = 1001;
 
 int bits(float x) {
     int found;
@@ -15,25 +15,14 @@ int bits(float x) {
 
 }  // namespace
 
-template <class F> int Builder::signature(const Key &key, F make) {
-    std::uint32_t h = 2166136261u;
-    for (int x : key.of) h = (h ^ static_cast<std::uint32_t>(x)) * 16777619u, h ^= h >> 15;
-    // two that fall on one place would throw each other out at every turn: the next places are tried, too
-    constexpr std::uint32_t tries = 4;
-    for (std::uint32_t i = 0; i < tries; i++) {
-        Entry &entry = recent_[(h + i) % recent_.size()];
-        if (entry.key == key) return entry.sig;
-        if (entry.sig >= 0 && i + 1 < tries) continue;
-        entry.sig = graph_.signatures.add(make());
-        entry.key = key;
-        return entry.sig;
-    }
-    return -1;   // not reached
+bool Builder::is_vector(int node) const {
+    const Shape &found = shape(node);
+    return found.batch == 1 && found.dims.size() == 1;
 }
 
-bool Builder::is_vector(int node) const {
-    const Shape &shape = graph_.signatures.shape(shape_of(node));
-    return shape.batch == 1 && shape.dims.size() == 1;
+bool Builder::is_column(int node) const {
+    const Shape &found = shape(node);
+    return found.batch == 1 && (found.dims.size() == 1 || (found.dims.size() == 2 && found.dims[1] == 1));
 }
 
 const Param *Builder::matrix(int node, int &index) const {
@@ -75,60 +64,50 @@ int Builder::unary(Unary kind, float attr, int x) {
 }
 
 int Builder::binary(Binary kind, int a, int b) {
-    const int shape = shape_of(a), both[2] = {a, b};
-    if (shape != shape_of(b)) return -1;
+    const int both[2] = {a, b};
+    int shape = shape_of(a);
+    if (shape != shape_of(b)) {
+        if (kind > Binary::Div) return -1;
+        if (is_column(a) && is_column(b) && graph_.signature(a).width == graph_.signature(b).width) {
+            if (is_vector(a)) shape = shape_of(b);
+        } else if (kind == Binary::Add) {
+            const int sum = add_column(a, b);
+            return sum < 0 ? add_column(b, a) : sum;
+        } else {
+            return -1;
+        }
+    }
     return graph_.add(simple(Op::Binary, static_cast<int>(kind), 0, shape, 2), both, 2);
 }
 
-int Builder::affine(int bias, const int *terms, int count) {
+int Builder::affine(int bias, const int *terms, int count, bool is_column) {
     constexpr int most = 8;
     if (count < 1 || count > most) return -1;
     int params[most + 1] = {-1}, xs[most], rows = 0;
     for (int i = 0; i < count; i++) {
         const Param *w = matrix(terms[2 * i], params[i + 1]);
         xs[i] = terms[2 * i + 1];
-        if (!w || !is_vector(xs[i]) || graph_.signature(xs[i]).width != w->cols || (i && w->rows != rows)) return -1;
+        if (!w || !this->is_column(xs[i]) || graph_.signature(xs[i]).width != w->cols || (i && w->rows != rows)) return -1;
         rows = w->rows;
     }
     if (bias >= 0) {
         const Signature &s = graph_.signature(bias);
-        if (s.op != Op::Param || !is_vector(bias) || s.width != rows) return -1;
+        if (s.op != Op::Param || !this->is_column(bias) || s.width != rows) return -1;
         params[0] = s.params[0];
     }
     const auto make = [&] {
         Signature s;
         s.op = Op::Affine;
-        s.shape = graph_.signatures.vector_shape(rows);
+        s.shape = is_column ? graph_.signatures.add_shape({rows, 1}) : graph_.signatures.vector_shape(rows);
         s.nargs = count;
         s.params.assign(params, params + count + 1);
         for (int i = 0; i < count; i++) s.widths.push_back(graph_.params[params[i + 1]].cols);
         return s;
     };
-    const int sig = count <= 3 ? signature({{static_cast<int>(Op::Affine), count, params[0], params[1], count > 1 ? params[2] : 0,
+    const int sig = count <= 3 ? signature({{static_cast<int>(Op::Affine), 2 * count + is_column, params[0], params[1], count > 1 ? params[2] : 0,
                                              count > 2 ? params[3] : 0}}, make)
                                : graph_.signatures.add(make());
     return graph_.add(sig, xs, count);
-}
-
-int Builder::concat(const int *parts, int count) {
-    std::int64_t total = 0;
-    for (int i = 0; i < count; i++) {
-        if (!is_vector(parts[i])) return -1;
-        total += graph_.signature(parts[i]).width;
-    }
-    if (total > INT32_MAX) throw TooLarge();
-    const auto make = [&] {
-        Signature s;
-        s.op = Op::Concat;
-        s.shape = graph_.signatures.vector_shape(static_cast<int>(total));
-        s.nargs = count;
-        for (int i = 0; i < count; i++) s.widths.push_back(graph_.signature(parts[i]).width);
-        return s;
-    };
-    const auto shape = [&](int i) { return i < count ? shape_of(parts[i]) : -1; };
-    const int sig = count <= 4 ? signature({{static_cast<int>(Op::Concat), count, shape(0), shape(1), shape(2), shape(3)}}, make)
-                               : graph_.signatures.add(make());
-    return graph_.add(sig, parts, count);
 }
 
 int Builder::sum(const int *parts, int count) {
@@ -140,7 +119,7 @@ int Builder::sum(const int *parts, int count) {
 }
 
 int Builder::loss(int scores, int label) {
-    if (!is_vector(scores)) return -1;
+    if (!is_column(scores)) return -1;
     const int width = graph_.signature(scores).width;
     if (label < 0 || label >= width) return -1;
     const int sig = signature({{static_cast<int>(Op::PickNegLogSoftmax), width, 0, 0, 0, 0}}, [&] {
@@ -152,11 +131,6 @@ int Builder::loss(int scores, int label) {
         return s;
     });
     return graph_.add(sig, &scores, 1, label);
-}
-
-int Builder::softmax(Op op, int x) {
-    if (!is_vector(x)) return -1;
-    return graph_.add(simple(op, 0, 0, shape_of(x), 1), &x, 1);
 }
 
 int Builder::reduce(Op op, int x, int y) {
@@ -173,28 +147,6 @@ int Builder::reduce(Op op, int x, int y) {
     return graph_.add(sig, both, count);
 }
 
-int Builder::pick(int x, int index) {
-    if (!is_vector(x)) return -1;
-    const int width = graph_.signature(x).width;
-    if (index < 0) index += width;
-    if (index < 0 || index >= width) return -1;
-    return range(x, index, index + 1);
-}
-
-int Builder::range(int x, int first, int last) {
-    if (!is_vector(x) || first < 0 || first >= last || last > graph_.signature(x).width) return -1;
-    const int width = graph_.signature(x).width;
-    const int sig = signature({{view_code, width, last - first, 0, 0, 0}}, [&] {
-        Signature s;
-        s.op = Op::View;
-        s.shape = graph_.signatures.vector_shape(last - first);
-        s.nargs = 1;
-        s.widths = {width};
-        return s;
-    });
-    return graph_.add(sig, &x, 1, first);
-}
-
 int Builder::lookup(int table, int row) {
     Table &t = *graph_.tables[table];
     if (row < 0 || row >= t.rows) return -1;
@@ -209,7 +161,7 @@ int Builder::lstm(int x, int h, int c, int wx, int wh, int bias, float forget_bi
     if (!input || !state || b.op != Op::Param || input->rows != b.width || state->rows != b.width) return -1;
     const int width = state->cols;
     const auto fits = [&](int node, int size) { return is_vector(node) && graph_.signature(node).width == size; };
-    if (b.width != 4 * width || !fits(x, input->cols) || (h >= 0 && !fits(h, width)) || (c >= 0 && !fits(c, width))) return -1;
+    if (b.width != 4 * width || !is_column(x) || graph_.signature(x).width != input->cols || (h >= 0 && !fits(h, width)) || (c >= 0 && !fits(c, width))) return -1;
     params[0] = b.params[0];
     const int sig = signature({{lstm_code, params[0], params[1], params[2], bits(forget_bias), 0}}, [&] {
         Signature s;
@@ -223,7 +175,7 @@ int Builder::lstm(int x, int h, int c, int wx, int wh, int bias, float forget_bi
         return s;
     });
     const int args[3] = {x, h, c}, node = graph_.add(sig, args, 3);
-    const int rest = signature({{view_code, -1, width, 0, 0, 0}}, [&] {
+    const int rest = signature({{memory_code, width, 0, 0, 0, 0}}, [&] {
         Signature s;
         s.op = Op::View;
         s.shape = graph_.signatures.vector_shape(width);

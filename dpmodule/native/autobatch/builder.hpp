@@ -17,15 +17,21 @@ class Builder {
 
     int unary(Unary kind, float attr, int x);
     int binary(Binary kind, int a, int b);
-    // bias (-1: none) + the sum of matrix `terms[2i]` times vector `terms[2i + 1]`
-    int affine(int bias, const int *terms, int count);
-    int concat(const int *parts, int count);
+    // bias (-1: none) + the sum of parameter `terms[2i]` times vector `terms[2i + 1]`
+    int affine(int bias, const int *terms, int count, bool is_column = false);
+    // the same of any matrices
+    int transform(int bias, const int *terms, int count);
+    int multiply(int a, int b);
+    int add_column(int x, int column);
+    int concat(const int *parts, int count, int axis = 0);
+    int transpose(int x);
+    int reshape(int x, int shape);
     int sum(const int *parts, int count);
     int loss(int scores, int label);
-    int softmax(Op op, int x);
+    int softmax(Op op, int x, int axis = 0);
     int reduce(Op op, int x, int y = -1);
-    int pick(int x, int index);
-    int range(int x, int first, int last);
+    int pick(int x, int index, int axis = 0);
+    int range(int x, int first, int last, int axis = 0);
     int lookup(int table, int row);
     // h; its c is the next node.  -1 for h or c stands for zeros.
     int lstm(int x, int h, int c, int wx, int wh, int bias, float forget_bias);
@@ -40,9 +46,30 @@ class Builder {
         Key key{{-1, 0, 0, 0, 0, 0}};
         int sig = -1;
     };
-    template <class F> int signature(const Key &key, F make);
+    template <class F> int signature(const Key &key, F make) {
+        std::uint32_t h = 2166136261u;
+        for (int x : key.of) h = (h ^ static_cast<std::uint32_t>(x)) * 16777619u, h ^= h >> 15;
+        // two that fall on one place would throw each other out at every turn: the next places are tried, too
+        constexpr std::uint32_t tries = 4;
+        for (std::uint32_t i = 0; i < tries; i++) {
+            Entry &entry = recent_[(h + i) % recent_.size()];
+            if (entry.key == key) return entry.sig;
+            if (entry.sig >= 0 && i + 1 < tries) continue;
+            entry.sig = graph_.signatures.add(make());
+            entry.key = key;
+            return entry.sig;
+        }
+        return -1;   // not reached
+    }
     int shape_of(int node) const { return graph_.signature(node).shape; }
+    const Shape &shape(int node) const { return graph_.shape(node); }
     bool is_vector(int node) const;
+    bool is_column(int node) const;    // a vector, or a matrix of one column
+    bool is_flat(int shape) const;     // its numbers lie in a row, whichever dimension runs fastest
+    int product_shape(int a, int b);
+    int part(int x, int first, int count, int axis);
+    int view(int x, int shape, int first);
+    int turned(int x, int rows, int shape);
     const Param *matrix(int node, int &index) const;   // nullptr: not a parameter
     int simple(Op op, int kind, float attr, int shape, int nargs);
 

@@ -156,17 +156,24 @@ PyObject *kernel(PyObject *self, PyObject *args) {
         switch (static_cast<Op>(op)) {
             case Op::Unary: made = build.unary(static_cast<Unary>(kind), static_cast<float>(number), ids[0]); break;
             case Op::Binary: need(count == 2); made = build.binary(static_cast<Binary>(kind), ids[0], ids[1]); break;
-            case Op::Affine: need(count % 2); made = build.affine(ids[0], ids.data() + 1, count / 2); break;
-            case Op::Concat: made = build.concat(ids.data(), count); break;
+            case Op::Affine: made = count % 2 ? build.transform(ids[0], ids.data() + 1, count / 2) : -1; break;
+            case Op::Multiply: need(count == 2); made = build.multiply(ids[0], ids[1]); break;
+            case Op::AddColumn: need(count == 2); made = build.add_column(ids[0], ids[1]); break;
+            case Op::Concat: made = build.concat(ids.data(), count, kind); break;
+            case Op::Transpose: made = kind < 0 ? build.transpose(ids[0]) : build.reshape(ids[0], kind); break;
             case Op::Sum: made = build.sum(ids.data(), count); break;
             case Op::Lstm: need(count == 6); made = build.lstm(ids[0], ids[1], ids[2], ids[3], ids[4], ids[5], static_cast<float>(number)); break;
             case Op::PickNegLogSoftmax: made = build.loss(ids[0], integer); break;
             case Op::Softmax:
-            case Op::LogSoftmax: made = build.softmax(static_cast<Op>(op), ids[0]); break;
+            case Op::LogSoftmax: made = build.softmax(static_cast<Op>(op), ids[0], kind); break;
             case Op::SumElems:
             case Op::SquaredNorm: made = build.reduce(static_cast<Op>(op), ids[0]); break;
             case Op::Dot: need(count == 2); made = build.reduce(Op::Dot, ids[0], ids[1]); break;
-            case Op::View: made = build.range(ids[0], integer, integer + kind); break;
+            case Op::View: {
+                const int axis = static_cast<int>(number);
+                made = kind ? build.range(ids[0], integer, integer + kind, axis) : build.pick(ids[0], integer, axis);
+                break;
+            }
             default: refuse(PyExc_ValueError, "no such kernel");
         }
         return PyLong_FromLong(made);

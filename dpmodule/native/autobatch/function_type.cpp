@@ -9,7 +9,7 @@
 namespace dpmodule::autobatch {
 namespace {
 
-enum class Way { Unary, Binary, Affine, Concat, Sum, Average, Loss, Softmax, Reduce, Pick, Range, Step };
+enum class Way { Unary, Binary, Affine, Concat, ConcatColumns, Sum, Average, Loss, Softmax, Reduce, Pick, Range, AddColumn, Transpose, Step };
 
 struct Fast {
     const char *name;
@@ -36,6 +36,7 @@ constexpr Fast table[] = {
     {"cdiv", Way::Binary, of(Binary::Div)},
     {"affine_transform", Way::Affine, 0},
     {"concatenate", Way::Concat, 0},
+    {"concatenate_cols", Way::ConcatColumns, 0},
     {"esum", Way::Sum, 0},
     {"average", Way::Average, 0},
     {"pickneglogsoftmax", Way::Loss, 0},
@@ -46,6 +47,8 @@ constexpr Fast table[] = {
     {"dot_product", Way::Reduce, of(Op::Dot)},
     {"pick", Way::Pick, 0},
     {"pick_range", Way::Range, 0},
+    {"colwise_add", Way::AddColumn, 0},
+    {"transpose", Way::Transpose, 0},
     {"lstm_step", Way::Step, 0},
 };
 
@@ -72,8 +75,9 @@ int several(const Fast &fast, PyObject *const *args) {
     if (!nodes.read(args[0])) return -1;
     switch (fast.way) {
         case Way::Affine:
-            return nodes.count % 2 && nodes.count > 1 ? build.affine(nodes.at[0], nodes.at + 1, nodes.count / 2) : -1;
+            return nodes.count % 2 && nodes.count > 1 ? build.transform(nodes.at[0], nodes.at + 1, nodes.count / 2) : -1;
         case Way::Concat: return build.concat(nodes.at, nodes.count);
+        case Way::ConcatColumns: return build.concat(nodes.at, nodes.count, 1);
         case Way::Sum: return build.sum(nodes.at, nodes.count);
         default: {
             const int total = build.sum(nodes.at, nodes.count);
@@ -99,6 +103,11 @@ int attempt(const Fast &fast, PyObject *const *args, Py_ssize_t count) {
             const int y = two ? node_of(args[1]) : -1;
             if (two && y < 0) return -1;
             return fast.way == Way::Binary ? build.binary(static_cast<Binary>(fast.kind), x, y) : build.reduce(static_cast<Op>(fast.kind), x, y);
+        }
+        case Way::Transpose: return count == 1 ? build.transpose(x) : -1;
+        case Way::AddColumn: {
+            const int column = count == 2 ? node_of(args[1]) : -1;
+            return column < 0 ? -1 : build.add_column(x, column);
         }
         case Way::Loss: return count == 2 && whole(args[1], i) ? build.loss(x, i) : -1;
         case Way::Pick: return count == 2 && whole(args[1], i) && i >= 0 ? build.pick(x, i) : -1;

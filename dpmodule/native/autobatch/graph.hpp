@@ -65,6 +65,7 @@ class Graph {
 
     int size() const { return static_cast<int>(nodes.size()); }
     const Signature &signature(int node) const { return signatures[nodes[node].sig]; }
+    const Shape &shape(int node) const { return signatures.shape(signature(node).shape); }
     const int *begin(int node) const { return args.data() + nodes[node].first; }
 
     int add(int sig, const int *arguments, int count, int aux = 0) {

@@ -24,7 +24,8 @@ bool reads_argument(const Signature &s, int k) {
             return kind == Binary::Mul || kind == Binary::Max || kind == Binary::Min || (kind == Binary::Div && k == 1);
         }
         case Op::Dot:
-        case Op::SquaredNorm: return true;
+        case Op::SquaredNorm:
+        case Op::Multiply: return true;
         default: return false;
     }
 }
@@ -73,10 +74,20 @@ void add_lstm(Group &group, int sig, const Signature &s) {
 
 }  // namespace
 
-bool Groups::may_be_inner(const Signature &s) { return s.op == Op::Affine || s.op == Op::Unary || s.op == Op::Binary; }
+namespace {
+
+bool of_matrices(const Signature &s) { return s.op == Op::Multiply || s.op == Op::AddColumn || s.op == Op::Transpose; }
+
+}  // namespace
+
+// Sizes of matrices differ from example to example: what is a vector for all of them stays out of their groups.
+bool Groups::may_be_inner(const Signature &s, const Signature &consumer) {
+    if (s.op == Op::Affine || s.op == Op::Unary || s.op == Op::Binary) return s.is_matrix || !of_matrices(consumer);
+    return of_matrices(s) && s.is_matrix;
+}
 
 bool Groups::may_hold(const Signature &s) {
-    return s.op == Op::Unary || s.op == Op::UnaryEach || s.op == Op::Binary || s.op == Op::PickNegLogSoftmax || s.op == Op::Softmax ||
+    return of_matrices(s) || s.op == Op::Unary || s.op == Op::UnaryEach || s.op == Op::Binary || s.op == Op::PickNegLogSoftmax || s.op == Op::Softmax ||
            s.op == Op::LogSoftmax || s.op == Op::SumElems || s.op == Op::SquaredNorm || s.op == Op::Dot;
 }
 
@@ -155,7 +166,8 @@ void Groups::place(Group &group) const {
             continue;
         }
         const Step &user = group.steps[consumer[i]];
-        const bool shares = step.kind == Step::Kind::Affine && user.kind == Step::Kind::Op && by_output(signatures_[user.sig]) &&
+        const bool sums = step.kind == Step::Kind::Affine || s.op == Op::Multiply || s.op == Op::AddColumn;
+        const bool shares = sums && user.kind == Step::Kind::Op && by_output(signatures_[user.sig]) &&
                             signatures_[user.sig].op == Op::Unary;
         if (shares) {
             // activated in place: the value before is read by nobody

@@ -50,8 +50,8 @@ class Groups {
     const Group &operator[](int index) const { return all_[index]; }
     int size() const { return static_cast<int>(all_.size()); }
 
-    // May a node of signature `sig` take its only consumer's place in a group; may it hold inner nodes.
-    static bool may_be_inner(const Signature &s);
+    // May a node of signature `s` be computed in the group of its only consumer; may it hold inner nodes.
+    static bool may_be_inner(const Signature &s, const Signature &consumer);
     static bool may_hold(const Signature &s);
     static constexpr int largest = 24;
 

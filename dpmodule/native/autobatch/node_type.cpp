@@ -94,11 +94,7 @@ PyObject *subtract(PyObject *a, PyObject *b) {
 
 PyObject *multiply(PyObject *a, PyObject *b) {
     const auto scale = [](int x, float k) { return builder().unary(Unary::Scale, k, x); };
-    const auto product = [](int x, int y) {
-        const int terms[2] = {x, y};
-        return builder().affine(-1, terms, 1);
-    };
-    return operation(a, b, "__mul__", "__rmul__", product, scale, scale);
+    return operation(a, b, "__mul__", "__rmul__", [](int x, int y) { return builder().multiply(x, y); }, scale, scale);
 }
 
 PyObject *divide(PyObject *a, PyObject *b) {
@@ -144,7 +140,7 @@ PyObject *subscript(PyObject *a, PyObject *index) {
         } else if (x >= 0 && PySlice_Check(index)) {
             Py_ssize_t start, stop, step;
             if (PySlice_Unpack(index, &start, &stop, &step) < 0) throw PythonError();
-            PySlice_AdjustIndices(current.engine->graph.signature(x).width, &start, &stop, step);
+            PySlice_AdjustIndices(current.engine->graph.shape(x).dims[0], &start, &stop, step);
             if (step == 1) made = builder().range(x, static_cast<int>(start), static_cast<int>(stop));
         }
         if (made >= 0) return make_expression(made);

@@ -43,7 +43,7 @@ class Planner {
             int total = 1;
             for (int k = 0; k < count; k++) {
                 const int a = args[k];
-                if (a < plan_.from || graph_.uses[a] != 1 || !Groups::may_be_inner(graph_.signature(a))) continue;
+                if (a < plan_.from || graph_.uses[a] != 1 || !Groups::may_be_inner(graph_.signature(a), s)) continue;
                 const int size = groups_[group_of(a)].size;
                 if (total + size > Groups::largest) continue;
                 total += size;

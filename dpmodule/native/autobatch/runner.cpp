@@ -153,6 +153,11 @@ void Runner::forward_step(const Work &work, const Step &step) {
         case Op::Dot:
         case Op::SquaredNorm: reduce(work, step, s); break;
         case Op::Concat: concat(work, s); break;
+        case Op::Multiply: multiply(work, step, s); break;
+        case Op::AddColumn: add_column(work, step, s); break;
+        case Op::ConcatColumns: concat_columns(work, s); break;
+        case Op::Columns: columns(work, step, s); break;
+        case Op::Transpose: transpose(work, step, s); break;
         case Op::Sum: sum(work); break;
         case Op::Call: call(work, s, true); break;
         default: break;
@@ -198,6 +203,11 @@ void Runner::backward_step(const Work &work, const Step &step) {
         case Op::Dot:
         case Op::SquaredNorm: reduce_back(work, step, s); break;
         case Op::Concat: concat_back(work, s); break;
+        case Op::Multiply: multiply_back(work, step, s); break;
+        case Op::AddColumn: add_column_back(work, step, s); break;
+        case Op::ConcatColumns: concat_columns_back(work, s); break;
+        case Op::Columns: columns_back(work, step, s); break;
+        case Op::Transpose: transpose_back(work, step, s); break;
         case Op::Sum: sum_back(work); break;
         case Op::Call: call(work, s, false); break;
         default: break;

@@ -48,6 +48,16 @@ class Runner {
     bool target(const Work &work, Operand operand, int width, Target &found);
     void done(const Work &work, const Target &target, int width);
     int width_of(const Work &work, Operand operand) const;
+    // The rows of an operand, or of its gradient, where they lie; nullptr for a gradient that nobody wants.
+    struct Rows {
+        Block block;
+        const int *nodes;
+        const std::vector<float *> *pointers;
+        float *operator[](int i) const { return nodes ? (*pointers)[nodes[i]] : block.at + i * block.stride; }
+        bool add() const { return nodes; }   // gradients: others add to them, too
+    };
+    Rows values(const Work &work, Operand operand) const;
+    Rows gradients(const Work &work, Operand operand) const;
 
     void unary_each(const Work &work, const Step &step, const Signature &s);
     void unary_each_back(const Work &work, const Step &step, const Signature &s);
@@ -64,6 +74,16 @@ class Runner {
     void reduce_back(const Work &work, const Step &step, const Signature &s);
     void concat(const Work &work, const Signature &s);
     void concat_back(const Work &work, const Signature &s);
+    void multiply(const Work &work, const Step &step, const Signature &s);
+    void multiply_back(const Work &work, const Step &step, const Signature &s);
+    void add_column(const Work &work, const Step &step, const Signature &s);
+    void add_column_back(const Work &work, const Step &step, const Signature &s);
+    void concat_columns(const Work &work, const Signature &s);
+    void concat_columns_back(const Work &work, const Signature &s);
+    void columns(const Work &work, const Step &step, const Signature &s);
+    void columns_back(const Work &work, const Step &step, const Signature &s);
+    void transpose(const Work &work, const Step &step, const Signature &s);
+    void transpose_back(const Work &work, const Step &step, const Signature &s);
     void sum(const Work &work);
     void sum_back(const Work &work);
     struct Part {

@@ -119,14 +119,16 @@ void Runner::loss_back(const Work &work, const Step &step, const Signature &s) {
 
 void Runner::softmax(const Work &work, const Step &step, const Signature &s) {
     const Block x = read(work, step.in[0], s.width), y = value_of(work, step);
+    const int width = s.kind;
     for (int i = 0; i < work.count; i++) {
-        const float *from = x.at + i * x.stride;
-        float *to = y.at + i * y.stride;
-        const float top = kernels().largest(s.width, from);
-        const float total = kernels().exp_sum(s.width, to, from, top);
-        const float shift = top + std::log(total), scale = 1.0f / total;
-        if (s.op == Op::Softmax) for (int j = 0; j < s.width; j++) to[j] *= scale;
-        else kernels().unary(Unary::Shift, -shift, 1, s.width, {to, s.width}, {const_cast<float *>(from), s.width});
+        for (int first = 0; first < s.width; first += width) {
+            float *from = x.at + i * x.stride + first, *to = y.at + i * y.stride + first;
+            const float top = kernels().largest(width, from);
+            const float total = kernels().exp_sum(width, to, from, top);
+            const float shift = top + std::log(total), scale = 1.0f / total;
+            if (s.op == Op::Softmax) for (int j = 0; j < width; j++) to[j] *= scale;
+            else kernels().unary(Unary::Shift, -shift, 1, width, {to, width}, {from, width});
+        }
     }
 }
 
@@ -134,20 +136,23 @@ void Runner::softmax_back(const Work &work, const Step &step, const Signature &s
     Target to;
     if (!target(work, step.in[0], s.width, to)) return;
     const Block y = value_of(work, step), dy = grad_of(work, step);
-    float *part = scratch_.take(s.width);
+    const int width = s.kind;
+    float *part = scratch_.take(width);
     for (int i = 0; i < work.count; i++) {
-        const float *value = y.at + i * y.stride, *d = dy.at + i * dy.stride;
-        float *dx = to.at.at + i * to.at.stride;
-        if (s.op == Op::Softmax) {
-            const float mean = kernels().dot(s.width, value, d);
-            for (int j = 0; j < s.width; j++) part[j] = value[j] * (d[j] - mean);
-        } else {
-            const float total = kernels().sum(s.width, d);
-            kernels().exp_sum(s.width, part, value, 0.0f);
-            for (int j = 0; j < s.width; j++) part[j] = d[j] - part[j] * total;
+        for (int first = 0; first < s.width; first += width) {
+            const float *value = y.at + i * y.stride + first, *d = dy.at + i * dy.stride + first;
+            float *dx = to.at.at + i * to.at.stride + first;
+            if (s.op == Op::Softmax) {
+                const float mean = kernels().dot(width, value, d);
+                for (int j = 0; j < width; j++) part[j] = value[j] * (d[j] - mean);
+            } else {
+                const float total = kernels().sum(width, d);
+                kernels().exp_sum(width, part, value, 0.0f);
+                for (int j = 0; j < width; j++) part[j] = d[j] - part[j] * total;
+            }
+            if (to.add) kernels().accumulate(width, dx, part);
+            else std::memcpy(dx, part, sizeof(float) * width);
         }
-        if (to.add) kernels().accumulate(s.width, dx, part);
-        else std::memcpy(dx, part, sizeof(float) * s.width);
     }
     done(work, to, s.width);
 }

@@ -22,7 +22,11 @@ int Signatures::add(Signature s) {
     key.insert(key.end(), s.widths.begin(), s.widths.end());
     const auto [index, fresh] = numbers_.number(key);
     if (fresh) {
-        if (s.shape >= 0) s.width = shapes_[s.shape].size;
+        if (s.shape >= 0) {
+            const std::vector<int> &dims = shapes_[s.shape].dims;
+            s.width = shapes_[s.shape].size;
+            s.is_matrix = dims.size() > 1 && dims[0] > 1 && s.width > dims[0];
+        }
         all_.push_back(std::move(s));
     }
     return index;

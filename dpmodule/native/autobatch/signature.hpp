@@ -23,14 +23,21 @@ enum class Op : std::uint8_t {
     SumElems, Dot, SquaredNorm,
     Call,         // anything else: one call into Python for a whole batch
     UnaryEach,    // a Unary whose number differs from node to node; aux = its bits
+    Multiply,     // of any two matrices; a vector is a column
+    AddColumn,    // a vector to every column of a matrix
+    ConcatColumns,   // matrices side by side
+    Columns,      // some of a matrix; aux = the first one
+    Transpose,    // kind = rows of the argument
 };
 
 struct Signature {
     Op op = Op::Input;
-    int kind = 0;                 // which Unary or Binary; for Call the number of its Python object
+    int kind = 0;                 // which Unary or Binary; for Call the number of its Python object; for a softmax how
+                                  // many numbers share it
     float attr = 0;
     int shape = -1;               // of the value, a number of Shapes
     int width = 0;                // floats in the value
+    bool is_matrix = false;       // more than one row and more than one column
     int nargs = 0;                // -1: differs from node to node
     std::vector<int> params;      // Affine, Lstm: bias or -1, then weights; Param, Lookup: its number
     std::vector<int> widths;      // of the arguments

@@ -1,0 +1,204 @@
+// Matrices: products, joining, parts, other shapes.  They are stored row by row.
+#include <algorithm>
+
+#include "builder.hpp"
+
+namespace dpmodule::autobatch {
+namespace {
+
+constexpr int view_code = 1002, part_code = 1003;
+
+int padded(const std::vector<int> &dims, std::size_t axis) { return axis < dims.size() ? dims[axis] : 1; }
+
+}  // namespace
+
+bool Builder::is_flat(int shape) const {
+    const std::vector<int> &dims = graph_.signatures.shape(shape).dims;
+    return std::count_if(dims.begin(), dims.end(), [](int d) { return d != 1; }) <= 1;
+}
+
+// The shape of the product of two matrices, -1 where they do not fit.
+int Builder::product_shape(int a, int b) {
+    const Shape &x = shape(a), &y = shape(b);
+    if (x.batch != 1 || y.batch != 1 || x.dims.size() > 2 || y.dims.size() > 2 || padded(x.dims, 1) != y.dims[0]) return -1;
+    std::vector<int> dims = y.dims;
+    dims[0] = x.dims[0];
+    return graph_.signatures.add_shape(dims);
+}
+
+int Builder::multiply(int a, int b) {
+    const int both[2] = {a, b}, product = affine(-1, both, 1, !is_vector(b));
+    if (product >= 0) return product;
+    const int sig = signature({{static_cast<int>(Op::Multiply), shape_of(a), shape_of(b), 0, 0, 0}}, [&] {
+        Signature s;
+        s.op = Op::Multiply;
+        s.shape = product_shape(a, b);   // -1: remembered, too
+        s.nargs = 2;
+        s.widths = {graph_.signature(a).width, graph_.signature(b).width};
+        return s;
+    });
+    return graph_.signatures[sig].shape < 0 ? -1 : graph_.add(sig, both, 2);
+}
+
+int Builder::transform(int bias, const int *terms, int count) {
+    const int plain = affine(bias, terms, count);
+    if (plain >= 0 || bias < 0 || count < 1) return plain;
+    const int found = product_shape(terms[0], terms[1]);
+    for (int i = 1; i < count; i++) {
+        if (product_shape(terms[2 * i], terms[2 * i + 1]) != found) return -1;
+    }
+    if (found < 0) return -1;
+    const Shape of = graph_.signatures.shape(found);
+    const bool same = shape_of(bias) == found;
+    // the sum of columns is a vector, whatever its terms
+    if (of.dims.size() == 2 && of.dims[1] == 1) return -1;
+    if (!same && (of.dims.size() == 1 || !is_column(bias) || graph_.signature(bias).width != of.dims[0])) return -1;
+    int total = of.dims.size() == 1 ? affine(-1, terms, count) : -1;
+    if (total < 0) {
+        total = multiply(terms[0], terms[1]);
+        for (int i = 1; i < count; i++) total = binary(Binary::Add, total, multiply(terms[2 * i], terms[2 * i + 1]));
+    }
+    return same ? binary(Binary::Add, bias, total) : add_column(total, bias);
+}
+
+int Builder::add_column(int x, int column) {
+    const Shape &matrix = shape(x);
+    const int both[2] = {x, column};
+    if (matrix.batch != 1 || matrix.dims.size() != 2 || !is_column(column) || graph_.signature(column).width != matrix.dims[0]) return -1;
+    if (matrix.dims[1] == 1) return graph_.add(simple(Op::Binary, static_cast<int>(Binary::Add), 0, shape_of(x), 2), both, 2);
+    const int sig = signature({{static_cast<int>(Op::AddColumn), shape_of(x), 0, 0, 0, 0}}, [&] {
+        Signature s;
+        s.op = Op::AddColumn;
+        s.shape = shape_of(x);
+        s.nargs = 2;
+        s.widths = {graph_.signature(x).width, graph_.signature(column).width};
+        return s;
+    });
+    return graph_.add(sig, both, 2);
+}
+
+int Builder::concat(const int *parts, int count, int axis) {
+    if (axis < 0 || axis > 1) return -1;
+    const std::size_t along = static_cast<std::size_t>(axis);
+    std::size_t rank = along + 1;
+    for (int i = 0; i < count; i++) rank = std::max(rank, shape(parts[i]).dims.size());
+    if (axis == 1 && rank > 2) return -1;
+    const std::vector<int> &first = shape(parts[0]).dims;
+    std::int64_t total = 0;
+    for (int i = 0; i < count; i++) {
+        const Shape &each = shape(parts[i]);
+        if (each.batch != 1) return -1;
+        for (std::size_t k = 0; k < rank; k++) {
+            if (k != along && padded(each.dims, k) != padded(first, k)) return -1;
+        }
+        total += padded(each.dims, along);
+    }
+    if (total > INT32_MAX) throw TooLarge();
+    const Op op = axis == 0 ? Op::Concat : Op::ConcatColumns;
+    const auto make = [&] {
+        Signature s;
+        s.op = op;
+        std::vector<int> dims(rank);
+        for (std::size_t k = 0; k < rank; k++) dims[k] = k == along ? static_cast<int>(total) : padded(first, k);
+        s.shape = graph_.signatures.add_shape(dims);
+        s.nargs = count;
+        for (int i = 0; i < count; i++) s.widths.push_back(graph_.signature(parts[i]).width);
+        return s;
+    };
+    const auto of = [&](int i) { return i < count ? shape_of(parts[i]) : -1; };
+    const int sig = count <= 4 ? signature({{static_cast<int>(op), count, of(0), of(1), of(2), of(3)}}, make)
+                               : graph_.signatures.add(make());
+    return graph_.add(sig, parts, count);
+}
+
+// The argument's numbers from `first` on, under another shape.
+int Builder::view(int x, int shape, int first) {
+    const int width = graph_.signature(x).width;
+    const int sig = signature({{view_code, width, shape, 0, 0, 0}}, [&] {
+        Signature s;
+        s.op = Op::View;
+        s.shape = shape;
+        s.nargs = 1;
+        s.widths = {width};
+        return s;
+    });
+    return graph_.add(sig, &x, 1, first);
+}
+
+// The argument as a matrix of so many rows, exchanged with its columns.
+int Builder::turned(int x, int rows, int shape) {
+    const int sig = signature({{static_cast<int>(Op::Transpose), rows, shape, 0, 0, 0}}, [&] {
+        Signature s;
+        s.op = Op::Transpose;
+        s.kind = rows;
+        s.shape = shape;
+        s.nargs = 1;
+        s.widths = {graph_.signature(x).width};
+        return s;
+    });
+    return graph_.add(sig, &x, 1);
+}
+
+int Builder::transpose(int x) {
+    const Shape &given = shape(x);
+    if (given.batch != 1 || given.dims.size() > 2) return -1;
+    const int rows = given.dims[0], columns = padded(given.dims, 1);
+    std::vector<int> dims = {columns, rows};
+    if (given.dims.size() == 1 && rows == 1) dims.pop_back();
+    const int found = graph_.signatures.add_shape(dims);
+    return rows == 1 || columns == 1 ? view(x, found, 0) : turned(x, rows, found);
+}
+
+// Dimensions are read with the first one fastest, and stored with the last one fastest.
+int Builder::reshape(int x, int target) {
+    const int given = shape_of(x);
+    const Shape from = graph_.signatures.shape(given), to = graph_.signatures.shape(target);
+    if (from.batch != 1 || to.batch != 1 || from.size != to.size) return -1;
+    if (given == target || (is_flat(given) && is_flat(target))) return view(x, target, 0);
+    if (from.dims.size() > 2 || to.dims.size() > 2) return -1;
+    if (!is_flat(given)) x = turned(x, from.dims[0], is_flat(target) ? target : graph_.signatures.vector_shape(from.size));
+    return is_flat(target) ? x : turned(x, to.dims[1], target);
+}
+
+// `count` places of a dimension; 0: one, and the dimension disappears.
+int Builder::part(int x, int first, int count, int axis) {
+    const Shape &given = shape(x);
+    const std::size_t along = static_cast<std::size_t>(axis);
+    const int last = first + std::max(count, 1);
+    if (given.batch != 1 || axis < 0 || axis > 1 || along >= given.dims.size() || (axis == 1 && given.dims.size() > 2)) return -1;
+    if (first < 0 || last <= first || last > given.dims[along]) return -1;
+    const bool lies = axis == 0 || given.dims[0] == 1;   // in a row
+    const int step = lies ? given.size / given.dims[along] : 1;
+    const int sig = signature({{part_code, shape_of(x), count, axis, 0, 0}}, [&] {
+        Signature s;
+        s.op = lies ? Op::View : Op::Columns;
+        std::vector<int> dims = given.dims;
+        if (count) dims[along] = count;
+        else dims.erase(dims.begin() + axis);
+        if (dims.empty()) dims = {1};
+        s.shape = graph_.signatures.add_shape(dims);
+        s.nargs = 1;
+        s.widths = {graph_.signature(x).width};
+        return s;
+    });
+    return graph_.add(sig, &x, 1, first * step);
+}
+
+int Builder::pick(int x, int index, int axis) {
+    const std::vector<int> &dims = shape(x).dims;
+    if (axis < 0 || static_cast<std::size_t>(axis) >= dims.size()) return -1;
+    return part(x, index < 0 ? index + dims[axis] : index, 0, axis);
+}
+
+int Builder::range(int x, int first, int last, int axis) { return last > first ? part(x, first, last - first, axis) : -1; }
+
+int Builder::softmax(Op op, int x, int axis) {
+    const Shape &given = shape(x);
+    if (given.batch != 1 || given.dims.size() > 2 || axis < 0 || static_cast<std::size_t>(axis) >= given.dims.size()) return -1;
+    const int along = given.dims[axis];
+    if (along == given.size || axis == 1) return graph_.add(simple(op, along, 0, shape_of(x), 1), &x, 1);
+    const int made = softmax(op, transpose(x), 1);
+    return transpose(made);
+}
+
+}  // namespace dpmodule::autobatch
