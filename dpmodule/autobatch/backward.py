@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from .ops.source import PARAMETER
 from .ops.spec import Dim
 from .reads import Reads, merged, reads_of
 from .record import Record, Where
-from .signature import Signature
+from .signature import Signature, Stacked
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -26,8 +25,8 @@ __all__ = ["Backward"]
 
 Tensor = torch.Tensor
 Ints = NDArray[np.int64]
-_Factors = dict[int, tuple[Tensor, Tensor | None]]
-"""By operand: the gradient is ``left.T @ right``, or the sum of the rows of `left`."""
+_Factors = dict[int, tuple[Tensor, Tensor, int]]
+"""By operand: see `Call.defer`."""
 
 
 class Backward:
@@ -51,7 +50,7 @@ class Backward:
         self._rows = engine.values.rows  # as they are now: `Engine.revert` goes on with a copy
         self._tensors: dict[Dim, Tensor] = {}
         self._parameters: dict[Any, Tensor] = {}
-        self._deferred: dict[Any, tuple[list[Tensor], list[Tensor | None]]] = {}
+        self._deferred: dict[tuple[Any, Any], tuple[list[Tensor], list[Tensor]]] = {}
         self._alive: NDArray[np.bool_] = np.zeros(engine.computed, np.bool_)
         self._alive[root] = True
         self._reads: Reads | None = None
@@ -90,6 +89,10 @@ class Backward:
         if self._reads:
             self._send(record, self._slices(record, count))
             return
+        if step.parts:
+            for part in self._engine.parts(record):
+                self._visit(part)
+            return
         reached = self._reached(record)
         reaching = np.count_nonzero(reached)
         if not reaching:
@@ -102,7 +105,7 @@ class Backward:
             return
         if kind.op.aux != "object" and gradients[0].device.type == "cpu":
             found, held = self._grads(record, gradients)
-            if _are_finite([*found, *itertools.chain(*held.values())]):
+            if _are_finite([*found, *(x for left, right, _ in held.values() for x in (left, right))]):
                 self._give(record, found, held)
                 return
         places = torch.from_numpy(np.flatnonzero(reached)).to(gradients[0].device)
@@ -127,8 +130,8 @@ class Backward:
     def _give(self, record: Record, found: list[Tensor | None], held: _Factors) -> None:
         """Hand the gradients of a batch's operands to the nodes that they are."""
         call, dims = record.call, record.step.kind.dims
-        for place, (left, right) in held.items():
-            self._defer(record, place, left, right)
+        for place, factors in held.items():
+            self._defer(record, place, *factors)
         for place, (grad, where) in enumerate(zip(found, record.wheres)):
             if call.wants[place] and place not in held:
                 memory = call.into[place] if call.into else None
@@ -141,7 +144,7 @@ class Backward:
         call, kind = record.call, record.step.kind
         held: _Factors = {}
         call.wants = (True,) * len(kind.wants) if self._full else kind.wants
-        call.defer = lambda place, left, right: held.__setitem__(place, (left, right))
+        call.defer = lambda place, left, right, bias=-1: held.__setitem__(place, (left, right, bias))
         call.into = [
             self._of(dim)[where.first : where.first + where.count] if id(where) in self._alone else None
             for dim, where in zip(kind.dims, record.wheres)
@@ -192,23 +195,37 @@ class Backward:
             else:
                 part.add_(whole)
 
+    def _to_parameters(self, parameter: Any, grad: Tensor) -> None:
+        if type(parameter) is Stacked:
+            for each, part in zip(parameter, grad.view(len(parameter), *parameter[0][0].d).unbind()):
+                self._to_parameter(each, part)
+        else:
+            self._to_parameter(parameter, grad.view(parameter[0].d))
+
     def _to_parameter(self, parameter: Any, grad: Tensor) -> None:
         found = self._parameters.get(parameter)
         self._parameters[parameter] = grad.clone() if found is None else found.add_(grad)
 
-    def _defer(self, record: Record, place: int, left: Tensor, right: Tensor | None) -> None:
+    def _defer(self, record: Record, place: int, left: Tensor, right: Tensor, bias: int) -> None:
         where = record.wheres[place]
-        if where.parameter is None:
-            dim = record.step.kind.dims[place]
-            self._add(where, dim, _multiplied([left], [right]).view(1, dim.batch, *dim.d))
+        summed = record.wheres[bias] if bias >= 0 else None
+        if where.parameter is None or (summed is not None and summed.parameter is None):
+            dims = record.step.kind.dims
+            self._add(where, dims[place], product(left.t(), right.t())[None, None])
+            if summed is not None:
+                self._add(summed, dims[bias], left.sum(0).view(1, 1, *dims[bias].d))
             return
-        lefts, rights = self._deferred.setdefault(where.parameter, ([], []))
+        key = where.parameter, summed and summed.parameter
+        lefts, rights = self._deferred.setdefault(key, ([], []))
         lefts.append(left)
         rights.append(right)
 
     def _finish(self) -> None:
-        for parameter, (lefts, rights) in self._deferred.items():
-            self._to_parameter(parameter, _multiplied(lefts[::-1], rights[::-1]).view(parameter[0].d))
+        for (parameter, bias), (lefts, rights) in self._deferred.items():
+            left, right = _stacked(lefts[::-1]), _stacked(rights[::-1])
+            self._to_parameters(parameter, product(left.t(), right.t()))
+            if bias is not None:
+                self._to_parameters(bias, left.sum(0))
         self._deferred.clear()
         for (_, reference, is_updated), grad in self._parameters.items():
             if is_updated:
@@ -231,12 +248,6 @@ class Backward:
             options, dim = self._engine.options, signature.dim
             return torch.zeros(dim.batch, *dim.d, device=options.device, dtype=options.dtype)
         return found[int(self._rows[node])]
-
-
-def _multiplied(lefts: Sequence[Tensor], rights: Sequence[Tensor | None]) -> Tensor:
-    """Return the sum of ``left.T @ right``, or of the rows of `left` where there is no `right`."""
-    left, others = _stacked(lefts), [each for each in rights if each is not None]
-    return product(left.t(), _stacked(others).t()) if others else left.sum(0)
 
 
 def _stacked(parts: Sequence[Tensor]) -> Tensor:

@@ -24,7 +24,7 @@ from .execute import aux_tensor, run_call
 from .ops.source import PARAMETER
 from .ops.spec import Call, shown
 from .record import Record, Where
-from .schedule import Plan, Step, make_plan
+from .schedule import Plan, Step, make_plan, side_by_side
 from .serial import make_serial_plan
 from .signature import EXTRA, Signature, Table
 from .values import Values
@@ -120,6 +120,7 @@ class Engine:
 
     def _run(self, plan: Plan, aux: Mapping[int, Any]) -> None:
         steps = [part for step in plan.steps if step.kind.op is not PARAMETER for part in _apart(step)]
+        steps = side_by_side(steps, self.table)
         firsts = self.values.place(steps, plan.end)
         for step, wheres, places in zip(steps, self.values.locate(steps), firsts):
             self._run_step(step, wheres, places, aux)
@@ -130,7 +131,7 @@ class Engine:
         arenas = self.values.arenas
         targets = [arenas[dim].tensor[first : first + count] for dim, first in zip(kind.outs, firsts)]
         # what all nodes share is computed once for all of them
-        call.into = targets if any(x.shape[0] == count for x in inputs) else []
+        call.into = targets if any(where.count == len(step.args) for where in wheres) else []
         for result, memory in zip(run_call(call, kind.op.run, inputs), targets):
             if result is not memory:
                 memory.copy_(result)
@@ -142,7 +143,7 @@ class Engine:
         kind, options = step.kind, self.options
         numbers: Any = None
         if kind.op.aux:
-            given = [aux[node] for node in step.nodes.tolist()]
+            given = list(map(aux.__getitem__, step.nodes.tolist()))
             numbers = aux_tensor(kind.op.aux, given, options.device, options.dtype)
         return Call(
             kind.attrs,
@@ -163,6 +164,16 @@ class Engine:
         run_call(call, step.kind.op.run, inputs)
         call.result = call.result.expand(call.count, *call.result.shape[1:])
         return call, inputs, wheres
+
+    def parts(self, record: Record) -> list[Record]:
+        """Return the records that there would be if each step that was put together with others had been run alone."""
+        found = []
+        first = record.firsts[0]
+        for step, wheres in zip(record.step.parts, self.values.locate(record.step.parts)):
+            call = self._call(step, {})
+            found.append(Record(step, call, self._gather(step, wheres), wheres, [first]))
+            first += len(step.nodes)
+        return found
 
     def _gather(self, step: Step, wheres: list[Where]) -> list[Tensor]:
         kind, count, read = step.kind, len(step.nodes), self.values.read

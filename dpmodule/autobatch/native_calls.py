@@ -212,10 +212,12 @@ class Caller:
             call = self._calls[key]
             call.wants = tuple(bool(gradient) for _, _, gradient in arguments)
 
-            def add(place: int, left: Tensor, right: Tensor | None) -> None:
-                target = targets[place]
+            def add(place: int, left: Tensor, right: Tensor, bias: int = -1) -> None:
+                target, summed = targets[place], targets[bias] if bias >= 0 else None
                 if target is not None:
-                    target += (left.sum(0) if right is None else left.t() @ right).view(target.shape)
+                    target += (left.t() @ right).view(target.shape)
+                if summed is not None:
+                    summed += left.sum(0).view(summed.shape)
 
             call.defer = add
             found = grad_call(call, kind.op, gradients, self._expanded(kind.op, rows, inputs))

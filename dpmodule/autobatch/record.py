@@ -21,14 +21,15 @@ class Where:
         first: the first row.
         count: how many rows in a row.
         index: the rows, if they are not in a row.
-        parameter: the attributes (`Dim`, weak reference, is updated) of the parameter it is; the rest means nothing
-            then.
+        parameter: the attributes (`Dim`, weak reference, is updated) of the parameter it is; rows mean nothing then.
+        value: that of the parameter, (1, 1, *d).
     """
 
     first: int
     count: int
     index: torch.Tensor | None
     parameter: Any
+    value: torch.Tensor | None = None
 
 
 @dataclass(slots=True)

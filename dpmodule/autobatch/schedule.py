@@ -11,21 +11,26 @@ Computation Graphs", 2017) searches an agenda of nodes.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .components import ranks
-from .signature import EXTRA, Kind
+from .signature import EXTRA, Kind, Table
 
 if TYPE_CHECKING:
     from .graph import Graph
 
-__all__ = ["Plan", "Step", "make_plan"]
+__all__ = ["Plan", "Step", "make_plan", "side_by_side"]
 
 Ints = NDArray[np.int64]
+
+OFTEN = 4
+"""So many times matrices must be multiplied with the same vectors that it pays to put them into one."""
 
 
 @dataclass(slots=True)
@@ -37,12 +42,16 @@ class Step:
         nodes: the numbers of its nodes.
         args: the operands of the nodes: (N, operands), or flat for operations that take many.
         counts: for operations that take many, how many operands each node has.
+        stage: steps of one stage do not depend on each other; -1 where nobody has looked.
+        parts: the steps that were put together into this one, of equal length.
     """
 
     kind: Kind
     nodes: Ints
     args: Ints
     counts: list[int] = field(default_factory=list)
+    stage: int = -1
+    parts: list[Step] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -129,29 +138,36 @@ def _steps(
     kind_of = np.array([kind.index for kind in kinds], np.int64)[mine]
     lengths = np.diff(begin)
     split = np.array([kind.many and not kind.op.ragged for kind in kinds])[mine]
-    place = (depth * (int(level.max()) + 1) + level) * len(table.kinds) + kind_of
+    stage = depth * (int(level.max()) + 1) + level
+    place = stage * len(table.kinds) + kind_of
     if split.any():
         place = place * (int(lengths.max()) + 1) + np.where(split, lengths, 0)
-    order = _order(place, mine, level)
+    leads: dict[tuple[int, ...], int] = {}
+    side = np.array(
+        [leads.setdefault(table.signatures[index].lead, len(leads)) for index in present.tolist()]
+    )
+    order = _order(place, mine, level, side)
     ordered = place[order]
     bounds = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist(), len(order)]
     args, ends = _reordered(flat, begin, lengths, order)
-    nodes, firsts = order + first, kind_of[order]
+    nodes, firsts = order + first, order[bounds[:-1]]
+    stages, indices = stage[firsts].tolist(), kind_of[firsts].tolist()
     steps = []
-    for start, stop in zip(bounds, bounds[1:]):
-        kind = table.kinds[int(firsts[start])]
+    for start, stop, at, index in zip(bounds, bounds[1:], stages, indices):
+        kind = table.kinds[index]
         if kind.op is EXTRA:
             continue
         mine_args = args[ends[start] : ends[stop]]
         if kind.many:
-            steps.append(Step(kind, nodes[start:stop], mine_args, lengths[order[start:stop]].tolist()))
+            steps.append(Step(kind, nodes[start:stop], mine_args, lengths[order[start:stop]].tolist(), at))
         else:
-            steps.append(Step(kind, nodes[start:stop], mine_args.reshape(stop - start, len(kind.dims))))
+            width = len(kind.dims)
+            steps.append(Step(kind, nodes[start:stop], mine_args.reshape(stop - start, width), stage=at))
     return steps
 
 
-def _order(place: Ints, mine: Ints, level: Ints) -> Ints:
-    """Sort by place, and by signature within one: who reads nodes that lie side by side reads a slice."""
+def _order(place: Ints, mine: Ints, level: Ints, side: Ints) -> Ints:
+    """Sort by place, and within one by what leads to a node: who reads nodes that lie side by side reads a slice."""
     height = int(level.max()) + 1
     pair = mine * height + level  # as a rule there are few of these, and they say all
     first = np.full(int(pair.max()) + 1 if height < 1 << 12 else 0, -1)
@@ -159,10 +175,13 @@ def _order(place: Ints, mine: Ints, level: Ints) -> Ints:
         first[pair] = place
         if bool((first[pair] == place).all()):
             present = np.flatnonzero(first >= 0)
+            places, sides = first[present], side[present // height]
+            order = np.lexsort((sides, places))
+            is_other = (np.diff(places[order]) != 0) | (np.diff(sides[order]) != 0)
             rank = np.empty(len(first), np.uint16)  # sorted in linear time
-            rank[present[np.lexsort((present // height, first[present]))]] = np.arange(len(present))
+            rank[present[order]] = np.concatenate([[0], np.cumsum(is_other)])
             return np.argsort(rank[pair], kind="stable")
-    return np.lexsort((mine, place))
+    return np.lexsort((side[mine], place))
 
 
 def _reordered(flat: Ints, begin: Ints, lengths: Ints, order: Ints) -> tuple[Ints, list[int]]:
@@ -172,3 +191,29 @@ def _reordered(flat: Ints, begin: Ints, lengths: Ints, order: Ints) -> tuple[Int
     np.cumsum(counts, out=ends[1:])
     places = np.arange(int(ends[-1])) + np.repeat(begin[:-1][order] - ends[:-1], counts)
     return flat[places], ends.tolist()
+
+
+def side_by_side(steps: Sequence[Step], table: Table) -> list[Step]:
+    """Put steps together that multiply several matrices with the same vectors, where that occurs again and again.
+
+    Args:
+        steps: the steps in order.
+        table: of their kinds.
+    """
+    groups: dict[Any, list[Step]] = {}
+    for step in steps:
+        beside = step.kind.beside
+        if beside is not None and step.stage >= 0:
+            key = step.stage, beside, step.args[:, -1].tobytes()
+            groups.setdefault(key, []).append(step)
+    wide = [group for group in groups.values() if len(group) > 1]
+    times = Counter(tuple([step.kind for step in group]) for group in wide)
+    first: dict[int, Step] = {}
+    rest: set[int] = set()
+    for group in wide:
+        kinds = tuple([step.kind for step in group])
+        if times[kinds] >= OFTEN:
+            nodes = np.concatenate([step.nodes for step in group])
+            first[id(group[0])] = Step(table.stack(kinds), nodes, group[0].args, parts=group)
+            rest.update(map(id, group[1:]))
+    return [first.get(id(step), step) for step in steps if id(step) not in rest]

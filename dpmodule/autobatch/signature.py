@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .ops.linear import AFFINE, MATMUL, STACK
 from .ops.source import PARAMETER
 from .ops.spec import Dim, Op, declare
 
-__all__ = ["EXTRA", "Kind", "Signature", "Table"]
+__all__ = ["EXTRA", "Kind", "Signature", "Stacked", "Table"]
 
 
 def _extra_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
@@ -49,9 +51,23 @@ class Kind:
         needs: whether a gradient flows through.
         wants: for every operand, whether a gradient flows into it.
         computed: the places of the operands that are no parameters.
+        beside: of the product of a matrix for all nodes with a vector for each: equal for those that can be computed
+            together, if the vectors are the same; else None.
     """
 
-    __slots__ = ("attrs", "computed", "dims", "index", "many", "needs", "op", "outs", "parameters", "wants")
+    __slots__ = (
+        "attrs",
+        "beside",
+        "computed",
+        "dims",
+        "index",
+        "many",
+        "needs",
+        "op",
+        "outs",
+        "parameters",
+        "wants",
+    )
 
     def __init__(
         self,
@@ -76,6 +92,19 @@ class Kind:
         self.needs = (source and bool(attrs[-1])) if op is PARAMETER else source or any(self.wants)
         if op.constant:
             self.needs = False
+        self.beside = self._beside()
+
+    def _beside(self) -> Any:
+        if not (self.op is MATMUL or (self.op is AFFINE and len(self.dims) == 3)):
+            return None
+        is_plain = self.computed == (len(self.dims) - 1,) and len(self.dims[-1].d) == 1
+        return (self.op, self.dims, self.wants) if is_plain else None
+
+
+class Stacked(tuple[Any, ...]):
+    """Parameters of one shape that are read as one tensor, in place of a parameter in `Kind.parameters`."""
+
+    __slots__ = ()
 
 
 class Signature:
@@ -87,16 +116,18 @@ class Signature:
         dim: the `Dim` of the (first) result.
         needs: whether a gradient flows through.
         tag: a number for (kind, kinds of the operands): what its consumers know of it.
+        lead: its kind, that of its first computed operand, and so on for three steps: nodes for which it is equal keep
+            their order in a batch, so that who reads them often reads rows in a row.
         extras: the signatures of further results.
         numbers: its index and those of the extras.
     """
 
-    __slots__ = ("dim", "extras", "index", "kind", "needs", "numbers", "tag")
+    __slots__ = ("dim", "extras", "index", "kind", "lead", "needs", "numbers", "tag")
 
     needs: bool
 
-    def __init__(self, index: int, kind: Kind, tag: int) -> None:
-        self.index, self.kind, self.tag = index, kind, tag
+    def __init__(self, index: int, kind: Kind, tag: int, lead: tuple[int, ...]) -> None:
+        self.index, self.kind, self.tag, self.lead = index, kind, tag, lead
         self.extras: tuple[Signature, ...] = ()
         self.numbers: tuple[int, ...] = (index,)
         self.dim, self.needs = kind.outs[0], kind.needs
@@ -127,12 +158,21 @@ class Table:
         self.kinds: list[Kind] = []
         self._kinds: dict[Any, Kind] = {}
         self._tags: dict[Any, int] = {}
+        self._stacks: dict[tuple[Kind, ...], Kind] = {}
         self._references: list[weakref.ref[Any]] = []
 
     def tidy(self) -> None:
         """Forget everything if there is too much, or if it holds on to dead parameters. Only between two graphs."""
         if len(self.signatures) > self.LIMIT or self._is_stale():
-            tables = (self.known, self.found, self.signatures, self.kinds, self._kinds, self._tags)
+            tables = (
+                self.known,
+                self.found,
+                self.signatures,
+                self.kinds,
+                self._kinds,
+                self._tags,
+                self._stacks,
+            )
             for each in (*tables, self._references):
                 each.clear()
             self.generation += 1
@@ -170,7 +210,8 @@ class Table:
         )
         tag = self._tags.setdefault((kind.index, around), len(self._tags))
         index = len(self.signatures)
-        found = Signature(index, kind, tag)
+        lead = operands[kind.computed[0]].lead[:2] if kind.computed else ()
+        found = Signature(index, kind, tag, (kind.index, *lead))
         self.signatures.append(found)
         if index == len(self.arities):
             self.arities = np.concatenate([self.arities, np.zeros_like(self.arities)])
@@ -178,6 +219,23 @@ class Table:
         for place in range(1, len(kind.outs)):
             extra = self._make(EXTRA, (place, kind.outs[place]), (found,))
             found.extras, found.numbers = (*found.extras, extra), (*found.numbers, extra.index)
+        return found
+
+    def stack(self, kinds: tuple[Kind, ...]) -> Kind:
+        """Return the kind of several products with one vector, each of another kind, side by side.
+
+        Args:
+            kinds: such that `Kind.beside` is equal.
+        """
+        found = self._stacks.get(kinds)
+        if found is None:
+            first = kinds[0]
+            found = self._stacks[kinds] = copy(first)
+            found.index, found.op, found.attrs = -1 - len(self._stacks), STACK, (len(kinds),)
+            found.parameters = (
+                *[Stacked(each) for each in zip(*[kind.parameters[:-1] for kind in kinds])],
+                None,
+            )
         return found
 
     def _kind(self, op: Op, attrs: tuple[Any, ...], operands: Sequence[Signature], many: bool) -> Kind:

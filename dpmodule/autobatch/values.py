@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from .arena import Arena, Pool
 from .ops.spec import Dim
 from .record import Where
 from .schedule import Step
+from .signature import Kind, Stacked
 
 __all__ = ["Values"]
 
@@ -77,13 +79,23 @@ class Values:
         All of them are looked at together, and there is one index: in parts, each would take longer than a product.
         """
         columns = []
+        held: dict[int, list[Where]] = {}
         for step in steps:
-            if step.kind.many:
+            kind = step.kind
+            if kind.many:
                 columns.append(step.args)
-            elif step.args.size:
-                columns += [step.args[:, place] for place in step.kind.computed]
-        if not columns:
-            return [self._wheres(step, iter(())) for step in steps]
+            else:
+                columns += [step.args[:, place] for place in kind.computed]
+            if kind.index not in held:
+                held[kind.index] = [_held(each) for each in kind.parameters[: 1 if kind.many else None]]
+        found = [held[step.kind.index].copy() for step in steps]
+        if columns:
+            located = self._columns(columns)
+            for step, wheres in zip(steps, found):
+                self._fill(step.kind, wheres, located)
+        return found
+
+    def _columns(self, columns: list[Ints]) -> Iterator[_Column]:
         sizes = [len(each) for each in columns]
         counts = np.array(sizes)
         starts = np.cumsum(counts) - counts
@@ -94,32 +106,38 @@ class Values:
         in_row = np.add.reduceat(strides == 1, starts, dtype=np.int64) == counts - 1
         equal = np.add.reduceat(strides == 0, starts, dtype=np.int64) == counts - 1
         index = torch.split(torch.from_numpy(rows).to(self._device), sizes)
-        each = zip(rows[starts].tolist(), sizes, in_row.tolist(), equal.tolist(), index)
-        return [self._wheres(step, each) for step in steps]
+        return zip(rows[starts].tolist(), sizes, in_row.tolist(), equal.tolist(), index)
 
     @staticmethod
-    def _wheres(step: Step, columns: Iterator[_Column]) -> list[Where]:
-        kind = step.kind
-        found = []
-        for parameter in kind.parameters[:1] if kind.many else kind.parameters:
-            if parameter is not None:
-                found.append(Where(0, 1, None, parameter))
-                continue
+    def _fill(kind: Kind, wheres: list[Where], columns: Iterator[_Column]) -> None:
+        for place in (0,) if kind.many else kind.computed:
             first, count, in_row, equal, index = next(columns)
             if in_row:
-                found.append(Where(first, count, None, None))
+                wheres[place] = Where(first, count, None, None)
             elif equal and not kind.many:
-                found.append(Where(first, 1, None, None))
+                wheres[place] = Where(first, 1, None, None)
             else:
-                found.append(Where(first, count, index, None))
-        return found
+                wheres[place] = Where(first, count, index, None)
 
     def read(self, where: Where, dim: Dim) -> Tensor:
         """Return an operand."""
-        if where.parameter is not None:
-            found: Tensor = where.parameter[1]().tensor
-            return found[None, None]
+        if where.value is not None:
+            return where.value
         source = self.arenas[dim].tensor
         if where.index is not None:
             return source.index_select(0, where.index)
         return source[where.first : where.first + where.count]
+
+
+def _held(parameter: Any) -> Where:
+    """Return where an operand lies that is a parameter; something for the others to take the place of."""
+    if parameter is None:
+        return Where(0, 0, None, None)
+    if type(parameter) is Stacked:
+        return Where(0, 1, None, parameter, torch.stack([_value(each) for each in parameter]))
+    return Where(0, 1, None, parameter, _value(parameter)[None, None])
+
+
+def _value(parameter: Any) -> Tensor:
+    found: Tensor = parameter[1]().tensor
+    return found

@@ -48,3 +48,42 @@ def test_nodes_that_the_loss_does_not_depend_on_give_nothing(is_bad: bool) -> No
     dy.forward(roots)  # one batch, of which the loss needs one node
     dy.sum_elems(roots[0]).backward()
     np.testing.assert_allclose(weight.grad_as_array(), [1.0, 1.0], rtol=1e-6)
+
+
+def _gated(is_partly: bool, has_bias: bool, is_updated: bool) -> list[np.ndarray]:
+    """Return the gradients of a network that multiplies three matrices with every state, and the first states'."""
+    source = np.random.RandomState(5)
+    model = dy.ParameterCollection()
+    matrices = [model.parameters_from_numpy(source.uniform(-1, 1, (4, 4))) for _ in "abc"]
+    biases = [model.parameters_from_numpy(source.uniform(-1, 1, 4)) for _ in "abc"]
+    lasts, states = [], []
+    for length in (5, 7, 6):
+        state = dy.inputTensor(source.uniform(-1, 1, 4)) + biases[0]
+        for _ in range(length):
+            a, b, c = (
+                dy.affine_transform([bias.expr(is_updated), matrix, state]) if has_bias else matrix * state
+                for matrix, bias in zip(matrices, biases)
+            )
+            state = dy.cmult(dy.logistic(a), dy.tanh(b)) + c * 0.3
+            states.append(state)
+        lasts.append(dy.squared_norm(state))
+    dy.forward(lasts)
+    (lasts[0] + lasts[2] if is_partly else dy.esum(lasts)).backward()
+    return [each.grad_as_array() for each in (*matrices, *biases)] + [each.gradient() for each in states[:4]]
+
+
+@pytest.mark.parametrize("is_partly", [False, True])
+@pytest.mark.parametrize(("has_bias", "is_updated"), [(True, True), (True, False), (False, True)])
+def test_products_of_several_matrices_with_one_vector(
+    is_partly: bool, has_bias: bool, is_updated: bool
+) -> None:
+    dy.configure(dtype="float64")
+    try:
+        found = []
+        for autobatch in (True, False):
+            dy.renew_cg(autobatching=autobatch)
+            found.append(_gated(is_partly, has_bias, is_updated))
+        for batched, single in zip(*found):
+            np.testing.assert_allclose(batched, single, rtol=1e-12, atol=1e-12 * np.abs(single).max())
+    finally:
+        dy.configure(dtype="float32")

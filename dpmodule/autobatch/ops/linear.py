@@ -11,7 +11,7 @@ from .binary import aligned, reduced
 from .product import affine, product
 from .spec import Call, Dim, declare, fail, same_batch, scalar, target
 
-__all__ = ["AFFINE", "DOT", "MATMUL"]
+__all__ = ["AFFINE", "DOT", "MATMUL", "STACK"]
 
 Tensor = torch.Tensor
 
@@ -51,19 +51,24 @@ def _plain(call: Call, x: Tensor, y: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _plain_grads(call: Call, at: int, g: Tensor, x: Tensor, y: Tensor) -> list[Tensor | None]:
+    """Return the gradients of what stands before the matrix, of the matrix and of the vectors."""
     wants = call.wants or (True,) * len(call.dims)
     rows, matrix = g.flatten(0, 1), x.flatten(0, 2)
-    dx = dy = None
-    if wants[at]:
-        if call.defer is None:
-            dx = product(rows.t(), y.flatten(0, 1).t())[None, None]
-        else:
-            call.defer(at, rows, y.flatten(0, 1))
-    if wants[at + 1]:
+    found: list[Tensor | None] = [None] * (at + 2)
+    has_bias = at > 0 and wants[0]
+    if wants[at] and call.defer is not None:
+        call.defer(at, rows, y.flatten(0, 1), 0 if has_bias else -1)
+    else:
+        if wants[at]:
+            found[at] = product(rows.t(), y.flatten(0, 1).t())[None, None]
+        if has_bias:
+            found[0] = rows.sum(0).view(1, 1, *call.dims[0].d)
+    if wants[-1]:
         memory = target(call, at + 1)
-        dy = product(rows, matrix.t(), None if memory is None else memory.flatten(0, 1))
-        dy = dy.view(y.shape) if memory is None else memory
-    return [dx, dy]
+        into = None if memory is None else memory.flatten(0, 1)
+        grad = product(rows, matrix.t(), into)
+        found[-1] = grad.view(y.shape) if memory is None else memory
+    return found
 
 
 def _multiply(x: Tensor, y: Tensor, left: Dim, right: Dim) -> Tensor:
@@ -155,7 +160,7 @@ def _fit(x: Tensor, dim: Dim | None, rank: int) -> Tensor:
 
 def _affine_grad(call: Call, g: Tensor, bias: Tensor, *xs: Tensor) -> list[Tensor | None]:
     if len(xs) == 2 and bias.shape[:2] == (1, 1) and _is_plain(call, 1, *xs):
-        return [_bias_grad(call, g, bias), *_plain_grads(call, 1, g, *xs)]
+        return _plain_grads(call, 1, g, *xs)
     rank = len(call.out.d)
     fitted = _fit(bias, call.dims[0], rank)
     grads: list[Tensor | None] = [reduced(g, fitted).reshape(bias.shape)]
@@ -167,11 +172,25 @@ def _affine_grad(call: Call, g: Tensor, bias: Tensor, *xs: Tensor) -> list[Tenso
     return grads
 
 
-def _bias_grad(call: Call, g: Tensor, bias: Tensor) -> Tensor | None:
-    if call.defer is None:
-        return g.sum((0, 1)).view(bias.shape)
-    call.defer(0, g.flatten(0, 1), None)
-    return None
+def _stack(call: Call, *operands: Tensor) -> Tensor:
+    """Compute several products beside each other: the rows of the first one for all nodes, then of the next one."""
+    *held, y = operands
+    count, matrix, rows = call.attrs[0], held[-1], y.flatten(0, 1)
+    shape = (count, len(rows), matrix.shape[1])
+    wide, memory = rows.expand(count, *rows.shape), target(call)
+    into = None if memory is None else memory.view(shape)
+    if len(held) == 1:
+        found = torch.bmm(wide, matrix.mT, out=into)
+    else:
+        found = torch.baddbmm(held[0].unsqueeze(1), wide, matrix.mT, out=into)
+    return found.view(call.count, *y.shape[1:2], -1) if memory is None else memory
+
+
+def _stack_grad(call: Call, g: Tensor, *operands: Tensor) -> list[Tensor | None]:
+    *held, y = operands
+    count, matrix, rows = call.attrs[0], held[-1].flatten(0, 1), y.flatten(0, 1)
+    side = g.view(count, len(rows), -1).transpose(0, 1).reshape(len(rows), -1)
+    return _plain_grads(call, len(held) - 1, side.unsqueeze(1), matrix[None, None], y)
 
 
 def _dot_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
@@ -250,6 +269,7 @@ def _contract(call: Call, x: Tensor, *rest: Tensor) -> Tensor:
 
 
 MATMUL = declare("multiply", _matmul_shape, _matmul, _matmul_grad, matrix=0)
+STACK = declare("products", _affine_shape, _stack, _stack_grad)
 AFFINE = declare("affine_transform", _affine_shape, _affine, _affine_grad, matrix=1)
 DOT = declare("dot_product", _dot_shape, _dot, _dot_grad)
 INVERSE = declare("inverse", _inverse_shape, _inverse)

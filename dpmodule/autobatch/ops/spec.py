@@ -73,8 +73,8 @@ class Call:
         result: the first output of `run`, for `grad`.
         wants: for `grad`, which operands need a gradient; all of them unless set.
         defer: called by `grad` in place of returning the gradient of an operand which all nodes share, as
-            ``defer(operand, left, right)``: the engine adds ``left.T @ right`` of all batches at once; None in place of
-            `right` stands for a column of ones.
+            ``defer(operand, left, right, bias)``: the engine adds ``left.T @ right`` of all batches at once; and the
+            sum of the rows of `left` to the gradient of operand `bias`, if there is one.
         counts: for operations with `Op.many`, how many operands each node has.
         into: memory for the results, (N, batch, *d), which `run` may compute into, and then returns; empty when it must
             make new tensors. For `grad`, memory for the gradient of every operand, None for those that must be new.
@@ -91,7 +91,7 @@ class Call:
     saved: Any = None
     result: Any = None
     wants: tuple[bool, ...] = ()
-    defer: Callable[[int, torch.Tensor, torch.Tensor | None], None] | None = None
+    defer: Callable[..., None] | None = None
     counts: list[int] = field(default_factory=list)
     into: Sequence[torch.Tensor | None] = field(default_factory=list)
 
