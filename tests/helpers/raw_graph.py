@@ -101,6 +101,26 @@ class RawGraph:
         node = self.machine.kernel(OP["concat"], 0, xs)
         return self.keep(node, torch.cat([self.wanted[x] for x in xs]))
 
+    def side_by_side(self, *xs):
+        node = self.machine.kernel(OP["concat"], 1, xs)
+        return self.keep(node, torch.stack([self.wanted[x] for x in xs], 1))
+
+    def multiply(self, x, y):
+        return self.keep(self.machine.kernel(OP["multiply"], 0, (x, y)), self.wanted[x] @ self.wanted[y])
+
+    def add_column(self, x, y):
+        node = self.machine.kernel(OP["colwise_add"], 0, (x, y))
+        return self.keep(node, self.wanted[x] + self.wanted[y][:, None])
+
+    def transpose(self, x):
+        value = self.wanted[x]
+        node = self.machine.kernel(OP["transpose"], -1, (x,))
+        return self.keep(node, value[None] if value.dim() == 1 else value.t())
+
+    def pick(self, x, index, axis=0):
+        node = self.machine.kernel(OP["view"], 0, (x,), axis, index)
+        return self.keep(node, self.wanted[x].select(axis, index))
+
     def sum(self, *xs):
         return self.keep(self.machine.kernel(OP["sum"], 0, xs), sum(self.wanted[x] for x in xs))
 
@@ -146,7 +166,7 @@ class RawGraph:
         wanted = self.wanted[node].detach().reshape(-1)
         self._close(self.value(node), wanted, tolerance, 1.0, f"node {node}")
 
-    def check_gradients(self, loss, tolerance=1e-4):
+    def check_gradients(self, loss, tolerance=2e-4):
         self.machine.backward(loss)
         if self.wanted[loss].requires_grad:
             self.wanted[loss].sum().backward()

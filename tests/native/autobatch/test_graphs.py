@@ -40,7 +40,7 @@ class Grower:
 
     def grow(self):
         ways = [self.unary, self.scalar, self.binary, self.dense, self.joined, self.both, self.loss]
-        ways += [self.softmax, self.reduce, self.lstm, self.sum, self.views, self.gated]
+        ways += [self.softmax, self.reduce, self.lstm, self.sum, self.views, self.gated, self.matrices]
         found = self.rng.choice(ways)()
         if found is not None:
             self.vectors.append(self.graph.one("tanh", found))
@@ -111,6 +111,21 @@ class Grower:
         return g.two(
             "mul", gate, g.one("tanh", g.two("add", g.affine(g.at(self.bias), g.at(self.other), y), y))
         )
+
+    def matrices(self):
+        g = self.graph
+        states = g.side_by_side(*[self.rng.choice(self.vectors) for _ in range(self.rng.choice([2, 3, 17]))])
+        keys = g.multiply(g.at(self.square), states)
+        if self.rng.random() < 0.5:
+            keys = g.one(self.rng.choice(["rectify", "softsign", "scale"]), keys, 0.5)
+        mixed = g.one("tanh", g.add_column(keys, self.some()))
+        scores = g.multiply(g.transpose(self.some()), mixed)
+        if self.rng.random() < 0.5:
+            scores = g.multiply(scores, g.multiply(g.transpose(mixed), mixed))
+        scores = g.one("scale", scores, 1.0 / self.width)  # else a softmax is 0 or 1
+        share = g.softmax(g.transpose(scores))
+        found = g.multiply(g.multiply(states, share), g.transpose(g.one("tanh", self.some())))
+        return g.pick(*self.rng.choice([(found, 1), (found, 2, 1), (g.transpose(found), 0)]))
 
     def finish(self):
         g = self.graph
