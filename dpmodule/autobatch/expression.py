@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import native
 from .errors import EmptySequenceError, ForeignValueError, user_line
+from .fast import fast
 from .node import Array, Node
 from .ops.binary import CDIV, MINUS, POW, SUM
 from .ops.linear import MATMUL
@@ -231,6 +232,12 @@ def append_many(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = ()) ->
     except AttributeError:
         args = tuple([node_of(x) for x in operands])
     return Expression(graph.append_many(op, attrs, args), version)
+
+
+# these remember what operations add to the graph, by the kinds of their operands
+apply = fast("apply", apply)
+pair = fast("pair", pair)
+append_many = fast("append_many", append_many)
 
 
 def listed(name: str, xs: Iterable[Any]) -> list[Any]:

@@ -90,7 +90,7 @@ class NativeGraph:
         self.machine = self._core.AutobatchEngine()
         self.machine.batched = self.options.autobatch
         self._caller = Caller(self.options)
-        self.machine.set_caller(self._caller.forward, self._caller.backward)
+        self.machine.set_caller(self._caller.forward, self._caller.backward, self._caller.numbers)
         self._calls: dict[Any, tuple[int, tuple[tuple[int, int], ...]]] = {}
         self._params: list[tuple[weakref.ref[ParameterStorage], bool]] = []
         self._tables: list[tuple[weakref.ref[LookupStorage], bool]] = []

@@ -6,18 +6,20 @@
 
 #include "python_builder.hpp"
 #include "python_caller.hpp"
+#include "python_recipes.hpp"
 
 namespace dpmodule::autobatch {
 
 // All that one engine owns; the object in Python holds it.
 struct Machine {
-    Machine() : engine(&caller), builder(engine.graph) {
+    Machine() : engine(&caller), builder(engine.graph), recipes(engine.graph) {
         static int serials = 0;
         serial = ++serials;
     }
     PythonCaller caller;
     Engine engine;
     Builder builder;
+    PythonRecipes recipes;
     int serial;
 };
 

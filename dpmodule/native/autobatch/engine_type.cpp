@@ -36,6 +36,7 @@ PyObject *activate(PyObject *self, PyObject *number) {
     current.serial = machine.serial;
     current.version = static_cast<int>(version);
     builder_of_current = &machine.builder;
+    recipes_of_current = &machine.recipes;
     Py_RETURN_NONE;
 }
 
@@ -43,6 +44,7 @@ void leave(const Machine &machine) {
     if (current.engine != &machine.engine) return;
     current.engine = nullptr;
     builder_of_current = nullptr;
+    recipes_of_current = nullptr;
 }
 
 PyObject *deactivate(PyObject *self, PyObject *) {
@@ -51,9 +53,10 @@ PyObject *deactivate(PyObject *self, PyObject *) {
 }
 
 PyObject *set_caller(PyObject *self, PyObject *args) {
-    PyObject *forward, *backward;
-    if (!PyArg_ParseTuple(args, "OO", &forward, &backward)) return nullptr;
+    PyObject *forward, *backward, *numbers;
+    if (!PyArg_ParseTuple(args, "OOO!", &forward, &backward, &PyList_Type, &numbers)) return nullptr;
     machine_of(self).caller.set(forward, backward);
+    machine_of(self).recipes.set_numbers(numbers);
     Py_RETURN_NONE;
 }
 
@@ -117,12 +120,16 @@ PyObject *engine_new(PyTypeObject *type, PyObject *, PyObject *) {
 int engine_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(self));
     Machine *machine = reinterpret_cast<EngineObject *>(self)->machine;
-    return machine ? machine->caller.traverse(visit, arg) : 0;
+    const int stopped = machine ? machine->caller.traverse(visit, arg) : 0;
+    return stopped || !machine ? stopped : machine->recipes.traverse(visit, arg);
 }
 
 int engine_clear(PyObject *self) {
     Machine *machine = reinterpret_cast<EngineObject *>(self)->machine;
-    if (machine) machine->caller.clear();
+    if (machine) {
+        machine->caller.clear();
+        machine->recipes.clear();
+    }
     return 0;
 }
 
@@ -132,6 +139,7 @@ void engine_dealloc(PyObject *self) {
     if (Machine *machine = reinterpret_cast<EngineObject *>(self)->machine) {
         leave(*machine);
         machine->caller.clear();
+        machine->recipes.clear();
         delete machine;
     }
     type->tp_free(self);
@@ -175,7 +183,7 @@ const PyMethodDef graph_methods[] = {
     {"revert", revert, METH_VARARGS, "revert(size, computed): forget later nodes"},
     {"activate", activate, METH_O, "activate(version): fast functions add to this graph"},
     {"deactivate", deactivate, METH_NOARGS, "deactivate(): they no longer do"},
-    {"set_caller", set_caller, METH_VARARGS, "set_caller(forward, backward): who runs operations without a kernel"},
+    {"set_caller", set_caller, METH_VARARGS, "set_caller(forward, backward, numbers): who runs operations without a kernel, and the list of their own numbers"},
     {"batches", batches, METH_NOARGS, "batches() -> [(signatures, rows, level, run)] in order of computation"},
     {"describe", describe, METH_O, "describe(signature) -> (op, kind, dims, batch, params)"},
     {"times", times, METH_NOARGS, "times() -> seconds of scheduling, forward, backward since renew"},

@@ -1,6 +1,6 @@
 // The Python type AutobatchFunction: an operation that adds its node at once where a kernel takes the operands, and
 // calls the function in Python with the same arguments where not.
-#include "python_builder.hpp"
+#include "python_recipes.hpp"
 
 #include <structmember.h>
 
@@ -9,7 +9,7 @@
 namespace dpmodule::autobatch {
 namespace {
 
-enum class Way { Unary, Binary, Affine, Concat, ConcatColumns, Sum, Average, Loss, Softmax, Reduce, Pick, Range, AddColumn, Transpose, Step };
+enum class Way { Unary, Binary, Affine, Concat, ConcatColumns, Sum, Average, Loss, Softmax, Reduce, Pick, Range, AddColumn, Transpose, Step, Apply, Pair, Many };
 
 struct Fast {
     const char *name;
@@ -50,6 +50,9 @@ constexpr Fast table[] = {
     {"colwise_add", Way::AddColumn, 0},
     {"transpose", Way::Transpose, 0},
     {"lstm_step", Way::Step, 0},
+    {"apply", Way::Apply, 0},
+    {"pair", Way::Pair, 0},
+    {"append_many", Way::Many, 0},
 };
 
 struct FunctionObject {
@@ -160,12 +163,32 @@ PyObject *step(PyObject *const *args, Py_ssize_t count) {
     return both;
 }
 
+// apply(operation, operands, attributes=(), own=None), pair(operation, x, y), append_many(operation, operands,
+// attributes=()); nullptr, without an error, where the slow way has to look at the operands.
+PyObject *applied(const FunctionObject &function, PyObject *const *args, Py_ssize_t count) {
+    const Way way = function.fast->way;
+    if (count < 2 || count > (way == Way::Apply ? 4 : 3)) return nullptr;
+    Nodes operands;
+    if (way == Way::Pair ? count != 3 || !operands.read_two(args[1], args[2]) : !operands.read(args[1])) return nullptr;
+    const bool attributes = way != Way::Pair && count > 2, own = count > 3 && args[3] != Py_None;
+    const Applied what{args[0], attributes ? args[2] : nullptr, own ? args[3] : nullptr, way == Way::Many};
+    PyObject *made = recipes_of_current->make(what, operands, [&] {
+        return PyObject_Vectorcall(function.slow, args, static_cast<std::size_t>(count), nullptr);
+    });
+    if (!made) throw PythonError();
+    return made;
+}
+
 PyObject *function_call(PyObject *self, PyObject *const *args, std::size_t flags, PyObject *keywords) {
     auto *function = reinterpret_cast<FunctionObject *>(self);
     return guarded([&]() -> PyObject * {
         if (current.engine && (!keywords || PyTuple_GET_SIZE(keywords) == 0)) {
             if (function->fast->way == Way::Step) {
                 if (PyObject *made = step(args, PyVectorcall_NARGS(flags))) return made;
+                return PyObject_Vectorcall(function->slow, args, flags, keywords);
+            }
+            if (function->fast->way > Way::Step) {
+                if (PyObject *made = applied(*function, args, PyVectorcall_NARGS(flags))) return made;
                 return PyObject_Vectorcall(function->slow, args, flags, keywords);
             }
             const int node = attempt(*function->fast, args, PyVectorcall_NARGS(flags));

@@ -31,6 +31,12 @@ class Nodes {
         }
         return true;
     }
+    bool read_two(PyObject *x, PyObject *y) {
+        count = 2;
+        at[0] = node_of(x);
+        at[1] = at[0] >= 0 ? node_of(y) : -1;
+        return at[1] >= 0;
+    }
     int count = 0;
     int *at = few_;
 
