@@ -290,8 +290,9 @@ class Graph:
         self.engine.revert(None)
         self._marks = [(size, None) for size, _ in self._marks]  # what was computed then is no longer there
 
-    def changed(self, node: int) -> None:
-        """Forget values, if an input that was `set` has been read already."""
+    def set_input(self, node: int, array: Any) -> None:
+        """Replace the array of an input, (batch, *d), and forget values if it has been read already."""
+        self.aux[node] = array
         if node < max(self.engine.computed, self.engine.root):
             self.recalculate()
 

@@ -45,6 +45,12 @@ class Batch(NamedTuple):
     alone: str
 
 
+def _as_buffer(array: Any) -> Any:
+    """Return an array that the engine can read: of floats or doubles, side by side."""
+    is_plain = array.dtype.char in "fd" and array.flags.c_contiguous
+    return array if is_plain else np.ascontiguousarray(array, np.float32)
+
+
 class _Named(NamedTuple):
     """Stands for an operation of which only the name is known."""
 
@@ -95,11 +101,10 @@ class NativeGraph:
         self._params: list[tuple[weakref.ref[ParameterStorage], bool]] = []
         self._tables: list[tuple[weakref.ref[LookupStorage], bool]] = []
         self._numbers: dict[Any, int] = {}
-        self._boxes: dict[int, Any] = {}
-        self._fresh: list[tuple[int, Any, Any]] = []
         self._before: dict[int, Tensor] = {}
         self._held: list[ParameterStorage | None] = []
         self._inputs: dict[Dim, int] = {}
+        self._dims: dict[int, Dim] = {}
         self._marks: list[tuple[int, int]] = []
         self._seen: list[tuple[int, int]] = []
         self._values_at_root: dict[weakref.ref[ParameterStorage], tuple[int, int]] = {}
@@ -162,20 +167,17 @@ class NativeGraph:
     def _append_source(self, op: Op, attrs: tuple[Any, ...], aux: Any) -> int:
         machine, name = self.machine, op.name
         node: int
+        if name == "input":
+            return self._input(attrs[0], aux)
+        if name == "constant":
+            self._input_signature(attrs[0])  # refuses what is too large
+            return self._input(attrs[0], np.full((attrs[0].batch, *attrs[0].d), aux, np.float32))
         if name == "parameter" or "lookup" in name:
             self._held.append(attrs[1]())  # alive as long as the graph
         if name == "parameter":
             node = machine.parameter(self._parameter(attrs[1], bool(attrs[2])))
         elif name in ("lookup", "const_lookup"):
             node = machine.lookup(self.table_number(attrs[1], name == "lookup"), aux)
-        elif name == "input":
-            node = self._input(attrs[0], aux.array)
-            self._boxes[node] = aux
-            self._fresh.append((node, aux, aux.array))
-        elif name == "constant":
-            shape = (attrs[0].batch, *attrs[0].d)
-            self._input_signature(attrs[0])  # refuses what is too large
-            node = self._input(attrs[0], np.full(shape, aux, np.float32))
         else:
             return self._append_call(op, attrs, (), aux, False)
         return node
@@ -187,8 +189,14 @@ class NativeGraph:
         return signature
 
     def _input(self, dim: Dim, array: Any) -> int:
-        node: int = self.machine.input(self._input_signature(dim), np.ascontiguousarray(array, np.float32))
+        node: int = self.machine.input(self._input_signature(dim), _as_buffer(array))
         return node
+
+    def set_input(self, node: int, array: Any) -> None:
+        """Replace the array of an input, (batch, *d), and forget values if it has been read already."""
+        self.machine.set_input(node, _as_buffer(array))
+        if node < max(self.machine.computed, self._root):
+            self.recalculate()
 
     def _append_call(
         self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any, many: bool
@@ -336,7 +344,12 @@ class NativeGraph:
 
     def dim(self, node: int) -> Dim:
         """Return the shape of a node."""
-        return Dim(*self.machine.dim(node))
+        machine = self.machine
+        number = machine.shape_of(node)
+        found = self._dims.get(number)
+        if found is None:
+            found = self._dims[number] = Dim(*machine.dim(node))
+        return found
 
     def signature(self, node: int) -> _Signature:
         """Return what a node is."""
@@ -354,10 +367,6 @@ class NativeGraph:
         if machine.busy:
             raise StateError("the graph is being computed: an operation on it must not use it itself")
         self._built += time.perf_counter() - self._idle_since
-        for place, box, array in self._fresh:
-            if box.array is not array:  # set since
-                self.machine.set_input(place, np.ascontiguousarray(box.array, np.float32))
-        self._fresh.clear()
         self._refresh(False)
         self._run(node)
         self._idle_since = time.perf_counter()
@@ -538,9 +547,7 @@ class NativeGraph:
         self._tidy()
         self.is_immediate, self.is_checking = immediate or checking, checking
         self._caller.renew()
-        self._boxes.clear()
         self._held.clear()
-        self._fresh.clear()
         self._before.clear()
         self._marks.clear()
         self._root = -1
@@ -573,19 +580,10 @@ class NativeGraph:
 
     def recalculate(self) -> None:
         """Forget all values, but no nodes, so that parameters that were changed are read again."""
-        for node, box in self._boxes.items():
-            self.machine.set_input(node, np.ascontiguousarray(box.array, np.float32))
         self._caller.forget()
         self.machine.revert(self.size, 0)
         self._marks = [(size, 0) for size, _ in self._marks]  # what was computed then is no longer there
         self._root = -1
-
-    def changed(self, node: int) -> None:
-        """Forget values, if an input that was `set` has been read already."""
-        if node < max(self.machine.computed, self._root):
-            self.recalculate()
-        else:
-            self._fresh.append((node, self._boxes[node], None))
 
     def checkpoint(self) -> None:
         """Remember the number of nodes, for `revert`."""
@@ -596,9 +594,6 @@ class NativeGraph:
         """Forget all nodes since the last `checkpoint`; without one, all of them."""
         self.check_free("cg_revert")
         size, computed = self._marks.pop() if self._marks else (0, 0)
-        for node in [node for node in self._boxes if node >= size]:
-            del self._boxes[node]
-        self._fresh = [each for each in self._fresh if each[0] < size]
         self.machine.revert(size, computed)
         self._caller.cut(self.machine.computed)
         if self._root >= size:

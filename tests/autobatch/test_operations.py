@@ -140,3 +140,29 @@ def test_several_in_one_batch(name):
     for one, other in zip(alone, together):
         for left, right in zip(one, other):
             np.testing.assert_allclose(left, right, rtol=1e-12, atol=1e-12)
+
+
+def made_often(name, engine):
+    """Make an operation on operands that are one expression, on those of two draws, and on the first again."""
+    dy.configure(autobatch=True, engine=engine)
+    names, function = ALL[name]
+    is_batched = name in BATCHED
+    rows = []
+    for seed in (3, 4, 3):
+        draw = values(3 if is_batched else 0, seed=seed)
+        rows.append([dy.inputTensor(draw[n].astype(np.float32), batched=is_batched) for n in names])
+    by_shape = {}
+    alike = [by_shape.setdefault(x.dim(), x) for x in rows[0]]
+    weights = np.linspace(-1, 1, 11, dtype=np.float32)
+    losses = [total(dy, function(dy, *xs), weights) for xs in (alike, *rows) for _ in range(2)]
+    dy.esum(losses).backward(full=True)
+    return [loss.value() for loss in losses], [x.gradient() for xs in rows for x in xs]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_made_again(name):
+    """The native engine remembers what an operation adds to the graph; the engine in Python looks at it each time."""
+    expected, found = made_often(name, "python"), made_often(name, "auto")
+    np.testing.assert_allclose(found[0], expected[0], rtol=2e-5, atol=2e-5)
+    for left, right in zip(found[1], expected[1]):
+        np.testing.assert_allclose(left, right, rtol=2e-4, atol=5e-5)

@@ -40,14 +40,7 @@ __all__ = [
 
 Array = NDArray[Any]
 
-
-class Box:
-    """The array of an input, (batch, *d): memory of nobody else, for it is read when a value is asked for."""
-
-    __slots__ = ("array",)
-
-    def __init__(self, array: Array) -> None:
-        self.array = array
+_new = Expression.__new__
 
 
 def _numbers(value: ArrayLike, name: str) -> Array:
@@ -75,12 +68,7 @@ def _numbers(value: ArrayLike, name: str) -> Array:
 class InputExpression(Expression):
     """An input whose value can be replaced with `set`."""
 
-    __slots__ = ("box",)
-
-    def __init__(self, box: Box, dim: Dim) -> None:
-        graph = state.graph
-        super().__init__(graph.append(INPUT, (dim,), (), box), graph.version)
-        self.box = box
+    __slots__ = ()
 
     def set(self, value: ArrayLike) -> None:
         """Replace the value; all values asked for from now on, and `backward`, follow it.
@@ -103,16 +91,23 @@ class InputExpression(Expression):
         node = self.enter()
         dim = state.graph.dim(node)
         array = _numbers(value, "set").astype(np.float64)
-        if array.size != self.box.array.size:
+        if array.size != dim.size * dim.batch:
             raise ShapeError(
                 f"set: {array.size} values for an input of dimensions {dim.d} and minibatch {dim.batch}"
             )
         if dim.batch == 1:
-            self.box.array = array.reshape(dim.d, order="F")[None] if array.shape != dim.d else array[None]
+            array = array.reshape(dim.d, order="F")[None] if array.shape != dim.d else array[None]
         else:
-            array = array.reshape(*dim.d, dim.batch, order="F")
-            self.box.array = np.moveaxis(array, -1, 0)
-        state.graph.changed(node)
+            array = np.moveaxis(array.reshape(*dim.d, dim.batch, order="F"), -1, 0)
+        state.graph.set_input(node, array)
+
+
+def _made(array: Array, dim: Dim) -> InputExpression:
+    """Make an expression of an array, (batch, *d), which nobody else may change."""
+    graph = state.graph
+    found = _new(InputExpression)
+    found.node, found.version = graph.append(INPUT, (dim,), (), array), graph.version
+    return found
 
 
 def dim_of(dim: int | Sequence[int], batch_size: int = 1) -> Dim:
@@ -153,9 +148,9 @@ def inputTensor(
     if array.ndim == 0:
         array = array.reshape(1)
     if not batched:
-        return InputExpression(Box(array[None]), dim_of(array.shape))
+        return _made(array[None], dim_of(array.shape))
     dim = dim_of(array.shape[:-1] if array.ndim > 1 else (1,), array.shape[-1])
-    return InputExpression(Box(np.moveaxis(array, -1, 0).reshape(dim.batch, *dim.d)), dim)
+    return _made(np.moveaxis(array, -1, 0).reshape(dim.batch, *dim.d), dim)
 
 
 def inputTensorTranspose(
@@ -192,33 +187,33 @@ def inputTensorTranspose(
             f" (at {user_line()})"
         )
     values = array.astype(np.float64).reshape(*found.d, batch_size, order="F")
-    return InputExpression(Box(np.moveaxis(values, -1, 0)), found)
+    return _made(np.moveaxis(values, -1, 0), found)
 
 
 def inputVector(v: ArrayLike, device: str = "") -> InputExpression:
     """Make a vector of a list of numbers."""
-    array = _numbers(v, "inputVector").astype(np.float64).reshape(-1)
-    return InputExpression(Box(array[None]), dim_of(len(array)))
+    array = _numbers(v, "inputVector").reshape(-1)
+    return _made(array[None], dim_of(len(array)))
 
 
 def scalarInput(s: float, device: str = "") -> InputExpression:
     """Make an expression of one number."""
-    array = _numbers(s, "scalarInput")
+    array = np.array([[s]]) if type(s) is float else _numbers(s, "scalarInput")
     if array.size != 1:
         raise ShapeError(f"scalarInput: {array.size} numbers, expected one (at {user_line()})")
-    return InputExpression(Box(array.astype(np.float64).reshape(1, 1)), Dim((1,)))
+    return _made(array.reshape(1, 1), Dim((1,)))
 
 
 def vecInput(dim: int, device: str = "") -> InputExpression:
     """Make a vector of zeros, to be `set` later."""
     found = dim_of(dim)
-    return InputExpression(Box(np.zeros((1, *found.d))), found)
+    return _made(np.zeros((1, *found.d)), found)
 
 
 def matInput(d1: int, d2: int) -> InputExpression:
     """Make a matrix of zeros, to be `set` later."""
     found = dim_of((d1, d2))
-    return InputExpression(Box(np.zeros((1, *found.d))), found)
+    return _made(np.zeros((1, *found.d)), found)
 
 
 def inputMatrix(v: ArrayLike, d: Sequence[int]) -> InputExpression:
@@ -232,7 +227,7 @@ def inputMatrix(v: ArrayLike, d: Sequence[int]) -> InputExpression:
     array = _numbers(v, "inputMatrix").astype(np.float64)
     if array.size != found.size:
         raise ShapeError(f"inputMatrix: {array.size} values for the dimensions {found.d} (at {user_line()})")
-    return InputExpression(Box(array.reshape(found.d, order="F")[None]), found)
+    return _made(array.reshape(found.d, order="F")[None], found)
 
 
 def sparse_inputTensor(

@@ -82,7 +82,7 @@ def lookup(p: LookupParameters, index: int = 0, update: bool = True) -> Expressi
     Raises:
         BoundsError: there is no such row.
     """
-    return _table(p).row(index, update)
+    return p[index] if update and isinstance(p, LookupParameters) else _table(p).row(index, update)
 
 
 def lookup_batch(p: LookupParameters, indices: Sequence[int], update: bool = True) -> Expression:
@@ -237,7 +237,7 @@ def transpose(x: Expression, dims: Sequence[int] = (1, 0)) -> Expression:
     Raises:
         ShapeError: not every dimension is named once.
     """
-    return apply(TRANSPOSE, (x,), (tuple(int(axis) for axis in dims),))
+    return apply(TRANSPOSE, (x,), (tuple(map(int, dims)),))
 
 
 pick = fast("pick", pick)

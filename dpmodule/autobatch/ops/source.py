@@ -22,8 +22,7 @@ def _given(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
 
 def _input(call: Call) -> Tensor:
     """Stack the arrays of the nodes; each has the shape (batch, *d)."""
-    values = [box.array for box in call.aux]
-    stacked = values[0][None] if len(values) == 1 else np.stack(values)
+    stacked = call.aux[0][None] if len(call.aux) == 1 else np.stack(call.aux)
     return torch.from_numpy(stacked).to(call.device, call.dtype)
 
 

@@ -74,18 +74,27 @@ PyObject *append(PyObject *self, PyObject *args) {
     });
 }
 
+// Copies an array of floats or doubles.  False: it has another number of elements.
+bool copy_numbers(PyObject *array, int count, float *to) {
+    Py_buffer data;
+    check(PyObject_GetBuffer(array, &data, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) == 0);
+    const auto size = static_cast<std::size_t>(data.len);
+    const bool doubles = data.itemsize == sizeof(double), fits = size == static_cast<std::size_t>(count) * (doubles ? sizeof(double) : sizeof(float));
+    if (fits && doubles) std::transform(static_cast<const double *>(data.buf), static_cast<const double *>(data.buf) + count, to, [](double x) { return static_cast<float>(x); });
+    else if (fits) std::copy_n(static_cast<const float *>(data.buf), count, to);
+    PyBuffer_Release(&data);
+    return fits;
+}
+
 PyObject *input(PyObject *self, PyObject *args) {
     return guarded([&]() -> PyObject * {
         int sig;
-        Py_buffer data;
-        check(PyArg_ParseTuple(args, "iy*", &sig, &data));
+        PyObject *array;
+        check(PyArg_ParseTuple(args, "iO", &sig, &array));
         Graph &graph = graph_of(self);
-        const std::size_t bytes = sizeof(float) * graph.signatures[sig].width;
-        const bool fits = static_cast<std::size_t>(data.len) == bytes;
-        float *at = fits ? graph.inputs.take(graph.signatures[sig].width) : nullptr;
-        if (fits) std::copy_n(static_cast<const float *>(data.buf), graph.signatures[sig].width, at);
-        PyBuffer_Release(&data);
-        if (!fits) refuse(PyExc_ValueError, "the data and the shape differ in size");
+        const int width = graph.signatures[sig].width;
+        float *at = graph.inputs.take(width);
+        if (!copy_numbers(array, width, at)) refuse(PyExc_ValueError, "the data and the shape differ in size");
         const int node = graph.add(sig, nullptr, 0);
         graph.value.resize(node + 1, nullptr);
         graph.grad.resize(node + 1, nullptr);
@@ -96,22 +105,12 @@ PyObject *input(PyObject *self, PyObject *args) {
 
 PyObject *set_input(PyObject *self, PyObject *args) {
     return guarded([&]() -> PyObject * {
-        PyObject *number;
-        Py_buffer data;
-        check(PyArg_ParseTuple(args, "Oy*", &number, &data));
-        int node = -1;
-        try {
-            node = checked_node(self, number);
-        } catch (const PythonError &) {
-            PyBuffer_Release(&data);
-            throw;
-        }
+        PyObject *number, *array;
+        check(PyArg_ParseTuple(args, "OO", &number, &array));
+        const int node = checked_node(self, number);
         const Graph &graph = graph_of(self);
         const Signature &s = graph.signature(node);
-        const bool fits = s.op == Op::Input && static_cast<std::size_t>(data.len) == sizeof(float) * s.width;
-        if (fits) std::copy_n(static_cast<const float *>(data.buf), s.width, graph.value[node]);
-        PyBuffer_Release(&data);
-        if (!fits) refuse(PyExc_ValueError, "no input of this size");
+        if (s.op != Op::Input || !copy_numbers(array, s.width, graph.value[node])) refuse(PyExc_ValueError, "no input of this size");
         return Py_NewRef(Py_None);
     });
 }
@@ -188,8 +187,8 @@ const PyMethodDef node_methods[] = {
     {"call_signature", call_signature, METH_VARARGS, "call_signature(kind, shape, widths, further, nargs, key, constant) -> its number"},
     {"view_signature", view_signature, METH_VARARGS, "view_signature(shape, width of the operand) -> its number"},
     {"append", append, METH_VARARGS, "append(signature, nodes, aux=0) -> node"},
-    {"input", input, METH_VARARGS, "input(signature, float32 data) -> node"},
-    {"set_input", set_input, METH_VARARGS, "set_input(node, float32 data): replace the value; revert what was computed"},
+    {"input", input, METH_VARARGS, "input(signature, array of floats or doubles) -> node"},
+    {"set_input", set_input, METH_VARARGS, "set_input(node, array of floats or doubles): replace the value; revert what was computed"},
     {"parameter", parameter, METH_O, "parameter(number) -> node"},
     {"lookup", lookup, METH_VARARGS, "lookup(table, row) -> node"},
     {"kernel", kernel, METH_VARARGS, "kernel(op, kind, nodes, number=0.0, integer=0) -> node, -1: no kernel takes these"},

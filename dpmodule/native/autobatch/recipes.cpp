@@ -3,14 +3,24 @@
 #include <algorithm>
 
 namespace dpmodule::autobatch {
+namespace {
+
+constexpr int few = 8;   // operands that are compared with all others
+
+}  // namespace
 
 int Recipes::number(int operation, int attributes, const int *operands, int count, bool own) {
-    key_.assign({operation, attributes});
+    key_.assign({operation, attributes, count});
     for (int i = 0; i < count; i++) {
         const Node &node = graph_.nodes[operands[i]];
         const Signature &s = graph_.signatures[node.sig];
         // parameters are told apart: they become part of signatures
         key_.push_back(s.op == Op::Param ? -1 - node.sig : s.shape);
+    }
+    // and so are x * x and x * y, for it has to be clear which operand an argument is
+    for (int i = 1; i < count; i++) {
+        const int *same = std::find(operands, operands + std::min(i, few), operands[i]);
+        if (*same == operands[i] && same < operands + i) key_.insert(key_.end(), {i, static_cast<int>(same - operands)});
     }
     const auto [found, fresh] = numbers_.number(key_);
     if (fresh) all_.emplace_back();
@@ -30,9 +40,8 @@ int Recipes::follow(int recipe, const int *operands, int own) {
 }
 
 void Recipes::remember(int recipe, const int *operands, int count, int first, int result) {
-    const auto seen_twice = [&](int i) { return std::find(operands, operands + i, operands[i]) != operands + i; };
-    for (int i = 1; i < count; i++) {
-        if (seen_twice(i)) return;   // which of the two an argument means cannot be told
+    for (int i = few + 1; i < count; i++) {
+        if (std::find(operands + few, operands + i, operands[i]) != operands + i) return;   // the key does not tell
     }
     Recipe &known = all_[recipe];
     std::vector<Made> found;
