@@ -221,6 +221,7 @@ class ParameterCollection:
             FileError: the file cannot be read.
             FileFormatError: it holds other parameters.
         """
+        state.graph.settle()
         textfile.populate_collection(self, fname, key)
 
     def write_to_textfile(self, fname: str, key: str = "", append: bool = False) -> None:
@@ -252,6 +253,7 @@ class ParameterCollection:
             ArgumentError: a name is missing.
             ShapeError: a shape differs.
         """
+        state.graph.settle()
         for name, tensor in self.tensors().items():
             if name not in values:
                 raise ArgumentError(f"no value for {name}; there are {', '.join(sorted(values))}")

@@ -33,13 +33,17 @@ def explain() -> Explanation:
         [('tanh', 1, 8)]
     """
     graph = state.graph
+    is_native = isinstance(graph, NativeGraph)
     batches = ran_batches(graph)
     if not batches:
+        was_asked = (graph.machine if is_native else graph.engine).computed > 0
         raise StateError(
-            "explain: nothing has been computed since renew_cg(); ask for a value first, as loss.value() or"
+            "explain: only parameters, inputs and rows of tables were asked for since renew_cg(), which lie there"
+            " already; ask for the value of an operation on them"
+            if was_asked
+            else "explain: nothing has been computed since renew_cg(); ask for a value first, as loss.value() or"
             " loss.backward() do"
         )
-    is_native = isinstance(graph, NativeGraph)
     is_batched = bool(graph.machine.batched if is_native else graph.engine.autobatch)
     return Explanation(
         engine="native" if is_native else "python",

@@ -32,6 +32,8 @@ brings another engine (`dpmodule/native/autobatch`) implements the same ones:
     Forget all values, but no nodes.
 ``changed(node)``
     Called after an input was `set`: nothing that has been computed from its former value is used any more.
+``settle()``
+    Called before parameters change: values that were computed stay what they are.
 ``adopt(table, is_updated)``, ``leave()``
     Called before a row of a table is looked up; called when another engine's graph takes the place of this one.
 ``operands(node)``
@@ -281,6 +283,9 @@ class Graph:
             StateError: somebody does.
         """
         check_free(what, self.engine.is_running)
+
+    def settle(self) -> None:
+        """Do nothing: all values are kept."""
 
     def leave(self) -> None:
         """Make room: another engine's graph is the one under construction."""

@@ -574,6 +574,17 @@ class NativeGraph:
         """
         check_free(what, self.machine.busy)
 
+    def settle(self) -> None:
+        """Compute what was computed without being kept, and is held by somebody: the parameters will change."""
+        machine = self.machine
+        last = machine.ask_again() if machine.computed and not machine.busy else -1
+        if last >= machine.computed:
+            machine.fuses = False
+            try:
+                self.forward(last)
+            finally:
+                machine.fuses = True
+
     def leave(self) -> None:
         """Make room: another engine's graph is the one under construction."""
         self.machine.deactivate()

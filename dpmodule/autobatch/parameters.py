@@ -140,11 +140,11 @@ class _Held(Expression):
 
     def zero(self) -> None:
         """Set all values to zero."""
-        self.storage.tensor.zero_()
+        self._changing().zero_()
 
     def scale(self, s: float) -> None:
         """Multiply all values."""
-        self.storage.tensor.mul_(s)
+        self._changing().mul_(s)
 
     def scale_gradient(self, s: float) -> None:
         """Multiply the gradient."""
@@ -152,7 +152,7 @@ class _Held(Expression):
 
     def clip_inplace(self, left: float, right: float) -> None:
         """Move values outside the range from `left` to `right` to its ends."""
-        self.storage.tensor.clamp_(left, right)
+        self._changing().clamp_(left, right)
 
     def set_value(self, arr: ArrayLike) -> None:
         """Copy an array into the value.
@@ -163,7 +163,12 @@ class _Held(Expression):
         array = np.asarray(arr)
         if array.shape != self.shape():
             raise ShapeError(f"{self.name()}: set_value of {array.shape}, expected {self.shape()}")
-        self.storage.tensor.copy_(torch.from_numpy(np.ascontiguousarray(array, np.float64)))
+        self._changing().copy_(torch.from_numpy(np.ascontiguousarray(array, np.float64)))
+
+    def _changing(self) -> torch.Tensor:
+        """Return the value, to be written to: what the graph has computed of it stays."""
+        state.graph.settle()
+        return self.storage.tensor
 
     def save(self, fname: str, key: str = "", append: bool = False) -> None:
         """Write the value to a text file that DyNet reads.
@@ -186,6 +191,7 @@ class _Held(Expression):
             FileError: the file cannot be read.
             FileFormatError: there is no such name, or another shape.
         """
+        state.graph.settle()
         textfile.populate_one(
             self.storage, fname, key or self.storage.name, isinstance(self, LookupParameters)
         )
@@ -274,7 +280,7 @@ class LookupParameters(_Held):
         """Copy an array into a row; of one row of numbers, the first dimension runs fastest."""
         checked_rows(self, [i])
         values = torch.from_numpy(np.ascontiguousarray(row, np.float64))
-        target = self.storage.tensor[i]
+        target = self._changing()[i]
         if values.numel() != target.numel():
             raise ShapeError(
                 f"{self.name()}: init_row of {tuple(values.shape)}, expected {tuple(target.shape)}"
@@ -293,7 +299,7 @@ class LookupParameters(_Held):
         shape = self.shape()
         if len(array) > shape[0] or array.shape[1:] != shape[1:]:
             raise ShapeError(f"{self.name()}: init_from_array of {array.shape}, expected at most {shape}")
-        self.storage.tensor[: len(array)].copy_(torch.from_numpy(np.ascontiguousarray(array, np.float64)))
+        self._changing()[: len(array)].copy_(torch.from_numpy(np.ascontiguousarray(array, np.float64)))
 
     def row_as_array(self, row: int) -> Array:
         """Return a copy of one row."""

@@ -30,12 +30,8 @@ def _extra_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
     return found
 
 
-def _extra_run(call: Any, x: Any) -> Any:
-    raise NotImplementedError("the operation before this node writes its value")
-
-
-EXTRA = declare("extra", _extra_shape, _extra_run)
-"""The second and later results of an operation; attributes: (which one, its `Dim`)."""
+EXTRA = declare("extra", _extra_shape)
+"""The second and later results of an operation, which it computes; attributes: (which one, its `Dim`)."""
 
 
 class Kind:

@@ -11,6 +11,7 @@ import torch
 from . import native_updates
 from .collection import ParameterCollection
 from .errors import NonFiniteError
+from .state import state
 from .storage import LookupStorage, ParameterStorage
 
 __all__ = ["Trainer"]
@@ -61,6 +62,7 @@ class Trainer:
         Raises:
             NonFiniteError: the gradient is NaN or infinite, and clipping is on.
         """
+        state.graph.settle()
         with torch.no_grad():
             scale = self._clipping()
             for each in self.model.parameters_list():
@@ -165,6 +167,7 @@ class Trainer:
             updated_params: their places in the collection's list.
             updated_lookups: the places of tables.
         """
+        state.graph.settle()
         parameters, lookups = self.model.parameters_list(), self.model.lookup_parameters_list()
         with torch.no_grad():
             scale = self._clipping()

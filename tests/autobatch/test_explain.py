@@ -157,3 +157,13 @@ def test_nothing_has_been_run(engine):
     dy.inputTensor([1.0])
     with pytest.raises(dy.StateError, match="nothing has been computed since renew_cg"):
         dy.explain()
+
+
+def test_nothing_but_a_parameter_was_asked_for(engine):
+    dy.renew_cg()
+    parameter = dy.ParameterCollection().add_parameters((3,), init=1.0)
+    assert parameter.vec_value() == [1.0, 1.0, 1.0]
+    with pytest.raises(dy.StateError, match="only parameters, inputs and rows of tables"):
+        dy.explain()
+    dy.tanh(parameter).value()
+    assert row_of(dy.explain(), "tanh").nodes == 1

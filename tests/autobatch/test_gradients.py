@@ -172,3 +172,56 @@ def test_a_table_whose_memory_was_replaced(dtype):
     dy.configure(dtype="float32")
     assert table.grad.dtype is table.tensor.dtype
     np.testing.assert_allclose(table.grad_as_array(), [[0, 0], [0, 0], [2, 2]])
+
+
+CHANGES = {
+    "update": lambda collection, w: dy.SimpleSGDTrainer(collection).update(),
+    "update_subset": lambda collection, w: dy.SimpleSGDTrainer(collection).update_subset([0], []),
+    "set_value": lambda collection, w: w.set_value([1.0, 2.0, 3.0]),
+    "zero": lambda collection, w: w.zero(),
+    "scale": lambda collection, w: w.scale(2.0),
+    "load_tensors": lambda collection, w: collection.load_tensors({w.name(): torch.ones(3)}),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_values_stay_when_parameters_change(change):
+    collection, w = weights()
+    doubled = w * 2.0  # fused into what follows in the native engine
+    inner = dy.sin(dy.tanh(doubled)) + 1.0
+    loss = dy.squared_norm(inner)
+    lost = loss.value()
+    loss.backward()
+    CHANGES[change](collection, w)
+    assert not np.allclose(w.as_array(), [0.1, 0.2, 0.3])
+    doubled_before = np.array([0.2, 0.4, 0.6])
+    np.testing.assert_allclose(doubled.npvalue(), doubled_before, rtol=1e-6)
+    np.testing.assert_allclose(inner.npvalue(), np.sin(np.tanh(doubled_before)) + 1, rtol=1e-5)
+    assert loss.value() == lost
+    again = dy.squared_norm(inner + doubled)  # the graph goes on, from the values that there are
+    wanted = np.sin(np.tanh(doubled_before)) + 1 + doubled_before
+    assert abs(again.value() - np.square(wanted).sum()) < 1e-4
+    dy.renew_cg()
+    np.testing.assert_allclose((w * 2.0).npvalue(), 2 * w.as_array(), rtol=1e-6)
+
+
+def test_weight_noise_is_drawn_in_every_graph_and_stays_in_it():
+    collection = dy.ParameterCollection()
+    network = dy.CompactVanillaLSTMBuilder(1, 3, 4, collection)
+    network.set_weightnoise(0.5)
+    found = []
+    for _ in range(2):
+        dy.renew_cg()
+        scaled = dy.inputTensor([1.0, 2.0, 3.0]) * 0.5
+        x = dy.tanh(scaled)
+        outputs = [network.initial_state().transduce([x, x])[-1] for _ in range(2)]
+        loss = dy.squared_norm(dy.esum(outputs))
+        loss.backward(True)
+        value = loss.value()
+        assert scaled.gradient().any()
+        assert loss.value() == value
+        found.append(value)
+    assert found[0] != found[1]
+    network.set_weightnoise(0.0)
+    plain = [network.initial_state().add_input(x).output().npvalue() for _ in range(2)]
+    np.testing.assert_array_equal(*plain)

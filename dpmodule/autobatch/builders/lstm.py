@@ -264,7 +264,9 @@ class CompactVanillaLSTMBuilder(VanillaLSTMBuilder):
         return not self._noise and super()._is_plain()
 
     def set_weightnoise(self, std: float) -> None:
-        """Add noise of a standard deviation to the weights with every step.
+        """Add noise of a standard deviation to the weights.
+
+        It is drawn in every graph and at every step anew; steps that run in one batch have the same.
 
         Args:
             std: in the weights' own unit; 0 for none.

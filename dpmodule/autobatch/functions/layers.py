@@ -8,7 +8,7 @@ from ..errors import ArgumentError, user_line
 from ..expression import Expression, apply
 from ..ops import convolution
 from ..ops import noise as noises
-from ..ops.gates import LSTM_C, LSTM_GATES, LSTM_H
+from ..ops.gates import LSTM_C, LSTM_GATES, LSTM_H, NOISY_LSTM_GATES
 from ..ops.unary import IDENTITY
 from ..state import state
 from .combine import concatenate
@@ -243,7 +243,7 @@ def _gates(
     std: float,
 ) -> Expression:
     x = concatenate(x_t) if isinstance(x_t, (list, tuple)) else x_t
-    return apply(LSTM_GATES, (x, *operands, *masks), (float(std), bool(masks)))
+    return apply(NOISY_LSTM_GATES if std else LSTM_GATES, (x, *operands, *masks), (float(std), bool(masks)))
 
 
 def vanilla_lstm_gates(
@@ -262,7 +262,8 @@ def vanilla_lstm_gates(
         Wx: weights of the input (4H, I).
         Wh: weights of the output before (4H, H).
         b: biases (4H).
-        weightnoise_std: standard deviation of noise added to weights and biases.
+        weightnoise_std: standard deviation of noise added to weights and biases, drawn once for every batch of such
+            steps.
     """
     return _gates(x_t, (h_tm1, Wx, Wh, b), (), weightnoise_std)
 

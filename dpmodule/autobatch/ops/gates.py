@@ -9,7 +9,7 @@ import torch
 
 from .spec import Call, Dim, declare, fail, same_batch
 
-__all__ = ["LSTM_C", "LSTM_GATES", "LSTM_H"]
+__all__ = ["LSTM_C", "LSTM_GATES", "LSTM_H", "NOISY_LSTM_GATES"]
 
 Tensor = torch.Tensor
 
@@ -26,7 +26,7 @@ def _gates_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
 
 
 def _noisy(call: Call, weights: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Add noise; the same again when `run` is repeated for the gradient."""
+    """Add noise, one for a batch; the same again when `run` is repeated for the gradient."""
     spread = call.attrs[0]
     if not spread:
         return weights
@@ -62,5 +62,6 @@ def _h(call: Call, c: Tensor, gates: Tensor) -> Tensor:
 
 
 LSTM_GATES = declare("vanilla_lstm_gates", _gates_shape, _gates)
+NOISY_LSTM_GATES = declare("noisy_lstm_gates", _gates_shape, _gates, random=True)
 LSTM_C = declare("vanilla_lstm_c", _state_shape, _c)
 LSTM_H = declare("vanilla_lstm_h", _state_shape, _h)

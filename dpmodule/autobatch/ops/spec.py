@@ -107,14 +107,16 @@ class Op:
         name: as the signature and `explain` show it.
         shape: from (attributes, `Dim` of every operand) to the `Dim` of the result, or of every result; raises
             `ShapeError`.
-        run: from (`Call`, operands) to the result, or a tuple of results. Runs without autograd.
+        run: from (`Call`, operands) to the result, or a tuple of results. Runs without autograd. None where the
+            operation before computes the result.
         grad: from (`Call`, gradient of the result or a tuple of them, operands) to a list with the gradient of every
             operand, of the operand's shape, or None for none. Without it, the engine runs `run` again under autograd.
         aux: what a node's own number is: "" (nothing), "int", "float", "ints" (one a minibatch element) or "object".
         outputs: how many results there are; the second one is the node after the first, and so on.
         expand: `run` needs operands of N rows: none that is common to all nodes comes as one row.
         constant: the result never has a gradient with respect to operands.
-        random: `run` draws from `Call.generator`, and must then have a `grad`.
+        random: `run` draws from `Call.generator`; it has a `grad`, or finds in `Call.saved` what it has drawn when it
+            runs again.
         whole: a batch must not be computed again in part, as its nodes may depend on each other (statistics).
         matrix: the operand that is a matrix, -1 for none: nodes with different matrices are batched apart where few
             matrices serve many nodes.
@@ -126,7 +128,7 @@ class Op:
 
     name: str
     shape: Callable[[tuple[Any, ...], Sequence[Dim]], Dim | tuple[Dim, ...]]
-    run: Run
+    run: Run | None = None
     grad: Run | None = None
     aux: str = ""
     outputs: int = 1
@@ -146,7 +148,9 @@ class Op:
 _TABLE: dict[str, Op] = {}
 
 
-def declare(name: str, shape: Callable[..., Any], run: Run, grad: Run | None = None, **options: Any) -> Op:
+def declare(
+    name: str, shape: Callable[..., Any], run: Run | None = None, grad: Run | None = None, **options: Any
+) -> Op:
     """Enter an operation into the table.
 
     Args:

@@ -1,4 +1,6 @@
 // Methods of AutobatchEngine about what nodes are, their values and gradients.
+#include <algorithm>
+
 #include "engine_object.hpp"
 
 namespace dpmodule::autobatch {
@@ -41,6 +43,21 @@ PyObject *gradient(PyObject *self, PyObject *number) {
 
 PyObject *is_fused(PyObject *self, PyObject *number) {
     return guarded([&]() -> PyObject * { return PyBool_FromLong(graph_of(self).is_fused(checked_node(self, number))); });
+}
+
+// The nodes whose values were not kept and that somebody holds, each once more under a number of its own.
+PyObject *ask_again(PyObject *self, PyObject *) {
+    return guarded([&]() -> PyObject * {
+        Graph &graph = graph_of(self);
+        int last = -1;
+        if (current.engine == &machine_of(self).engine) {
+            const int size = graph.size();
+            for (const NodeObject *each : handles.all()) {
+                if (each->version == current.version && each->node >= 0 && each->node < size && graph.is_fused(each->node)) last = std::max(last, graph.again(each->node));
+            }
+        }
+        return PyLong_FromLong(last);
+    });
 }
 
 // False: fused away, or part of another node's.
@@ -94,6 +111,7 @@ const PyMethodDef value_methods[] = {
     {"backward", backward, METH_VARARGS, "backward(node, full=False)"},
     {"gradient", gradient, METH_O, "gradient(node) -> a copy of its float32 numbers, None: not kept"},
     {"is_fused", is_fused, METH_O, "is_fused(node) -> whether its value was not kept"},
+    {"ask_again", ask_again, METH_NOARGS, "ask_again() -> the last node to compute for the values that somebody may ask for, -1: none"},
     {"keeps_gradient", keeps_gradient, METH_O, "keeps_gradient(node) -> False: fused away, or part of another node's"},
     {"dim", dim, METH_O, "dim(node) -> (dims, batch)"},
     {"operands", operands, METH_O, "operands(node) -> the nodes it takes, -1 for zeros"},

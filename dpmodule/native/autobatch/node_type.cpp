@@ -8,6 +8,7 @@
 namespace dpmodule::autobatch {
 
 Current current;
+Handles handles;
 PyTypeObject *node_type = nullptr;
 
 namespace {
@@ -16,9 +17,14 @@ PyTypeObject *expression_base = nullptr;
 
 // Complete without __init__, which Python code may leave out to save time.
 PyObject *node_new(PyTypeObject *type, PyObject *, PyObject *) {
-    PyObject *self = type->tp_alloc(type, 0);
-    if (self) reinterpret_cast<NodeObject *>(self)->table = -1;
-    return self;
+    return guarded([&]() -> PyObject * {
+        PyObject *self = type->tp_alloc(type, 0);
+        if (self) {
+            reinterpret_cast<NodeObject *>(self)->table = -1;
+            if (type == current.expression) handles.enter(reinterpret_cast<NodeObject *>(self));
+        }
+        return self;
+    });
 }
 
 int node_init(PyObject *self, PyObject *args, PyObject *keywords) {
@@ -29,6 +35,7 @@ int node_init(PyObject *self, PyObject *args, PyObject *keywords) {
 
 void node_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
+    if (type == current.expression) handles.leave(reinterpret_cast<NodeObject *>(self));
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -191,6 +198,7 @@ PyObject *make_type(PyObject *, PyObject *args) {
     Py_XDECREF(current.slow);
     current.expression = reinterpret_cast<PyTypeObject *>(made);
     current.slow = slow;
+    handles.clear();   // those of another type do not leave
     return made;
 }
 

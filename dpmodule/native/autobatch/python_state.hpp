@@ -15,8 +15,31 @@ struct NodeObject {
     int version;
     // For tables of rows that may be looked up: the number in the engine `serial`; 0 is none yet, -1 for all else.
     int table;
-    int serial;
+    union {
+        int serial;
+        int place;   // of a plain expression: in `Handles`
+    };
 };
+
+// All plain expressions there are, so that the values that somebody may still ask for are known.
+class Handles {
+   public:
+    void enter(NodeObject *handle) {
+        handle->place = static_cast<int>(all_.size());
+        all_.push_back(handle);
+    }
+    void leave(const NodeObject *handle) {
+        all_[handle->place] = all_.back();
+        all_[handle->place]->place = handle->place;
+        all_.pop_back();
+    }
+    void clear() { all_.clear(); }
+    const std::vector<NodeObject *> &all() const { return all_; }
+
+   private:
+    std::vector<NodeObject *> all_;
+};
+extern Handles handles;
 
 // The engine that fast functions add to; `engine` is nullptr where the graph under construction is not native.
 struct Current {
@@ -37,6 +60,7 @@ inline PyObject *make_expression(int node) {
         reinterpret_cast<NodeObject *>(made)->node = node;
         reinterpret_cast<NodeObject *>(made)->version = current.version;
         reinterpret_cast<NodeObject *>(made)->table = -1;
+        handles.enter(reinterpret_cast<NodeObject *>(made));
     }
     return made;
 }
