@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..errors import ArgumentError, user_line
 from ..expression import Expression, apply
 from ..ops import convolution
 from ..ops import noise as noises
 from ..ops.gates import LSTM_C, LSTM_GATES, LSTM_H, NOISY_LSTM_GATES
+from ..ops.spec import Op
 from ..ops.unary import IDENTITY
 from ..state import state
 from .combine import concatenate
@@ -146,6 +148,11 @@ def circ_corr(u: Expression, v: Expression) -> Expression:
     return apply(convolution.CIRC_CORR, (u, v))
 
 
+def _drawn(op: Op, operands: Sequence[Expression], attrs: tuple[Any, ...]) -> Expression:
+    """Add an operation that draws random numbers: every node is one of its own, so that it keeps what it has drawn."""
+    return apply(op, operands, attrs, op.name)
+
+
 def _rate(p: float) -> float:
     if not 0.0 <= p <= 1.0:
         raise ArgumentError(f"dropout rate is {p}, expected a probability (at {user_line()})")
@@ -162,7 +169,7 @@ def dropout(x: Expression, p: float) -> Expression:
     Raises:
         ArgumentError: `p` is no probability.
     """
-    return apply(noises.DROPOUT, (x,), (_rate(p),))
+    return _drawn(noises.DROPOUT, (x,), (_rate(p),))
 
 
 def dropout_dim(x: Expression, d: int, p: float) -> Expression:
@@ -173,7 +180,7 @@ def dropout_dim(x: Expression, d: int, p: float) -> Expression:
         d: the dimension.
         p: the probability.
     """
-    return apply(noises.DROPOUT_DIM, (x,), (_rate(p), int(d)))
+    return _drawn(noises.DROPOUT_DIM, (x,), (_rate(p), int(d)))
 
 
 def dropout_batch(x: Expression, p: float) -> Expression:
@@ -183,7 +190,7 @@ def dropout_batch(x: Expression, p: float) -> Expression:
         x: the operand.
         p: the probability.
     """
-    return apply(noises.DROPOUT_BATCH, (x,), (_rate(p),))
+    return _drawn(noises.DROPOUT_BATCH, (x,), (_rate(p),))
 
 
 def block_dropout(x: Expression, p: float) -> Expression:
@@ -193,7 +200,7 @@ def block_dropout(x: Expression, p: float) -> Expression:
         x: the operand.
         p: the probability.
     """
-    return apply(noises.BLOCK_DROPOUT, (x,), (_rate(p),))
+    return _drawn(noises.BLOCK_DROPOUT, (x,), (_rate(p),))
 
 
 def noise(x: Expression, stddev: float) -> Expression:
@@ -208,7 +215,7 @@ def noise(x: Expression, stddev: float) -> Expression:
     """
     if not stddev >= 0.0:
         raise ArgumentError(f"stddev is {stddev}, expected 0 or more (at {user_line()})")
-    return apply(noises.NOISE, (x,), (float(stddev),))
+    return _drawn(noises.NOISE, (x,), (float(stddev),))
 
 
 def available_devices() -> list[str]:
@@ -243,7 +250,10 @@ def _gates(
     std: float,
 ) -> Expression:
     x = concatenate(x_t) if isinstance(x_t, (list, tuple)) else x_t
-    return apply(NOISY_LSTM_GATES if std else LSTM_GATES, (x, *operands, *masks), (float(std), bool(masks)))
+    attrs = (float(std), bool(masks))
+    if std:
+        return _drawn(NOISY_LSTM_GATES, (x, *operands, *masks), attrs)
+    return apply(LSTM_GATES, (x, *operands, *masks), attrs)
 
 
 def vanilla_lstm_gates(
