@@ -51,10 +51,9 @@ def grad_call(call: Call, op: Any, gradients: list[Tensor], inputs: list[Tensor]
         gradients: those of its results, (N, batch, *d).
         inputs: the operands.
     """
-    if op.grad is None:
+    found = op.grad and op.grad(call, gradients[0] if len(gradients) == 1 else tuple(gradients), *inputs)
+    if found is None:
         found = _by_autograd(call, op.run, gradients, inputs)
-    else:
-        found = op.grad(call, gradients[0] if len(gradients) == 1 else tuple(gradients), *inputs)
     return [
         each.sum(0, keepdim=True) if each is not None and each.shape[0] != x.shape[0] else each
         for each, x in zip(found, inputs)

@@ -61,6 +61,7 @@ from .arena import Pool
 from .calling import check_free
 from .engine import Engine, Options
 from .errors import StaleExpressionError, user_line
+from .ops.source import PARAMETER
 from .ops.spec import Dim, Op
 from .schedule import Plan
 from .signature import Signature, Table
@@ -183,6 +184,12 @@ class Graph:
     def signature(self, node: int) -> Signature:
         """Return what a node is."""
         return self.table.signatures[self.numbers[node]]
+
+    def are_alike(self, nodes: list[int]) -> bool:
+        """Say whether all nodes have one shape, and none is a parameter."""
+        signatures = [self.table.signatures[number] for number in {self.numbers[node] for node in nodes}]
+        first = signatures[0].dim
+        return all(each.dim == first and each.kind.op is not PARAMETER for each in signatures)
 
     def operands(self, node: int) -> tuple[int, ...]:
         """Return the operands of a node."""

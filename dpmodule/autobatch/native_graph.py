@@ -351,6 +351,11 @@ class NativeGraph:
             found = self._dims[number] = Dim(*machine.dim(node))
         return found
 
+    def are_alike(self, nodes: list[int]) -> bool:
+        """Say whether all nodes have one shape, and none is a parameter."""
+        found: bool = self.machine.are_alike(nodes)
+        return found
+
     def signature(self, node: int) -> _Signature:
         """Return what a node is."""
         machine = self.machine

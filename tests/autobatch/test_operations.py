@@ -6,6 +6,7 @@ import os
 
 import numpy as np
 import pytest
+import torch
 
 import dpmodule.autobatch as dy
 from helpers.autobatch_cases import BATCHED, CASES, NOT_ITS_OWN, total, values
@@ -166,3 +167,41 @@ def test_made_again(name):
     np.testing.assert_allclose(found[0], expected[0], rtol=2e-5, atol=2e-5)
     for left, right in zip(found[1], expected[1]):
         np.testing.assert_allclose(left, right, rtol=2e-4, atol=5e-5)
+
+
+@pytest.mark.parametrize("engine", ["python", "auto"])
+@pytest.mark.parametrize(
+    ("size", "channels", "stride"), [((5, 7), 2, (1, 1)), ((9, 6), 3, (2, 3)), ((70, 66), 16, (1, 1))]
+)
+@pytest.mark.parametrize("is_valid", [True, False])
+def test_convolutions_of_any_size(engine, size, channels, stride, is_valid):
+    """Small ones are products of windows, the largest here is torch's own; both are checked by torch's autograd."""
+    dy.configure(engine=engine, autobatch=True)
+    draw = np.random.RandomState(0)
+    m = dy.ParameterCollection()
+    f = m.parameters_from_numpy(draw.randn(3, 4, channels, 5).astype(np.float32))
+    b = m.parameters_from_numpy(draw.randn(5).astype(np.float32))
+    images = [draw.randn(*size, channels).astype(np.float32) for _ in range(2)]
+    dy.renew_cg()
+    xs = [dy.inputTensor(each) for each in images]
+    ys = [dy.conv2d_bias(x, f, b, stride, is_valid=is_valid) for x in xs]
+    weights = draw.randn(*ys[0].dim()[0]).astype(np.float32)
+    dy.esum([dy.dot_product(y, dy.inputTensor(weights)) for y in ys]).backward(full=True)
+
+    x = torch.tensor(np.stack(images)).permute(0, 3, 1, 2).requires_grad_()
+    kernel = torch.tensor(f.as_array()).permute(3, 2, 0, 1).requires_grad_()
+    bias = torch.tensor(b.as_array(), requires_grad=True)
+    missing = (
+        [0, 0]
+        if is_valid
+        else [max((-(-n // s) - 1) * s + k - n, 0) for n, s, k in zip(size, stride, (3, 4))]
+    )
+    up, left = (each // 2 for each in missing)
+    padded = torch.nn.functional.pad(x, (left, missing[1] - left, up, missing[0] - up))
+    y = torch.nn.functional.conv2d(padded, kernel, bias, stride)
+    (y * torch.tensor(weights).permute(2, 0, 1)).sum().backward()
+    for row, each in enumerate(ys):
+        np.testing.assert_allclose(each.npvalue(), y[row].detach().permute(1, 2, 0), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(xs[row].gradient(), x.grad[row].permute(1, 2, 0), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(f.grad_as_array(), kernel.grad.permute(2, 3, 1, 0), rtol=1e-3, atol=1e-2)
+    np.testing.assert_allclose(b.grad_as_array(), bias.grad, rtol=1e-3, atol=1e-2)

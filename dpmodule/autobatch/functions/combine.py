@@ -11,7 +11,6 @@ from ..ops.binary import CDIV, CMULT, COLWISE_ADD, LOGSUMEXP, MAX, MIN, POW, SUM
 from ..ops.join import CONCATENATE, CONCATENATE_MANY, TO_BATCH, TO_BATCH_MANY
 from ..ops.linear import AFFINE, CONTRACT, DOT, INVERSE, LOGDET, TRACE
 from ..ops.many import AVERAGE_MANY, MAX_MANY, SUM_MANY
-from ..ops.source import PARAMETER
 from ..ops.spec import Op
 from ..state import state
 
@@ -46,13 +45,8 @@ FEW = 4
 
 def _are_alike(xs: Sequence[Any]) -> bool:
     """Say whether all operands are computed nodes of one shape."""
-    graph = state.graph
-    first = graph.signature(node_of(xs[0])).dim
-    for x in xs:
-        signature = graph.signature(node_of(x))
-        if signature.dim != first or signature.kind.op is PARAMETER:
-            return False
-    return True
+    found: bool = state.graph.are_alike([node_of(x) for x in xs])
+    return found
 
 
 def _fold(

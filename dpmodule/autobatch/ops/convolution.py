@@ -48,15 +48,21 @@ def _conv_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
     return Dim((*found, window[3]), same_batch("conv2d", dims))
 
 
+MANY = 2**20
+"""Windows of so many elements in all are left to torch's convolutions."""
+
+
 def _conv(call: Call, x: Tensor, f: Tensor, *bias: Tensor) -> Tensor:
     stride, is_valid = call.attrs
     height, width, channels = _image(call.dims[0])
     top, bottom = _padding(height, f.shape[2], stride[0], is_valid)
     left, right = _padding(width, f.shape[3], stride[1], is_valid)
-    images = F.pad(
-        x.reshape(*x.shape[:2], height, width, channels).permute(0, 1, 4, 2, 3), (left, right, top, bottom)
-    )
-    filters = f.permute(0, 1, 5, 4, 2, 3)
+    images = x.reshape(*x.shape[:2], height, width, channels)
+    images = F.pad(images, (0, 0, left, right, top, bottom))
+    is_small = x.shape[0] * x.shape[1] * call.out.size * f[0, 0, ..., 0].numel() <= MANY * f.shape[-1]
+    if is_small and not x.is_cuda and all(each.shape[:2] == (1, 1) for each in (f, *bias)):
+        return _conv_small(call, images.flatten(0, 1), f[0, 0], *bias).view(*x.shape[:2], *call.out.d)
+    images, filters = images.permute(0, 1, 4, 2, 3), f.permute(0, 1, 5, 4, 2, 3)
     if f.shape[:2] == (1, 1):
         found = F.conv2d(images.flatten(0, 1), filters[0, 0], stride=stride)
         found = found.reshape(*x.shape[:2], *found.shape[1:])
@@ -75,6 +81,39 @@ def _conv(call: Call, x: Tensor, f: Tensor, *bias: Tensor) -> Tensor:
     found = found.permute(0, 1, 3, 4, 2)
     answer: Tensor = found + bias[0].reshape(*bias[0].shape[:2], 1, 1, -1) if bias else found
     return answer
+
+
+def _conv_small(call: Call, images: Tensor, f: Tensor, *bias: Tensor) -> Tensor:
+    """Multiply all windows with the filters: what torch prepares for a convolution takes longer than a small one."""
+    windows = images.unfold(1, f.shape[0], call.attrs[0][0]).unfold(2, f.shape[1], call.attrs[0][1])
+    windows = windows.permute(0, 1, 2, 4, 5, 3).reshape(-1, f[..., 0].numel())
+    call.saved = windows, images.shape
+    found = windows @ f.flatten(0, 2)
+    return found.add_(bias[0].view(-1)) if bias else found
+
+
+def _conv_grad(call: Call, g: Tensor, x: Tensor, f: Tensor, *bias: Tensor) -> list[Tensor | None] | None:
+    if call.saved is None:
+        return None
+    windows, shape = call.saved
+    down, right = call.attrs[0]
+    rows = g.reshape(-1, f.shape[-1])
+    found = [(windows.t() @ rows).view(f.shape), *(rows.sum(0).view(each.shape) for each in bias)]
+    if call.wants and not call.wants[0]:
+        return [None, *found]
+    parts = (rows @ f[0, 0].flatten(0, 2).t()).view(shape[0], *call.out.d[:2], *f.shape[2:5])
+    images = g.new_zeros(shape)
+    for i in range(f.shape[2]):
+        for j in range(f.shape[3]):
+            images[:, i : i + down * call.out.d[0] : down, j : j + right * call.out.d[1] : right] += parts[
+                :, :, :, i, j
+            ]
+    height, width, channels = _image(call.dims[0])
+    top, left = (
+        _padding(size, window, stride, call.attrs[1])[0]
+        for size, window, stride in zip((height, width), f.shape[2:4], call.attrs[0])
+    )
+    return [images[:, top : top + height, left : left + width].reshape(x.shape), *found]
 
 
 def _pool_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
@@ -166,7 +205,7 @@ def _correlate(call: Call, u: Tensor, v: Tensor) -> Tensor:
     return torch.matmul(_shifted(call, v, 1), u.unsqueeze(-1)).squeeze(-1)
 
 
-CONV2D = declare("conv2d", _conv_shape, _conv)
+CONV2D = declare("conv2d", _conv_shape, _conv, _conv_grad)
 MAXPOOL = declare("maxpooling2d", _pool_shape, _pool)
 KMAX = declare("kmax_pooling", _kmax_shape, _kmax)
 FOLD_ROWS = declare("fold_rows", _fold_shape, _fold)

@@ -110,7 +110,8 @@ class Op:
         run: from (`Call`, operands) to the result, or a tuple of results. Runs without autograd. None where the
             operation before computes the result.
         grad: from (`Call`, gradient of the result or a tuple of them, operands) to a list with the gradient of every
-            operand, of the operand's shape, or None for none. Without it, the engine runs `run` again under autograd.
+            operand, of the operand's shape, or None for none. Without it, or where it returns None in place of the
+            list, the engine runs `run` again under autograd.
         aux: what a node's own number is: "" (nothing), "int", "float", "ints" (one a minibatch element) or "object".
         outputs: how many results there are; the second one is the node after the first, and so on.
         expand: `run` needs operands of N rows: none that is common to all nodes comes as one row.

@@ -95,6 +95,20 @@ PyObject *shape_of(PyObject *self, PyObject *number) {
     return guarded([&]() -> PyObject * { return PyLong_FromLong(graph_of(self).signature(checked_node(self, number)).shape); });
 }
 
+PyObject *are_alike(PyObject *self, PyObject *numbers) {
+    return guarded([&]() -> PyObject * {
+        if (!PyList_Check(numbers)) refuse(PyExc_TypeError, "a list of nodes is needed");
+        const Graph &graph = graph_of(self);
+        int first = -1;
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(numbers); i++) {
+            const Signature &s = graph.signature(checked_node(self, PyList_GET_ITEM(numbers, i)));
+            if (s.op == Op::Param || (i && s.shape != first)) return Py_NewRef(Py_False);
+            first = s.shape;
+        }
+        return Py_NewRef(Py_True);
+    });
+}
+
 // The number of the parameter that a node is, or -1.
 PyObject *parameter_of(PyObject *self, PyObject *number) {
     return guarded([&]() -> PyObject * {
@@ -117,6 +131,7 @@ const PyMethodDef value_methods[] = {
     {"operands", operands, METH_O, "operands(node) -> the nodes it takes, -1 for zeros"},
     {"signature_of", signature_of, METH_O, "signature_of(node) -> its number"},
     {"shape_of", shape_of, METH_O, "shape_of(node) -> number of its shape"},
+    {"are_alike", are_alike, METH_O, "are_alike(list of nodes) -> whether they have one shape and none is a parameter"},
     {"parameter_of", parameter_of, METH_O, "parameter_of(node) -> number of the parameter it is, or -1"},
     {nullptr, nullptr, 0, nullptr}};
 
