@@ -228,8 +228,8 @@ class Backward:
                 self._to_parameters(bias, left.sum(0))
         self._deferred.clear()
         for (_, reference, is_updated), grad in self._parameters.items():
-            if is_updated:
-                reference().add_gradient(grad)
+            if is_updated and (storage := reference()).updated:
+                storage.add_gradient(grad)
 
     def leave(self) -> list[tuple[Any, Tensor]]:
         """Forget the gradients; returns their memory for `Pool.refill`."""

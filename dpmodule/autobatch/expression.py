@@ -267,24 +267,27 @@ def not_empty(name: str, xs: Iterable[Any]) -> list[Any]:
     return found
 
 
-def forward(exps: Sequence[Expression], recalculate: bool = False) -> None:
+def forward(exps: Iterable[Expression], recalculate: bool = False) -> None:
     """Compute several expressions in one go, whichever of them is the latest.
 
     Args:
         exps: the expressions.
         recalculate: throw cached values away first.
     """
-    if len(exps):
-        max(exps, key=node_of).forward(recalculate)
+    found = listed("forward", exps)
+    if found:
+        max(found, key=node_of).forward(recalculate)
 
 
-def values(exps: Sequence[Expression], recalculate: bool = False) -> list[Any]:
+def values(exps: Iterable[Expression], recalculate: bool = False) -> list[Any]:
     """Compute several expressions in one go and return the `value` of each."""
-    forward(exps, recalculate)
-    return [e.value() for e in exps]
+    found = listed("values", exps)
+    forward(found, recalculate)
+    return [e.value() for e in found]
 
 
-def npvalues(exps: Sequence[Expression], recalculate: bool = False) -> list[Array]:
+def npvalues(exps: Iterable[Expression], recalculate: bool = False) -> list[Array]:
     """Compute several expressions in one go and return the array of each."""
-    forward(exps, recalculate)
-    return [e.npvalue() for e in exps]
+    found = listed("npvalues", exps)
+    forward(found, recalculate)
+    return [e.npvalue() for e in found]

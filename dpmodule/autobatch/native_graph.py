@@ -102,6 +102,7 @@ class NativeGraph:
         self._tables: list[tuple[weakref.ref[LookupStorage], bool]] = []
         self._numbers: dict[Any, int] = {}
         self._before: dict[int, Tensor] = {}
+        self._rows_before: dict[int, tuple[Tensor, Tensor]] = {}
         self._held: list[ParameterStorage | None] = []
         self._inputs: dict[Dim, int] = {}
         self._dims: dict[int, Dim] = {}
@@ -313,6 +314,9 @@ class NativeGraph:
             storage = reference()
             if storage is not None:
                 wanted = with_gradients and is_updated and storage.updated
+                if wanted and storage.touched and storage.gradient is not None:
+                    rows = storage.rows()
+                    self._rows_before[number] = rows, storage.gradient.index_select(0, rows)
                 machine.set_table(
                     number, storage.tensor.data_ptr(), storage.ready().data_ptr() if wanted else 0
                 )
@@ -415,12 +419,32 @@ class NativeGraph:
             )
         self.forward(node)
         self._before.clear()
+        self._rows_before.clear()
         self._left.clear()
         self._refresh(True)
-        self.machine.backward(node, full)
+        try:
+            self.machine.backward(node, full)
+        except BaseException:
+            self._take_back()
+            raise
         self._idle_since = time.perf_counter()
         self._root, self._values_at_root = node, self._marks_of_values()
         self._take_rows()
+
+    def _take_back(self) -> None:
+        """Make the gradients of parameters what they were before a pass that has failed."""
+        for number in self._left:
+            storage: Any = self._params[number][0]()
+            storage.clear_gradient()
+            if number in self._before:
+                storage.set_gradient(self._before[number])
+        self._root = -1
+        self._take_rows()
+        for number in self.machine.used()[1]:
+            table: Any = self._tables[number][0]()
+            table.clear_gradient()
+            if number in self._rows_before:
+                table.add_rows(*self._rows_before[number])
 
     def _take_rows(self) -> None:
         for number in self.machine.used()[1]:
@@ -554,6 +578,7 @@ class NativeGraph:
         self._caller.renew()
         self._held.clear()
         self._before.clear()
+        self._rows_before.clear()
         self._marks.clear()
         self._root = -1
         self.machine.batched = self.options.autobatch if autobatch is None else bool(autobatch)

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from .. import native
-from .errors import NotScalarError, StaleExpressionError, user_line
+from .errors import ForeignValueError, NotScalarError, StaleExpressionError, user_line
 from .ops.spec import shown
 from .state import state
 from .tensor import Tensor, as_array
@@ -52,7 +52,7 @@ class Node(_Base):
         """
         graph = state.graph
         node = self.node
-        if self.version != graph.version or node >= graph.size:
+        if self.version != graph.version or not 0 <= node < graph.size:
             raise StaleExpressionError(
                 "Stale Expression (created before renewing the Computation Graph): this expression is node"
                 f" {self.node} of graph {self.version}, the graph under construction is {graph.version}; build"
@@ -140,6 +140,17 @@ class Node(_Base):
             NoGradientError: `backward` has not been called for a later expression.
         """
         return as_array(state.graph.gradient(self.enter()))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Refuse to be copied or pickled.
+
+        Raises:
+            ForeignValueError: always.
+        """
+        raise ForeignValueError(
+            f"{type(self).__name__} belongs to the graph or to its collection and cannot be copied or pickled; save"
+            f" npvalue(), or the parameters with ParameterCollection.save (at {user_line()})"
+        )
 
     def __repr__(self) -> str:
         return f"expression {self.node}/{self.version}"

@@ -134,7 +134,7 @@ class _Held(Expression):
         return self.storage.updated
 
     def set_updated(self, b: bool) -> None:
-        """Choose whether trainers change it."""
+        """Choose whether trainers change it, and `backward` adds to its gradient."""
         self.storage.updated = bool(b)
         self.serial = 0  # the engine asks again
 

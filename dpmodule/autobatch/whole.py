@@ -48,9 +48,8 @@ def sizes_of(dim: int | Sequence[int]) -> tuple[int, ...]:
         ForeignValueError: a size is no integer.
         ShapeError: a size is not positive.
     """
-    given = (
-        dim if type(dim) is tuple else tuple(dim) if isinstance(dim, Iterable) and np.ndim(dim) else (dim,)
-    )
+    is_list = isinstance(dim, Iterable) and getattr(dim, "ndim", 1) > 0
+    given = dim if type(dim) is tuple else tuple(dim) if is_list else (dim,)  # type: ignore[arg-type]
     found = tuple([size if type(size) is int else whole(size, "dim") for size in given])
     if any(size < 1 for size in found):
         raise ShapeError(f"dim is {dim!r}, expected positive sizes (at {user_line()})")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import torch
@@ -375,3 +378,22 @@ def test_a_failing_operation_runs_again():
     if engine is not None:
         steps = sum(len(plan.steps) for plan in engine.plans)
         assert len(engine.records) == steps - 1, "all but the parameter, each once"
+
+
+def test_expressions_and_parameters_are_not_copied():
+    collection = dy.ParameterCollection()
+    network = dy.VanillaLSTMBuilder(1, 3, 2, collection)
+    parameter = collection.add_parameters((3,))
+    table = collection.add_lookup_parameters((2, 3))
+    for each in (vector(), vector() * 2.0, parameter, table, network.initial_state(), collection):
+        for copied in (pickle.dumps, copy.deepcopy):
+            with pytest.raises(dy.ForeignValueError, match="cannot be copied or pickled"):
+                copied(each)
+
+
+def test_generators_in_place_of_lists():
+    xs = [vector() * float(number) for number in range(6)]
+    dy.forward(x for x in xs)
+    assert dy.values(iter(xs))[2] == [2.0, 4.0, 6.0]
+    assert dy.npvalues(x for x in xs)[1].tolist() == [1.0, 2.0, 3.0]
+    assert dy.reshape(xs[0], (size for size in (1, 3))).dim() == ((1, 3), 1)

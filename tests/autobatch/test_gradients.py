@@ -226,3 +226,55 @@ def test_weight_noise_is_drawn_in_every_graph_and_stays_in_it():
     network.set_weightnoise(0.0)
     plain = [network.initial_state().add_input(x).output().npvalue() for _ in range(2)]
     np.testing.assert_array_equal(*plain)
+
+
+class FailsAtFirst(torch.autograd.Function):
+    """Doubles; the first time it is differentiated it fails."""
+
+    failures = 0
+
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        FailsAtFirst.failures += 1
+        if FailsAtFirst.failures == 1:
+            raise KeyError("broken")
+        return 2 * gradient
+
+
+@pytest.mark.parametrize("has_gradients", [False, True])
+def test_a_failing_pass_leaves_the_gradients_as_they_were(has_gradients):
+    collection, w = weights()
+    table = collection.add_lookup_parameters((4, 3), init=1.0)
+    if has_gradients:
+        dy.sum_elems(dy.cmult(w, table[0])).backward()
+    before = [each.grad_as_array() for each in (w, table)]
+    FailsAtFirst.failures = 0
+    doubled = dy.wrap(FailsAtFirst.apply, rows=True)(table[1])
+    loss = dy.sum_elems(dy.cmult(w, dy.cmult(doubled, table[2])))
+    with pytest.raises(KeyError, match="broken"):
+        loss.backward()
+    for each, gradient in zip((w, table), before):
+        np.testing.assert_array_equal(each.grad_as_array(), gradient)
+    with pytest.raises(dy.NoGradientError):
+        doubled.gradient()
+    loss.backward()
+    np.testing.assert_allclose(w.grad_as_array(), before[0] + 2.0)
+    scale = np.array([0.1, 0.2, 0.3])
+    np.testing.assert_allclose(table.grad_as_array()[1:3] - before[1][1:3], [2 * scale, 2 * scale], rtol=1e-6)
+
+
+def test_parameters_that_are_not_updated_gather_no_gradients():
+    collection, w = weights()
+    table = collection.add_lookup_parameters((4, 3), init=1.0)
+    for each in (w, table):
+        each.set_updated(False)
+    rows = dy.lookup_batch(table, [1, 2])
+    loss = dy.sum_elems(dy.sum_batches(dy.cmult(w, dy.cmult(table[1], rows))))
+    loss.backward()
+    assert not w.grad_as_array().any()
+    assert not table.grad_as_array().any()
+    np.testing.assert_allclose(w.gradient(), 2.0)

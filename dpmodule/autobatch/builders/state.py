@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ... import native
-from ..errors import ArgumentError, StaleExpressionError
+from ..errors import ArgumentError, ForeignValueError, StaleExpressionError
 from ..expression import Expression
 from ..state import state as shared
 
@@ -78,6 +78,16 @@ class RNNState(_Base):
         self._builder, self._layers, self._previous = builder, layers, previous
         self._cells = builder.cells
         self._version = shared.graph.version
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Refuse to be copied or pickled.
+
+        Raises:
+            ForeignValueError: always.
+        """
+        raise ForeignValueError(
+            "RNNState belongs to the graph and cannot be copied or pickled; save the values of s()"
+        )
 
     def _check(self) -> None:
         if self._version != shared.graph.version:

@@ -250,10 +250,9 @@ def _gates(
     std: float,
 ) -> Expression:
     x = concatenate(x_t) if isinstance(x_t, (list, tuple)) else x_t
+    given: list[Any] = [x, *operands, *masks]
     attrs = (float(std), bool(masks))
-    if std:
-        return _drawn(NOISY_LSTM_GATES, (x, *operands, *masks), attrs)
-    return apply(LSTM_GATES, (x, *operands, *masks), attrs)
+    return _drawn(NOISY_LSTM_GATES, given, attrs) if std else apply(LSTM_GATES, given, attrs)
 
 
 def vanilla_lstm_gates(
