@@ -11,7 +11,18 @@ import numpy as np
 
 from .treebank import CHARACTERS, LABELS, LEFT, SHIFT, TAGS, VOCABULARY, spelling
 
-__all__ = ["EXAMPLES", "TASKS", "CharacterTagger", "Parser", "Tagger", "TreeLSTM", "first_value"]
+__all__ = [
+    "EXAMPLES",
+    "TASKS",
+    "Attention",
+    "Biaffine",
+    "CharacterTagger",
+    "GruTagger",
+    "Parser",
+    "Tagger",
+    "TreeLSTM",
+    "first_value",
+]
 
 EXAMPLES = {
     "tagger": "sentences",
@@ -19,6 +30,9 @@ EXAMPLES = {
     "tree": "trees",
     "parser": "parses",
     "equal": "equal",
+    "gru": "sentences",
+    "attention": "sentences",
+    "biaffine": "sentences",
 }
 """What the tasks are trained on, see `treebank.examples`."""
 
@@ -227,10 +241,83 @@ class Parser(Task):
         return losses
 
 
+class GruTagger(Tagger):
+    """The tagger with gated recurrent units."""
+
+    def lstm(self, name: str, inputs: int, hidden: int) -> Any:
+        """Add a GRU in place of an LSTM; its parameters are numbered."""
+        builder = self.dy.GRUBuilder(1, inputs, hidden, self.model)
+        self.dense.update({f"{name}_{i}": each for i, each in enumerate(builder.get_parameters()[0])})
+        return builder
+
+
+class Attention(Task):
+    """An LSTM reads the words, another one writes the tags and looks at all words before each."""
+
+    def __init__(self, dy: Any, hidden: int = 64) -> None:
+        super().__init__(dy)
+        self.embeddings, self.tags = self.table("words", VOCABULARY, 32), self.table("tags", TAGS, 32)
+        self.reader = self.lstm("reader", 32, hidden)
+        self.writer = self.lstm("writer", 32 + hidden, hidden)
+        self.parameter("words_seen", hidden, hidden)
+        self.parameter("state_seen", hidden, 2 * hidden)
+        self.parameter("attention", 1, hidden)
+        self.parameter("output", TAGS, hidden)
+        self.parameter("bias", TAGS)
+
+    def losses(self, words: list[int], tags: list[int]) -> list[Any]:
+        """Return the loss of every tag."""
+        dy, p = self.dy, self.dense
+        read = dy.concatenate_cols(
+            self.reader.initial_state().transduce([self.embeddings[word] for word in words])
+        )
+        seen = p["words_seen"] * read
+        last = self.tags[0]
+        state = self.writer.initial_state().add_input(
+            dy.concatenate([dy.vecInput(p["words_seen"].shape()[0]), last])
+        )
+        losses = []
+        for tag in tags:
+            wanted = p["state_seen"] * dy.concatenate(list(state.s()))
+            scores = p["attention"] * dy.tanh(dy.colwise_add(seen, wanted))
+            context = read * dy.softmax(dy.transpose(scores))
+            state = state.add_input(dy.concatenate([context, last]))
+            losses.append(
+                dy.pickneglogsoftmax(dy.affine_transform([p["bias"], p["output"], state.output()]), tag)
+            )
+            last = self.tags[tag]
+        return losses
+
+
+class Biaffine(Tagger):
+    """A score for every pair of words, from a bidirectional LSTM; the head of each word is in its middle before it."""
+
+    def __init__(self, dy: Any, width: int = 128, hidden: int = 50) -> None:
+        super().__init__(dy, width, hidden)
+        for name in ("heads", "words", "pairs"):
+            self.parameter(f"{name}_seen", 2 * hidden, 2 * hidden)
+
+    def losses(self, words: list[int], tags: list[int]) -> list[Any]:
+        """Return the loss of every word's head."""
+        dy, p = self.dy, self.dense
+        vectors = [self.word(word) for word in words]
+        ahead = self.ahead.initial_state().transduce(vectors)
+        back = self.back.initial_state().transduce(vectors[::-1])
+        both = dy.concatenate_cols(
+            [dy.concatenate([left, right]) for left, right in zip(ahead, reversed(back))]
+        )
+        heads, own = dy.rectify(p["heads_seen"] * both), dy.rectify(p["words_seen"] * both)
+        scores = dy.transpose(own) * (p["pairs_seen"] * heads)
+        return [dy.pickneglogsoftmax(scores[place], place // 2) for place in range(len(words))]
+
+
 TASKS = {
     "tagger": Tagger,
     "characters": CharacterTagger,
     "tree": TreeLSTM,
     "parser": Parser,
     "equal": Tagger,
+    "gru": GruTagger,
+    "attention": Attention,
+    "biaffine": Biaffine,
 }

@@ -34,6 +34,7 @@ whose steps are calls of torch, it is largest.
 - tree: TreeLSTM of 128 over random binary trees, spelled in single operations; 5 labels for each node.
 - parser: LSTMs of 64 over stack, buffer and actions; a loss for each action.
 - equal lengths: the tagger on sentences of 40 words.
+- of other kinds: the tagger with GRUs; an encoder and decoder of 64 with attention; scores for all pairs of words.
 
 By hand: `nn.LSTM` on four groups of sentences of similar length, or a loop over time with a shrinking batch, the faster
 of the two; the tree level by level; one `nn.LSTM` where lengths are equal. Fused `torch.optim.Adam`; embeddings update
@@ -68,6 +69,11 @@ TASKS = {
     "parser": _Task("transition parser", (2.5, 4.0), None, cuda=2.7),
     "equal": _Task("equal lengths", (2.5, 3.0), (0.8, 1.0)),
 }
+OTHERS = {
+    "gru": "BiGRU tagger",
+    "attention": "attention",
+    "biaffine": "biaffine scores",
+}
 WIDENED, HIDDEN = ("tree", "parser", "equal"), (256, 512)
 OFF, PYTHON, NODE = (4.0, 8.0), (0.6, 1.0), (1.0, 0.6)
 NODES = {
@@ -78,6 +84,12 @@ NODES = {
     "lookup": "E[7]",
     "concatenate": "dy.concatenate([x, x])",
     "lstm": "state.add_input(x)",
+    "gru": "state.add_input(x), a GRU's",
+    "matrix": "M * x, no parameters",
+    "dropout": "dy.dropout(x, 0.5)",
+    "distance": "dy.squared_distance(x, x)",
+    "number": "dy.scalarInput(0.5)",
+    "numbers": "dy.inputVector([0.5] * 8)",
 }
 NAMES = {
     "ours": "ours",
@@ -95,6 +107,8 @@ def run(session: Session) -> Section:
         section.note("DyNet: not compared; give --against dynet=PYTHON.")
     for name, task in TASKS.items():
         _task(session, section, name, task)
+    for name, title in OTHERS.items():
+        _other(session, section, name, title)
     for name, task in TASKS.items():
         _gain(session, section, "on the Python engine", f"{task.title}, Python engine", OFF, "python", name)
     for name in WIDENED:
@@ -154,6 +168,22 @@ def _compare(section: Section, task: _Task, found: dict[str, Times]) -> None:
     if "dynet_on" in found:
         what = f"{title}, Python engine"
         section.compare(what, found["python"], NAMES["dynet_on"], found["dynet_on"], PYTHON)
+
+
+def _other(session: Session, section: Section, name: str, title: str) -> None:
+    """Compare a program of another kind with DyNet's batching, and with ourselves unbatched."""
+    wanted = {
+        "ours": ("autobatch", "native", name, 2, 1),
+        "off": ("autobatch", "native", name, 2, 0),
+        "dynet_on": ("autobatch", "dynet", name, 2, 1),
+    }
+    with session.sides(**wanted) as sides:
+        section.note(f"{title}: {_alike(sides)}")
+        asked = {each: partial(side.ask, "epoch", count=2) for each, side in sides.items()}
+        found = in_turns(asked, session.rounds)
+    ours = found.pop("ours")
+    for each, times in found.items():
+        section.compare(title, ours, NAMES[each], times, table="Programs of other kinds")
 
 
 def _gain(

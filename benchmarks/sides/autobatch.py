@@ -98,12 +98,14 @@ class Nodes:
         self.matrix, self.bias = self.model.add_parameters((50, 50)), self.model.add_parameters((50,))
         self.table = self.model.add_lookup_parameters((1000, 50))
         self.builder = dy.VanillaLSTMBuilder(1, 50, 50, self.model)
+        self.units = dy.GRUBuilder(1, 50, 50, self.model)
 
     def measure(self, kind: str, count: int) -> dict[str, float]:
         """Return the milliseconds of making one.
 
         Args:
-            kind: "tanh", "add", "product", "affine", "lookup", "concatenate" or "lstm".
+            kind: "tanh", "add", "product", "affine", "lookup", "concatenate", "lstm", "gru", "matrix", "dropout",
+                "distance", "number" or "numbers".
             count: how many are made in one graph.
         """
         self.dy.renew_cg()
@@ -147,6 +149,34 @@ class Nodes:
     def lstm(self, x: Any) -> Any:
         """Return what makes a step of an LSTM."""
         return self.builder.initial_state().add_input(x).add_input
+
+    def gru(self, x: Any) -> Any:
+        """Return what makes a step of a GRU."""
+        return self.units.initial_state().add_input(x).add_input
+
+    def matrix(self, x: Any) -> Any:
+        """Return what multiplies a matrix that is no parameter."""
+        return self.dy.inputTensor(np.ones((50, 50))).__mul__
+
+    def dropout(self, x: Any) -> Any:
+        """Return what makes a node of an operand and an attribute."""
+        dropout = self.dy.dropout
+        return lambda each: dropout(each, 0.5)
+
+    def distance(self, x: Any) -> Any:
+        """Return what makes a node of two operands."""
+        distance = self.dy.squared_distance
+        return lambda each: distance(each, each)
+
+    def number(self, x: Any) -> Any:
+        """Return what makes an input of one number."""
+        number = self.dy.scalarInput
+        return lambda each: number(0.5)
+
+    def numbers(self, x: Any) -> Any:
+        """Return what makes an input of a list of numbers."""
+        vector, given = self.dy.inputVector, [0.5] * 8
+        return lambda each: vector(given)
 
 
 def prepare() -> dict[str, Any]:

@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks import treebank
 from benchmarks.autobatch_tasks import TASKS, first_value
+from benchmarks.parts.autobatch import NODES
 from benchmarks.sides import autobatch, hand_batched
 from dpmodule.autobatch import StateError
 
@@ -87,7 +88,7 @@ def test_batches_by_hand_compute_the_same(name, way, tmp_path):
 
 def test_nodes_are_made_but_not_computed():
     nodes = autobatch.Nodes(autobatch.load("native", True))
-    for kind in ("tanh", "add", "product", "affine", "lookup", "concatenate", "lstm"):
+    for kind in NODES:
         assert nodes.measure(kind, 10)["cpu"] > 0
         with pytest.raises(StateError):
             nodes.dy.explain()

@@ -41,6 +41,7 @@ __all__ = [
 Array = NDArray[Any]
 
 _new = Expression.__new__
+_ONE = Dim((1,))
 
 
 def _numbers(value: ArrayLike, name: str) -> Array:
@@ -117,6 +118,8 @@ def dim_of(dim: int | Sequence[int], batch_size: int = 1) -> Dim:
         ForeignValueError: a size is no integer.
         ShapeError: a size is not positive.
     """
+    if type(dim) is int and dim > 0 and batch_size == 1:  # the usual case, in less time
+        return Dim((dim,))
     batch = whole(batch_size, "batch_size")
     if batch < 1:
         raise ShapeError(f"batch_size is {batch_size}, expected a positive size (at {user_line()})")
@@ -198,10 +201,12 @@ def inputVector(v: ArrayLike, device: str = "") -> InputExpression:
 
 def scalarInput(s: float, device: str = "") -> InputExpression:
     """Make an expression of one number."""
-    array = np.array([[s]]) if type(s) is float else _numbers(s, "scalarInput")
+    if type(s) is float:
+        return _made(np.array([[s]]), _ONE)
+    array = _numbers(s, "scalarInput")
     if array.size != 1:
         raise ShapeError(f"scalarInput: {array.size} numbers, expected one (at {user_line()})")
-    return _made(array.reshape(1, 1), Dim((1,)))
+    return _made(array.reshape(1, 1), _ONE)
 
 
 def vecInput(dim: int, device: str = "") -> InputExpression:
