@@ -28,6 +28,7 @@ __all__ = [
     "not_empty",
     "npvalues",
     "pair",
+    "triple",
     "values",
 ]
 
@@ -185,18 +186,14 @@ def apply(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), aux: Any
     graph = state.graph
     version = graph.version
     try:
-        if len(operands) == 2:  # spelled out: this is where programs spend their time without native code
+        if len(operands) == 1:  # spelled out: this is where programs spend their time without native code
+            (x,) = operands
+            args: tuple[int, ...] = (x.node if x.version == version else x.enter(),)
+        elif len(operands) == 2:
             x, y = operands
-            args: tuple[int, ...] = (
-                x.node if x.version == version else x.enter(),
-                y.node if y.version == version else y.enter(),
-            )
-        elif len(operands) == 3:
-            x, y, z = operands
             args = (
                 x.node if x.version == version else x.enter(),
                 y.node if y.version == version else y.enter(),
-                z.node if z.version == version else z.enter(),
             )
         else:
             args = tuple([x.node if x.version == version else x.enter() for x in operands])
@@ -218,6 +215,23 @@ def pair(op: Op, x: Any, y: Any) -> Expression:
         )
     except AttributeError:
         args = (node_of(x), node_of(y))
+    found = _new(Expression)
+    found.node, found.version = graph.append(op, (), args), version
+    return found
+
+
+def triple(op: Op, x: Any, y: Any, z: Any) -> Expression:
+    """Do what `apply` does for three operands, in less time."""
+    graph = state.graph
+    version = graph.version
+    try:
+        args = (
+            x.node if x.version == version else x.enter(),
+            y.node if y.version == version else y.enter(),
+            z.node if z.version == version else z.enter(),
+        )
+    except AttributeError:
+        args = (node_of(x), node_of(y), node_of(z))
     found = _new(Expression)
     found.node, found.version = graph.append(op, (), args), version
     return found

@@ -24,6 +24,7 @@ from .whole import whole
 __all__ = ["LookupParameters", "Parameters", "checked_rows"]
 
 Array = NDArray[Any]
+_new = Expression.__new__  # `__init__` takes as long as all the rest
 
 
 class _Entered:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..expression import Expression, append_many, apply, node_of, not_empty, pair
+from ..expression import Expression, append_many, apply, node_of, not_empty, pair, triple
 from ..fast import fast
 from ..ops.binary import CDIV, CMULT, COLWISE_ADD, LOGSUMEXP, MAX, MIN, POW, SUM
 from ..ops.join import CONCATENATE, CONCATENATE_MANY, TO_BATCH, TO_BATCH_MANY
@@ -183,8 +183,10 @@ def affine_transform(exprs: Iterable[Expression]) -> Expression:
     Raises:
         ShapeError: they do not fit.
     """
-    found = exprs if type(exprs) is list and exprs else not_empty("transform", exprs)
-    return apply(AFFINE, found)
+    if type(exprs) is list and len(exprs) == 3:
+        bias, matrix, x = exprs
+        return triple(AFFINE, bias, matrix, x)
+    return apply(AFFINE, not_empty("transform", exprs))
 
 
 def concatenate(xs: Iterable[Expression], d: int = 0) -> Expression:
@@ -198,7 +200,9 @@ def concatenate(xs: Iterable[Expression], d: int = 0) -> Expression:
         EmptySequenceError: there is none.
         ShapeError: other dimensions differ.
     """
-    found = not_empty("concatenate", xs)
+    found = xs if type(xs) is list and xs else not_empty("concatenate", xs)
+    if len(found) <= FEW:
+        return apply(CONCATENATE, found, (int(d),))
     return _fold(CONCATENATE, CONCATENATE_MANY, found, (int(d),), (int(d), len(found)))
 
 
