@@ -137,18 +137,20 @@ class Backward:
                 memory = call.into[place] if call.into else None
                 if memory is None or grad is not memory:
                     self._add(where, dims[place], grad)
-        call.into = []
+        call.into = ()
 
     def _grads(self, record: Record, gradients: list[Tensor]) -> tuple[list[Tensor | None], _Factors]:
         """Return the gradients of the operands, and factors of those that are put off."""
-        call, kind = record.call, record.step.kind
+        call, kind, alone = record.call, record.step.kind, self._alone
         held: _Factors = {}
         call.wants = (True,) * len(kind.wants) if self._full else kind.wants
         call.defer = lambda place, left, right, bias=-1: held.__setitem__(place, (left, right, bias))
-        call.into = [
-            self._of(dim)[where.first : where.first + where.count] if id(where) in self._alone else None
-            for dim, where in zip(kind.dims, record.wheres)
-        ]
+        if alone:
+            into: list[Tensor | None] = []
+            for dim, where in zip(kind.dims, record.wheres):
+                is_alone = id(where) in alone
+                into.append(self._of(dim)[where.first : where.first + where.count] if is_alone else None)
+            call.into = into
         found = grad_call(call, kind.op, gradients, record.inputs)
         call.defer = None
         return found, held

@@ -126,16 +126,19 @@ class Engine:
             self._run_step(step, wheres, places, aux)
 
     def _run_step(self, step: Step, wheres: list[Where], firsts: list[int], aux: Mapping[int, Any]) -> None:
-        kind, count = step.kind, len(step.nodes)
+        kind, count, width = step.kind, len(step.nodes), len(step.args)
         call, inputs = self._call(step, aux), self._gather(step, wheres)
-        arenas = self.values.arenas
-        targets = [arenas[dim].tensor[first : first + count] for dim, first in zip(kind.outs, firsts)]
-        # what all nodes share is computed once for all of them
-        call.into = targets if any(where.count == len(step.args) for where in wheres) else []
+        targets: list[Tensor] = []
+        for dim, first in zip(kind.outs, firsts):
+            targets.append(self.values.arenas[dim].tensor[first : first + count])
+        for where in wheres:
+            if where.count == width:  # what all nodes share is computed once for all of them
+                call.into = targets
+                break
         for result, memory in zip(run_call(call, kind.op.run, inputs), targets):
             if result is not memory:
                 memory.copy_(result)
-        call.into = []
+        call.into = ()
         call.result = targets[0]
         self.records.append(Record(step, call, inputs, wheres, firsts))
 
@@ -145,17 +148,10 @@ class Engine:
         if kind.op.aux:
             given = list(map(aux.__getitem__, step.nodes.tolist()))
             numbers = aux_tensor(kind.op.aux, given, options.device, options.dtype)
-        return Call(
-            kind.attrs,
-            kind.dims,
-            kind.outs[0],
-            len(step.nodes),
-            numbers,
-            options.generator,
-            options.device,
-            options.dtype,
-            counts=step.counts,
-        )
+        call = Call(kind.attrs, kind.dims, kind.outs[0], len(step.nodes), numbers)
+        call.generator, call.device, call.dtype = options.generator, options.device, options.dtype
+        call.counts = step.counts
+        return call
 
     def again(self, step: Step, aux: Mapping[int, Any]) -> tuple[Call, list[Tensor], list[Where]]:
         """Run some nodes of a batch once more, for `backward`, without keeping the results."""
@@ -176,9 +172,11 @@ class Engine:
         return found
 
     def _gather(self, step: Step, wheres: list[Where]) -> list[Tensor]:
-        kind, count, read = step.kind, len(step.nodes), self.values.read
-        inputs = [read(where, dim) for where, dim in zip(wheres, kind.dims)]
-        if kind.op.expand:
+        read, inputs = self.values.read, []
+        for where, dim in zip(wheres, step.kind.dims):
+            inputs.append(read(where, dim) if where.value is None else where.value)
+        if step.kind.op.expand:
+            count = len(step.nodes)
             return [x if x.shape[0] == count else x.expand(count, *x.shape[1:]) for x in inputs]
         return inputs
 

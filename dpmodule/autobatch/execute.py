@@ -51,13 +51,15 @@ def grad_call(call: Call, op: Any, gradients: list[Tensor], inputs: list[Tensor]
         gradients: those of its results, (N, batch, *d).
         inputs: the operands.
     """
-    found = op.grad and op.grad(call, gradients[0] if len(gradients) == 1 else tuple(gradients), *inputs)
+    found: list[Tensor | None] | None = None
+    if op.grad is not None:
+        found = op.grad(call, gradients[0] if len(gradients) == 1 else tuple(gradients), *inputs)
     if found is None:
         found = _by_autograd(call, op.run, gradients, inputs)
-    return [
-        each.sum(0, keepdim=True) if each is not None and each.shape[0] != x.shape[0] else each
-        for each, x in zip(found, inputs)
-    ]
+    for place, (each, x) in enumerate(zip(found, inputs)):
+        if each is not None and each.shape[0] != x.shape[0]:
+            found[place] = each.sum(0, keepdim=True)
+    return found
 
 
 def _by_autograd(call: Call, run: Any, gradients: list[Tensor], inputs: list[Tensor]) -> list[Tensor | None]:

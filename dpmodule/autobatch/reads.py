@@ -48,14 +48,14 @@ def reads_of(records: Sequence[Record], root: int, size: int) -> Reads | None:
         if is_single and where.index is None and where.count == len(column):
             found.alone.add(id(where))
             is_written[column] = True
-    results = [(record, place) for record in records for place in range(len(record.firsts))]
-    nodes = [record.step.nodes + place for record, place in results]
-    for (record, place), is_done in zip(results, _all_of(is_written[np.concatenate(nodes)], nodes)):
+    results, nodes = [], []
+    for record in records:
+        for place, first in enumerate(record.firsts):
+            results.append((record.step.kind.outs[place], first))
+            nodes.append(record.step.nodes + place if place else record.step.nodes)
+    for (dim, first), mine, is_done in zip(results, nodes, _all_of(is_written[np.concatenate(nodes)], nodes)):
         if not is_done:
-            first = record.firsts[place]
-            found.sums.setdefault(record.step.kind.outs[place], []).append(
-                (first, first + len(record.step.nodes))
-            )
+            found.sums.setdefault(dim, []).append((first, first + len(mine)))
     return found
 
 
@@ -74,9 +74,10 @@ def _operands(records: Sequence[Record]) -> tuple[list[Where], list[Ints]]:
 def _reaches_all(records: Sequence[Record], root: int, is_read: NDArray[np.bool_]) -> bool:
     """Say whether all nodes but the root are read, one of their results at least."""
     for record in records:
-        for place in range(1, len(record.firsts)):
+        if len(record.firsts) > 1:
             nodes = record.step.nodes
-            is_read[nodes] |= is_read[nodes + place]
+            for place in range(1, len(record.firsts)):
+                is_read[nodes] |= is_read[nodes + place]
     nodes = np.concatenate([record.step.nodes for record in records])
     unread: list[int] = nodes[~is_read[nodes]].tolist()
     return unread == [root]

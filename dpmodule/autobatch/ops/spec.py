@@ -17,7 +17,7 @@ that an operation has been given is in `Call.attrs`, and belongs to the signatur
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
 import torch
@@ -86,14 +86,14 @@ class Call:
     count: int
     aux: Any = None
     generator: torch.Generator | None = None
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    device: torch.device = torch.device("cpu")
     dtype: torch.dtype = torch.float32
     saved: Any = None
     result: Any = None
     wants: tuple[bool, ...] = ()
     defer: Callable[..., None] | None = None
-    counts: list[int] = field(default_factory=list)
-    into: Sequence[torch.Tensor | None] = field(default_factory=list)
+    counts: Sequence[int] = ()
+    into: Sequence[torch.Tensor | None] = ()
 
 
 Run = Callable[..., Any]
