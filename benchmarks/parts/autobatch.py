@@ -85,7 +85,7 @@ NODES = {
     "concatenate": "dy.concatenate([x, x])",
     "lstm": "state.add_input(x)",
     "gru": "state.add_input(x), a GRU's",
-    "matrix": "M * x, no parameters",
+    "matrices": "M * x, no parameters",
     "dropout": "dy.dropout(x, 0.5)",
     "distance": "dy.squared_distance(x, x)",
     "number": "dy.scalarInput(0.5)",

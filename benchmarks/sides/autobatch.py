@@ -104,7 +104,7 @@ class Nodes:
         """Return the milliseconds of making one.
 
         Args:
-            kind: "tanh", "add", "product", "affine", "lookup", "concatenate", "lstm", "gru", "matrix", "dropout",
+            kind: "tanh", "add", "product", "affine", "lookup", "concatenate", "lstm", "gru", "matrices", "dropout",
                 "distance", "number" or "numbers".
             count: how many are made in one graph.
         """
@@ -154,7 +154,7 @@ class Nodes:
         """Return what makes a step of a GRU."""
         return self.units.initial_state().add_input(x).add_input
 
-    def matrix(self, x: Any) -> Any:
+    def matrices(self, x: Any) -> Any:
         """Return what multiplies a matrix that is no parameter."""
         return self.dy.inputTensor(np.ones((50, 50))).__mul__
 
