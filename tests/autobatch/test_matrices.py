@@ -29,6 +29,11 @@ def upright(x):
 CASES = {
     "matrices": (((5, 4), (4, 3)), lambda a, b: a * b, lambda a, b: a @ b),
     "large": (((37, 70), (70, 41)), lambda a, b: a * b, lambda a, b: a @ b),
+    "larger": (
+        ((130, 131), (131, 3)),
+        lambda a, b: dy.tanh(a * dy.tanh(b)),
+        lambda a, b: np.tanh(a @ np.tanh(b)),
+    ),
     "row_matrix": (((1, 6), (6, 20)), lambda a, b: a * b, lambda a, b: a @ b),
     "two_rows": (((2, 6), (6, 20)), lambda a, b: a * b, lambda a, b: a @ b),
     "matrix_column": (((20, 6), (6, 1)), lambda a, b: a * b, lambda a, b: a @ b),

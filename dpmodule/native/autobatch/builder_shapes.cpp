@@ -29,11 +29,15 @@ int Builder::product_shape(int a, int b) {
 int Builder::multiply(int a, int b) {
     const int both[2] = {a, b}, product = affine(-1, both, 1, !is_vector(b));
     if (product >= 0) return product;
-    const int sig = signature({{static_cast<int>(Op::Multiply), shape_of(a), shape_of(b), 0, 0, 0}}, [&] {
+    int params[2] = {-1, -1};
+    matrix(a, params[0]);
+    matrix(b, params[1]);
+    const int sig = signature({{static_cast<int>(Op::Multiply), shape_of(a), shape_of(b), params[0], params[1], 0}}, [&] {
         Signature s;
         s.op = Op::Multiply;
         s.shape = product_shape(a, b);   // -1: remembered, too
         s.nargs = 2;
+        s.params.assign(params, params + 2);
         s.widths = {graph_.signature(a).width, graph_.signature(b).width};
         return s;
     });

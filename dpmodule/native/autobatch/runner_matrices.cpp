@@ -1,5 +1,6 @@
 // The steps on matrices, which lie row by row.  Nothing is gathered: a matrix is worth a call of its own.
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 
 #include "runner.hpp"
@@ -42,10 +43,16 @@ void add(int rows, int width, const float *from, int step, float *to, int to_ste
 }
 
 // `to` (columns x rows) from a matrix of so many rows and columns
-void turn(int rows, int columns, const float *from, float *to) {
+void turn(int rows, int columns, const float *from, float *to, bool add = false) {
     for (int c = 0; c < columns; c++) {
-        for (int r = 0; r < rows; r++) *to++ = from[r * columns + c];
+        for (int r = 0; r < rows; r++, to++) *to = (add ? *to : 0.0f) + from[r * columns + c];
     }
+}
+
+// A large parameter times matrices: the columns of all of them become rows of one product with packed weights.
+bool by_columns(const Signature &s, const Sizes &z) {
+    constexpr int large = 1 << 14;   // less is not worth turning the matrices
+    return s.params[0] >= 0 && z.n > 1 && static_cast<std::int64_t>(z.m) * z.k >= large;
 }
 
 }  // namespace
@@ -55,10 +62,13 @@ void Runner::multiply(const Work &work, const Step &step, const Signature &s) {
     const Rows a = values(work, step.in[0]), b = values(work, step.in[1]);
     const Block c = value_of(work, step);
     const Kernels &kernel = kernels();
+    if (by_columns(s, z)) return multiply_columns(work, step, s);
+    const bool packs = s.params[1] >= 0 && z.m * work.count > few;
     for (int i = 0; i < work.count; i++) {
         float *to = row_of(c, i);
         if (z.n > 1) {
-            kernel.product({z.m, z.n, z.k, a[i], z.k, 1, b[i], false, z.n, to, z.n, nullptr, false});
+            const float *right = packs ? packed_.get(s.params[1], false) : b[i];
+            kernel.product({z.m, z.n, z.k, a[i], z.k, 1, right, packs, z.n, to, z.n, nullptr, false});
             continue;
         }
         const float *row = a[i], *column = b[i];
@@ -72,7 +82,9 @@ void Runner::multiply_back(const Work &work, const Step &step, const Signature &
     const Rows da = gradients(work, step.in[0]), db = gradients(work, step.in[1]);
     const Block dc = grad_of(work, step);
     const Kernels &kernel = kernels();
-    float *turned = z.n > 1 && z.m > few ? scratch_.take(packed_size(kernel, z.n, z.k)) : nullptr;
+    if (by_columns(s, z)) return multiply_columns_back(work, step, s);
+    const bool is_fixed = s.params[1] >= 0, packs = z.n > 1 && z.m * (is_fixed ? work.count : 1) > few;
+    float *turned = packs && !is_fixed ? scratch_.take(packed_size(kernel, z.n, z.k)) : nullptr;
     for (int i = 0; i < work.count; i++) {
         const float *d = row_of(dc, i);
         if (float *to = db[i]) {   // A^T dC; a column is computed as a row
@@ -81,9 +93,10 @@ void Runner::multiply_back(const Work &work, const Step &step, const Signature &
         }
         float *to = da[i];
         if (!to) continue;
-        if (turned) {              // dC B^T
-            pack(kernel, z.n, z.k, b[i], z.n, true, turned);
-            kernel.product({z.m, z.k, z.n, d, z.n, 1, turned, true, 0, to, z.k, nullptr, da.add()});
+        if (packs) {               // dC B^T
+            if (turned) pack(kernel, z.n, z.k, b[i], z.n, true, turned);
+            const float *right = turned ? turned : packed_.get(s.params[1], true);
+            kernel.product({z.m, z.k, z.n, d, z.n, 1, right, true, 0, to, z.k, nullptr, da.add()});
         } else if (z.n == 1) {
             kernel.product({z.m, z.k, 1, d, 1, 1, b[i], false, z.k, to, z.k, nullptr, da.add()});
         } else {
@@ -91,6 +104,37 @@ void Runner::multiply_back(const Work &work, const Step &step, const Signature &
                 for (int j = 0; j < z.k; j++) to[j] = (da.add() ? to[j] : 0.0f) + kernel.dot(z.n, d, b[i] + j * z.n);
             }
         }
+    }
+}
+
+void Runner::multiply_columns(const Work &work, const Step &step, const Signature &s) {
+    const Sizes z(s, graph_.signatures.shape(s.shape));
+    const Rows b = values(work, step.in[1]);
+    const Block c = value_of(work, step);
+    const int rows = work.count * z.n;
+    float *x = scratch_.take(static_cast<std::size_t>(rows) * z.k), *y = scratch_.take(static_cast<std::size_t>(rows) * z.m);
+    for (int i = 0; i < work.count; i++) turn(z.k, z.n, b[i], x + i * s.widths[1]);
+    kernels().product({rows, z.m, z.k, x, z.k, 1, packed_.get(s.params[0], true), true, 0, y, z.m, nullptr, false});
+    for (int i = 0; i < work.count; i++) turn(z.n, z.m, y + i * s.width, row_of(c, i));
+}
+
+void Runner::multiply_columns_back(const Work &work, const Step &step, const Signature &s) {
+    const Sizes z(s, graph_.signatures.shape(s.shape));
+    const Rows b = values(work, step.in[1]), db = gradients(work, step.in[1]);
+    const Block dc = grad_of(work, step);
+    const int rows = work.count * z.n;
+    float *x = scratch_.take(static_cast<std::size_t>(rows) * z.k), *dy = scratch_.take(static_cast<std::size_t>(rows) * z.m);
+    for (int i = 0; i < work.count; i++) turn(z.m, z.n, row_of(dc, i), dy + i * s.width);
+    if (float *grad = graph_.params[s.params[0]].grad) {
+        for (int i = 0; i < work.count; i++) turn(z.k, z.n, b[i], x + i * s.widths[1]);
+        kernels().product({z.m, z.k, rows, dy, 1, z.m, x, false, z.k, grad, z.k, nullptr, true});
+    }
+    bool wanted = false;
+    for (int i = 0; i < work.count; i++) wanted |= db[i] != nullptr;
+    if (!wanted) return;
+    kernels().product({rows, z.k, z.m, dy, z.m, 1, packed_.get(s.params[0], false), true, 0, x, z.k, nullptr, false});
+    for (int i = 0; i < work.count; i++) {
+        if (float *to = db[i]) turn(z.n, z.k, x + i * s.widths[1], to, db.add());
     }
 }
 

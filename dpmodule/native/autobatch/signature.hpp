@@ -39,7 +39,8 @@ struct Signature {
     int width = 0;                // floats in the value
     bool is_matrix = false;       // more than one row and more than one column
     int nargs = 0;                // -1: differs from node to node
-    std::vector<int> params;      // Affine, Lstm: bias or -1, then weights; Param, Lookup: its number
+    std::vector<int> params;      // Affine, Lstm: bias or -1, then weights; Param, Lookup: its number; Multiply: of each
+                                  // operand, -1 where it is none
     std::vector<int> widths;      // of the arguments
     int further = 0;              // floats of further results behind the value, which views reach
     int row() const { return width + further; }
