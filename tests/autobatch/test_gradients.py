@@ -278,3 +278,16 @@ def test_parameters_that_are_not_updated_gather_no_gradients():
     assert not w.grad_as_array().any()
     assert not table.grad_as_array().any()
     np.testing.assert_allclose(w.gradient(), 2.0)
+
+
+def test_a_revert_of_another_parameter():
+    collection, w = weights()
+    other = collection.add_parameters((3,), init=1.0)
+    inner = w * 2.0
+    loss = dy.sum_elems(dy.tanh(inner))
+    dy.cg_checkpoint()
+    later = dy.cmult(other, inner)
+    loss.backward()
+    later.value()
+    dy.cg_revert()
+    np.testing.assert_allclose(inner.gradient(), 1 - np.tanh([0.2, 0.4, 0.6]) ** 2, rtol=1e-5)

@@ -1,0 +1,224 @@
+"""Parameters and tables of rows, as the native engine reads and differentiates them: by pointer.
+
+They are looked up again before every forward and backward pass, because a tensor may have been replaced.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+
+from .storage import LookupStorage, ParameterStorage
+
+__all__ = ["NativeParameters"]
+
+Tensor = torch.Tensor
+
+
+def _mark(tensor: Tensor) -> tuple[int, int]:
+    """Return what tells whether somebody has written to a tensor, or taken another one."""
+    return tensor.data_ptr(), tensor._version
+
+
+class NativeParameters:
+    """The numbers that parameters have in an engine, and what is remembered of their values and gradients.
+
+    Args:
+        machine: the engine.
+    """
+
+    def __init__(self, machine: Any) -> None:
+        self._machine = machine
+        self._numbers: dict[Any, int] = {}
+        self._params: list[tuple[weakref.ref[ParameterStorage], bool]] = []
+        self._tables: list[tuple[weakref.ref[LookupStorage], bool]] = []
+        self._held: list[ParameterStorage | None] = []
+        self._seen: list[tuple[int, int]] = []
+        self._packed: dict[int, Tensor] = {}  # copies of parameters whose elements do not lie side by side
+        self._before: dict[int, Tensor] = {}
+        self._rows_before: dict[int, tuple[Tensor, Tensor]] = {}
+        self._left: dict[int, tuple[int, int]] = {}  # gradients, as the last backward pass has left them
+        self._values: dict[weakref.ref[ParameterStorage], tuple[int, int]] = {}  # as that pass has read them
+
+    def renew(self) -> None:
+        """Let go what only the last graph needed."""
+        self._held.clear()
+        self._before.clear()
+        self._rows_before.clear()
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._params) + len(self._tables)
+
+    def gone(self) -> int:
+        """Count the parameters that nobody holds any more."""
+        params = sum(reference() is None for reference, _ in self._params)
+        return params + sum(reference() is None for reference, _ in self._tables)
+
+    def hold(self, reference: weakref.ref[ParameterStorage]) -> None:
+        """Keep a parameter as long as the graph."""
+        self._held.append(reference())
+
+    def number(self, reference: weakref.ref[ParameterStorage], is_updated: bool) -> int:
+        """Return the engine's number of a parameter."""
+        key = (reference, is_updated)
+        number = self._numbers.get(key)
+        if number is None:
+            storage = reference()
+            number = self._numbers[key] = self._machine.add_parameter(
+                tuple(storage.tensor.shape) if storage else ()
+            )
+            self._params.append((reference, is_updated))
+            self._seen.append((0, -1))
+        return number
+
+    def table_number(self, reference: weakref.ref[LookupStorage], is_updated: bool) -> int:
+        """Return the engine's number of a table of rows."""
+        key = (reference, is_updated, "rows")
+        number = self._numbers.get(key)
+        if number is None:
+            storage = reference()
+            shape = tuple(storage.tensor.shape) if storage else (0,)
+            number = self._numbers[key] = self._machine.add_table(shape[0], shape[1:] or (1,))
+            self._tables.append((reference, is_updated))
+        return number
+
+    def refresh(self, with_gradients: bool) -> None:
+        """Tell the engine where parameters lie now, and that their values changed if they did.
+
+        Args:
+            with_gradients: a backward pass follows, that adds to their gradients.
+        """
+        machine = self._machine
+        params, tables = machine.used()
+        changed = False
+        for number in params:
+            reference, is_updated = self._params[number]
+            storage = reference()
+            if storage is None:
+                continue
+            tensor = storage.tensor
+            now = _mark(tensor)
+            has_changed = now != self._seen[number]
+            changed |= has_changed
+            self._seen[number] = now
+            if has_changed:
+                self._packed.pop(number, None)
+            gradient = 0
+            if with_gradients and is_updated and storage.updated:
+                if storage.gradient is not None:
+                    self._before[number] = storage.gradient.clone()
+                gradient = self._gradient_of(storage)
+                self._left[number] = _mark(storage.gradient)
+            machine.set_parameter(number, self._address(number, tensor), gradient)
+        for number in tables:
+            reference, is_updated = self._tables[number]
+            storage = reference()
+            if storage is not None:
+                wanted = with_gradients and is_updated and storage.updated
+                if wanted and storage.touched and storage.gradient is not None:
+                    rows = storage.rows()
+                    self._rows_before[number] = rows, storage.gradient.index_select(0, rows)
+                machine.set_table(
+                    number, storage.tensor.data_ptr(), storage.ready().data_ptr() if wanted else 0
+                )
+        if changed:
+            machine.parameters_changed()
+
+    def _address(self, number: int, tensor: Tensor) -> int:
+        if tensor.is_contiguous():
+            return tensor.data_ptr()
+        if number not in self._packed:
+            self._packed[number] = tensor.contiguous()
+        return self._packed[number].data_ptr()
+
+    @staticmethod
+    def _gradient_of(storage: ParameterStorage) -> int:
+        if isinstance(storage, LookupStorage):
+            # a table used as one expression: looked-up rows add to the same memory
+            buffer = storage.ready()
+            storage.touched.append(torch.arange(len(storage.tensor)))
+            return buffer.data_ptr()
+        if storage.gradient is None:
+            storage.gradient = torch.zeros_like(storage.tensor) if storage.spare is None else storage.spare
+            storage.spare = None
+        elif not storage.gradient.is_contiguous():
+            storage.gradient = storage.gradient.contiguous()
+        return storage.gradient.data_ptr()
+
+    def begin_pass(self) -> None:
+        """Prepare a backward pass."""
+        self._before.clear()
+        self._rows_before.clear()
+        self._left.clear()
+        self.refresh(True)
+
+    def end_pass(self) -> None:
+        """Remember what a backward pass has read and written."""
+        self._values = self._marks_of_values()
+        self.take_rows()
+
+    def take_back(self) -> None:
+        """Make the gradients of parameters what they were before a pass that has failed."""
+        for number in self._left:
+            storage: Any = self._params[number][0]()
+            storage.clear_gradient()
+            if number in self._before:
+                storage.set_gradient(self._before[number])
+        self.take_rows()
+        for number in self._machine.used()[1]:
+            table: Any = self._tables[number][0]()
+            table.clear_gradient()
+            if number in self._rows_before:
+                table.add_rows(*self._rows_before[number])
+
+    def take_rows(self) -> None:
+        """Remember which rows of tables the pass has written to."""
+        for number in self._machine.used()[1]:
+            rows = self._machine.touched(number)
+            storage = self._tables[number][0]()
+            if rows and storage is not None:
+                storage.touch(torch.frombuffer(rows, dtype=torch.int64))
+                if len(storage.touched) > 16:  # many passes before an update
+                    storage.rows()
+
+    def gradient(self, number: int) -> Tensor | None:
+        """Return the gradient of the last pass with respect to a parameter, None if it is no longer here.
+
+        Args:
+            number: the parameter.
+        """
+        reference, is_updated = self._params[number]
+        storage: Any = reference()  # the graph holds it
+        if not is_updated:
+            return torch.zeros_like(storage.tensor)
+        total: Tensor | None = storage.gradient
+        if total is None or _mark(total) != self._left.get(number):
+            return None  # it was updated, scaled, or made zero since
+        before = self._before.get(number)
+        return total.clone() if before is None else total - before
+
+    def collect(self, number: int) -> Tensor:
+        """Let the next backward pass add to memory apart, and return that.
+
+        Args:
+            number: the parameter.
+        """
+        storage: Any = self._params[number][0]()
+        found = torch.zeros(storage.tensor.shape)
+        self._machine.set_parameter(number, self._address(number, storage.tensor), found.data_ptr())
+        return found
+
+    def were_changed(self) -> bool:
+        """Say whether values are no longer what the last backward pass has read."""
+        now = self._marks_of_values()
+        return any(now.get(each, mark) != mark for each, mark in self._values.items())
+
+    def _marks_of_values(self) -> dict[weakref.ref[ParameterStorage], tuple[int, int]]:
+        """Return marks that tell whether the values of parameters and tables in the graph were changed."""
+        params, tables = self._machine.used()
+        references = [self._params[each][0] for each in params] + [self._tables[each][0] for each in tables]
+        return {each: _mark(storage.tensor) for each in references if (storage := each()) is not None}
