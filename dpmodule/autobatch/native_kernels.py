@@ -1,7 +1,7 @@
 """Which operations the native engine has kernels for, and how their nodes are added to it.
 
 A maker takes (engine, attributes, operands, own number) and returns the node, or -1 where the operands are not what
-the kernel takes (matrices where it takes vectors, minibatches, dimensions that broadcast): then the operation runs
+the kernel takes (minibatches, most dimensions that broadcast): then the operation runs
 in torch, a batch at a time.
 """
 
