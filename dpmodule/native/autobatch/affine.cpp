@@ -1,5 +1,6 @@
 #include "affine.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "rows.hpp"
@@ -87,47 +88,32 @@ bool Affine::find_distinct(Workspace &space, const Plan &plan, const Run &run, T
 void Affine::multiply(Workspace &space, const Term &term, int total, int rows, Block x, Block out, const float *bias,
                       bool add) const {
     const Param &w = space.graph.params[term.param];
-    const Kernels &kernel = kernels();
-    if (total <= few && !space.packed.has(term.param, true)) {
-        for (int i = 0; i < rows; i++) {
-            float *z = out.at + i * out.stride;
-            for (int j = 0; j < width_; j++) {
-                const float before = add ? z[j] : bias ? bias[j] : 0.0f;
-                z[j] = before + kernel.dot(term.width, w.value + static_cast<std::size_t>(j) * w.cols, x.at + i * x.stride);
-            }
-        }
-        return;
-    }
-    kernel.product({rows, width_, term.width, x.at, x.stride, 1, space.packed.get(term.param, true), true, 0, out.at,
-                    out.stride, bias, add});
+    const bool packed = total > few || space.packed.has(term.param, true);
+    kernels().product({rows, width_, term.width, x.at, x.stride, 1, packed ? space.packed.get(term.param, true) : w.value,
+                       packed ? Layout::Packed : Layout::Columns, w.cols, out.at, out.stride, bias, add});
 }
 
 void Affine::multiply_back(Workspace &space, const Term &term, int total, int rows, Block dout, Block dx, bool add) const {
     const Param &w = space.graph.params[term.param];
-    const Kernels &kernel = kernels();
-    if (total <= few && !space.packed.has(term.param, false)) {
-        for (int i = 0; i < rows; i++) {
-            float *x = dx.at + i * dx.stride;
-            if (!add) std::memset(x, 0, sizeof(float) * term.width);
-            for (int j = 0; j < width_; j++) {
-                kernel.axpy(term.width, x, dout.at[i * dout.stride + j], w.value + static_cast<std::size_t>(j) * w.cols);
-            }
-        }
-        return;
-    }
-    kernel.product({rows, term.width, width_, dout.at, dout.stride, 1, space.packed.get(term.param, false), true, 0, dx.at,
-                    dx.stride, nullptr, add});
+    const bool packed = total > few || space.packed.has(term.param, false);
+    kernels().product({rows, term.width, width_, dout.at, dout.stride, 1, packed ? space.packed.get(term.param, false) : w.value,
+                       packed ? Layout::Packed : Layout::Rows, w.cols, dx.at, dx.stride, nullptr, add});
+}
+
+// The bias belongs to the first term, whichever is computed first: then two terms have one sum in either order.
+const float *Affine::bias_of(const Workspace &space, const Term &term) const {
+    return bias_ < 0 || &term != terms_.data() ? nullptr : space.graph.params[bias_].value;
 }
 
 void Affine::multiply_ahead(Workspace &space, const Run &run, Block out) {
-    const float *bias = bias_ < 0 ? nullptr : space.graph.params[bias_].value;
     for (const Term &term : terms_) {
+        const float *bias = bias_of(space, term);
         if (term.read == Read::Ahead) {
-            multiply(space, term, run.rows, run.rows, term.x, out, ahead_ ? nullptr : bias, ahead_);
+            multiply(space, term, run.rows, run.rows, term.x, out, bias, ahead_);
         } else if (term.read == Read::Distinct) {
             const int count = static_cast<int>(term.nodes.size());
             const Block product{space.scratch.take(static_cast<std::size_t>(count) * width_), width_};
-            multiply(space, term, count, count, term.x, product, ahead_ ? nullptr : bias, false);
+            multiply(space, term, count, count, term.x, product, bias, false);
             expand(term.which, width_, product, out, ahead_);
         } else {
             continue;
@@ -140,27 +126,22 @@ void Affine::forward(Workspace &space, const Run &run, int first, int count, Blo
     if (!begun_) multiply_ahead(space, run, out);
     begun_ = true;
     bool add = ahead_;
-    const float *bias = add || bias_ < 0 ? nullptr : space.graph.params[bias_].value;
     const Block rows = rows_from(out, first);
     for (const Term &term : terms_) {
         if (term.read != Read::Direct && term.read != Read::Gathered) continue;
         const Block x = rows_from(term.x, first);
+        const float *bias = bias_of(space, term);
         if (term.read == Read::Gathered) {
             const int *nodes = run.nodes(term.column) + first;
             gather(space.graph, nodes, count, term.width, x);
-            bool zeros = true;
+            bool zeros = !bias;
             for (int i = 0; i < count && zeros; i++) zeros = nodes[i] < 0;
             if (zeros) continue;
         }
-        multiply(space, term, run.rows, count, x, rows, add ? nullptr : bias, add);
+        multiply(space, term, run.rows, count, x, rows, bias, add);
         add = true;
     }
-    if (add) return;
-    for (int i = 0; i < count; i++) {
-        float *z = rows.at + i * rows.stride;
-        if (bias) std::memcpy(z, bias, sizeof(float) * width_);
-        else std::memset(z, 0, sizeof(float) * width_);
-    }
+    for (int i = 0; i < count && !add; i++) std::memset(rows.at + i * rows.stride, 0, sizeof(float) * width_);
 }
 
 void Affine::backward(Workspace &space, const Run &run, int first, int count, Block dout) {
@@ -169,7 +150,7 @@ void Affine::backward(Workspace &space, const Run &run, int first, int count, Bl
         if (term.read != Read::Direct && term.read != Read::Gathered) continue;
         const int *nodes = run.nodes(term.column) + first;
         if (!any_grad(space.graph, nodes, count)) continue;
-        const Block dx = as_block(space.graph.grad, nodes, count, term.width, true);
+        const Block dx = as_target(space.graph, nodes, count, term.width);
         if (dx.at) {
             multiply_back(space, term, run.rows, count, rows, dx, true);
             continue;
@@ -182,15 +163,40 @@ void Affine::backward(Workspace &space, const Run &run, int first, int count, Bl
 
 void Affine::add_weight_grad(Workspace &space, const Term &term, int rows, Block x, Block dout) const {
     const Param &w = space.graph.params[term.param];
-    if (!w.grad || !rows) return;
-    kernels().product({width_, term.width, rows, dout.at, 1, dout.stride, x.at, false, x.stride, w.grad, w.cols, nullptr, true});
+    if (!w.grad) return;
+    const auto add = [&](int first, int count, float *to, bool adds) {
+        kernels().product({width_, term.width, count, dout.at + first * dout.stride, 1, dout.stride, x.at + first * x.stride,
+                           Layout::Rows, x.stride, to, w.cols, nullptr, adds});
+    };
+    constexpr int most = 8192;   // rows whose products are added without care
+    if (rows <= most) return add(0, rows, w.grad, true);
+    float *part = space.scratch.take(w.size()), *lost = space.scratch.take(w.size());
+    std::memset(lost, 0, sizeof(float) * w.size());
+    for (int first = 0; first < rows; first += most) {
+        add(first, std::min(most, rows - first), part, false);
+        kernels().add_exactly(w.size(), w.grad, lost, part);
+    }
+    kernels().accumulate(w.size(), w.grad, lost);
+}
+
+// The sums of `dout` over the rows that have one input.
+Block Affine::folded(Workspace &space, const Term &term, const Run &run, Block dout) const {
+    const int count = static_cast<int>(term.nodes.size());
+    std::vector<int> end(count + 1, 0), rows(run.rows);   // rows, ordered by their input
+    for (int input : term.which) end[input + 1]++;
+    for (int i = 0; i < count; i++) end[i + 1] += end[i];
+    for (int i = 0; i < run.rows; i++) rows[end[term.which[i]]++] = i;
+    const Block found{space.scratch.take(static_cast<std::size_t>(count) * width_), width_};
+    std::memset(found.at, 0, sizeof(float) * count * width_);
+    for (int i = 0, first = 0; i < count; first = end[i++]) {
+        kernels().sum_rows(end[i] - first, width_, found.at + i * found.stride, dout, rows.data() + first);
+    }
+    return found;
 }
 
 void Affine::finish(Workspace &space, const Run &run, Block dout) {
     const Graph &graph = space.graph;
-    if (bias_ >= 0 && graph.params[bias_].grad) {
-        for (int i = 0; i < run.rows; i++) kernels().accumulate(width_, graph.params[bias_].grad, dout.at + i * dout.stride);
-    }
+    if (bias_ >= 0 && graph.params[bias_].grad) kernels().sum_rows(run.rows, width_, graph.params[bias_].grad, dout, nullptr);
     for (const Term &term : terms_) {
         if (term.read == Read::Direct || term.read == Read::Gathered) {
             add_weight_grad(space, term, run.rows, term.x, dout);
@@ -199,14 +205,7 @@ void Affine::finish(Workspace &space, const Run &run, Block dout) {
         const bool distinct = term.read == Read::Distinct;
         const int count = distinct ? static_cast<int>(term.nodes.size()) : run.rows;
         const int *nodes = distinct ? term.nodes.data() : run.nodes(term.column);
-        Block d = dout;
-        if (distinct) {
-            d = {space.scratch.take(static_cast<std::size_t>(count) * width_), width_};
-            std::memset(d.at, 0, sizeof(float) * count * width_);
-            for (int i = 0; i < run.rows; i++) {
-                kernels().accumulate(width_, d.at + term.which[i] * d.stride, dout.at + i * dout.stride);
-            }
-        }
+        const Block d = distinct ? folded(space, term, run, dout) : dout;
         add_weight_grad(space, term, count, term.x, d);
         if (!term.wants_grad(graph, run)) continue;
         const Block dx{space.scratch.take(static_cast<std::size_t>(count) * term.width), term.width};

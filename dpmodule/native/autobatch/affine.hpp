@@ -48,7 +48,9 @@ class Affine {
     void multiply(Workspace &space, const Term &term, int total, int rows, Block x, Block out, const float *bias, bool add) const;
     // dx (+)= dout W
     void multiply_back(Workspace &space, const Term &term, int total, int rows, Block dout, Block dx, bool add) const;
+    const float *bias_of(const Workspace &space, const Term &term) const;
     void add_weight_grad(Workspace &space, const Term &term, int rows, Block x, Block dout) const;
+    Block folded(Workspace &space, const Term &term, const Run &run, Block dout) const;
 
     int width_;
     int bias_;

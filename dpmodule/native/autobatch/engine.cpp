@@ -91,6 +91,27 @@ void Engine::prepare_gradients(int node, bool full) {
             graph.grad[n] = grad ? grad + graph.nodes[n].aux : nullptr;
         }
     }
+    graph.drop_remainders();   // an error may have left some
+    if (fuses) keep_remainders(node);
+}
+
+// For rows and values that many nodes use; a view has its part of the whole.
+void Engine::keep_remainders(int node) {
+    const auto end = graph.uses.begin() + node + 1;
+    for (auto use = graph.uses.begin(); (use = std::find(use, end, Graph::most_uses)) != end; ++use) {
+        int crowded = static_cast<int>(use - graph.uses.begin());
+        while (graph.signature(crowded).op == Op::View) crowded = *graph.begin(crowded);
+        graph.keep_remainder(crowded);
+    }
+    for (const Segment &segment : segments_) {
+        if (segment.plan.from > node) break;
+        for (int n : segment.plan.lookups) {
+            if (graph.tables[graph.signature(n).params[0]]->is_crowded(graph.nodes[n].aux)) graph.keep_remainder(n);
+        }
+        for (int n : segment.plan.views) {
+            if (graph.is_crowded(*graph.begin(n))) graph.remainder[n] = graph.remainder[*graph.begin(n)] + graph.nodes[n].aux;
+        }
+    }
 }
 
 namespace {
@@ -188,6 +209,7 @@ void Engine::backward(int node, bool full) {
     for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
         if (segment->plan.from <= node) runner_.backward(*segment);
     }
+    graph.settle();
     times_.backward += now() - start;
 }
 

@@ -40,6 +40,7 @@ class Engine {
     // Nobody may come in again while a run calls somebody else's code.
     class Busy;
     void prepare_gradients(int node, bool full);
+    void keep_remainders(int node);
     void forget(int computed);
     void mark_wanted(Segment &last, int node);
     void mark_producers(const Segment &consumer);

@@ -5,22 +5,23 @@
 
 namespace dpmodule::autobatch {
 
-Table::Table(float *value, int rows, int width) : value(value), rows(rows), width(width), is_touched_(rows, 0) {}
+Table::Table(float *value, int rows, int width) : value(value), rows(rows), width(width), touches_(rows, 0) {}
 
 float *Table::grad(int row) {
     if (!grads) return nullptr;
-    if (!is_touched_[row]) {
-        is_touched_[row] = 1;
-        touched_.push_back(row);
-    }
+    std::uint8_t &touches = touches_[row];
+    if (!touches) touched_.push_back(row);
+    touches += touches < Graph::most_uses;
     return grads + static_cast<std::size_t>(row) * width;
 }
 
 std::vector<int> Table::take_touched() {
-    for (int row : touched_) is_touched_[row] = 0;
+    for (int row : touched_) touches_[row] = 0;
     std::sort(touched_.begin(), touched_.end());
     return std::exchange(touched_, {});
 }
+
+bool Table::is_crowded(int row) const { return touches_[row] == Graph::most_uses; }
 
 int Table::first_reader(int row, int node, std::uint32_t stamp) {
     if (reader_.empty()) {
@@ -60,6 +61,33 @@ int Graph::again(int node) {
     const int id = add(old.sig, arguments.data(), old.count, old.aux);   // groups are small: so is this recursion
     again_[node] = id;
     return id;
+}
+
+void Graph::keep_remainder(int node) {
+    if (!grad[node]) return;
+    std::vector<float> &kept = remainders_[grad[node]];
+    kept.resize(signature(node).row(), 0.0f);
+    remainder.resize(size(), nullptr);
+    remainder[node] = kept.data();
+}
+
+void Graph::settle(int node) {
+    if (!is_crowded(node)) return;
+    std::vector<float> &kept = remainders_[grad[node]];
+    for (std::size_t i = 0; i < kept.size(); i++) grad[node][i] += kept[i];
+    std::fill(kept.begin(), kept.end(), 0.0f);
+}
+
+void Graph::settle() {
+    for (auto &[at, kept] : remainders_) {
+        for (std::size_t i = 0; i < kept.size(); i++) at[i] += kept[i];
+    }
+    drop_remainders();
+}
+
+void Graph::drop_remainders() {
+    remainder.clear();
+    remainders_.clear();
 }
 
 namespace {

@@ -39,11 +39,13 @@ class Table {
     float *grad(int row);
     // The rows touched since the last call, sorted.
     std::vector<int> take_touched();
+    // Does the gradient of `row` have many parts?
+    bool is_crowded(int row) const;
     // The first of all nodes of one plan that read `row`; `stamp` tells plans apart.
     int first_reader(int row, int node, std::uint32_t stamp);
 
    private:
-    std::vector<char> is_touched_;
+    std::vector<std::uint8_t> touches_;   // of each row, up to Graph::most_uses
     std::vector<int> touched_;
     std::vector<int> reader_;
     std::vector<std::uint32_t> reader_stamp_;
@@ -83,6 +85,15 @@ class Graph {
     }
     int param_node(int param);           // one per parameter and round
 
+    // What rounding takes from gradients that have many parts, while these are computed: per node, nullptr for most;
+    // empty where no node has that many.
+    std::vector<float *> remainder;
+    bool is_crowded(int node) const { return !remainder.empty() && remainder[node]; }
+    void keep_remainder(int node);       // its gradient has been placed
+    void settle(int node);               // add its remainder to the gradient: all parts are there
+    void settle();                       // likewise for all nodes, and keep none any more
+    void drop_remainders();
+
     static constexpr std::uint8_t most_uses = 127, fused = 128;
     bool is_fused(int node) const { return uses[node] & fused; }
     // A node whose value was fused away is computed once more under a new number when somebody asks for it.
@@ -98,6 +109,7 @@ class Graph {
 
    private:
     int add_again(int sig, const int *arguments, int count, int aux);
+    std::unordered_map<float *, std::vector<float>> remainders_;   // by gradient
     std::unordered_map<int, int> again_;
 };
 

@@ -20,18 +20,27 @@ struct Block {
     std::ptrdiff_t stride = 0;
 };
 
+enum class Layout : int {
+    Packed,    // panels made by `pack`
+    Rows,      // rows, some numbers apart
+    Columns,   // columns, some numbers apart: for few rows of C only
+};
+
 // C (m x n) = A (m x k) B (k x n); A's element (i, j) is a[i * a_row + j * a_col].
+//
+// What an element of C becomes depends on its row of A and its column of B only, to the last bit: not on the other rows
+// (batched or alone), and not on B's layout.
 struct Product {
     int m, n, k;
     const float *a;
     std::ptrdiff_t a_row, a_col;
     const float *b;
-    bool packed;             // b consists of panels made by `pack`; else of rows, b_row apart
-    std::ptrdiff_t b_row;
+    Layout layout;
+    std::ptrdiff_t b_step;   // from one row or column of B to the next
     float *c;
     std::ptrdiff_t c_row;
-    const float *bias;       // begins each row of C, nullptr: zeros
-    bool add;                // C += A B instead (bias unused)
+    const float *bias;       // begins the sum of each row, nullptr: zeros
+    bool add;                // C += that sum
 };
 
 struct LstmRow {
@@ -48,7 +57,9 @@ struct LstmRowBack {
     float *dgates, *dc_before;   // dc_before may be nullptr; it is added to
 };
 
+// Sums of any length are made of sums of so few terms that rounding does not grow with it.
 struct Kernels {
+    static constexpr int block = 64;   // terms that are simply added
     const char *name;
     int lanes;               // floats in one register
     void (*product)(const Product &);
@@ -61,6 +72,10 @@ struct Kernels {
     void (*lstm)(const LstmRow &);
     void (*lstm_back)(const LstmRowBack &);
     void (*accumulate)(int width, float *y, const float *x);                       // y += x
+    // y + lost += x, where `lost` keeps what rounding takes from y
+    void (*add_exactly)(int width, float *y, float *lost, const float *x);
+    // y += the sum of rows: of those that `which` numbers, or with nullptr of the first ones
+    void (*sum_rows)(int rows, int width, float *y, Block x, const int *which);
     void (*axpy)(int width, float *y, float a, const float *x);                    // y += a x
     float (*dot)(int width, const float *x, const float *y);
     float (*sum)(int width, const float *x);

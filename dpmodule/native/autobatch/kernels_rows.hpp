@@ -222,16 +222,82 @@ void axpy(int width, float *y, float a, const float *x) {
     sweep(width, [&](int j, int n) { put(y + j, Lanes::fma(k, get(x + j, n), get(y + j, n)), n); });
 }
 
+// A sum, and beside it what rounding takes from it.
+struct Exact {
+    V total, lost;
+    void add(V x) {
+        const V found = Lanes::add(total, x), taken = Lanes::sub(found, total);
+        const V off = Lanes::add(Lanes::sub(total, Lanes::sub(found, taken)), Lanes::sub(x, taken));
+        lost = Lanes::where_equal(off, off, Lanes::add(lost, off), lost);   // infinity has none
+        total = found;
+    }
+    V all() const { return Lanes::add(total, lost); }
+};
+
+constexpr int block = dpmodule::autobatch::Kernels::block;
+
+// The sum of a row of numbers that body(offset, n, so far) adds to, register by register.
+template <class F> inline float total_of(int width, F body) {
+    Exact all = {Lanes::set(0.0f), Lanes::set(0.0f)};
+    for (int first = 0; first < width; first += block * Lanes::count) {
+        const int rest = width - first;
+        V s = Lanes::set(0.0f);
+        sweep(rest < block * Lanes::count ? rest : block * Lanes::count, [&](int j, int n) { s = body(first + j, n, s); });
+        all.add(s);
+    }
+    return Lanes::sum(all.all());
+}
+
+void add_exactly(int width, float *y, float *lost, const float *x) {
+    sweep(width, [&](int j, int n) {
+        Exact sum = {get(y + j, n), get(lost + j, n)};
+        sum.add(get(x + j, n));
+        put(y + j, sum.total, n);
+        put(lost + j, sum.lost, n);
+    });
+}
+
+// Some registers of each row.
+template <int NV>
+inline void sum_columns(int rows, float *y, Block x, const int *which, int tail) {
+    Exact all[NV];
+    for (int v = 0; v < NV; v++) all[v] = {Lanes::set(0.0f), Lanes::set(0.0f)};
+    for (int first = 0; first < rows; first += block) {
+        V s[NV];
+        for (int v = 0; v < NV; v++) s[v] = Lanes::set(0.0f);
+        for (int i = first; i < rows && i < first + block; i++) {
+            const float *row = x.at + (which ? which[i] : i) * x.stride;
+#pragma GCC unroll 4
+            for (int v = 0; v < NV; v++) s[v] = Lanes::add(s[v], get(row + v * Lanes::count, v == NV - 1 ? tail : Lanes::count));
+        }
+        for (int v = 0; v < NV; v++) all[v].add(s[v]);
+    }
+    for (int v = 0; v < NV; v++) {
+        float *to = y + v * Lanes::count;
+        const int n = v == NV - 1 ? tail : Lanes::count;
+        put(to, Lanes::add(get(to, n), all[v].all()), n);
+    }
+}
+
+void sum_rows(int rows, int width, float *y, Block x, const int *which) {
+    for (int j = 0; j < width;) {
+        const int rest = width - j;
+        if (rest >= 4 * Lanes::count) {
+            sum_columns<4>(rows, y + j, {x.at + j, x.stride}, which, Lanes::count);
+            j += 4 * Lanes::count;
+        } else {
+            sum_columns<1>(rows, y + j, {x.at + j, x.stride}, which, rest < Lanes::count ? rest : Lanes::count);
+            j += Lanes::count;
+        }
+    }
+}
+
 float dot(int width, const float *x, const float *y) {
-    V s = Lanes::set(0.0f);
-    sweep(width, [&](int j, int n) { s = Lanes::fma(get(x + j, n), get(y + j, n), s); });
-    return Lanes::sum(s);
+    return total_of(width, [&](int j, int n, V s) { return Lanes::fma(get(x + j, n), get(y + j, n), s); });
 }
 
 float sum(int width, const float *x) {
-    V s = Lanes::set(0.0f);
-    sweep(width, [&](int j, int n) { s = Lanes::add(s, get(x + j, n)); });
-    return Lanes::sum(s);
+    return total_of(width, [&](int j, int n, V s) { return Lanes::add(s, get(x + j, n)); });
 }
 
 float largest(int width, const float *x) {
@@ -248,15 +314,11 @@ float largest(int width, const float *x) {
 
 float exp_sum(int width, float *y, const float *x, float shift) {
     const V k = Lanes::set(shift);
-    float total = 0;
-    V s = Lanes::set(0.0f);
-    sweep(width, [&](int j, int n) {
+    return total_of(width, [&](int j, int n, V s) {
         const V e = exp_or_nan(Lanes::sub(get(x + j, n), k));
         put(y + j, e, n);
-        if (n == Lanes::count) s = Lanes::add(s, e);
-        else for (int i = 0; i < n; i++) total += y[j + i];
+        return Lanes::add(s, n == Lanes::count ? e : get(y + j, n));
     });
-    return total + Lanes::sum(s);
 }
 
 void adam(long size, float *w, const float *g, float *m, float *v, float beta1, float beta2, float rate, float eps,

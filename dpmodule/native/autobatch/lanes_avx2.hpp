@@ -43,6 +43,25 @@ struct Lanes {
         for (float y : x) s = y > s ? y : s;
         return s;
     }
+    // Row i of a square of numbers becomes column i.
+    static void transpose(V (&x)[count]) {
+        V t[count];
+        // within each half of the registers, then halves
+#pragma GCC unroll 8
+        for (int i = 0; i < count; i += 4) {
+            const V a = _mm256_unpacklo_ps(x[i], x[i + 1]), b = _mm256_unpacklo_ps(x[i + 2], x[i + 3]);
+            const V c = _mm256_unpackhi_ps(x[i], x[i + 1]), d = _mm256_unpackhi_ps(x[i + 2], x[i + 3]);
+            t[i] = _mm256_shuffle_ps(a, b, 0x44);
+            t[i + 1] = _mm256_shuffle_ps(a, b, 0xee);
+            t[i + 2] = _mm256_shuffle_ps(c, d, 0x44);
+            t[i + 3] = _mm256_shuffle_ps(c, d, 0xee);
+        }
+#pragma GCC unroll 8
+        for (int i = 0; i < 4; i++) {
+            x[i] = _mm256_permute2f128_ps(t[i], t[i + 4], 0x20);
+            x[i + 4] = _mm256_permute2f128_ps(t[i], t[i + 4], 0x31);
+        }
+    }
 
    private:
     static __m256 power(__m256i n) {

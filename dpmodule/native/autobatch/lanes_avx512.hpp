@@ -33,8 +33,32 @@ struct Lanes {
     }
     static float sum(V a) { return _mm512_reduce_add_ps(a); }
     static float largest(V a) { return _mm512_reduce_max_ps(a); }
+    // Row i of a square of numbers becomes column i.
+    static void transpose(V (&x)[count]) {
+        V t[count];
+        // within each quarter of the registers, then quarters
+#pragma GCC unroll 16
+        for (int i = 0; i < count; i += 4) {
+            const __m512d a = pair(_mm512_unpacklo_ps(x[i], x[i + 1])), b = pair(_mm512_unpacklo_ps(x[i + 2], x[i + 3]));
+            const __m512d c = pair(_mm512_unpackhi_ps(x[i], x[i + 1])), d = pair(_mm512_unpackhi_ps(x[i + 2], x[i + 3]));
+            t[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+            t[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+            t[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(c, d));
+            t[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(c, d));
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < 4; i++) {
+            const V a = _mm512_shuffle_f32x4(t[i], t[i + 4], 0x88), b = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0x88);
+            const V c = _mm512_shuffle_f32x4(t[i], t[i + 4], 0xdd), d = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0xdd);
+            x[i] = _mm512_shuffle_f32x4(a, b, 0x88);
+            x[i + 4] = _mm512_shuffle_f32x4(c, d, 0x88);
+            x[i + 8] = _mm512_shuffle_f32x4(a, b, 0xdd);
+            x[i + 12] = _mm512_shuffle_f32x4(c, d, 0xdd);
+        }
+    }
 
    private:
+    static __m512d pair(V x) { return _mm512_castps_pd(x); }
     static __mmask16 mask(int n) { return static_cast<__mmask16>((1u << n) - 1u); }
 };
 

@@ -1,6 +1,7 @@
 // Four floats in portable C++ that compilers turn into whatever the machine has.
 #pragma once
 #include <cmath>
+#include <utility>
 
 namespace {
 
@@ -34,6 +35,12 @@ struct Lanes {
     }
     static V where_equal(V a, V b, V yes, V no) {
         return each([=](int i) { return a.x[i] == b.x[i] ? yes.x[i] : no.x[i]; });
+    }
+    // Row i of a square of numbers becomes column i.
+    static void transpose(V (&x)[count]) {
+        for (int i = 0; i < count; i++) {
+            for (int j = 0; j < i; j++) std::swap(x[i].x[j], x[j].x[i]);
+        }
     }
     static float sum(V a) { return a.x[0] + a.x[1] + a.x[2] + a.x[3]; }
     static float largest(V a) {

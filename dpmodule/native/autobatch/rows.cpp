@@ -20,6 +20,13 @@ Block as_block(const std::vector<float *> &pointers, const int *nodes, int count
     return {first, step / static_cast<std::ptrdiff_t>(sizeof(float))};
 }
 
+Block as_target(const Graph &graph, const int *nodes, int count, int width) {
+    for (int i = 0; i < count && !graph.remainder.empty(); i++) {
+        if (nodes[i] >= 0 && graph.is_crowded(nodes[i])) return {};
+    }
+    return as_block(graph.grad, nodes, count, width, true);
+}
+
 void gather(const Graph &graph, const int *nodes, int count, int width, Block to) {
     for (int i = 0; i < count; i++, to.at += to.stride) {
         if (nodes[i] < 0) std::memset(to.at, 0, sizeof(float) * width);
@@ -31,7 +38,9 @@ void scatter(const Graph &graph, const int *nodes, int count, int width, Block f
     const auto accumulate = kernels().accumulate;
     for (int i = 0; i < count; i++, from.at += from.stride) {
         float *to = nodes[i] < 0 ? nullptr : graph.grad[nodes[i]];
-        if (to) accumulate(width, to, from.at);
+        if (!to) continue;
+        if (graph.is_crowded(nodes[i])) kernels().add_exactly(width, to, graph.remainder[nodes[i]], from.at);
+        else accumulate(width, to, from.at);
     }
 }
 

@@ -9,6 +9,8 @@ namespace dpmodule::autobatch {
 // The rows of `pointers[nodes[0..count)]` as a block without copying, or a block with `at` nullptr.
 // `apart`: rows must not overlap (for writing).
 Block as_block(const std::vector<float *> &pointers, const int *nodes, int count, int width, bool apart);
+// The gradients of nodes, likewise, for adding to; not of those whose remainders are kept.
+Block as_target(const Graph &graph, const int *nodes, int count, int width);
 // Copy rows; node -1 is a row of zeros.
 void gather(const Graph &graph, const int *nodes, int count, int width, Block to);
 // Add rows to gradients; nodes without one are skipped.

@@ -60,6 +60,9 @@ void Runner::forward(const Work &given) {
 
 void Runner::backward(const Work &given) {
     Work work = given;
+    for (int i = 0; i < work.count && !graph_.remainder.empty(); i++) {
+        graph_.settle(work.segment->plan.instances[work.run->order[work.first + i]].root);
+    }
     const std::ptrdiff_t wide = work.group->grad_scratch;
     work.grad_scratch = {scratch_.take(static_cast<std::size_t>(wide) * work.count), wide};
     for (auto step = work.group->steps.rbegin(); step != work.group->steps.rend(); ++step) backward_step(work, *step);
@@ -118,7 +121,7 @@ bool Runner::target(const Work &work, Operand operand, int width, Target &found)
     }
     const int *nodes = work.run->nodes(operand.index) + work.first;
     if (!any_grad(graph_, nodes, work.count)) return false;
-    const Block lying = as_block(graph_.grad, nodes, work.count, width, true);
+    const Block lying = as_target(graph_, nodes, work.count, width);
     if (lying.at) found = {lying, true, -1};
     else found = {{scratch_.take(static_cast<std::size_t>(width) * work.count), width}, false, operand.index};
     return true;

@@ -77,12 +77,16 @@ void Runner::cell_back(const Work &work, const Step &step) {
     const Block gates = value_of(work, product), dgates = grad_of(work, product);
     const Block out = value_of(work, step), dout = grad_of(work, step);
     const int *before = work.run->nodes(step.in[1].index) + work.first;
+    float *part = scratch_.take(s.width);
     for (int i = 0; i < work.count; i++) {
         const float *dh = dout.at + i * dout.stride;
         const float *c = before[i] < 0 ? nullptr : graph_.value[before[i]];
         float *dc = before[i] < 0 ? nullptr : graph_.grad[before[i]];
+        const bool apart = dc && graph_.is_crowded(before[i]);
+        if (apart) std::memset(dc = part, 0, sizeof(float) * s.width);
         kernels().lstm_back({s.width, gates.at + i * gates.stride, c, out.at + i * out.stride, dh, dh + s.width,
                              dgates.at + i * dgates.stride, dc});
+        if (apart) scatter(graph_, before + i, 1, s.width, {part, s.width});
     }
 }
 
@@ -209,24 +213,27 @@ void Runner::sum(const Work &work) {
         const int *nodes = plan.outside.data() + instance.first;
         float *to = work.run->value + static_cast<std::ptrdiff_t>(row) * width;
         const Block lying = as_block(graph_.value, nodes, instance.count, width, false);
-        // many numbers are added in pieces, so that rounding does not grow with their count
-        constexpr int piece = 512;
         if (width == 1) {
-            double total = 0;
-            const bool dense = lying.at && lying.stride == 1;
-            for (int k = 0; dense && k < instance.count; k += piece) total += kernels().sum(std::min(piece, instance.count - k), lying.at + k);
-            for (int k = 0; !dense && k < instance.count; k++) total += *graph_.value[nodes[k]];
-            to[0] = static_cast<float>(total);
+            Block x = lying;
+            if (!x.at || x.stride != 1) gather(graph_, nodes, instance.count, 1, x = {scratch_.take(instance.count), 1});
+            to[0] = kernels().sum(instance.count, x.at);
             continue;
         }
         std::memset(to, 0, sizeof(float) * width);
-        float *part = scratch_.take(width);
-        for (int first = 0; first < instance.count; first += piece) {
-            std::memcpy(part, graph_.value[nodes[first]], sizeof(float) * width);
-            const int last = std::min(first + piece, instance.count);
-            for (int k = first + 1; k < last; k++) kernels().accumulate(width, part, graph_.value[nodes[k]]);
-            kernels().accumulate(width, to, part);
+        if (lying.at) {
+            kernels().sum_rows(instance.count, width, to, lying, nullptr);
+            continue;
         }
+        // in the order of `sum_rows`
+        float *part = scratch_.take(width), *lost = scratch_.take(width);
+        std::memset(lost, 0, sizeof(float) * width);
+        for (int first = 0; first < instance.count; first += Kernels::block) {
+            const int last = std::min(first + Kernels::block, instance.count);
+            std::memcpy(part, graph_.value[nodes[first]], sizeof(float) * width);
+            for (int k = first + 1; k < last; k++) kernels().accumulate(width, part, graph_.value[nodes[k]]);
+            kernels().add_exactly(width, to, lost, part);
+        }
+        kernels().accumulate(width, to, lost);
     }
 }
 
