@@ -68,7 +68,7 @@ void Runner::multiply(const Work &work, const Step &step, const Signature &s) {
         float *to = row_of(c, i);
         if (z.n > 1) {
             const float *right = packs ? packed_.get(s.params[1], false) : b[i];
-            kernel.product({z.m, z.n, z.k, a[i], z.k, 1, right, packs, z.n, to, z.n, nullptr, false});
+            kernel.product({z.m, z.n, z.k, a[i], z.k, 1, right, packs ? Layout::Packed : Layout::Rows, z.n, to, z.n, nullptr, false});
             continue;
         }
         const float *row = a[i], *column = b[i];
@@ -88,21 +88,19 @@ void Runner::multiply_back(const Work &work, const Step &step, const Signature &
     for (int i = 0; i < work.count; i++) {
         const float *d = row_of(dc, i);
         if (float *to = db[i]) {   // A^T dC; a column is computed as a row
-            if (z.n > 1) kernel.product({z.k, z.n, z.m, a[i], 1, z.k, d, false, z.n, to, z.n, nullptr, db.add()});
-            else kernel.product({1, z.k, z.m, d, 0, 1, a[i], false, z.k, to, z.k, nullptr, db.add()});
+            if (z.n > 1) kernel.product({z.k, z.n, z.m, a[i], 1, z.k, d, Layout::Rows, z.n, to, z.n, nullptr, db.add()});
+            else kernel.product({1, z.k, z.m, d, 0, 1, a[i], Layout::Rows, z.k, to, z.k, nullptr, db.add()});
         }
         float *to = da[i];
         if (!to) continue;
         if (packs) {               // dC B^T
             if (turned) pack(kernel, z.n, z.k, b[i], z.n, true, turned);
             const float *right = turned ? turned : packed_.get(s.params[1], true);
-            kernel.product({z.m, z.k, z.n, d, z.n, 1, right, true, 0, to, z.k, nullptr, da.add()});
+            kernel.product({z.m, z.k, z.n, d, z.n, 1, right, Layout::Packed, 0, to, z.k, nullptr, da.add()});
         } else if (z.n == 1) {
-            kernel.product({z.m, z.k, 1, d, 1, 1, b[i], false, z.k, to, z.k, nullptr, da.add()});
+            kernel.product({z.m, z.k, 1, d, 1, 1, b[i], Layout::Rows, z.k, to, z.k, nullptr, da.add()});
         } else {
-            for (int r = 0; r < z.m; r++, d += z.n, to += z.k) {
-                for (int j = 0; j < z.k; j++) to[j] = (da.add() ? to[j] : 0.0f) + kernel.dot(z.n, d, b[i] + j * z.n);
-            }
+            kernel.product({z.m, z.k, z.n, d, z.n, 1, b[i], Layout::Columns, z.n, to, z.k, nullptr, da.add()});
         }
     }
 }
@@ -114,7 +112,7 @@ void Runner::multiply_columns(const Work &work, const Step &step, const Signatur
     const int rows = work.count * z.n;
     float *x = scratch_.take(static_cast<std::size_t>(rows) * z.k), *y = scratch_.take(static_cast<std::size_t>(rows) * z.m);
     for (int i = 0; i < work.count; i++) turn(z.k, z.n, b[i], x + i * s.widths[1]);
-    kernels().product({rows, z.m, z.k, x, z.k, 1, packed_.get(s.params[0], true), true, 0, y, z.m, nullptr, false});
+    kernels().product({rows, z.m, z.k, x, z.k, 1, packed_.get(s.params[0], true), Layout::Packed, 0, y, z.m, nullptr, false});
     for (int i = 0; i < work.count; i++) turn(z.n, z.m, y + i * s.width, row_of(c, i));
 }
 
@@ -127,12 +125,12 @@ void Runner::multiply_columns_back(const Work &work, const Step &step, const Sig
     for (int i = 0; i < work.count; i++) turn(z.m, z.n, row_of(dc, i), dy + i * s.width);
     if (float *grad = graph_.params[s.params[0]].grad) {
         for (int i = 0; i < work.count; i++) turn(z.k, z.n, b[i], x + i * s.widths[1]);
-        kernels().product({z.m, z.k, rows, dy, 1, z.m, x, false, z.k, grad, z.k, nullptr, true});
+        kernels().product({z.m, z.k, rows, dy, 1, z.m, x, Layout::Rows, z.k, grad, z.k, nullptr, true});
     }
     bool wanted = false;
     for (int i = 0; i < work.count; i++) wanted |= db[i] != nullptr;
     if (!wanted) return;
-    kernels().product({rows, z.k, z.m, dy, z.m, 1, packed_.get(s.params[0], false), true, 0, x, z.k, nullptr, false});
+    kernels().product({rows, z.k, z.m, dy, z.m, 1, packed_.get(s.params[0], false), Layout::Packed, 0, x, z.k, nullptr, false});
     for (int i = 0; i < work.count; i++) {
         if (float *to = db[i]) turn(z.n, z.k, x + i * s.widths[1], to, db.add());
     }
@@ -148,7 +146,7 @@ void Runner::add_column(const Work &work, const Step &step, const Signature &s) 
     for (int i = 0; i < work.count; i++) {
         float *to = row_of(y, i);
         std::memcpy(to, x[i], sizeof(float) * s.width);
-        kernels().product({rows, width, 1, column[i], 1, 1, ones, false, width, to, width, nullptr, true});
+        kernels().product({rows, width, 1, column[i], 1, 1, ones, Layout::Rows, width, to, width, nullptr, true});
     }
 }
 
