@@ -25,11 +25,12 @@ STANDS_FOR = {
     "flip_gradient": lambda dy, x: -x,
     "scale_gradient": lambda dy, x: x * 0.5,
 }
-# what draws numbers (test_random_operations.py), what has no operands (gradients arrive there), and what builders use
+# what draws numbers (test_random_operations.py); what has no operands: gradients arrive there; steps of LSTMs (below);
+# what the Python engine makes of several products
 ELSEWHERE = {
-    "block_dropout", "dropout", "dropout_batch", "dropout_dim", "noise", "random",
+    "block_dropout", "dropout", "dropout_batch", "dropout_dim", "noise", "noisy_lstm_gates", "random",
     "const_lookup", "const_lookup_batch", "constant", "lookup", "lookup_batch", "one_hot", "parameter",
-    "extra", "lstm_first", "lstm_step",
+    "extra", "lstm_first", "lstm_step", "products",
 }  # fmt: skip
 COUNT, STEP = 3, 1e-6
 
