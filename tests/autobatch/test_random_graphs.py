@@ -106,16 +106,16 @@ def model():
     return found
 
 
-def run(m, seed, count, pieces, values):
+def run(m, seed, count, pieces, is_whole):
     dy.renew_cg()
     maker = Maker(m, seed)
     nodes = maker.make(dy, count)
     if pieces:
         for place in np.random.RandomState(seed).choice(len(nodes), 3):
             nodes[place].npvalue()
-    loss = dy.esum([dy.sum_batches(dy.sum_elems(dy.tanh(x))) for x in nodes[-5:]])
+    loss = dy.esum([dy.sum_batches(dy.sum_elems(dy.tanh(x))) for x in (nodes if is_whole else nodes[-5:])])
     found = [loss.npvalue()]
-    loss.backward(full=True)
+    loss.backward(full=not is_whole)
     found += [x.npvalue() for x in nodes] + [x.gradient() for x in nodes if not isinstance(x, dy.Parameters)]
     for p in (*m["all"].parameters_list(), *m["all"].lookup_parameters_list()):
         found.append(p.grad_as_array())
@@ -123,7 +123,7 @@ def run(m, seed, count, pieces, values):
     return found
 
 
-def compare(seeds, dtype, tolerance, engine, count=24):
+def compare(seeds, dtype, tolerance, engine, count=24, is_whole=False):
     """Compare batched runs with one by one.
 
     The native engine differentiates all rows of one signature together, as DyNet does all nodes: zero times a NaN that
@@ -133,10 +133,10 @@ def compare(seeds, dtype, tolerance, engine, count=24):
     m = model()
     for seed in seeds:
         dy.configure(autobatch=False)
-        wanted = run(m, seed, count, False, None)
+        wanted = run(m, seed, count, False, is_whole)
         dy.configure(autobatch=True)
         for pieces in (False, True):
-            for one, other in zip(wanted, run(m, seed, count, pieces, None)):
+            for one, other in zip(wanted, run(m, seed, count, pieces, is_whole)):
                 if engine == "auto" and (np.isnan(one) != np.isnan(other)).any():
                     assert any(np.isnan(value).any() for value in wanted[1 : count + 5])
                     continue
@@ -158,6 +158,11 @@ def test_float64(part):
 @pytest.mark.parametrize("engine", ["python", "auto"])
 def test_float32(engine):
     compare(range(1000, 1040), "float32", 1e-5, engine)
+
+
+def test_a_loss_that_reads_every_node():
+    """Gradients of what is read once are written, and not added to zeros."""
+    compare(range(2000, 2060), "float64", 1e-12, "python", is_whole=True)
 
 
 def test_one_operand_several_times():
