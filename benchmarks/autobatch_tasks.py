@@ -15,7 +15,6 @@ __all__ = [
     "EXAMPLES",
     "TASKS",
     "Attention",
-    "Biaffine",
     "CharacterTagger",
     "GruTagger",
     "Parser",
@@ -32,7 +31,6 @@ EXAMPLES = {
     "equal": "equal",
     "gru": "sentences",
     "attention": "sentences",
-    "biaffine": "sentences",
 }
 """What the tasks are trained on, see `treebank.examples`."""
 
@@ -289,28 +287,6 @@ class Attention(Task):
         return losses
 
 
-class Biaffine(Tagger):
-    """A score for every pair of words, from a bidirectional LSTM; the head of each word is in its middle before it."""
-
-    def __init__(self, dy: Any, width: int = 128, hidden: int = 50) -> None:
-        super().__init__(dy, width, hidden)
-        for name in ("heads", "words", "pairs"):
-            self.parameter(f"{name}_seen", 2 * hidden, 2 * hidden)
-
-    def losses(self, words: list[int], tags: list[int]) -> list[Any]:
-        """Return the loss of every word's head."""
-        dy, p = self.dy, self.dense
-        vectors = [self.word(word) for word in words]
-        ahead = self.ahead.initial_state().transduce(vectors)
-        back = self.back.initial_state().transduce(vectors[::-1])
-        both = dy.concatenate_cols(
-            [dy.concatenate([left, right]) for left, right in zip(ahead, reversed(back))]
-        )
-        heads, own = dy.rectify(p["heads_seen"] * both), dy.rectify(p["words_seen"] * both)
-        scores = dy.transpose(own) * (p["pairs_seen"] * heads)
-        return [dy.pickneglogsoftmax(scores[place], place // 2) for place in range(len(words))]
-
-
 TASKS = {
     "tagger": Tagger,
     "characters": CharacterTagger,
@@ -319,5 +295,4 @@ TASKS = {
     "equal": Tagger,
     "gru": GruTagger,
     "attention": Attention,
-    "biaffine": Biaffine,
 }
