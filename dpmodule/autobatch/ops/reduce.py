@@ -163,7 +163,7 @@ def _logsumexp_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
     axis = call.attrs[0] + 2
     shape = [*x.shape]
     shape[axis] = 1
-    whole = call.result.reshape(shape)
+    whole = call.result.reshape(-1, *shape[1:])
     return [g.reshape(-1, *shape[1:]) * torch.exp(x - whole)]
 
 
