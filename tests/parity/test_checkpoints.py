@@ -105,7 +105,9 @@ def test_one_step_of_training(name):
         # MXNet's memory planner may let PReLU write the gradient of its data over the head gradient before it
         # reads that for gamma's, which is then gamma times too large
         factors = (1, before[key]) if "prelu" in key else (1,)
-        allowed = [pytest.approx(float(np.linalg.norm(moved * f)), rel=1e-3, abs=1e-7) for f in factors]
+        # a gradient that is zero but for rounding moves float32 weights by their own last digits
+        noise = 1e-7 + float(np.finfo(np.float32).eps * np.linalg.norm(before[key]))
+        allowed = [pytest.approx(float(np.linalg.norm(moved * f)), rel=1e-3, abs=noise) for f in factors]
         assert expected in allowed, key
 
 

@@ -224,13 +224,15 @@ def _area(image: torch.Tensor, height: int, width: int) -> torch.Tensor:
         kind = torch.int32 if image.dtype is torch.uint8 else image.dtype
         total = blocks.to(kind).sum((1, 3)).to(torch.float64 if kind is torch.float64 else torch.float32)
         return _rounded(total * (1.0 / (down * across)), image.dtype)
-    kind = torch.float64 if image.dtype is torch.float64 else torch.float32
-    values = image.to(kind)
-    rows = _cover(image.shape[0], height).to(values)
-    columns = _cover(image.shape[1], width).to(values)
-    mixed = torch.matmul(columns, values)  # (H, width, C)
-    out = torch.matmul(rows, mixed.reshape(image.shape[0], -1)).reshape(height, width, channels)
-    return _rounded(out, image.dtype)
+    values = image.to(torch.float64 if image.dtype is torch.float64 else torch.float32)
+    return _rounded(_covered(_covered(values, 1, width), 0, height), image.dtype)
+
+
+def _covered(values: torch.Tensor, axis: int, new: int) -> torch.Tensor:
+    pixels, weights = _cover(values.shape[axis], new)
+    parts = [values.index_select(axis, p) for p in pixels.to(values.device)]
+    shape = (-1, 1, 1) if axis == 0 else (1, -1, 1)
+    return _mix(parts, [w.view(shape) for w in weights.to(values)])
 
 
 def _rounded(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -238,13 +240,13 @@ def _rounded(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 
 @lru_cache(maxsize=64)
-def _cover(old: int, new: int) -> torch.Tensor:
-    """Return how much of each old pixel goes into each new one, (new, old), rows adding up to one."""
+def _cover(old: int, new: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return which old pixels each new one covers, (taps, new) in rising order, and how much of each, alike."""
     scale = old / new
     begin = np.arange(new) * scale
     end = begin + scale
     cell = np.minimum(scale, old - begin)
-    pixel = np.arange(old)
-    part = np.minimum(end[:, None], pixel + 1) - np.maximum(begin[:, None], pixel)
-    part[part < 1e-3] = 0  # slivers from rounding are left out
-    return torch.from_numpy((part / cell[:, None]).astype(np.float32))
+    pixels = np.floor(begin).astype(np.int64) + np.arange(math.ceil(scale) + 1)[:, None]
+    part = np.minimum(end, pixels + 1) - np.maximum(begin, pixels)
+    part[(part < 1e-3) | (pixels >= old)] = 0  # slivers from rounding are left out
+    return torch.from_numpy(np.minimum(pixels, old - 1)), torch.from_numpy((part / cell).astype(np.float32))
