@@ -15,6 +15,7 @@ __all__ = [
     "EXAMPLES",
     "TASKS",
     "Attention",
+    "Biaffine",
     "CharacterTagger",
     "GruTagger",
     "Parser",
@@ -31,6 +32,7 @@ EXAMPLES = {
     "equal": "equal",
     "gru": "sentences",
     "attention": "sentences",
+    "biaffine": "sentences",
 }
 """What the tasks are trained on, see `treebank.examples`."""
 
@@ -105,17 +107,18 @@ class Tagger(Task):
         """Return the vector of a word."""
         return self.embeddings[word]
 
-    def losses(self, words: list[int], tags: list[int]) -> list[Any]:
-        """Return the loss of every word."""
-        dy = self.dy
+    def read(self, words: list[int]) -> list[Any]:
+        """Return a vector for every word, of what is before and behind it."""
         vectors = [self.word(word) for word in words]
         ahead = self.ahead.initial_state().transduce(vectors)
         back = self.back.initial_state().transduce(vectors[::-1])
-        losses = []
-        for left, right, tag in zip(ahead, reversed(back), tags):
-            scores = self.output * dy.tanh(self.hidden * dy.concatenate([left, right]))
-            losses.append(dy.pickneglogsoftmax(scores, tag))
-        return losses
+        return [self.dy.concatenate([left, right]) for left, right in zip(ahead, reversed(back))]
+
+    def losses(self, words: list[int], tags: list[int]) -> list[Any]:
+        """Return the loss of every word."""
+        dy = self.dy
+        scores = [self.output * dy.tanh(self.hidden * vector) for vector in self.read(words)]
+        return [dy.pickneglogsoftmax(each, tag) for each, tag in zip(scores, tags)]
 
 
 class CharacterTagger(Tagger):
@@ -287,6 +290,27 @@ class Attention(Task):
         return losses
 
 
+class Biaffine(Tagger):
+    """A score for every pair of words, from what the tagger reads; half as far into a sentence is a word's head.
+
+    Its layers are smooth: at the kink of a rectifier one rounding decides a gradient, and sides could not be compared.
+    """
+
+    def __init__(self, dy: Any, width: int = 128, hidden: int = 50) -> None:
+        super().__init__(dy, width, hidden)
+        self.heads, self.dependents, self.pairs = (
+            self.parameter(name, 2 * hidden, 2 * hidden) for name in ("heads", "dependents", "pairs")
+        )
+
+    def losses(self, words: list[int], tags: list[int]) -> list[Any]:
+        """Return the loss of every word's head."""
+        dy = self.dy
+        read = dy.concatenate_cols(self.read(words))
+        heads, dependents = dy.tanh(self.heads * read), dy.tanh(self.dependents * read)
+        scores = dy.transpose(dependents) * (self.pairs * heads)
+        return [dy.pickneglogsoftmax(scores[place], place // 2) for place in range(len(words))]
+
+
 TASKS = {
     "tagger": Tagger,
     "characters": CharacterTagger,
@@ -295,4 +319,5 @@ TASKS = {
     "equal": Tagger,
     "gru": GruTagger,
     "attention": Attention,
+    "biaffine": Biaffine,
 }

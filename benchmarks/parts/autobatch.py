@@ -34,7 +34,7 @@ whose steps are calls of torch, it is largest.
 - tree: TreeLSTM of 128 over random binary trees, spelled in single operations; 5 labels for each node.
 - parser: LSTMs of 64 over stack, buffer and actions; a loss for each action.
 - equal lengths: the tagger on sentences of 40 words.
-- of other kinds: the tagger with GRUs; an encoder and decoder of 64 with attention.
+- of other kinds: the tagger with GRUs; an encoder and decoder of 64 with attention; scores for all pairs of words.
 
 By hand: `nn.LSTM` on four groups of sentences of similar length, or a loop over time with a shrinking batch, the faster
 of the two; the tree level by level; one `nn.LSTM` where lengths are equal. Fused `torch.optim.Adam`; embeddings update
@@ -72,6 +72,7 @@ TASKS = {
 OTHERS = {
     "gru": "BiGRU tagger",
     "attention": "attention",
+    "biaffine": "scores of pairs",
 }
 WIDENED, HIDDEN = ("tree", "parser", "equal"), (256, 512)
 OFF, PYTHON, NODE = (4.0, 8.0), (0.6, 1.0), (1.0, 0.6)
