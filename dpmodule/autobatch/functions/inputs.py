@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from ... import native
 from ..errors import ArgumentError, BoundsError, ForeignValueError, ShapeError, user_line
 from ..expression import Expression, append, not_empty
+from ..fast import fast
 from ..ops.source import CONSTANT, INPUT, ONE_HOT, RANDOM
 from ..ops.spec import Dim
 from ..state import state
@@ -66,12 +68,12 @@ def _numbers(value: ArrayLike, name: str) -> Array:
     return array
 
 
-class InputExpression(Expression):
-    """An input whose value can be replaced with `set`."""
+class Settable:
+    """What inputs have in addition to expressions."""
 
     __slots__ = ()
 
-    def set(self, value: ArrayLike) -> None:
+    def set(self: Any, value: ArrayLike) -> None:
         """Replace the value; all values asked for from now on, and `backward`, follow it.
 
         A graph can thus be built once, and run for one example after another.
@@ -101,6 +103,19 @@ class InputExpression(Expression):
         else:
             array = np.moveaxis(array.reshape(*dim.d, dim.batch, order="F"), -1, 0)
         state.graph.set_input(node, array)
+
+
+if TYPE_CHECKING or native.core is None:
+
+    class InputExpression(Expression, Settable):
+        """An input whose value can be replaced with `set`."""
+
+        __slots__ = ()
+
+else:
+    InputExpression = native.core.autobatch_inputs(
+        Settable, f"{__name__}.InputExpression", "An input whose value can be replaced with `set`."
+    )
 
 
 def _made(array: Array, dim: Dim) -> InputExpression:
@@ -280,9 +295,6 @@ def zeros(dim: int | Sequence[int], batch_size: int = 1) -> Expression:
     return constant(dim, 0.0, batch_size)
 
 
-zeroes = zeros
-
-
 def ones(dim: int | Sequence[int], batch_size: int = 1) -> Expression:
     """Make a tensor of ones."""
     return constant(dim, 1.0, batch_size)
@@ -350,3 +362,14 @@ def random_gumbel(
 ) -> Expression:
     """Draw from a Gumbel distribution with location `mu` and scale `beta`."""
     return _random(dim, batch_size, "gumbel", mu, beta)
+
+
+scalarInput = fast("scalarInput", scalarInput)
+inputVector = fast("inputVector", inputVector)
+inputTensor = fast("inputTensor", inputTensor)
+vecInput = fast("vecInput", vecInput)
+matInput = fast("matInput", matInput)
+constant = fast("constant", constant)
+ones = fast("ones", ones)
+zeros = fast("zeros", zeros)
+zeroes = zeros

@@ -154,6 +154,12 @@ int Builder::lookup(int table, int row) {
     return graph_.add(t.sig, nullptr, 0, row);
 }
 
+int Builder::input(const std::vector<int> &dims, float *&at) {
+    const int shape = graph_.signatures.add_shape(dims);
+    at = graph_.inputs.take(graph_.signatures.shape(shape).size);
+    return graph_.add_input(simple(Op::Input, 0, 0, shape, 0), at);
+}
+
 int Builder::lstm(int x, int h, int c, int wx, int wh, int bias, float forget_bias) {
     int params[3] = {-1, -1, -1};
     const Param *input = matrix(wx, params[1]), *state = matrix(wh, params[2]);

@@ -33,6 +33,8 @@ class Builder {
     int pick(int x, int index, int axis = 0);
     int range(int x, int first, int last, int axis = 0);
     int lookup(int table, int row);
+    // an input, whose numbers the caller writes to `at`
+    int input(const std::vector<int> &dims, float *&at);
     // h; its c is the next node.  -1 for h or c stands for zeros.
     int lstm(int x, int h, int c, int wx, int wh, int bias, float forget_bias);
 

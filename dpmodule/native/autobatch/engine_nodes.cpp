@@ -95,11 +95,7 @@ PyObject *input(PyObject *self, PyObject *args) {
         const int width = graph.signatures[sig].width;
         float *at = graph.inputs.take(width);
         if (!copy_numbers(array, width, at)) refuse(PyExc_ValueError, "the data and the shape differ in size");
-        const int node = graph.add(sig, nullptr, 0);
-        graph.value.resize(node + 1, nullptr);
-        graph.grad.resize(node + 1, nullptr);
-        graph.value[node] = at;
-        return PyLong_FromLong(node);
+        return PyLong_FromLong(graph.add_input(sig, at));
     });
 }
 

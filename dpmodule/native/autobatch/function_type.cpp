@@ -1,5 +1,6 @@
 // The Python type AutobatchFunction: an operation that adds its node at once where a kernel takes the operands, and
 // calls the function in Python with the same arguments where not.
+#include "python_inputs.hpp"
 #include "python_recipes.hpp"
 
 #include <structmember.h>
@@ -9,16 +10,17 @@
 namespace dpmodule::autobatch {
 namespace {
 
-enum class Way { Unary, Binary, Affine, Concat, ConcatColumns, Sum, Average, Loss, Softmax, Reduce, Pick, Range, AddColumn, Transpose, Step, Apply, Pair, Many };
+enum class Way { Unary, Binary, Affine, Concat, ConcatColumns, Sum, Average, Loss, Softmax, Reduce, Pick, Range, AddColumn, Transpose, Step, Input, Filled, Apply, Pair, Many };
 
 struct Fast {
     const char *name;
     Way way;
-    int kind;      // of Unary or Binary, or an Op
+    int kind;      // of Unary, Binary or Given, or an Op
 };
 
 constexpr int of(Unary kind) { return static_cast<int>(kind); }
 constexpr int of(Binary kind) { return static_cast<int>(kind); }
+constexpr int of(Given given) { return static_cast<int>(given); }
 constexpr int of(Op op) { return static_cast<int>(op); }
 
 constexpr Fast table[] = {
@@ -50,6 +52,14 @@ constexpr Fast table[] = {
     {"colwise_add", Way::AddColumn, 0},
     {"transpose", Way::Transpose, 0},
     {"lstm_step", Way::Step, 0},
+    {"scalarInput", Way::Input, of(Given::Number)},
+    {"inputVector", Way::Input, of(Given::Vector)},
+    {"inputTensor", Way::Input, of(Given::Tensor)},
+    {"vecInput", Way::Input, of(Given::Zeros)},
+    {"matInput", Way::Input, of(Given::Matrix)},
+    {"zeros", Way::Filled, of(Given::Zeros)},
+    {"ones", Way::Filled, of(Given::Ones)},
+    {"constant", Way::Filled, of(Given::Constant)},
     {"apply", Way::Apply, 0},
     {"pair", Way::Pair, 0},
     {"append_many", Way::Many, 0},
@@ -92,6 +102,7 @@ int several(const Fast &fast, PyObject *const *args) {
 // The node, or -1: the slow way.
 int attempt(const Fast &fast, PyObject *const *args, Py_ssize_t count) {
     Builder &build = current_builder();
+    if (fast.way > Way::Step) return input_of(static_cast<Given>(fast.kind), args, count);
     if (count == 1 && fast.way >= Way::Affine && fast.way <= Way::Average) return several(fast, args);
     const int x = count > 0 ? node_of(args[0]) : -1;
     if (x < 0) return -1;
@@ -187,12 +198,12 @@ PyObject *function_call(PyObject *self, PyObject *const *args, std::size_t flags
                 if (PyObject *made = step(args, PyVectorcall_NARGS(flags))) return made;
                 return PyObject_Vectorcall(function->slow, args, flags, keywords);
             }
-            if (function->fast->way > Way::Step) {
+            if (function->fast->way > Way::Filled) {
                 if (PyObject *made = applied(*function, args, PyVectorcall_NARGS(flags))) return made;
                 return PyObject_Vectorcall(function->slow, args, flags, keywords);
             }
             const int node = attempt(*function->fast, args, PyVectorcall_NARGS(flags));
-            if (node >= 0) return make_expression(node);
+            if (node >= 0) return function->fast->way == Way::Input ? make_input(node) : make_expression(node);
         }
         return PyObject_Vectorcall(function->slow, args, flags, keywords);
     });

@@ -44,6 +44,14 @@ int Graph::param_node(int index) {
     return p.node;
 }
 
+int Graph::add_input(int sig, float *at) {
+    const int node = add(sig, nullptr, 0);
+    value.resize(node + 1, nullptr);
+    grad.resize(node + 1, nullptr);
+    value[node] = at;
+    return node;
+}
+
 // Some argument was fused away; the uses counted so far only make the planner more careful.
 int Graph::add_again(int sig, const int *arguments, int count, int aux) {
     std::vector<int> real(arguments, arguments + count);

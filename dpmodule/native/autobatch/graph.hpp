@@ -83,6 +83,7 @@ class Graph {
         uses.push_back(0);
         return id;
     }
+    int add_input(int sig, float *at);   // whose numbers lie in `inputs`
     int param_node(int param);           // one per parameter and round
 
     // What rounding takes from gradients that have many parts, while these are computed: per node, nullptr for most;

@@ -179,6 +179,15 @@ constexpr unsigned flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE;
 PyType_Spec node_spec = {"dpmodule._native.AutobatchNode", sizeof(NodeObject), 0, flags, node_slots};
 PyType_Spec expression_spec = {"dpmodule._native.AutobatchExpression", sizeof(NodeObject), 0, flags, expression_slots};
 
+PyObject *type_of(PyObject *base, PyObject *methods, const char *name, const char *doc) {
+    PyType_Slot slots[] = {{Py_tp_doc, const_cast<char *>(doc)}, {Py_tp_dealloc, slot(node_dealloc)}, {0, nullptr}};
+    PyType_Spec spec = {name, sizeof(NodeObject), 0, flags, slots};
+    PyObject *bases = PyTuple_Pack(2, base, methods);
+    PyObject *made = bases ? PyType_FromSpecWithBases(&spec, bases) : nullptr;
+    Py_XDECREF(bases);
+    return made;
+}
+
 // autobatch_expressions(slow, name, doc): make the type of expressions of AutobatchExpression and the class `slow`, whose
 // operators take what kernels do not.  Made here because instances of classes made in Python are tracked by the garbage
 // collector, and there are many.
@@ -186,11 +195,7 @@ PyObject *make_type(PyObject *, PyObject *args) {
     PyObject *slow;
     const char *name, *doc;
     if (!PyArg_ParseTuple(args, "O!ss", &PyType_Type, &slow, &name, &doc)) return nullptr;
-    PyType_Slot slots[] = {{Py_tp_doc, const_cast<char *>(doc)}, {Py_tp_dealloc, slot(node_dealloc)}, {0, nullptr}};
-    PyType_Spec spec = {name, sizeof(NodeObject), 0, flags, slots};
-    PyObject *bases = PyTuple_Pack(2, reinterpret_cast<PyObject *>(expression_base), slow);
-    PyObject *made = bases ? PyType_FromSpecWithBases(&spec, bases) : nullptr;
-    Py_XDECREF(bases);
+    PyObject *made = type_of(reinterpret_cast<PyObject *>(expression_base), slow, name, doc);
     if (!made) return nullptr;
     Py_INCREF(made);
     Py_INCREF(slow);
@@ -202,9 +207,24 @@ PyObject *make_type(PyObject *, PyObject *args) {
     return made;
 }
 
+// autobatch_inputs(settable, name, doc): likewise the type of inputs, of that of expressions and a class of further methods.
+PyObject *make_inputs(PyObject *, PyObject *args) {
+    PyObject *settable;
+    const char *name, *doc;
+    if (!PyArg_ParseTuple(args, "O!ss", &PyType_Type, &settable, &name, &doc)) return nullptr;
+    PyObject *made = type_of(reinterpret_cast<PyObject *>(current.expression), settable, name, doc);
+    if (!made) return nullptr;
+    Py_INCREF(made);
+    Py_XDECREF(reinterpret_cast<PyObject *>(current.input));
+    current.input = reinterpret_cast<PyTypeObject *>(made);
+    return made;
+}
+
 PyMethodDef functions[] = {
     {"autobatch_expressions", make_type, METH_VARARGS,
      "autobatch_expressions(slow, name, doc)\n--\n\nMake the class of expressions; `slow` has the operators in Python."},
+    {"autobatch_inputs", make_inputs, METH_VARARGS,
+     "autobatch_inputs(settable, name, doc)\n--\n\nMake the class of inputs: expressions with the methods of `settable`."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

@@ -47,11 +47,23 @@ struct Current {
     int version = -1;              // of the graph
     int serial = 0;                // of the engine
     PyTypeObject *expression = nullptr;
+    PyTypeObject *input = nullptr; // of inputs
     PyObject *slow = nullptr;      // the class with the operators in Python
 };
 extern Current current;
 
 extern PyTypeObject *node_type;    // AutobatchNode
+
+// A new expression of an input of the current graph, whose value is never computed again.
+inline PyObject *make_input(int node) {
+    PyObject *made = current.input->tp_alloc(current.input, 0);
+    if (made) {
+        reinterpret_cast<NodeObject *>(made)->node = node;
+        reinterpret_cast<NodeObject *>(made)->version = current.version;
+        reinterpret_cast<NodeObject *>(made)->table = -1;
+    }
+    return made;
+}
 
 // A new expression for a node of the current graph.
 inline PyObject *make_expression(int node) {

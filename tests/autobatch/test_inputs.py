@@ -1,0 +1,140 @@
+"""Inputs and constants of whatever holds numbers; each a new one that can be set, whichever way it was made."""
+
+from __future__ import annotations
+
+import array
+import fractions
+
+import numpy as np
+import pytest
+
+import dpmodule.autobatch as dy
+from dpmodule.autobatch.functions.inputs import InputExpression
+
+
+@pytest.fixture(params=["python", "auto"], autouse=True)
+def _engine(request):
+    dy.configure(engine=request.param, autobatch=True)
+    yield
+    dy.configure(engine="auto", autobatch=False)
+
+
+GRID = np.arange(12.0).reshape(3, 4)
+VECTORS = {
+    "floats": [0.1, 2.0],
+    "integers": (3, -4),
+    "mixed": [1, 2.5],
+    "truths": [True, 2.0],
+    "large": [2**53 + 1, -(2**60) - 1],
+    "numpy numbers": [np.float64(0.1), np.float64(2.0)],
+    "small numpy numbers": [np.float32(0.1), np.int64(2)],
+    "doubles": np.array([0.1, 2.0]),
+    "singles": np.array([0.1, 2.0], np.float32),
+    "whole": np.array([1, 2]),
+    "halves": np.array([0.5, 2.0], np.float16),
+    "turned bytes": np.array([0.1, 2.0], ">f8"),
+    "every second": GRID[0, ::2],
+    "a column": GRID[:, 1],
+    "a buffer": array.array("d", [0.1, 2.0]),
+    "bytes": memoryview(b"ab"),
+}
+TENSORS = {
+    **VECTORS,
+    "a number": 2.5,
+    "a matrix": GRID,
+    "a small matrix": GRID.astype(np.float32),
+    "a turned matrix": GRID.T,
+    "rows of lists": [[1.0, 2.0], [3.0, 4.0]],
+    "more dimensions": np.arange(24.0).reshape(2, 3, 1, 4),
+}
+
+
+def holds(expression, wanted):
+    wanted = np.asarray(wanted, np.float32)
+    assert expression.dim() == (wanted.shape, 1)
+    np.testing.assert_array_equal(expression.npvalue(), wanted)
+    np.testing.assert_array_equal((expression * 2.0).npvalue(), wanted * 2)
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_vectors(name):
+    holds(dy.inputVector(VECTORS[name]), np.array(VECTORS[name]))
+
+
+def test_a_matrix_as_a_vector():
+    holds(dy.inputVector(GRID), GRID.ravel())
+    holds(dy.inputVector(GRID.T), GRID.T.ravel())
+
+
+@pytest.mark.parametrize("name", TENSORS)
+def test_tensors(name):
+    holds(dy.inputTensor(TENSORS[name]), np.atleast_1d(np.array(TENSORS[name])))
+
+
+@pytest.mark.parametrize(
+    "number", [0.1, 3, True, 2**53 + 1, -(2**60) - 1, 1e300, np.float64(0.1), np.float32(0.1)]
+)
+def test_numbers(number):
+    with np.errstate(over="ignore"):
+        holds(dy.scalarInput(number), [number])
+
+
+@pytest.mark.parametrize("dim", [3, (3,), [3], (2, 3), [2, 3, 2], np.int64(3), (np.int64(2), 3), ()])
+@pytest.mark.parametrize("val", [0.25, 2, np.float32(0.25)])
+def test_constants(dim, val):
+    shape = tuple(np.atleast_1d(np.array(dim, int))) or (1,)
+    holds(dy.constant(dim, val), np.full(shape, val))
+    holds(dy.zeros(dim), np.zeros(shape))
+    holds(dy.zeroes(dim), np.zeros(shape))
+    holds(dy.ones(dim), np.ones(shape))
+    assert dy.zeros(dim, 2).dim() == dy.zeros(dim, batch_size=2).dim() == (shape, 2)
+
+
+def test_every_input_can_be_set():
+    made = [
+        dy.scalarInput(1.0),
+        dy.scalarInput(True),
+        dy.inputVector([1.0, 2.0]),
+        dy.inputVector([True, 2.0]),
+    ]
+    made += [
+        dy.inputTensor(GRID),
+        dy.inputTensor(GRID.T),
+        dy.vecInput(3),
+        dy.vecInput((3,)),
+        dy.matInput(2, 3),
+    ]
+    for x in made:
+        y = x + x
+        y.npvalue()
+        wanted = np.full(x.dim()[0], 0.5)
+        x.set(wanted)
+        assert isinstance(x, InputExpression)
+        assert isinstance(x, dy.Expression)
+        np.testing.assert_array_equal(y.npvalue(), 2 * wanted)
+    assert not isinstance(dy.zeros(3), InputExpression)
+
+
+def test_an_input_is_a_copy():
+    for numbers in (np.ones(3), np.ones(3, np.float32), [1.0, 1.0, 1.0]):
+        x = dy.inputTensor(numbers)
+        numbers[0] = 7.0
+        assert x.vec_value() == [1.0, 1.0, 1.0]
+
+
+def test_inputs_are_told_from_what_is_none():
+    for call in (
+        lambda: dy.inputVector([1.0, fractions.Fraction(1, 2)]),
+        lambda: dy.inputTensor(np.array(["a"])),
+        lambda: dy.inputTensor(np.array([1j])),
+        lambda: dy.scalarInput("a"),
+    ):
+        with pytest.raises(dy.ForeignValueError):
+            call()
+    for call in (
+        lambda: dy.inputVector([]),
+        lambda: dy.inputTensor(np.ones((2, 0))),
+        lambda: dy.matInput(2, 0),
+    ):
+        with pytest.raises(dy.ShapeError):
+            call()
