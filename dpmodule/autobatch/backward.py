@@ -51,6 +51,7 @@ class Backward:
         self._tensors: dict[Dim, Tensor] = {}
         self._parameters: dict[Any, Tensor] = {}
         self._deferred: dict[tuple[Any, Any], tuple[list[Tensor], list[Tensor]]] = {}
+        self._of_rows: list[tuple[Any, Tensor, Tensor]] = []
         self._alive: NDArray[np.bool_] = np.zeros(engine.computed, np.bool_)
         self._alive[root] = True
         self._reads: Reads | None = None
@@ -151,6 +152,7 @@ class Backward:
                 is_alone = id(where) in alone
                 into.append(self._of(dim)[where.first : where.first + where.count] if is_alone else None)
             call.into = into
+        call.rows = self._of_rows
         found = grad_call(call, kind.op, gradients, record.inputs)
         call.defer = None
         return found, held
@@ -232,6 +234,9 @@ class Backward:
         for (_, reference, is_updated), grad in self._parameters.items():
             if is_updated and (storage := reference()).updated:
                 storage.add_gradient(grad)
+        for table, rows, gradient in self._of_rows:
+            table.add_rows(rows, gradient)
+        self._of_rows.clear()
 
     def leave(self) -> list[tuple[Any, Tensor]]:
         """Forget the gradients; returns their memory for `Pool.refill`."""

@@ -19,10 +19,10 @@ import torch
 
 from .arena import Pool
 from .backward import Backward
-from .errors import NoGradientError, NonFiniteError, NotScalarError, StateError
+from .errors import StateError
 from .execute import aux_tensor, run_call
 from .ops.source import PARAMETER
-from .ops.spec import Call, shown
+from .ops.spec import Call
 from .record import Record, Where
 from .schedule import Plan, Step, make_plan, side_by_side
 from .serial import make_serial_plan
@@ -190,17 +190,6 @@ class Engine:
     def backward(self, graph: Graph, node: int, full: bool) -> None:
         """Go backward from a node of one number; see `Graph.backward`."""
         signature = graph.signature(node)
-        dim = signature.dim
-        if dim.size * dim.batch != 1:
-            raise NotScalarError(
-                f"backward() can only be called on scalar nodes, but node {node} has dimension: {shown(dim)};"
-                " sum it up first, with sum_elems or sum_batches"
-            )
-        if self.root == node:
-            raise StateError(
-                f"backward() was called twice for node {node}: the gradients of the parameters would be counted"
-                " twice; call renew_cg() and build the graph again, or add the losses up before backward()"
-            )
         start = time.perf_counter()
         with torch.no_grad(), self._alone():
             self._last = Backward(self, signature, graph.aux, node, full)
@@ -214,26 +203,9 @@ class Engine:
 
     def gradient(self, node: int, signature: Signature) -> Tensor:
         """Return the gradient of a node, (batch, *d)."""
-        if self._last is None or self._last.root < node:
-            origin = (
-                "no backward pass has been run"
-                if self._last is None
-                else f"it ran from node {self._last.root}"
-            )
-            raise NoGradientError(
-                f"requested the gradient of node {node}, but {origin}; call backward() on an expression that depends"
-                " on it first (with full=True if no parameter feeds it)"
-            )
-        return self._last.gradient(node, signature)
-
-    def check_finite(self, node: int, signature: Signature) -> None:
-        """Raise if a value is not finite.
-
-        Raises:
-            NonFiniteError: it is NaN or infinite.
-        """
-        if not bool(torch.isfinite(self.value(node, signature)).all()):
-            raise NonFiniteError(f"the value of node {node} ({signature.kind.op.name}) is not finite")
+        last: Any = self._last  # there is one: see `BaseGraph.check_reached`
+        found: Tensor = last.gradient(node, signature)
+        return found
 
     def leave(self) -> None:
         """Give the memory back; nothing can be asked for any more."""

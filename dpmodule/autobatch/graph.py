@@ -28,6 +28,7 @@ brings another engine (`dpmodule/native/autobatch`) implements the same ones:
     that `backward` began at.
 ``check_free(what)``
     Raise a `StateError` if the graph is being computed; `renew`, `checkpoint` and `revert` begin with it.
+    `base_graph.BaseGraph` has it.
 ``recalculate()``
     Forget all values, but no nodes.
 ``changed(node)``
@@ -58,7 +59,7 @@ import torch
 from numpy.typing import NDArray
 
 from .arena import Pool
-from .calling import check_free
+from .base_graph import BaseGraph
 from .engine import Engine, Options
 from .errors import StaleExpressionError, user_line
 from .ops.source import PARAMETER
@@ -73,7 +74,7 @@ _END = -1
 Ints = NDArray[np.int64]
 
 
-class Graph:
+class Graph(BaseGraph):
     """The node table in Python, with the engine in Python behind it.
 
     Args:
@@ -179,7 +180,7 @@ class Graph:
     def _compute_at_once(self, node: int) -> None:
         self.forward(node)
         if self.is_checking:
-            self.engine.check_finite(node, self.signature(node))
+            self.check_finite(node, self.signature(node).kind.op.name)
 
     def signature(self, node: int) -> Signature:
         """Return what a node is."""
@@ -246,6 +247,7 @@ class Graph:
             NotScalarError: it has more than one.
             StateError: it was the last one `backward` was called for.
         """
+        self.check_root(node)
         self.forward(node)
         self.engine.backward(self, node, full)
 
@@ -255,6 +257,7 @@ class Graph:
         Raises:
             NoGradientError: there was none, or it began at an earlier node.
         """
+        self.check_reached(node)
         return self.engine.gradient(node, self.signature(node))
 
     def renew(self, immediate: bool = False, checking: bool = False, autobatch: bool | None = None) -> None:
@@ -280,16 +283,15 @@ class Graph:
             table.storage.check_fits(self.options.device, self.options.dtype)
             self._kept[table.storage] = None
 
-    def check_free(self, what: str) -> None:
-        """Check that nobody computes the graph.
+    @property
+    def is_running(self) -> bool:
+        """Whether the engine is at work."""
+        return self.engine.is_running
 
-        Args:
-            what: what would disturb it.
-
-        Raises:
-            StateError: somebody does.
-        """
-        check_free(what, self.engine.is_running)
+    @property
+    def root(self) -> int:
+        """The node that the last `backward` began at, -1 for none."""
+        return self.engine.root
 
     def settle(self) -> None:
         """Do nothing: all values are kept."""

@@ -71,6 +71,7 @@ class Caller:
         self._drawn: dict[int, tuple[Call, int, list[tuple[int, int, int]], list[int], int]] = {}
         self._kept = Kept()
         self._places: dict[int, list[int]] = {}  # of batches that may be kept, the numbers of their rows
+        self._rows: list[tuple[Any, Tensor, Tensor]] = []  # of this backward pass; see `Call.rows`
         self.is_repeating = False  # the gradients of parameters have been counted already
 
     def renew(self) -> None:
@@ -99,6 +100,16 @@ class Caller:
             inputs = self._expanded(kind.op, call.count, inputs)
             self._kept.keep(Drawn(kind.op, call, kind.outs, inputs, values), aux)
         self._drawn.clear()
+
+    def forget_rows(self) -> None:
+        """Forget the gradients of rows of tables that a backward pass has put off."""
+        self._rows.clear()
+
+    def add_rows(self) -> None:
+        """Add them to their tables, since the pass has come through."""
+        for table, rows, gradient in self._rows:
+            table.add_rows(rows, gradient)
+        self.forget_rows()
 
     def number(self, value: Any) -> int:
         """Keep the own number of a node; return its place."""
@@ -219,7 +230,7 @@ class Caller:
                 if summed is not None:
                     summed += left.sum(0).view(summed.shape)
 
-            call.defer = add
+            call.defer, call.rows = add, self._rows
             found = grad_call(call, kind.op, gradients, self._expanded(kind.op, rows, inputs))
             call.defer = None
             for gradient, target in zip(found, targets):

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .calling import check_free
-from .errors import NoGradientError, NonFiniteError, NotScalarError, StateError, user_line
+from .base_graph import BaseGraph
+from .errors import StateError, user_line
 from .native_batches import Batch, batches_of
 from .native_calls import Caller, CallKind
 from .native_kernels import KERNELS, kernel_name
 from .native_nodes import NativeNodes, as_buffer
 from .native_parameters import NativeParameters
 from .ops.source import PARAMETER
-from .ops.spec import Dim, Op, shown
+from .ops.spec import Dim, Op
 
 __all__ = ["NativeGraph"]
 
@@ -43,7 +43,7 @@ class _Signature:
         self.kind = self
 
 
-class NativeGraph:
+class NativeGraph(BaseGraph):
     """The node table and engine in C++.
 
     Args:
@@ -135,9 +135,9 @@ class NativeGraph:
             table.serial = self.machine.serial
 
     def _compute_at_once(self, node: int, op: Op) -> None:
-        value = self.value(node)
-        if self.is_checking and not bool(torch.isfinite(value).all()):
-            raise NonFiniteError(f"the value of node {node} ({op.name}) is not finite")
+        self.forward(node)
+        if self.is_checking:
+            self.check_finite(node, op.name)
 
     # ---- values and gradients ----
 
@@ -196,17 +196,7 @@ class NativeGraph:
             NotScalarError: it has more than one.
             StateError: it was the last one `backward` was called for.
         """
-        dim = self.dim(node)
-        if dim.size * dim.batch != 1:
-            raise NotScalarError(
-                f"backward() can only be called on scalar nodes, but node {node} has dimension: {shown(dim)};"
-                " sum it up first, with sum_elems or sum_batches"
-            )
-        if self._root == node:
-            raise StateError(
-                f"backward() was called twice for node {node}: the gradients of the parameters would be counted"
-                " twice; call renew_cg() and build the graph again, or add the losses up before backward()"
-            )
+        self.check_root(node)
         self.forward(node)
         self._parameters.begin_pass()
         try:
@@ -214,10 +204,12 @@ class NativeGraph:
         except BaseException:
             self._root = -1
             self._parameters.take_back()
+            self._caller.forget_rows()
             raise
         self._idle_since = time.perf_counter()
         self._root = node
         self._parameters.end_pass()
+        self._caller.add_rows()
 
     def gradient(self, node: int) -> Tensor:
         """Return the gradient of the last `backward` with respect to a node, (batch, *d).
@@ -225,12 +217,7 @@ class NativeGraph:
         Raises:
             NoGradientError: there was none, or it began at an earlier node.
         """
-        if self._root < node:
-            origin = "no backward pass has been run" if self._root < 0 else f"it ran from node {self._root}"
-            raise NoGradientError(
-                f"requested the gradient of node {node}, but {origin}; call backward() on an expression that depends"
-                " on it first (with full=True if no parameter feeds it)"
-            )
+        self.check_reached(node)
         machine, dim = self.machine, self.dim(node)
         number = machine.parameter_of(node)
         if number >= 0:
@@ -318,16 +305,16 @@ class NativeGraph:
         """Return what the calls of a number in ``machine.describe`` compute, for `explain`."""
         return self._caller.kinds[number]
 
-    def check_free(self, what: str) -> None:
-        """Check that nobody computes the graph.
+    @property
+    def is_running(self) -> bool:
+        """Whether the engine is at work."""
+        found: bool = self.machine.busy
+        return found
 
-        Args:
-            what: what would disturb it.
-
-        Raises:
-            StateError: somebody does.
-        """
-        check_free(what, self.machine.busy)
+    @property
+    def root(self) -> int:
+        """The node that the last `backward` began at, -1 for none."""
+        return self._root
 
     def settle(self) -> None:
         """Compute what was computed without being kept, and is held by somebody: the parameters will change."""

@@ -39,6 +39,7 @@ class NativeParameters:
         self._packed: dict[int, Tensor] = {}  # copies of parameters whose elements do not lie side by side
         self._before: dict[int, Tensor] = {}
         self._rows_before: dict[int, tuple[Tensor, Tensor]] = {}
+        self._written: list[int] = []  # tables that the last backward pass has added to
         self._left: dict[int, tuple[int, int]] = {}  # gradients, as the last backward pass has left them
         self._values: dict[weakref.ref[ParameterStorage], tuple[int, int]] = {}  # as that pass has read them
 
@@ -119,9 +120,11 @@ class NativeParameters:
             storage = reference()
             if storage is not None:
                 wanted = with_gradients and is_updated and storage.updated
-                if wanted and storage.touched and storage.gradient is not None:
-                    rows = storage.rows()
-                    self._rows_before[number] = rows, storage.gradient.index_select(0, rows)
+                if wanted:
+                    self._written.append(number)
+                    if storage.touched and storage.gradient is not None:
+                        rows = storage.rows()
+                        self._rows_before[number] = rows, storage.gradient.index_select(0, rows)
                 machine.set_table(
                     number, storage.tensor.data_ptr(), storage.ready().data_ptr() if wanted else 0
                 )
@@ -153,6 +156,7 @@ class NativeParameters:
         """Prepare a backward pass."""
         self._before.clear()
         self._rows_before.clear()
+        self._written.clear()
         self._left.clear()
         self.refresh(True)
 
@@ -169,7 +173,7 @@ class NativeParameters:
             if number in self._before:
                 storage.set_gradient(self._before[number])
         self.take_rows()
-        for number in self._machine.used()[1]:
+        for number in self._written:
             table: Any = self._tables[number][0]()
             table.clear_gradient()
             if number in self._rows_before:

@@ -11,12 +11,7 @@ import torch
 
 import dpmodule.autobatch as dy
 
-
-@pytest.fixture(params=["python", "auto"], autouse=True)
-def _engine(request):
-    dy.configure(engine=request.param, autobatch=True)
-    yield
-    dy.configure(engine="auto", autobatch=False)
+pytestmark = pytest.mark.usefixtures("engine")
 
 
 def vector():

@@ -10,23 +10,6 @@ import dpmodule as mx
 import dpmodule.autobatch as dy
 from dpmodule.autobatch.row_wise import reason_against
 
-SETTINGS = [("python", False), ("python", True), ("auto", False), ("auto", True)]
-
-
-@pytest.fixture(params=SETTINGS, ids=lambda s: f"{s[0]}-{'on' if s[1] else 'off'}")
-def engine(request):
-    name, autobatch = request.param
-    dy.configure(engine=name, autobatch=autobatch, random_seed=7)
-    yield request.param
-    dy.configure(engine="auto", autobatch=False, dtype="float32")
-
-
-@pytest.fixture
-def batched():
-    dy.configure(engine="auto", autobatch=True, random_seed=7)
-    yield
-    dy.configure(engine="auto", autobatch=False, dtype="float32")
-
 
 def step_symbol():
     x, h = mx.sym.Variable("x"), mx.sym.Variable("h")
@@ -98,11 +81,11 @@ def check_against_executors(symbol, shapes, count=5, states=None, **options):
     return cell
 
 
-def test_is_what_executors_compute_one_by_one(engine):
+def test_is_what_executors_compute_one_by_one(setting):
     check_against_executors(step_symbol(), {"x": (5,), "h": (4,)})
 
 
-def test_second_run_keeps_what_backward_needs(engine):
+def test_second_run_keeps_what_backward_needs(setting):
     """The first backward runs the symbol again, later ones use what forward has kept; both agree."""
     symbol = step_symbol()
     params = arrays_of(symbol, x=(5,), h=(4,))
@@ -124,7 +107,7 @@ def test_second_run_keeps_what_backward_needs(engine):
     np.testing.assert_allclose(found[2], found[0], rtol=1e-6)
 
 
-def test_several_outputs_and_dimensions(engine):
+def test_several_outputs_and_dimensions(setting):
     x = mx.sym.Variable("x")
     conv = mx.sym.Convolution(x, kernel=(2, 2), num_filter=3, name="conv")
     symbol = mx.sym.Group([mx.sym.Flatten(conv), mx.sym.Pooling(conv, kernel=(2, 2), pool_type="avg")])
@@ -157,7 +140,7 @@ APART = {
 
 
 @pytest.mark.parametrize("case", APART)
-def test_what_mixes_examples_is_kept_apart(engine, case):
+def test_what_mixes_examples_is_kept_apart(setting, case):
     make, way = APART[case]
     inputs = ["x"] if case != "recurrent layer" else None
     symbol = make(mx.sym.Variable("x"))
@@ -239,7 +222,7 @@ def module_gradients(symbol, params, data, labels):
     return mod.get_outputs()[0].asnumpy(), grads
 
 
-def test_loss_heads_as_module(engine):
+def test_loss_heads_as_module(setting):
     symbol, params = head_symbol(), arrays_of(head_symbol(), d=(4,), softmax_label=())
     draw = np.random.RandomState(5)
     data, labels = draw.randn(6, 4).astype("f"), draw.randint(0, 3, 6)
@@ -254,7 +237,7 @@ def test_loss_heads_as_module(engine):
         np.testing.assert_allclose(params[name].grad.asnumpy(), want, rtol=1e-4, atol=1e-6)
 
 
-def test_only_losses_that_count_have_gradients(engine):
+def test_only_losses_that_count_have_gradients(setting):
     """A loss head ignores gradients from above, but one that nothing is asked of must add none."""
     symbol, params = head_symbol(), arrays_of(head_symbol(), d=(4,), softmax_label=())
     draw = np.random.RandomState(5)
@@ -275,7 +258,7 @@ def regression(data, **options):
     return mx.sym.LinearRegressionOutput(data, mx.sym.Variable("label"), name="out", **options)
 
 
-def test_losses_that_count_use_the_numbers_that_were_drawn(engine):
+def test_losses_that_count_use_the_numbers_that_were_drawn(setting):
     """Of four examples one counts: its gradient goes through the mask that its forward pass drew."""
     dropped = mx.sym.Dropout(mx.sym.Variable("x"), p=0.5)
     cell = dy.cell(
@@ -293,8 +276,8 @@ def test_losses_that_count_use_the_numbers_that_were_drawn(engine):
         assert not any(xs[i].gradient().any() for i in range(4) if i != place)
 
 
-@pytest.mark.parametrize("engine", [("python", True), ("auto", True)], indirect=True)
-def test_losses_that_count_know_the_statistics_of_all(engine):
+@pytest.mark.parametrize("setting", [("python", True), ("auto", True)], indirect=True)
+def test_losses_that_count_know_the_statistics_of_all(setting):
     norm = mx.sym.BatchNorm(mx.sym.Variable("x"), fix_gamma=False, name="bn")
     states = {f"bn_moving_{name}": mx.nd.ones(3) for name in ("mean", "var")}
     params = {"bn_gamma": mx.nd.ones(3), "bn_beta": mx.nd.zeros(3), **states}
@@ -315,7 +298,7 @@ def test_losses_that_count_know_the_statistics_of_all(engine):
 
 
 @pytest.mark.parametrize("inside", ["other operators above", "one by one", "custom"])
-def test_losses_inside_count_where_gradients_arrive(engine, inside):
+def test_losses_inside_count_where_gradients_arrive(setting, inside):
     scores = mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=3, name="fc")
     options = {}
     if inside == "custom":
@@ -357,7 +340,7 @@ class OwnLoss(mx.operator.CustomOp):
         self.assign(in_grad[0], req[0], out_data[0])
 
 
-def test_tables_are_parameters_of_cells(engine):
+def test_tables_are_parameters_of_cells(setting):
     m = dy.ParameterCollection()
     table = m.add_lookup_parameters((5, 3), name="e_weight")
     symbol = mx.sym.Embedding(mx.sym.Variable("x"), input_dim=5, output_dim=3, name="e")
@@ -376,7 +359,7 @@ def test_tables_are_parameters_of_cells(engine):
         np.testing.assert_allclose(before - table.as_array(), wanted, atol=1e-6)
 
 
-def test_states_that_were_read_from_a_file_stay_states(engine, tmp_path):
+def test_states_that_were_read_from_a_file_stay_states(setting, tmp_path):
     symbol, m = mx.sym.BatchNorm(mx.sym.Variable("x"), name="bn"), dy.ParameterCollection()
     dy.cell(symbol, m, shapes={"x": (3,)})
     m.save(str(tmp_path / "model"))
@@ -392,7 +375,7 @@ def test_states_that_were_read_from_a_file_stay_states(engine, tmp_path):
     assert sorted(states.get_params()[1]) == ["bn_moving_mean", "bn_moving_var"]
 
 
-def test_grad_req_is_looked_at_in_every_graph(engine):
+def test_grad_req_is_looked_at_in_every_graph(setting):
     weight = mx.nd.ones((2, 3))
     weight.attach_grad("null")
     symbol = mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=2, no_bias=True, name="f")
@@ -404,7 +387,7 @@ def test_grad_req_is_looked_at_in_every_graph(engine):
     np.testing.assert_array_equal(weight.grad.asnumpy(), [[1, 2, 3]] * 2)
 
 
-def test_the_same_example_twice_counts_twice(engine):
+def test_the_same_example_twice_counts_twice(setting):
     symbol, params = head_symbol(), arrays_of(head_symbol(), d=(4,), softmax_label=())
     cell = dy.cell(symbol, params)
     x = np.ones(4, "f")
@@ -416,7 +399,7 @@ def test_the_same_example_twice_counts_twice(engine):
         np.testing.assert_allclose(params[name].grad.asnumpy(), want, rtol=1e-4, atol=1e-6)
 
 
-def test_batch_normalization_moves_its_averages_once(engine):
+def test_batch_normalization_moves_its_averages_once(setting):
     symbol = mx.sym.BatchNorm(mx.sym.Variable("x"), name="bn", momentum=0.9, fix_gamma=False, eps=1e-3)
     m = dy.ParameterCollection()
     cell = dy.cell(symbol, m, shapes={"x": (3,)})
@@ -441,7 +424,7 @@ def test_batch_normalization_moves_its_averages_once(engine):
     np.testing.assert_allclose(cell(xs[0]).npvalue(), (xs[0] - mean) / np.sqrt(var + 1e-3), rtol=1e-4)
 
 
-def test_dropout_draws_for_every_example_and_backward_uses_the_same(engine):
+def test_dropout_draws_for_every_example_and_backward_uses_the_same(setting):
     cell = dy.cell(mx.sym.Dropout(mx.sym.Variable("x"), p=0.5), None)
     x = np.ones(40, "f")
     for _ in range(2):  # the first backward computes again, the second time forward has kept it
@@ -469,7 +452,7 @@ def test_modes_follow_autograd_and_the_attribute(batched):
     assert (cell(x).npvalue() == 0).any()
 
 
-def test_parameters_are_the_same_memory(engine):
+def test_parameters_are_the_same_memory(setting):
     w, b = mx.nd.array([[1.0, 2.0]]), mx.nd.zeros((1,))
     cell = dy.cell(
         mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=1, name="f"), {"f_weight": w, "f_bias": b}
@@ -485,7 +468,7 @@ def test_parameters_are_the_same_memory(engine):
     np.testing.assert_array_equal(w.grad.asnumpy(), [[0.0, 0.0]])
 
 
-def test_arrays_without_gradient_stay_as_they_are(engine):
+def test_arrays_without_gradient_stay_as_they_are(setting):
     w, b = mx.nd.array([[1.0, 2.0]]), mx.nd.zeros((1,))
     w.attach_grad("null")
     cell = dy.cell(
@@ -510,7 +493,7 @@ def test_cells_share_parameters_by_name(batched):
     assert first.input_names == ["x"]
 
 
-def test_parameters_are_made_at_the_first_call(engine):
+def test_parameters_are_made_at_the_first_call(setting):
     m = dy.ParameterCollection()
     symbol = mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=2, name="f")
     cell = dy.cell(symbol, m, initializer=mx.init.One())
@@ -521,7 +504,7 @@ def test_parameters_are_made_at_the_first_call(engine):
     np.testing.assert_array_equal(value, [6.0, 6.0])
 
 
-def test_with_other_operations_and_minibatches(engine):
+def test_with_other_operations_and_minibatches(setting):
     symbol, params = step_symbol(), arrays_of(step_symbol(), x=(5,), h=(4,))
     cell = dy.cell(symbol, params)
     draw = np.random.RandomState(4)

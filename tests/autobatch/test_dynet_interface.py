@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import gc
-import itertools
 
 import numpy as np
 import pytest
 
 import dpmodule.autobatch as dy
 
-
-@pytest.fixture(params=list(itertools.product(["python", "auto"], [False, True])), autouse=True)
-def _engine(request):
-    engine, autobatch = request.param
-    dy.configure(engine=engine, autobatch=autobatch)
-    yield
-    dy.configure(engine="auto", autobatch=False)
+pytestmark = pytest.mark.usefixtures("setting")
 
 
 NUMBERS = np.arange(81)

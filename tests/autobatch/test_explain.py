@@ -14,13 +14,6 @@ import dpmodule.autobatch as dy
 from dpmodule.autobatch.explanation import Explanation, KindRow
 
 
-@pytest.fixture(params=["python", "auto"])
-def engine(request):
-    dy.configure(engine=request.param, autobatch=True)
-    yield request.param
-    dy.configure(engine="auto", autobatch=False)
-
-
 def row_of(found, operation):
     rows = [row for row in found.rows if row.operation == operation]
     assert len(rows) == 1, found

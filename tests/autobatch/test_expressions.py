@@ -22,12 +22,7 @@ from dpmodule.autobatch.errors import (
 )
 from dpmodule.autobatch.options import take_arguments
 
-
-@pytest.fixture(params=["python", "auto"], autouse=True)
-def _engine(request):
-    dy.configure(engine=request.param, autobatch=True)
-    yield
-    dy.configure(engine="auto", autobatch=False, dtype="float32")
+pytestmark = pytest.mark.usefixtures("engine")
 
 
 def vector(*numbers):

@@ -8,12 +8,7 @@ import torch
 
 import dpmodule.autobatch as dy
 
-
-@pytest.fixture(params=["python", "auto"], autouse=True)
-def _engine(request):
-    dy.configure(engine=request.param, autobatch=True)
-    yield
-    dy.configure(engine="auto", autobatch=False)
+pytestmark = pytest.mark.usefixtures("engine")
 
 
 def weights():
@@ -265,6 +260,42 @@ def test_a_failing_pass_leaves_the_gradients_as_they_were(has_gradients):
     np.testing.assert_allclose(w.grad_as_array(), before[0] + 2.0)
     scale = np.array([0.1, 0.2, 0.3])
     np.testing.assert_allclose(table.grad_as_array()[1:3] - before[1][1:3], [2 * scale, 2 * scale], rtol=1e-6)
+
+
+@pytest.mark.parametrize("has_gradients", [False, True])
+def test_a_failing_pass_adds_no_rows_of_minibatches(has_gradients):
+    collection, w = weights()
+    table = collection.add_lookup_parameters((4, 3), init=1.0)
+    if has_gradients:
+        dy.sum_elems(dy.cmult(w, table[0])).backward()
+    before = table.grad_as_array()
+    FailsAtFirst.failures = 0
+    doubled = dy.wrap(FailsAtFirst.apply, rows=True)(w)
+    doubled.value()  # what is computed later is differentiated first
+    rows = dy.lookup_batch(table, [1, 2, 1])
+    loss = dy.sum_elems(dy.cmult(doubled, dy.sum_batches(rows)))
+    with pytest.raises(KeyError, match="broken"):
+        loss.backward()
+    np.testing.assert_array_equal(table.grad_as_array(), before)
+    loss.backward()
+    scale = np.array([0.2, 0.4, 0.6])
+    np.testing.assert_allclose(table.grad_as_array()[1:3], [2 * scale, scale], rtol=1e-6)
+    np.testing.assert_array_equal(table.grad_as_array()[[0, 3]], before[[0, 3]])
+
+
+def test_a_failing_pass_leaves_gradients_of_constants():
+    collection, w = weights()
+    used, fixed = (collection.add_lookup_parameters((4, 3), init=1.0) for _ in range(2))
+    dy.sum_elems(dy.cmult(w, used[0] + fixed[0])).backward()
+    fixed.set_updated(False)
+    FailsAtFirst.failures = 0
+    doubled = dy.wrap(FailsAtFirst.apply, rows=True)(w)
+    constant = dy.lookup(used, 2, update=False)
+    loss = dy.dot_product(doubled, used[1] + fixed[1] + constant)
+    with pytest.raises(KeyError, match="broken"):
+        loss.backward()
+    for each in (used, fixed):
+        np.testing.assert_allclose(each.grad_as_array()[:2], [[0.1, 0.2, 0.3], [0, 0, 0]], rtol=1e-6)
 
 
 def test_parameters_that_are_not_updated_gather_no_gradients():

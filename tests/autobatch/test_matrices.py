@@ -7,13 +7,7 @@ import pytest
 
 import dpmodule.autobatch as dy
 
-
-@pytest.fixture(params=[(e, b) for e in ("python", "auto") for b in (False, True)], autouse=True)
-def _engine(request):
-    engine, autobatch = request.param
-    dy.configure(engine=engine, autobatch=autobatch)
-    yield engine, autobatch
-    dy.configure(engine="auto", autobatch=False)
+pytestmark = pytest.mark.usefixtures("setting")
 
 
 def softmax(x, axis=0):
@@ -242,9 +236,9 @@ EXAMPLES = [[1, 2, 3], [4, 5, 6, 7, 8], [3, 1, 2], [5, 5], [6], [7, 1, 1, 2, 8, 
 
 
 @pytest.fixture
-def reference(_engine):
+def reference(setting):
     """Return what the engine in Python computes with 64 bits, one operation at a time."""
-    engine, autobatch = _engine
+    engine, autobatch = setting
     dy.configure(engine="python", autobatch=False, dtype="float64")
     dy.renew_cg()
     net = Attention()

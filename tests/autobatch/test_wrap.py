@@ -11,23 +11,6 @@ import torch
 import dpmodule as mx
 import dpmodule.autobatch as dy
 
-SETTINGS = [("python", False), ("python", True), ("auto", False), ("auto", True)]
-
-
-@pytest.fixture(params=SETTINGS, ids=lambda s: f"{s[0]}-{'on' if s[1] else 'off'}")
-def engine(request):
-    name, autobatch = request.param
-    dy.configure(engine=name, autobatch=autobatch, random_seed=3)
-    yield request.param
-    dy.configure(engine="auto", autobatch=False)
-
-
-@pytest.fixture
-def batched():
-    dy.configure(engine="auto", autobatch=True, random_seed=3)
-    yield
-    dy.configure(engine="auto", autobatch=False)
-
 
 def perceptron():
     generator = torch.Generator().manual_seed(4)
@@ -43,7 +26,7 @@ def rows_of(count, size=5, seed=1):
 
 
 @pytest.mark.parametrize("rows", [None, True, False])
-def test_values_and_gradients_are_those_of_torch(engine, rows):
+def test_values_and_gradients_are_those_of_torch(setting, rows):
     net, xs = perceptron(), rows_of(4)
     wrapped = dy.wrap(net, rows)
     for _ in range(2):
@@ -64,7 +47,7 @@ def test_values_and_gradients_are_those_of_torch(engine, rows):
         net.zero_grad()
 
 
-def test_gradients_add_up_and_torch_optimizers_step(engine):
+def test_gradients_add_up_and_torch_optimizers_step(setting):
     net = torch.nn.Linear(3, 1)
     wrapped, optimizer = dy.wrap(net, rows=True), torch.optim.SGD(net.parameters(), lr=0.1)
     for times in (1, 2):
@@ -81,7 +64,7 @@ def test_gradients_add_up_and_torch_optimizers_step(engine):
     assert wrapped([1.0, 2.0, 3.0]).scalar_value() == pytest.approx(want, rel=1e-6)
 
 
-def test_trainers_of_dynet_step_as_well(engine):
+def test_trainers_of_dynet_step_as_well(setting):
     net = torch.nn.Linear(2, 1)
     wrapped = dy.wrap(net)
     trainer = dy.SimpleSGDTrainer(wrapped.collection, 0.5)
@@ -93,7 +76,7 @@ def test_trainers_of_dynet_step_as_well(engine):
     assert net.weight.grad is None or not net.weight.grad.any()
 
 
-def test_beside_other_operations(engine):
+def test_beside_other_operations(setting):
     net, m = torch.nn.GRUCell(3, 4), dy.ParameterCollection()
     E = m.add_lookup_parameters((9, 3))
     step = dy.wrap(net, rows=True)
@@ -127,7 +110,7 @@ def test_beside_other_operations(engine):
         np.testing.assert_allclose(want.numpy(), each.grad.numpy(), rtol=1e-4, atol=1e-6)
 
 
-def test_functions_with_parameters_around_them(engine):
+def test_functions_with_parameters_around_them(setting):
     w = torch.tensor([2.0, 3.0], requires_grad=True)
 
     def both(x, y):
@@ -144,7 +127,7 @@ def test_functions_with_parameters_around_them(engine):
 
 
 @pytest.mark.parametrize("rows", [None, True, False])
-def test_dropout_draws_anew_and_from_the_graphs_generator(engine, rows):
+def test_dropout_draws_anew_and_from_the_graphs_generator(setting, rows):
     layer = dy.wrap(torch.nn.Dropout(0.5), rows)
     x = np.ones(40, "f")
     values = []
@@ -195,7 +178,7 @@ def test_frozen_parameters_get_no_gradient(batched):
     assert net.weight.grad is not None
 
 
-def test_parameters_of_one_number(engine):
+def test_parameters_of_one_number(setting):
     class Scale(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -216,7 +199,7 @@ def test_parameters_of_one_number(engine):
 
 
 @pytest.mark.parametrize("rows", [None, True, False])
-def test_what_works_in_place_leaves_its_inputs_alone(engine, rows):
+def test_what_works_in_place_leaves_its_inputs_alone(setting, rows):
     relu = dy.wrap(torch.nn.ReLU(inplace=True), rows)
     for _ in range(2):  # the second time, history is kept
         dy.renew_cg()
@@ -229,7 +212,7 @@ def test_what_works_in_place_leaves_its_inputs_alone(engine, rows):
             np.testing.assert_array_equal(x.gradient(), given > 0)
 
 
-def test_parameters_are_frozen_thawed_and_replaced_later(engine):
+def test_parameters_are_frozen_thawed_and_replaced_later(setting):
     net = torch.nn.Linear(2, 2)
     net.weight.requires_grad_(False)
     wrapped, trainer = dy.wrap(net), None
@@ -260,7 +243,7 @@ def test_compiled_modules(batched):
     np.testing.assert_allclose(net.weight.grad.numpy(), [[1, 2, 3]] * 2)
 
 
-def test_outputs_of_integers_have_no_gradient(engine):
+def test_outputs_of_integers_have_no_gradient(setting):
     places = dy.wrap(lambda x: (x.argmax(), x * 2))
     dy.renew_cg()
     x = dy.inputTensor([1.0, 5.0, 2.0])
@@ -271,14 +254,14 @@ def test_outputs_of_integers_have_no_gradient(engine):
 
 
 class TestBadInput:
-    def test_the_number_of_outputs_changes(self, engine):
+    def test_the_number_of_outputs_changes(self, setting):
         twice = dy.wrap(lambda x: (x, x * 2) if len(x) > 2 else x)
         dy.renew_cg()
         twice([1.0, 2.0])
         with pytest.raises(dy.ArgumentError, match="returns 2 tensors here, and returned 1 before"):
             twice([1.0, 2.0, 3.0])
 
-    def test_the_shape_depends_on_values(self, engine):
+    def test_the_shape_depends_on_values(self, setting):
         def positive(x):
             return torch.cat([x, x]) if x.sum() > 0 else x
 

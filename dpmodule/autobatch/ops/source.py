@@ -53,7 +53,7 @@ def _lookup(call: Call) -> Tensor:
 def _lookup_grad(call: Call, g: Tensor) -> list[Tensor | None]:
     storage = call.attrs[1]()
     if storage.updated:
-        storage.add_rows(call.aux.reshape(-1), g.reshape(-1, *call.out.d))
+        call.rows.append((storage, call.aux.reshape(-1), g.reshape(-1, *call.out.d)))
     return []
 
 

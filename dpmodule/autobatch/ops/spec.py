@@ -17,7 +17,7 @@ that an operation has been given is in `Call.attrs`, and belongs to the signatur
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
 
 import torch
@@ -75,6 +75,8 @@ class Call:
         defer: called by `grad` in place of returning the gradient of an operand which all nodes share, as
             ``defer(operand, left, right, bias)``: the engine adds ``left.T @ right`` of all batches at once; and the
             sum of the rows of `left` to the gradient of operand `bias`, if there is one.
+        rows: for `grad`, where gradients of rows of tables are put off to, as (storage, row numbers, gradients): they
+            count only when the whole pass has come through.
         counts: for operations with `Op.many`, how many operands each node has.
         into: memory for the results, (N, batch, *d), which `run` may compute into, and then returns; empty when it must
             make new tensors. For `grad`, memory for the gradient of every operand, None for those that must be new.
@@ -92,6 +94,7 @@ class Call:
     result: Any = None
     wants: tuple[bool, ...] = ()
     defer: Callable[..., None] | None = None
+    rows: list[tuple[Any, torch.Tensor, torch.Tensor]] = field(default_factory=list)
     counts: Sequence[int] = ()
     into: Sequence[torch.Tensor | None] = ()
 

@@ -1,0 +1,99 @@
+"""What the graphs of both engines refuse alike."""
+
+from __future__ import annotations
+
+import torch
+
+from .calling import called
+from .errors import NoGradientError, NonFiniteError, NotScalarError, StateError, user_line
+from .ops.spec import Dim, shown
+
+__all__ = ["BaseGraph"]
+
+
+class BaseGraph:
+    """The base of both graphs: calls that come at the wrong time, and wrong places to begin a backward pass."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the engine is at work."""
+        raise NotImplementedError(f"{type(self).__name__} does not define is_running")
+
+    @property
+    def root(self) -> int:
+        """The node that the last `backward` began at, -1 for none."""
+        raise NotImplementedError(f"{type(self).__name__} does not define root")
+
+    def dim(self, node: int) -> Dim:
+        """Return the shape of a node."""
+        raise NotImplementedError(f"{type(self).__name__} does not define dim")
+
+    def value(self, node: int) -> torch.Tensor:
+        """Return the value of a node, (batch, *d)."""
+        raise NotImplementedError(f"{type(self).__name__} does not define value")
+
+    def check_free(self, what: str) -> None:
+        """Check that the graph may be thrown away or cut.
+
+        Args:
+            what: what asks for it.
+
+        Raises:
+            StateError: a function that the graph calls asks for it, or another thread does.
+        """
+        if name := called():
+            raise StateError(
+                f"{what} was called inside of {name}, which the graph is calling: a function given to wrap or cell"
+                f" takes and returns tensors and leaves the graph alone; call {what} outside of it (at {user_line()})"
+            )
+        if self.is_running:
+            raise StateError(
+                f"{what} was called while another thread computes the graph; use the graph in one thread"
+                f" (at {user_line()})"
+            )
+
+    def check_root(self, node: int) -> None:
+        """Check that a backward pass may begin at a node.
+
+        Raises:
+            NotScalarError: it has more than one number.
+            StateError: the last one began there.
+        """
+        dim = self.dim(node)
+        if dim.size * dim.batch != 1:
+            raise NotScalarError(
+                f"backward() can only be called on scalar nodes, but node {node} has dimension: {shown(dim)};"
+                f" sum it up first, with sum_elems or sum_batches (at {user_line()})"
+            )
+        if self.root == node:
+            raise StateError(
+                f"backward() was called twice for node {node}: the gradients of the parameters would be counted"
+                " twice; call renew_cg() and build the graph again, or add the losses up before backward()"
+                f" (at {user_line()})"
+            )
+
+    def check_reached(self, node: int) -> None:
+        """Check that the last backward pass may have come to a node.
+
+        Raises:
+            NoGradientError: there was none, or it began at an earlier node.
+        """
+        if self.root < node:
+            origin = "no backward pass has been run" if self.root < 0 else f"it ran from node {self.root}"
+            raise NoGradientError(
+                f"requested the gradient of node {node}, but {origin}; call backward() on an expression that depends"
+                f" on it first (with full=True if no parameter feeds it) (at {user_line()})"
+            )
+
+    def check_finite(self, node: int, name: str) -> None:
+        """Check the value of a node.
+
+        Args:
+            node: its number.
+            name: of its operation.
+
+        Raises:
+            NonFiniteError: it is NaN or infinite.
+        """
+        if not bool(torch.isfinite(self.value(node)).all()):
+            raise NonFiniteError(f"the value of node {node} ({name}) is not finite (at {user_line()})")

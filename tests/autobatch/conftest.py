@@ -1,0 +1,38 @@
+"""Engines and settings that tests run with; afterwards all is as it was at first."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+import dpmodule.autobatch as dy
+
+ENGINES = ["python", "auto"]
+SETTINGS = list(itertools.product(ENGINES, [False, True]))
+
+
+@pytest.fixture
+def _as_at_first():
+    yield
+    dy.configure(engine="auto", autobatch=False, dtype="float32", weight_decay=0.0)
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request, _as_at_first):
+    """Each engine, with batches; its name."""
+    dy.configure(engine=request.param, autobatch=True)
+    return request.param
+
+
+@pytest.fixture(params=SETTINGS, ids=lambda s: f"{s[0]}-{'on' if s[1] else 'off'}")
+def setting(request, _as_at_first):
+    """Each engine with and without batches; its name, and whether it batches."""
+    dy.configure(engine=request.param[0], autobatch=request.param[1])
+    return request.param
+
+
+@pytest.fixture
+def batched(_as_at_first):
+    """The engine that would be chosen, with batches."""
+    dy.configure(engine="auto", autobatch=True)
