@@ -1,4 +1,8 @@
-"""The native autobatch engine driven by numbers of nodes, and beside every node its value in float64 under autograd."""
+"""The native autobatch engine driven by numbers of nodes, and beside every node its value under torch's autograd.
+
+Beside it stand two references, one operation at a time: in float64, which is taken for right, and in float32, which
+tells how much of an error is due to the element type alone.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +38,35 @@ OF_TWO = {
 }
 
 
+class Reference:
+    """What torch makes of the same operations in one element type, by nodes."""
+
+    def __init__(self, dtype, params, tables):
+        self.dtype, self.at = dtype, {}
+        # copies: `to` would give float32 back as it is
+        self.leaves = [value.to(dtype, copy=True).requires_grad_() for value, _ in params + tables]
+
+    def gradients(self, node):
+        """Return those of all parameters and tables, zeros where the node depends on none."""
+        loss = self.at[node].sum()
+        if not loss.requires_grad:
+            return [torch.zeros_like(leaf) for leaf in self.leaves]
+        found = torch.autograd.grad(loss, self.leaves, allow_unused=True)
+        return [torch.zeros_like(leaf) if g is None else g for leaf, g in zip(self.leaves, found)]
+
+
 class RawGraph:
-    """An engine, its parameters, and ``wanted``: from a node to its float64 tensor."""
+    """An engine, its parameters, and the references of every node."""
 
     def __init__(self, core, batched=True):
         self.machine = core.AutobatchEngine()
         self.machine.batched = batched
-        self.params, self.tables, self.wanted, self.version = [], [], {}, 0
+        self.params, self.tables, self.references, self.version = [], [], (), 0
+
+    @property
+    def nodes(self):
+        """All nodes, in order."""
+        return sorted(self.references[0].at)
 
     def param(self, *shape):
         value, grad = torch.randn(*shape) * 0.5, torch.zeros(*shape)
@@ -60,122 +86,147 @@ class RawGraph:
         self.version += 1
         self.machine.renew(self.version)
         self.machine.parameters_changed()
-        self.wanted = {}
         for _, grad in self.params + self.tables:
             grad.zero_()
-        self.leaves = [value.double().requires_grad_() for value, _ in self.params]
-        self.rows = [value.double().requires_grad_() for value, _ in self.tables]
+        self.references = tuple(
+            Reference(dtype, self.params, self.tables) for dtype in (torch.float64, torch.float32)
+        )
 
-    def keep(self, node, wanted):
+    def keep(self, node, operands, compute):
+        """Note what a node is: a function of the values of its operands."""
         assert node >= 0
-        self.wanted[node] = wanted
+        for each in self.references:
+            each.at[node] = compute(*[None if x is None else each.at[x] for x in operands])
+        return node
+
+    def _leaf(self, node, place):
+        for each in self.references:
+            each.at[node] = each.leaves[place]
         return node
 
     def at(self, param):
-        return self.keep(self.machine.parameter(param), self.leaves[param])
+        return self._leaf(self.machine.parameter(param), param)
 
     def input(self, values):
         values = torch.as_tensor(values, dtype=torch.float32)
         signature = self.machine.input_signature(self.machine.shape(tuple(values.shape)))
-        return self.keep(self.machine.input(signature, values.numpy()), values.double())
+        node = self.machine.input(signature, values.numpy())
+        for each in self.references:
+            each.at[node] = values.to(each.dtype)
+        return node
 
     def lookup(self, table, row):
-        return self.keep(self.machine.lookup(table, row), self.rows[table][row])
+        node = self.machine.lookup(table, row)
+        for each in self.references:
+            each.at[node] = each.leaves[len(self.params) + table][row]
+        return node
 
     def one(self, name, x, number=0.0):
         node = self.machine.kernel(OP["unary"], UNARY.index(name), (x,), number)
-        return self.keep(node, OF_ONE[name](self.wanted[x], number))
+        return self.keep(node, [x], lambda x: OF_ONE[name](x, number))
 
     def two(self, name, x, y):
         node = self.machine.kernel(OP["binary"], BINARY.index(name), (x, y))
-        return self.keep(node, OF_TWO[name](self.wanted[x], self.wanted[y]))
+        return self.keep(node, [x, y], OF_TWO[name])
 
     def affine(self, bias, *terms):
         node = self.machine.kernel(OP["affine"], 0, (-1 if bias is None else bias, *terms))
-        total = 0 if bias is None else self.wanted[bias]
-        for w, x in zip(terms[::2], terms[1::2]):
-            total = total + self.wanted[w] @ self.wanted[x]
-        return self.keep(node, total)
+
+        def compute(bias, *terms):
+            total = 0 if bias is None else bias
+            for w, x in zip(terms[::2], terms[1::2]):
+                total = total + w @ x
+            return total
+
+        return self.keep(node, [bias, *terms], compute)
 
     def concat(self, *xs):
-        node = self.machine.kernel(OP["concat"], 0, xs)
-        return self.keep(node, torch.cat([self.wanted[x] for x in xs]))
+        return self.keep(self.machine.kernel(OP["concat"], 0, xs), xs, lambda *xs: torch.cat(xs))
 
     def side_by_side(self, *xs):
-        node = self.machine.kernel(OP["concat"], 1, xs)
-        return self.keep(node, torch.stack([self.wanted[x] for x in xs], 1))
+        return self.keep(self.machine.kernel(OP["concat"], 1, xs), xs, lambda *xs: torch.stack(xs, 1))
 
     def multiply(self, x, y):
-        return self.keep(self.machine.kernel(OP["multiply"], 0, (x, y)), self.wanted[x] @ self.wanted[y])
+        return self.keep(self.machine.kernel(OP["multiply"], 0, (x, y)), [x, y], torch.matmul)
 
     def add_column(self, x, y):
         node = self.machine.kernel(OP["colwise_add"], 0, (x, y))
-        return self.keep(node, self.wanted[x] + self.wanted[y][:, None])
+        return self.keep(node, [x, y], lambda x, y: x + y[:, None])
 
     def transpose(self, x):
-        value = self.wanted[x]
         node = self.machine.kernel(OP["transpose"], -1, (x,))
-        return self.keep(node, value[None] if value.dim() == 1 else value.t())
+        return self.keep(node, [x], lambda x: x[None] if x.dim() == 1 else x.t())
 
     def pick(self, x, index, axis=0):
         node = self.machine.kernel(OP["view"], 0, (x,), axis, index)
-        return self.keep(node, self.wanted[x].select(axis, index))
+        return self.keep(node, [x], lambda x: x.select(axis, index))
 
     def sum(self, *xs):
-        return self.keep(self.machine.kernel(OP["sum"], 0, xs), sum(self.wanted[x] for x in xs))
+        return self.keep(self.machine.kernel(OP["sum"], 0, xs), xs, lambda *xs: sum(xs))
 
     def loss(self, x, label):
         node = self.machine.kernel(OP["loss"], 0, (x,), 0.0, label)
-        return self.keep(node, -torch.log_softmax(self.wanted[x], 0)[label : label + 1])
+        return self.keep(node, [x], lambda x: -torch.log_softmax(x, 0)[label : label + 1])
 
     def softmax(self, x, log=False):
         node = self.machine.kernel(OP["log_softmax" if log else "softmax"], 0, (x,))
-        return self.keep(node, (torch.log_softmax if log else torch.softmax)(self.wanted[x], 0))
+        return self.keep(node, [x], lambda x: (torch.log_softmax if log else torch.softmax)(x, 0))
 
     def total(self, x, square=False):
         node = self.machine.kernel(OP["squared_norm" if square else "sum_elems"], 0, (x,))
-        value = self.wanted[x]
-        return self.keep(node, ((value * value) if square else value).sum()[None])
+        return self.keep(node, [x], lambda x: ((x * x) if square else x).sum()[None])
 
     def dot(self, x, y):
-        return self.keep(
-            self.machine.kernel(OP["dot"], 0, (x, y)), (self.wanted[x] * self.wanted[y]).sum()[None]
-        )
+        node = self.machine.kernel(OP["dot"], 0, (x, y))
+        return self.keep(node, [x, y], lambda x, y: (x * y).sum()[None])
 
     def view(self, x, first, last):
         node = self.machine.kernel(OP["view"], last - first, (x,), 0.0, first)
-        return self.keep(node, self.wanted[x][first:last])
+        return self.keep(node, [x], lambda x: x[first:last])
 
     def lstm(self, x, h, c, wx, wh, b, forget_bias=1.0):
         operands = (x, -1 if h is None else h, -1 if c is None else c, wx, wh, b)
         node = self.machine.kernel(OP["lstm"], 0, operands, forget_bias)
-        gates = self.wanted[wx] @ self.wanted[x] + self.wanted[b]
-        if h is not None:
-            gates = gates + self.wanted[wh] @ self.wanted[h]
-        i, f, o, u = gates.chunk(4)
-        memory = torch.sigmoid(i) * torch.tanh(u)
-        if c is not None:
-            memory = memory + torch.sigmoid(f + forget_bias) * self.wanted[c]
-        self.keep(node + 1, memory)
-        return self.keep(node, torch.sigmoid(o) * torch.tanh(memory)), node + 1
+
+        def memory(x, h, c, wx, wh, b):
+            i, f, o, u = (wx @ x + b + (0 if h is None else wh @ h)).chunk(4)
+            fresh = torch.sigmoid(i) * torch.tanh(u)
+            return (fresh if c is None else fresh + torch.sigmoid(f + forget_bias) * c), torch.sigmoid(o)
+
+        def output(*operands):
+            found, gate = memory(*operands)
+            return gate * torch.tanh(found)
+
+        operands = [x, h, c, wx, wh, b]
+        self.keep(node + 1, operands, lambda *operands: memory(*operands)[0])
+        return self.keep(node, operands, output), node + 1
 
     def value(self, node):
         return torch.frombuffer(self.machine.value(node), dtype=torch.float32).double()
 
-    def check_value(self, node, tolerance=1e-4):
-        wanted = self.wanted[node].detach().reshape(-1)
-        self._close(self.value(node), wanted, tolerance, 1.0, f"node {node}")
+    def check_value(self, node, floor=2e-6):
+        right, single = (each.at[node].detach().reshape(-1) for each in self.references)
+        _check([f"node {node}"], [self.value(node)], [right], [single], 1.0, floor)
 
-    def check_gradients(self, loss, tolerance=2e-4):
+    def check_gradients(self, loss, floor=5e-6):
         self.machine.backward(loss)
-        if self.wanted[loss].requires_grad:
-            self.wanted[loss].sum().backward()
-        pairs = list(zip(self.params, self.leaves)) + list(zip(self.tables, self.rows))
-        for place, ((_, grad), leaf) in enumerate(pairs):
-            wanted = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
-            self._close(grad.double(), wanted, tolerance, 1e-3, f"parameter {place}")
+        right, single = (each.gradients(loss) for each in self.references)
+        found = [grad.double() for _, grad in self.params + self.tables]
+        names = [f"parameter {place}" for place in range(len(found))]
+        _check(names, found, right, single, 1e-3, floor)
 
-    @staticmethod
-    def _close(found, wanted, tolerance, least, what):
-        atol = tolerance * (least + float(wanted.abs().max()))
-        torch.testing.assert_close(found, wanted, rtol=0, atol=atol, msg=lambda text: f"{what}: {text}")
+
+FACTOR = 8.0
+"""So many times as large as torch's in float32 may the error of the engine be; of 2,000 random graphs the worst had six
+times the error. Both are the largest of a graph in units of the tensor's largest number, because a number by itself
+may be right by chance."""
+
+
+def _check(names, found, right, single, least, floor):
+    sizes = [least + float(each.abs().max()) for each in right]
+    errors = [float((s.double() - r).abs().max()) / size for r, s, size in zip(right, single, sizes)]
+    allowed = max(FACTOR * max(errors), floor)
+    for name, f, r, size in zip(names, found, right, sizes):
+        torch.testing.assert_close(
+            f, r, rtol=0, atol=allowed * size, msg=lambda text, name=name: f"{name}: {text}"
+        )

@@ -61,7 +61,7 @@ def test_of_one(name, width):
     found = graph.one(name, x, 0.7)
     loss = graph.dot(found, graph.one("square", x))
     graph.check_value(found, 1e-6)
-    graph.check_gradients(loss, 1e-5)
+    graph.check_gradients(loss)
 
 
 @pytest.mark.parametrize("width", [1, 7, 16, 33])
@@ -74,7 +74,7 @@ def test_of_two(name, width):
     found = graph.two(name, graph.at(a), graph.at(b))
     loss = graph.dot(found, graph.one("square", graph.at(a)))
     graph.check_value(found, 1e-6)
-    graph.check_gradients(loss, 1e-5)
+    graph.check_gradients(loss)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5, 13, 64, 700])
@@ -88,8 +88,8 @@ def test_products(rows, inner, outer):
     loss = graph.sum(*[graph.total(each, square=True) for each in found])
     graph.machine.forward(loss)
     for node in (found[0], found[-1]):
-        graph.check_value(node, 1e-5)
-    graph.check_gradients(loss, 1e-5)
+        graph.check_value(node)
+    graph.check_gradients(loss)
 
 
 def test_shared_operand_is_no_packed_matrix():
@@ -98,7 +98,7 @@ def test_shared_operand_is_no_packed_matrix():
     w, v = graph.param(6, 6), graph.param(6)
     graph.renew()
     losses = [graph.loss(graph.affine(None, graph.at(w), graph.at(v)), k % 6) for k in range(9)]
-    graph.check_gradients(graph.sum(*losses), 1e-5)
+    graph.check_gradients(graph.sum(*losses))
 
 
 def test_repeated_words_are_multiplied_once_and_counted_often():
@@ -110,7 +110,7 @@ def test_repeated_words_are_multiplied_once_and_counted_often():
     ]
     loss = graph.sum(*[graph.loss(each, k % 5) for k, each in enumerate(outputs)])
     graph.check_value(loss)
-    graph.check_gradients(loss, 1e-5)
+    graph.check_gradients(loss)
     assert sorted(np.frombuffer(graph.machine.touched(words), np.int64)) == [0, 1, 2]
     assert not graph.machine.touched(words)
 
