@@ -27,8 +27,7 @@ __all__ = [
     "node_of",
     "not_empty",
     "npvalues",
-    "pair",
-    "triple",
+    "plain",
     "values",
 ]
 
@@ -78,14 +77,14 @@ class Operators(Node):
 
     def __add__(self, other: Any) -> Expression:
         if isinstance(other, Node):
-            return pair(SUM, self, other)
+            return plain(SUM, self, other)
         return apply(SHIFT, (self,), (), float(other)) if _is_number(other) else NotImplemented
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Expression:
         if isinstance(other, Node):
-            return pair(MINUS, self, other)
+            return plain(MINUS, self, other)
         return apply(SHIFT, (self,), (), -float(other)) if _is_number(other) else NotImplemented
 
     def __rsub__(self, other: Any) -> Expression:
@@ -95,7 +94,7 @@ class Operators(Node):
 
     def __mul__(self, other: Any) -> Expression:
         if isinstance(other, Node):
-            return pair(MATMUL, self, other)
+            return plain(MATMUL, self, other)
         return apply(SCALE, (self,), (), float(other)) if _is_number(other) else NotImplemented
 
     def __rmul__(self, other: Any) -> Expression:
@@ -103,7 +102,7 @@ class Operators(Node):
 
     def __truediv__(self, other: Any) -> Expression:
         if isinstance(other, Node):
-            return apply(CDIV, (self, other))
+            return plain(CDIV, self, other)
         return apply(SCALE, (self,), (), 1.0 / float(other)) if _is_number(other) else NotImplemented
 
     def __rtruediv__(self, other: Any) -> Expression:
@@ -111,7 +110,7 @@ class Operators(Node):
 
     def __pow__(self, other: Any) -> Expression:
         if isinstance(other, Node):
-            return apply(POW, (self, other))
+            return plain(POW, self, other)
         return apply(RAISE, (self,), (), float(other)) if _is_number(other) else NotImplemented
 
     def __rpow__(self, other: Any) -> Expression:
@@ -185,53 +184,37 @@ def apply(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), aux: Any
     """
     graph = state.graph
     version = graph.version
+    args = []
     try:
-        if len(operands) == 1:  # spelled out: this is where programs spend their time without native code
-            (x,) = operands
-            args: tuple[int, ...] = (x.node if x.version == version else x.enter(),)
-        elif len(operands) == 2:
-            x, y = operands
-            args = (
-                x.node if x.version == version else x.enter(),
-                y.node if y.version == version else y.enter(),
-            )
+        for x in operands:  # this is where programs spend their time without native code
+            args.append(x.node if x.version == version else x.enter())  # noqa: PERF401 (a comprehension is a call)
+    except AttributeError:
+        args = [node_of(x) for x in operands]
+    found = _new(Expression)
+    found.node, found.version = graph.append(op, attrs, tuple(args), aux), version
+    return found
+
+
+def plain(op: Op, x: Any, y: Any, z: Any = ...) -> Expression:
+    """Do what `apply` does for two or three operands and no attributes, in less time.
+
+    Args:
+        op: the operation.
+        x: an operand, as all are.
+        y: the second one.
+        z: the third one; an ellipsis for none, since None may be a user's mistake.
+    """
+    graph = state.graph
+    version = graph.version
+    try:
+        first = x.node if x.version == version else x.enter()
+        second = y.node if y.version == version else y.enter()
+        if z is ...:
+            args: tuple[int, ...] = first, second
         else:
-            args = tuple([x.node if x.version == version else x.enter() for x in operands])
+            args = first, second, z.node if z.version == version else z.enter()
     except AttributeError:
-        args = tuple([node_of(x) for x in operands])
-    found = _new(Expression)
-    found.node, found.version = graph.append(op, attrs, args, aux), version
-    return found
-
-
-def pair(op: Op, x: Any, y: Any) -> Expression:
-    """Do what `apply` does for two operands, in less time."""
-    graph = state.graph
-    version = graph.version
-    try:
-        args = (
-            x.node if x.version == version else x.enter(),
-            y.node if y.version == version else y.enter(),
-        )
-    except AttributeError:
-        args = (node_of(x), node_of(y))
-    found = _new(Expression)
-    found.node, found.version = graph.append(op, (), args), version
-    return found
-
-
-def triple(op: Op, x: Any, y: Any, z: Any) -> Expression:
-    """Do what `apply` does for three operands, in less time."""
-    graph = state.graph
-    version = graph.version
-    try:
-        args = (
-            x.node if x.version == version else x.enter(),
-            y.node if y.version == version else y.enter(),
-            z.node if z.version == version else z.enter(),
-        )
-    except AttributeError:
-        args = (node_of(x), node_of(y), node_of(z))
+        args = tuple([node_of(each) for each in ((x, y) if z is ... else (x, y, z))])
     found = _new(Expression)
     found.node, found.version = graph.append(op, (), args), version
     return found
@@ -250,7 +233,7 @@ def append_many(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = ()) ->
 
 # these remember what operations add to the graph, by the kinds of their operands
 apply = fast("apply", apply)
-pair = fast("pair", pair)
+plain = fast("plain", plain)
 append_many = fast("append_many", append_many)
 
 

@@ -116,20 +116,23 @@ class NativeParameters:
                 self._left[number] = _mark(storage.gradient)
             machine.set_parameter(number, self._address(number, tensor), gradient)
         for number in tables:
-            reference, is_updated = self._tables[number]
-            storage = reference()
-            if storage is not None:
-                wanted = with_gradients and is_updated and storage.updated
-                if wanted:
-                    self._written.append(number)
-                    if storage.touched and storage.gradient is not None:
-                        rows = storage.rows()
-                        self._rows_before[number] = rows, storage.gradient.index_select(0, rows)
-                machine.set_table(
-                    number, storage.tensor.data_ptr(), storage.ready().data_ptr() if wanted else 0
-                )
+            self._refresh_table(number, with_gradients)
         if changed:
             machine.parameters_changed()
+
+    def _refresh_table(self, number: int, with_gradients: bool) -> None:
+        reference, is_updated = self._tables[number]
+        storage = reference()
+        if storage is None:
+            return
+        gradient = 0
+        if with_gradients and is_updated and storage.updated:
+            self._written.append(number)
+            if storage.touched and storage.gradient is not None:
+                rows = storage.rows()
+                self._rows_before[number] = rows, storage.gradient.index_select(0, rows)
+            gradient = storage.ready().data_ptr()
+        self._machine.set_table(number, storage.tensor.data_ptr(), gradient)
 
     def _address(self, number: int, tensor: Tensor) -> int:
         if tensor.is_contiguous():

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ... import native
 from ..collection import ParameterCollection
-from ..expression import Expression, apply, triple
+from ..expression import Expression, apply, plain
 from ..fast import fast
 from ..functions.combine import cmult
 from ..functions.elementwise import logistic, tanh
@@ -180,7 +180,7 @@ def lstm_step(
     forget_bias: float,
 ) -> tuple[Expression, Expression]:
     """Compute output and memory after one input; None for an old output or memory of zeros."""
-    gates = triple(AFFINE, b, wx, x)
+    gates = plain(AFFINE, b, wx, x)
     if h is None:
         if c is not None:
             return lstm_step(x, zeros(c.dim()[0], c.dim()[1]), c, wx, wh, b, forget_bias)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..expression import Expression, append_many, apply, node_of, not_empty, pair, triple
+from ..expression import Expression, append_many, apply, node_of, not_empty, plain
 from ..fast import fast
 from ..ops.binary import CDIV, CMULT, COLWISE_ADD, LOGSUMEXP, MAX, MIN, POW, SUM
 from ..ops.join import CONCATENATE, CONCATENATE_MANY, TO_BATCH, TO_BATCH_MANY
@@ -111,7 +111,7 @@ def bmax(x: Expression, y: Expression) -> Expression:
         x: one operand.
         y: the other, of its dimensions.
     """
-    return apply(MAX, (x, y))
+    return plain(MAX, x, y)
 
 
 def bmin(x: Expression, y: Expression) -> Expression:
@@ -121,7 +121,7 @@ def bmin(x: Expression, y: Expression) -> Expression:
         x: one operand.
         y: the other, of its dimensions.
     """
-    return apply(MIN, (x, y))
+    return plain(MIN, x, y)
 
 
 def cmult(x: Expression, y: Expression) -> Expression:
@@ -131,7 +131,7 @@ def cmult(x: Expression, y: Expression) -> Expression:
         x: one factor.
         y: the other.
     """
-    return pair(CMULT, x, y)
+    return plain(CMULT, x, y)
 
 
 def cdiv(x: Expression, y: Expression) -> Expression:
@@ -141,7 +141,7 @@ def cdiv(x: Expression, y: Expression) -> Expression:
         x: what is divided.
         y: by what.
     """
-    return pair(CDIV, x, y)
+    return plain(CDIV, x, y)
 
 
 def pow(x: Expression, y: Expression) -> Expression:
@@ -151,7 +151,7 @@ def pow(x: Expression, y: Expression) -> Expression:
         x: the bases.
         y: one number, as an expression.
     """
-    return apply(POW, (x, y))
+    return plain(POW, x, y)
 
 
 def colwise_add(x: Expression, y: Expression) -> Expression:
@@ -161,7 +161,7 @@ def colwise_add(x: Expression, y: Expression) -> Expression:
         x: the matrix.
         y: the vector.
     """
-    return apply(COLWISE_ADD, (x, y))
+    return plain(COLWISE_ADD, x, y)
 
 
 def dot_product(x: Expression, y: Expression) -> Expression:
@@ -171,7 +171,7 @@ def dot_product(x: Expression, y: Expression) -> Expression:
         x: one factor.
         y: the other, of its dimensions.
     """
-    return pair(DOT, x, y)
+    return plain(DOT, x, y)
 
 
 def affine_transform(exprs: Iterable[Expression]) -> Expression:
@@ -184,8 +184,7 @@ def affine_transform(exprs: Iterable[Expression]) -> Expression:
         ShapeError: they do not fit.
     """
     if type(exprs) is list and len(exprs) == 3:
-        bias, matrix, x = exprs
-        return triple(AFFINE, bias, matrix, x)
+        return plain(AFFINE, *exprs)
     return apply(AFFINE, not_empty("transform", exprs))
 
 
@@ -232,7 +231,7 @@ def trace_of_product(x: Expression, y: Expression) -> Expression:
         x: a matrix.
         y: one of its dimensions.
     """
-    return apply(TRACE, (x, y))
+    return plain(TRACE, x, y)
 
 
 def inverse(x: Expression) -> Expression:

@@ -10,7 +10,7 @@
 namespace dpmodule::autobatch {
 namespace {
 
-enum class Way { Unary, Binary, Affine, Concat, ConcatColumns, Sum, Average, Loss, Softmax, Reduce, Pick, Range, AddColumn, Transpose, Step, Input, Filled, Apply, Pair, Many };
+enum class Way { Unary, Binary, Affine, Concat, ConcatColumns, Sum, Average, Loss, Softmax, Reduce, Pick, Range, AddColumn, Transpose, Step, Input, Filled, Apply, Plain, Many };
 
 struct Fast {
     const char *name;
@@ -61,7 +61,7 @@ constexpr Fast table[] = {
     {"ones", Way::Filled, of(Given::Ones)},
     {"constant", Way::Filled, of(Given::Constant)},
     {"apply", Way::Apply, 0},
-    {"pair", Way::Pair, 0},
+    {"plain", Way::Plain, 0},
     {"append_many", Way::Many, 0},
 };
 
@@ -174,14 +174,14 @@ PyObject *step(PyObject *const *args, Py_ssize_t count) {
     return both;
 }
 
-// apply(operation, operands, attributes=(), own=None), pair(operation, x, y), append_many(operation, operands,
+// apply(operation, operands, attributes=(), own=None), plain(operation, x, y, z=...), append_many(operation, operands,
 // attributes=()); nullptr, without an error, where the slow way has to look at the operands.
 PyObject *applied(const FunctionObject &function, PyObject *const *args, Py_ssize_t count) {
     const Way way = function.fast->way;
-    if (count < 2 || count > (way == Way::Apply ? 4 : 3)) return nullptr;
+    if (count < 2 || count > (way == Way::Many ? 3 : 4)) return nullptr;
     Nodes operands;
-    if (way == Way::Pair ? count != 3 || !operands.read_two(args[1], args[2]) : !operands.read(args[1])) return nullptr;
-    const bool attributes = way != Way::Pair && count > 2, own = count > 3 && args[3] != Py_None;
+    if (way == Way::Plain ? count < 3 || !operands.read(args + 1, count - 1) : !operands.read(args[1])) return nullptr;
+    const bool attributes = way != Way::Plain && count > 2, own = way == Way::Apply && count > 3 && args[3] != Py_None;
     const Applied what{args[0], attributes ? args[2] : nullptr, own ? args[3] : nullptr, way == Way::Many};
     PyObject *made = recipes_of_current->make(what, operands, [&] {
         return PyObject_Vectorcall(function.slow, args, static_cast<std::size_t>(count), nullptr);

@@ -31,11 +31,12 @@ class Nodes {
         }
         return true;
     }
-    bool read_two(PyObject *x, PyObject *y) {
-        count = 2;
-        at[0] = node_of(x);
-        at[1] = at[0] >= 0 ? node_of(y) : -1;
-        return at[1] >= 0;
+    // Of arguments, which are few.
+    bool read(PyObject *const *arguments, Py_ssize_t number) {
+        for (count = 0; count < number; count++) {
+            if ((at[count] = node_of(arguments[count])) < 0) return false;
+        }
+        return true;
     }
     int count = 0;
     int *at = few_;

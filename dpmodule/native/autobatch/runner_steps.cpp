@@ -174,7 +174,6 @@ void Runner::reduce(const Work &work, const Step &step, const Signature &s) {
 void Runner::reduce_back(const Work &work, const Step &step, const Signature &s) {
     const int width = s.widths[0], operands = s.op == Op::Dot ? 2 : 1;
     const Block dout = grad_of(work, step);
-    static const float one = 1.0f;
     for (int k = 0; k < operands; k++) {
         Target to;
         if (!target(work, step.in[k], width, to)) continue;
@@ -185,7 +184,7 @@ void Runner::reduce_back(const Work &work, const Step &step, const Signature &s)
             float *dx = to.at.at + i * to.at.stride;
             if (!to.add) std::memset(dx, 0, sizeof(float) * width);
             if (other.at) kernels().axpy(width, dx, d, other.at + i * other.stride);
-            else for (int j = 0; j < width; j++) dx[j] += d * one;
+            else for (int j = 0; j < width; j++) dx[j] += d;
         }
         done(work, to, width);
     }
