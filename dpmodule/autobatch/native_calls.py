@@ -5,12 +5,15 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
 
 from .execute import aux_tensor, grad_call, run_call
 from .native_drawn import Drawn, Kept
+from .native_kernels import DRAWS
+from .ops.noise import draw_mask
 from .ops.spec import Call, Dim, Op
 
 __all__ = ["CallKind", "Caller"]
@@ -43,6 +46,12 @@ def _width(kind: CallKind) -> int:
     return sum(dim.size * dim.batch for dim in kind.outs)
 
 
+@lru_cache(1024)
+def _floats(size: int) -> Any:
+    """Return the type of so many floats in a row: making one takes longer than most operations."""
+    return ctypes.c_float * size
+
+
 def tensor_at(address: int, shape: Sequence[int]) -> Tensor:
     """Return a float32 tensor over memory of the engine; valid until `renew`.
 
@@ -53,7 +62,7 @@ def tensor_at(address: int, shape: Sequence[int]) -> Tensor:
     size = 1
     for each in shape:
         size *= each
-    return torch.frombuffer((ctypes.c_float * size).from_address(address), dtype=torch.float32).view(*shape)
+    return torch.frombuffer(_floats(size).from_address(address), dtype=torch.float32).view(*shape)
 
 
 class Caller:
@@ -110,6 +119,21 @@ class Caller:
         for table, rows, gradient in self._rows:
             table.add_rows(rows, gradient)
         self.forget_rows()
+
+    def draw(self, kind: int, rate: float, address: int, count: int) -> None:
+        """Draw numbers for a batch.
+
+        Args:
+            kind: which of `DRAWS`.
+            rate: that of dropout; the standard deviation of noise.
+            address: where they go.
+            count: how many.
+        """
+        numbers = tensor_at(address, (count,))
+        if DRAWS[kind] == "dropout":
+            draw_mask(numbers, rate, self._options.generator)
+        else:
+            numbers.normal_(0.0, rate, generator=self._options.generator)
 
     def number(self, value: Any) -> int:
         """Keep the own number of a node; return its place."""

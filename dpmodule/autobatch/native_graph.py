@@ -67,7 +67,8 @@ class NativeGraph(BaseGraph):
         self.machine = self._core.AutobatchEngine()
         self.machine.batched = self.options.autobatch
         self._caller = Caller(self.options)
-        self.machine.set_caller(self._caller.forward, self._caller.backward, self._caller.numbers)
+        caller = self._caller
+        self.machine.set_caller(caller.forward, caller.backward, caller.draw, caller.numbers)
         self._parameters = NativeParameters(self.machine)
         self._nodes = NativeNodes(self.machine, self._caller, self._parameters)
         self._marks: list[tuple[int, int]] = []
@@ -246,6 +247,7 @@ class NativeGraph(BaseGraph):
                 f" trainer.update() (at {user_line()})"
             )
         self._caller.keep()
+        machine.keep_drawn()
         machine.fuses, self._caller.is_repeating = False, True
         try:
             machine.revert(self.size, 0)
@@ -334,6 +336,7 @@ class NativeGraph(BaseGraph):
     def recalculate(self) -> None:
         """Forget all values, but no nodes, so that parameters that were changed are read again."""
         self._caller.forget()
+        self.machine.forget_drawn()
         self.machine.revert(self.size, 0)
         self._marks = [(size, 0) for size, _ in self._marks]  # what was computed then is no longer there
         self._root = -1

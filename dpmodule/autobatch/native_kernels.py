@@ -8,7 +8,7 @@ in torch, a batch at a time.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 __all__ = ["BINARY", "KERNELS", "OP", "OPS", "UNARY", "Maker", "kernel_name"]
@@ -32,6 +32,7 @@ OPS = [
 ]
 OPS += ["log_softmax", "sum_elems", "dot", "squared_norm", "call", "unary_each"]
 OPS += ["multiply", "colwise_add", "concatenate_cols", "columns", "transpose"]
+OPS += ["hinge", "drawn", "reduction"]
 OP = {name: index for index, name in enumerate(OPS)}
 UNARY = [
     "tanh",
@@ -48,15 +49,17 @@ UNARY = [
     "softsign",
 ]
 UNARY += ["negate", "scale", "shift", "rsub", "identity"]
-_TOO_LARGE = 1 << 31
+_TOO_LARGE, _LAST_AXIS = 1 << 31, 29
 BINARY = ["add", "sub", "mul", "div", "max", "min"]
+REDUCTIONS = ["sum_dim", "mean_dim", "max_dim", "min_dim", "logsumexp_dim"]
+DRAWS = ["dropout", "noise"]
+_KINDS = {"unary": UNARY, "unary_each": UNARY, "binary": BINARY, "reduction": REDUCTIONS, "drawn": DRAWS}
 
 
 def kernel_name(op: int, kind: int) -> str:
     """Return the name of what the engine calls operation `op`, for people."""
-    if OPS[op] in ("unary", "unary_each"):
-        return UNARY[kind]
-    return BINARY[kind] if OPS[op] == "binary" else OPS[op]
+    names = _KINDS.get(OPS[op])
+    return OPS[op] if names is None else names[kind]
 
 
 def _unary(name: str) -> Maker:
@@ -143,6 +146,52 @@ def _reshape(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: An
     return node
 
 
+def _hinge(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    node: int = engine.kernel(OP["hinge"], 0, args, attrs[0], aux)
+    return node
+
+
+def _drawn(name: str) -> Maker:
+    kind = DRAWS.index(name)
+
+    def make(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+        node: int = engine.kernel(OP["drawn"], kind, args, attrs[0])
+        return node
+
+    return make
+
+
+def _reduced(engine: Any, kind: str, x: int, axes: Sequence[int], is_batch: bool, divisor: int = 0) -> int:
+    known = set(axes)
+    if len(known) != len(axes) or not all(0 <= axis <= _LAST_AXIS for axis in known):
+        return -1
+    bits = sum(2 << axis for axis in known) + is_batch
+    node: int = engine.kernel(OP["reduction"], REDUCTIONS.index(kind), (x,), divisor, bits)
+    return node
+
+
+def _sum_dim(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    return _reduced(engine, "sum_dim", args[0], *attrs)
+
+
+def _sum_batches(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    return _reduced(engine, "sum_dim", args[0], (), True)
+
+
+def _moment(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    axes, is_batch, power, divisor = attrs
+    if power != 1 or divisor >= _TOO_LARGE:
+        return -1
+    return _reduced(engine, "mean_dim", args[0], axes, is_batch, max(divisor, 0))
+
+
+def _one_axis(name: str) -> Maker:
+    def make(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+        return _reduced(engine, name, args[0], attrs, False)
+
+    return make
+
+
 KERNELS: dict[str, Maker] = {
     **{
         name: _unary(name) for name in ("tanh", "logistic", "rectify", "exp", "sqrt", "log", "square", "cube")
@@ -173,6 +222,12 @@ KERNELS: dict[str, Maker] = {
     "sum_elems": _plain("sum_elems"),
     "squared_norm": _plain("squared_norm"),
     "dot_product": _plain("dot"),
+    "hinge": _hinge,
+    **{name: _drawn(name) for name in DRAWS},
+    "sum_dim": _sum_dim,
+    "sum_batches": _sum_batches,
+    "moment_dim": _moment,
+    **{name: _one_axis(name) for name in ("max_dim", "min_dim", "logsumexp_dim")},
     "pick": _pick,
     "pick_range": _range,
 }

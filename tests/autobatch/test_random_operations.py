@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 import dpmodule.autobatch as dy
 
@@ -91,3 +92,70 @@ def test_to_device_is_the_identity():
     dy.squared_norm(y).backward(full=True)
     assert y.vec_value() == [1.0, 2.0]
     np.testing.assert_array_equal(x.gradient(), [2.0, 4.0])
+
+
+def drawn(count, **options):
+    """Return the values of some nodes that draw, of one seed."""
+    dy.configure(random_seed=11, **options)
+    dy.renew_cg()
+    W = dy.ParameterCollection().parameters_from_numpy(np.ones((4, 4)))
+    nodes = []
+    for k in range(count):
+        x = dy.tanh(W * dy.inputTensor(np.full(4, 0.01 * k)))
+        nodes.append(dy.dropout(dy.noise(x, 0.1), 0.1) + dy.dropout(x, 0.3))
+        nodes.append(dy.dropout(dy.inputTensor(np.ones((4, 3)), batched=True), 1 / 3))
+    nodes += [dy.noise(W, 0.5), dy.dropout(W, 0.5), dy.dropout(W, 1.0), dy.dropout(W, 0)]
+    return [each.ravel() for each in dy.npvalues(nodes)]
+
+
+def test_a_seed_draws_the_same_on_both_engines():
+    for one, other in zip(
+        drawn(5, engine="python", autobatch=False), drawn(5, engine="auto", autobatch=False)
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
+
+
+def test_a_batch_draws_what_torch_draws_at_once():
+    dy.configure(random_seed=11, autobatch=True)
+    nodes = [dy.dropout(dy.inputTensor(np.ones(50)), 0.3) for _ in range(4)]
+    mask = torch.empty(4, 50).bernoulli_(1 - 0.3, generator=torch.Generator().manual_seed(11)) / (1 - 0.3)
+    np.testing.assert_array_equal(np.stack(dy.npvalues(nodes)), mask.numpy())
+    dy.configure(random_seed=11)
+    dy.renew_cg()
+    nodes = [dy.noise(dy.inputTensor(np.zeros(50)), 0.3) for _ in range(4)]
+    noise = torch.empty(4, 50).normal_(0.0, 0.3, generator=torch.Generator().manual_seed(11))
+    np.testing.assert_array_equal(np.stack(dy.npvalues(nodes)), noise.numpy())
+
+
+def test_what_has_been_drawn_stays_when_a_gradient_is_computed_again():
+    """That of a node inside of what the engine computes in one go."""
+    W = dy.ParameterCollection().parameters_from_numpy(np.eye(50))
+    inner = [W * dy.inputTensor(np.linspace(-1, 1, 50)) for _ in range(3)]
+    masked = [dy.dropout(dy.tanh(x), 0.5) for x in inner]
+    noisy = [dy.square(dy.noise(x, 0.5)) for x in masked]
+    dy.esum([dy.sum_elems(x) for x in noisy]).backward(full=True)
+    before = dy.npvalues([*masked, *noisy])
+    gradients = [x.gradient() for x in inner]
+    after = dy.npvalues([*masked, *noisy])
+    np.testing.assert_allclose(np.stack(after), np.stack(before), rtol=1e-6)
+    for gradient, mask, sums in zip(gradients, before[:3], before[3:]):
+        slope = 1 - np.tanh(np.linspace(-1, 1, 50)) ** 2
+        np.testing.assert_allclose(
+            np.abs(gradient), np.abs(2 * np.sqrt(sums) * 2 * (mask != 0) * slope), rtol=1e-4
+        )
+    assert not np.array_equal(noisy[0].npvalue(recalculate=True), after[3]), "recalculated: drawn anew"
+
+
+def test_numbers_of_nodes_that_are_gone_are_not_used():
+    x = dy.inputTensor(np.ones(50))
+    W = dy.ParameterCollection().parameters_from_numpy(np.eye(50))
+    seen = []
+    for _ in range(2):
+        dy.cg_checkpoint()
+        inner = W * x
+        masked = dy.dropout(dy.tanh(inner), 0.5)
+        dy.sum_elems(masked).backward(full=True)
+        seen.append(masked.npvalue())
+        np.testing.assert_array_equal(inner.gradient() != 0, seen[-1] != 0)
+        dy.cg_revert()
+    assert not np.array_equal(*seen)

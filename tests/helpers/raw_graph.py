@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from dpmodule.autobatch.native_kernels import BINARY, OP, UNARY
+from dpmodule.autobatch.native_kernels import BINARY, OP, REDUCTIONS, UNARY
 
 OF_ONE = {
     "tanh": lambda x, k: torch.tanh(x),
@@ -35,6 +35,13 @@ OF_TWO = {
     "div": torch.div,
     "max": torch.maximum,
     "min": torch.minimum,
+}
+ALONG = {
+    "sum_dim": lambda x, axis: x.sum(axis),
+    "mean_dim": lambda x, axis: x.mean(axis),
+    "max_dim": lambda x, axis: x.max(axis)[0],
+    "min_dim": lambda x, axis: x.min(axis)[0],
+    "logsumexp_dim": torch.logsumexp,
 }
 
 
@@ -167,6 +174,19 @@ class RawGraph:
     def loss(self, x, label):
         node = self.machine.kernel(OP["loss"], 0, (x,), 0.0, label)
         return self.keep(node, [x], lambda x: -torch.log_softmax(x, 0)[label : label + 1])
+
+    def hinge(self, x, label, margin):
+        node = self.machine.kernel(OP["hinge"], 0, (x,), margin, label)
+
+        def compute(x):
+            others = torch.arange(len(x)) != label
+            return torch.relu(x - x[label] + margin)[others].sum()[None]
+
+        return self.keep(node, [x], compute)
+
+    def along(self, name, x, axis):
+        node = self.machine.kernel(OP["reduction"], REDUCTIONS.index(name), (x,), 0.0, 2 << axis)
+        return self.keep(node, [x], lambda x: ALONG[name](x, axis))
 
     def softmax(self, x, log=False):
         node = self.machine.kernel(OP["log_softmax" if log else "softmax"], 0, (x,))

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..errors import ArgumentError, user_line
 from ..expression import Expression, apply
+from ..fast import fast
 from ..ops import convolution
 from ..ops import noise as noises
 from ..ops.gates import LSTM_C, LSTM_GATES, LSTM_H, NOISY_LSTM_GATES
@@ -335,3 +336,7 @@ def vanilla_lstm_h(c_t: Expression, gates_t: Expression) -> Expression:
         gates_t: the gates (4H).
     """
     return apply(LSTM_H, (c_t, gates_t))
+
+
+dropout = fast("dropout", dropout)
+noise = fast("noise", noise)

@@ -258,3 +258,4 @@ def poisson_loss(log_lambda: Expression, x: int) -> Expression:
 softmax = fast("softmax", softmax)
 log_softmax = fast("log_softmax", log_softmax)
 pickneglogsoftmax = fast("pickneglogsoftmax", pickneglogsoftmax)
+hinge = fast("hinge", hinge)

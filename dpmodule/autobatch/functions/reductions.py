@@ -208,3 +208,8 @@ def l2_norm(x: Expression) -> Expression:
 
 sum_elems = fast("sum_elems", sum_elems)
 squared_norm = fast("squared_norm", squared_norm)
+sum_dim = fast("sum_dim", sum_dim)
+mean_dim = fast("mean_dim", mean_dim)
+max_dim = fast("max_dim", max_dim)
+min_dim = fast("min_dim", min_dim)
+logsumexp_dim = fast("logsumexp_dim", logsumexp_dim)

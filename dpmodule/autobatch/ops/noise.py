@@ -10,18 +10,21 @@ import torch
 from .spec import Call, Dim, declare, fail
 from .unary import same_shape
 
-__all__ = ["BLOCK_DROPOUT", "DROPOUT", "DROPOUT_BATCH", "DROPOUT_DIM", "NOISE"]
+__all__ = ["BLOCK_DROPOUT", "DROPOUT", "DROPOUT_BATCH", "DROPOUT_DIM", "NOISE", "draw_mask"]
 
 Tensor = torch.Tensor
 
 
+def draw_mask(mask: Tensor, rate: float, generator: torch.Generator | None) -> Tensor:
+    """Fill a tensor with a mask: 0 with probability `rate`, else 1 / (1 - rate)."""
+    if rate >= 1.0:
+        return mask.zero_()
+    return mask.bernoulli_(1.0 - rate, generator=generator).div_(1.0 - rate)
+
+
 def _masked(call: Call, x: Tensor, shape: Sequence[int], rate: float) -> Tensor:
     """Multiply with a mask that keeps elements with probability 1 - rate, and makes up for the others."""
-    mask = torch.empty(tuple(shape), dtype=x.dtype, device=x.device)
-    if rate >= 1.0:
-        call.saved = mask.zero_()
-    else:
-        call.saved = mask.bernoulli_(1.0 - rate, generator=call.generator).div_(1.0 - rate)
+    call.saved = draw_mask(torch.empty(tuple(shape), dtype=x.dtype, device=x.device), rate, call.generator)
     answer: Tensor = x * call.saved
     return answer
 

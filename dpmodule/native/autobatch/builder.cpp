@@ -118,13 +118,14 @@ int Builder::sum(const int *parts, int count) {
     return graph_.add(simple(Op::Sum, 0, 0, shape, -1), parts, count);
 }
 
-int Builder::loss(int scores, int label) {
+int Builder::loss(Op op, float margin, int scores, int label) {
     if (!is_column(scores)) return -1;
     const int width = graph_.signature(scores).width;
     if (label < 0 || label >= width) return -1;
-    const int sig = signature({{static_cast<int>(Op::PickNegLogSoftmax), width, 0, 0, 0, 0}}, [&] {
+    const int sig = signature({{static_cast<int>(op), width, bits(margin), 0, 0, 0}}, [&] {
         Signature s;
-        s.op = Op::PickNegLogSoftmax;
+        s.op = op;
+        s.attr = margin;
         s.shape = graph_.signatures.vector_shape(1);
         s.nargs = 1;
         s.widths = {width};
@@ -133,7 +134,31 @@ int Builder::loss(int scores, int label) {
     return graph_.add(sig, &scores, 1, label);
 }
 
+// Parameters are told apart, as in calls: what is drawn depends on what is batched.
+int Builder::drawn(Draw kind, double rate, int x) {
+    int halves[2];
+    static_assert(sizeof halves == sizeof rate);
+    std::memcpy(halves, &rate, sizeof rate);
+    const Signature &given = graph_.signature(x);
+    const int param = given.op == Op::Param ? given.params[0] : -1;
+    const int sig = signature({{static_cast<int>(Op::Drawn), static_cast<int>(kind), shape_of(x), param, halves[0], halves[1]}}, [&] {
+        Signature s;
+        s.op = Op::Drawn;
+        s.kind = static_cast<int>(kind);
+        s.shape = given.shape;
+        s.nargs = 1;
+        s.params = {param, halves[0], halves[1]};
+        s.widths = {given.width};
+        return s;
+    });
+    return graph_.add(sig, &x, 1);
+}
+
 int Builder::reduce(Op op, int x, int y) {
+    if (op == Op::SumElems && shape(x).batch != 1) {
+        const std::size_t rank = shape(x).dims.size();
+        return rank < 31 ? along(Reduction::Sum, x, (2u << rank) - 2u) : -1;
+    }
     const int shape = shape_of(x), both[2] = {x, y}, count = op == Op::Dot ? 2 : 1;
     if (graph_.signatures.shape(shape).batch != 1 || (count == 2 && shape_of(y) != shape)) return -1;
     const int sig = signature({{static_cast<int>(op), shape, 0, 0, 0, 0}}, [&] {

@@ -27,7 +27,10 @@ class Builder {
     int transpose(int x);
     int reshape(int x, int shape);
     int sum(const int *parts, int count);
-    int loss(int scores, int label);
+    int loss(Op op, float margin, int scores, int label);
+    int drawn(Draw kind, double rate, int x);
+    // over the dimensions whose bits `axes` has; bit 0 is the minibatch, bit 1 the first dimension
+    int along(Reduction kind, int x, unsigned axes, int divisor = 0);
     int softmax(Op op, int x, int axis = 0);
     int reduce(Op op, int x, int y = -1);
     int pick(int x, int index, int axis = 0);

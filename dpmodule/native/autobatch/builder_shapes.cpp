@@ -196,6 +196,39 @@ int Builder::pick(int x, int index, int axis) {
 
 int Builder::range(int x, int first, int last, int axis) { return last > first ? part(x, first, last - first, axis) : -1; }
 
+int Builder::along(Reduction kind, int x, unsigned axes, int divisor) {
+    const int sig = signature({{static_cast<int>(Op::Reduce), static_cast<int>(kind), shape_of(x), static_cast<int>(axes), divisor, 0}}, [&] {
+        const Shape &given = shape(x);
+        Signature s;   // without a shape: no kernel takes this, which is remembered, too
+        s.op = Op::Reduce;
+        s.kind = static_cast<int>(kind);
+        s.params = {1, 1};
+        s.nargs = 1;
+        s.widths = {given.size};
+        const std::size_t most = kind == Reduction::LogSumExp ? 2 : 30;
+        if (given.dims.size() > most || !axes || axes >> (given.dims.size() + 1)) return s;
+        // numbers that become one have to lie evenly: dimensions side by side
+        std::vector<int> sizes = {given.batch}, rest;
+        sizes.insert(sizes.end(), given.dims.begin(), given.dims.end());
+        bool begun = false, ended = false;
+        for (std::size_t k = 0; k < sizes.size(); k++) {
+            const bool goes = axes >> k & 1;
+            if (!goes && k) rest.push_back(sizes[k]);
+            if (sizes[k] == 1) continue;
+            if (goes && ended) return s;
+            begun |= goes;
+            ended |= begun && !goes;
+            (goes ? s.params[0] : s.params[1]) *= begun ? sizes[k] : 1;
+        }
+        if (!begun) s.params[1] = given.size;
+        if (rest.empty()) rest = {1};
+        s.attr = static_cast<float>(divisor > 0 ? divisor : s.params[0]);
+        s.shape = graph_.signatures.add_shape(rest, axes & 1 ? 1 : given.batch);
+        return s;
+    });
+    return graph_.signatures[sig].shape < 0 ? -1 : graph_.add(sig, &x, 1);
+}
+
 int Builder::softmax(Op op, int x, int axis) {
     const Shape &given = shape(x);
     if (given.batch != 1 || given.dims.size() > 2 || axis < 0 || static_cast<std::size_t>(axis) >= given.dims.size()) return -1;

@@ -1,6 +1,7 @@
 // How the engine runs an operation that it has no kernel for: by somebody else, a whole batch at a time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -27,6 +28,8 @@ class Caller {
     // Both may throw; what they throw passes through the engine.
     virtual void forward(const CallBatch &batch) = 0;
     virtual void backward(const CallBatch &batch) = 0;
+    // Random numbers of a kind.
+    virtual void draw(int kind, double rate, float *to, std::size_t count) = 0;
 };
 
 }  // namespace dpmodule::autobatch

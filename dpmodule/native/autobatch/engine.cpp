@@ -226,6 +226,19 @@ bool Engine::add_gradient(int node, float *sum) const {
     return found;
 }
 
+void Engine::keep_drawn() {
+    for (const Segment &segment : segments_) {
+        for (const Run &run : segment.plan.runs) {
+            const Group &group = groups[run.group];
+            if (graph.signatures[group.sig].op != Op::Drawn) continue;
+            for (int row = 0; row < run.rows; row++) {
+                const float *numbers = run.kept + static_cast<std::ptrdiff_t>(row) * group.kept;
+                graph.drawn[segment.plan.instances[run.order[row]].root].assign(numbers, numbers + group.kept);
+            }
+        }
+    }
+}
+
 void Engine::revert(int size, int computed) {
     Busy busy(busy_);
     forget(computed);

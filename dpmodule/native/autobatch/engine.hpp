@@ -27,6 +27,7 @@ class Engine {
     int computed() const { return computed_; }
     bool busy() const { return busy_; }   // at work; what a run calls must leave the engine alone
     void revert(int size, int computed);
+    void keep_drawn();   // in graph.drawn
     void parameters_changed() { runner_.parameters_changed(); }
 
     const std::deque<Segment> &segments() const { return segments_; }

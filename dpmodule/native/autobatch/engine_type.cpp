@@ -53,10 +53,22 @@ PyObject *deactivate(PyObject *self, PyObject *) {
 }
 
 PyObject *set_caller(PyObject *self, PyObject *args) {
-    PyObject *forward, *backward, *numbers;
-    if (!PyArg_ParseTuple(args, "OOO!", &forward, &backward, &PyList_Type, &numbers)) return nullptr;
-    machine_of(self).caller.set(forward, backward);
+    PyObject *forward, *backward, *draw, *numbers;
+    if (!PyArg_ParseTuple(args, "OOOO!", &forward, &backward, &draw, &PyList_Type, &numbers)) return nullptr;
+    machine_of(self).caller.set(forward, backward, draw);
     machine_of(self).recipes.set_numbers(numbers);
+    Py_RETURN_NONE;
+}
+
+PyObject *keep_drawn(PyObject *self, PyObject *) {
+    return guarded([&]() -> PyObject * {
+        machine_of(self).engine.keep_drawn();
+        return Py_NewRef(Py_None);
+    });
+}
+
+PyObject *forget_drawn(PyObject *self, PyObject *) {
+    graph_of(self).drawn.clear();
     Py_RETURN_NONE;
 }
 
@@ -183,7 +195,9 @@ const PyMethodDef graph_methods[] = {
     {"revert", revert, METH_VARARGS, "revert(size, computed): forget later nodes"},
     {"activate", activate, METH_O, "activate(version): fast functions add to this graph"},
     {"deactivate", deactivate, METH_NOARGS, "deactivate(): they no longer do"},
-    {"set_caller", set_caller, METH_VARARGS, "set_caller(forward, backward, numbers): who runs operations without a kernel, and the list of their own numbers"},
+    {"set_caller", set_caller, METH_VARARGS, "set_caller(forward, backward, draw, numbers): who runs operations without a kernel and draws numbers, and the list of the former's own numbers"},
+    {"keep_drawn", keep_drawn, METH_NOARGS, "keep_drawn(): nodes that are computed again use the numbers that they have drawn"},
+    {"forget_drawn", forget_drawn, METH_NOARGS, "forget_drawn(): they draw others"},
     {"batches", batches, METH_NOARGS, "batches() -> [(signatures, rows, level, run)] in order of computation"},
     {"describe", describe, METH_O, "describe(signature) -> (op, kind, dims, batch, params)"},
     {"times", times, METH_NOARGS, "times() -> seconds of scheduling, forward, backward since renew"},

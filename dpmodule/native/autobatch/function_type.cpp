@@ -10,16 +10,18 @@
 namespace dpmodule::autobatch {
 namespace {
 
-enum class Way { Unary, Binary, Affine, Concat, ConcatColumns, Sum, Average, Loss, Softmax, Reduce, Pick, Range, AddColumn, Transpose, Step, Input, Filled, Apply, Plain, Many };
+enum class Way { Unary, Binary, Affine, Concat, ConcatColumns, Sum, Average, Loss, Softmax, Reduce, Pick, Range, AddColumn, Transpose, Along, Drawn, Step, Input, Filled, Apply, Plain, Many };
 
 struct Fast {
     const char *name;
     Way way;
-    int kind;      // of Unary, Binary or Given, or an Op
+    int kind;      // of Unary, Binary, Reduction, Draw or Given, or an Op
 };
 
 constexpr int of(Unary kind) { return static_cast<int>(kind); }
 constexpr int of(Binary kind) { return static_cast<int>(kind); }
+constexpr int of(Reduction kind) { return static_cast<int>(kind); }
+constexpr int of(Draw kind) { return static_cast<int>(kind); }
 constexpr int of(Given given) { return static_cast<int>(given); }
 constexpr int of(Op op) { return static_cast<int>(op); }
 
@@ -41,7 +43,15 @@ constexpr Fast table[] = {
     {"concatenate_cols", Way::ConcatColumns, 0},
     {"esum", Way::Sum, 0},
     {"average", Way::Average, 0},
-    {"pickneglogsoftmax", Way::Loss, 0},
+    {"pickneglogsoftmax", Way::Loss, of(Op::PickNegLogSoftmax)},
+    {"hinge", Way::Loss, of(Op::Hinge)},
+    {"dropout", Way::Drawn, of(Draw::Dropout)},
+    {"noise", Way::Drawn, of(Draw::Noise)},
+    {"sum_dim", Way::Along, of(Reduction::Sum)},
+    {"mean_dim", Way::Along, of(Reduction::Mean)},
+    {"max_dim", Way::Along, of(Reduction::Max)},
+    {"min_dim", Way::Along, of(Reduction::Min)},
+    {"logsumexp_dim", Way::Along, of(Reduction::LogSumExp)},
     {"softmax", Way::Softmax, of(Op::Softmax)},
     {"log_softmax", Way::Softmax, of(Op::LogSoftmax)},
     {"sum_elems", Way::Reduce, of(Op::SumElems)},
@@ -99,6 +109,35 @@ int several(const Fast &fast, PyObject *const *args) {
     }
 }
 
+// The bit of a dimension in the argument of Builder::along.
+bool axis(PyObject *x, unsigned &bits) {
+    int found;
+    if (!whole(x, found) || found < 0 || found > 29 || bits >> (found + 1) & 1) return false;
+    bits |= 2u << found;
+    return true;
+}
+
+// (x, d, b, n) of sums and means, (x, d=0) of all others
+int along(Reduction kind, int x, PyObject *const *args, Py_ssize_t count) {
+    const bool many = kind == Reduction::Sum || kind == Reduction::Mean;
+    unsigned axes = 0;
+    int divisor = 0;
+    if (!many) {
+        const bool fits = count == 1 ? (axes = 2) : count == 2 && axis(args[1], axes);
+        return fits ? current_builder().along(kind, x, axes) : -1;
+    }
+    if (count < (kind == Reduction::Mean ? 3 : 2) || count > 4 || (count > 2 && !PyBool_Check(args[2])) || (count > 3 && !whole(args[3], divisor))) return -1;
+    if (PyList_CheckExact(args[1]) || PyTuple_CheckExact(args[1])) {
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(args[1]); i++) {
+            if (!axis(PySequence_Fast_GET_ITEM(args[1], i), axes)) return -1;
+        }
+    } else if (!axis(args[1], axes)) {
+        return -1;
+    }
+    if (count > 2 && args[2] == Py_True) axes |= 1;
+    return current_builder().along(kind, x, axes, kind == Reduction::Mean ? divisor : 0);
+}
+
 // The node, or -1: the slow way.
 int attempt(const Fast &fast, PyObject *const *args, Py_ssize_t count) {
     Builder &build = current_builder();
@@ -123,7 +162,17 @@ int attempt(const Fast &fast, PyObject *const *args, Py_ssize_t count) {
             const int column = count == 2 ? node_of(args[1]) : -1;
             return column < 0 ? -1 : build.add_column(x, column);
         }
-        case Way::Loss: return count == 2 && whole(args[1], i) ? build.loss(x, i) : -1;
+        case Way::Loss: {
+            const auto op = static_cast<Op>(fast.kind);
+            if (count != 2 || !whole(args[1], i)) return -1;
+            return build.loss(op, op == Op::Hinge ? 1.0f : 0.0f, x, i);
+        }
+        case Way::Drawn: {
+            const double rate = count == 2 && PyFloat_CheckExact(args[1]) ? PyFloat_AS_DOUBLE(args[1]) : -1.0;
+            const auto kind = static_cast<Draw>(fast.kind);
+            return rate >= 0 && (rate <= 1 || kind == Draw::Noise) ? build.drawn(kind, rate, x) : -1;
+        }
+        case Way::Along: return along(static_cast<Reduction>(fast.kind), x, args, count);
         case Way::Pick: return count == 2 && whole(args[1], i) && i >= 0 ? build.pick(x, i) : -1;
         case Way::Range: return count == 3 && whole(args[1], i) && whole(args[2], j) ? build.range(x, i, j) : -1;
         default: return -1;

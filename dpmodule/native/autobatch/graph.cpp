@@ -117,6 +117,7 @@ void Graph::renew() {
     empty(numbers);
     inputs.reset();
     again_.clear();
+    drawn.clear();
     for (const auto &table : tables) table->used = false;
     round++;
 }
@@ -127,6 +128,7 @@ void Graph::revert(int size, int computed) {
     args.resize(size ? nodes.back().first + nodes.back().count : 0);
     if (static_cast<int>(value.size()) > size) value.resize(size), grad.resize(size);
     for (int n = computed; n < size; n++) uses[n] &= static_cast<std::uint8_t>(~fused);
+    for (auto each = drawn.begin(); each != drawn.end();) each = each->first >= size ? drawn.erase(each) : std::next(each);
     for (auto each = again_.begin(); each != again_.end();) each = each->second >= size ? again_.erase(each) : std::next(each);
     for (Param &p : params) {
         if (p.node >= size) p.round = 0;

@@ -95,6 +95,9 @@ class Graph {
     void settle();                       // likewise for all nodes, and keep none any more
     void drop_remainders();
 
+    // What nodes have drawn, for computing the same once more.
+    std::unordered_map<int, std::vector<float>> drawn;
+
     static constexpr std::uint8_t most_uses = 127, fused = 128;
     bool is_fused(int node) const { return uses[node] & fused; }
     // A node whose value was fused away is computed once more under a new number when somebody asks for it.

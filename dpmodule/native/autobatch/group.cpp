@@ -161,8 +161,8 @@ void Groups::place(Group &group) const {
         const Signature &s = signatures_[step.sig];
         if (root) {
             step.home = step.grad_home = Step::Home::Root;
-            // a loss keeps the probabilities beside its value
-            if (s.op == Op::PickNegLogSoftmax) step.at = group.kept, group.kept += s.widths[0];
+            // a loss keeps the probabilities beside its value; what has drawn numbers, these
+            if (s.op == Op::PickNegLogSoftmax || s.op == Op::Drawn) step.at = group.kept, group.kept += s.widths[0];
             continue;
         }
         const Step &user = group.steps[consumer[i]];

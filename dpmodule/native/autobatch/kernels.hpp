@@ -13,6 +13,8 @@ enum class Unary : int {
     Neg, Scale, Shift, Rsub, Copy,                // linear: nothing needed
 };
 enum class Binary : int { Add, Sub, Mul, Div, Max, Min };
+enum class Reduction : int { Sum, Mean, Max, Min, LogSumExp };
+enum class Draw : int { Dropout, Noise };   // by what the operand is multiplied, what is added to it
 
 // A block whose rows lie `stride` numbers apart; a stride of 0 repeats one row.
 struct Block {
@@ -80,6 +82,8 @@ struct Kernels {
     float (*dot)(int width, const float *x, const float *y);
     float (*sum)(int width, const float *x);
     float (*largest)(int width, const float *x);
+    // y = of each column of rows that lie one after the other the largest number, or the least; NaN where there is one
+    void (*extremes)(bool least, int rows, int width, float *y, const float *x);
     // y = exp(x - shift); returns the sum
     float (*exp_sum)(int width, float *y, const float *x, float shift);
     void (*adam)(long n, float *w, const float *g, float *m, float *v, float beta1, float beta2, float rate, float eps,

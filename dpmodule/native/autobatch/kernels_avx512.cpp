@@ -24,7 +24,7 @@ namespace dpmodule::autobatch {
 
 const Kernels *kernels_avx512() {
     static const Kernels table = {"avx512", Lanes::count, product, unary, unary_back, binary, binary_back, lstm, lstm_back,
-                                  accumulate, add_exactly, sum_rows, axpy, dot, sum, largest, exp_sum, adam};
+                                  accumulate, add_exactly, sum_rows, axpy, dot, sum, largest, extremes, exp_sum, adam};
     return &table;
 }
 

@@ -312,6 +312,19 @@ float largest(int width, const float *x) {
     return best;
 }
 
+void extremes(bool least, int rows, int width, float *y, const float *x) {
+    using L = Lanes;
+    sweep(width, [&](int j, int n) {
+        V best = get(x + j, n);
+        for (int i = 1; i < rows; i++) {
+            const V v = get(x + static_cast<long>(i) * width + j, n);
+            const V found = least ? L::where_greater(best, v, v, best) : L::where_greater(v, best, v, best);
+            best = L::where_equal(v, v, found, v);
+        }
+        put(y + j, best, n);
+    });
+}
+
 float exp_sum(int width, float *y, const float *x, float shift) {
     const V k = Lanes::set(shift);
     return total_of(width, [&](int j, int n, V s) {

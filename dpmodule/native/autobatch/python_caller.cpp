@@ -3,6 +3,15 @@
 namespace dpmodule::autobatch {
 namespace {
 
+unsigned long long address(const float *p) { return static_cast<unsigned long long>(reinterpret_cast<std::uintptr_t>(p)); }
+
+// Who runs what has no kernel here.
+PyObject *found(PyObject *function) {
+    if (function) return function;
+    PyErr_SetString(PyExc_RuntimeError, "nobody runs operations without a kernel: call set_caller first");
+    throw PythonError();
+}
+
 PyObject *list_of(const std::vector<int> &numbers) {
     PyObject *made = PyList_New(static_cast<Py_ssize_t>(numbers.size()));
     for (std::size_t i = 0; made && i < numbers.size(); i++) {
@@ -15,9 +24,11 @@ PyObject *list_of(const std::vector<int> &numbers) {
 
 }  // namespace
 
-void PythonCaller::set(PyObject *forward, PyObject *backward) {
+void PythonCaller::set(PyObject *forward, PyObject *backward, PyObject *draw) {
     Py_INCREF(forward);
     Py_INCREF(backward);
+    Py_INCREF(draw);
+    Py_XSETREF(draw_, draw);
     Py_XSETREF(forward_, forward);
     Py_XSETREF(backward_, backward);
 }
@@ -25,25 +36,29 @@ void PythonCaller::set(PyObject *forward, PyObject *backward) {
 int PythonCaller::traverse(visitproc visit, void *arg) {
     Py_VISIT(forward_);
     Py_VISIT(backward_);
+    Py_VISIT(draw_);
     return 0;
 }
 
 void PythonCaller::clear() {
     Py_CLEAR(forward_);
     Py_CLEAR(backward_);
+    Py_CLEAR(draw_);
 }
 
-void PythonCaller::forward(const CallBatch &batch) { call(forward_, batch); }
-void PythonCaller::backward(const CallBatch &batch) { call(backward_, batch); }
+void PythonCaller::forward(const CallBatch &batch) { call(found(forward_), batch); }
+void PythonCaller::backward(const CallBatch &batch) { call(found(backward_), batch); }
+
+// draw(kind, rate, address, how many)
+void PythonCaller::draw(int kind, double rate, float *to, std::size_t count) {
+    PyObject *done = PyObject_CallFunction(found(draw_), "idKK", kind, rate, address(to), static_cast<unsigned long long>(count));
+    if (!done) throw PythonError();
+    Py_DECREF(done);
+}
 
 // function(key, kind, rows, [(address, shared, gradient address or 0)], aux, counts, address of the result or its
 // gradient)
 void PythonCaller::call(PyObject *function, const CallBatch &batch) {
-    if (!function) {
-        PyErr_SetString(PyExc_RuntimeError, "nobody runs operations without a kernel: call set_caller first");
-        throw PythonError();
-    }
-    const auto address = [](const float *p) { return static_cast<unsigned long long>(reinterpret_cast<std::uintptr_t>(p)); };
     PyObject *arguments = PyList_New(0);
     for (const CallBatch::Argument &each : batch.arguments) {
         PyObject *item = arguments ? Py_BuildValue("(KiK)", address(each.at), static_cast<int>(each.shared), address(each.grad)) : nullptr;
@@ -56,9 +71,9 @@ void PythonCaller::call(PyObject *function, const CallBatch &batch) {
         Py_XDECREF(aux);
         throw PythonError();
     }
-    PyObject *found = PyObject_CallFunction(function, "LiiNNNK", static_cast<long long>(batch.key), batch.kind, batch.rows, arguments, aux, counts, address(batch.out));
-    if (!found) throw PythonError();
-    Py_DECREF(found);
+    PyObject *done = PyObject_CallFunction(function, "LiiNNNK", static_cast<long long>(batch.key), batch.kind, batch.rows, arguments, aux, counts, address(batch.out));
+    if (!done) throw PythonError();
+    Py_DECREF(done);
 }
 
 }  // namespace dpmodule::autobatch

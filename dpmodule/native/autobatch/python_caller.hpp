@@ -10,13 +10,14 @@ class PythonCaller : public Caller {
    public:
     void forward(const CallBatch &batch) override;
     void backward(const CallBatch &batch) override;
-    void set(PyObject *forward, PyObject *backward);
+    void draw(int kind, double rate, float *to, std::size_t count) override;
+    void set(PyObject *forward, PyObject *backward, PyObject *draw);
     int traverse(visitproc visit, void *arg);
     void clear();
 
    private:
     void call(PyObject *function, const CallBatch &batch);
-    PyObject *forward_ = nullptr, *backward_ = nullptr;
+    PyObject *forward_ = nullptr, *backward_ = nullptr, *draw_ = nullptr;
 };
 
 }  // namespace dpmodule::autobatch

@@ -16,8 +16,11 @@ int Runner::rows_at_once(const Group &group, int rows) const {
     return fit > rows / 2 ? rows : fit;
 }
 
-// Calls see the whole batch.
-bool Runner::splits(const Group &group) const { return group.counted && graph_.signatures[group.sig].op != Op::Call; }
+// Calls see the whole batch, and numbers are drawn for it.
+bool Runner::splits(const Group &group) const {
+    const Op op = graph_.signatures[group.sig].op;
+    return group.counted && op != Op::Call && op != Op::Drawn;
+}
 
 void Runner::forward(Segment &segment) {
     for (const Bucket &bucket : segment.plan.buckets) {
@@ -161,6 +164,9 @@ void Runner::forward_step(const Work &work, const Step &step) {
         case Op::ConcatColumns: concat_columns(work, s); break;
         case Op::Columns: columns(work, step, s); break;
         case Op::Transpose: transpose(work, step, s); break;
+        case Op::Hinge: hinge(work, step, s); break;
+        case Op::Drawn: drawn(work, step, s); break;
+        case Op::Reduce: reduce_along(work, step, s); break;
         case Op::Sum: sum(work); break;
         case Op::Call: call(work, s, true); break;
         default: break;
@@ -211,6 +217,9 @@ void Runner::backward_step(const Work &work, const Step &step) {
         case Op::ConcatColumns: concat_columns_back(work, s); break;
         case Op::Columns: columns_back(work, step, s); break;
         case Op::Transpose: transpose_back(work, step, s); break;
+        case Op::Hinge: hinge_back(work, step, s); break;
+        case Op::Drawn: drawn_back(work, step, s); break;
+        case Op::Reduce: reduce_along_back(work, step, s); break;
         case Op::Sum: sum_back(work); break;
         case Op::Call: call(work, s, false); break;
         default: break;

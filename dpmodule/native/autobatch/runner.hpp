@@ -68,6 +68,12 @@ class Runner {
     void cell_back(const Work &work, const Step &step);
     void loss(const Work &work, const Step &step, const Signature &s);
     void loss_back(const Work &work, const Step &step, const Signature &s);
+    void hinge(const Work &work, const Step &step, const Signature &s);
+    void hinge_back(const Work &work, const Step &step, const Signature &s);
+    void drawn(const Work &work, const Step &step, const Signature &s);
+    void drawn_back(const Work &work, const Step &step, const Signature &s);
+    void reduce_along(const Work &work, const Step &step, const Signature &s);
+    void reduce_along_back(const Work &work, const Step &step, const Signature &s);
     void softmax(const Work &work, const Step &step, const Signature &s);
     void softmax_back(const Work &work, const Step &step, const Signature &s);
     void reduce(const Work &work, const Step &step, const Signature &s);

@@ -121,6 +121,70 @@ void Runner::loss_back(const Work &work, const Step &step, const Signature &s) {
     done(work, to, width);
 }
 
+void Runner::hinge(const Work &work, const Step &step, const Signature &s) {
+    const int width = s.widths[0];
+    const Block x = read(work, step.in[0], width), out = value_of(work, step);
+    float *over = scratch_.take(width);
+    for (int i = 0; i < work.count; i++) {
+        const float *scores = x.at + i * x.stride;
+        const int label = root(work, i).aux;
+        for (int j = 0; j < width; j++) {
+            const float found = scores[j] - scores[label] + s.attr;
+            over[j] = found <= 0 ? 0 : found;
+        }
+        over[label] = 0;
+        out.at[i * out.stride] = kernels().sum(width, over);
+    }
+}
+
+void Runner::hinge_back(const Work &work, const Step &step, const Signature &s) {
+    const int width = s.widths[0];
+    Target to;
+    if (!target(work, step.in[0], width, to)) return;
+    const Block x = read(work, step.in[0], width), dout = grad_of(work, step);
+    for (int i = 0; i < work.count; i++) {
+        const float *scores = x.at + i * x.stride, d = dout.at[i * dout.stride];
+        float *dx = to.at.at + i * to.at.stride;
+        const int label = root(work, i).aux;
+        int count = 0;
+        for (int j = 0; j < width; j++) {
+            const bool is_over = j != label && scores[j] - scores[label] + s.attr > 0;
+            count += is_over;
+            dx[j] = (to.add ? dx[j] : 0.0f) + (is_over ? d : 0.0f);
+        }
+        dx[label] -= d * static_cast<float>(count);
+    }
+    done(work, to, width);
+}
+
+// Numbers are drawn for the whole batch; nodes that are computed once more have theirs.
+void Runner::drawn(const Work &work, const Step &step, const Signature &s) {
+    double rate;
+    std::memcpy(&rate, &s.params[1], sizeof rate);
+    const Block kept{work.run->kept + static_cast<std::ptrdiff_t>(work.first) * s.width, s.width};
+    const auto of = [&](int i) {
+        return graph_.drawn.empty() ? graph_.drawn.end() : graph_.drawn.find(work.segment->plan.instances[work.run->order[work.first + i]].root);
+    };
+    bool draws = graph_.drawn.empty();
+    for (int i = 0; i < work.count && !draws; i++) draws = of(i) == graph_.drawn.end();
+    if (draws) caller_->draw(s.kind, rate, kept.at, static_cast<std::size_t>(work.count) * s.width);
+    for (int i = 0; i < work.count && !graph_.drawn.empty(); i++) {
+        const auto known = of(i);
+        if (known != graph_.drawn.end()) std::copy(known->second.begin(), known->second.end(), row_of(kept, i).at);
+    }
+    const Binary how = s.kind == static_cast<int>(Draw::Dropout) ? Binary::Mul : Binary::Add;
+    kernels().binary(how, work.count, s.width, value_of(work, step), read(work, step.in[0], s.width), kept);
+}
+
+void Runner::drawn_back(const Work &work, const Step &step, const Signature &s) {
+    Target to;
+    if (!target(work, step.in[0], s.width, to)) return;
+    const Block kept{work.run->kept + static_cast<std::ptrdiff_t>(work.first) * s.width, s.width}, dy = grad_of(work, step);
+    const Binary how = s.kind == static_cast<int>(Draw::Dropout) ? Binary::Mul : Binary::Add;
+    kernels().binary_back(how, 0, work.count, s.width, to.at, to.add, dy, kept, kept, kept);
+    done(work, to, s.width);
+}
+
 void Runner::softmax(const Work &work, const Step &step, const Signature &s) {
     const Block x = read(work, step.in[0], s.width), y = value_of(work, step);
     const int width = s.kind;

@@ -28,6 +28,9 @@ enum class Op : std::uint8_t {
     ConcatColumns,   // matrices side by side
     Columns,      // some of a matrix; aux = the first one
     Transpose,    // kind = rows of the argument
+    Hinge,        // aux = the label, attr = the margin
+    Drawn,        // kind = which Draw; its numbers are drawn once for a whole batch
+    Reduce,       // kind = which Reduction, attr = what means are divided by
 };
 
 struct Signature {
@@ -40,7 +43,8 @@ struct Signature {
     bool is_matrix = false;       // more than one row and more than one column
     int nargs = 0;                // -1: differs from node to node
     std::vector<int> params;      // Affine, Lstm: bias or -1, then weights; Param, Lookup: its number; Multiply: of each
-                                  // operand, -1 where it is none
+                                  // operand, -1 where it is none; Drawn: likewise, then the two halves of its rate;
+                                  // Reduce: how many numbers become one, how many numbers further on the next one lies
     std::vector<int> widths;      // of the arguments
     int further = 0;              // floats of further results behind the value, which views reach
     int row() const { return width + further; }

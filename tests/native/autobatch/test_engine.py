@@ -225,7 +225,7 @@ def test_failing_operation_leaves_the_graph_usable():
         calls.append(arguments)
         raise ZeroDivisionError("on purpose")
 
-    machine.set_caller(fail, fail, [])
+    machine.set_caller(fail, fail, fail, [])
     x = graph.input([1.0, 2.0])
     good = graph.one("tanh", x)
     bad = machine.append(machine.call_signature(0, shape, (2,), 0, 1, (-1,), False), (good,))
@@ -241,7 +241,7 @@ def test_operation_must_not_use_its_own_graph():
     graph.renew()
     machine = graph.machine
     x = graph.input([1.0, 2.0])
-    machine.set_caller(lambda *arguments: machine.renew(7), lambda *arguments: None, [])
+    machine.set_caller(lambda *arguments: machine.renew(7), lambda *arguments: None, print, [])
     bad = machine.append(machine.call_signature(0, machine.shape((2,)), (2,), 0, 1, (-1,), False), (x,))
     with pytest.raises(RuntimeError, match="being computed"):
         machine.value(bad)

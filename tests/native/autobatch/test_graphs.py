@@ -9,7 +9,7 @@ import torch
 
 from dpmodule import native
 from helpers.programs import run_program
-from helpers.raw_graph import RawGraph
+from helpers.raw_graph import ALONG, RawGraph
 
 core = native.core
 pytestmark = pytest.mark.skipif(core is None, reason="no native extension")
@@ -42,6 +42,7 @@ class Grower:
     def grow(self):
         ways = [self.unary, self.scalar, self.binary, self.dense, self.joined, self.both, self.loss]
         ways += [self.softmax, self.reduce, self.lstm, self.sum, self.views, self.gated, self.matrices]
+        ways += [self.margin, self.along]
         found = self.rng.choice(ways)()
         if found is not None:
             self.vectors.append(self.graph.one("tanh", found))
@@ -81,6 +82,19 @@ class Grower:
         g = self.graph
         scores = g.affine(g.at(self.bias), g.at(self.square), self.some())
         self.numbers.append(g.loss(scores, self.rng.randrange(self.width)))
+
+    def margin(self):
+        g = self.graph
+        scores = g.affine(g.at(self.bias), g.at(self.square), self.some())
+        self.numbers.append(g.hinge(scores, self.rng.randrange(self.width), self.rng.choice([1.0, 0.5])))
+
+    def along(self):
+        g, name = self.graph, self.rng.choice([*ALONG])
+        states = g.side_by_side(*[self.rng.choice(self.vectors) for _ in range(self.rng.choice([2, 3, 17]))])
+        if self.rng.random() < 0.5:
+            return g.along(name, states, 1)
+        self.numbers.append(g.total(g.along(name, states, 0)))
+        return None
 
     def softmax(self):
         return self.graph.softmax(self.some(), self.rng.random() < 0.5)

@@ -34,6 +34,40 @@ def test_numbers_of_one_array():
     close(dy.log_softmax(x).npvalue(), -np.log(MANY))
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_along_one_dimension(axis):
+    matrix = np.full((MANY // 2, 2), TENTH)
+    x = dy.inputTensor(matrix if axis == 0 else matrix.T)
+    for found, wanted in (
+        (dy.sum_dim(x, [axis]), MANY / 2 * TENTH),
+        (dy.mean_dim(x, [axis], False), TENTH),
+        (dy.sum_dim(x, [0, 1]), MANY * TENTH),
+        (dy.mean_elems(x), TENTH),
+        (dy.logsumexp_dim(x, axis), np.log(MANY / 2) + TENTH),
+    ):
+        close(found.npvalue(), np.full(found.dim()[0], wanted))
+    close(dy.hinge(dy.inputTensor(np.full(MANY, 0.1)), 3, 0.2).value(), (MANY - 1) * float(np.float32(0.2)))
+
+
+def test_minibatches():
+    x = dy.inputTensor(np.full((2, MANY // 2), 0.1), batched=True)
+    close(dy.sum_batches(x).npvalue(), np.full(2, MANY / 2 * TENTH))
+    close(dy.mean_batches(x).npvalue(), np.full(2, TENTH))
+    y = dy.inputTensor(np.full((MANY // 2, 2), 0.1), batched=True)
+    close(dy.sum_elems(y).npvalue(), np.full((1, 2), MANY / 2 * TENTH))
+
+
+def test_a_vector_that_many_nodes_reduce():
+    m = dy.ParameterCollection()
+    p = m.parameters_from_numpy(np.array([0.5, 0.25]))
+    losses = [dy.sum_dim(p, [0]) * (3 * TENTH) for _ in range(MANY // 4)]
+    losses += [dy.max_dim(p) * TENTH for _ in range(MANY // 4)]
+    losses += [dy.hinge(p, 1) * TENTH for _ in range(MANY // 4)]
+    losses += [dy.dropout(p, 0.0)[0] * TENTH for _ in range(MANY // 4)]
+    dy.esum(losses).backward()
+    close(p.grad_as_array(), MANY / 4 * TENTH * np.array([6.0, 2.0]))
+
+
 @pytest.mark.parametrize("width", [1, 2, 70])
 def test_values_of_many_nodes(width):
     xs = [dy.inputTensor(np.linspace(0.1, 0.2, width)) for _ in range(10)]

@@ -1,0 +1,89 @@
+// Sums, means, extremes and logarithms of sums over some dimensions: of every part of the operand, row by row, the columns.
+#include <cmath>
+#include <cstring>
+
+#include "runner.hpp"
+
+namespace dpmodule::autobatch {
+namespace {
+
+// The operand is `parts` times a matrix (rows x width) of which each column becomes a number.
+struct Sizes {
+    explicit Sizes(const Signature &s)
+        : rows(s.params[0]), width(s.params[1]), size(rows * width), parts(size ? s.widths[0] / size : 0) {}
+    int rows, width, size, parts;
+};
+
+float log_sum_exp(int count, const float *x, float *scratch) {
+    const float top = kernels().largest(count, x), shift = std::isfinite(top) ? top : 0.0f;
+    return std::log(kernels().exp_sum(count, scratch, x, shift)) + shift;
+}
+
+const float *column(const Sizes &z, int j, const float *x, float *to) {
+    if (z.width == 1) return x;
+    for (int i = 0; i < z.rows; i++) to[i] = x[i * z.width + j];
+    return to;
+}
+
+bool is_same(float a, float b) { return a == b || (a != a && b != b); }
+
+}  // namespace
+
+void Runner::reduce_along(const Work &work, const Step &step, const Signature &s) {
+    const Sizes z(s);
+    const auto kind = static_cast<Reduction>(s.kind);
+    const Rows from = values(work, step.in[0]);
+    const Block y = value_of(work, step);
+    float *scratch = scratch_.take(2 * static_cast<std::size_t>(z.rows));
+    for (int i = 0; i < work.count; i++) {
+        const float *x = from[i];
+        float *to = y.at + i * y.stride;
+        for (int part = 0; part < z.parts; part++, x += z.size, to += z.width) {
+            if (kind == Reduction::LogSumExp) {
+                for (int j = 0; j < z.width; j++) to[j] = log_sum_exp(z.rows, column(z, j, x, scratch), scratch + z.rows);
+            } else if (kind == Reduction::Max || kind == Reduction::Min) {
+                kernels().extremes(kind == Reduction::Min, z.rows, z.width, to, x);
+            } else if (z.width == 1) {
+                *to = kernels().sum(z.rows, x);
+            } else {
+                std::memset(to, 0, sizeof(float) * z.width);
+                kernels().sum_rows(z.rows, z.width, to, {const_cast<float *>(x), z.width}, nullptr);
+            }
+        }
+        to = y.at + i * y.stride;
+        for (int j = 0; kind == Reduction::Mean && j < s.width; j++) to[j] /= s.attr;
+    }
+}
+
+void Runner::reduce_along_back(const Work &work, const Step &step, const Signature &s) {
+    const Sizes z(s);
+    const auto kind = static_cast<Reduction>(s.kind);
+    Target target_;
+    if (!target(work, step.in[0], s.widths[0], target_)) return;
+    const Rows from = values(work, step.in[0]);
+    const Block y = value_of(work, step), dy = grad_of(work, step);
+    float *scratch = scratch_.take(2 * static_cast<std::size_t>(z.rows));
+    for (int i = 0; i < work.count; i++) {
+        const float *x = from[i], *value = y.at + i * y.stride, *d = dy.at + i * dy.stride;
+        float *dx = target_.at.at + i * target_.at.stride;
+        if (!target_.add) std::memset(dx, 0, sizeof(float) * s.widths[0]);
+        for (int part = 0; part < z.parts; part++, x += z.size, dx += z.size, value += z.width, d += z.width) {
+            for (int j = 0; j < z.width; j++) {
+                if (kind == Reduction::LogSumExp) {
+                    kernels().exp_sum(z.rows, scratch + z.rows, column(z, j, x, scratch), value[j]);
+                    for (int k = 0; k < z.rows; k++) dx[k * z.width + j] += d[j] * scratch[z.rows + k];
+                } else if (kind == Reduction::Max || kind == Reduction::Min) {   // the first of them
+                    int k = 0;
+                    while (k + 1 < z.rows && !is_same(x[k * z.width + j], value[j])) k++;
+                    dx[k * z.width + j] += d[j];
+                } else {
+                    const float each = kind == Reduction::Mean ? d[j] / s.attr : d[j];
+                    for (int k = 0; k < z.rows; k++) dx[k * z.width + j] += each;
+                }
+            }
+        }
+    }
+    done(work, target_, s.widths[0]);
+}
+
+}  // namespace dpmodule::autobatch
