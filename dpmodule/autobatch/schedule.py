@@ -203,7 +203,7 @@ def side_by_side(steps: Sequence[Step], table: Table) -> list[Step]:
     groups: dict[Any, list[Step]] = {}
     for step in steps:
         beside = step.kind.beside
-        if beside is not None and step.stage >= 0:
+        if beside is not None and step.stage >= 0 and not _reads_one(step):
             key = step.stage, beside, step.args[:, -1].tobytes()
             groups.setdefault(key, []).append(step)
     wide = [group for group in groups.values() if len(group) > 1]
@@ -217,3 +217,9 @@ def side_by_side(steps: Sequence[Step], table: Table) -> list[Step]:
             first[id(group[0])] = Step(table.stack(kinds), nodes, group[0].args, parts=group)
             rest.update(map(id, group[1:]))
     return [first.get(id(step), step) for step in steps if id(step) not in rest]
+
+
+def _reads_one(step: Step) -> bool:
+    """Say whether many nodes multiply one and the same vector, which is done once for all of them."""
+    vectors = step.args[:, -1]
+    return len(vectors) > 1 and vectors[0] == vectors[-1] and bool((vectors == vectors[0]).all())

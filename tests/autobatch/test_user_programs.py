@@ -207,3 +207,25 @@ def test_elements_of_results_are_picked_again():
     assert (x * x[0])[2].value() == 5.0
     assert dy.pick(x, 2)[1].value() == 5.0
     assert x[0:2][1][1].value() == 3.0
+
+
+def test_several_continuations_of_one_state():
+    """As in a search that tries words: products of one vector stand many times in a batch."""
+    m = dy.ParameterCollection()
+    draw = np.random.RandomState(3)
+    a, b = (m.parameters_from_numpy(draw.uniform(-1, 1, (3, 3))) for _ in "ab")
+    words = m.lookup_parameters_from_numpy(draw.uniform(-1, 1, (2, 3)))
+    found = []
+    for autobatch in (True, False):
+        dy.renew_cg(autobatching=autobatch)
+        state, tried = dy.inputVector([1.0, -0.5, 0.2]), []
+        for step in range(6):
+            tries = [dy.cmult(dy.tanh(a * state + words[word]), b * state) for word in (0, 1)]
+            state = tries[step % 2]
+            tried += tries
+        loss = dy.esum([dy.squared_norm(each) for each in tried])
+        loss.backward()
+        found.append([loss.npvalue(), *(p.grad_as_array() for p in (a, b, words))])
+        dy.SimpleSGDTrainer(m, 0.0).update()  # sets the gradients to zero
+    for batched, single in zip(*found):
+        np.testing.assert_allclose(batched, single, rtol=1e-5, atol=1e-6)
