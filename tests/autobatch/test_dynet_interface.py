@@ -212,7 +212,12 @@ def test_builders(name):
         state.set_s(ones)
     else:
         builder.initial_state(ones[:2])
-    after = state.set_h(ones[:2]).add_input(dy.ones(10))
+    given = state.set_h(ones[:2])
+    zeros = [[0.0] * 10] * 2 if "LSTM" in name else []
+    assert [each.vec_value() for each in given.s()] == [*zeros, [1.0] * 10, [1.0] * 10]
+    after = given.add_input(dy.ones(10))
+    again = builder.initial_state(list(given.s())).add_input(dy.ones(10))
+    np.testing.assert_allclose(after.output().npvalue(), again.output().npvalue(), rtol=1e-6)
     assert len(after.h()) == 2
     assert after.prev().h()[0].vec_value() == [1.0] * 10
     for dropout in (0.3, 0.0):

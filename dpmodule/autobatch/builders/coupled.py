@@ -58,7 +58,7 @@ class CoupledLSTMBuilder(RNNBuilder):
         if old is not None:
             h = masked(old[0], mask[1])
             i, o, u = (gate + w * h for gate, w in ((i, wih), (o, woh), (u, wch)))
-        if old is not None and len(old) > 1:
+        if old is not None:
             i = logistic(self.peep(i, wic, old[1]))
             c = cmult(1.0 - i, old[1]) + cmult(i, tanh(u))
         else:

@@ -137,7 +137,7 @@ class VanillaLSTMBuilder(RNNBuilder):
         h = old[0] if old is not None else None
         if h is not None and mask[1] is not None:
             h = cmult(h, mask[1])
-        c = old[1] if old is not None and len(old) > 1 else None
+        c = old[1] if old is not None else None
         return lstm_step(x, h, c, wx, wh, b, self._forget_bias)
 
     def run(self, before: Layers, xs: Iterable[Expression]) -> list[Expression]:
@@ -147,7 +147,7 @@ class VanillaLSTMBuilder(RNNBuilder):
         outputs = list(xs)
         for layer, weights in enumerate(self._expressions if outputs else ()):
             old = before[layer] if before else ()
-            h, c = old[0] if old else None, old[1] if len(old) > 1 else None
+            h, c = old if old else (None, None)
             wx, wh, b = weights[:3]
             outputs, _ = lstm_sequence(outputs, h, c, wx, wh, b, self._forget_bias)
         return outputs
@@ -165,7 +165,7 @@ class VanillaLSTMBuilder(RNNBuilder):
         i, o = logistic(gates[:size]), logistic(gates[2 * size : 3 * size])
         f = logistic(gates[size : 2 * size] + self._forget_bias)
         c = cmult(i, tanh(gates[3 * size :]))
-        if old is not None and len(old) > 1:
+        if old is not None:
             c = c + cmult(f, old[1])
         return cmult(o, tanh(layer_norm(c, gc, bc))), c
 
@@ -257,7 +257,7 @@ class CompactVanillaLSTMBuilder(VanillaLSTMBuilder):
         h = h if mask[1] is None else cmult(h, mask[1])
         wx, wh, b = weights
         gates = vanilla_lstm_gates(x, h, wx, wh, b, self._noise)
-        c = vanilla_lstm_c(nothing if old is None or len(old) < 2 else old[1], gates)
+        c = vanilla_lstm_c(nothing if old is None else old[1], gates)
         return vanilla_lstm_h(c, gates), c
 
     def _is_plain(self) -> bool:

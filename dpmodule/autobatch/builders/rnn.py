@@ -141,9 +141,10 @@ class RNNBuilder:
             raise ArgumentError(f"{len(vecs)} first states given, expected {count}")
         return tuple((each,) for each in vecs)
 
-    def zero_outputs(self, like: Sequence[Expression]) -> tuple[Expression, ...]:
-        """Return outputs of zeros for memories."""
-        return tuple(zeros(self.hidden_dim) for _ in like)
+    def zero_layers(self) -> Layers:
+        """Return the states of layers before anything was read."""
+        nothing = zeros(self.hidden_dim)
+        return ((nothing, nothing) if self.has_memory else (nothing,),) * self.layers
 
     def step(self, before: Layers, x: Expression) -> Layers:
         """Compute all layers at one position."""

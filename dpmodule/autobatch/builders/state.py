@@ -129,14 +129,14 @@ class RNNState(_Base):
         return self._builder
 
     def set_h(self, es: Sequence[Expression] | None = None) -> RNNState:
-        """Return a state with other outputs.
+        """Return a state with other outputs; memories stay, and are zeros at the beginning.
 
         Args:
             es: one for each layer.
         """
         self._check()
         given = self._counted(es, self._builder.layers)
-        old = self._layers or tuple((h,) for h in given)
+        old = self._layers or self._builder.zero_layers()
         return RNNState(self._builder, tuple((h, *layer[1:]) for h, layer in zip(given, old)), self)
 
     def set_s(self, es: Sequence[Expression] | None = None) -> RNNState:
@@ -150,8 +150,8 @@ class RNNState(_Base):
         if not self._builder.has_memory:
             return self.set_h(es)
         if es is not None and len(es) == layers:
-            old = self.h() or self._builder.zero_outputs(es)
-            return RNNState(self._builder, tuple(zip(old, es)), self)
+            old = self._layers or self._builder.zero_layers()
+            return RNNState(self._builder, tuple((layer[0], c) for layer, c in zip(old, es)), self)
         return RNNState(self._builder, self._builder.layers_of(self._counted(es, 2 * layers)), self)
 
     @staticmethod
