@@ -32,7 +32,7 @@ OPS = [
 ]
 OPS += ["log_softmax", "sum_elems", "dot", "squared_norm", "call", "unary_each"]
 OPS += ["multiply", "colwise_add", "concatenate_cols", "columns", "transpose"]
-OPS += ["hinge", "drawn", "reduction"]
+OPS += ["hinge", "drawn", "reduction", "conv2d", "maxpooling2d"]
 OP = {name: index for index, name in enumerate(OPS)}
 UNARY = [
     "tanh",
@@ -106,6 +106,11 @@ def _plain(name: str) -> Maker:
         return node
 
     return make
+
+
+def _concat(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    node: int = engine.kernel(OP["concat"], attrs[0], args) if 0 <= attrs[0] < _TOO_LARGE else -1
+    return node
 
 
 def _along(name: str) -> Maker:
@@ -192,6 +197,20 @@ def _one_axis(name: str) -> Maker:
     return make
 
 
+def _conv2d(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    stride, is_valid = attrs
+    node: int = engine.slide(OP["conv2d"], args, 1, 1, *stride, is_valid) if max(stride) < _TOO_LARGE else -1
+    return node
+
+
+def _maxpooling2d(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    window, stride, is_valid = attrs
+    if max(*window, *stride) >= _TOO_LARGE:
+        return -1
+    node: int = engine.slide(OP["maxpooling2d"], args, *window, *stride, is_valid)
+    return node
+
+
 KERNELS: dict[str, Maker] = {
     **{
         name: _unary(name) for name in ("tanh", "logistic", "rectify", "exp", "sqrt", "log", "square", "cube")
@@ -212,8 +231,8 @@ KERNELS: dict[str, Maker] = {
     "multiply": _plain("multiply"),
     "affine_transform": _plain("affine"),
     "colwise_add": _plain("colwise_add"),
-    "concatenate": _along("concat"),
-    "concatenate_many": _along("concat"),
+    "concatenate": _concat,
+    "concatenate_many": _concat,
     "transpose": _transpose,
     "reshape": _reshape,
     "pickneglogsoftmax": _plain("loss"),
@@ -228,6 +247,8 @@ KERNELS: dict[str, Maker] = {
     "sum_batches": _sum_batches,
     "moment_dim": _moment,
     **{name: _one_axis(name) for name in ("max_dim", "min_dim", "logsumexp_dim")},
+    "conv2d": _conv2d,
+    "maxpooling2d": _maxpooling2d,
     "pick": _pick,
     "pick_range": _range,
 }

@@ -31,6 +31,12 @@ class Builder {
     int drawn(Draw kind, double rate, int x);
     // over the dimensions whose bits `axes` has; bit 0 is the minibatch, bit 1 the first dimension
     int along(Reduction kind, int x, unsigned axes, int divisor = 0);
+    // an image, and for Convolve filters and perhaps biases; only for Pool the window is given
+    struct Window {
+        int tall, wide, down, right;
+        bool is_valid;   // it may not stick out
+    };
+    int slide(Op op, const int *args, int count, Window window);
     int softmax(Op op, int x, int axis = 0);
     int reduce(Op op, int x, int y = -1);
     int pick(int x, int index, int axis = 0);

@@ -82,35 +82,37 @@ int Builder::add_column(int x, int column) {
 }
 
 int Builder::concat(const int *parts, int count, int axis) {
-    if (axis < 0 || axis > 1) return -1;
+    constexpr int most = 7;
+    if (axis < 0 || axis >= most) return -1;
     const std::size_t along = static_cast<std::size_t>(axis);
     std::size_t rank = along + 1;
     for (int i = 0; i < count; i++) rank = std::max(rank, shape(parts[i]).dims.size());
-    if (axis == 1 && rank > 2) return -1;
+    const int batch = shape(parts[0]).batch;
     const std::vector<int> &first = shape(parts[0]).dims;
     std::int64_t total = 0;
     for (int i = 0; i < count; i++) {
         const Shape &each = shape(parts[i]);
-        if (each.batch != 1) return -1;
+        if (each.batch != batch) return -1;
         for (std::size_t k = 0; k < rank; k++) {
             if (k != along && padded(each.dims, k) != padded(first, k)) return -1;
         }
         total += padded(each.dims, along);
     }
     if (total > INT32_MAX) throw TooLarge();
-    const Op op = axis == 0 ? Op::Concat : Op::ConcatColumns;
+    const Op op = axis == 0 && batch == 1 ? Op::Concat : Op::ConcatColumns;
     const auto make = [&] {
         Signature s;
         s.op = op;
+        s.kind = axis;
         std::vector<int> dims(rank);
         for (std::size_t k = 0; k < rank; k++) dims[k] = k == along ? static_cast<int>(total) : padded(first, k);
-        s.shape = graph_.signatures.add_shape(dims);
+        s.shape = graph_.signatures.add_shape(dims, batch);
         s.nargs = count;
         for (int i = 0; i < count; i++) s.widths.push_back(graph_.signature(parts[i]).width);
         return s;
     };
     const auto of = [&](int i) { return i < count ? shape_of(parts[i]) : -1; };
-    const int sig = count <= 4 ? signature({{static_cast<int>(op), count, of(0), of(1), of(2), of(3)}}, make)
+    const int sig = count <= 4 ? signature({{static_cast<int>(op), count + 8 * axis, of(0), of(1), of(2), of(3)}}, make)
                                : graph_.signatures.add(make());
     return graph_.add(sig, parts, count);
 }
@@ -227,6 +229,45 @@ int Builder::along(Reduction kind, int x, unsigned axes, int divisor) {
         return s;
     });
     return graph_.signatures[sig].shape < 0 ? -1 : graph_.add(sig, &x, 1);
+}
+
+// As many windows as there are places for, so that none sticks out, or so that each step has one.
+int Builder::slide(Op op, const int *args, int count, Window window) {
+    const std::vector<int> image = shape(args[0]).dims;
+    int channels = padded(image, 2), filters = channels;
+    for (int i = 0; i < count; i++) {
+        if (shape(args[i]).batch != 1) return -1;
+    }
+    if (image.size() < 2 || image.size() > 3) return -1;
+    if (op == Op::Convolve) {
+        const std::vector<int> &given = shape(args[1]).dims;
+        if (given.size() != 4 || given[2] != channels) return -1;
+        window.tall = given[0], window.wide = given[1], filters = given[3];
+        if (count > 2 && shape(args[2]).dims != std::vector<int>{filters}) return -1;
+    }
+    std::int64_t lengths[2], before[2];
+    const int sizes[] = {window.tall, window.wide}, steps[] = {window.down, window.right};
+    for (int k = 0; k < 2; k++) {
+        if (window.is_valid && sizes[k] > image[k]) return -1;
+        lengths[k] = window.is_valid ? (image[k] - sizes[k]) / steps[k] + 1 : (image[k] - 1) / steps[k] + 1;
+        before[k] = window.is_valid ? 0 : std::max<std::int64_t>((lengths[k] - 1) * steps[k] + sizes[k] - image[k], 0) / 2;
+    }
+    constexpr std::int64_t most = 1 << 17;   // numbers in all windows: more are left to somebody with several threads
+    const std::int64_t window_size = static_cast<std::int64_t>(window.tall) * window.wide;
+    if (window_size > most || lengths[0] * lengths[1] > most || lengths[0] * lengths[1] * window_size > most / channels) return -1;
+    Signature s;
+    s.op = op;
+    std::vector<int> dims = {static_cast<int>(lengths[0]), static_cast<int>(lengths[1])};
+    if (op == Op::Convolve || image.size() > 2) dims.push_back(filters);
+    s.shape = graph_.signatures.add_shape(dims);
+    s.nargs = count;
+    s.params = {image[0], image[1], channels, window.tall, window.wide, window.down, window.right, static_cast<int>(before[0]), static_cast<int>(before[1])};
+    for (int i = 0; i < count; i++) {
+        const Signature &each = graph_.signature(args[i]);
+        s.widths.push_back(each.width);
+        if (i) s.params.push_back(each.op == Op::Param ? each.params[0] : -1);   // batches have one filter
+    }
+    return graph_.add(graph_.signatures.add(s), args, count);
 }
 
 int Builder::softmax(Op op, int x, int axis) {

@@ -131,6 +131,24 @@ PyObject *lookup(PyObject *self, PyObject *args) {
     });
 }
 
+PyObject *slide(PyObject *self, PyObject *args) {
+    return guarded([&]() -> PyObject * {
+        int op, is_valid;
+        Builder::Window window;
+        PyObject *nodes;
+        check(PyArg_ParseTuple(args, "iOiiiip", &op, &nodes, &window.tall, &window.wide, &window.down, &window.right, &is_valid));
+        window.is_valid = is_valid;
+        const std::vector<int> ids = integers(nodes);
+        const bool convolves = static_cast<Op>(op) == Op::Convolve;
+        if (convolves ? ids.size() < 2 || ids.size() > 3 : ids.size() != 1) refuse(PyExc_ValueError, "the wrong number of operands");
+        if (std::min({window.tall, window.wide, window.down, window.right}) < 1) refuse(PyExc_ValueError, "sizes and steps of windows are positive");
+        for (int id : ids) {
+            if (id < 0 || id >= graph_of(self).size()) refuse(PyExc_IndexError, "no such node in the graph under construction");
+        }
+        return PyLong_FromLong(machine_of(self).builder.slide(convolves ? Op::Convolve : Op::Pool, ids.data(), static_cast<int>(ids.size()), window));
+    });
+}
+
 PyObject *kernel(PyObject *self, PyObject *args) {
     return guarded([&]() -> PyObject * {
         int op, kind, integer = 0;
@@ -190,6 +208,7 @@ const PyMethodDef node_methods[] = {
     {"set_input", set_input, METH_VARARGS, "set_input(node, array of floats or doubles): replace the value; revert what was computed"},
     {"parameter", parameter, METH_O, "parameter(number) -> node"},
     {"lookup", lookup, METH_VARARGS, "lookup(table, row) -> node"},
+    {"slide", slide, METH_VARARGS, "slide(op, nodes, height and width of the window, steps down and right, is_valid) -> node, -1: no kernel takes these"},
     {"kernel", kernel, METH_VARARGS, "kernel(op, kind, nodes, number=0.0, integer=0) -> node, -1: no kernel takes these"},
     {nullptr, nullptr, 0, nullptr}};
 

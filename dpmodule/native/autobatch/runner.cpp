@@ -167,6 +167,8 @@ void Runner::forward_step(const Work &work, const Step &step) {
         case Op::Hinge: hinge(work, step, s); break;
         case Op::Drawn: drawn(work, step, s); break;
         case Op::Reduce: reduce_along(work, step, s); break;
+        case Op::Convolve: convolve(work, step, s); break;
+        case Op::Pool: pool(work, step, s); break;
         case Op::Sum: sum(work); break;
         case Op::Call: call(work, s, true); break;
         default: break;
@@ -220,6 +222,8 @@ void Runner::backward_step(const Work &work, const Step &step) {
         case Op::Hinge: hinge_back(work, step, s); break;
         case Op::Drawn: drawn_back(work, step, s); break;
         case Op::Reduce: reduce_along_back(work, step, s); break;
+        case Op::Convolve: convolve_back(work, step, s); break;
+        case Op::Pool: pool_back(work, step, s); break;
         case Op::Sum: sum_back(work); break;
         case Op::Call: call(work, s, false); break;
         default: break;

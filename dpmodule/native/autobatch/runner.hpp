@@ -6,6 +6,9 @@
 
 namespace dpmodule::autobatch {
 
+// Is a number what an extreme was found to be?
+inline bool is_same(float a, float b) { return a == b || (a != a && b != b); }
+
 class Runner {
    public:
     Runner(Graph &graph, Groups &groups, Arena &memory, Caller *caller)
@@ -92,6 +95,11 @@ class Runner {
     void columns_back(const Work &work, const Step &step, const Signature &s);
     void transpose(const Work &work, const Step &step, const Signature &s);
     void transpose_back(const Work &work, const Step &step, const Signature &s);
+    template <class F> void each_filter(const Work &work, const Signature &s, int at_once, F body);
+    void convolve(const Work &work, const Step &step, const Signature &s);
+    void convolve_back(const Work &work, const Step &step, const Signature &s);
+    void pool(const Work &work, const Step &step, const Signature &s);
+    void pool_back(const Work &work, const Step &step, const Signature &s);
     void sum(const Work &work);
     void sum_back(const Work &work);
     struct Part {

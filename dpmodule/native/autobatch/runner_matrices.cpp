@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <numeric>
 
 #include "runner.hpp"
 
@@ -47,6 +49,11 @@ void turn(int rows, int columns, const float *from, float *to, bool add = false)
     for (int c = 0; c < columns; c++) {
         for (int r = 0; r < rows; r++, to++) *to = (add ? *to : 0.0f) + from[r * columns + c];
     }
+}
+
+// How often what is joined lies in turn.
+int parts_of(const Signature &s, const Shape &joined) {
+    return std::accumulate(joined.dims.begin(), joined.dims.begin() + s.kind, joined.batch, std::multiplies<>());
 }
 
 // A large parameter times matrices: the columns of all of them become rows of one product with packed weights.
@@ -166,7 +173,7 @@ void Runner::add_column_back(const Work &work, const Step &step, const Signature
 }
 
 void Runner::concat_columns(const Work &work, const Signature &s) {
-    const int rows = graph_.signatures.shape(s.shape).dims[0], wide = s.width / rows;
+    const int rows = parts_of(s, graph_.signatures.shape(s.shape)), wide = s.width / rows;
     float *to = work.run->value + static_cast<std::ptrdiff_t>(work.first) * s.width;
     for (int i = 0; i < work.count; i++, to += s.width) {
         int at = 0;
@@ -179,7 +186,7 @@ void Runner::concat_columns(const Work &work, const Signature &s) {
 }
 
 void Runner::concat_columns_back(const Work &work, const Signature &s) {
-    const int rows = graph_.signatures.shape(s.shape).dims[0], wide = s.width / rows;
+    const int rows = parts_of(s, graph_.signatures.shape(s.shape)), wide = s.width / rows;
     const float *from = work.run->grad + static_cast<std::ptrdiff_t>(work.first) * s.width;
     for (int i = 0; i < work.count; i++, from += s.width) {
         int at = 0;

@@ -25,8 +25,6 @@ const float *column(const Sizes &z, int j, const float *x, float *to) {
     return to;
 }
 
-bool is_same(float a, float b) { return a == b || (a != a && b != b); }
-
 }  // namespace
 
 void Runner::reduce_along(const Work &work, const Step &step, const Signature &s) {

@@ -25,12 +25,14 @@ enum class Op : std::uint8_t {
     UnaryEach,    // a Unary whose number differs from node to node; aux = its bits
     Multiply,     // of any two matrices; a vector is a column
     AddColumn,    // a vector to every column of a matrix
-    ConcatColumns,   // matrices side by side
+    ConcatColumns,   // matrices side by side; kind = along which dimension
     Columns,      // some of a matrix; aux = the first one
     Transpose,    // kind = rows of the argument
     Hinge,        // aux = the label, attr = the margin
     Drawn,        // kind = which Draw; its numbers are drawn once for a whole batch
     Reduce,       // kind = which Reduction, attr = what means are divided by
+    Convolve,     // an image, filters, perhaps biases
+    Pool,         // the greatest numbers of windows of an image
 };
 
 struct Signature {
@@ -44,7 +46,9 @@ struct Signature {
     int nargs = 0;                // -1: differs from node to node
     std::vector<int> params;      // Affine, Lstm: bias or -1, then weights; Param, Lookup: its number; Multiply: of each
                                   // operand, -1 where it is none; Drawn: likewise, then the two halves of its rate;
-                                  // Reduce: how many numbers become one, how many numbers further on the next one lies
+                                  // Reduce: how many numbers become one, how many numbers further on the next one lies;
+                                  // Convolve, Pool: sizes of the image, the window, its steps, what sticks out above and
+                                  // on the left
     std::vector<int> widths;      // of the arguments
     int further = 0;              // floats of further results behind the value, which views reach
     int row() const { return width + further; }
