@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Mapping
+
 import torch
 
 from .calling import called
 from .errors import NoGradientError, NonFiniteError, NotScalarError, StateError, user_line
 from .ops.spec import Dim, shown
+from .storage import ParameterStorage
 
-__all__ = ["BaseGraph"]
+__all__ = ["BaseGraph", "Marks"]
+
+Marks = Mapping["weakref.ref[ParameterStorage]", tuple[int, int]]
+"""By weak reference to a `ParameterStorage`, its `mark`."""
 
 
 class BaseGraph:
     """The base of both graphs: calls that come at the wrong time, and wrong places to begin a backward pass."""
+
+    def __init__(self) -> None:
+        self._noted: Marks = {}
 
     @property
     def is_running(self) -> bool:
@@ -31,6 +41,14 @@ class BaseGraph:
     def value(self, node: int) -> torch.Tensor:
         """Return the value of a node, (batch, *d)."""
         raise NotImplementedError(f"{type(self).__name__} does not define value")
+
+    def marks(self) -> Marks:
+        """Return marks of the parameters that the graph reads."""
+        raise NotImplementedError(f"{type(self).__name__} does not define marks")
+
+    def is_given(self, node: int) -> bool:
+        """Say whether a node is an input whose gradient is here."""
+        raise NotImplementedError(f"{type(self).__name__} does not define is_given")
 
     def check_free(self, what: str) -> None:
         """Check that the graph may be thrown away or cut.
@@ -72,17 +90,33 @@ class BaseGraph:
                 f" (at {user_line()})"
             )
 
+    def note_parameters(self) -> None:
+        """Remember the parameters as a backward pass has read them."""
+        self._noted = self.marks()
+
     def check_reached(self, node: int) -> None:
-        """Check that the last backward pass may have come to a node.
+        """Check that the last backward pass may have come to a node, and that its gradient can still be had.
+
+        The native engine computes some gradients only when they are asked for, which it cannot once parameters have
+        changed. Which ones depends on what it has fused, so both engines refuse all but those of inputs.
 
         Raises:
-            NoGradientError: there was none, or it began at an earlier node.
+            NoGradientError: there was no pass, or it began at an earlier node.
+            StateError: parameters have changed since.
         """
         if self.root < node:
             origin = "no backward pass has been run" if self.root < 0 else f"it ran from node {self.root}"
             raise NoGradientError(
                 f"requested the gradient of node {node}, but {origin}; call backward() on an expression that depends"
                 f" on it first (with full=True if no parameter feeds it) (at {user_line()})"
+            )
+        noted = ((reference(), mark) for reference, mark in self._noted.items())
+        changed = next((each for each, mark in noted if each is not None and each.mark() != mark), None)
+        if changed is not None and not self.is_given(node):
+            raise StateError(
+                f"requested the gradient of node {node}, but parameter {changed.name} was changed after"
+                " backward(), and gradients are those of the values before; ask for gradient() before"
+                f" trainer.update(), set_value() and the like (at {user_line()})"
             )
 
     def check_finite(self, node: int, name: str) -> None:

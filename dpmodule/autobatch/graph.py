@@ -20,7 +20,7 @@ brings another engine (`dpmodule/native/autobatch`) implements the same ones:
     Compute the gradient of the node, one number, with respect to all nodes it depends on: those that a parameter
     feeds, or with `full` all of them. Adds to the gradients of parameters, replaces those of nodes.
 ``gradient(node) -> Tensor``
-    The gradient, (batch, *d), after `backward`.
+    The gradient, (batch, *d), after `backward`; not of what depends on parameters that have changed since.
 ``renew()``
     Throw everything away and give the memory back. `version` counts up.
 ``checkpoint()``, ``revert()``
@@ -59,10 +59,10 @@ import torch
 from numpy.typing import NDArray
 
 from .arena import Pool
-from .base_graph import BaseGraph
+from .base_graph import BaseGraph, Marks
 from .engine import Engine, Options
 from .errors import StaleExpressionError, user_line
-from .ops.source import PARAMETER
+from .ops.source import CONSTANT, INPUT, PARAMETER, READING
 from .ops.spec import Dim, Op
 from .schedule import Plan
 from .signature import Signature, Table
@@ -83,6 +83,7 @@ class Graph(BaseGraph):
     """
 
     def __init__(self, options: Options | None = None, table: Table | None = None) -> None:
+        super().__init__()
         self.options = options or Options()
         self.table = table or Table()
         self.version = 0
@@ -250,15 +251,27 @@ class Graph(BaseGraph):
         self.check_root(node)
         self.forward(node)
         self.engine.backward(self, node, full)
+        self.note_parameters()
 
     def gradient(self, node: int) -> torch.Tensor:
         """Return the gradient of the last `backward` with respect to a node, (batch, *d).
 
         Raises:
             NoGradientError: there was none, or it began at an earlier node.
+            StateError: parameters have changed since.
         """
         self.check_reached(node)
         return self.engine.gradient(node, self.signature(node))
+
+    def marks(self) -> Marks:
+        """Return marks of the parameters that the graph reads."""
+        kinds = {step.kind for plan in self.engine.plans for step in plan.steps}
+        references = [kind.attrs[1] for kind in kinds if kind.op in READING]
+        return {each: storage.mark() for each in references if (storage := each()) is not None}
+
+    def is_given(self, node: int) -> bool:
+        """Say whether a node is an input, see `BaseGraph`."""
+        return self.signature(node).kind.op in (INPUT, CONSTANT)
 
     def renew(self, immediate: bool = False, checking: bool = False, autobatch: bool | None = None) -> None:
         """Throw all nodes away.

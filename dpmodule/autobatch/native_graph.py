@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .base_graph import BaseGraph
-from .errors import StateError, user_line
+from .base_graph import BaseGraph, Marks
+from .errors import StateError
 from .native_batches import Batch, batches_of
 from .native_calls import Caller, CallKind
 from .native_kernels import KERNELS, kernel_name
@@ -56,6 +56,7 @@ class NativeGraph(BaseGraph):
     """So many signatures are kept from graph to graph."""
 
     def __init__(self, core: Any, options: Any, version: int = 0) -> None:
+        super().__init__()
         self.options, self.version = options, version
         self.is_immediate = self.is_checking = False
         self._core = core
@@ -209,7 +210,8 @@ class NativeGraph(BaseGraph):
             raise
         self._idle_since = time.perf_counter()
         self._root = node
-        self._parameters.end_pass()
+        self.note_parameters()
+        self._parameters.take_rows()
         self._caller.add_rows()
 
     def gradient(self, node: int) -> Tensor:
@@ -217,6 +219,7 @@ class NativeGraph(BaseGraph):
 
         Raises:
             NoGradientError: there was none, or it began at an earlier node.
+            StateError: parameters have changed since.
         """
         self.check_reached(node)
         machine, dim = self.machine, self.dim(node)
@@ -234,18 +237,10 @@ class NativeGraph(BaseGraph):
 
         Args:
             number: of the parameter; -1 for none.
-
-        Raises:
-            StateError: parameters are no longer what they were.
         """
         machine = self.machine
         self.check_free("gradient")
         self._parameters.refresh(False)
-        if self._parameters.were_changed():
-            raise StateError(
-                "parameters were changed since backward(), and this gradient was not kept; ask for gradient() before"
-                f" trainer.update() (at {user_line()})"
-            )
         self._caller.keep()
         machine.keep_drawn()
         machine.fuses, self._caller.is_repeating = False, True
@@ -257,6 +252,14 @@ class NativeGraph(BaseGraph):
         finally:
             machine.fuses, self._caller.is_repeating = True, False
         return found
+
+    def marks(self) -> Marks:
+        """Return marks of the parameters that the graph reads."""
+        return self._parameters.marks()
+
+    def is_given(self, node: int) -> bool:
+        """Say whether a node is an input, see `BaseGraph`."""
+        return self.signature(node).op.name == "input" and self._root < self.machine.computed
 
     def operands(self, node: int) -> tuple[int, ...]:
         """Return the nodes that a node takes."""

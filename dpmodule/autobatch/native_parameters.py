@@ -10,16 +10,12 @@ from typing import Any
 
 import torch
 
-from .storage import LookupStorage, ParameterStorage
+from .base_graph import Marks
+from .storage import LookupStorage, ParameterStorage, mark_of
 
 __all__ = ["NativeParameters"]
 
 Tensor = torch.Tensor
-
-
-def _mark(tensor: Tensor) -> tuple[int, int]:
-    """Return what tells whether somebody has written to a tensor, or taken another one."""
-    return tensor.data_ptr(), tensor._version
 
 
 class NativeParameters:
@@ -41,7 +37,6 @@ class NativeParameters:
         self._rows_before: dict[int, tuple[Tensor, Tensor]] = {}
         self._written: list[int] = []  # tables that the last backward pass has added to
         self._left: dict[int, tuple[int, int]] = {}  # gradients, as the last backward pass has left them
-        self._values: dict[weakref.ref[ParameterStorage], tuple[int, int]] = {}  # as that pass has read them
 
     def renew(self) -> None:
         """Let go what only the last graph needed."""
@@ -102,7 +97,7 @@ class NativeParameters:
             if storage is None:
                 continue
             tensor = storage.tensor
-            now = _mark(tensor)
+            now = storage.mark()
             has_changed = now != self._seen[number]
             changed |= has_changed
             self._seen[number] = now
@@ -113,7 +108,7 @@ class NativeParameters:
                 if storage.gradient is not None:
                     self._before[number] = storage.gradient.clone()
                 gradient = self._gradient_of(storage)
-                self._left[number] = _mark(storage.gradient)
+                self._left[number] = mark_of(storage.gradient)
             machine.set_parameter(number, self._address(number, tensor), gradient)
         for number in tables:
             self._refresh_table(number, with_gradients)
@@ -163,11 +158,6 @@ class NativeParameters:
         self._left.clear()
         self.refresh(True)
 
-    def end_pass(self) -> None:
-        """Remember what a backward pass has read and written."""
-        self._values = self._marks_of_values()
-        self.take_rows()
-
     def take_back(self) -> None:
         """Make the gradients of parameters what they were before a pass that has failed."""
         for number in self._left:
@@ -203,7 +193,7 @@ class NativeParameters:
         if not is_updated:
             return torch.zeros_like(storage.tensor)
         total: Tensor | None = storage.gradient
-        if total is None or _mark(total) != self._left.get(number):
+        if total is None or mark_of(total) != self._left.get(number):
             return None  # it was updated, scaled, or made zero since
         before = self._before.get(number)
         return total.clone() if before is None else total - before
@@ -219,13 +209,9 @@ class NativeParameters:
         self._machine.set_parameter(number, self._address(number, storage.tensor), found.data_ptr())
         return found
 
-    def were_changed(self) -> bool:
-        """Say whether values are no longer what the last backward pass has read."""
-        now = self._marks_of_values()
-        return any(now.get(each, mark) != mark for each, mark in self._values.items())
-
-    def _marks_of_values(self) -> dict[weakref.ref[ParameterStorage], tuple[int, int]]:
-        """Return marks that tell whether the values of parameters and tables in the graph were changed."""
+    def marks(self) -> Marks:
+        """Return marks of the parameters that the graph reads, by kernels or by calls."""
         params, tables = self._machine.used()
-        references = [self._params[each][0] for each in params] + [self._tables[each][0] for each in tables]
-        return {each: _mark(storage.tensor) for each in references if (storage := each()) is not None}
+        found = [self._params[each][0] for each in params] + [self._tables[each][0] for each in tables]
+        found += [weakref.ref(each) for each in dict.fromkeys(self._held) if each is not None]
+        return {each: storage.mark() for each in found if (storage := each()) is not None}

@@ -7,9 +7,14 @@ import torch
 from ..base import DTypeError, dtype_name
 from .errors import user_line
 
-__all__ = ["LookupStorage", "ParameterStorage"]
+__all__ = ["LookupStorage", "ParameterStorage", "mark_of"]
 
 Tensor = torch.Tensor
+
+
+def mark_of(tensor: Tensor) -> tuple[int, int]:
+    """Return what tells whether somebody has written to a tensor, or taken another one."""
+    return tensor.data_ptr(), tensor._version
 
 
 class ParameterStorage:
@@ -50,6 +55,10 @@ class ParameterStorage:
                 f" {dtype_name(dtype)} on {device}; call configure(dtype=, device=) before parameters are made"
                 f" (at {user_line()})"
             )
+
+    def mark(self) -> tuple[int, int]:
+        """Return what tells whether somebody has written to the value, or put another one in its place."""
+        return mark_of(self.tensor)
 
     def add_gradient(self, gradient: Tensor) -> None:
         """Add to the gradient; the tensor stays the caller's."""

@@ -10,7 +10,7 @@ import torch
 
 from .spec import Call, Dim, declare
 
-__all__ = ["CONSTANT", "INPUT", "LOOKUP", "ONE_HOT", "PARAMETER", "RANDOM"]
+__all__ = ["CONSTANT", "INPUT", "LOOKUP", "ONE_HOT", "PARAMETER", "RANDOM", "READING"]
 
 Tensor = torch.Tensor
 
@@ -91,3 +91,6 @@ CONST_LOOKUP = declare("const_lookup", _given, _lookup, _nothing, aux="int", con
 LOOKUP_BATCH = declare("lookup_batch", _given, _lookup, _lookup_grad, aux="ints")
 CONST_LOOKUP_BATCH = declare("const_lookup_batch", _given, _lookup, _nothing, aux="ints", constant=True)
 RANDOM = declare("random", _given, _random, _nothing, random=True, constant=True)
+
+READING = frozenset([PARAMETER, LOOKUP, CONST_LOOKUP, LOOKUP_BATCH, CONST_LOOKUP_BATCH])
+"""Those that read a parameter: the second attribute is a weak reference to it."""
