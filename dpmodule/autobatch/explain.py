@@ -38,8 +38,8 @@ def explain() -> Explanation:
     if not batches:
         was_asked = (graph.machine if is_native else graph.engine).computed > 0
         raise StateError(
-            "explain: only parameters, inputs and rows of tables were asked for since renew_cg(), which lie there"
-            " already; ask for the value of an operation on them"
+            "explain: only parameters, inputs, rows of tables and random numbers were asked for since renew_cg(), on"
+            " which nothing has been computed; ask for the value of an operation on them"
             if was_asked
             else "explain: nothing has been computed since renew_cg(); ask for a value first, as loss.value() or"
             " loss.backward() do"
@@ -49,7 +49,7 @@ def explain() -> Explanation:
         engine="native" if is_native else "python",
         is_batched=is_batched,
         nodes=sum(batch.nodes for batch in batches),
-        forwards=batches[-1].forward + 1,
+        forwards=len({batch.forward for batch in batches}),
         rows=tuple(_rows(batches, is_batched)),
         sequence=tuple((batch.operation, batch.label, batch.calls) for batch in batches),
         seconds=dict(graph.seconds()),

@@ -14,9 +14,8 @@ import torch
 
 from .base_graph import BaseGraph, Marks
 from .errors import StateError
-from .native_batches import Batch, batches_of
 from .native_calls import Caller, CallKind
-from .native_kernels import KERNELS, kernel_name
+from .native_kernels import KERNELS, OPS, kernel_name
 from .native_nodes import NativeNodes, as_buffer
 from .native_parameters import NativeParameters
 from .ops.source import PARAMETER
@@ -31,6 +30,22 @@ class _Named(NamedTuple):
     """Stands for an operation of which only the name is known."""
 
     name: str
+
+
+class Operation(NamedTuple):
+    """What nodes of a signature compute.
+
+    Attributes:
+        name: as users know it; several with "+" between them if one kernel does several.
+        parameters: the engine's numbers of those that belong to it, -1 for none.
+        dims: of parameters that are no operands of the nodes.
+        call: what is run in torch; None where there is a kernel.
+    """
+
+    name: str
+    parameters: tuple[int, ...]
+    dims: tuple[Dim, ...]
+    call: CallKind | None
 
 
 class _Signature:
@@ -157,8 +172,7 @@ class NativeGraph(BaseGraph):
         machine = self.machine
         if machine.parameter_of(node) >= 0:
             return _Signature(self.dim(node), PARAMETER)
-        op, kind, *_ = machine.describe(machine.signature_of(node))
-        return _Signature(self.dim(node), _Named(self._name(op, kind)))
+        return _Signature(self.dim(node), _Named(self.operation(machine.signature_of(node)).name))
 
     def forward(self, node: int) -> None:
         """Compute what is missing up to a node."""
@@ -268,17 +282,20 @@ class NativeGraph(BaseGraph):
 
     # ---- what was run ----
 
-    def batches(self) -> list[Batch]:
-        """Return what was run together since `renew`, in order; see `Batch`."""
-        return batches_of(self.machine, self._name)
+    def operation(self, signature: int) -> Operation:
+        """Return what nodes of a signature of the engine compute."""
+        op, kind, _, _, parameters = self.machine.describe(signature)
+        name = kernel_name(op, kind, parameters)
+        if name == "call":
+            call = self._caller.kinds[kind]
+            return Operation(call.op.name, parameters, (), call)
+        is_part = OPS[op] in ("affine", "lstm")
+        dims = [self._parameters.dim(each) for each in parameters if is_part and each >= 0]
+        return Operation(name, parameters, tuple(dims), None)
 
     def seconds(self) -> dict[str, float]:
         """Return the time spent since `renew`, in seconds, by "build" (between runs), "schedule", "run", "backward"."""
         return {"build": self._built, **dict(zip(("schedule", "run", "backward"), self.machine.times()))}
-
-    def _name(self, op: int, kind: int) -> str:
-        name = kernel_name(op, kind)
-        return self._caller.kinds[kind].op.name if name == "call" else name
 
     # ---- the graph as a whole ----
 
@@ -305,10 +322,6 @@ class NativeGraph(BaseGraph):
             self.machine.deactivate()  # the fast functions compute nothing
         else:
             self.machine.activate(self.version)
-
-    def call_kind(self, number: int) -> CallKind:
-        """Return what the calls of a number in ``machine.describe`` compute, for `explain`."""
-        return self._caller.kinds[number]
 
     @property
     def is_running(self) -> bool:

@@ -56,10 +56,40 @@ DRAWS = ["dropout", "noise"]
 _KINDS = {"unary": UNARY, "unary_each": UNARY, "binary": BINARY, "reduction": REDUCTIONS, "drawn": DRAWS}
 
 
-def kernel_name(op: int, kind: int) -> str:
-    """Return the name of what the engine calls operation `op`, for people."""
-    names = _KINDS.get(OPS[op])
-    return OPS[op] if names is None else names[kind]
+_NAMES = {
+    "affine": "affine_transform",
+    "concat": "concatenate",
+    "concatenate_cols": "concatenate",
+    "columns": "pick_range",
+    "lstm": "affine_transform + lstm_step",
+    "loss": "pickneglogsoftmax",
+    "mean_dim": "moment_dim",
+    "dot": "dot_product",
+    "param": "parameter",
+    "recip": "number_divided",
+    "scale": "multiply_number",
+    "shift": "add_number",
+    "rsub": "negate + add_number",
+    "add": "sum",
+    "sub": "subtract",
+    "mul": "cmult",
+    "div": "cdiv",
+}
+
+
+def kernel_name(op: int, kind: int, parameters: tuple[int, ...]) -> str:
+    """Return what a kernel computes, by the names of operations, with "+" between several.
+
+    Args:
+        op: which kernel, as in `OPS`.
+        kind: which one of those that the kernel computes.
+        parameters: those that belong to its signature.
+    """
+    name = OPS[op]
+    if name == "affine" and len(parameters) == 2 and parameters[0] < 0:
+        return "multiply"
+    name = _KINDS[name][kind] if name in _KINDS else name
+    return _NAMES.get(name, name)
 
 
 def _unary(name: str) -> Maker:

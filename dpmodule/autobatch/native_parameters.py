@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from .base_graph import Marks
+from .ops.spec import Dim
 from .storage import LookupStorage, ParameterStorage, mark_of
 
 __all__ = ["NativeParameters"]
@@ -70,6 +71,11 @@ class NativeParameters:
             self._params.append((reference, is_updated))
             self._seen.append((0, -1))
         return number
+
+    def dim(self, number: int) -> Dim:
+        """Return the shape of a parameter."""
+        storage = self._params[number][0]()
+        return Dim(tuple(storage.tensor.shape) if storage else ())
 
     def table_number(self, reference: weakref.ref[LookupStorage], is_updated: bool) -> int:
         """Return the engine's number of a table of rows."""

@@ -1,4 +1,8 @@
-"""What a graph has run, told alike for both engines: batches, and what was computed in each."""
+"""What a graph has run, told alike for both engines: batches, and what was computed in each.
+
+Inputs, parameters, rows of tables, random numbers, whatever has no operands, are left out: they lie there, and are read
+where they are needed.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from .native_graph import NativeGraph
-from .native_kernels import kernel_name
-from .ops.source import PARAMETER
 from .ops.spec import Dim, Op, shown
+
+FEW = 4
+"""More operands of one shape are shown as one."""
 
 __all__ = ["RanBatch", "ran_batches"]
 
@@ -21,7 +26,7 @@ class RanBatch:
     Attributes:
         kind: what could have been in it: equal for batches of one kind.
         operation: the operation's name; several with "+" between them where the engine has fused them.
-        dims: the dimensions of the operands, as far as the engine knows them.
+        dims: the dimensions of the operands that come from outside.
         out: those of the result.
         parameters: which parameters it read, in any form that compares.
         others: what else is equal within a kind.
@@ -75,58 +80,60 @@ def _way(op: Op, attrs: tuple[Any, ...], dims: tuple[Dim, ...]) -> str:
 def _python(graph: Any) -> Iterator[RanBatch]:
     for forward, plan in enumerate(graph.plans()):
         for step in plan.steps:
-            kind = step.kind
-            if kind.op is PARAMETER:
+            kind, count = step.kind, len(step.nodes)
+            if not kind.dims:
                 continue
-            parameters = tuple(each and each[1:] for each in kind.parameters)
-            way = _way(kind.op, kind.attrs, kind.dims)
-            shown_dims = kind.dims[: kind.attrs[2]] if kind.op.name.startswith("cell ") else kind.dims
-            count = len(step.nodes)
             yield RanBatch(
                 kind=kind.index,
-                operation=kind.op.name,
-                dims=shown_dims,
+                operation=_known(kind.op.name),
+                dims=_inputs_of(kind.op, kind.attrs, kind.dims),
                 out=kind.outs[0],
-                parameters=parameters,
+                parameters=tuple(each and each[1:] for each in kind.parameters),
                 others=kind.attrs,
                 nodes=count,
                 calls=count,
                 forward=forward,
                 apart=kind.op.apart,
-                way=way,
+                way=_way(kind.op, kind.attrs, kind.dims),
             )
 
 
+def _known(name: str) -> str:
+    """Return the name of an operation without what the shapes tell: how many operands there are, or a minibatch."""
+    return _FORMS.get(name, name.removesuffix("_many"))
+
+
+_FORMS = {"lstm_first": "lstm_step", "sum_batches": "sum_dim"}
+
+
+def _inputs_of(op: Op, attrs: tuple[Any, ...], dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """Return the shapes of operands; a cell's parameters are not shown."""
+    return dims[: attrs[2]] if op.name.startswith("cell ") else dims
+
+
 def _native(graph: NativeGraph) -> Iterator[RanBatch]:
-    machine = graph.machine
-    forward = 0
-    seen: set[tuple[int, int]] = set()
-    for signatures, count, level, run in machine.batches():
-        if (run, level) in seen:  # runs are numbered anew in every forward
-            forward, seen = forward + 1, set()
-        seen.add((run, level))
-        described = [machine.describe(signature) for signature in signatures]
-        names, others, apart, way = [], [], "", ""
-        dims: tuple[Dim, ...] = ()
-        for op, kind, _, _, _ in described:
-            name = kernel_name(op, kind)
-            if name == "call":
-                call = graph.call_kind(kind)
-                name, apart = call.op.name, call.op.apart
-                dims = call.dims[: call.attrs[2]] if name.startswith("cell ") else call.dims
-                way = _way(call.op, call.attrs, call.dims)
-                others.append(call.attrs)
-            names.append(name)
+    for signatures, count, forward, nodes in graph.machine.batches():
+        operations = [graph.operation(signature) for signature in signatures]
+        (*_, last) = operations
+        call = last.call
+        if call is not None and not call.dims:
+            continue
+        operation = " + ".join(_known(each.name) for each in operations)
+        dims = [dim for each in operations for dim in each.dims]
+        dims += [graph.dim(node) for node in nodes if node >= 0]
+        if len(dims) > FEW and len(set(dims)) == 1:
+            del dims[1:]
+        out = graph.machine.describe(signatures[-1])
         yield RanBatch(
             kind=signatures,
-            operation=" + ".join(names),
-            dims=dims,
-            out=Dim(tuple(described[-1][2]), described[-1][3]),
-            parameters=tuple(each[4] for each in described),
-            others=tuple(others),
-            nodes=count * len(signatures),
+            operation=operation,
+            dims=tuple(dims) if call is None else _inputs_of(call.op, call.attrs, call.dims),
+            out=Dim(tuple(out[2]), out[3]),
+            parameters=tuple(each.parameters for each in operations),
+            others=tuple(each.call.attrs for each in operations if each.call is not None),
+            nodes=count * (operation.count(" + ") + 1),
             calls=count,
             forward=forward,
-            apart=apart,
-            way=way,
+            apart="" if call is None else call.op.apart,
+            way="" if call is None else _way(call.op, call.attrs, call.dims),
         )

@@ -80,6 +80,59 @@ def test_without_batching(name):
     dy.configure(engine="auto")
 
 
+def operations_of_a_program():
+    """Run many kinds of operations; return how often each was computed, and the shapes it is shown with."""
+    m = dy.ParameterCollection()
+    table, W, b = m.add_lookup_parameters((9, 4)), m.add_parameters((3, 4)), m.add_parameters(3)
+    lstm = dy.VanillaLSTMBuilder(1, 4, 4, m)
+    dy.renew_cg()
+    xs = [table[i] for i in range(5)] + [dy.inputTensor([1.0, 2.0, 3.0, 4.0]), dy.zeros(4)]
+    xs += [dy.one_hot(4, 1), dy.random_normal(4)]
+    ys = [dy.affine_transform([b, W, dy.tanh(x)]) for x in xs]
+    losses = [dy.pickneglogsoftmax(y, 1) for y in ys]
+    losses += [dy.dot_product(y, 1.0 - dy.logistic(y)) for y in ys[:3]]
+    losses += [dy.squared_norm(dy.cmult(y, y / 3.0) - (y + 2.0)) for y in ys[:3]]
+    losses.append(dy.sum_elems(dy.sum_batches(dy.lookup_batch(table, [1, 2]))))
+    losses.append(dy.mean_dim(dy.max_dim(dy.inputTensor(np.eye(3))), [0], False))
+    losses.append(dy.hinge(dy.dropout(ys[0], 0.5), 1))
+    losses.append(dy.sum_elems(lstm.initial_state().transduce(xs[:3])[-1]))
+    losses.append(dy.sum_elems(W * dy.concatenate_cols(xs[:3])))
+    losses.append(dy.sum_elems(dy.cdiv(W * dy.sin(xs[0]), b)))
+    dy.esum(losses).backward()
+    found, counts = dy.explain(), {}
+    for row in found.rows:
+        names = row.operation.split(" + ")
+        for name in names:
+            counts[name] = counts.get(name, 0) + row.nodes // len(names)
+    return found, counts
+
+
+def test_both_engines_tell_the_same():
+    dy.configure(engine="python", autobatch=True)
+    wanted, operations = operations_of_a_program()
+    dy.configure(engine="auto")
+    found, same = operations_of_a_program()
+    dy.configure(autobatch=False)
+    assert same == operations
+    assert operations["affine_transform"] == 9 + 3
+    assert operations["lstm_step"] == 3
+    assert not {"input", "constant", "lookup", "lookup_batch", "one_hot", "random", "parameter"} & set(same)
+    assert found.nodes == wanted.nodes
+    for operation in ("tanh", "sin", "concatenate", "sum_dim"):  # which stand alone on both
+        assert {r.label for r in found.rows if r.operation == operation} == {
+            r.label for r in wanted.rows if r.operation == operation
+        }
+
+
+def test_requests_that_share_nothing_are_counted(engine):
+    dy.renew_cg()
+    x = dy.inputTensor([1.0, 2.0])
+    dy.cos(dy.sin(x)).value()
+    dy.inputTensor([3.0]).value()
+    dy.sin(dy.cos(x)).value()
+    assert dy.explain().forwards == 2
+
+
 def test_cells_tell_how_they_run(engine):
     mixing = mx.sym.softmax(mx.sym.Variable("x"), axis=0, name="mixing")
     plain = mx.sym.softmax(mx.sym.Variable("x"), name="plain")
@@ -152,11 +205,15 @@ def test_nothing_has_been_run(engine):
         dy.explain()
 
 
-def test_nothing_but_a_parameter_was_asked_for(engine):
+def test_only_what_lies_there_was_asked_for(engine):
     dy.renew_cg()
-    parameter = dy.ParameterCollection().add_parameters((3,), init=1.0)
+    m = dy.ParameterCollection()
+    parameter, table = m.add_parameters((3,), init=1.0), m.add_lookup_parameters((2, 3))
+    dy.forward(
+        [table[0], dy.lookup_batch(table, [0, 1]), dy.zeros(3), dy.inputTensor([1.0]), dy.one_hot(3, 1)]
+    )
     assert parameter.vec_value() == [1.0, 1.0, 1.0]
-    with pytest.raises(dy.StateError, match="only parameters, inputs and rows of tables"):
+    with pytest.raises(dy.StateError, match="only parameters, inputs, rows of tables"):
         dy.explain()
     dy.tanh(parameter).value()
     assert row_of(dy.explain(), "tanh").nodes == 1

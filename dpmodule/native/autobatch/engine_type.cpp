@@ -72,28 +72,40 @@ PyObject *forget_drawn(PyObject *self, PyObject *) {
     Py_RETURN_NONE;
 }
 
-// What was run: a list of (operations of the group's root to leaves, rows) in order, for explain.
+// (operations of the group's root to leaves, rows, which segment, the operands of the first row)
+PyObject *described(const Engine &engine, const Plan &plan, const Bucket &bucket, int forward) {
+    const Run &run = plan.runs[bucket.run];
+    std::vector<int> sigs;
+    for (const Step &step : engine.groups[run.group].steps) {
+        if (sigs.empty() || sigs.back() != step.sig) sigs.push_back(step.sig);
+    }
+    const Instance &instance = plan.instances[run.order[bucket.first]];
+    const auto first = plan.outside.begin() + instance.first;
+    PyObject *steps = tuple_of(sigs), *operands = steps ? tuple_of(std::vector<int>(first, first + instance.count)) : nullptr;
+    if (!operands) {
+        Py_XDECREF(steps);
+        return nullptr;
+    }
+    return Py_BuildValue("(NiiN)", steps, bucket.count, forward, operands);
+}
+
+// What was run, in order, for explain.
 PyObject *batches(PyObject *self, PyObject *) {
     return guarded([&]() -> PyObject * {
-        Engine &engine = machine_of(self).engine;
+        const Engine &engine = machine_of(self).engine;
         PyObject *list = PyList_New(0);
-        if (!list) return nullptr;
+        int forward = 0;
         for (const Segment &segment : engine.segments()) {
             for (const Bucket &bucket : segment.plan.buckets) {
-                const Group &group = engine.groups[segment.plan.runs[bucket.run].group];
-                std::vector<int> sigs;
-                for (const Step &step : group.steps) {
-                    if (sigs.empty() || sigs.back() != step.sig) sigs.push_back(step.sig);
-                }
-                PyObject *steps = tuple_of(sigs);
-                PyObject *item = steps ? Py_BuildValue("(Niii)", steps, bucket.count, bucket.level, bucket.run) : nullptr;
+                PyObject *item = list ? described(engine, segment.plan, bucket, forward) : nullptr;
                 if (!item || PyList_Append(list, item) < 0) {
                     Py_XDECREF(item);
-                    Py_DECREF(list);
+                    Py_XDECREF(list);
                     return nullptr;
                 }
                 Py_DECREF(item);
             }
+            forward++;
         }
         return list;
     });
@@ -198,7 +210,7 @@ const PyMethodDef graph_methods[] = {
     {"set_caller", set_caller, METH_VARARGS, "set_caller(forward, backward, draw, numbers): who runs operations without a kernel and draws numbers, and the list of the former's own numbers"},
     {"keep_drawn", keep_drawn, METH_NOARGS, "keep_drawn(): nodes that are computed again use the numbers that they have drawn"},
     {"forget_drawn", forget_drawn, METH_NOARGS, "forget_drawn(): they draw others"},
-    {"batches", batches, METH_NOARGS, "batches() -> [(signatures, rows, level, run)] in order of computation"},
+    {"batches", batches, METH_NOARGS, "batches() -> [(signatures, rows, which forward, operands of the first row)] in order of computation"},
     {"describe", describe, METH_O, "describe(signature) -> (op, kind, dims, batch, params)"},
     {"times", times, METH_NOARGS, "times() -> seconds of scheduling, forward, backward since renew"},
     {nullptr, nullptr, 0, nullptr}};
