@@ -14,6 +14,7 @@ from .execute import aux_tensor, grad_call, run_call
 from .native_drawn import Drawn, Kept
 from .native_kernels import DRAWS
 from .ops.noise import draw_mask
+from .ops.source import draw_random
 from .ops.spec import Call, Dim, Op
 
 __all__ = ["CallKind", "Caller"]
@@ -120,20 +121,23 @@ class Caller:
             table.add_rows(rows, gradient)
         self.forget_rows()
 
-    def draw(self, kind: int, rate: float, address: int, count: int) -> None:
+    def draw(self, kind: int, first: float, second: float, address: int, count: int) -> None:
         """Draw numbers for a batch.
 
         Args:
             kind: which of `DRAWS`.
-            rate: that of dropout; the standard deviation of noise.
+            first: the rate of dropout; the standard deviation of noise; what a distribution is given.
+            second: what else a distribution is given.
             address: where they go.
             count: how many.
         """
-        numbers = tensor_at(address, (count,))
-        if DRAWS[kind] == "dropout":
-            draw_mask(numbers, rate, self._options.generator)
+        numbers, generator, name = tensor_at(address, (count,)), self._options.generator, DRAWS[kind]
+        if name == "dropout":
+            draw_mask(numbers, first, generator)
+        elif name == "noise":
+            numbers.normal_(0.0, first, generator=generator)
         else:
-            numbers.normal_(0.0, rate, generator=self._options.generator)
+            draw_random(numbers, name, first, second, generator)
 
     def number(self, value: Any) -> int:
         """Keep the own number of a node; return its place."""

@@ -52,7 +52,9 @@ UNARY += ["negate", "scale", "shift", "rsub", "identity"]
 _TOO_LARGE, _LAST_AXIS = 1 << 31, 29
 BINARY = ["add", "sub", "mul", "div", "max", "min"]
 REDUCTIONS = ["sum_dim", "mean_dim", "max_dim", "min_dim", "logsumexp_dim"]
-DRAWS = ["dropout", "noise"]
+DRAWS = ["dropout", "noise", "normal", "uniform", "bernoulli", "gumbel"]
+SOURCES = frozenset([*DRAWS[2:], "lookup_batch"])
+"""Kernels of operations that have no operands for their users."""
 _KINDS = {"unary": UNARY, "unary_each": UNARY, "binary": BINARY, "reduction": REDUCTIONS, "drawn": DRAWS}
 
 
@@ -88,6 +90,8 @@ def kernel_name(op: int, kind: int, parameters: tuple[int, ...]) -> str:
     name = OPS[op]
     if name == "affine" and len(parameters) == 2 and parameters[0] < 0:
         return "multiply"
+    if name == "concat" and kind < 0:
+        return "concatenate_to_batch" if kind == -1 else "lookup_batch"
     name = _KINDS[name][kind] if name in _KINDS else name
     return _NAMES.get(name, name)
 
@@ -196,6 +200,16 @@ def _drawn(name: str) -> Maker:
     return make
 
 
+def _power(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    name = {2.0: "square", 3.0: "cube"}.get(aux)
+    return -1 if name is None else KERNELS[name](engine, (), args, None)
+
+
+def _to_batch(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    node: int = engine.kernel(OP["concat"], -1, args)
+    return node
+
+
 def _reduced(engine: Any, kind: str, x: int, axes: Sequence[int], is_batch: bool, divisor: int = 0) -> int:
     known = set(axes)
     if len(known) != len(axes) or not all(0 <= axis <= _LAST_AXIS for axis in known):
@@ -272,7 +286,10 @@ KERNELS: dict[str, Maker] = {
     "squared_norm": _plain("squared_norm"),
     "dot_product": _plain("dot"),
     "hinge": _hinge,
-    **{name: _drawn(name) for name in DRAWS},
+    **{name: _drawn(name) for name in ("dropout", "noise")},
+    "power_number": _power,
+    "concatenate_to_batch": _to_batch,
+    "concatenate_to_batch_many": _to_batch,
     "sum_dim": _sum_dim,
     "sum_batches": _sum_batches,
     "moment_dim": _moment,

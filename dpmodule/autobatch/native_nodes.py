@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .native_calls import Caller, CallKind
+from .native_kernels import DRAWS, OP
 from .native_parameters import NativeParameters
 from .ops.spec import Dim, Op
 
@@ -58,6 +59,12 @@ class NativeNodes:
             node = machine.parameter(self._parameters.number(attrs[1], bool(attrs[2])))
         elif name in ("lookup", "const_lookup"):
             node = machine.lookup(self._parameters.table_number(attrs[1], name == "lookup"), aux)
+        elif "lookup" in name:
+            table = self._parameters.table_number(attrs[1], name == "lookup_batch")
+            node = machine.kernel(OP["concat"], -2, [machine.lookup(table, row) for row in aux])
+        elif name == "random":
+            dim, kind, first, second = attrs
+            node = machine.random(DRAWS.index(kind), machine.shape(dim.d, dim.batch), first, second)
         else:
             return self.call(op, attrs, (), aux, False)
         return node

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .native_graph import NativeGraph
+from .native_kernels import SOURCES
 from .ops.spec import Dim, Op, shown
 
 FEW = 4
@@ -116,7 +117,7 @@ def _native(graph: NativeGraph) -> Iterator[RanBatch]:
         operations = [graph.operation(signature) for signature in signatures]
         (*_, last) = operations
         call = last.call
-        if call is not None and not call.dims:
+        if last.name in SOURCES or (call is not None and not call.dims):
             continue
         operation = " + ".join(_known(each.name) for each in operations)
         dims = [dim for each in operations for dim in each.dims]

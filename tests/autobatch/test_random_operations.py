@@ -159,3 +159,85 @@ def test_numbers_of_nodes_that_are_gone_are_not_used():
         np.testing.assert_array_equal(inner.gradient() != 0, seen[-1] != 0)
         dy.cg_revert()
     assert not np.array_equal(*seen)
+
+
+RANDOM = {
+    "normal": (lambda d: dy.random_normal(d), lambda x, g: x.normal_(0.0, 1.0, generator=g)),
+    "other normal": (lambda d: dy.random_normal(d, 0.5, 2.0), lambda x, g: x.normal_(0.5, 2.0, generator=g)),
+    "uniform": (lambda d: dy.random_uniform(d, -0.3, 1.0), lambda x, g: x.uniform_(-0.3, 1.0, generator=g)),
+    "bernoulli": (lambda d: dy.random_bernoulli(d, 0.3), lambda x, g: x.bernoulli_(0.3, generator=g)),
+    "scaled bernoulli": (
+        lambda d: dy.random_bernoulli(d, 0.3, 2.5),
+        lambda x, g: x.bernoulli_(0.3, generator=g) * 2.5,
+    ),
+    "gumbel": (lambda d: dy.random_gumbel(d), lambda x, g: -x.exponential_(1.0, generator=g).log()),
+}
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_random_inputs_are_what_torch_draws_at_once(name):
+    make, draw = RANDOM[name]
+    dy.configure(random_seed=11, autobatch=True)
+    nodes = [make((5, 10)) for _ in range(3)]
+    wanted = draw(torch.empty(3, 5, 10), torch.Generator().manual_seed(11)).numpy()
+    np.testing.assert_allclose(np.stack(dy.npvalues(nodes)), wanted, rtol=1e-6, atol=1e-7)
+    assert dy.random_normal(3, batch_size=4).dim() == ((3,), 4)
+
+
+def test_random_inputs_stay_when_a_gradient_is_computed_again():
+    W = dy.ParameterCollection().parameters_from_numpy(np.eye(20))
+    noise = [dy.random_normal(20) for _ in range(3)]
+    inner = [W * x for x in noise]
+    dy.esum([dy.sum_elems(dy.tanh(x)) for x in inner]).backward(full=True)
+    before = dy.npvalues(noise)
+    for x, drawn_before in zip(inner, before):
+        np.testing.assert_allclose(x.gradient(), 1 - np.tanh(drawn_before) ** 2, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(dy.npvalues(noise), before)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: dy.random_normal(3, 0.0, -1.0),
+        lambda: dy.random_normal(3, np.inf),
+        lambda: dy.random_uniform(3, 1.0, 0.0),
+        lambda: dy.random_bernoulli(3, 1.5),
+        lambda: dy.random_gumbel(3, 0.0, np.nan),
+        lambda: dy.dropout(dy.scalarInput(1.0), 1.5),
+        lambda: dy.noise(dy.scalarInput(1.0), -0.5),
+    ],
+)
+def test_numbers_that_nothing_can_be_drawn_with(call):
+    with pytest.raises(dy.ArgumentError):
+        call()
+
+
+def test_rows_of_a_minibatch_in_one_batch():
+    m = dy.ParameterCollection()
+    table = m.lookup_parameters_from_numpy(np.arange(24.0).reshape(4, 2, 3))
+    found = [dy.lookup_batch(table, rows) for rows in ([3, 1, 3], (0, 2, 1), np.array([1, 1, 1]), [2])]
+    assert [x.dim() for x in found] == [((2, 3), 3)] * 3 + [((2, 3), 1)]
+    weights = [1.0, 2.0, 4.0, 8.0]
+    dy.esum([dy.sum_batches(dy.sum_elems(x * w)) for x, w in zip(found, weights)]).backward()
+    values = np.arange(24.0).reshape(4, 2, 3)
+    for x, rows in zip(found, ([3, 1, 3], [0, 2, 1], [1, 1, 1])):
+        np.testing.assert_array_equal(x.npvalue(), np.moveaxis(values[rows], 0, -1))
+    counts = [2.0, 1 + 2 + 4 * 3, 2 + 8, 2]
+    np.testing.assert_array_equal(
+        table.grad_as_array(), np.broadcast_to(np.array(counts)[:, None, None], (4, 2, 3))
+    )
+    for rows, error in (([4], dy.BoundsError), ([-1], dy.NegativeIndexError), ([], dy.EmptySequenceError)):
+        with pytest.raises(error):
+            dy.lookup_batch(table, rows)
+
+
+@pytest.mark.parametrize("exponent", [2, 3, 2.0, 1, 0.5])
+def test_powers(exponent):
+    x = dy.inputTensor([0.5, 2.0, 3.0])
+    y = x**exponent
+    dy.sum_elems(y).backward(full=True)
+    numbers = np.array([0.5, 2.0, 3.0])
+    np.testing.assert_allclose(y.npvalue(), numbers**exponent, rtol=1e-6)
+    np.testing.assert_allclose(x.gradient(), exponent * numbers ** (exponent - 1), rtol=1e-6)
+    with pytest.raises(TypeError):
+        pow(x, exponent, 2)

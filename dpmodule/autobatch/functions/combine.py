@@ -101,7 +101,7 @@ def logsumexp(xs: Iterable[Expression]) -> Expression:
     Args:
         xs: at least one, of equal dimensions.
     """
-    return apply(LOGSUMEXP, not_empty("logsumexp", xs))
+    return apply(LOGSUMEXP, xs if type(xs) is list and xs else not_empty("logsumexp", xs))
 
 
 def bmax(x: Expression, y: Expression) -> Expression:
@@ -292,3 +292,4 @@ concatenate_cols = fast("concatenate_cols", concatenate_cols)
 colwise_add = fast("colwise_add", colwise_add)
 esum = fast("esum", esum)
 average = fast("average", average)
+emax = fast("emax", emax)

@@ -119,6 +119,9 @@ def elu(x: Expression, alpha: float = 1.0) -> Expression:
     return apply(ELU, (x,), (float(alpha),))
 
 
+elu = fast("elu", elu)
+
+
 def silu(x: Expression, beta: float = 1.0) -> Expression:
     """Compute x * logistic(beta * x) of every element, also known as swish.
 

@@ -373,3 +373,7 @@ constant = fast("constant", constant)
 ones = fast("ones", ones)
 zeros = fast("zeros", zeros)
 zeroes = zeros
+random_normal = fast("random_normal", random_normal)
+random_uniform = fast("random_uniform", random_uniform)
+random_bernoulli = fast("random_bernoulli", random_bernoulli)
+random_gumbel = fast("random_gumbel", random_gumbel)

@@ -240,6 +240,9 @@ def transpose(x: Expression, dims: Sequence[int] = (1, 0)) -> Expression:
     return apply(TRANSPOSE, (x,), (tuple(map(int, dims)),))
 
 
+parameter = fast("parameter", parameter)
+lookup_batch = fast("lookup_batch", lookup_batch)
+reshape = fast("reshape", reshape)
 pick = fast("pick", pick)
 pick_range = fast("pick_range", pick_range)
 transpose = fast("transpose", transpose)

@@ -10,7 +10,7 @@ import torch
 
 from .spec import Call, Dim, declare
 
-__all__ = ["CONSTANT", "INPUT", "LOOKUP", "ONE_HOT", "PARAMETER", "RANDOM", "READING"]
+__all__ = ["CONSTANT", "INPUT", "LOOKUP", "ONE_HOT", "PARAMETER", "RANDOM", "READING", "draw_random"]
 
 Tensor = torch.Tensor
 
@@ -57,25 +57,35 @@ def _lookup_grad(call: Call, g: Tensor) -> list[Tensor | None]:
     return []
 
 
+def draw_random(
+    found: Tensor, kind: str, first: float, second: float, generator: torch.Generator | None
+) -> Tensor:
+    """Fill a tensor with random numbers.
+
+    Args:
+        found: the tensor.
+        kind: "normal", "uniform", "bernoulli" or "gumbel".
+        first: mean, lower bound, probability or location.
+        second: standard deviation, upper bound, or scale.
+        generator: what draws.
+    """
+    if kind == "normal":
+        return found.normal_(first, second, generator=generator)
+    if kind == "uniform":
+        return found.uniform_(first, second, generator=generator)
+    if kind == "bernoulli":
+        return found.bernoulli_(first, generator=generator).mul_(second)
+    tiny = torch.finfo(found.dtype).tiny
+    return (
+        found.exponential_(1.0, generator=generator).clamp_(min=tiny).log_().neg_().mul_(second).add_(first)
+    )
+
+
 def _random(call: Call) -> Tensor:
     _, kind, first, second = call.attrs
     shape = (call.count, call.out.batch, *call.out.d)
     found = torch.empty(shape, device=call.device, dtype=call.dtype)
-    if kind == "normal":
-        return found.normal_(first, second, generator=call.generator)
-    if kind == "uniform":
-        return found.uniform_(first, second, generator=call.generator)
-    if kind == "bernoulli":
-        return found.bernoulli_(first, generator=call.generator).mul_(second)
-    tiny = torch.finfo(call.dtype).tiny
-    return (
-        found.exponential_(1.0, generator=call.generator)
-        .clamp_(min=tiny)
-        .log_()
-        .neg_()
-        .mul_(second)
-        .add_(first)
-    )
+    return draw_random(found, kind, first, second, call.generator)
 
 
 def _nothing(call: Call, g: Tensor) -> list[Tensor | None]:

@@ -135,23 +135,30 @@ int Builder::loss(Op op, float margin, int scores, int label) {
 }
 
 // Parameters are told apart, as in calls: what is drawn depends on what is batched.
-int Builder::drawn(Draw kind, double rate, int x) {
-    int halves[2];
-    static_assert(sizeof halves == sizeof rate);
-    std::memcpy(halves, &rate, sizeof rate);
-    const Signature &given = graph_.signature(x);
-    const int param = given.op == Op::Param ? given.params[0] : -1;
-    const int sig = signature({{static_cast<int>(Op::Drawn), static_cast<int>(kind), shape_of(x), param, halves[0], halves[1]}}, [&] {
+int Builder::drawing(Draw kind, int shape, const Signature *operand, double first, double second) {
+    const double numbers[2] = {first, second};
+    std::vector<int> params(1 + (sizeof numbers) / (sizeof(int)), -1);
+    std::memcpy(&params[1], numbers, sizeof numbers);
+    if (operand && operand->op == Op::Param) params[0] = operand->params[0];
+    const int drawing = drawings_.number(params).first, width = operand ? operand->width : -1;
+    return signature({{static_cast<int>(Op::Drawn), static_cast<int>(kind), shape, drawing, 0, 0}}, [&] {
         Signature s;
         s.op = Op::Drawn;
         s.kind = static_cast<int>(kind);
-        s.shape = given.shape;
-        s.nargs = 1;
-        s.params = {param, halves[0], halves[1]};
-        s.widths = {given.width};
+        s.shape = shape;
+        s.params = params;
+        s.nargs = width >= 0;
+        if (s.nargs) s.widths = {width};
         return s;
     });
-    return graph_.add(sig, &x, 1);
+}
+
+int Builder::drawn(Draw kind, double rate, int x) {
+    return graph_.add(drawing(kind, shape_of(x), &graph_.signature(x), rate, 0), &x, 1);
+}
+
+int Builder::random(Draw kind, int shape, double first, double second) {
+    return graph_.add(drawing(kind, shape, nullptr, first, second), nullptr, 0);
 }
 
 int Builder::reduce(Op op, int x, int y) {

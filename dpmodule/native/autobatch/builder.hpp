@@ -24,11 +24,13 @@ class Builder {
     int multiply(int a, int b);
     int add_column(int x, int column);
     int concat(const int *parts, int count, int axis = 0);
+    int to_batch(const int *parts, int count, bool of_rows);
     int transpose(int x);
     int reshape(int x, int shape);
     int sum(const int *parts, int count);
     int loss(Op op, float margin, int scores, int label);
     int drawn(Draw kind, double rate, int x);
+    int random(Draw kind, int shape, double first, double second);
     // over the dimensions whose bits `axes` has; bit 0 is the minibatch, bit 1 the first dimension
     int along(Reduction kind, int x, unsigned axes, int divisor = 0);
     // an image, and for Convolve filters and perhaps biases; only for Pool the window is given
@@ -84,11 +86,13 @@ class Builder {
     const Param *matrix(int node, int &index) const;   // nullptr: not a parameter
     int simple(Op op, int kind, float attr, int shape, int nargs);
 
+    int drawing(Draw kind, int shape, const Signature *operand, double first, double second);
     bool is_common(Unary kind, float attr);
     int unary_each(Unary kind, float attr, int x);
 
     Graph &graph_;
     std::unordered_set<std::uint64_t> numbers_;   // that have signatures of their own
+    Interner drawings_;                           // of numbers that say what is drawn
     std::array<Entry, 1024> recent_;
 };
 

@@ -6,7 +6,7 @@
 namespace dpmodule::autobatch {
 namespace {
 
-constexpr int view_code = 1002, part_code = 1003;
+constexpr int view_code = 1002, part_code = 1003, transpose_code = 1004;
 
 int padded(const std::vector<int> &dims, std::size_t axis) { return axis < dims.size() ? dims[axis] : 1; }
 
@@ -117,6 +117,23 @@ int Builder::concat(const int *parts, int count, int axis) {
     return graph_.add(sig, parts, count);
 }
 
+int Builder::to_batch(const int *parts, int count, bool of_rows) {
+    const std::vector<int> &dims = shape(parts[0]).dims;
+    std::int64_t batch = 0;
+    for (int i = 0; i < count; i++) {
+        if (shape_of(parts[i]) != shape_of(parts[0]) && shape(parts[i]).dims != dims) return -1;
+        batch += shape(parts[i]).batch;
+    }
+    if (batch > INT32_MAX) throw TooLarge();
+    Signature s;
+    s.op = Op::Concat;
+    s.kind = of_rows ? -2 : -1;
+    s.nargs = count;
+    for (int i = 0; i < count; i++) s.widths.push_back(graph_.signature(parts[i]).width);
+    s.shape = graph_.signatures.add_shape(std::vector<int>(dims), static_cast<int>(batch));
+    return graph_.add(graph_.signatures.add(std::move(s)), parts, count);
+}
+
 // The argument's numbers from `first` on, under another shape.
 int Builder::view(int x, int shape, int first) {
     const int width = graph_.signature(x).width;
@@ -146,13 +163,20 @@ int Builder::turned(int x, int rows, int shape) {
 }
 
 int Builder::transpose(int x) {
-    const Shape &given = shape(x);
-    if (given.batch != 1 || given.dims.size() > 2) return -1;
-    const int rows = given.dims[0], columns = padded(given.dims, 1);
-    std::vector<int> dims = {columns, rows};
-    if (given.dims.size() == 1 && rows == 1) dims.pop_back();
-    const int found = graph_.signatures.add_shape(dims);
-    return rows == 1 || columns == 1 ? view(x, found, 0) : turned(x, rows, found);
+    const int given = shape_of(x);
+    const int sig = signature({{transpose_code, given, 0, 0, 0, 0}}, [&] {
+        const std::vector<int> &of = shape(x).dims;
+        const int rows = of[0], columns = padded(of, 1), width = graph_.signature(x).width;
+        Signature s;
+        s.nargs = 1;
+        s.widths = {width};
+        if (shape(x).batch != 1 || of.size() > 2) return s;   // without a shape: remembered, too
+        s.op = rows == 1 || columns == 1 ? Op::View : Op::Transpose;
+        s.kind = s.op == Op::View ? 0 : rows;
+        s.shape = graph_.signatures.add_shape(of.size() == 1 && rows == 1 ? std::vector<int>{1} : std::vector<int>{columns, rows});
+        return s;
+    });
+    return graph_.signatures[sig].shape < 0 ? -1 : graph_.add(sig, &x, 1);
 }
 
 // Dimensions are read with the first one fastest, and stored with the last one fastest.

@@ -28,8 +28,8 @@ class Caller {
     // Both may throw; what they throw passes through the engine.
     virtual void forward(const CallBatch &batch) = 0;
     virtual void backward(const CallBatch &batch) = 0;
-    // Random numbers of a kind.
-    virtual void draw(int kind, double rate, float *to, std::size_t count) = 0;
+    // Random numbers of a kind, which has one or two numbers of its own.
+    virtual void draw(int kind, const double *numbers, float *to, std::size_t count) = 0;
 };
 
 }  // namespace dpmodule::autobatch

@@ -131,6 +131,15 @@ PyObject *lookup(PyObject *self, PyObject *args) {
     });
 }
 
+PyObject *random(PyObject *self, PyObject *args) {
+    return guarded([&]() -> PyObject * {
+        int kind, found;
+        double first, second;
+        check(PyArg_ParseTuple(args, "iidd", &kind, &found, &first, &second));
+        return PyLong_FromLong(machine_of(self).builder.random(static_cast<Draw>(kind), found, first, second));
+    });
+}
+
 PyObject *slide(PyObject *self, PyObject *args) {
     return guarded([&]() -> PyObject * {
         int op, is_valid;
@@ -172,7 +181,7 @@ PyObject *kernel(PyObject *self, PyObject *args) {
             case Op::Affine: made = count % 2 ? build.transform(ids[0], ids.data() + 1, count / 2) : -1; break;
             case Op::Multiply: need(count == 2); made = build.multiply(ids[0], ids[1]); break;
             case Op::AddColumn: need(count == 2); made = build.add_column(ids[0], ids[1]); break;
-            case Op::Concat: made = build.concat(ids.data(), count, kind); break;
+            case Op::Concat: made = kind < 0 ? build.to_batch(ids.data(), count, kind < -1) : build.concat(ids.data(), count, kind); break;
             case Op::Transpose: made = kind < 0 ? build.transpose(ids[0]) : build.reshape(ids[0], kind); break;
             case Op::Sum: made = build.sum(ids.data(), count); break;
             case Op::Lstm: need(count == 6); made = build.lstm(ids[0], ids[1], ids[2], ids[3], ids[4], ids[5], static_cast<float>(number)); break;
@@ -208,6 +217,7 @@ const PyMethodDef node_methods[] = {
     {"set_input", set_input, METH_VARARGS, "set_input(node, array of floats or doubles): replace the value; revert what was computed"},
     {"parameter", parameter, METH_O, "parameter(number) -> node"},
     {"lookup", lookup, METH_VARARGS, "lookup(table, row) -> node"},
+    {"random", random, METH_VARARGS, "random(kind, shape, first number, second number) -> node"},
     {"slide", slide, METH_VARARGS, "slide(op, nodes, height and width of the window, steps down and right, is_valid) -> node, -1: no kernel takes these"},
     {"kernel", kernel, METH_VARARGS, "kernel(op, kind, nodes, number=0.0, integer=0) -> node, -1: no kernel takes these"},
     {nullptr, nullptr, 0, nullptr}};

@@ -5,12 +5,13 @@
 
 #include <structmember.h>
 
+#include <cmath>
 #include <cstring>
 
 namespace dpmodule::autobatch {
 namespace {
 
-enum class Way { Unary, Binary, Affine, Concat, ConcatColumns, Sum, Average, Loss, Softmax, Reduce, Pick, Range, AddColumn, Transpose, Along, Drawn, Step, Input, Filled, Apply, Plain, Many };
+enum class Way { Unary, Binary, Affine, Concat, ConcatColumns, Sum, Average, Loss, Softmax, Reduce, Pick, Range, AddColumn, Transpose, Along, Elements, Batches, Drawn, Elu, Reshape, Parameter, Largest, Rows, Random, Step, Input, Filled, Apply, Plain, Many };
 
 struct Fast {
     const char *name;
@@ -47,6 +48,18 @@ constexpr Fast table[] = {
     {"hinge", Way::Loss, of(Op::Hinge)},
     {"dropout", Way::Drawn, of(Draw::Dropout)},
     {"noise", Way::Drawn, of(Draw::Noise)},
+    {"random_normal", Way::Random, of(Draw::Normal)},
+    {"random_uniform", Way::Random, of(Draw::Uniform)},
+    {"random_bernoulli", Way::Random, of(Draw::Bernoulli)},
+    {"random_gumbel", Way::Random, of(Draw::Gumbel)},
+    {"elu", Way::Elu, 0},
+    {"reshape", Way::Reshape, 0},
+    {"parameter", Way::Parameter, 0},
+    {"emax", Way::Largest, 0},
+    {"lookup_batch", Way::Rows, 0},
+    {"mean_elems", Way::Elements, of(Reduction::Mean)},
+    {"sum_batches", Way::Batches, of(Reduction::Sum)},
+    {"mean_batches", Way::Batches, of(Reduction::Mean)},
     {"sum_dim", Way::Along, of(Reduction::Sum)},
     {"mean_dim", Way::Along, of(Reduction::Mean)},
     {"max_dim", Way::Along, of(Reduction::Max)},
@@ -138,14 +151,58 @@ int along(Reduction kind, int x, PyObject *const *args, Py_ssize_t count) {
     return current_builder().along(kind, x, axes, kind == Reduction::Mean ? divisor : 0);
 }
 
+bool real(PyObject *x, double &found) {
+    if (!PyFloat_CheckExact(x)) return false;
+    found = PyFloat_AS_DOUBLE(x);
+    return std::isfinite(found);
+}
+
+// (sizes, first number, second number); all have what random_normal, random_gumbel and random_bernoulli leave out
+int random(Draw kind, PyObject *const *args, Py_ssize_t count) {
+    double numbers[2] = {0.0, 1.0};
+    const Py_ssize_t least = kind == Draw::Uniform ? 3 : kind == Draw::Bernoulli ? 2 : 1;
+    if (count < least || count > 3) return -1;
+    for (Py_ssize_t i = 1; i < count; i++) {
+        if (!real(args[i], numbers[i - 1])) return -1;
+    }
+    const bool fits = kind == Draw::Uniform ? numbers[0] <= numbers[1] : kind == Draw::Bernoulli ? numbers[0] >= 0 && numbers[0] <= 1 : numbers[1] >= 0;
+    std::vector<int> dims;
+    if (!fits || !sizes(args[0], dims)) return -1;
+    return current_builder().random(kind, current.engine->graph.signatures.add_shape(dims), numbers[0], numbers[1]);
+}
+
+// Some rows of a table, side by side in a minibatch.
+int rows(PyObject *given, PyObject *numbers) {
+    if (!PyObject_TypeCheck(given, node_type) || !(PyList_CheckExact(numbers) || PyTuple_CheckExact(numbers))) return -1;
+    const auto *object = reinterpret_cast<NodeObject *>(given);
+    // the first lookup in a graph goes the slow way, which keeps the table alive
+    if (object->table < 0 || object->serial != current.serial || !current.engine->graph.tables[object->table]->used) return -1;
+    std::vector<int> nodes(static_cast<std::size_t>(PySequence_Fast_GET_SIZE(numbers)));
+    const int size = current.engine->graph.tables[object->table]->rows;
+    for (std::size_t i = 0; i < nodes.size(); i++) {
+        if (!whole(PySequence_Fast_GET_ITEM(numbers, static_cast<Py_ssize_t>(i)), nodes[i]) || nodes[i] < 0 || nodes[i] >= size) return -1;
+    }
+    for (int &each : nodes) each = current_builder().lookup(object->table, each);
+    return nodes.empty() ? -1 : current_builder().to_batch(nodes.data(), static_cast<int>(nodes.size()), true);
+}
+
 // The node, or -1: the slow way.
 int attempt(const Fast &fast, PyObject *const *args, Py_ssize_t count) {
     Builder &build = current_builder();
     if (fast.way > Way::Step) return input_of(static_cast<Given>(fast.kind), args, count);
     if (count == 1 && fast.way >= Way::Affine && fast.way <= Way::Average) return several(fast, args);
+    if (fast.way == Way::Random) return random(static_cast<Draw>(fast.kind), args, count);
+    if (fast.way == Way::Rows) return count == 2 ? rows(args[0], args[1]) : -1;
+    if (fast.way == Way::Largest) {   // of two
+        Nodes nodes;
+        const bool fits = count == 1 && PyList_CheckExact(args[0]) && PyList_GET_SIZE(args[0]) == 2 && nodes.read(args[0]);
+        return fits ? build.binary(Binary::Max, nodes.at[0], nodes.at[1]) : -1;
+    }
     const int x = count > 0 ? node_of(args[0]) : -1;
     if (x < 0) return -1;
     int i, j;
+    std::vector<int> dims;
+    double alpha = 1.0;
     switch (fast.way) {
         case Way::Unary: return count == 1 ? build.unary(static_cast<Unary>(fast.kind), 0, x) : -1;
         case Way::Softmax: return count == 1 ? build.softmax(static_cast<Op>(fast.kind), x) : -1;
@@ -172,6 +229,16 @@ int attempt(const Fast &fast, PyObject *const *args, Py_ssize_t count) {
             const auto kind = static_cast<Draw>(fast.kind);
             return rate >= 0 && (rate <= 1 || kind == Draw::Noise) ? build.drawn(kind, rate, x) : -1;
         }
+        case Way::Elu: return count == 1 || (count == 2 && real(args[1], alpha)) ? build.unary(Unary::Elu, static_cast<float>(alpha), x) : -1;
+        case Way::Reshape:
+            return count == 2 && sizes(args[1], dims) ? build.reshape(x, current.engine->graph.signatures.add_shape(dims)) : -1;
+        // what is no parameter has been given wrongly
+        case Way::Parameter: return count == 1 && current.engine->graph.signature(x).op == Op::Param && Py_TYPE(args[0]) != current.expression ? x : -1;
+        case Way::Elements: {
+            const std::size_t rank = current.engine->graph.shape(x).dims.size();
+            return count == 1 && rank < 30 ? build.along(static_cast<Reduction>(fast.kind), x, (2u << rank) - 2u) : -1;
+        }
+        case Way::Batches: return count == 1 ? build.along(static_cast<Reduction>(fast.kind), x, 1) : -1;
         case Way::Along: return along(static_cast<Reduction>(fast.kind), x, args, count);
         case Way::Pick: return count == 2 && whole(args[1], i) && i >= 0 ? build.pick(x, i) : -1;
         case Way::Range: return count == 3 && whole(args[1], i) && whole(args[2], j) ? build.range(x, i, j) : -1;

@@ -162,7 +162,8 @@ void Groups::place(Group &group) const {
         if (root) {
             step.home = step.grad_home = Step::Home::Root;
             // a loss keeps the probabilities beside its value; what has drawn numbers, these
-            if (s.op == Op::PickNegLogSoftmax || s.op == Op::Drawn) step.at = group.kept, group.kept += s.widths[0];
+            if (s.op == Op::PickNegLogSoftmax) step.at = group.kept, group.kept += s.widths[0];
+            if (s.op == Op::Drawn) step.at = group.kept, group.kept += s.width;
             continue;
         }
         const Step &user = group.steps[consumer[i]];

@@ -14,7 +14,8 @@ enum class Unary : int {
 };
 enum class Binary : int { Add, Sub, Mul, Div, Max, Min };
 enum class Reduction : int { Sum, Mean, Max, Min, LogSumExp };
-enum class Draw : int { Dropout, Noise };   // by what the operand is multiplied, what is added to it
+// By what the operand is multiplied, what is added to it; and without an operand.
+enum class Draw : int { Dropout, Noise, Normal, Uniform, Bernoulli, Gumbel };
 
 // A block whose rows lie `stride` numbers apart; a stride of 0 repeats one row.
 struct Block {

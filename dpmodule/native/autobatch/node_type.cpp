@@ -111,6 +111,14 @@ PyObject *divide(PyObject *a, PyObject *b) {
                      [](int, float) { return -1; });
 }
 
+PyObject *power(PyObject *a, PyObject *b, PyObject *modulus) {
+    if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+    const auto none = [](int, int) { return -1; };
+    return operation(a, b, "__pow__", "__rpow__", none,
+                     [](int x, float k) { return k == 2 ? builder().unary(Unary::Square, 0, x) : k == 3 ? builder().unary(Unary::Cube, 0, x) : -1; },
+                     [](int, float) { return -1; });
+}
+
 PyObject *negate(PyObject *a) {
     return guarded([&]() -> PyObject * {
         if (current.engine) {
@@ -171,6 +179,7 @@ PyType_Slot expression_slots[] = {
     {Py_nb_subtract, slot(subtract)},
     {Py_nb_multiply, slot(multiply)},
     {Py_nb_true_divide, slot(divide)},
+    {Py_nb_power, slot(power)},
     {Py_nb_negative, slot(negate)},
     {Py_mp_subscript, slot(subscript)},
     {0, nullptr}};

@@ -49,9 +49,9 @@ void PythonCaller::clear() {
 void PythonCaller::forward(const CallBatch &batch) { call(found(forward_), batch); }
 void PythonCaller::backward(const CallBatch &batch) { call(found(backward_), batch); }
 
-// draw(kind, rate, address, how many)
-void PythonCaller::draw(int kind, double rate, float *to, std::size_t count) {
-    PyObject *done = PyObject_CallFunction(found(draw_), "idKK", kind, rate, address(to), static_cast<unsigned long long>(count));
+// draw(kind, first number, second number, address, how many)
+void PythonCaller::draw(int kind, const double *numbers, float *to, std::size_t count) {
+    PyObject *done = PyObject_CallFunction(found(draw_), "iddKK", kind, numbers[0], numbers[1], address(to), static_cast<unsigned long long>(count));
     if (!done) throw PythonError();
     Py_DECREF(done);
 }

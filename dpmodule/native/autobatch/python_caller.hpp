@@ -10,7 +10,7 @@ class PythonCaller : public Caller {
    public:
     void forward(const CallBatch &batch) override;
     void backward(const CallBatch &batch) override;
-    void draw(int kind, double rate, float *to, std::size_t count) override;
+    void draw(int kind, const double *numbers, float *to, std::size_t count) override;
     void set(PyObject *forward, PyObject *backward, PyObject *draw);
     int traverse(visitproc visit, void *arg);
     void clear();

@@ -28,16 +28,6 @@ bool size(PyObject *x, int &found) {
 
 bool is_list(PyObject *x) { return PyList_CheckExact(x) || PyTuple_CheckExact(x); }
 
-bool sizes(PyObject *x, std::vector<int> &found) {
-    found.assign(1, 0);
-    if (!is_list(x)) return size(x, found[0]);
-    found.resize(static_cast<std::size_t>(PySequence_Fast_GET_SIZE(x)));
-    for (std::size_t i = 0; i < found.size(); i++) {
-        if (!size(PySequence_Fast_GET_ITEM(x, static_cast<Py_ssize_t>(i)), found[i])) return false;
-    }
-    return !found.empty();
-}
-
 int filled(const std::vector<int> &dims, float value) {
     float *at;
     const int node = current_builder().input(dims, at);
@@ -91,6 +81,16 @@ int of_array(PyObject *array, bool flat) {
 }
 
 }  // namespace
+
+bool sizes(PyObject *x, std::vector<int> &found) {
+    found.assign(1, 0);
+    if (!is_list(x)) return size(x, found[0]);
+    found.resize(static_cast<std::size_t>(PySequence_Fast_GET_SIZE(x)));
+    for (std::size_t i = 0; i < found.size(); i++) {
+        if (!size(PySequence_Fast_GET_ITEM(x, static_cast<Py_ssize_t>(i)), found[i])) return false;
+    }
+    return !found.empty();
+}
 
 int input_of(Given given, PyObject *const *args, Py_ssize_t count) {
     if (count != (given == Given::Constant || given == Given::Matrix ? 2 : 1)) return -1;

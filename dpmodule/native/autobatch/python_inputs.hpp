@@ -9,6 +9,9 @@ namespace dpmodule::autobatch {
 // the sizes of a tensor of one number, which may come after them.
 enum class Given : int { Number, Vector, Tensor, Zeros, Matrix, Ones, Constant };
 
+// One size or a list of them, all positive; false for what needs the slow way.
+bool sizes(PyObject *x, std::vector<int> &found);
+
 // The node, or -1 for what needs the slow way.
 int input_of(Given given, PyObject *const *args, Py_ssize_t count);
 

@@ -159,26 +159,27 @@ void Runner::hinge_back(const Work &work, const Step &step, const Signature &s) 
 
 // Numbers are drawn for the whole batch; nodes that are computed once more have theirs.
 void Runner::drawn(const Work &work, const Step &step, const Signature &s) {
-    double rate;
-    std::memcpy(&rate, &s.params[1], sizeof rate);
+    double numbers[2];
+    std::memcpy(numbers, &s.params[1], sizeof numbers);
     const Block kept{work.run->kept + static_cast<std::ptrdiff_t>(work.first) * s.width, s.width};
     const auto of = [&](int i) {
         return graph_.drawn.empty() ? graph_.drawn.end() : graph_.drawn.find(work.segment->plan.instances[work.run->order[work.first + i]].root);
     };
     bool draws = graph_.drawn.empty();
     for (int i = 0; i < work.count && !draws; i++) draws = of(i) == graph_.drawn.end();
-    if (draws) caller_->draw(s.kind, rate, kept.at, static_cast<std::size_t>(work.count) * s.width);
+    if (draws) caller_->draw(s.kind, numbers, kept.at, static_cast<std::size_t>(work.count) * s.width);
     for (int i = 0; i < work.count && !graph_.drawn.empty(); i++) {
         const auto known = of(i);
         if (known != graph_.drawn.end()) std::copy(known->second.begin(), known->second.end(), row_of(kept, i).at);
     }
+    if (s.nargs == 0) return kernels().unary(Unary::Copy, 0, work.count, s.width, value_of(work, step), kept);
     const Binary how = s.kind == static_cast<int>(Draw::Dropout) ? Binary::Mul : Binary::Add;
     kernels().binary(how, work.count, s.width, value_of(work, step), read(work, step.in[0], s.width), kept);
 }
 
 void Runner::drawn_back(const Work &work, const Step &step, const Signature &s) {
     Target to;
-    if (!target(work, step.in[0], s.width, to)) return;
+    if (s.nargs == 0 || !target(work, step.in[0], s.width, to)) return;
     const Block kept{work.run->kept + static_cast<std::ptrdiff_t>(work.first) * s.width, s.width}, dy = grad_of(work, step);
     const Binary how = s.kind == static_cast<int>(Draw::Dropout) ? Binary::Mul : Binary::Add;
     kernels().binary_back(how, 0, work.count, s.width, to.at, to.add, dy, kept, kept, kept);

@@ -15,7 +15,7 @@ enum class Op : std::uint8_t {
     View,         // consecutive numbers of the argument; aux = where they begin
     Affine,       // b + W1 x1 + W2 x2 ...; the parameters are part of the signature
     Unary, Binary,
-    Concat,       // vectors one after the other
+    Concat,       // vectors one after the other; kind < 0: into a minibatch, with -2 rows of a table
     Sum,          // of any number of arguments of one shape
     Lstm,         // x, h, c -> (h, c) in one row of twice the width
     PickNegLogSoftmax,   // aux = the label
@@ -45,7 +45,7 @@ struct Signature {
     bool is_matrix = false;       // more than one row and more than one column
     int nargs = 0;                // -1: differs from node to node
     std::vector<int> params;      // Affine, Lstm: bias or -1, then weights; Param, Lookup: its number; Multiply: of each
-                                  // operand, -1 where it is none; Drawn: likewise, then the two halves of its rate;
+                                  // operand, -1 where it is none; Drawn: likewise, then the halves of its two numbers;
                                   // Reduce: how many numbers become one, how many numbers further on the next one lies;
                                   // Convolve, Pool: sizes of the image, the window, its steps, what sticks out above and
                                   // on the left
