@@ -19,7 +19,7 @@ from ..symbol import Symbol
 from .batched import Batched, as_expression, forced_mode
 from .cell_parameters import CellParameters
 from .collection import ParameterCollection
-from .errors import user_line
+from .errors import ForeignValueError, user_line
 from .row_wise import can_stack, reason_against
 from .state import state
 
@@ -306,4 +306,9 @@ def cell(
         >>> b.grad.asnumpy()
         array([1., 1.], dtype=float32)
     """
+    if not isinstance(symbol, Symbol):
+        raise ForeignValueError(
+            f"cell: {type(symbol).__name__} {symbol!r} is no symbol; torch modules and functions become cells by wrap"
+            f" (at {user_line()})"
+        )
     return Cell(symbol, params, inputs, shapes, rows, initializer or Xavier(), allow_extra, name)

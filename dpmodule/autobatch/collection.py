@@ -10,14 +10,15 @@ import torch
 from numpy.typing import ArrayLike
 
 from . import textfile
-from .errors import ArgumentError, ShapeError, user_line
+from .errors import ArgumentError, ForeignValueError, ShapeError, user_line
+from .given import number, text
 from .initializers import ConstInitializer, NumpyInitializer, initializer_of
 from .parameters import LookupParameters, Parameters
 from .state import state
 from .storage import LookupStorage, ParameterStorage
 from .whole import sizes_of
 
-__all__ = ["Model", "ParameterCollection"]
+__all__ = ["Model", "ParameterCollection", "as_collection"]
 
 
 class ParameterCollection:
@@ -49,9 +50,9 @@ class ParameterCollection:
         return f"ParameterCollection {self._name} ({len(self._parameters)} parameters, {len(self._lookups)} lookups)"
 
     def _free_name(self, name: str | None, of_parameter: bool) -> str:
-        if name and ("/" in name or name.startswith("_")):
+        if name is not None and ("/" in text(name, "name") or name.startswith("_")):
             raise ArgumentError(
-                f"name {name!r}: Parameter name could not include '/' and '_' at its beginning"
+                f"name {name!r}: Parameter name could not include '/' and '_' at its beginning (at {user_line()})"
             )
         if not name:
             if of_parameter:
@@ -135,15 +136,15 @@ class ParameterCollection:
 
     def parameters_from_numpy(self, array: ArrayLike, name: str = "", device: str = "") -> Parameters:
         """Make a parameter with the shape and values of an array."""
-        values = np.asarray(array)
-        return self.add_parameters(values.shape, NumpyInitializer(values), name, device)
+        init = NumpyInitializer(array)
+        return self.add_parameters(init.array.shape, init, name, device)
 
     def lookup_parameters_from_numpy(
         self, array: ArrayLike, name: str = "", device: str = ""
     ) -> LookupParameters:
         """Make a table with the shape and values of an array."""
-        values = np.asarray(array)
-        return self.add_lookup_parameters(values.shape, NumpyInitializer(values), name, device)
+        init = NumpyInitializer(array)
+        return self.add_lookup_parameters(init.array.shape, init, name, device)
 
     def parameter_from_tensor(self, tensor: torch.Tensor, name: str = "") -> Parameters:
         """Make a parameter of memory that exists: updates are seen by everyone who shares it.
@@ -192,7 +193,7 @@ class ParameterCollection:
     def set_weight_decay(self, lam: float) -> None:
         """Shrink all updated parameters by the factor 1 - `lam` with every update."""
         for each in (*self._parents[:1], self):
-            each._weight_decay = float(lam)
+            each._weight_decay = number(lam, "set_weight_decay: lam")
 
     set_weight_decay_lambda = set_weight_decay
 
@@ -254,6 +255,10 @@ class ParameterCollection:
             ShapeError: a shape differs.
         """
         state.graph.settle()
+        if not isinstance(values, Mapping):
+            raise ForeignValueError(
+                f"load_tensors: {type(values).__name__} {values!r} is no dict from names to tensors (at {user_line()})"
+            )
         for name, tensor in self.tensors().items():
             if name not in values:
                 raise ArgumentError(f"no value for {name}; there are {', '.join(sorted(values))}")
@@ -271,6 +276,24 @@ Model = ParameterCollection
 """DyNet's old name."""
 
 
+def as_collection(value: Any, what: str) -> ParameterCollection:
+    """Return the collection that was given.
+
+    Args:
+        value: the collection.
+        what: the argument, as errors name it.
+
+    Raises:
+        ForeignValueError: it is none.
+    """
+    if isinstance(value, ParameterCollection):
+        return value
+    raise ForeignValueError(
+        f"{what}: {type(value).__name__} {value!r} is no ParameterCollection; make one with ParameterCollection()"
+        f" (at {user_line()})"
+    )
+
+
 def _shape_of(dim: int | Sequence[int]) -> tuple[int, ...]:
     shape = sizes_of(dim)
     if not shape:
@@ -279,6 +302,11 @@ def _shape_of(dim: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    if not isinstance(tensor, torch.Tensor):
+        raise ForeignValueError(
+            f"{type(tensor).__name__} {tensor!r} is no torch tensor; arrays become parameters by parameters_from_numpy"
+            f" (at {user_line()})"
+        )
     if not tensor.is_contiguous():
         raise ArgumentError(
             f"tensor: its elements do not lie side by side (shape {tuple(tensor.shape)}, strides {tensor.stride()});"

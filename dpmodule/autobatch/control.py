@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .expression import Expression
+from .given import flag
 from .graph import Graph
 from .parameters import entered
 from .state import state
@@ -21,8 +22,16 @@ def renew_cg(
         immediate_compute: compute every expression as soon as it is made, which helps to find errors.
         check_validity: raise as soon as a value is not finite; computes as the argument before does.
         autobatching: whether this graph is batched; as `configure` says if not given.
+
+    Raises:
+        ForeignValueError: an argument is neither True nor False.
+        StateError: a function that the graph calls asks for it, or another thread is computing the graph.
     """
-    state.graph.renew(immediate_compute, check_validity, autobatching)
+    state.graph.renew(
+        flag(immediate_compute, "immediate_compute"),
+        flag(check_validity, "check_validity"),
+        None if autobatching is None else flag(autobatching, "autobatching"),
+    )
     answer: Graph = state.graph
     return answer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,8 +11,9 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from ..base import FileError
-from .errors import ArgumentError, ShapeError
+from ..base import FileError, FileFormatError
+from .errors import ArgumentError, ShapeError, user_line
+from .given import file_name, number, number_from, numbers
 
 __all__ = [
     "ConstInitializer",
@@ -51,7 +53,7 @@ class ConstInitializer(PyInitializer):
     """
 
     def __init__(self, c: float) -> None:
-        self.c = float(c)
+        self.c = number(c, "ConstInitializer: c")
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
         """Write the constant."""
@@ -67,7 +69,7 @@ class NormalInitializer(PyInitializer):
     """
 
     def __init__(self, mean: float = 0.0, var: float = 1.0) -> None:
-        self.mean, self.var = float(mean), float(var)
+        self.mean, self.var = number(mean, "mean"), number_from(var, 0.0, "var")
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
         """Draw."""
@@ -82,7 +84,7 @@ class UniformInitializer(PyInitializer):
     """
 
     def __init__(self, scale: float) -> None:
-        self.scale = float(scale)
+        self.scale = number_from(scale, 0.0, "scale")
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
         """Draw."""
@@ -104,7 +106,7 @@ class GlorotInitializer(PyInitializer):
     """
 
     def __init__(self, is_lookup: bool = False, gain: float = 1.0) -> None:
-        self.is_lookup, self.gain = is_lookup, float(gain)
+        self.is_lookup, self.gain = is_lookup, number_from(gain, 0.0, "gain")
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
         """Draw."""
@@ -149,7 +151,7 @@ class SaxeInitializer(PyInitializer):
     """
 
     def __init__(self, scale: float = 1.0) -> None:
-        self.scale = float(scale)
+        self.scale = number(scale, "scale")
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
         """Draw.
@@ -170,7 +172,7 @@ class NumpyInitializer(PyInitializer):
     """
 
     def __init__(self, array: ArrayLike) -> None:
-        self.array = np.asarray(array)
+        self.array = numbers(array, "array")
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
         """Copy.
@@ -193,14 +195,15 @@ class FromFileInitializer(PyInitializer):
         fname: the file.
     """
 
-    def __init__(self, fname: str) -> None:
-        self.fname = fname
+    def __init__(self, fname: str | os.PathLike[str]) -> None:
+        self.fname = file_name(fname, "FromFileInitializer: fname")
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
         """Read.
 
         Raises:
             FileError: the file cannot be read.
+            FileFormatError: there is something else than numbers in it.
             ShapeError: it holds another number of numbers.
         """
         try:
@@ -210,6 +213,8 @@ class FromFileInitializer(PyInitializer):
             raise FileError(
                 failure.errno, f"cannot read first values: {failure.strerror}", self.fname
             ) from failure
+        except ValueError as failure:
+            raise FileFormatError(f"{self.fname}: expected numbers: {failure}") from None
         NumpyInitializer(numbers).fill(tensor, generator)
 
 
@@ -250,5 +255,5 @@ def initializer_of(
     if isinstance(init, str):
         return named[init]() if init in named else FromFileInitializer(init)
     raise ArgumentError(
-        f"init is {init!r}, expected an initializer, a number, an array or one of {', '.join(named)}"
+        f"init is {init!r}, expected an initializer, a number, an array or one of {', '.join(named)} (at {user_line()})"
     )

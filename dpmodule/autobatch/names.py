@@ -8,9 +8,13 @@ from typing import Any
 
 import torch
 
-from .errors import ArgumentError
-from .options import configure, take_arguments
+from ..base import FileError
+from .errors import ArgumentError, ForeignValueError, user_line
+from .expression import listed
+from .given import file_name, flag, number
+from .options import configure, number_of_argument, take_arguments
 from .picture import graphviz_text
+from .whole import whole
 
 __all__ = ["DynetParams", "HAVE_CUDA", "dump_cg", "init", "init_from_params"]
 
@@ -29,7 +33,7 @@ class DynetParams:
         found = take_arguments(sys.argv)
         for name, kind in (("autobatch", int), ("random_seed", int), ("weight_decay", float)):
             if name in found:
-                self._settings[name] = kind(found[name])
+                self._settings[name] = number_of_argument(name, found[name], kind)
 
     def from_config(self, conf: Mapping[str, Any]) -> None:
         """Take the settings that `dynet_config.get()` returns.
@@ -37,27 +41,32 @@ class DynetParams:
         Args:
             conf: by name: "seed", "autobatch", "weight_decay", "requested_gpus", "gpu_mask"; others do nothing.
         """
-        self.set_random_seed(int(conf["seed"]))
-        self.set_autobatch(bool(conf["autobatch"]))
-        self.set_weight_decay(float(conf["weight_decay"]))
+        wanted = ("seed", "autobatch", "weight_decay", "requested_gpus", "gpu_mask")
+        if not isinstance(conf, Mapping) or not all(name in conf for name in wanted):
+            raise ForeignValueError(
+                f"from_config: {type(conf).__name__} {conf!r} is no dict with {', '.join(wanted)} (at {user_line()})"
+            )
+        self.set_random_seed(conf["seed"])
+        self.set_autobatch(conf["autobatch"])
+        self.set_weight_decay(conf["weight_decay"])
         self.set_requested_gpus(conf["requested_gpus"])
         self.set_gpu_mask(conf["gpu_mask"] or [])
 
     def set_autobatch(self, autobatch: bool) -> None:
         """Choose whether graphs are batched."""
-        self._settings["autobatch"] = autobatch
+        self._settings["autobatch"] = flag(autobatch, "autobatch")
 
     def set_random_seed(self, random_seed: int) -> None:
         """Choose the seed of random numbers."""
-        self._settings["random_seed"] = random_seed
+        self._settings["random_seed"] = whole(random_seed, "random_seed")
 
     def set_weight_decay(self, weight_decay: float) -> None:
         """Choose the weight decay of new collections."""
-        self._settings["weight_decay"] = weight_decay
+        self._settings["weight_decay"] = number(weight_decay, "weight_decay")
 
     def set_requested_gpus(self, requested_gpus: int) -> None:
         """Choose whether graphs are on a GPU."""
-        if requested_gpus:
+        if whole(requested_gpus, "requested_gpus"):
             self._settings["device"] = "GPU:0"
 
     def set_cpu_mode(self) -> None:
@@ -79,10 +88,11 @@ class DynetParams:
         Raises:
             ArgumentError: there is anything else in the list.
         """
-        if any(each not in (0, 1) for each in gpu_mask):
-            raise ArgumentError("gpu_mask should only contain 0 and 1s")
-        if 1 in gpu_mask:
-            self._settings["device"] = f"GPU:{gpu_mask.index(1)}"
+        mask = [whole(each, "gpu_mask") for each in listed("gpu_mask", gpu_mask)]
+        if any(each not in (0, 1) for each in mask):
+            raise ArgumentError(f"gpu_mask should only contain 0 and 1s, and is {mask} (at {user_line()})")
+        if 1 in mask:
+            self._settings["device"] = f"GPU:{mask.index(1)}"
 
     def init(self) -> None:
         """Put the settings into force."""
@@ -97,7 +107,15 @@ def init(shared_parameters: Any = None) -> None:
 
 
 def init_from_params(params: DynetParams) -> None:
-    """Put settings into force."""
+    """Put settings into force.
+
+    Raises:
+        ForeignValueError: `params` is none of `DynetParams`.
+    """
+    if not isinstance(params, DynetParams):
+        raise ForeignValueError(
+            f"init_from_params: {type(params).__name__} {params!r} is no DynetParams (at {user_line()})"
+        )
     params.init()
 
 
@@ -112,8 +130,13 @@ def dump_cg(
         show_gradients: taken for DyNet's signature.
         nan_check_only: taken for DyNet's signature.
     """
-    if filename:
-        with open(filename, "w", encoding="utf-8") as target:
-            target.write(graphviz_text())
+    if not isinstance(filename, str) or filename:
+        try:
+            with open(file_name(filename, "dump_cg: filename"), "w", encoding="utf-8") as target:
+                target.write(graphviz_text())
+        except OSError as failure:
+            raise FileError(
+                failure.errno, f"cannot write the graph: {failure.strerror}", filename
+            ) from failure
     else:
         sys.stderr.write(graphviz_text())

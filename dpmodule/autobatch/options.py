@@ -13,7 +13,9 @@ from ..generators import generator
 from ..generators import seed as seed_all
 from ..log import get_logger
 from .errors import ArgumentError
+from .given import flag, number
 from .state import state
+from .whole import whole
 
 __all__ = ["configure", "reset_random_seed", "set_random_seed", "settings", "take_arguments"]
 
@@ -85,6 +87,7 @@ def configure(
 
     Raises:
         ArgumentError: a setting is unknown, or a value impossible.
+        ForeignValueError: a value is of another type.
         StateError: a function that the graph calls asks for it.
 
     Example:
@@ -108,12 +111,12 @@ def configure(
         options.device = _device(device)
         options.generator = generator(_context(options.device))
     if autobatch is not None:
-        options.autobatch = bool(int(autobatch))
+        options.autobatch = flag(autobatch, "autobatch")
     if weight_decay is not None:
-        state.weight_decay = float(weight_decay)
+        state.weight_decay = number(weight_decay, "weight_decay")
     if engine is not None:
         state.choose_engine(engine)
-    if random_seed:
+    if random_seed is not None and whole(random_seed, "random_seed"):
         set_random_seed(random_seed)
     state.renew()
 
@@ -135,8 +138,12 @@ def settings() -> dict[str, Any]:
 
 
 def set_random_seed(seed: int) -> None:
-    """Seed first values, dropout, noise and random inputs: all generators of `dpmodule.random`."""
-    seed_all(int(seed))
+    """Seed first values, dropout, noise and random inputs: all generators of `dpmodule.random`.
+
+    Raises:
+        ForeignValueError: `seed` is no integer.
+    """
+    seed_all(whole(seed, "random_seed"))
 
 
 reset_random_seed = set_random_seed
@@ -182,8 +189,8 @@ def from_command_line() -> None:
     chosen: dict[str, Any] = {}
     for name, kind in (("autobatch", int), ("random_seed", int), ("weight_decay", float)):
         if name in found:
-            chosen[name] = _number(name, found[name], kind)
-    if found.get("gpu") or int(found.get("gpus", "0")):
+            chosen[name] = number_of_argument(name, found[name], kind)
+    if found.get("gpu") or number_of_argument("gpus", found.get("gpus", "0"), int):
         chosen["device"] = "GPU:0"
     if "devices" in found:
         chosen["device"] = found["devices"].split(",")[0]
@@ -191,7 +198,17 @@ def from_command_line() -> None:
         configure(**chosen)
 
 
-def _number(name: str, text: str, kind: type) -> Any:
+def number_of_argument(name: str, text: str, kind: type) -> Any:
+    """Return the number that follows an argument on the command line.
+
+    Args:
+        name: the setting.
+        text: what follows.
+        kind: `int` or `float`.
+
+    Raises:
+        ArgumentError: it is no such number.
+    """
     try:
         return kind(text)
     except ValueError:

@@ -11,9 +11,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from . import textfile
-from .errors import BoundsError, NegativeIndexError, ShapeError, user_line
+from .errors import BoundsError, ForeignValueError, NegativeIndexError, ShapeError, user_line
 from .expression import Expression, listed, not_empty
 from .fast import uses_native
+from .given import flag, number, numbers, text
 from .ops.join import TRANSPOSE
 from .ops.source import CONST_LOOKUP, CONST_LOOKUP_BATCH, LOOKUP, LOOKUP_BATCH, PARAMETER
 from .ops.spec import Dim
@@ -59,6 +60,11 @@ class _Held(Expression):
 
     def __init__(self, storage: ParameterStorage) -> None:
         super().__init__(-1, -1)
+        if not isinstance(storage, ParameterStorage):
+            raise ForeignValueError(
+                f"{type(self).__name__}: {type(storage).__name__} {storage!r} is no memory of a parameter; make"
+                f" parameters with ParameterCollection.add_parameters (at {user_line()})"
+            )
         self.storage = storage
         self._constant, self._constant_version = -1, -1
 
@@ -136,7 +142,7 @@ class _Held(Expression):
 
     def set_updated(self, b: bool) -> None:
         """Choose whether trainers change it, and `backward` adds to its gradient."""
-        self.storage.updated = bool(b)
+        self.storage.updated = flag(b, "set_updated")
         self.serial = 0  # the engine asks again
 
     def zero(self) -> None:
@@ -145,14 +151,15 @@ class _Held(Expression):
 
     def scale(self, s: float) -> None:
         """Multiply all values."""
-        self._changing().mul_(s)
+        self._changing().mul_(number(s, "scale: s"))
 
     def scale_gradient(self, s: float) -> None:
         """Multiply the gradient."""
-        self.storage.scale_gradient(s)
+        self.storage.scale_gradient(number(s, "scale_gradient: s"))
 
     def clip_inplace(self, left: float, right: float) -> None:
         """Move values outside the range from `left` to `right` to its ends."""
+        left, right = number(left, "clip_inplace: left"), number(right, "clip_inplace: right")
         self._changing().clamp_(left, right)
 
     def set_value(self, arr: ArrayLike) -> None:
@@ -161,7 +168,7 @@ class _Held(Expression):
         Raises:
             ShapeError: it has another shape.
         """
-        array = np.asarray(arr)
+        array = numbers(arr, "set_value: arr")
         if array.shape != self.shape():
             raise ShapeError(f"{self.name()}: set_value of {array.shape}, expected {self.shape()}")
         self._changing().copy_(torch.from_numpy(np.ascontiguousarray(array, np.float64)))
@@ -194,7 +201,7 @@ class _Held(Expression):
         """
         state.graph.settle()
         textfile.populate_one(
-            self.storage, fname, key or self.storage.name, isinstance(self, LookupParameters)
+            self.storage, fname, text(key, "key") or self.storage.name, isinstance(self, LookupParameters)
         )
 
     write_to_textfile = save
@@ -280,7 +287,7 @@ class LookupParameters(_Held):
     def init_row(self, i: int, row: ArrayLike) -> None:
         """Copy an array into a row; of one row of numbers, the first dimension runs fastest."""
         checked_rows(self, [i])
-        values = torch.from_numpy(np.ascontiguousarray(row, np.float64))
+        values = torch.from_numpy(np.ascontiguousarray(numbers(row, "init_row: row"), np.float64))
         target = self._changing()[i]
         if values.numel() != target.numel():
             raise ShapeError(
@@ -296,9 +303,9 @@ class LookupParameters(_Held):
         Raises:
             ShapeError: it has more rows than the table, or rows of another shape.
         """
-        array = np.asarray(arr)
+        array = numbers(arr, "init_from_array: arr")
         shape = self.shape()
-        if len(array) > shape[0] or array.shape[1:] != shape[1:]:
+        if array.ndim == 0 or len(array) > shape[0] or array.shape[1:] != shape[1:]:
             raise ShapeError(f"{self.name()}: init_from_array of {array.shape}, expected at most {shape}")
         self._changing()[: len(array)].copy_(torch.from_numpy(np.ascontiguousarray(array, np.float64)))
 

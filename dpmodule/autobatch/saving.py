@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from collections.abc import Iterable, Iterator
 from typing import IO, Any
 
 from ..base import FileError, FileFormatError
 from .builders import bidirectional, coupled, lstm, simple, sparse, tree
-from .collection import ParameterCollection
+from .collection import ParameterCollection, as_collection
 from .errors import ForeignValueError
+from .expression import listed
+from .given import file_name
 from .parameters import LookupParameters, Parameters
 
 __all__ = ["load", "load_generator", "save"]
@@ -43,9 +44,10 @@ def save(basename: str, objects: Iterable[Any]) -> None:
         ForeignValueError: an object is none of these.
         FileError: a file cannot be written.
     """
+    basename = file_name(basename, "save: basename")
     data = f"{basename}.data"
     with _opened(f"{basename}.meta", "wb") as meta, _opened(data, "wb"):
-        for each in objects:
+        for each in listed("save: objects", objects):
             if isinstance(each, (Parameters, LookupParameters)):
                 each.save(data, append=True)
                 meta.write(_pickled((type(each).__name__, each.name())))
@@ -76,7 +78,7 @@ def _body(value: Any) -> bytes:
 
 def _opened(name: str, mode: str) -> IO[Any]:
     try:
-        return open(os.fspath(name), mode)
+        return open(name, mode)
     except OSError as failure:
         what = "write" if "w" in mode else "read"
         raise FileError(failure.errno, f"cannot {what} model: {failure.strerror}", name) from failure
@@ -107,6 +109,7 @@ def load_generator(basename: str, params: ParameterCollection) -> Iterator[Any]:
         FileError: a file cannot be read.
         FileFormatError: a file is damaged.
     """
+    basename, params = file_name(basename, "load: basename"), as_collection(params, "load: params")
     data = f"{basename}.data"
     with _opened(f"{basename}.meta", "rb") as meta:
         while True:

@@ -43,7 +43,7 @@ class State:
         Raises:
             ArgumentError: there is no such engine here.
         """
-        if name not in ("auto", "python", "native"):
+        if not isinstance(name, str) or name not in ("auto", "python", "native"):
             raise ArgumentError(f'engine is {name!r}, expected "auto", "python" or "native"')
         if name == "native" and native.core is None:
             raise ArgumentError(f'engine is "native", but the extension is not here: {native.error}')

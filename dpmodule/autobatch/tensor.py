@@ -8,7 +8,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from .errors import ArgumentError, user_line
+from .given import place
 from .state import state
+from .whole import whole
 
 __all__ = ["Tensor", "as_array"]
 
@@ -31,6 +34,9 @@ class Tensor:
     def __init__(self, values: torch.Tensor) -> None:
         self.values = values
 
+    def _axis(self, dim: int) -> int:
+        return place(dim, self.values.dim() - 1, "dim") + 1
+
     def as_numpy(self) -> NDArray[Any]:
         """Return an array: the minibatch last, if there is more than one element."""
         return as_array(self.values)
@@ -51,7 +57,8 @@ class Tensor:
             dim: the dimension.
             num: how many.
         """
-        found, places = self.values.topk(num, dim + 1)
+        axis = self._axis(dim)
+        found, places = self.values.topk(place(num, self.values.shape[axis] + 1, "num"), axis)
         return Tensor(found), Tensor(places)
 
     def categorical_sample_log_prob(self, dim: int = 0, num: int = 1) -> Tensor:
@@ -61,8 +68,11 @@ class Tensor:
             dim: the dimension.
             num: how many draws.
         """
-        weights = self.values.exp().movedim(dim + 1, -1)
+        axis, num = self._axis(dim), whole(num, "num")
+        if num < 1:
+            raise ArgumentError(f"num is {num}, expected 1 or more (at {user_line()})")
+        weights = self.values.exp().movedim(axis, -1)
         drawn = torch.multinomial(
             weights.reshape(-1, weights.shape[-1]), num, True, generator=state.options.generator
         )
-        return Tensor(drawn.reshape(*weights.shape[:-1], num).movedim(-1, dim + 1))
+        return Tensor(drawn.reshape(*weights.shape[:-1], num).movedim(-1, axis))

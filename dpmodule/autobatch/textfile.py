@@ -7,7 +7,6 @@ the rows last. ``FULL_GRAD`` stands where a line of gradients follows.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..base import FileError, FileFormatError
+from .given import file_name, flag, text
 from .storage import ParameterStorage
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _write(
 
 def _opened(fname: str, mode: str) -> IO[str]:
     try:
-        return open(os.fspath(fname), mode, encoding="utf-8", newline="\n")
+        return open(file_name(fname, "fname"), mode, encoding="utf-8", newline="\n")
     except OSError as failure:
         what = "Could not read model from" if mode == "r" else "Could not write model to"
         raise FileError(failure.errno, f"{what} {fname}: {failure.strerror}", fname) from failure
@@ -95,8 +95,8 @@ def _opened(fname: str, mode: str) -> IO[str]:
 def save_collection(collection: ParameterCollection, fname: str, name: str, append: bool) -> None:
     """Write all parameters of a collection, then all its tables; see `ParameterCollection.save`."""
     own = collection.name()
-    prefix = own if not name else (name if name.endswith("/") else name + "/")
-    with _opened(fname, "a" if append else "w") as target:
+    prefix = own if not text(name, "name") else (name if name.endswith("/") else name + "/")
+    with _opened(fname, "a" if flag(append, "append") else "w") as target:
         for each in collection.parameters_list():
             storage = each.storage
             _write(target, prefix + storage.name[len(own) :], storage.tensor, storage.gradient, False)
@@ -107,8 +107,8 @@ def save_collection(collection: ParameterCollection, fname: str, name: str, appe
 
 def save_one(storage: ParameterStorage, fname: str, key: str, append: bool, is_lookup: bool) -> None:
     """Write one parameter, under another name if `key` gives one."""
-    with _opened(fname, "a" if append else "w") as target:
-        _write(target, key or storage.name, storage.tensor, storage.gradient, is_lookup)
+    with _opened(fname, "a" if flag(append, "append") else "w") as target:
+        _write(target, text(key, "key") or storage.name, storage.tensor, storage.gradient, is_lookup)
 
 
 def read(fname: str) -> Iterator[Entry]:
@@ -158,7 +158,7 @@ def _array(fname: str, name: str, line: str, d: tuple[int, ...], is_lookup: bool
 
 
 def _is_below(name: str, key: str) -> bool:
-    return not key or name.startswith(key if key.endswith("/") else key + "/")
+    return not text(key, "key") or name.startswith(key if key.endswith("/") else key + "/")
 
 
 def populate_collection(collection: ParameterCollection, fname: str, key: str) -> None:

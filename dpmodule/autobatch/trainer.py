@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 
 from . import native_updates
-from .collection import ParameterCollection
+from .collection import ParameterCollection, as_collection
 from .errors import NonFiniteError
+from .expression import listed
+from .given import flag, number, place
 from .state import state
 from .storage import LookupStorage, ParameterStorage
 
@@ -29,13 +32,13 @@ class Trainer:
         learning_rate: the factor of steps.
 
     Attributes:
-        learning_rate: may be changed at any time.
+        model: the parameters.
     """
 
     moments: ClassVar[int] = 0
 
     def __init__(self, m: ParameterCollection, learning_rate: float) -> None:
-        self.model, self.learning_rate = m, float(learning_rate)
+        self.model, self.learning_rate = as_collection(m, f"{type(self).__name__}: m"), learning_rate
         self._clip = 5.0
         self._sparse = True
         self._moments: dict[ParameterStorage, list[Tensor]] = {}
@@ -51,6 +54,15 @@ class Trainer:
             moments: what the trainer keeps for it, updated in place.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define rule")
+
+    @property
+    def learning_rate(self) -> float:
+        """The factor of steps; may be changed at any time."""
+        return self._learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value: float) -> None:
+        self._learning_rate = number(value, "learning_rate")
 
     def whoami(self) -> str:
         """Return the name of the class."""
@@ -164,17 +176,23 @@ class Trainer:
         """Update some of the parameters only.
 
         Args:
-            updated_params: their places in the collection's list.
-            updated_lookups: the places of tables.
+            updated_params: their places in `ParameterCollection.parameters_list`.
+            updated_lookups: the places of tables in `ParameterCollection.lookup_parameters_list`.
+
+        Raises:
+            BoundsError: there is no such place; then nothing is updated.
+            NonFiniteError: see `update`.
         """
-        state.graph.settle()
         parameters, lookups = self.model.parameters_list(), self.model.lookup_parameters_list()
+        dense = [parameters[each] for each in _places(updated_params, len(parameters), "updated_params")]
+        tables = [lookups[each] for each in _places(updated_lookups, len(lookups), "updated_lookups")]
+        state.graph.settle()
         with torch.no_grad():
             scale = self._clipping()
-            for place in updated_params:
-                self._update_dense(parameters[place].storage, scale)
-            for place in updated_lookups:
-                self._update_lookup(lookups[place].storage, scale)
+            for each in dense:
+                self._update_dense(each.storage, scale)
+            for table in tables:
+                self._update_lookup(table.storage, scale)
             self.updates += 1
             self._updates_shown += 1
             self._decay()
@@ -192,15 +210,15 @@ class Trainer:
             for each in moments:
                 each.zero_()
         if learning_rate is not None:
-            self.learning_rate = float(learning_rate)
+            self.learning_rate = learning_rate
 
     def set_learning_rate(self, value: float) -> None:
         """Change the learning rate."""
-        self.learning_rate = float(value)
+        self.learning_rate = value
 
     def set_clip_threshold(self, thr: float) -> None:
         """Set the length that gradients are cut to; 0 or less switches clipping off. It is 5 at first."""
-        self._clip = float(thr)
+        self._clip = number(thr, "clip threshold")
 
     def get_clip_threshold(self) -> float:
         """Return the length that gradients are cut to."""
@@ -208,7 +226,7 @@ class Trainer:
 
     def set_sparse_updates(self, su: bool) -> None:
         """Choose whether only those rows of tables are updated that have been looked up, which is so at first."""
-        self._sparse = bool(su)
+        self._sparse = flag(su, "set_sparse_updates")
 
     def describe(self) -> str:
         """Return learning rate, and how many updates and clipped ones there were since the last `status`."""
@@ -218,3 +236,7 @@ class Trainer:
         """Write `describe` to the standard error output, and count from zero again."""
         sys.stderr.write(self.describe() + " ")
         self._clips = self._updates_shown = 0
+
+
+def _places(given: Sequence[int], size: int, what: str) -> list[int]:
+    return [place(each, size, f"update_subset: {what}") for each in listed(f"update_subset: {what}", given)]

@@ -9,6 +9,8 @@ import torch
 
 from . import native_updates
 from .collection import ParameterCollection
+from .errors import ArgumentError, user_line
+from .given import number
 from .storage import ParameterStorage
 from .trainer import Trainer as Trainer
 
@@ -72,12 +74,10 @@ class CyclicalSGDTrainer(SimpleSGDTrainer):
         gamma: float = 1.0,
     ) -> None:
         super().__init__(m, learning_rate_min)
-        self._low, self._high, self._period, self._gamma = (
-            learning_rate_min,
-            learning_rate_max,
-            step_size,
-            gamma,
-        )
+        self._low, self._high = self.learning_rate, number(learning_rate_max, "learning_rate_max")
+        self._period, self._gamma = number(step_size, "step_size"), number(gamma, "gamma")
+        if not self._period > 0.0:
+            raise ArgumentError(f"step_size is {step_size!r}, expected a positive number (at {user_line()})")
         self._iteration = 0
 
     def update(self) -> None:
@@ -103,7 +103,7 @@ class MomentumSGDTrainer(Trainer):
 
     def __init__(self, m: ParameterCollection, learning_rate: float = 0.01, mom: float = 0.9) -> None:
         super().__init__(m, learning_rate)
-        self._momentum = mom
+        self._momentum = number(mom, "mom")
 
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
         """Add the new step."""
@@ -126,7 +126,7 @@ class AdagradTrainer(Trainer):
 
     def __init__(self, m: ParameterCollection, learning_rate: float = 0.1, eps: float = 1e-20) -> None:
         super().__init__(m, learning_rate)
-        self._eps = eps
+        self._eps = number(eps, "eps")
 
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
         """Take a step."""
@@ -149,7 +149,7 @@ class AdadeltaTrainer(Trainer):
 
     def __init__(self, m: ParameterCollection, eps: float = 1e-6, rho: float = 0.95) -> None:
         super().__init__(m, 1.0)
-        self._eps, self._rho = eps, rho
+        self._eps, self._rho = number(eps, "eps"), number(rho, "rho")
 
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
         """Take a step."""
@@ -176,7 +176,7 @@ class RMSPropTrainer(Trainer):
         self, m: ParameterCollection, learning_rate: float = 0.001, eps: float = 1e-8, rho: float = 0.9
     ) -> None:
         super().__init__(m, learning_rate)
-        self._eps, self._rho = eps, rho
+        self._eps, self._rho = number(eps, "eps"), number(rho, "rho")
 
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
         """Take a step."""
@@ -209,7 +209,8 @@ class AdamTrainer(Trainer):
         eps: float = 1e-8,
     ) -> None:
         super().__init__(m, alpha)
-        self._beta_1, self._beta_2, self._eps = beta_1, beta_2, eps
+        self._beta_1, self._beta_2 = number(beta_1, "beta_1"), number(beta_2, "beta_2")
+        self._eps = number(eps, "eps")
 
     def _rate(self) -> float:
         count = self.updates + 1

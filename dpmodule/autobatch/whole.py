@@ -23,6 +23,8 @@ def whole(value: Any, what: str) -> int:
     Raises:
         ForeignValueError: it is something else.
     """
+    if type(value) is int:
+        return value
     found = as_label(value)
     if isinstance(found, int):
         return found

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..collection import ParameterCollection
-from ..errors import ArgumentError
-from ..expression import Expression
+from ..collection import ParameterCollection, as_collection
+from ..errors import ArgumentError, ForeignValueError, user_line
+from ..expression import Expression, listed
 from ..functions.combine import concatenate
+from ..whole import whole
 from .rnn import RNNBuilder
 from .state import RNNState
 
@@ -47,13 +48,20 @@ class BiRNNBuilder:
         builder_layers: Sequence[tuple[RNNBuilder, RNNBuilder]] | None = None,
     ) -> None:
         self.spec = (num_layers, input_dim, hidden_dim, rnn_builder_factory, None)
-        self._model = model.add_subcollection("birnn")
+        self._model = as_collection(model, "model").add_subcollection("birnn")
         if builder_layers is not None:
             self.builder_layers = list(builder_layers)
             return
-        if num_layers < 1 or hidden_dim % 2 or rnn_builder_factory is None:
+        num_layers, hidden_dim = whole(num_layers, "num_layers"), whole(hidden_dim, "hidden_dim")
+        if num_layers < 1 or hidden_dim % 2:
             raise ArgumentError(
                 f"num_layers, hidden_dim are {num_layers}, {hidden_dim}; expected a positive number and an even one"
+                f" (at {user_line()})"
+            )
+        if not callable(rnn_builder_factory):
+            raise ForeignValueError(
+                f"rnn_builder_factory: {type(rnn_builder_factory).__name__} {rnn_builder_factory!r} makes no builders;"
+                f" pass a class such as LSTMBuilder (at {user_line()})"
             )
         self.builder_layers = []
         for layer in range(num_layers):
@@ -91,7 +99,7 @@ class BiRNNBuilder:
     def _joined(
         self, es: Sequence[Expression], layers: Sequence[tuple[RNNBuilder, RNNBuilder]]
     ) -> list[Expression]:
-        found = list(es)
+        found = listed("es", es)
         for forward, backward in layers:
             ahead = forward.initial_state().transduce(found)
             behind = backward.initial_state().transduce(found[::-1])

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...base import FileError, FileFormatError
+from ..given import file_name
 
 __all__ = ["read_clusters", "read_paths"]
 
 
 def _lines(cluster_file: str, word_dict: dict[str, int]) -> Iterator[tuple[list[str], int]]:
     try:
-        with open(cluster_file, encoding="utf-8") as source:
+        with open(file_name(cluster_file, "cluster_file"), encoding="utf-8") as source:
             text = source.read().splitlines()
     except OSError as failure:
         raise FileError(failure.errno, f"cannot read clusters: {failure.strerror}", cluster_file) from failure

@@ -7,13 +7,14 @@ from typing import ClassVar
 
 from ... import native
 from ..collection import ParameterCollection
-from ..expression import Expression, apply, plain
+from ..expression import Expression, apply, node_of, plain
 from ..fast import fast
 from ..functions.combine import cmult
 from ..functions.elementwise import logistic, tanh
 from ..functions.inputs import zeros
 from ..functions.layers import vanilla_lstm_c, vanilla_lstm_gates, vanilla_lstm_h
 from ..functions.normal import layer_norm
+from ..given import flag, number, number_from
 from ..initializers import ConstInitializer, UniformInitializer
 from ..ops.linear import AFFINE
 from ..ops.recurrent import LSTM_FIRST, LSTM_STEP
@@ -59,7 +60,7 @@ class VanillaLSTMBuilder(RNNBuilder):
         ln_lstm: bool = False,
         forget_bias: float = 1.0,
     ) -> None:
-        self._has_norm, self._forget_bias = bool(ln_lstm), float(forget_bias)
+        self._has_norm, self._forget_bias = flag(ln_lstm, "ln_lstm"), number(forget_bias, "forget_bias")
         self._norms: list[tuple[Parameters, ...]] = []
         self._outer = model  # where DyNet puts gains and biases of normalization
         super().__init__(layers, input_dim, hidden_dim, model)
@@ -210,7 +211,11 @@ def lstm_sequence(
     version, attrs, append = graph.version, (forget_bias,), graph.append
     bias, inner, outer, before, memory = (each.enter() for each in (b, wx, wh, h, c))
     for x in xs[len(outputs) :]:
-        gates = append(AFFINE, (), (bias, inner, x.node if x.version == version else x.enter()))
+        try:
+            node = x.node if x.version == version else x.enter()
+        except AttributeError:
+            node = node_of(x)
+        gates = append(AFFINE, (), (bias, inner, node))
         before = append(LSTM_STEP, attrs, (gates, outer, before, memory))
         memory = before + 1
         outputs.append(Expression(before, version))
@@ -271,5 +276,5 @@ class CompactVanillaLSTMBuilder(VanillaLSTMBuilder):
         Args:
             std: in the weights' own unit; 0 for none.
         """
-        self._noise = float(std)
+        self._noise = number_from(std, 0.0, "set_weightnoise: std")
         self._retract()

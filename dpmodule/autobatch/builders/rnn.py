@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-import numpy as np
-
-from ..collection import ParameterCollection
-from ..errors import ArgumentError, StaleExpressionError
-from ..expression import Expression
+from ..collection import ParameterCollection, as_collection
+from ..errors import ArgumentError, StaleExpressionError, user_line
+from ..expression import Expression, listed
 from ..functions.inputs import inputVector, random_bernoulli, zeros
+from ..given import number
 from ..parameters import Parameters
 from ..state import state as shared
+from ..whole import whole
 from .state import Layers, RNNState
 
 __all__ = ["Mask", "RNNBuilder"]
@@ -38,13 +38,18 @@ class RNNBuilder:
     cells: Any = None  # what native code needs to add steps itself
 
     def __init__(self, layers: int, input_dim: int, hidden_dim: int, model: ParameterCollection) -> None:
+        layers, input_dim, hidden_dim = (
+            whole(each, name)
+            for each, name in ((layers, "layers"), (input_dim, "input_dim"), (hidden_dim, "hidden_dim"))
+        )
         if layers < 1 or input_dim < 1 or hidden_dim < 1:
             raise ArgumentError(
                 f"layers, input_dim, hidden_dim are {layers}, {input_dim}, {hidden_dim}; all need to be positive"
+                f" (at {user_line()})"
             )
         self.layers, self.input_dim, self.hidden_dim = layers, input_dim, hidden_dim
         self.spec: tuple[Any, ...] = (layers, input_dim, hidden_dim)
-        self._model = model.add_subcollection(self.collection_name)
+        self._model = as_collection(model, "model").add_subcollection(self.collection_name)
         self._dropout = self._dropout_h = 0.0
         self._version = -1
         self._masks: list[Mask] = []
@@ -114,11 +119,12 @@ class RNNBuilder:
         """
         self.new_graph(update)
         self._masks_for = 0
-        return RNNState(self, self.layers_of(vecs) if vecs else ())
+        given = [] if vecs is None else listed("initial_state: vecs", vecs)
+        return RNNState(self, self.layers_of(given) if given else ())
 
     def initial_state_from_raw_vectors(self, vecs: Sequence[Any], update: bool = True) -> RNNState:
         """Begin a sequence with states given as lists of numbers; see `initial_state`."""
-        return self.initial_state([inputVector(np.asarray(each)) for each in vecs], update)
+        return self.initial_state([inputVector(each) for each in listed("vecs", vecs)], update)
 
     def new_graph(self, update: bool = True) -> None:
         """Put the parameters into the graph under construction."""
@@ -135,10 +141,11 @@ class RNNBuilder:
             if len(vecs) != 2 * count:
                 raise ArgumentError(
                     f"{len(vecs)} first states given, expected {count} memories and {count} outputs"
+                    f" (at {user_line()})"
                 )
             return tuple(zip(vecs[count:], vecs[:count]))
         if len(vecs) != count:
-            raise ArgumentError(f"{len(vecs)} first states given, expected {count}")
+            raise ArgumentError(f"{len(vecs)} first states given, expected {count} (at {user_line()})")
         return tuple((each,) for each in vecs)
 
     def zero_layers(self) -> Layers:
@@ -206,9 +213,10 @@ class RNNBuilder:
 
 
 def _probability(p: float) -> float:
-    if not 0.0 <= p < 1.0:
-        raise ArgumentError(f"dropout rate is {p}, expected a probability below 1")
-    return float(p)
+    found = number(p, "dropout rate")
+    if not 0.0 <= found < 1.0:
+        raise ArgumentError(f"dropout rate is {p!r}, expected a probability below 1 (at {user_line()})")
+    return found
 
 
 def _mask(size: int, rate: float, batch_size: int) -> Expression | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from ...generators import host
-from ..collection import ParameterCollection
+from ..collection import ParameterCollection, as_collection
 from ..errors import BoundsError, user_line
 from ..expression import Expression
 from ..functions.combine import affine_transform, concatenate, concatenate_to_batch
@@ -96,7 +96,7 @@ class StandardSoftmaxBuilder(SoftmaxBuilder):
     """
 
     def __init__(self, rep_dim: int, num_classes: int, pc: ParameterCollection, bias: bool = True) -> None:
-        self._model = pc.add_subcollection("standard-softmax-builder")
+        self._model = as_collection(pc, "pc").add_subcollection("standard-softmax-builder")
         self._weights = _weights(self._model, num_classes, rep_dim, bias)
 
     def full_logits(self, x: Expression, update: bool = True) -> Expression:
@@ -133,7 +133,7 @@ class ClassFactoredSoftmaxBuilder(SoftmaxBuilder):
         pc: ParameterCollection,
         bias: bool = True,
     ) -> None:
-        self._model = pc.add_subcollection("class-factored-softmax-builder")
+        self._model = as_collection(pc, "pc").add_subcollection("class-factored-softmax-builder")
         self._groups = read_clusters(cluster_file, word_dict)
         self._place = {
             word: (group, at) for group, words in enumerate(self._groups) for at, word in enumerate(words)
@@ -213,7 +213,7 @@ class HierarchicalSoftmaxBuilder(SoftmaxBuilder):
         pc: ParameterCollection,
         bias: bool = True,
     ) -> None:
-        self._model = pc.add_subcollection("hierarchical-softmax-builder")
+        self._model = as_collection(pc, "pc").add_subcollection("hierarchical-softmax-builder")
         self._paths, sizes = read_paths(cluster_file, word_dict)
         self._nodes: list[tuple[Parameters, ...] | None] = [
             _weights(self._model, size, rep_dim, bias) if size > 1 else None for size in sizes

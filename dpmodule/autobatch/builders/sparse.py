@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import torch
 
-from ..errors import ArgumentError
 from ..expression import Expression
 from ..functions.combine import cmult
+from ..given import probability
 from ..initializers import ConstInitializer
 from ..parameters import Parameters
 from .lstm import VanillaLSTMBuilder
@@ -62,8 +62,7 @@ class SparseLSTMBuilder(VanillaLSTMBuilder):
         Raises:
             ArgumentError: it is outside.
         """
-        if not 0.0 <= sparsity <= 1.0:
-            raise ArgumentError(f"sparsity is {sparsity}, expected a number from 0 to 1")
+        sparsity = probability(sparsity, "sparsity")
         for wx, wh, _, mask_x, mask_h in self.parameters:
             for weights, mask in ((wx, mask_x), (wh, mask_h)):
                 sizes = weights.tensor.abs().flatten()

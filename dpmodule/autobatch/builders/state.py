@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ... import native
-from ..errors import ArgumentError, ForeignValueError, StaleExpressionError
-from ..expression import Expression
+from ..errors import ArgumentError, ForeignValueError, StaleExpressionError, user_line
+from ..expression import Expression, listed
 from ..state import state as shared
 
 if TYPE_CHECKING:
@@ -103,14 +103,14 @@ class RNNState(_Base):
     def add_inputs(self, xs: Iterable[Expression]) -> list[RNNState]:
         """Return the states after each of several inputs."""
         states, current = [], self
-        for x in xs:
+        for x in listed("add_inputs: xs", xs):
             current = current.add_input(x)
             states.append(current)
         return states
 
     def _run(self, xs: Iterable[Expression]) -> list[Expression]:
         self._check()
-        return self._builder.run(self._layers, xs)
+        return self._builder.run(self._layers, listed("transduce: xs", xs))
 
     def h(self) -> tuple[Expression, ...]:
         """Return the outputs of all layers."""
@@ -149,6 +149,7 @@ class RNNState(_Base):
         layers = self._builder.layers
         if not self._builder.has_memory:
             return self.set_h(es)
+        es = None if es is None else listed("set_s: es", es)
         if es is not None and len(es) == layers:
             old = self._layers or self._builder.zero_layers()
             return RNNState(self._builder, tuple((layer[0], c) for layer, c in zip(old, es)), self)
@@ -156,9 +157,10 @@ class RNNState(_Base):
 
     @staticmethod
     def _counted(es: Sequence[Expression] | None, count: int) -> Sequence[Expression]:
-        if es is None or len(es) != count:
-            raise ArgumentError(f"{0 if es is None else len(es)} expressions given, expected {count}")
-        return es
+        given = [] if es is None else listed("es", es)
+        if len(given) != count:
+            raise ArgumentError(f"{len(given)} expressions given, expected {count} (at {user_line()})")
+        return given
 
 
 class StackedRNNState:
@@ -172,7 +174,8 @@ class StackedRNNState:
     __slots__ = ("_previous", "states")
 
     def __init__(self, states: Sequence[RNNState], prev: StackedRNNState | None = None) -> None:
-        self.states, self._previous = list(states), prev
+        self.states: list[RNNState] = listed("states", states)
+        self._previous = prev
 
     def add_input(self, x: Expression) -> StackedRNNState:
         """Return the state after one more input."""
@@ -186,7 +189,7 @@ class StackedRNNState:
     def add_inputs(self, xs: Iterable[Expression]) -> list[StackedRNNState]:
         """Return the states after each of several inputs."""
         found, current = [], self
-        for x in xs:
+        for x in listed("add_inputs: xs", xs):
             current = current.add_input(x)
             found.append(current)
         return found

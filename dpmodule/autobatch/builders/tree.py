@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..collection import ParameterCollection
-from ..errors import ArgumentError, user_line
-from ..expression import Expression
+from ..collection import ParameterCollection, as_collection
+from ..errors import ArgumentError, ForeignValueError, user_line
+from ..expression import Expression, listed
 from ..functions.combine import affine_transform, cmult, concatenate
 from ..functions.elementwise import logistic, tanh
 from ..initializers import ConstInitializer
 from ..parameters import Parameters
+from ..whole import sizes_of, whole
 
 __all__ = ["TreeLSTMBuilder", "TreeState"]
 
@@ -40,11 +41,12 @@ class TreeLSTMBuilder:
     """
 
     def __init__(self, arity: int, input_dim: int, hidden_dim: int, model: ParameterCollection) -> None:
-        if arity < 1:
-            raise ArgumentError(f"arity is {arity}, expected a positive integer")
+        if whole(arity, "arity") < 1:
+            raise ArgumentError(f"arity is {arity}, expected a positive integer (at {user_line()})")
+        sizes_of((input_dim, hidden_dim))
         self.arity, self.hidden_dim = arity, hidden_dim
         self.spec = (arity, input_dim, hidden_dim)
-        self._model = model.add_subcollection("tree-lstm-builder")
+        self._model = as_collection(model, "model").add_subcollection("tree-lstm-builder")
         self._leaf = [self._model.add_parameters((hidden_dim, input_dim)) for _ in "iou"]
         self._inner = [self._model.add_parameters((hidden_dim, arity * hidden_dim)) for _ in "iou"]
         self._forget = [self._model.add_parameters((hidden_dim, arity * hidden_dim)) for _ in range(arity)]
@@ -89,11 +91,18 @@ class TreeLSTMBuilder:
         Raises:
             ArgumentError: there are more or fewer.
         """
+        children = listed("node: children", children)
         if len(children) != self.arity:
             raise ArgumentError(
                 f"{len(children)} children for a tree of arity {self.arity} (at {user_line()})"
             )
-        joined = concatenate([h for h, _ in children]) if len(children) > 1 else children[0][0]
+        try:
+            outputs = [h for h, _ in children]
+        except (TypeError, ValueError):
+            raise ForeignValueError(
+                f"children are {children!r}, expected pairs as leaf() and node() return them (at {user_line()})"
+            ) from None
+        joined = concatenate(outputs) if len(outputs) > 1 else outputs[0]
         i, o, u = self._gates(self._inner, joined)
         c = cmult(i, u)
         for weights, (_, memory) in zip(self._forget, children):

@@ -13,6 +13,7 @@ from ..ops.linear import AFFINE, CONTRACT, DOT, INVERSE, LOGDET, TRACE
 from ..ops.many import AVERAGE_MANY, MAX_MANY, SUM_MANY
 from ..ops.spec import Op
 from ..state import state
+from ..whole import whole
 
 __all__ = [
     "affine_transform",
@@ -200,9 +201,10 @@ def concatenate(xs: Iterable[Expression], d: int = 0) -> Expression:
         ShapeError: other dimensions differ.
     """
     found = xs if type(xs) is list and xs else not_empty("concatenate", xs)
+    axis = whole(d, "concatenate: d")
     if len(found) <= FEW:
-        return apply(CONCATENATE, found, (int(d),))
-    return _fold(CONCATENATE, CONCATENATE_MANY, found, (int(d),), (int(d), len(found)))
+        return apply(CONCATENATE, found, (axis,))
+    return _fold(CONCATENATE, CONCATENATE_MANY, found, (axis,), (axis, len(found)))
 
 
 def concatenate_cols(xs: Iterable[Expression]) -> Expression:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ..errors import ArgumentError, user_line
 from ..expression import Expression, apply, node_of
 from ..fast import fast, uses_native
+from ..given import number
 from ..ops.spec import Op
 from ..ops.unary import ARGMAX, ELU, NOBACKPROP, ROUNDING, SCALE_GRADIENT, SILU, UNARY
 from ..state import state
@@ -116,7 +117,7 @@ def elu(x: Expression, alpha: float = 1.0) -> Expression:
         x: the operand.
         alpha: the negative of the limit far below 0.
     """
-    return apply(ELU, (x,), (float(alpha),))
+    return apply(ELU, (x,), (number(alpha, "elu: alpha"),))
 
 
 elu = fast("elu", elu)
@@ -129,7 +130,7 @@ def silu(x: Expression, beta: float = 1.0) -> Expression:
         x: the operand.
         beta: see above.
     """
-    return apply(SILU, (x,), (float(beta),))
+    return apply(SILU, (x,), (number(beta, "silu: beta"),))
 
 
 def scale_gradient(x: Expression, lambd: float = 1.0) -> Expression:
@@ -139,7 +140,7 @@ def scale_gradient(x: Expression, lambd: float = 1.0) -> Expression:
         x: the operand.
         lambd: the number.
     """
-    return apply(SCALE_GRADIENT, (x,), (), float(lambd))
+    return apply(SCALE_GRADIENT, (x,), (), number(lambd, "scale_gradient: lambd"))
 
 
 def flip_gradient(x: Expression) -> Expression:
@@ -155,9 +156,9 @@ _MODES = {"zero_gradient": False, "straight_through_gradient": True}
 
 
 def _straight(name: str, gradient_mode: str) -> bool:
-    if gradient_mode not in _MODES:
+    if not isinstance(gradient_mode, str) or gradient_mode not in _MODES:
         raise ArgumentError(
-            f"Unknown gradient mode for {name}: {gradient_mode}; expected {' or '.join(_MODES)} (at {user_line()})"
+            f"Unknown gradient mode for {name}: {gradient_mode!r}; expected {' or '.join(_MODES)} (at {user_line()})"
         )
     return _MODES[gradient_mode]
 

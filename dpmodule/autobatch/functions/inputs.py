@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 
 from ... import native
 from ..errors import ArgumentError, BoundsError, ForeignValueError, ShapeError, user_line
 from ..expression import Expression, append, not_empty
 from ..fast import fast
+from ..given import flag, number, numbers, probability
 from ..ops.source import CONSTANT, INPUT, ONE_HOT, RANDOM
 from ..ops.spec import Dim
 from ..state import state
@@ -46,28 +46,6 @@ _new = Expression.__new__
 _ONE = Dim((1,))
 
 
-def _numbers(value: ArrayLike, name: str) -> Array:
-    """Return a new array of numbers of the machine's own types.
-
-    Raises:
-        ForeignValueError: `value` is something else.
-    """
-    if isinstance(value, torch.Tensor):
-        value = value.detach().cpu().numpy()
-    try:
-        array = np.array(value, order="C")
-    except ValueError as failure:  # of lists of different lengths
-        raise ForeignValueError(f"{name}: {failure} (at {user_line()})") from None
-    if array.dtype.kind not in "biuf":
-        raise ForeignValueError(
-            f"{name}: Input Tensor should be a numpy.ndarray or a valid list of floats, numbers in any case, got"
-            f" {type(value).__name__} of {array.dtype} (at {user_line()})"
-        )
-    if not array.dtype.isnative or array.dtype.itemsize > 8:
-        array = array.astype(np.float64)
-    return array
-
-
 class Settable:
     """What inputs have in addition to expressions."""
 
@@ -93,7 +71,7 @@ class Settable:
         """
         node = self.enter()
         dim = state.graph.dim(node)
-        array = _numbers(value, "set").astype(np.float64)
+        array = numbers(value, "set").astype(np.float64)
         if array.size != dim.size * dim.batch:
             raise ShapeError(
                 f"set: {array.size} values for an input of dimensions {dim.d} and minibatch {dim.batch}"
@@ -133,7 +111,9 @@ def dim_of(dim: int | Sequence[int], batch_size: int = 1) -> Dim:
         ForeignValueError: a size is no integer.
         ShapeError: a size is not positive.
     """
-    if type(dim) is int and dim > 0 and batch_size == 1:  # the usual case, in less time
+    if (
+        type(dim) is int and dim > 0 and type(batch_size) is int and batch_size == 1
+    ):  # the usual case, in less time
         return Dim((dim,))
     batch = whole(batch_size, "batch_size")
     if batch < 1:
@@ -161,11 +141,11 @@ def inputTensor(
         ((3, 4), 5)
     """
     if isinstance(arr, (list, tuple)) and arr and isinstance(arr[0], np.ndarray):
-        arr, batched = np.moveaxis(_numbers(arr, "inputTensor"), 0, -1), True
-    array = _numbers(arr, "inputTensor")
+        arr, batched = np.moveaxis(numbers(arr, "inputTensor"), 0, -1), True
+    array = numbers(arr, "inputTensor")
     if array.ndim == 0:
         array = array.reshape(1)
-    if not batched:
+    if not flag(batched, "inputTensor: batched"):
         return _made(array[None], dim_of(array.shape))
     dim = dim_of(array.shape[:-1] if array.ndim > 1 else (1,), array.shape[-1])
     return _made(np.moveaxis(array, -1, 0).reshape(dim.batch, *dim.d), dim)
@@ -192,7 +172,7 @@ def inputTensorTranspose(
         array([[1., 3.],
                [2., 4.]], dtype=float32)
     """
-    array = _numbers(arr, "inputTensorTranspose")
+    array = numbers(arr, "inputTensorTranspose")
     if array.ndim != 1:
         raise ForeignValueError(
             f"inputTensorTranspose: expected a flat array of numbers, got {array.ndim} axes of {array.dtype}; pass"
@@ -210,7 +190,7 @@ def inputTensorTranspose(
 
 def inputVector(v: ArrayLike, device: str = "") -> InputExpression:
     """Make a vector of a list of numbers."""
-    array = _numbers(v, "inputVector").reshape(-1)
+    array = numbers(v, "inputVector").reshape(-1)
     return _made(array[None], dim_of(len(array)))
 
 
@@ -218,7 +198,7 @@ def scalarInput(s: float, device: str = "") -> InputExpression:
     """Make an expression of one number."""
     if type(s) is float:
         return _made(np.array([[s]]), _ONE)
-    array = _numbers(s, "scalarInput")
+    array = numbers(s, "scalarInput")
     if array.size != 1:
         raise ShapeError(f"scalarInput: {array.size} numbers, expected one (at {user_line()})")
     return _made(array.reshape(1, 1), _ONE)
@@ -244,7 +224,7 @@ def inputMatrix(v: ArrayLike, d: Sequence[int]) -> InputExpression:
         d: the dimensions.
     """
     found = dim_of(d)
-    array = _numbers(v, "inputMatrix").astype(np.float64)
+    array = numbers(v, "inputMatrix").astype(np.float64)
     if array.size != found.size:
         raise ShapeError(f"inputMatrix: {array.size} values for the dimensions {found.d} (at {user_line()})")
     return _made(array.reshape(found.d, order="F")[None], found)
@@ -287,7 +267,7 @@ def sparse_inputTensor(
 
 def constant(dim: int | Sequence[int], val: float, batch_size: int = 1) -> Expression:
     """Make a tensor whose elements are all the same."""
-    return append(CONSTANT, (dim_of(dim, batch_size),), (), float(val))
+    return append(CONSTANT, (dim_of(dim, batch_size),), (), number(val, "val"))
 
 
 def zeros(dim: int | Sequence[int], batch_size: int = 1) -> Expression:
@@ -324,12 +304,13 @@ def one_hot(d: int, idx: int | Sequence[int], device: str = "") -> Expression:
 
 
 def _random(dim: int | Sequence[int], batch_size: int, kind: str, first: float, second: float) -> Expression:
+    first, second = number(first, f"random_{kind}"), number(second, f"random_{kind}")
     is_possible = first <= second if kind == "uniform" else second >= 0.0 or kind == "bernoulli"
     if not (is_possible and math.isfinite(first) and math.isfinite(second)):
         raise ArgumentError(
             f"random_{kind}: no numbers can be drawn with the parameters {first} and {second} (at {user_line()})"
         )
-    return append(RANDOM, (dim_of(dim, batch_size), kind, float(first), float(second)), ())
+    return append(RANDOM, (dim_of(dim, batch_size), kind, first, second), ())
 
 
 def random_normal(
@@ -347,9 +328,7 @@ def random_bernoulli(
     Raises:
         ArgumentError: `p` is no probability.
     """
-    if not 0.0 <= p <= 1.0:
-        raise ArgumentError(f"p is {p}, expected a probability (at {user_line()})")
-    return _random(dim, batch_size, "bernoulli", p, scale)
+    return _random(dim, batch_size, "bernoulli", probability(p, "random_bernoulli: p"), scale)
 
 
 def random_uniform(dim: int | Sequence[int], left: float, right: float, batch_size: int = 1) -> Expression:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import ArgumentError, user_line
-from ..expression import Expression, apply
+from ..errors import ArgumentError, ForeignValueError, user_line
+from ..expression import Expression, apply, listed
 from ..fast import fast
+from ..given import flag, number_from, probability
 from ..ops import convolution
 from ..ops import noise as noises
 from ..ops.gates import LSTM_C, LSTM_GATES, LSTM_H, NOISY_LSTM_GATES
 from ..ops.spec import Op
 from ..ops.unary import IDENTITY
 from ..state import state
+from ..whole import whole
 from .combine import concatenate
 
 __all__ = [
@@ -43,9 +45,9 @@ __all__ = [
 
 
 def _pair(name: str, values: Sequence[int]) -> tuple[int, int]:
-    found = tuple(int(each) for each in values)
+    found = [whole(each, name) for each in listed(name, values)]
     if len(found) != 2 or min(found) < 1:
-        raise ArgumentError(f"{name} is {list(values)}, expected two positive integers (at {user_line()})")
+        raise ArgumentError(f"{name} is {found}, expected two positive integers (at {user_line()})")
     return found[0], found[1]
 
 
@@ -61,14 +63,14 @@ def conv2d(x: Expression, f: Expression, stride: Sequence[int], is_valid: bool =
     Returns:
         (H', W', F).
     """
-    return apply(convolution.CONV2D, (x, f), (_pair("stride", stride), bool(is_valid)))
+    return apply(convolution.CONV2D, (x, f), (_pair("stride", stride), flag(is_valid, "is_valid")))
 
 
 def conv2d_bias(
     x: Expression, f: Expression, b: Expression, stride: Sequence[int], is_valid: bool = True
 ) -> Expression:
     """Convolve an image with filters and add a bias (F) to each filter's result; see `conv2d`."""
-    return apply(convolution.CONV2D, (x, f, b), (_pair("stride", stride), bool(is_valid)))
+    return apply(convolution.CONV2D, (x, f, b), (_pair("stride", stride), flag(is_valid, "is_valid")))
 
 
 def maxpooling2d(
@@ -82,7 +84,11 @@ def maxpooling2d(
         stride: its steps, in pixels: down, right.
         is_valid: False adds windows that stick out.
     """
-    return apply(convolution.MAXPOOL, (x,), (_pair("ksize", ksize), _pair("stride", stride), bool(is_valid)))
+    return apply(
+        convolution.MAXPOOL,
+        (x,),
+        (_pair("ksize", ksize), _pair("stride", stride), flag(is_valid, "is_valid")),
+    )
 
 
 def kmax_pooling(x: Expression, k: int, d: int = 1) -> Expression:
@@ -93,7 +99,7 @@ def kmax_pooling(x: Expression, k: int, d: int = 1) -> Expression:
         k: how many.
         d: the dimension.
     """
-    return apply(convolution.KMAX, (x,), (int(k), int(d)))
+    return apply(convolution.KMAX, (x,), (whole(k, "kmax_pooling: k"), whole(d, "kmax_pooling: d")))
 
 
 def fold_rows(x: Expression, nrows: int = 2) -> Expression:
@@ -103,7 +109,7 @@ def fold_rows(x: Expression, nrows: int = 2) -> Expression:
         x: a matrix.
         nrows: how many rows make one.
     """
-    return apply(convolution.FOLD_ROWS, (x,), (int(nrows),))
+    return apply(convolution.FOLD_ROWS, (x,), (whole(nrows, "fold_rows: nrows"),))
 
 
 def filter1d_narrow(x: Expression, y: Expression) -> Expression:
@@ -126,7 +132,7 @@ def kmh_ngram(x: Expression, v: int) -> Expression:
         x: a matrix.
         v: the length of a run.
     """
-    return apply(convolution.NGRAM, (x,), (int(v),))
+    return apply(convolution.NGRAM, (x,), (whole(v, "kmh_ngram: v"),))
 
 
 def circ_conv(u: Expression, v: Expression) -> Expression:
@@ -155,9 +161,7 @@ def _drawn(op: Op, operands: Sequence[Expression], attrs: tuple[Any, ...]) -> Ex
 
 
 def _rate(p: float) -> float:
-    if not 0.0 <= p <= 1.0:
-        raise ArgumentError(f"dropout rate is {p}, expected a probability (at {user_line()})")
-    return float(p)
+    return probability(p, "dropout rate")
 
 
 def dropout(x: Expression, p: float) -> Expression:
@@ -181,7 +185,7 @@ def dropout_dim(x: Expression, d: int, p: float) -> Expression:
         d: the dimension.
         p: the probability.
     """
-    return _drawn(noises.DROPOUT_DIM, (x,), (_rate(p), int(d)))
+    return _drawn(noises.DROPOUT_DIM, (x,), (_rate(p), whole(d, "dropout_dim: d")))
 
 
 def dropout_batch(x: Expression, p: float) -> Expression:
@@ -214,9 +218,7 @@ def noise(x: Expression, stddev: float) -> Expression:
     Raises:
         ArgumentError: `stddev` is negative.
     """
-    if not stddev >= 0.0:
-        raise ArgumentError(f"stddev is {stddev}, expected 0 or more (at {user_line()})")
-    return _drawn(noises.NOISE, (x,), (float(stddev),))
+    return _drawn(noises.NOISE, (x,), (number_from(stddev, 0.0, "noise: stddev"),))
 
 
 def available_devices() -> list[str]:
@@ -236,6 +238,10 @@ def to_device(e: Expression, device_str: str) -> Expression:
     Raises:
         ArgumentError: the graph lies elsewhere.
     """
+    if not isinstance(device_str, str):
+        raise ForeignValueError(
+            f"to_device: {type(device_str).__name__} {device_str!r} is no name of a device (at {user_line()})"
+        )
     if device_str and device_str != available_devices()[-1]:
         raise ArgumentError(
             f"Invalid device name: {device_str}; this graph is on {available_devices()[-1]}, see configure(device=)"
@@ -252,7 +258,7 @@ def _gates(
 ) -> Expression:
     x = concatenate(x_t) if isinstance(x_t, (list, tuple)) else x_t
     given: list[Any] = [x, *operands, *masks]
-    attrs = (float(std), bool(masks))
+    attrs = (number_from(std, 0.0, "weightnoise_std"), bool(masks))
     return _drawn(NOISY_LSTM_GATES, given, attrs) if std else apply(LSTM_GATES, given, attrs)
 
 
@@ -287,7 +293,7 @@ def vanilla_lstm_gates_concat(
     weightnoise_std: float = 0.0,
 ) -> Expression:
     """Do what `vanilla_lstm_gates` does with several inputs, joined."""
-    return _gates(list(x_t), (h_tm1, Wx, Wh, b), (), weightnoise_std)
+    return _gates(listed("x_t", x_t), (h_tm1, Wx, Wh, b), (), weightnoise_std)
 
 
 def vanilla_lstm_gates_dropout(
@@ -315,7 +321,7 @@ def vanilla_lstm_gates_dropout_concat(
     weightnoise_std: float = 0.0,
 ) -> Expression:
     """Do what `vanilla_lstm_gates_dropout` does with several inputs, joined."""
-    return _gates(list(x_t), (h_tm1, Wx, Wh, b), (dropout_mask_x, dropout_mask_h), weightnoise_std)
+    return _gates(listed("x_t", x_t), (h_tm1, Wx, Wh, b), (dropout_mask_x, dropout_mask_h), weightnoise_std)
 
 
 def vanilla_lstm_c(c_tm1: Expression, gates_t: Expression) -> Expression:

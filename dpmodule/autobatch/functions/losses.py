@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ..errors import BoundsError, NegativeIndexError, user_line
 from ..expression import Expression, apply, node_of, not_empty
 from ..fast import fast
+from ..given import number
 from ..ops import loss
 from ..ops.softmax import (
     CONSTRAINED_SOFTMAX,
@@ -91,7 +92,7 @@ def softmax(x: Expression, d: int = 0) -> Expression:
     Raises:
         ShapeError: there is no such dimension.
     """
-    return apply(SOFTMAX, (x,), (int(d),))
+    return apply(SOFTMAX, (x,), (whole(d, "softmax: d"),))
 
 
 def log_softmax(x: Expression, restrict: Sequence[int] | None = None) -> Expression:
@@ -142,7 +143,7 @@ def hinge(x: Expression, v: int | Sequence[int], m: float = 1.0) -> Expression:
     """
     if not isinstance(v := as_label(v), int):
         return hinge_batch(x, v, m)
-    return apply(HINGE, (x,), (float(m),), checked_label("Hinge", x, v))
+    return apply(HINGE, (x,), (number(m, "m"),), checked_label("Hinge", x, v))
 
 
 def hinge_batch(x: Expression, vs: Sequence[int], m: float = 1.0) -> Expression:
@@ -154,7 +155,7 @@ def hinge_batch(x: Expression, vs: Sequence[int], m: float = 1.0) -> Expression:
         m: the margin.
     """
     labels = _labels("Hinge", x, vs)
-    return apply(HINGE_BATCH, (x,), (float(m), len(labels)), labels)
+    return apply(HINGE_BATCH, (x,), (number(m, "m"), len(labels)), labels)
 
 
 def hinge_dim(x: Expression, v: Sequence[int], d: int = 0, m: float = 1.0) -> Expression:
@@ -167,7 +168,7 @@ def hinge_dim(x: Expression, v: Sequence[int], d: int = 0, m: float = 1.0) -> Ex
         m: the margin.
     """
     labels = [checked_label("HingeDim", x, each, d) for each in not_empty("HingeDim", v)]
-    return apply(HINGE_DIM, (x,), (int(d), float(m)), labels)
+    return apply(HINGE_DIM, (x,), (whole(d, "hinge_dim: d"), number(m, "m")), labels)
 
 
 def sparsemax(x: Expression) -> Expression:
@@ -221,7 +222,7 @@ def huber_distance(x: Expression, y: Expression, c: float = 1.345) -> Expression
         y: the other, of its dimensions.
         c: where the loss becomes linear.
     """
-    return apply(loss.HUBER, (x, y), (float(c),))
+    return apply(loss.HUBER, (x, y), (number(c, "huber_distance: c"),))
 
 
 def binary_log_loss(x: Expression, y: Expression) -> Expression:
@@ -242,7 +243,7 @@ def pairwise_rank_loss(x: Expression, y: Expression, m: float = 1.0) -> Expressi
         y: scores that should be smaller.
         m: the margin.
     """
-    return apply(loss.RANK, (x, y), (float(m),))
+    return apply(loss.RANK, (x, y), (number(m, "m"),))
 
 
 def poisson_loss(log_lambda: Expression, x: int) -> Expression:
@@ -252,7 +253,7 @@ def poisson_loss(log_lambda: Expression, x: int) -> Expression:
         log_lambda: the logarithm of the rate; one number.
         x: the count.
     """
-    return apply(loss.POISSON, (log_lambda,), (), int(x))
+    return apply(loss.POISSON, (log_lambda,), (), whole(x, "poisson_loss: x"))
 
 
 softmax = fast("softmax", softmax)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..expression import Expression, apply, node_of
+from ..expression import Expression, apply, listed, node_of
 from ..fast import fast
+from ..given import flag
 from ..ops import reduce
 from ..state import state
+from ..whole import as_label, whole
 
 __all__ = [
     "cumsum",
@@ -32,7 +34,9 @@ __all__ = [
 
 
 def _axes(d: int | Sequence[int]) -> tuple[int, ...]:
-    return (int(d),) if isinstance(d, int) else tuple(int(axis) for axis in d)
+    if isinstance(d := as_label(d), int):
+        return (d,)
+    return tuple(whole(axis, "d") for axis in listed("d", d))
 
 
 def _all(x: Expression) -> tuple[int, ...]:
@@ -66,7 +70,7 @@ def sum_dim(x: Expression, d: int | Sequence[int], b: bool = False, n: int = 0) 
         b: sum over the minibatch, too.
         n: not used; as in DyNet.
     """
-    return apply(reduce.SUM_DIM, (x,), (_axes(d), bool(b)))
+    return apply(reduce.SUM_DIM, (x,), (_axes(d), flag(b, "b")))
 
 
 def moment_dim(x: Expression, d: int | Sequence[int], r: int, b: bool, n: int = 0) -> Expression:
@@ -79,7 +83,7 @@ def moment_dim(x: Expression, d: int | Sequence[int], r: int, b: bool, n: int = 
         b: over the minibatch, too.
         n: what to divide by, if positive, in place of the number of elements.
     """
-    return apply(reduce.MOMENT, (x,), (_axes(d), bool(b), int(r), int(n)))
+    return apply(reduce.MOMENT, (x,), (_axes(d), flag(b, "b"), whole(r, "r"), whole(n, "n")))
 
 
 def mean_dim(x: Expression, d: int | Sequence[int], b: bool, n: int = 0) -> Expression:
@@ -89,7 +93,7 @@ def mean_dim(x: Expression, d: int | Sequence[int], b: bool, n: int = 0) -> Expr
 
 def std_dim(x: Expression, d: int | Sequence[int], b: bool, n: int = 0) -> Expression:
     """Compute the standard deviation (divided by n, not n - 1) over dimensions; see `moment_dim`."""
-    return apply(reduce.STD, (x,), (_axes(d), bool(b), int(n)))
+    return apply(reduce.STD, (x,), (_axes(d), flag(b, "b"), whole(n, "n")))
 
 
 def moment_elems(x: Expression, r: int) -> Expression:
@@ -155,7 +159,7 @@ def max_dim(x: Expression, d: int = 0) -> Expression:
         x: the operand.
         d: the dimension.
     """
-    return apply(reduce.MAX_DIM, (x,), (int(d),))
+    return apply(reduce.MAX_DIM, (x,), (whole(d, "d"),))
 
 
 def min_dim(x: Expression, d: int = 0) -> Expression:
@@ -165,7 +169,7 @@ def min_dim(x: Expression, d: int = 0) -> Expression:
         x: the operand.
         d: the dimension.
     """
-    return apply(reduce.MIN_DIM, (x,), (int(d),))
+    return apply(reduce.MIN_DIM, (x,), (whole(d, "d"),))
 
 
 def logsumexp_dim(x: Expression, d: int = 0) -> Expression:
@@ -175,7 +179,7 @@ def logsumexp_dim(x: Expression, d: int = 0) -> Expression:
         x: a vector or matrix.
         d: the dimension.
     """
-    return apply(reduce.LOGSUMEXP_DIM, (x,), (int(d),))
+    return apply(reduce.LOGSUMEXP_DIM, (x,), (whole(d, "d"),))
 
 
 def cumsum(x: Expression, d: int = 0) -> Expression:
@@ -185,7 +189,7 @@ def cumsum(x: Expression, d: int = 0) -> Expression:
         x: the operand.
         d: the dimension.
     """
-    return apply(reduce.CUMSUM, (x,), (int(d),))
+    return apply(reduce.CUMSUM, (x,), (whole(d, "d"),))
 
 
 def squared_norm(x: Expression) -> Expression:

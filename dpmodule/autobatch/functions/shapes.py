@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import ForeignValueError, NegativeIndexError, user_line
-from ..expression import Expression, apply, not_empty
+from ..expression import Expression, apply, listed, not_empty
 from ..fast import fast
 from ..ops.join import RESHAPE, TRANSPOSE
 from ..ops.pick import ELEMENTS, PICK, PICK_BATCH, PICK_RANGE, SELECT, STRIDED
@@ -109,7 +109,7 @@ def pick(e: Expression, index: int | Sequence[int] = 0, dim: int = 0) -> Express
     """
     if not isinstance(index := as_label(index), int):
         return pick_batch(e, index, dim)
-    return apply(PICK, (e,), (int(dim),), checked_label("PickElement", e, index, dim))
+    return apply(PICK, (e,), (whole(dim, "pick: dim"),), checked_label("PickElement", e, index, dim))
 
 
 def pick_batch(e: Expression, indices: Sequence[int], dim: int = 0) -> Expression:
@@ -121,7 +121,7 @@ def pick_batch(e: Expression, indices: Sequence[int], dim: int = 0) -> Expressio
         dim: the dimension.
     """
     places = [checked_label("PickElement", e, index, dim) for index in not_empty("PickElement", indices)]
-    return apply(PICK_BATCH, (e,), (int(dim), len(places)), places)
+    return apply(PICK_BATCH, (e,), (whole(dim, "pick_batch: dim"), len(places)), places)
 
 
 def pick_batch_elem(x: Expression, v: int) -> Expression:
@@ -166,7 +166,7 @@ def pick_range(x: Expression, s: int, e: int, d: int = 0) -> Expression:
         d: the dimension.
     """
     s, e = _unsigned("pick_range", (s, e))
-    return apply(PICK_RANGE, (x,), (int(d), s, e))
+    return apply(PICK_RANGE, (x,), (whole(d, "pick_range: d"), s, e))
 
 
 def pickrange(x: Expression, s: int, e: int) -> Expression:
@@ -188,9 +188,12 @@ def strided_select(
     Raises:
         BoundsError: a range is empty or outside.
     """
-    return apply(
-        STRIDED, (x,), tuple(tuple(int(n) for n in each) for each in (strides, range_from, range_to))
+    given = {"strides": strides, "range_from": range_from, "range_to": range_to}
+    attrs = tuple(
+        tuple(whole(n, f"strided_select: {name}") for n in listed(f"strided_select: {name}", each))
+        for name, each in given.items()
     )
+    return apply(STRIDED, (x,), attrs)
 
 
 def select_rows(x: Expression, rs: Sequence[int]) -> Expression:
@@ -237,7 +240,9 @@ def transpose(x: Expression, dims: Sequence[int] = (1, 0)) -> Expression:
     Raises:
         ShapeError: not every dimension is named once.
     """
-    return apply(TRANSPOSE, (x,), (tuple(map(int, dims)),))
+    return apply(
+        TRANSPOSE, (x,), (tuple(whole(each, "transpose: dims") for each in listed("transpose: dims", dims)),)
+    )
 
 
 parameter = fast("parameter", parameter)

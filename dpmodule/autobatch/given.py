@@ -1,0 +1,151 @@
+"""Numbers, yes or no, and places in lists as people give them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .errors import ArgumentError, BoundsError, ForeignValueError, NegativeIndexError, user_line
+from .whole import whole
+
+__all__ = ["flag", "number", "number_from", "numbers", "file_name", "place", "probability", "text"]
+
+
+def number(value: Any, what: str) -> float:
+    """Return a plain float.
+
+    Args:
+        value: a number of Python, numpy or torch, or an array of one.
+        what: the argument, as errors name it.
+
+    Raises:
+        ForeignValueError: it is something else, also where it is the text of a number.
+    """
+    if type(value) is float:
+        return value
+    if not isinstance(value, (str, bytes)):
+        try:
+            return float(value)
+        except (TypeError, ValueError, RuntimeError):  # torch raises the last one
+            pass
+    raise ForeignValueError(f"{what}: {type(value).__name__} {value!r} is no number (at {user_line()})")
+
+
+def numbers(value: Any, what: str) -> NDArray[Any]:
+    """Return a new array of numbers of the machine's own types.
+
+    Args:
+        value: an array or a tensor, or what numpy makes an array of.
+        what: the argument, as errors name it.
+
+    Raises:
+        ForeignValueError: it is something else.
+    """
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu().numpy()
+    try:
+        array = np.array(value, order="C")
+    except ValueError as failure:  # of lists of different lengths
+        raise ForeignValueError(f"{what}: {failure} (at {user_line()})") from None
+    if array.dtype.kind not in "biuf":
+        raise ForeignValueError(
+            f"{what}: Input Tensor should be a numpy.ndarray or a valid list of floats, numbers in any case, got"
+            f" {type(value).__name__} of {array.dtype} (at {user_line()})"
+        )
+    if not array.dtype.isnative or array.dtype.itemsize > 8:
+        array = array.astype(np.float64)
+    return array
+
+
+def number_from(value: Any, least: float, what: str) -> float:
+    """Return a plain float that is not below `least`; see `number`.
+
+    Raises:
+        ArgumentError: it is smaller, or NaN.
+    """
+    found = number(value, what)
+    if not found >= least:
+        raise ArgumentError(f"{what} is {value!r}, expected {least:g} or more (at {user_line()})")
+    return found
+
+
+def probability(value: Any, what: str) -> float:
+    """Return a plain float from 0 to 1; see `number`.
+
+    Raises:
+        ArgumentError: it is outside.
+    """
+    found = number(value, what)
+    if not 0.0 <= found <= 1.0:
+        raise ArgumentError(f"{what} is {value!r}, expected a probability (at {user_line()})")
+    return found
+
+
+def flag(value: Any, what: str) -> bool:
+    """Return yes or no.
+
+    Args:
+        value: True or False, of Python or numpy, or an integer.
+        what: the argument, as errors name it.
+
+    Raises:
+        ForeignValueError: it is something else, also where it is the text of one.
+    """
+    return bool(value) if isinstance(value, (bool, np.bool_)) else bool(whole(value, what))
+
+
+def text(value: Any, what: str) -> str:
+    """Return a text.
+
+    Raises:
+        ForeignValueError: it is none.
+    """
+    if isinstance(value, str):
+        return value
+    raise ForeignValueError(f"{what}: {type(value).__name__} {value!r} is no text (at {user_line()})")
+
+
+def file_name(value: Any, what: str) -> str:
+    """Return the name of a file.
+
+    Args:
+        value: a text or an object of `pathlib`.
+        what: the argument, as errors name it.
+
+    Raises:
+        ForeignValueError: it is something else.
+    """
+    try:
+        found = os.fspath(value)
+    except TypeError:
+        found = None
+    if isinstance(found, str):
+        return found
+    raise ForeignValueError(
+        f"{what}: {type(value).__name__} {value!r} is no name of a file (at {user_line()})"
+    )
+
+
+def place(value: Any, size: int, what: str) -> int:
+    """Return a place in a list.
+
+    Args:
+        value: an integer from 0 on.
+        size: how many places there are.
+        what: the argument, as errors name it.
+
+    Raises:
+        ForeignValueError: it is no integer.
+        NegativeIndexError: it is negative.
+        BoundsError: it is too large.
+    """
+    found = whole(value, what)
+    if found < 0:
+        raise NegativeIndexError(f"{what}: can't convert negative value {found} (at {user_line()})")
+    if found >= size:
+        raise BoundsError(f"{what}: {found} is outside of {size} (at {user_line()})")
+    return found

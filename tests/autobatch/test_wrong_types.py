@@ -1,0 +1,373 @@
+"""Arguments of a wrong type or size: an error that names the argument and what was given, and the caller's line."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import dpmodule as mx
+import dpmodule.autobatch as dy
+
+pytestmark = pytest.mark.usefixtures("engine")
+
+TRAINERS = [
+    "SimpleSGDTrainer",
+    "CyclicalSGDTrainer",
+    "MomentumSGDTrainer",
+    "AdagradTrainer",
+    "AdadeltaTrainer",
+    "RMSPropTrainer",
+    "AdamTrainer",
+    "AmsgradTrainer",
+]
+BUILDERS = [
+    "VanillaLSTMBuilder",
+    "CompactVanillaLSTMBuilder",
+    "CoupledLSTMBuilder",
+    "FastLSTMBuilder",
+    "SparseLSTMBuilder",
+    "SimpleRNNBuilder",
+    "GRUBuilder",
+    "TreeLSTMBuilder",
+]
+FOREIGN = [None, "a", [], [None], object(), {}, np.ones((2, 5))]
+"""What is no number, each of another type."""
+
+
+def refuses(argument, call, kind=dy.ForeignValueError):
+    """Check the error: its type, the argument's name, and the line of this file."""
+    with pytest.raises(kind) as caught:
+        call()
+    assert argument in str(caught.value)
+    assert re.search(r"\(at .*test_wrong_types\.py:\d+\)", str(caught.value))
+
+
+def collection():
+    m = dy.ParameterCollection()
+    m.add_parameters((3, 3)), m.add_lookup_parameters((4, 3))
+    return m
+
+
+def vector():
+    return dy.inputVector([1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+@pytest.mark.parametrize("value", [*FOREIGN, -1, 1.5])
+def test_trainers_of_no_collection(name, value):
+    refuses("no ParameterCollection", lambda: getattr(dy, name)(value))
+
+
+@pytest.mark.parametrize("name", [name for name in TRAINERS if name != "AdadeltaTrainer"])
+@pytest.mark.parametrize("value", FOREIGN)
+def test_learning_rates_that_are_no_numbers(name, value):
+    m = collection()
+    if value is not None or name != "CyclicalSGDTrainer":
+        refuses("learning_rate", lambda: getattr(dy, name)(m, value))
+    trainer = getattr(dy, name)(m)
+    before = trainer.learning_rate
+    refuses("learning_rate", lambda: trainer.set_learning_rate(value))
+    refuses("learning_rate", lambda: setattr(trainer, "learning_rate", value))
+    if value is not None:
+        refuses("learning_rate", lambda: trainer.restart(value))
+    assert trainer.learning_rate == before
+
+
+@pytest.mark.parametrize("value", FOREIGN)
+def test_other_arguments_of_trainers(value):
+    m = collection()
+    for name, argument in (
+        ("MomentumSGDTrainer", "mom"),
+        ("AdagradTrainer", "eps"),
+        ("AdadeltaTrainer", "rho"),
+        ("RMSPropTrainer", "rho"),
+        ("AdamTrainer", "beta_1"),
+        ("AdamTrainer", "beta_2"),
+        ("AmsgradTrainer", "eps"),
+        ("CyclicalSGDTrainer", "learning_rate_max"),
+        ("CyclicalSGDTrainer", "step_size"),
+        ("CyclicalSGDTrainer", "gamma"),
+    ):
+        refuses(argument, lambda: getattr(dy, name)(m, **{argument: value}))  # noqa: B023 (called at once)
+    trainer = dy.AdamTrainer(m)
+    refuses("clip threshold", lambda: trainer.set_clip_threshold(value))
+    refuses("set_sparse_updates", lambda: trainer.set_sparse_updates(value))
+
+
+def test_a_cycle_takes_time():
+    refuses("step_size", lambda: dy.CyclicalSGDTrainer(collection(), step_size=0), dy.ArgumentError)
+
+
+@pytest.mark.parametrize("place", ["updated_params", "updated_lookups"])
+def test_places_that_are_not_there_update_nothing(place):
+    m = collection()
+    trainer = dy.SimpleSGDTrainer(m)
+    table = m.lookup_parameters_list()[0]
+    dy.sum_elems(m.parameters_list()[0] * table[1]).backward()
+    before = [each.as_array() for each in (*m.parameters_list(), table)]
+
+    def update(*places):
+        given = {"updated_params": [0], "updated_lookups": [0], place: list(places)}
+        trainer.update_subset(**given)
+
+    refuses(place, lambda: update(0, 1), dy.BoundsError)
+    refuses(place, lambda: update(-1), dy.NegativeIndexError)
+    for value in ("a", None, 0.5):
+        refuses(place, lambda: update(0, value))  # noqa: B023 (called at once)
+    refuses(
+        place, lambda: trainer.update_subset(**{"updated_params": [], "updated_lookups": [], place: None})
+    )
+    for each, value in zip((*m.parameters_list(), table), before):
+        np.testing.assert_array_equal(each.as_array(), value)
+    assert trainer.updates == 0
+    update(0)
+    assert trainer.updates == 1
+
+
+@pytest.mark.parametrize("value", ["a", "1", [], object(), 0.5, np.ones(2)])
+def test_settings_of_other_types(value):
+    before = dy.settings()
+    for name in ("autobatch", "random_seed"):
+        refuses(name, lambda: dy.configure(**{name: value}))  # noqa: B023 (called at once)
+    refuses("immediate_compute", lambda: dy.renew_cg(immediate_compute=value))
+    refuses("check_validity", lambda: dy.renew_cg(check_validity=value))
+    refuses("autobatching", lambda: dy.renew_cg(autobatching=value))
+    refuses("random_seed", lambda: dy.set_random_seed(value))
+    if not isinstance(value, float):
+        refuses("weight_decay", lambda: dy.configure(weight_decay=value))
+    with pytest.raises(dy.ArgumentError, match="engine is"):
+        dy.configure(engine=value)
+    assert dy.settings() == before
+
+
+def test_settings_may_be_numbers_of_numpy():
+    before = dy.settings()
+    dy.configure(autobatch=np.True_, random_seed=np.int64(3), weight_decay=np.float32(0.5))
+    assert (dy.settings()["autobatch"], dy.settings()["weight_decay"]) == (True, 0.5)
+    dy.configure(**{name: before[name] for name in ("autobatch", "weight_decay")})
+
+
+def test_settings_that_are_collected_first():
+    params = dy.DynetParams()
+    refuses("autobatch", lambda: params.set_autobatch("yes"))
+    refuses("random_seed", lambda: params.set_random_seed(None))
+    refuses("weight_decay", lambda: params.set_weight_decay("a"))
+    refuses("gpu_mask", lambda: params.set_gpu_mask(None))
+    refuses("from_config", lambda: params.from_config({"seed": 1}))
+    refuses("init_from_params", lambda: dy.init_from_params(None))
+
+
+@pytest.mark.parametrize("value", FOREIGN)
+def test_initializers(value):
+    for name, argument in (
+        ("ConstInitializer", "c"),
+        ("NormalInitializer", "mean"),
+        ("NormalInitializer", "var"),
+        ("UniformInitializer", "scale"),
+        ("SaxeInitializer", "scale"),
+        ("GlorotInitializer", "gain"),
+    ):
+        refuses(argument, lambda: getattr(dy, name)(**{argument: value}))  # noqa: B023 (called at once)
+    if not isinstance(value, np.ndarray) and value != []:
+        refuses("array", lambda: dy.NumpyInitializer(value))
+    if not isinstance(value, str):
+        refuses("fname", lambda: dy.FromFileInitializer(value))
+
+
+def test_initializers_that_cannot_draw(tmp_path):
+    refuses("var", lambda: dy.NormalInitializer(0.0, -1.0), dy.ArgumentError)
+    refuses("scale", lambda: dy.UniformInitializer(-0.1), dy.ArgumentError)
+    refuses("gain", lambda: dy.GlorotInitializer(gain=float("nan")), dy.ArgumentError)
+    refuses("init", lambda: collection().add_parameters(3, init=[1.0, 2.0, 3.0]), dy.ArgumentError)
+    (tmp_path / "values").write_text("1 2 three")
+    with pytest.raises(mx.base.FileFormatError, match="expected numbers"):
+        collection().add_parameters(3, init=dy.FromFileInitializer(tmp_path / "values"))
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+@pytest.mark.parametrize("value", FOREIGN)
+def test_builders(name, value):
+    m, make = collection(), getattr(dy, name)
+    first = "arity" if name == "TreeLSTMBuilder" else "layers"
+    refuses("model", lambda: make(1, 3, 3, value))
+    refuses(first, lambda: make(value, 3, 3, m))
+    if not isinstance(value, (list, dict)):
+        inner = "dim" if name == "TreeLSTMBuilder" else "input_dim"
+        refuses(inner, lambda: make(1, value, 3, m))
+    assert len(m.parameters_list()) == 1
+
+
+def test_other_builders(tmp_path):
+    m = collection()
+    refuses("model", lambda: dy.BiRNNBuilder(1, 3, 4, None, dy.LSTMBuilder))
+    refuses("num_layers", lambda: dy.BiRNNBuilder("a", 3, 4, m, dy.LSTMBuilder))
+    refuses("rnn_builder_factory", lambda: dy.BiRNNBuilder(1, 3, 4, m, None))
+    refuses("pc", lambda: dy.StandardSoftmaxBuilder(3, 4, None))
+    refuses("cluster_file", lambda: dy.ClassFactoredSoftmaxBuilder(3, None, {}, m))
+    refuses("forget_bias", lambda: dy.VanillaLSTMBuilder(1, 3, 3, m, False, "a"))
+    lstm = dy.VanillaLSTMBuilder(1, 3, 3, m)
+    refuses("dropout rate", lambda: lstm.set_dropout("a"))
+    refuses("dropout rate", lambda: lstm.set_dropouts(0.1, None))
+    refuses("vecs", lambda: lstm.initial_state(3))
+    refuses("expected 1 memories", lambda: lstm.initial_state([vector()]), dy.ArgumentError)
+    both = dy.BiRNNBuilder(1, 3, 4, m, dy.LSTMBuilder)
+    refuses("es", lambda: both.transduce(None))
+    refuses("es", lambda: both.add_inputs(1))
+    tree = dy.TreeLSTMBuilder(2, 3, 3, m)
+    refuses("children", lambda: tree.node(None))
+    refuses("children", lambda: tree.node([vector(), 3]))
+    sparse = dy.SparseLSTMBuilder(1, 3, 3, m)
+    refuses("sparsity", lambda: sparse.set_sparsity("a"))
+    refuses("sparsity", lambda: sparse.set_sparsity(1.5), dy.ArgumentError)
+
+
+@pytest.mark.parametrize("name", ["VanillaLSTMBuilder", "GRUBuilder"])
+def test_states(name):
+    start = getattr(dy, name)(1, 3, 3, collection()).initial_state()
+    state = start.add_input(vector())
+    for each in (start, state):
+        refuses("transduce", lambda: each.transduce(None))  # noqa: B023 (called at once)
+        refuses("add_inputs", lambda: each.add_inputs(1))  # noqa: B023 (called at once)
+        for bad in ("a", None, 3):
+            refuses("no Expression", lambda: each.transduce([vector(), bad]))  # noqa: B023 (called at once)
+            refuses("no Expression", lambda: each.add_input(bad))  # noqa: B023 (called at once)
+    refuses("es", lambda: state.set_h(3))
+    refuses("es", lambda: state.set_s(3))
+    refuses("expected", lambda: state.set_h([]), dy.ArgumentError)
+
+
+NUMBERS = {
+    "elu: alpha": lambda v: dy.elu(vector(), v),
+    "silu: beta": lambda v: dy.silu(vector(), v),
+    "scale_gradient: lambd": lambda v: dy.scale_gradient(vector(), v),
+    "dropout rate": lambda v: dy.dropout(vector(), v),
+    "noise: stddev": lambda v: dy.noise(vector(), v),
+    "huber_distance: c": lambda v: dy.huber_distance(vector(), vector(), v),
+    "hinge: m": lambda v: dy.hinge(vector(), 1, v),
+    "pairwise_rank_loss: m": lambda v: dy.pairwise_rank_loss(dy.scalarInput(1.0), dy.scalarInput(2.0), v),
+    "random_normal": lambda v: dy.random_normal(3, v),
+    "random_uniform": lambda v: dy.random_uniform(3, 0.0, v),
+    "random_gumbel": lambda v: dy.random_gumbel(3, 0.0, v),
+    "random_bernoulli: p": lambda v: dy.random_bernoulli(3, v),
+    "val": lambda v: dy.constant(3, v),
+    "set_weight_decay: lam": lambda v: collection().set_weight_decay(v),
+    "scale: s": lambda v: collection().parameters_list()[0].scale(v),
+    "scale_gradient: s": lambda v: collection().parameters_list()[0].scale_gradient(v),
+    "clip_inplace: left": lambda v: collection().parameters_list()[0].clip_inplace(v, 1.0),
+}
+WHOLE = {
+    "softmax: d": lambda v: dy.softmax(vector(), v),
+    "max_dim: d": lambda v: dy.max_dim(vector(), v),
+    "logsumexp_dim: d": lambda v: dy.logsumexp_dim(vector(), v),
+    "cumsum: d": lambda v: dy.cumsum(vector(), v),
+    "moment: r": lambda v: dy.moment_elems(vector(), v),
+    "kmax_pooling: k": lambda v: dy.kmax_pooling(dy.inputTensor(np.eye(3)), v),
+    "fold_rows: nrows": lambda v: dy.fold_rows(dy.inputTensor(np.eye(4)), v),
+    "kmh_ngram: v": lambda v: dy.kmh_ngram(dy.inputTensor(np.eye(3)), v),
+    "dropout_dim: d": lambda v: dy.dropout_dim(vector(), v, 0.5),
+    "pick: dim": lambda v: dy.pick(vector(), 1, v),
+    "pick_range: d": lambda v: dy.pick_range(vector(), 0, 1, v),
+    "concatenate: d": lambda v: dy.concatenate([vector(), vector()], v),
+    "poisson_loss: x": lambda v: dy.poisson_loss(dy.scalarInput(1.0), v),
+    "dim": lambda v: dy.vecInput(v),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("value", FOREIGN)
+def test_numbers_of_functions(name, value):
+    refuses(name.split(": ")[-1], lambda: NUMBERS[name](value))
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("value", [np.float32(0.5), np.array(0.5), torch.tensor(0.5)])
+def test_numbers_of_all_kinds_are_taken(name, value):
+    NUMBERS[name](value)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("value", [None, "a", [None], object(), 0.5])
+def test_integers_of_functions(name, value):
+    refuses(name.split(": ")[-1], lambda: WHOLE[name](value))
+
+
+@pytest.mark.parametrize("value", [None, 1, object()])
+def test_lists_of_functions(value):
+    matrix = dy.inputTensor(np.eye(3))
+    refuses("strided_select: strides", lambda: dy.strided_select(vector(), value))
+    refuses("transpose: dims", lambda: dy.transpose(matrix, value))
+    refuses("stride", lambda: dy.maxpooling2d(dy.inputTensor(np.ones((3, 3, 1))), [2, 2], value))
+    if value != 1:
+        refuses("d", lambda: dy.sum_dim(vector(), value))
+
+
+def test_texts_where_there_is_something_else():
+    for call in (dy.round, dy.ceil, dy.floor, dy.argmax):
+        for mode in (None, [], 1, "a"):
+            refuses("gradient mode", lambda: call(vector(), mode), dy.ArgumentError)  # noqa: B023 (called at once)
+    refuses("to_device", lambda: dy.to_device(vector(), 1))
+    refuses("is_valid", lambda: dy.conv2d(vector(), vector(), [1, 1], "no"))
+    refuses("batched", lambda: dy.inputTensor([1.0], "no"))
+    refuses("b:", lambda: dy.sum_dim(vector(), 0, "no"))
+
+
+def test_files(tmp_path):
+    m = collection()
+    parameter, table = m.parameters_list()[0], m.lookup_parameters_list()[0]
+    for bad in (None, [], 1.5):
+        for call in (m.save, m.populate, parameter.save, parameter.populate, table.save, table.populate):
+            refuses("fname", lambda: call(bad))  # noqa: B023 (called at once)
+        refuses("fname", lambda: m.load_param(bad, "/_0"))  # noqa: B023 (called at once)
+        refuses("save: basename", lambda: dy.save(bad, [parameter]))  # noqa: B023 (called at once)
+        refuses("load: basename", lambda: dy.load(bad, m))  # noqa: B023 (called at once)
+    name = str(tmp_path / "model")
+    refuses("objects", lambda: dy.save(name, None))
+    refuses("params", lambda: dy.load(name, None))
+    refuses("name", lambda: m.save(name, 3))
+    refuses("append", lambda: m.save(name, "", "no"))
+    refuses("key", lambda: parameter.save(name, 3))
+    m.save(name)
+    refuses("key", lambda: m.populate(name, 3))
+    refuses("key", lambda: parameter.populate(name, 3))
+    m.populate(tmp_path / "model")
+
+
+def test_parameters():
+    m = collection()
+    parameter, table = m.parameters_list()[0], m.lookup_parameters_list()[0]
+    for bad in (None, "a", [None], object(), [[1.0], [2.0, 3.0]]):
+        refuses("set_value", lambda: parameter.set_value(bad))  # noqa: B023 (called at once)
+        refuses("init_row", lambda: table.init_row(0, bad))  # noqa: B023 (called at once)
+        refuses("init_from_array", lambda: table.init_from_array(bad))  # noqa: B023 (called at once)
+        refuses("array", lambda: m.parameters_from_numpy(bad))  # noqa: B023 (called at once)
+        refuses("set_updated", lambda: parameter.set_updated(bad))  # noqa: B023 (called at once)
+        refuses("no torch tensor", lambda: m.parameter_from_tensor(bad))  # noqa: B023 (called at once)
+        refuses("load_tensors", lambda: m.load_tensors(bad))  # noqa: B023 (called at once)
+    refuses("name", lambda: m.add_parameters(3, name=5))
+    refuses("name", lambda: m.add_subcollection(5))
+    refuses("'/'", lambda: m.add_parameters(3, name="a/b"), dy.ArgumentError)
+    refuses("no memory", lambda: dy.Parameters(None))
+    refuses("no memory", lambda: dy.LookupParameters("a"))
+    for each in (m.add_parameters(3, name=""), m.add_parameters(3, name="b")):
+        assert each.name() in ("/_2", "/b")
+
+
+def test_values_on_the_device():
+    tensor = dy.tanh(vector()).tensor_value()
+    refuses("dim", lambda: tensor.argmax("a"))
+    refuses("dim", lambda: tensor.argmax(1), dy.BoundsError)
+    refuses("num", lambda: tensor.topk(0, None))
+    refuses("num", lambda: tensor.topk(0, 4), dy.BoundsError)
+    refuses("num", lambda: tensor.categorical_sample_log_prob(0, 0), dy.ArgumentError)
+    assert tensor.argmax().as_numpy().tolist() == [2]
+
+
+@pytest.mark.parametrize("value", [None, "a", 3, [], torch.nn.Linear(2, 2)])
+def test_cells(value):
+    refuses("cell", lambda: dy.cell(value))
+    if not isinstance(value, torch.nn.Module):
+        with pytest.raises(dy.ArgumentError, match="no torch module"):
+            dy.wrap(value)
