@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from . import textfile
 from .errors import ArgumentError, ForeignValueError, ShapeError, user_line
 from .given import number, text
-from .initializers import ConstInitializer, NumpyInitializer, initializer_of
+from .initializers import NumpyInitializer, initializer_of
 from .parameters import LookupParameters, Parameters
 from .state import state
 from .storage import LookupStorage, ParameterStorage
@@ -313,8 +313,3 @@ def _dense(tensor: torch.Tensor) -> torch.Tensor:
             " pass tensor.contiguous()"
         )
     return tensor.detach()
-
-
-def zero_parameters(model: ParameterCollection, dim: int | Sequence[int], name: str = "") -> Parameters:
-    """Make a parameter of zeros."""
-    return model.add_parameters(dim, ConstInitializer(0.0), name)

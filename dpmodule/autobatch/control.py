@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from .expression import Expression
 from .given import flag
 from .graph import Graph
 from .parameters import entered
@@ -57,8 +56,3 @@ def cg_revert() -> None:
     """Forget all expressions made since `cg_checkpoint`."""
     state.graph.revert()
     entered.leave(state.graph.size)
-
-
-def node_expression(node: int) -> Expression:
-    """Return the expression of a node of the graph under construction."""
-    return Expression(node, state.graph.version)

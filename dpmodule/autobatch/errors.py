@@ -13,7 +13,7 @@ They belong to the family of `dpmodule.base`::
     │   ├── EmptySequenceError [AssertionError]   a sum, concatenation or average of nothing
     │   ├── NotBatchableError                     a function that cannot be batched in the way declared
     │   └── NotScalarError                        `backward` or `scalar_value` of more than one number
-    └── ForeignValueError [TypeError]             something that is neither expression nor number
+    └── ForeignValueError [TypeError]             an argument of a wrong type
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class NotScalarError(ArgumentError):
 
 
 class ForeignValueError(MXNetError, TypeError):
-    """An argument that is neither an expression nor anything the call can make one of."""
+    """An argument of a wrong type: no expression, number, text, list or collection, where one is needed."""
 
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep

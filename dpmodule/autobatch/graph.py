@@ -31,8 +31,10 @@ brings another engine (`dpmodule/native/autobatch`) implements the same ones:
     `base_graph.BaseGraph` has it.
 ``recalculate()``
     Forget all values, but no nodes.
-``changed(node)``
-    Called after an input was `set`: nothing that has been computed from its former value is used any more.
+``set_input(node, array)``
+    Replace the array of an input: nothing that has been computed from its former value is used any more.
+``are_alike(nodes) -> bool``
+    Whether nodes have one shape, and none is a parameter: then `append_many` takes them.
 ``settle()``
     Called before parameters change: values that were computed stay what they are.
 ``adopt(table, is_updated)``, ``leave()``

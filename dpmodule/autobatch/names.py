@@ -40,11 +40,14 @@ class DynetParams:
 
         Args:
             conf: by name: "seed", "autobatch", "weight_decay", "requested_gpus", "gpu_mask"; others do nothing.
+
+        Raises:
+            ForeignValueError: `conf` is no dict, or a setting of a wrong type.
+            KeyError: one of these is missing, as in DyNet.
         """
-        wanted = ("seed", "autobatch", "weight_decay", "requested_gpus", "gpu_mask")
-        if not isinstance(conf, Mapping) or not all(name in conf for name in wanted):
+        if not isinstance(conf, Mapping):
             raise ForeignValueError(
-                f"from_config: {type(conf).__name__} {conf!r} is no dict with {', '.join(wanted)} (at {user_line()})"
+                f"from_config: {type(conf).__name__} {conf!r} is no dict of settings (at {user_line()})"
             )
         self.set_random_seed(conf["seed"])
         self.set_autobatch(conf["autobatch"])

@@ -22,7 +22,7 @@ from .state import state
 from .storage import LookupStorage, ParameterStorage
 from .whole import whole
 
-__all__ = ["LookupParameters", "Parameters", "checked_rows"]
+__all__ = ["LookupParameters", "Parameters"]
 
 Array = NDArray[Any]
 _new = Expression.__new__  # `__init__` takes as long as all the rest
