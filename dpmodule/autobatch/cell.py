@@ -292,6 +292,7 @@ def cell(
 
     Raises:
         ArgumentError: `params` names no parameter of the symbol, or there is no input.
+        ForeignValueError: an argument is of a wrong type.
         ShapeError: `shapes` do not fit.
 
     Example:
@@ -311,4 +312,21 @@ def cell(
             f"cell: {type(symbol).__name__} {symbol!r} is no symbol; torch modules and functions become cells by wrap"
             f" (at {user_line()})"
         )
-    return Cell(symbol, params, inputs, shapes, rows, initializer or Xavier(), allow_extra, name)
+    if not (shapes is None or isinstance(shapes, Mapping)):
+        raise ForeignValueError(
+            f"cell: shapes: {type(shapes).__name__} {shapes!r} is no dict from inputs to shapes (at {user_line()})"
+        )
+    if not (initializer is None or callable(initializer)):
+        raise ForeignValueError(
+            f"cell: initializer: {type(initializer).__name__} {initializer!r} is none of mx.init (at {user_line()})"
+        )
+    return Cell(
+        symbol,
+        params,
+        inputs,
+        shapes,
+        rows,
+        Xavier() if initializer is None else initializer,
+        allow_extra,
+        name,
+    )

@@ -18,6 +18,7 @@ from ..ops.shapes import known
 from ..ops.spec import PARAM
 from ..symbol import Symbol
 from .collection import ParameterCollection
+from .expression import listed
 from .held import ArrayStorage, HeldCollection, StateStorage, described, find
 from .parameters import LookupParameters, Parameters
 from .state import state
@@ -105,7 +106,7 @@ class CellParameters:
         """
         names = self._graph.argument_names
         if inputs is not None:
-            for name in inputs:
+            for name in listed("cell: inputs", inputs):
                 if name not in names:
                     raise ArgumentError(
                         f"cell: inputs names {name!r}, the symbol's arguments are {', '.join(names)}"

@@ -15,6 +15,7 @@ from ..ops.dtypes import torch_dtype
 from ..ops.torch_instances import drawing_from, in_mode
 from .batched import Batched, as_expression, forced_mode
 from .errors import NotBatchableError, StateError, user_line
+from .expression import listed
 from .held import HeldCollection, TorchStorage
 from .parameters import Parameters
 from .state import state
@@ -47,7 +48,7 @@ class Wrapped(Batched):
         super().__init__(name, random or self._module is not None)
         self.function, self._rows = function, rows
         self.is_train: bool | None = None
-        self._dtypes = None if dtypes is None else [torch_dtype(str(each)) for each in dtypes]
+        self._dtypes = None if dtypes is None else [_dtype(each) for each in listed("wrap: dtypes", dtypes)]
         self.collection = HeldCollection()
         self._mutates = False  # whether it writes into its inputs; found out with their shapes
         self._given = params
@@ -223,6 +224,20 @@ def _over(tensor: Tensor, name: str, before: Parameters | None) -> Parameters:
     return Parameters(TorchStorage(f"/{name}", tensor))
 
 
+def _dtype(given: Any) -> torch.dtype:
+    """Return the type that an input is turned into.
+
+    Raises:
+        ArgumentError: there is no such type.
+    """
+    try:
+        return torch_dtype(str(given))
+    except KeyError:
+        raise ArgumentError(
+            f'wrap: dtypes holds {given!r}, expected names such as "float32", "int64" (at {user_line()})'
+        ) from None
+
+
 def _trained_of(module: torch.nn.Module) -> dict[str, Tensor]:
     """Return the parameters of a module that have gradients.
 
@@ -247,9 +262,10 @@ def _parameters_of(params: Any) -> dict[str, Tensor] | None:
     """
     if params is None:
         return None
-    named = (
-        dict(params) if isinstance(params, Mapping) else {f"param{i}": each for i, each in enumerate(params)}
-    )
+    if isinstance(params, Mapping):
+        named = dict(params)
+    else:
+        named = {f"param{i}": each for i, each in enumerate(listed("wrap: params", params))}
     for name, each in named.items():
         if not (isinstance(each, torch.Tensor) and each.requires_grad and each.is_leaf):
             raise ArgumentError(f"wrap: params holds {name!r}, which is no leaf tensor with requires_grad")
@@ -292,6 +308,6 @@ def wrap(
     """
     if not callable(module) or inspect.isclass(module):
         raise ArgumentError(f"wrap: {module!r} is no torch module and no function")
-    if rows not in (None, True, False):
+    if not (rows is None or isinstance(rows, bool)):
         raise ArgumentError(f"wrap: rows is {rows!r}, expected True, False or None")
     return Wrapped(module, rows, _parameters_of(params), random, dtypes)

@@ -371,3 +371,35 @@ def test_cells(value):
     if not isinstance(value, torch.nn.Module):
         with pytest.raises(dy.ArgumentError, match="no torch module"):
             dy.wrap(value)
+
+
+def test_arguments_of_cells():
+    symbol = mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=2, name="f")
+    refuses("inputs", lambda: dy.cell(symbol, inputs=3))
+    refuses("shapes", lambda: dy.cell(symbol, shapes=[("x", (3,))]))
+    refuses("initializer", lambda: dy.cell(symbol, initializer="uniform"))
+    refuses("params", lambda: dy.wrap(torch.tanh, params=3))
+    refuses("dtypes", lambda: dy.wrap(torch.tanh, dtypes=3))
+    refuses("dtypes", lambda: dy.wrap(torch.tanh, dtypes=["integers"]), dy.ArgumentError)
+    with pytest.raises(dy.ArgumentError, match="rows is 'yes'"):
+        dy.wrap(torch.tanh, rows="yes")
+
+
+@pytest.mark.parametrize("value", [None, "a", 1, [None], object()])
+def test_sparse_inputs(value):
+    refuses("idxs", lambda: dy.sparse_inputTensor(value, [1.0], (3,)))
+    refuses("defval", lambda: dy.sparse_inputTensor([[1]], [1.0], (3,), defval=[value]))
+    if value != 1:
+        refuses("values", lambda: dy.sparse_inputTensor([[1]], value, (3,)))
+        refuses("dim", lambda: dy.sparse_inputTensor([[1]], [1.0], value))
+
+
+def test_numbers_of_labels_and_values():
+    refuses("1 places", lambda: dy.sparse_inputTensor([[1]], [1.0, 2.0], (3,)), dy.ShapeError)
+    matrix = dy.inputTensor(np.eye(3))
+    refuses("hinge_dim: 2 labels", lambda: dy.hinge_dim(matrix, [0, 1]), dy.ShapeError)
+    refuses("hinge_dim: d", lambda: dy.hinge_dim(matrix, [0, 1, 2], None))
+    refuses("pick_batch: dim", lambda: dy.pick_batch(matrix, [0], "a"))
+    assert dy.inputTensorTranspose([1.0, 2.0], batch_size=True, dim=2).dim() == ((2,), 1)
+    sparse = dy.sparse_inputTensor(([0, 1], [1, 1]), np.array([2, 3]), (2, 2), defval=np.float32(1.0))
+    np.testing.assert_array_equal(sparse.npvalue(), [[1, 2], [1, 3]])

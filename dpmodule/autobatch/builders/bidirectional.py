@@ -50,7 +50,7 @@ class BiRNNBuilder:
         self.spec = (num_layers, input_dim, hidden_dim, rnn_builder_factory, None)
         self._model = as_collection(model, "model").add_subcollection("birnn")
         if builder_layers is not None:
-            self.builder_layers = list(builder_layers)
+            self.builder_layers = listed("builder_layers", builder_layers)
             return
         num_layers, hidden_dim = whole(num_layers, "num_layers"), whole(hidden_dim, "hidden_dim")
         if num_layers < 1 or hidden_dim % 2:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ... import native
 from ..errors import ArgumentError, BoundsError, ForeignValueError, ShapeError, user_line
-from ..expression import Expression, append, not_empty
+from ..expression import Expression, append, listed, not_empty
 from ..fast import fast
 from ..given import flag, number, numbers, probability
 from ..ops.source import CONSTANT, INPUT, ONE_HOT, RANDOM
@@ -179,23 +179,40 @@ def inputTensorTranspose(
             f' array.ravel("F") (at {user_line()})'
         )
     found = dim_of(array.size if dim is None else dim, batch_size)
-    if array.size != found.size * batch_size:
+    if array.size != found.size * found.batch:
         raise ShapeError(
-            f"inputTensorTranspose: {array.size} values for the dimensions {found.d} and a minibatch of {batch_size}"
+            f"inputTensorTranspose: {array.size} values for the dimensions {found.d} and a minibatch of {found.batch}"
             f" (at {user_line()})"
         )
-    values = array.astype(np.float64).reshape(*found.d, batch_size, order="F")
+    values = array.astype(np.float64).reshape(*found.d, found.batch, order="F")
     return _made(np.moveaxis(values, -1, 0), found)
 
 
 def inputVector(v: ArrayLike, device: str = "") -> InputExpression:
-    """Make a vector of a list of numbers."""
+    """Make a vector of a list of numbers.
+
+    Args:
+        v: the numbers; an array of several axes is read row by row.
+        device: see `inputTensor`.
+
+    Raises:
+        ForeignValueError: `v` holds something else.
+    """
     array = numbers(v, "inputVector").reshape(-1)
     return _made(array[None], dim_of(len(array)))
 
 
 def scalarInput(s: float, device: str = "") -> InputExpression:
-    """Make an expression of one number."""
+    """Make an expression {1} of one number.
+
+    Args:
+        s: the number.
+        device: see `inputTensor`.
+
+    Raises:
+        ForeignValueError: `s` is no number.
+        ShapeError: there are several.
+    """
     if type(s) is float:
         return _made(np.array([[s]]), _ONE)
     array = numbers(s, "scalarInput")
@@ -205,13 +222,29 @@ def scalarInput(s: float, device: str = "") -> InputExpression:
 
 
 def vecInput(dim: int, device: str = "") -> InputExpression:
-    """Make a vector of zeros, to be `set` later."""
+    """Make a vector of zeros, to be `set` later.
+
+    Args:
+        dim: its size.
+        device: see `inputTensor`.
+
+    Raises:
+        ShapeError: `dim` is not positive.
+    """
     found = dim_of(dim)
     return _made(np.zeros((1, *found.d)), found)
 
 
 def matInput(d1: int, d2: int) -> InputExpression:
-    """Make a matrix of zeros, to be `set` later."""
+    """Make a matrix of zeros, to be `set` later.
+
+    Args:
+        d1: how many rows.
+        d2: how many columns.
+
+    Raises:
+        ShapeError: a size is not positive.
+    """
     found = dim_of((d1, d2))
     return _made(np.zeros((1, *found.d)), found)
 
@@ -222,6 +255,10 @@ def inputMatrix(v: ArrayLike, d: Sequence[int]) -> InputExpression:
     Args:
         v: the values.
         d: the dimensions.
+
+    Raises:
+        ForeignValueError: `v` holds something else than numbers.
+        ShapeError: there are more or fewer values than the dimensions ask for.
     """
     found = dim_of(d)
     array = numbers(v, "inputMatrix").astype(np.float64)
@@ -249,34 +286,50 @@ def sparse_inputTensor(
         device: see `inputTensor`.
 
     Raises:
+        ForeignValueError: a place is no integer, or a value no number.
         ShapeError: there are not as many lists of places as dimensions, or of places as values.
         BoundsError: a place is outside.
     """
-    places = tuple(np.asarray(each, np.int64) for each in idxs)
-    if len(places) != len(shape) or any(each.size != len(values) for each in places):
+    sizes, given = sizes_of(shape), numbers(values, "sparse_inputTensor: values").reshape(-1)
+    places = tuple(
+        [whole(each, "sparse_inputTensor: idxs") for each in listed("sparse_inputTensor: idxs", some)]
+        for some in listed("sparse_inputTensor: idxs", idxs)
+    )
+    if len(places) != len(sizes) or any(len(each) != given.size for each in places):
         raise ShapeError(
-            f"sparse_inputTensor: {len(places)} lists of places for {len(shape)} dimensions (at {user_line()})"
+            f"sparse_inputTensor: {len(places)} lists of {', '.join(str(len(each)) for each in places)} places for"
+            f" {len(sizes)} dimensions and {given.size} values (at {user_line()})"
         )
-    array = np.full(tuple(shape), defval, np.float64)
+    array = np.full(sizes, number(defval, "sparse_inputTensor: defval"), np.float64)
     try:
-        array[places] = values
+        array[places] = given
     except IndexError as failure:
         raise BoundsError(f"sparse_inputTensor: {failure} (at {user_line()})") from None
     return inputTensor(array, batched, device)
 
 
 def constant(dim: int | Sequence[int], val: float, batch_size: int = 1) -> Expression:
-    """Make a tensor whose elements are all the same."""
+    """Make a tensor whose elements are all the same.
+
+    Args:
+        dim: a size, or a tuple of them.
+        val: the value of all elements.
+        batch_size: the size of the minibatch.
+
+    Raises:
+        ForeignValueError: `val` is no number, or a size no integer.
+        ShapeError: a size is not positive.
+    """
     return append(CONSTANT, (dim_of(dim, batch_size),), (), number(val, "val"))
 
 
 def zeros(dim: int | Sequence[int], batch_size: int = 1) -> Expression:
-    """Make a tensor of zeros."""
+    """Make a tensor of zeros; see `constant`."""
     return constant(dim, 0.0, batch_size)
 
 
 def ones(dim: int | Sequence[int], batch_size: int = 1) -> Expression:
-    """Make a tensor of ones."""
+    """Make a tensor of ones; see `constant`."""
     return constant(dim, 1.0, batch_size)
 
 
@@ -316,14 +369,31 @@ def _random(dim: int | Sequence[int], batch_size: int, kind: str, first: float, 
 def random_normal(
     dim: int | Sequence[int], mean: float = 0.0, stddev: float = 1.0, batch_size: int = 1
 ) -> Expression:
-    """Draw from a normal distribution."""
+    """Draw from a normal distribution.
+
+    Args:
+        dim: a size, or a tuple of them.
+        mean: its mean.
+        stddev: its standard deviation.
+        batch_size: the size of the minibatch.
+
+    Raises:
+        ArgumentError: no numbers can be drawn with these parameters.
+        ShapeError: a size is not positive.
+    """
     return _random(dim, batch_size, "normal", mean, stddev)
 
 
 def random_bernoulli(
     dim: int | Sequence[int], p: float, scale: float = 1.0, batch_size: int = 1
 ) -> Expression:
-    """Draw `scale` with probability `p`, else 0.
+    """Draw `scale` with probability `p`, else 0; see `random_normal`.
+
+    Args:
+        dim: a size, or a tuple of them.
+        p: the probability.
+        scale: what is drawn.
+        batch_size: the size of the minibatch.
 
     Raises:
         ArgumentError: `p` is no probability.
@@ -332,14 +402,14 @@ def random_bernoulli(
 
 
 def random_uniform(dim: int | Sequence[int], left: float, right: float, batch_size: int = 1) -> Expression:
-    """Draw evenly from `left` to `right`."""
+    """Draw evenly from `left` to `right`; see `random_normal`."""
     return _random(dim, batch_size, "uniform", left, right)
 
 
 def random_gumbel(
     dim: int | Sequence[int], mu: float = 0.0, beta: float = 1.0, batch_size: int = 1
 ) -> Expression:
-    """Draw from a Gumbel distribution with location `mu` and scale `beta`."""
+    """Draw from a Gumbel distribution with location `mu` and scale `beta`; see `random_normal`."""
     return _random(dim, batch_size, "gumbel", mu, beta)
 
 

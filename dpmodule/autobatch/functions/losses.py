@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import BoundsError, NegativeIndexError, user_line
+from ..errors import BoundsError, NegativeIndexError, ShapeError, user_line
 from ..expression import Expression, apply, node_of, not_empty
 from ..fast import fast
 from ..given import number
@@ -166,9 +166,19 @@ def hinge_dim(x: Expression, v: Sequence[int], d: int = 0, m: float = 1.0) -> Ex
         v: one label for every column (`d` = 0) or row (`d` = 1).
         d: the dimension of the scores.
         m: the margin.
+
+    Raises:
+        BoundsError: a label is outside.
+        ShapeError: there are more or fewer labels than columns or rows.
     """
-    labels = [checked_label("HingeDim", x, each, d) for each in not_empty("HingeDim", v)]
-    return apply(HINGE_DIM, (x,), (whole(d, "hinge_dim: d"), number(m, "m")), labels)
+    axis = whole(d, "hinge_dim: d")
+    labels = [checked_label("HingeDim", x, each, axis) for each in not_empty("HingeDim", v)]
+    sizes, batch = state.graph.dim(node_of(x))
+    if len(sizes) == 2 and axis in (0, 1) and len(labels) not in (sizes[1 - axis], sizes[1 - axis] * batch):
+        raise ShapeError(
+            f"hinge_dim: {len(labels)} labels for a matrix {sizes}, expected {sizes[1 - axis]} (at {user_line()})"
+        )
+    return apply(HINGE_DIM, (x,), (axis, number(m, "m")), labels)
 
 
 def sparsemax(x: Expression) -> Expression:

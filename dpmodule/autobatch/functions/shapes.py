@@ -120,8 +120,9 @@ def pick_batch(e: Expression, indices: Sequence[int], dim: int = 0) -> Expressio
         indices: one index for each.
         dim: the dimension.
     """
-    places = [checked_label("PickElement", e, index, dim) for index in not_empty("PickElement", indices)]
-    return apply(PICK_BATCH, (e,), (whole(dim, "pick_batch: dim"), len(places)), places)
+    axis = whole(dim, "pick_batch: dim")
+    places = [checked_label("PickElement", e, index, axis) for index in not_empty("PickElement", indices)]
+    return apply(PICK_BATCH, (e,), (axis, len(places)), places)
 
 
 def pick_batch_elem(x: Expression, v: int) -> Expression:
