@@ -182,7 +182,7 @@ class NativeGraph(BaseGraph):
         if machine.busy:
             raise StateError("the graph is being computed: an operation on it must not use it itself")
         self._built += time.perf_counter() - self._idle_since
-        self._parameters.refresh(False)
+        self._parameters.follow()
         self._run(node)
         self._idle_since = time.perf_counter()
 
@@ -200,7 +200,7 @@ class NativeGraph(BaseGraph):
     def value(self, node: int) -> Tensor:
         """Return the value of a node, (batch, *d)."""
         if node < self.machine.computed and not self.machine.is_fused(node):
-            self._parameters.refresh(False)  # a parameter is read where it lies now
+            self._parameters.follow()  # a parameter is read where it lies now
         else:
             self.forward(node)
         return self._tensor(node, self.machine.value(node))

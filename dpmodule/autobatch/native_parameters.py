@@ -88,6 +88,17 @@ class NativeParameters:
             self._tables.append((reference, is_updated))
         return number
 
+    def follow(self) -> None:
+        """Tell the engine what changed in the values of parameters; little is done where nothing did."""
+        params, tables = self._machine.used()
+        for number in params:
+            storage = self._params[number][0]()
+            if storage is not None and storage.mark() != self._seen[number]:
+                self.refresh(False)
+                return
+        for number in tables:
+            self._refresh_table(number, False)
+
     def refresh(self, with_gradients: bool) -> None:
         """Tell the engine where parameters lie now, and that their values changed if they did.
 
