@@ -9,9 +9,12 @@ import torch
 from .. import native
 from .storage import LookupStorage, ParameterStorage
 
-__all__ = ["adam", "fits", "length", "step"]
+__all__ = ["RULES", "fits", "length", "step"]
 
 Tensor = torch.Tensor
+
+RULES = ("descent", "momentum", "adagrad", "rmsprop", "adadelta", "adam", "amsgrad")
+"""The rules in native code; as `Rule` in `kernels.hpp`."""
 
 
 def fits(storage: ParameterStorage) -> bool:
@@ -56,40 +59,30 @@ def _done(storage: ParameterStorage) -> None:
     storage.gradient = None
 
 
-def adam(
+def step(
+    rule: str,
     storage: ParameterStorage,
     rows: Tensor | None,
     moments: list[Tensor],
-    betas: tuple[float, float],
-    rate: float,
-    eps: float,
+    factors: tuple[float, ...],
     scale: float,
 ) -> None:
-    """Take a step of Adam, and make the gradient zero.
+    """Take a trainer's step, and make the gradient zero.
 
     Args:
+        rule: one of `RULES`.
         storage: the parameter.
         rows: those to update (int64), None for all.
-        moments: mean and mean of squares.
-        betas: the weights of the past.
-        rate: the factor of the step.
-        eps: added to the root.
+        moments: what the trainer keeps for it.
+        factors: what the rule takes.
         scale: the factor of the gradient.
     """
     core, gradient = native.core, storage.gradient
     if core is None or gradient is None:
         return
     addresses = [each.data_ptr() for each in (storage.tensor, gradient, *moments)]
-    core.autobatch_adam(*addresses, *_extent(storage, rows), *betas, rate, eps, scale)
-    torch.autograd.graph.increment_version(storage.tensor)
-    _done(storage)
-
-
-def step(storage: ParameterStorage, rows: Tensor | None, rate: float) -> None:
-    """Add the gradient times `rate`, and make the gradient zero; arguments as for `adam`."""
-    core, gradient = native.core, storage.gradient
-    if core is None or gradient is None:
-        return
-    core.autobatch_step(storage.tensor.data_ptr(), gradient.data_ptr(), *_extent(storage, rows), rate)
+    addresses += [0] * (5 - len(addresses))
+    numbers = (*factors, *[0.0] * (4 - len(factors)))
+    core.autobatch_rule(RULES.index(rule), *addresses, *_extent(storage, rows), *numbers, scale)
     torch.autograd.graph.increment_version(storage.tensor)
     _done(storage)

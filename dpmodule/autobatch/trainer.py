@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -36,6 +36,13 @@ class Trainer:
     """
 
     moments: ClassVar[int] = 0
+    _native: ClassVar[str] = ""
+
+    def __init_subclass__(cls, native: str = "", **others: Any) -> None:
+        """Note which rule of native code does what the class's `rule` does; none for a new `rule` that names none."""
+        super().__init_subclass__(**others)
+        if native or "rule" in vars(cls):
+            cls._native = native
 
     def __init__(self, m: ParameterCollection, learning_rate: float) -> None:
         self.model, self.learning_rate = as_collection(m, f"{type(self).__name__}: m"), learning_rate
@@ -91,23 +98,21 @@ class Trainer:
             found = self._moments[storage] = [torch.zeros_like(storage.tensor) for _ in range(self.moments)]
         return found
 
-    def native_rule(
-        self, storage: ParameterStorage, rows: Tensor | None, moments: list[Tensor], scale: float
-    ) -> bool:
-        """Update a parameter in one pass of native code; False if there is none for this trainer.
+    def _factors(self) -> tuple[float, ...]:
+        """Return what the native rule takes; see `native_updates`."""
+        return ()
 
-        Args:
-            storage: the parameter; its gradient is zero afterwards.
-            rows: those to update, None for all.
-            moments: what the trainer keeps for it.
-            scale: the factor of the gradient.
-        """
-        return False
+    def _natively(self, storage: ParameterStorage, rows: Tensor | None, scale: float) -> bool:
+        """Update a parameter, or rows of a table, in one pass of native code; False if that is not possible."""
+        if not (self._native and native_updates.fits(storage)):
+            return False
+        native_updates.step(self._native, storage, rows, self._kept(storage), self._factors(), scale)
+        return True
 
     def _update_dense(self, storage: ParameterStorage, scale: float) -> None:
         if not storage.updated:
             return
-        if native_updates.fits(storage) and self.native_rule(storage, None, self._kept(storage), scale):
+        if self._natively(storage, None, scale):
             return
         gradient = storage.dense_gradient()
         self.rule(storage.tensor, gradient if scale == 1.0 else gradient.mul_(scale), self._kept(storage))
@@ -120,7 +125,7 @@ class Trainer:
         if not storage.updated or storage.gradient is None:
             return
         rows = storage.rows()
-        if native_updates.fits(storage) and self.native_rule(storage, rows, self._kept(storage), scale):
+        if self._natively(storage, rows, scale):
             return
         gradient = storage.gradient.index_select(0, rows)
         value = storage.tensor.index_select(0, rows)

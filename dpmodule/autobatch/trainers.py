@@ -7,11 +7,9 @@ from typing import Any, ClassVar
 
 import torch
 
-from . import native_updates
 from .collection import ParameterCollection
 from .errors import ArgumentError, user_line
 from .given import number
-from .storage import ParameterStorage
 from .trainer import Trainer as Trainer
 
 __all__ = [
@@ -29,7 +27,7 @@ __all__ = [
 Tensor = torch.Tensor
 
 
-class SimpleSGDTrainer(Trainer):
+class SimpleSGDTrainer(Trainer, native="descent"):
     """Gradient descent.
 
     Args:
@@ -40,12 +38,8 @@ class SimpleSGDTrainer(Trainer):
     def __init__(self, m: ParameterCollection, learning_rate: float = 0.1) -> None:
         super().__init__(m, learning_rate)
 
-    def native_rule(
-        self, storage: ParameterStorage, rows: Tensor | None, moments: list[Tensor], scale: float
-    ) -> bool:
-        """Subtract the gradient; see `Trainer.native_rule`."""
-        native_updates.step(storage, rows, -self.learning_rate * scale)
-        return True
+    def _factors(self) -> tuple[float, ...]:
+        return (self.learning_rate,)
 
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
         """Subtract the gradient."""
@@ -90,7 +84,7 @@ class CyclicalSGDTrainer(SimpleSGDTrainer):
         self._iteration += 1
 
 
-class MomentumSGDTrainer(Trainer):
+class MomentumSGDTrainer(Trainer, native="momentum"):
     """Gradient descent with momentum.
 
     Args:
@@ -105,13 +99,16 @@ class MomentumSGDTrainer(Trainer):
         super().__init__(m, learning_rate)
         self._momentum = number(mom, "mom")
 
+    def _factors(self) -> tuple[float, ...]:
+        return self._momentum, self.learning_rate
+
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
         """Add the new step."""
         step = moments[0].mul_(self._momentum).add_(gradient, alpha=-self.learning_rate)
         value.add_(step)
 
 
-class AdagradTrainer(Trainer):
+class AdagradTrainer(Trainer, native="adagrad"):
     """Steps divided by the root of all squared gradients so far.
 
     Args:
@@ -128,13 +125,16 @@ class AdagradTrainer(Trainer):
         super().__init__(m, learning_rate)
         self._eps = number(eps, "eps")
 
+    def _factors(self) -> tuple[float, ...]:
+        return self._eps, self.learning_rate
+
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
         """Take a step."""
         total = moments[0].addcmul_(gradient, gradient)
         value.addcdiv_(gradient, (total + self._eps).sqrt_(), value=-self.learning_rate)
 
 
-class AdadeltaTrainer(Trainer):
+class AdadeltaTrainer(Trainer, native="adadelta"):
     """Steps as large as the last ones were, divided by the root of squared gradients.
 
     Args:
@@ -151,6 +151,9 @@ class AdadeltaTrainer(Trainer):
         super().__init__(m, 1.0)
         self._eps, self._rho = number(eps, "eps"), number(rho, "rho")
 
+    def _factors(self) -> tuple[float, ...]:
+        return self._rho, self._eps
+
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
         """Take a step."""
         squares, steps = moments
@@ -160,7 +163,7 @@ class AdadeltaTrainer(Trainer):
         value.add_(step)
 
 
-class RMSPropTrainer(Trainer):
+class RMSPropTrainer(Trainer, native="rmsprop"):
     """Steps divided by the root of a moving mean of squared gradients.
 
     Args:
@@ -178,13 +181,16 @@ class RMSPropTrainer(Trainer):
         super().__init__(m, learning_rate)
         self._eps, self._rho = number(eps, "eps"), number(rho, "rho")
 
+    def _factors(self) -> tuple[float, ...]:
+        return self._rho, self._eps, self.learning_rate
+
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
         """Take a step."""
         mean = moments[0].mul_(self._rho).addcmul_(gradient, gradient, value=1.0 - self._rho)
         value.addcdiv_(gradient, (mean + self._eps).sqrt_(), value=-self.learning_rate)
 
 
-class AdamTrainer(Trainer):
+class AdamTrainer(Trainer, native="adam"):
     """Steps along a moving mean of gradients, divided by the root of one of their squares.
 
     Args:
@@ -216,15 +222,8 @@ class AdamTrainer(Trainer):
         count = self.updates + 1
         return self.learning_rate * math.sqrt(1.0 - self._beta_2**count) / (1.0 - self._beta_1**count)
 
-    def native_rule(
-        self, storage: ParameterStorage, rows: Tensor | None, moments: list[Tensor], scale: float
-    ) -> bool:
-        """Take a step; see `Trainer.native_rule`."""
-        if type(self).rule is not AdamTrainer.rule:
-            return False
-        betas = (self._beta_1, self._beta_2)
-        native_updates.adam(storage, rows, moments, betas, self._rate(), self._eps, scale)
-        return True
+    def _factors(self) -> tuple[float, ...]:
+        return self._beta_1, self._beta_2, self._rate(), self._eps
 
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
         """Take a step."""
@@ -234,7 +233,7 @@ class AdamTrainer(Trainer):
         value.addcdiv_(mean, square.sqrt().add_(self._eps), value=-self._rate())
 
 
-class AmsgradTrainer(AdamTrainer):
+class AmsgradTrainer(AdamTrainer, native="amsgrad"):
     """Adam, but divided by the greatest mean of squares so far.
 
     Args:

@@ -72,3 +72,42 @@ def test_learning_rate_status_and_restart(capsys):
     before = w.as_array()
     trainer.update()  # no gradient, no momentum left
     np.testing.assert_array_equal(w.as_array(), before)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("name", [name for name in TRAINERS if "_" not in name])
+def test_trainers_of_all_sizes(name, sparse):
+    """Steps in float32, which are native code's, are those in float64, which are torch's."""
+    found = []
+    for dtype in ("float32", "float64"):
+        dy.configure(dtype=dtype, random_seed=1)
+        draw = np.random.RandomState(2)
+        m = dy.ParameterCollection()
+        weights = [m.parameters_from_numpy(draw.uniform(-1, 1, size)) for size in (1, 7, 8, 33, 200)]
+        table = m.lookup_parameters_from_numpy(draw.uniform(-1, 1, (5, 19)))
+        trainer = getattr(dy, name)(m)
+        trainer.set_sparse_updates(sparse)
+        for step in range(4):
+            dy.renew_cg()
+            losses = [dy.squared_norm(dy.cube(each)) * (step + 1) for each in weights]
+            dy.esum([*losses, dy.squared_norm(table[step % 3]), dy.sum_elems(table[1])]).backward()
+            trainer.update()
+        found.append([each.as_array() for each in (*weights, table)])
+    dy.configure(dtype="float32")
+    for single, double in zip(*found):
+        np.testing.assert_allclose(single, double, rtol=2e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in TRAINERS if "_" not in name])
+def test_a_derived_trainer_steps_by_its_own_rule(name):
+    class Signs(getattr(dy, name)):
+        def rule(self, value, gradient, moments):
+            value.sub_(gradient.sign(), alpha=0.5)
+
+    m = dy.ParameterCollection()
+    w = m.add_parameters((3,), init=2.0)
+    trainer = Signs(m)
+    dy.renew_cg()
+    dy.dot_product(w, dy.inputVector([1.0, -1.0, 0.0])).backward()
+    trainer.update()
+    assert w.as_array().tolist() == [1.5, 2.5, 2.0]

@@ -14,6 +14,7 @@ enum class Unary : int {
 };
 enum class Binary : int { Add, Sub, Mul, Div, Max, Min };
 enum class Reduction : int { Sum, Mean, Max, Min, LogSumExp };
+enum class Rule : int { Descent, Momentum, Adagrad, RMSProp, Adadelta, Adam, Amsgrad };   // of trainers
 // By what the operand is multiplied, what is added to it; and without an operand.
 enum class Draw : int { Dropout, Noise, Normal, Uniform, Bernoulli, Gumbel };
 
@@ -87,8 +88,8 @@ struct Kernels {
     void (*extremes)(bool least, int rows, int width, float *y, const float *x);
     // y = exp(x - shift); returns the sum
     float (*exp_sum)(int width, float *y, const float *x, float shift);
-    void (*adam)(long n, float *w, const float *g, float *m, float *v, float beta1, float beta2, float rate, float eps,
-                 float correct2, float scale);
+    // a trainer's step for parameter w with gradient g * scale; see kernels_rules.hpp for its moments and four factors
+    void (*rule)(Rule kind, long n, float *w, const float *g, float *const *moments, const float *factors, float scale);
 };
 
 // Size in floats of `k` x `n` packed for `product`, and the packing; `transposed`: source is n x k.

@@ -334,21 +334,4 @@ float exp_sum(int width, float *y, const float *x, float shift) {
     });
 }
 
-void adam(long size, float *w, const float *g, float *m, float *v, float beta1, float beta2, float rate, float eps,
-          float correct2, float scale) {
-    using L = Lanes;
-    const V b1 = L::set(beta1), b2 = L::set(beta2), r1 = L::set(1.0f - beta1), r2 = L::set(1.0f - beta2);
-    const V step = L::set(-rate), e = L::set(eps), c2 = L::set(correct2), k = L::set(scale);
-    const auto body = [&](long j, int n) {
-        const V x = L::mul(get(g + j, n), k);
-        const V p = L::fma(get(m + j, n), b1, L::mul(x, r1)), q = L::fma(get(v + j, n), b2, L::mul(L::mul(x, x), r2));
-        put(m + j, p, n);
-        put(v + j, q, n);
-        put(w + j, L::fma(step, L::div(p, L::add(L::sqrt(L::mul(q, c2)), e)), get(w + j, n)), n);
-    };
-    long j = 0;
-    for (; j + L::count <= size; j += L::count) body(j, L::count);
-    if (j < size) body(j, static_cast<int>(size - j));
-}
-
 }  // namespace

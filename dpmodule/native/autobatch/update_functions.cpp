@@ -37,36 +37,20 @@ PyObject *squared_length(PyObject *, PyObject *args) {
     return PyFloat_FromDouble(total);
 }
 
-// adam(value, gradient, mean, square: addresses, rows address or 0, count, width, beta_1, beta_2, rate, eps, scale);
-// the gradient becomes zero
-PyObject *adam(PyObject *, PyObject *args) {
-    unsigned long long value, gradient, mean, square;
+// rule(kind, value, gradient, three moments: addresses or 0, rows address or 0, count, width, four factors, scale); the
+// gradient becomes zero
+PyObject *rule(PyObject *, PyObject *args) {
+    int kind;
+    unsigned long long value, gradient, given[3];
     Rows rows;
-    double beta1, beta2, rate, eps, scale;
-    if (!PyArg_ParseTuple(args, "KKKKKLLddddd", &value, &gradient, &mean, &square, &rows.numbers, &rows.count, &rows.width, &beta1,
-                          &beta2, &rate, &eps, &scale)) return nullptr;
+    float factors[4], scale;
+    if (!PyArg_ParseTuple(args, "iKKKKKKLLfffff", &kind, &value, &gradient, &given[0], &given[1], &given[2], &rows.numbers,
+                          &rows.count, &rows.width, &factors[0], &factors[1], &factors[2], &factors[3], &scale)) return nullptr;
+    if (kind < 0 || kind > static_cast<int>(Rule::Amsgrad)) return PyErr_Format(PyExc_ValueError, "no rule %d", kind);
     rows.each([&](long long begin) {
-        float *g = pointer(gradient) + begin;
-        kernels().adam(static_cast<long>(rows.width), pointer(value) + begin, g, pointer(mean) + begin, pointer(square) + begin,
-                       static_cast<float>(beta1), static_cast<float>(beta2), static_cast<float>(rate), static_cast<float>(eps),
-                       1.0f, static_cast<float>(scale));
-        std::memset(g, 0, sizeof(float) * rows.width);
-    });
-    Py_RETURN_NONE;
-}
-
-// step(value, gradient: addresses, rows address or 0, count, width, rate): value += rate * gradient, which becomes zero
-PyObject *step(PyObject *, PyObject *args) {
-    unsigned long long value, gradient;
-    Rows rows;
-    double rate;
-    if (!PyArg_ParseTuple(args, "KKKLLd", &value, &gradient, &rows.numbers, &rows.count, &rows.width, &rate)) return nullptr;
-    rows.each([&](long long begin) {
-        float *g = pointer(gradient) + begin;
-        for (long long done = 0; done < rows.width; done += 1 << 20) {
-            const int piece = static_cast<int>(rows.width - done < (1 << 20) ? rows.width - done : 1 << 20);
-            kernels().axpy(piece, pointer(value) + begin + done, static_cast<float>(rate), g + done);
-        }
+        float *g = pointer(gradient) + begin, *moments[3];
+        for (int i = 0; i < 3; i++) moments[i] = given[i] ? pointer(given[i]) + begin : nullptr;
+        kernels().rule(static_cast<Rule>(kind), static_cast<long>(rows.width), pointer(value) + begin, g, moments, factors, scale);
         std::memset(g, 0, sizeof(float) * rows.width);
     });
     Py_RETURN_NONE;
@@ -74,8 +58,7 @@ PyObject *step(PyObject *, PyObject *args) {
 
 PyMethodDef functions[] = {
     {"autobatch_squared_length", squared_length, METH_VARARGS, "The sum of squares of a float32 array, or of some of its rows."},
-    {"autobatch_adam", adam, METH_VARARGS, "A step of Adam in place; the gradient becomes zero."},
-    {"autobatch_step", step, METH_VARARGS, "A step along the gradient in place; the gradient becomes zero."},
+    {"autobatch_rule", rule, METH_VARARGS, "A trainer's step in place; the gradient becomes zero."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
