@@ -1,8 +1,7 @@
 """Which operations the native engine has kernels for, and how their nodes are added to it.
 
 A maker takes (engine, attributes, operands, own number) and returns the node, or -1 where the operands are not what
-the kernel takes (minibatches, most dimensions that broadcast): then the operation runs
-in torch, a batch at a time.
+the kernel takes (many with minibatches): then the operation runs in torch, a batch at a time.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ OPS = [
 ]
 OPS += ["log_softmax", "sum_elems", "dot", "squared_norm", "call", "unary_each"]
 OPS += ["multiply", "colwise_add", "concatenate_cols", "columns", "transpose"]
-OPS += ["hinge", "drawn", "reduction", "conv2d", "maxpooling2d"]
+OPS += ["hinge", "drawn", "reduction", "conv2d", "maxpooling2d", "broadcast"]
 OP = {name: index for index, name in enumerate(OPS)}
 UNARY = [
     "tanh",
@@ -55,7 +54,14 @@ REDUCTIONS = ["sum_dim", "mean_dim", "max_dim", "min_dim", "logsumexp_dim"]
 DRAWS = ["dropout", "noise", "normal", "uniform", "bernoulli", "gumbel"]
 SOURCES = frozenset([*DRAWS[2:], "lookup_batch"])
 """Kernels of operations that have no operands for their users."""
-_KINDS = {"unary": UNARY, "unary_each": UNARY, "binary": BINARY, "reduction": REDUCTIONS, "drawn": DRAWS}
+_KINDS = {
+    "unary": UNARY,
+    "unary_each": UNARY,
+    "binary": BINARY,
+    "broadcast": BINARY,
+    "reduction": REDUCTIONS,
+    "drawn": DRAWS,
+}
 
 
 _NAMES = {

@@ -70,11 +70,10 @@ int Builder::binary(Binary kind, int a, int b) {
         if (kind > Binary::Div) return -1;
         if (is_column(a) && is_column(b) && graph_.signature(a).width == graph_.signature(b).width) {
             if (is_vector(a)) shape = shape_of(b);
-        } else if (kind == Binary::Add) {
-            const int sum = add_column(a, b);
-            return sum < 0 ? add_column(b, a) : sum;
         } else {
-            return -1;
+            int sum = kind == Binary::Add ? add_column(a, b) : -1;
+            if (sum < 0 && kind == Binary::Add) sum = add_column(b, a);
+            return sum < 0 ? broadcast(kind, a, b) : sum;
         }
     }
     return graph_.add(simple(Op::Binary, static_cast<int>(kind), 0, shape, 2), both, 2);

@@ -76,6 +76,7 @@ class Builder {
     }
     int shape_of(int node) const { return graph_.signature(node).shape; }
     const Shape &shape(int node) const { return graph_.shape(node); }
+    int broadcast(Binary kind, int a, int b);
     bool is_vector(int node) const;
     bool is_column(int node) const;    // a vector, or a matrix of one column
     bool is_flat(int shape) const;     // its numbers lie in a row, whichever dimension runs fastest

@@ -222,6 +222,33 @@ int Builder::pick(int x, int index, int axis) {
 
 int Builder::range(int x, int first, int last, int axis) { return last > first ? part(x, first, last - first, axis) : -1; }
 
+// Dimensions of 1 are repeated; those that are missing behind the others are 1.
+int Builder::broadcast(Binary kind, int a, int b) {
+    const int sig = signature({{static_cast<int>(Op::Broadcast), static_cast<int>(kind), shape_of(a), shape_of(b), 0, 0}}, [&] {
+        const Shape &x = shape(a), &y = shape(b);
+        std::vector<int> dims(std::max(x.dims.size(), y.dims.size()));
+        bool fits = x.batch == y.batch || x.batch == 1 || y.batch == 1;
+        for (std::size_t k = 0; k < dims.size(); k++) {
+            const int one = padded(x.dims, k), other = padded(y.dims, k);
+            fits &= one == other || one == 1 || other == 1;
+            dims[k] = std::max(one, other);
+        }
+        std::vector<int> wide = x.dims;
+        wide.resize(dims.size(), 1);
+        Signature s;   // without a shape: no kernel takes this, which is remembered, too
+        s.op = Op::Broadcast;
+        s.kind = static_cast<int>(kind);
+        s.nargs = 2;
+        s.params = {shape_of(a), shape_of(b)};
+        s.widths = {x.size, y.size};
+        if (kind > Binary::Div || (kind == Binary::Div && dims != wide)) fits = false;   // only who divides is repeated
+        if (fits) s.shape = graph_.signatures.add_shape(dims, std::max(x.batch, y.batch));
+        return s;
+    });
+    const int both[2] = {a, b};
+    return graph_.signatures[sig].shape < 0 ? -1 : graph_.add(sig, both, 2);
+}
+
 int Builder::along(Reduction kind, int x, unsigned axes, int divisor) {
     const int sig = signature({{static_cast<int>(Op::Reduce), static_cast<int>(kind), shape_of(x), static_cast<int>(axes), divisor, 0}}, [&] {
         const Shape &given = shape(x);

@@ -105,8 +105,7 @@ PyObject *multiply(PyObject *a, PyObject *b) {
 }
 
 PyObject *divide(PyObject *a, PyObject *b) {
-    const auto none = [](int, int) { return -1; };
-    return operation(a, b, "__truediv__", "__rtruediv__", none,
+    return operation(a, b, "__truediv__", "__rtruediv__", [](int x, int y) { return builder().binary(Binary::Div, x, y); },
                      [](int x, float k) { return k != 0 ? builder().unary(Unary::Scale, 1.0f / k, x) : -1; },
                      [](int, float) { return -1; });
 }

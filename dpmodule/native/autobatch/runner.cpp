@@ -169,6 +169,7 @@ void Runner::forward_step(const Work &work, const Step &step) {
         case Op::Reduce: reduce_along(work, step, s); break;
         case Op::Convolve: convolve(work, step, s); break;
         case Op::Pool: pool(work, step, s); break;
+        case Op::Broadcast: broadcast(work, step, s); break;
         case Op::Sum: sum(work); break;
         case Op::Call: call(work, s, true); break;
         default: break;
@@ -224,6 +225,7 @@ void Runner::backward_step(const Work &work, const Step &step) {
         case Op::Reduce: reduce_along_back(work, step, s); break;
         case Op::Convolve: convolve_back(work, step, s); break;
         case Op::Pool: pool_back(work, step, s); break;
+        case Op::Broadcast: broadcast_back(work, step, s); break;
         case Op::Sum: sum_back(work); break;
         case Op::Call: call(work, s, false); break;
         default: break;

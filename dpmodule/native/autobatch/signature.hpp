@@ -33,6 +33,7 @@ enum class Op : std::uint8_t {
     Reduce,       // kind = which Reduction, attr = what means are divided by
     Convolve,     // an image, filters, perhaps biases
     Pool,         // the greatest numbers of windows of an image
+    Broadcast,    // kind = which Binary, of operands of different shapes
 };
 
 struct Signature {
@@ -44,7 +45,7 @@ struct Signature {
     int width = 0;                // floats in the value
     bool is_matrix = false;       // more than one row and more than one column
     int nargs = 0;                // -1: differs from node to node
-    std::vector<int> params;      // Affine, Lstm: bias or -1, then weights; Param, Lookup: its number; Multiply: of each
+    std::vector<int> params;      // Broadcast: shapes of the operands; Affine, Lstm: bias or -1, then weights; Param, Lookup: its number; Multiply: of each
                                   // operand, -1 where it is none; Drawn: likewise, then the halves of its two numbers;
                                   // Reduce: how many numbers become one, how many numbers further on the next one lies;
                                   // Convolve, Pool: sizes of the image, the window, its steps, what sticks out above and

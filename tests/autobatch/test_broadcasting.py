@@ -1,0 +1,106 @@
+"""Operations on operands of different shapes: both engines agree, and sums of gradients are exact."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import dpmodule.autobatch as dy
+from helpers.both_engines import on_both
+
+
+@pytest.fixture(autouse=True)
+def _back():
+    yield
+    dy.configure(engine="auto", autobatch=False, dtype="float32")
+
+
+OPERATIONS = {
+    "+": lambda x, y: x + y,
+    "-": lambda x, y: x - y,
+    "cmult": dy.cmult,
+    "/": lambda x, y: x / y,
+}
+SHAPES = [  # of the operands; the last dimension is the minibatch
+    ((3, 4, 1), (1, 1)),
+    ((3, 4, 1), (3, 1)),
+    ((3, 4, 1), (1, 4, 1)),
+    ((3, 4, 2), (1, 1)),
+    ((3, 4, 2), (3, 2)),
+    ((3, 4, 2), (3, 4, 1)),
+    ((3, 4, 5, 1), (1, 4, 1, 1)),
+    ((3, 4, 5, 2), (3, 1, 5, 1)),
+    ((7, 1), (1, 1)),
+    ((7, 3), (7, 1)),
+    ((1, 3), (1, 1)),
+    ((1, 1, 1), (1, 1)),
+    ((4, 1, 2), (1, 5, 1)),
+    ((5, 1, 1), (1, 6, 1)),
+]
+
+
+def numbers(seed, shape):
+    return np.random.RandomState(seed).uniform(0.5, 2.0, shape)
+
+
+@pytest.mark.parametrize("shapes", SHAPES)
+@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("turned", [False, True])
+def test_shapes(name, shapes, turned):
+    def program():
+        pairs = [
+            [dy.inputTensor(numbers(10 * k + i, s), batched=True) for i, s in enumerate(shapes)]
+            for k in range(3)
+        ]
+        shared = dy.inputTensor(numbers(77, shapes[1]), batched=True)
+        pairs += [[x, shared] for x, _ in pairs]
+        found = [OPERATIONS[name](*(reversed(pair) if turned else pair)) for pair in pairs]
+        losses = [dy.sum_batches(dy.squared_norm(y)) for y in found]
+        dy.esum(losses).backward(full=True)
+        return [*dy.npvalues(found), shared.gradient(), *[x.gradient() for pair in pairs for x in pair]]
+
+    left, right = (shapes[1], shapes[0]) if turned else shapes
+    sizes = itertools.zip_longest(left[:-1], right[:-1], fillvalue=1)
+    if name == "/" and any(own < other for own, other in sizes):
+        for engine in ("python", "auto"):
+            dy.configure(engine=engine)
+            with pytest.raises(dy.ShapeError, match="right one equal 1"):
+                program()
+        return
+    alone, batched = on_both(program)
+    for one, other in zip(alone[:6], batched[:6]):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("engine", ["python", "auto"])
+def test_what_does_not_fit(engine):
+    dy.configure(engine=engine)
+    for first, second in (((3, 4, 1), (4, 1)), ((3, 1), (2, 1)), ((3, 2), (3, 5)), ((2, 3, 1), (2, 4, 1))):
+        x, y = (dy.inputTensor(np.ones(shape), batched=True) for shape in (first, second))
+        for operation in OPERATIONS.values():
+            with pytest.raises(dy.ShapeError):
+                operation(x, y)
+    x, y = dy.inputTensor(np.ones((3, 4))), dy.inputTensor(np.ones(3))
+    for operation in (dy.bmax, dy.bmin):
+        with pytest.raises(dy.ShapeError):
+            operation(x, y)
+
+
+def test_gradients_of_what_is_repeated_are_exact():
+    many, tenth = 300_000, float(np.float32(0.1))
+    for autobatch in (False, True):
+        dy.configure(autobatch=autobatch)
+        dy.renew_cg()
+        number, pair = dy.scalarInput(0.5), dy.inputTensor([[0.5, 0.25]])
+        wide, high = dy.inputTensor(np.full(many, 0.1)), dy.inputTensor(np.full((many, 2), 0.1))
+        total = dy.sum_elems(dy.cmult(wide, number)) + dy.sum_elems(dy.cmult(high, pair))
+        total.backward(full=True)
+        np.testing.assert_allclose(number.gradient(), many * tenth, rtol=1e-6)
+        np.testing.assert_allclose(pair.gradient(), np.full((1, 2), many * tenth), rtol=1e-6)
+        dy.renew_cg()
+        number = dy.scalarInput(0.5)
+        vector = dy.inputTensor([tenth, tenth])
+        dy.esum([dy.sum_elems(dy.cmult(vector, number)) for _ in range(many // 3)]).backward(full=True)
+        np.testing.assert_allclose(number.gradient(), 2 * (many // 3) * tenth, rtol=1e-6)
