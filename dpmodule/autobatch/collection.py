@@ -65,7 +65,14 @@ class ParameterCollection:
         return f"{self._name}{name}_{count}" if count else f"{self._name}{name}"
 
     def add_subcollection(self, name: str | None = None) -> ParameterCollection:
-        """Return a new collection whose parameters belong to this one, too."""
+        """Return a new collection whose parameters belong to this one, too.
+
+        Args:
+            name: its name inside this one; "_0", "_1", ... if not given.
+
+        Raises:
+            ArgumentError: the name has "/" in it, or "_" at its beginning.
+        """
         child = ParameterCollection()  # a subclass may want arguments
         child._name = self._free_name(name, of_parameter=False) + "/"
         child._parents = (*self._parents, self)
@@ -135,14 +142,23 @@ class ParameterCollection:
         return self._adopt_lookup(tensor, name)
 
     def parameters_from_numpy(self, array: ArrayLike, name: str = "", device: str = "") -> Parameters:
-        """Make a parameter with the shape and values of an array."""
+        """Make a parameter with the shape and values of an array.
+
+        Args:
+            array: numbers of any type; copied into the graph's element type.
+            name: its name inside this collection.
+            device: see `add_parameters`.
+
+        Raises:
+            ForeignValueError: `array` holds something else than numbers.
+        """
         init = NumpyInitializer(array)
         return self.add_parameters(init.array.shape, init, name, device)
 
     def lookup_parameters_from_numpy(
         self, array: ArrayLike, name: str = "", device: str = ""
     ) -> LookupParameters:
-        """Make a table with the shape and values of an array."""
+        """Make a table with the shape and values of an array, (rows, *d); see `parameters_from_numpy`."""
         init = NumpyInitializer(array)
         return self.add_lookup_parameters(init.array.shape, init, name, device)
 
@@ -191,7 +207,14 @@ class ParameterCollection:
         return {each.name(): each.tensor for each in (*self._parameters, *self._lookups)}
 
     def set_weight_decay(self, lam: float) -> None:
-        """Shrink all updated parameters by the factor 1 - `lam` with every update."""
+        """Shrink all updated parameters by the factor 1 - `lam` with every update.
+
+        Args:
+            lam: 0 for not at all.
+
+        Raises:
+            ForeignValueError: it is no number.
+        """
         for each in (*self._parents[:1], self):
             each._weight_decay = number(lam, "set_weight_decay: lam")
 
@@ -234,14 +257,23 @@ class ParameterCollection:
         self.populate(fname, key)
 
     def load_param(self, fname: str, key: str) -> Parameters:
-        """Make a parameter of what stands in a file under a name."""
+        """Make a parameter of what stands in a file under a name.
+
+        Args:
+            fname: the file.
+            key: the full name there, such as "/encoder/W".
+
+        Raises:
+            FileError: the file cannot be read.
+            FileFormatError: there is no such name, or the file is damaged.
+        """
         entry = textfile.find(fname, key, is_lookup=False)
         found = self.parameters_from_numpy(entry.array)
         textfile.fill(found.storage, entry, fname)
         return found
 
     def load_lookup_param(self, fname: str, key: str) -> LookupParameters:
-        """Make a table of what stands in a file under a name."""
+        """Make a table of what stands in a file under a name; see `load_param`."""
         entry = textfile.find(fname, key, is_lookup=True)
         found = self.lookup_parameters_from_numpy(entry.array)
         textfile.fill(found.storage, entry, fname)
@@ -250,8 +282,12 @@ class ParameterCollection:
     def load_tensors(self, values: Mapping[str, torch.Tensor]) -> None:
         """Copy values, by name, into the parameters.
 
+        Args:
+            values: as `tensors` returns them; others are passed over.
+
         Raises:
             ArgumentError: a name is missing.
+            ForeignValueError: `values` is no dict.
             ShapeError: a shape differs.
         """
         state.graph.settle()

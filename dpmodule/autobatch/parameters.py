@@ -165,7 +165,11 @@ class _Held(Expression):
     def set_value(self, arr: ArrayLike) -> None:
         """Copy an array into the value.
 
+        Args:
+            arr: of the parameter's shape, of any type of numbers.
+
         Raises:
+            ForeignValueError: it holds something else than numbers.
             ShapeError: it has another shape.
         """
         array = numbers(arr, "set_value: arr")
@@ -254,7 +258,15 @@ class LookupParameters(_Held):
             return self.row(index)
 
     def row(self, index: int, update: bool = True) -> Expression:
-        """Return a row as an expression; without `update` as a constant."""
+        """Return a row as an expression.
+
+        Args:
+            index: which one.
+            update: False makes it a constant: no gradient flows into it.
+
+        Raises:
+            BoundsError: there is no such row.
+        """
         if type(index) is not int or not 0 <= index < self._size:
             (index,) = checked_rows(self, [index])
         graph = state.graph
@@ -265,8 +277,13 @@ class LookupParameters(_Held):
     def batch(self, i: Sequence[int], update: bool = True) -> Expression:
         """Return rows as one expression with a minibatch of ``len(i)``.
 
+        Args:
+            i: the rows.
+            update: see `row`.
+
         Raises:
             BoundsError: there is no such row.
+            EmptySequenceError: `i` is empty.
         """
         rows = not_empty("look up", checked_rows(self, i))
         dim, reference = self._attrs
@@ -285,7 +302,17 @@ class LookupParameters(_Held):
         return answer
 
     def init_row(self, i: int, row: ArrayLike) -> None:
-        """Copy an array into a row; of one row of numbers, the first dimension runs fastest."""
+        """Copy an array into a row.
+
+        Args:
+            i: the row.
+            row: of the row's shape; or flat, the first dimension running fastest.
+
+        Raises:
+            BoundsError: there is no such row.
+            ForeignValueError: `row` holds something else than numbers.
+            ShapeError: it has more or fewer numbers.
+        """
         checked_rows(self, [i])
         values = torch.from_numpy(np.ascontiguousarray(numbers(row, "init_row: row"), np.float64))
         target = self._changing()[i]
@@ -300,7 +327,11 @@ class LookupParameters(_Held):
     def init_from_array(self, arr: ArrayLike) -> None:
         """Copy an array into the first rows.
 
+        Args:
+            arr: (rows, *d).
+
         Raises:
+            ForeignValueError: it holds something else than numbers.
             ShapeError: it has more rows than the table, or rows of another shape.
         """
         array = numbers(arr, "init_from_array: arr")
@@ -310,22 +341,26 @@ class LookupParameters(_Held):
         self._changing()[: len(array)].copy_(torch.from_numpy(np.ascontiguousarray(array, np.float64)))
 
     def row_as_array(self, row: int) -> Array:
-        """Return a copy of one row."""
+        """Return a copy of one row.
+
+        Raises:
+            BoundsError: there is no such row.
+        """
         answer: Array = self.rows_as_array([row])[0]
         return answer
 
     def rows_as_array(self, rows: Sequence[int]) -> Array:
-        """Return a copy of several rows."""
+        """Return a copy of several rows, (len(rows), *d); see `row_as_array`."""
         found: Array = self.storage.tensor[checked_rows(self, rows)].cpu().numpy()
         return found
 
     def row_grad_as_array(self, row: int) -> Array:
-        """Return a copy of the gradient of one row."""
+        """Return a copy of the gradient of one row, added up since the last update; see `row_as_array`."""
         answer: Array = self.rows_grad_as_array([row])[0]
         return answer
 
     def rows_grad_as_array(self, rows: Sequence[int]) -> Array:
-        """Return a copy of the gradient of several rows."""
+        """Return a copy of the gradient of several rows, (len(rows), *d); see `row_grad_as_array`."""
         found: Array = self.storage.dense_gradient()[checked_rows(self, rows)].cpu().numpy()
         return found
 

@@ -218,11 +218,25 @@ class Trainer:
             self.learning_rate = learning_rate
 
     def set_learning_rate(self, value: float) -> None:
-        """Change the learning rate."""
+        """Change the learning rate.
+
+        Args:
+            value: the factor of steps.
+
+        Raises:
+            ForeignValueError: it is no number.
+        """
         self.learning_rate = value
 
     def set_clip_threshold(self, thr: float) -> None:
-        """Set the length that gradients are cut to; 0 or less switches clipping off. It is 5 at first."""
+        """Set the length that gradients are cut to.
+
+        Args:
+            thr: the Euclidean length of all gradients together; 5 at first. 0 or less switches clipping off.
+
+        Raises:
+            ForeignValueError: `thr` is no number.
+        """
         self._clip = number(thr, "clip threshold")
 
     def get_clip_threshold(self) -> float:
@@ -230,7 +244,11 @@ class Trainer:
         return self._clip
 
     def set_sparse_updates(self, su: bool) -> None:
-        """Choose whether only those rows of tables are updated that have been looked up, which is so at first."""
+        """Choose which rows of tables are updated.
+
+        Args:
+            su: True, as at first, for those only that have been looked up; False for all, as of other parameters.
+        """
         self._sparse = flag(su, "set_sparse_updates")
 
     def describe(self) -> str:

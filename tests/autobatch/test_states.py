@@ -170,3 +170,13 @@ def test_more_kinds_of_nodes_than_the_table_of_recent_ones_has_places():
         np.testing.assert_allclose((x + x).npvalue(), [1.0, 2.0])
         np.testing.assert_allclose(dy.cmult(x, x).npvalue(), [0.25, 1.0])
     np.testing.assert_allclose(y.npvalue()[:3], 2.0)
+
+
+def test_states_begin_with_lists_of_numbers():
+    lstm = dy.VanillaLSTMBuilder(1, 2, 3, dy.ParameterCollection())
+    c, h = [0.1, 0.2, 0.3], np.array([0.4, 0.5, 0.6])
+    given = lstm.initial_state([dy.inputVector(c), dy.inputVector(h)]).add_input(dy.inputVector([1.0, 2.0]))
+    raw = lstm.initial_state_from_raw_vectors([c, h]).add_input(dy.inputVector([1.0, 2.0]))
+    np.testing.assert_array_equal(raw.output().npvalue(), given.output().npvalue())
+    with pytest.raises(dy.ForeignValueError, match="vecs"):
+        lstm.initial_state_from_raw_vectors(None)

@@ -403,3 +403,16 @@ def test_numbers_of_labels_and_values():
     assert dy.inputTensorTranspose([1.0, 2.0], batch_size=True, dim=2).dim() == ((2,), 1)
     sparse = dy.sparse_inputTensor(([0, 1], [1, 1]), np.array([2, 3]), (2, 2), defval=np.float32(1.0))
     np.testing.assert_array_equal(sparse.npvalue(), [[1, 2], [1, 3]])
+
+
+@pytest.mark.parametrize("value", [None, "a", 3, np.ones(3)])
+def test_operands(value):
+    matrix = dy.inputTensor(np.eye(3))
+    for call in (dy.cmult, dy.cdiv, dy.bmax, dy.pow, dy.dot_product, dy.colwise_add, dy.squared_distance):
+        refuses("no Expression", lambda: call(vector(), value))  # noqa: B023 (called at once)
+        refuses("no Expression", lambda: call(value, vector()))  # noqa: B023 (called at once)
+    for operands in ([vector(), matrix, value], [vector(), value, vector()], [value, matrix, vector()]):
+        refuses("no Expression", lambda: dy.affine_transform(operands))  # noqa: B023 (called at once)
+    refuses("no Expression", lambda: dy.concatenate([vector(), value]))
+    refuses("no Expression", lambda: dy.esum([vector()] * 5 + [value]))
+    refuses("no Expression", lambda: dy.tanh(value))

@@ -84,7 +84,7 @@ class BiRNNBuilder:
         return self._model
 
     def set_dropout(self, p: float) -> None:
-        """Set the dropout rate of all networks."""
+        """Set the dropout rate of all networks; see `RNNBuilder.set_dropout`."""
         for each in self._all():
             each.set_dropout(p)
 

@@ -60,15 +60,24 @@ class SoftmaxBuilder:
         return concatenate_to_batch(parts)
 
     def full_logits(self, x: Expression, update: bool = True) -> Expression:
-        """Return the scores of all classes, before the softmax."""
+        """Return the scores of all classes, before the softmax.
+
+        Args:
+            x: the vector.
+            update: False makes the parameters constants.
+        """
         raise NotImplementedError(f"{type(self).__name__} does not define full_logits")
 
     def full_log_distribution(self, x: Expression, update: bool = True) -> Expression:
-        """Return the logarithms of the probabilities of all classes."""
+        """Return the logarithms of the probabilities of all classes; see `full_logits`."""
         return log_softmax(self.full_logits(x, update))
 
     def sample(self, x: Expression) -> int:
-        """Draw a class; computes the graph so far."""
+        """Draw a class; computes the graph so far.
+
+        Args:
+            x: the vector.
+        """
         weights = np.exp(self.full_log_distribution(x).npvalue().astype(np.float64))
         return int(host().choice(len(weights), p=weights / weights.sum()))
 

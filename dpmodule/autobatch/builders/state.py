@@ -101,7 +101,11 @@ class RNNState(_Base):
         return RNNState(self._builder, self._builder.step(self._layers, x), self)
 
     def add_inputs(self, xs: Iterable[Expression]) -> list[RNNState]:
-        """Return the states after each of several inputs."""
+        """Return the states after each of several inputs.
+
+        Args:
+            xs: the input vectors; see `add_input`.
+        """
         states, current = [], self
         for x in listed("add_inputs: xs", xs):
             current = current.add_input(x)

@@ -169,6 +169,9 @@ def round(x: Expression, gradient_mode: str) -> Expression:
     Args:
         x: the operand.
         gradient_mode: "zero_gradient", or "straight_through_gradient" to pass the gradient on as it is.
+
+    Raises:
+        ArgumentError: `gradient_mode` is neither.
     """
     return apply(ROUNDING["round"], (x,), (_straight("round", gradient_mode),))
 

@@ -128,6 +128,10 @@ def pickneglogsoftmax_batch(x: Expression, vs: Sequence[int]) -> Expression:
     Args:
         x: vectors of scores.
         vs: one label for each.
+
+    Raises:
+        BoundsError: a label is outside.
+        EmptySequenceError: there is none.
     """
     labels = _labels("PickNegLogSoftmax", x, vs)
     return apply(PICKNEGLOGSOFTMAX_BATCH, (x,), (len(labels),), labels)
@@ -138,8 +142,11 @@ def hinge(x: Expression, v: int | Sequence[int], m: float = 1.0) -> Expression:
 
     Args:
         x: a vector of scores.
-        v: the label.
+        v: the label; a list for the elements of a minibatch.
         m: the margin.
+
+    Raises:
+        BoundsError: the label is outside.
     """
     if not isinstance(v := as_label(v), int):
         return hinge_batch(x, v, m)

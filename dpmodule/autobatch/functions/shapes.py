@@ -92,6 +92,10 @@ def lookup_batch(p: LookupParameters, indices: Sequence[int], update: bool = Tru
         p: the table.
         indices: the rows.
         update: False makes it a constant.
+
+    Raises:
+        BoundsError: there is no such row.
+        EmptySequenceError: `indices` is empty.
     """
     return _table(p).batch(indices, update)
 
@@ -119,6 +123,10 @@ def pick_batch(e: Expression, indices: Sequence[int], dim: int = 0) -> Expressio
         e: the operand; without a minibatch, it is picked from several times.
         indices: one index for each.
         dim: the dimension.
+
+    Raises:
+        BoundsError: an index is outside.
+        EmptySequenceError: there is none.
     """
     axis = whole(dim, "pick_batch: dim")
     places = [checked_label("PickElement", e, index, axis) for index in not_empty("PickElement", indices)]
@@ -131,6 +139,9 @@ def pick_batch_elem(x: Expression, v: int) -> Expression:
     Args:
         x: the operand.
         v: which one.
+
+    Raises:
+        BoundsError: there is no such element.
     """
     return pick_batch_elems(x, [v])
 
