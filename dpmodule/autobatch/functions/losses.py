@@ -9,6 +9,7 @@ from ..expression import Expression, apply, node_of, not_empty
 from ..fast import fast
 from ..given import number
 from ..ops import loss
+from ..ops.loss import HUBER
 from ..ops.softmax import (
     CONSTRAINED_SOFTMAX,
     HINGE,
@@ -239,7 +240,7 @@ def huber_distance(x: Expression, y: Expression, c: float = 1.345) -> Expression
         y: the other, of its dimensions.
         c: where the loss becomes linear.
     """
-    return apply(loss.HUBER, (x, y), (number(c, "huber_distance: c"),))
+    return apply(HUBER, (x, y), (c if type(c) is float else number(c, "huber_distance: c"),))
 
 
 def binary_log_loss(x: Expression, y: Expression) -> Expression:

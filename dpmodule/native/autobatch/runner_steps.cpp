@@ -1,6 +1,5 @@
 // The steps of a batch that are more than a kernel over a block.
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "rows.hpp"
@@ -90,73 +89,6 @@ void Runner::cell_back(const Work &work, const Step &step) {
     }
 }
 
-void Runner::loss(const Work &work, const Step &step, const Signature &s) {
-    const int width = s.widths[0];
-    const Block x = read(work, step.in[0], width), out = value_of(work, step);
-    for (int i = 0; i < work.count; i++) {
-        const int row = work.first + i, label = root(work, i).aux;
-        const float *scores = x.at + i * x.stride;
-        float *kept = work.run->kept + static_cast<std::ptrdiff_t>(row) * work.group->kept + step.at;
-        const float top = kernels().largest(width, scores), own = scores[label];
-        const float total = kernels().exp_sum(width, kept, scores, top), scale = 1.0f / total;
-        for (int j = 0; j < width; j++) kept[j] *= scale;
-        out.at[i * out.stride] = std::log(total) + top - own;
-    }
-}
-
-void Runner::loss_back(const Work &work, const Step &step, const Signature &s) {
-    const int width = s.widths[0];
-    Target to;
-    if (!target(work, step.in[0], width, to)) return;
-    const Block dout = grad_of(work, step);
-    for (int i = 0; i < work.count; i++) {
-        const int row = work.first + i, label = root(work, i).aux;
-        const float *kept = work.run->kept + static_cast<std::ptrdiff_t>(row) * work.group->kept + step.at;
-        const float d = dout.at[i * dout.stride];
-        float *dx = to.at.at + i * to.at.stride;
-        if (!to.add) std::memset(dx, 0, sizeof(float) * width);
-        kernels().axpy(width, dx, d, kept);
-        dx[label] -= d;
-    }
-    done(work, to, width);
-}
-
-void Runner::hinge(const Work &work, const Step &step, const Signature &s) {
-    const int width = s.widths[0];
-    const Block x = read(work, step.in[0], width), out = value_of(work, step);
-    float *over = scratch_.take(width);
-    for (int i = 0; i < work.count; i++) {
-        const float *scores = x.at + i * x.stride;
-        const int label = root(work, i).aux;
-        for (int j = 0; j < width; j++) {
-            const float found = scores[j] - scores[label] + s.attr;
-            over[j] = found <= 0 ? 0 : found;
-        }
-        over[label] = 0;
-        out.at[i * out.stride] = kernels().sum(width, over);
-    }
-}
-
-void Runner::hinge_back(const Work &work, const Step &step, const Signature &s) {
-    const int width = s.widths[0];
-    Target to;
-    if (!target(work, step.in[0], width, to)) return;
-    const Block x = read(work, step.in[0], width), dout = grad_of(work, step);
-    for (int i = 0; i < work.count; i++) {
-        const float *scores = x.at + i * x.stride, d = dout.at[i * dout.stride];
-        float *dx = to.at.at + i * to.at.stride;
-        const int label = root(work, i).aux;
-        int count = 0;
-        for (int j = 0; j < width; j++) {
-            const bool is_over = j != label && scores[j] - scores[label] + s.attr > 0;
-            count += is_over;
-            dx[j] = (to.add ? dx[j] : 0.0f) + (is_over ? d : 0.0f);
-        }
-        dx[label] -= d * static_cast<float>(count);
-    }
-    done(work, to, width);
-}
-
 // Numbers are drawn for the whole batch; nodes that are computed once more have theirs.
 void Runner::drawn(const Work &work, const Step &step, const Signature &s) {
     double numbers[2];
@@ -183,46 +115,6 @@ void Runner::drawn_back(const Work &work, const Step &step, const Signature &s) 
     const Block kept{work.run->kept + static_cast<std::ptrdiff_t>(work.first) * s.width, s.width}, dy = grad_of(work, step);
     const Binary how = s.kind == static_cast<int>(Draw::Dropout) ? Binary::Mul : Binary::Add;
     kernels().binary_back(how, 0, work.count, s.width, to.at, to.add, dy, kept, kept, kept);
-    done(work, to, s.width);
-}
-
-void Runner::softmax(const Work &work, const Step &step, const Signature &s) {
-    const Block x = read(work, step.in[0], s.width), y = value_of(work, step);
-    const int width = s.kind;
-    for (int i = 0; i < work.count; i++) {
-        for (int first = 0; first < s.width; first += width) {
-            float *from = x.at + i * x.stride + first, *to = y.at + i * y.stride + first;
-            const float top = kernels().largest(width, from);
-            const float total = kernels().exp_sum(width, to, from, top);
-            const float shift = top + std::log(total), scale = 1.0f / total;
-            if (s.op == Op::Softmax) for (int j = 0; j < width; j++) to[j] *= scale;
-            else kernels().unary(Unary::Shift, -shift, 1, width, {to, width}, {from, width});
-        }
-    }
-}
-
-void Runner::softmax_back(const Work &work, const Step &step, const Signature &s) {
-    Target to;
-    if (!target(work, step.in[0], s.width, to)) return;
-    const Block y = value_of(work, step), dy = grad_of(work, step);
-    const int width = s.kind;
-    float *part = scratch_.take(width);
-    for (int i = 0; i < work.count; i++) {
-        for (int first = 0; first < s.width; first += width) {
-            const float *value = y.at + i * y.stride + first, *d = dy.at + i * dy.stride + first;
-            float *dx = to.at.at + i * to.at.stride + first;
-            if (s.op == Op::Softmax) {
-                const float mean = kernels().dot(width, value, d);
-                for (int j = 0; j < width; j++) part[j] = value[j] * (d[j] - mean);
-            } else {
-                const float total = kernels().sum(width, d);
-                kernels().exp_sum(width, part, value, 0.0f);
-                for (int j = 0; j < width; j++) part[j] = d[j] - part[j] * total;
-            }
-            if (to.add) kernels().accumulate(width, dx, part);
-            else std::memcpy(dx, part, sizeof(float) * width);
-        }
-    }
     done(work, to, s.width);
 }
 

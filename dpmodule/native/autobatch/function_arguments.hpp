@@ -1,0 +1,17 @@
+// Arguments of functions that are no expressions. All return -1 or false for what needs the slow way.
+#pragma once
+
+#include "python_builder.hpp"
+
+namespace dpmodule::autobatch {
+
+bool whole(PyObject *x, int &found);
+bool real(PyObject *x, double &found);   // finite
+// The node of a sum, mean or extreme: x and then (d, b, n) of sums and means, (d=0) of all others.
+int along(Reduction kind, int x, PyObject *const *args, Py_ssize_t count);
+// Random numbers: (sizes, first number, second number).
+int random(Draw kind, PyObject *const *args, Py_ssize_t count);
+// Some rows of a table, side by side in a minibatch.
+int rows(PyObject *given, PyObject *numbers);
+
+}  // namespace dpmodule::autobatch
