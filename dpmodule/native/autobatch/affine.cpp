@@ -28,9 +28,9 @@ bool Affine::Term::wants_grad(const Graph &graph, const Run &run) const {
 }
 
 Affine::Affine(Workspace &space, const Plan &plan, const Run &run, const Group &, const Step &step)
-    : width_(step.width), bias_(step.params[0]) {
+    : batch_(step.width / space.graph.params[step.params[1]].rows), width_(step.width / batch_), bias_(step.params[0]) {
     for (std::size_t k = 0; k < step.in.size(); k++) {
-        Term term{step.params[k + 1], step.in[k].index, space.graph.params[step.params[k + 1]].cols, Read::Gathered, {}, {}, {}};
+        Term term{step.params[k + 1], step.in[k].index, space.graph.params[step.params[k + 1]].cols * batch_, Read::Gathered, {}, {}, {}};
         choose(space, plan, run, term);
         terms_.push_back(std::move(term));
     }
@@ -85,19 +85,34 @@ bool Affine::find_distinct(Workspace &space, const Plan &plan, const Run &run, T
     return true;
 }
 
+// Calls `body` with the vectors of so many minibatches: all at once if they lie in a row, as `a` and in `b`.
+template <class F> void Affine::vectors(int rows, Block a, int width, Block b, int other, F body) const {
+    if (batch_ == 1) return body(rows, a, b);
+    const bool lie = rows == 1 || (a.stride == width * batch_ && b.stride == other * batch_);
+    for (int i = 0; i < rows; i += lie ? rows : 1) {
+        body(lie ? rows * batch_ : batch_, Block{rows_from(a, i).at, width}, Block{rows_from(b, i).at, other});
+    }
+}
+
 void Affine::multiply(Workspace &space, const Term &term, int total, int rows, Block x, Block out, const float *bias,
                       bool add) const {
     const Param &w = space.graph.params[term.param];
-    const bool packed = total > few || space.packed.has(term.param, true);
-    kernels().product({rows, width_, term.width, x.at, x.stride, 1, packed ? space.packed.get(term.param, true) : w.value,
-                       packed ? Layout::Packed : Layout::Columns, w.cols, out.at, out.stride, bias, add});
+    const bool packed = total * batch_ > few || space.packed.has(term.param, true);
+    const float *weights = packed ? space.packed.get(term.param, true) : w.value;
+    vectors(rows, x, w.cols, out, width_, [&](int count, Block from, Block to) {
+        kernels().product({count, width_, w.cols, from.at, from.stride, 1, weights, packed ? Layout::Packed : Layout::Columns, w.cols, to.at,
+                           to.stride, bias, add});
+    });
 }
 
 void Affine::multiply_back(Workspace &space, const Term &term, int total, int rows, Block dout, Block dx, bool add) const {
     const Param &w = space.graph.params[term.param];
-    const bool packed = total > few || space.packed.has(term.param, false);
-    kernels().product({rows, term.width, width_, dout.at, dout.stride, 1, packed ? space.packed.get(term.param, false) : w.value,
-                       packed ? Layout::Packed : Layout::Rows, w.cols, dx.at, dx.stride, nullptr, add});
+    const bool packed = total * batch_ > few || space.packed.has(term.param, false);
+    const float *weights = packed ? space.packed.get(term.param, false) : w.value;
+    vectors(rows, dout, width_, dx, w.cols, [&](int count, Block from, Block to) {
+        kernels().product({count, w.cols, width_, from.at, from.stride, 1, weights, packed ? Layout::Packed : Layout::Rows, w.cols, to.at,
+                           to.stride, nullptr, add});
+    });
 }
 
 // The bias belongs to the first term, whichever is computed first: then two terms have one sum in either order.
@@ -112,9 +127,9 @@ void Affine::multiply_ahead(Workspace &space, const Run &run, Block out) {
             multiply(space, term, run.rows, run.rows, term.x, out, bias, ahead_);
         } else if (term.read == Read::Distinct) {
             const int count = static_cast<int>(term.nodes.size());
-            const Block product{space.scratch.take(static_cast<std::size_t>(count) * width_), width_};
+            const Block product{space.scratch.take(static_cast<std::size_t>(count) * batch_ * width_), batch_ * width_};
             multiply(space, term, count, count, term.x, product, bias, false);
-            expand(term.which, width_, product, out, ahead_);
+            expand(term.which, batch_ * width_, product, out, ahead_);
         } else {
             continue;
         }
@@ -141,7 +156,7 @@ void Affine::forward(Workspace &space, const Run &run, int first, int count, Blo
         multiply(space, term, run.rows, count, x, rows, bias, add);
         add = true;
     }
-    for (int i = 0; i < count && !add; i++) std::memset(rows.at + i * rows.stride, 0, sizeof(float) * width_);
+    for (int i = 0; i < count && !add; i++) std::memset(rows.at + i * rows.stride, 0, sizeof(float) * batch_ * width_);
 }
 
 void Affine::backward(Workspace &space, const Run &run, int first, int count, Block dout) {
@@ -164,8 +179,12 @@ void Affine::backward(Workspace &space, const Run &run, int first, int count, Bl
 void Affine::add_weight_grad(Workspace &space, const Term &term, int rows, Block x, Block dout) const {
     const Param &w = space.graph.params[term.param];
     if (!w.grad) return;
+    vectors(rows, dout, width_, x, w.cols, [&](int count, Block d, Block from) { add_weight_grad(space, w, count, from, d); });
+}
+
+void Affine::add_weight_grad(Workspace &space, const Param &w, int rows, Block x, Block dout) const {
     const auto add = [&](int first, int count, float *to, bool adds) {
-        kernels().product({width_, term.width, count, dout.at + first * dout.stride, 1, dout.stride, x.at + first * x.stride,
+        kernels().product({width_, w.cols, count, dout.at + first * dout.stride, 1, dout.stride, x.at + first * x.stride,
                            Layout::Rows, x.stride, to, w.cols, nullptr, adds});
     };
     constexpr int most = 8192;   // rows whose products are added without care
@@ -186,17 +205,20 @@ Block Affine::folded(Workspace &space, const Term &term, const Run &run, Block d
     for (int input : term.which) end[input + 1]++;
     for (int i = 0; i < count; i++) end[i + 1] += end[i];
     for (int i = 0; i < run.rows; i++) rows[end[term.which[i]]++] = i;
-    const Block found{space.scratch.take(static_cast<std::size_t>(count) * width_), width_};
-    std::memset(found.at, 0, sizeof(float) * count * width_);
+    const int width = batch_ * width_;
+    const Block found{space.scratch.take(static_cast<std::size_t>(count) * width), width};
+    std::memset(found.at, 0, sizeof(float) * count * width);
     for (int i = 0, first = 0; i < count; first = end[i++]) {
-        kernels().sum_rows(end[i] - first, width_, found.at + i * found.stride, dout, rows.data() + first);
+        kernels().sum_rows(end[i] - first, width, found.at + i * found.stride, dout, rows.data() + first);
     }
     return found;
 }
 
 void Affine::finish(Workspace &space, const Run &run, Block dout) {
     const Graph &graph = space.graph;
-    if (bias_ >= 0 && graph.params[bias_].grad) kernels().sum_rows(run.rows, width_, graph.params[bias_].grad, dout, nullptr);
+    if (bias_ >= 0 && graph.params[bias_].grad) {
+        vectors(run.rows, dout, width_, dout, width_, [&](int count, Block d, Block) { kernels().sum_rows(count, width_, graph.params[bias_].grad, d, nullptr); });
+    }
     for (const Term &term : terms_) {
         if (term.read == Read::Direct || term.read == Read::Gathered) {
             add_weight_grad(space, term, run.rows, term.x, dout);

@@ -1,4 +1,5 @@
-// b + W1 x1 + W2 x2 + ... for all occurrences of one step: how its inputs are read, and its gradients.
+// b + W1 x1 + W2 x2 + ... for all occurrences of one step: how its inputs are read, and its gradients.  The rows of a run
+// are minibatches of vectors, each of which is a row of the products.
 #pragma once
 
 #include <vector>
@@ -35,7 +36,7 @@ class Affine {
         Distinct,   // likewise, each distinct input only once
     };
     struct Term {
-        int param, column, width;
+        int param, column, width;     // of a whole minibatch
         Read read;
         Block x;                      // of all rows, or of the distinct ones
         std::vector<int> nodes;       // Distinct: whose values
@@ -50,9 +51,11 @@ class Affine {
     void multiply_back(Workspace &space, const Term &term, int total, int rows, Block dout, Block dx, bool add) const;
     const float *bias_of(const Workspace &space, const Term &term) const;
     void add_weight_grad(Workspace &space, const Term &term, int rows, Block x, Block dout) const;
+    void add_weight_grad(Workspace &space, const Param &w, int rows, Block x, Block dout) const;
     Block folded(Workspace &space, const Term &term, const Run &run, Block dout) const;
+    template <class F> void vectors(int rows, Block a, int width, Block b, int other, F body) const;
 
-    int width_;
+    int batch_, width_;   // vectors in a minibatch, numbers in the result of one
     int bias_;
     bool begun_ = false, ahead_ = false;
     std::vector<Term> terms_;

@@ -5,7 +5,7 @@
 namespace dpmodule::autobatch {
 namespace {
 
-constexpr int lstm_code = 1000, memory_code = 1001;
+constexpr int lstm_code = 1000, memory_code = 1001, affine_code = 1100;
 
 int bits(float x) {
     int found;
@@ -21,8 +21,12 @@ bool Builder::is_vector(int node) const {
 }
 
 bool Builder::is_column(int node) const {
-    const Shape &found = shape(node);
-    return found.batch == 1 && (found.dims.size() == 1 || (found.dims.size() == 2 && found.dims[1] == 1));
+    return shape(node).batch == 1 && is_columns(node);
+}
+
+bool Builder::is_columns(int node) const {
+    const std::vector<int> &dims = shape(node).dims;
+    return dims.size() == 1 || (dims.size() == 2 && dims[1] == 1);
 }
 
 const Param *Builder::matrix(int node, int &index) const {
@@ -83,10 +87,12 @@ int Builder::affine(int bias, const int *terms, int count, bool is_column) {
     constexpr int most = 8;
     if (count < 1 || count > most) return -1;
     int params[most + 1] = {-1}, xs[most], rows = 0;
+    const int batch = shape(terms[1]).batch;
     for (int i = 0; i < count; i++) {
         const Param *w = matrix(terms[2 * i], params[i + 1]);
         xs[i] = terms[2 * i + 1];
-        if (!w || !this->is_column(xs[i]) || graph_.signature(xs[i]).width != w->cols || (i && w->rows != rows)) return -1;
+        const Shape &x = shape(xs[i]);
+        if (!w || !is_columns(xs[i]) || x.batch != batch || x.dims[0] != w->cols || (i && w->rows != rows)) return -1;
         rows = w->rows;
     }
     if (bias >= 0) {
@@ -97,13 +103,13 @@ int Builder::affine(int bias, const int *terms, int count, bool is_column) {
     const auto make = [&] {
         Signature s;
         s.op = Op::Affine;
-        s.shape = is_column ? graph_.signatures.add_shape({rows, 1}) : graph_.signatures.vector_shape(rows);
+        s.shape = graph_.signatures.add_shape(is_column ? std::vector<int>{rows, 1} : std::vector<int>{rows}, batch);
         s.nargs = count;
         s.params.assign(params, params + count + 1);
-        for (int i = 0; i < count; i++) s.widths.push_back(graph_.params[params[i + 1]].cols);
+        for (int i = 0; i < count; i++) s.widths.push_back(graph_.signature(xs[i]).width);
         return s;
     };
-    const int sig = count <= 3 ? signature({{static_cast<int>(Op::Affine), 2 * count + is_column, params[0], params[1], count > 1 ? params[2] : 0,
+    const int sig = count <= 3 ? signature({{affine_code + 2 * count + is_column, batch, params[0], params[1], count > 1 ? params[2] : 0,
                                              count > 2 ? params[3] : 0}}, make)
                                : graph_.signatures.add(make());
     return graph_.add(sig, xs, count);
@@ -197,30 +203,31 @@ int Builder::lstm(int x, int h, int c, int wx, int wh, int bias, float forget_bi
     const Signature &b = graph_.signature(bias);
     if (!input || !state || b.op != Op::Param || input->rows != b.width || state->rows != b.width) return -1;
     const int width = state->cols;
-    const auto fits = [&](int node, int size) { return is_vector(node) && graph_.signature(node).width == size; };
-    if (b.width != 4 * width || !is_column(x) || graph_.signature(x).width != input->cols || (h >= 0 && !fits(h, width)) || (c >= 0 && !fits(c, width))) return -1;
+    const int batch = shape(x).batch;
+    const auto fits = [&](int node, int size) { return shape(node).batch == batch && shape(node).dims == std::vector<int>{size}; };
+    if (b.width != 4 * width || !is_columns(x) || shape(x).dims[0] != input->cols || (h >= 0 && !fits(h, width)) || (c >= 0 && !fits(c, width))) return -1;
     params[0] = b.params[0];
-    const int sig = signature({{lstm_code, params[0], params[1], params[2], bits(forget_bias), 0}}, [&] {
+    const int sig = signature({{lstm_code, params[0], params[1], params[2], bits(forget_bias), batch}}, [&] {
         Signature s;
         s.op = Op::Lstm;
         s.attr = forget_bias;
-        s.shape = graph_.signatures.vector_shape(width);
-        s.further = width;
+        s.shape = graph_.signatures.add_shape({width}, batch);
+        s.further = batch * width;
         s.nargs = 3;
         s.params.assign(params, params + 3);
-        s.widths = {graph_.params[params[1]].cols, width, width};
+        s.widths = {graph_.signature(x).width, batch * width, batch * width};
         return s;
     });
     const int args[3] = {x, h, c}, node = graph_.add(sig, args, 3);
-    const int rest = signature({{memory_code, width, 0, 0, 0, 0}}, [&] {
+    const int rest = signature({{memory_code, width, batch, 0, 0, 0}}, [&] {
         Signature s;
         s.op = Op::View;
-        s.shape = graph_.signatures.vector_shape(width);
+        s.shape = shape_of(node);
         s.nargs = 1;
-        s.widths = {width};
+        s.widths = {batch * width};
         return s;
     });
-    graph_.add(rest, &node, 1, width);
+    graph_.add(rest, &node, 1, batch * width);
     return node;
 }
 

@@ -79,6 +79,7 @@ class Builder {
     int broadcast(Binary kind, int a, int b);
     bool is_vector(int node) const;
     bool is_column(int node) const;    // a vector, or a matrix of one column
+    bool is_columns(int node) const;   // a minibatch of those
     bool is_flat(int shape) const;     // its numbers lie in a row, whichever dimension runs fastest
     int product_shape(int a, int b);
     int part(int x, int first, int count, int axis);

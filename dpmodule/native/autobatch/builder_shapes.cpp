@@ -27,7 +27,7 @@ int Builder::product_shape(int a, int b) {
 }
 
 int Builder::multiply(int a, int b) {
-    const int both[2] = {a, b}, product = affine(-1, both, 1, !is_vector(b));
+    const int both[2] = {a, b}, product = affine(-1, both, 1, shape(b).dims.size() != 1);
     if (product >= 0) return product;
     int params[2] = {-1, -1};
     matrix(a, params[0]);

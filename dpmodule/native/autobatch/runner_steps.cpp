@@ -61,17 +61,21 @@ void Runner::view_back(const Work &work, const Signature &s) {
 
 void Runner::cell(const Work &work, const Step &step) {
     const Signature &s = graph_.signatures[step.sig];
+    const int width = graph_.signatures.shape(s.shape).dims[0];
     const Block gates = value_of(work, work.group->steps[step.in[0].index]), out = value_of(work, step);
     const int *before = work.run->nodes(step.in[1].index) + work.first;
     for (int i = 0; i < work.count; i++) {
-        float *h = out.at + i * out.stride;
+        float *h = out.at + i * out.stride, *gate = gates.at + i * gates.stride;
         const float *c = before[i] < 0 ? nullptr : graph_.value[before[i]];
-        kernels().lstm({s.width, gates.at + i * gates.stride, c, h, h + s.width, s.attr});
+        for (int at = 0; at < s.width; at += width) {
+            kernels().lstm({width, gate + 4 * at, c ? c + at : nullptr, h + at, h + s.width + at, s.attr});
+        }
     }
 }
 
 void Runner::cell_back(const Work &work, const Step &step) {
     const Signature &s = graph_.signatures[step.sig];
+    const int width = graph_.signatures.shape(s.shape).dims[0];
     const Step &product = work.group->steps[step.in[0].index];
     const Block gates = value_of(work, product), dgates = grad_of(work, product);
     const Block out = value_of(work, step), dout = grad_of(work, step);
@@ -83,8 +87,11 @@ void Runner::cell_back(const Work &work, const Step &step) {
         float *dc = before[i] < 0 ? nullptr : graph_.grad[before[i]];
         const bool apart = dc && graph_.is_crowded(before[i]);
         if (apart) std::memset(dc = part, 0, sizeof(float) * s.width);
-        kernels().lstm_back({s.width, gates.at + i * gates.stride, c, out.at + i * out.stride, dh, dh + s.width,
-                             dgates.at + i * dgates.stride, dc});
+        const float *h = out.at + i * out.stride, *gate = gates.at + i * gates.stride;
+        float *dgate = dgates.at + i * dgates.stride;
+        for (int at = 0; at < s.width; at += width) {
+            kernels().lstm_back({width, gate + 4 * at, c ? c + at : nullptr, h + at, dh + at, dh + s.width + at, dgate + 4 * at, dc ? dc + at : nullptr});
+        }
         if (apart) scatter(graph_, before + i, 1, s.width, {part, s.width});
     }
 }
