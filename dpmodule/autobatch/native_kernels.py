@@ -31,7 +31,7 @@ OPS = [
 ]
 OPS += ["log_softmax", "sum_elems", "dot", "squared_norm", "call", "unary_each"]
 OPS += ["multiply", "colwise_add", "concatenate_cols", "columns", "transpose"]
-OPS += ["hinge", "drawn", "reduction", "conv2d", "maxpooling2d", "broadcast"]
+OPS += ["hinge", "drawn", "reduction", "conv2d", "maxpooling2d", "broadcast", "select"]
 OP = {name: index for index, name in enumerate(OPS)}
 UNARY = [
     "tanh",
@@ -50,7 +50,8 @@ UNARY = [
 UNARY += ["negate", "scale", "shift", "rsub", "identity"]
 _TOO_LARGE, _LAST_AXIS = 1 << 31, 29
 BINARY = ["add", "sub", "mul", "div", "max", "min"]
-REDUCTIONS = ["sum_dim", "mean_dim", "max_dim", "min_dim", "logsumexp_dim"]
+REDUCTIONS = ["sum_dim", "mean_dim", "max_dim", "min_dim", "logsumexp_dim", "std_dim", "l2_norm"]
+_SELECTIONS = ["select", "strided_select"]
 DRAWS = ["dropout", "noise", "normal", "uniform", "bernoulli", "gumbel"]
 SOURCES = frozenset([*DRAWS[2:], "lookup_batch"])
 """Kernels of operations that have no operands for their users."""
@@ -61,6 +62,7 @@ _KINDS = {
     "broadcast": BINARY,
     "reduction": REDUCTIONS,
     "drawn": DRAWS,
+    "select": _SELECTIONS,
 }
 
 
@@ -98,6 +100,8 @@ def kernel_name(op: int, kind: int, parameters: tuple[int, ...]) -> str:
         return "multiply"
     if name == "concat" and kind < 0:
         return "concatenate_to_batch" if kind == -1 else "lookup_batch"
+    if name == "reduction" and len(parameters) > 2:
+        return "logsumexp"
     name = _KINDS[name][kind] if name in _KINDS else name
     return _NAMES.get(name, name)
 
@@ -240,6 +244,55 @@ def _moment(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any
     return _reduced(engine, "mean_dim", args[0], axes, is_batch, max(divisor, 0))
 
 
+def _std(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    axes, is_batch, divisor = attrs
+    if divisor >= _TOO_LARGE:
+        return -1
+    return _reduced(engine, "std_dim", args[0], axes, is_batch, max(divisor, 0))
+
+
+def _l2_norm(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    return _reduced(engine, "l2_norm", args[0], range(len(engine.dim(args[0])[0])), False)
+
+
+def _logsumexp(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    node: int = engine.kernel(OP["sum"], 1, args)
+    return node
+
+
+def _all_of(sizes: Sequence[int]) -> list[Sequence[int]]:
+    """Return the places of rows and columns of a vector or a matrix."""
+    return [range(size) for size in (*sizes, 1)[:2]]
+
+
+def _select(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    axis, chosen = attrs
+    dims = engine.dim(args[0])[0]
+    if len(dims) > 2 or axis >= len(dims) or max(chosen, default=_TOO_LARGE) >= _TOO_LARGE:
+        return -1
+    places = _all_of(dims)
+    places[axis] = chosen
+    node: int = engine.select(_SELECTIONS.index("select"), args[0], *places)
+    return node
+
+
+def _strided(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    dims = engine.dim(args[0])[0]
+    if len(dims) > 2 or any(len(each) > len(dims) for each in attrs):
+        return -1
+    steps, starts, stops = attrs
+    places = _all_of(dims)
+    for axis, size in enumerate(dims):
+        stop = stops[axis] if axis < len(stops) else size
+        start = starts[axis] if axis < len(starts) else 0
+        step = steps[axis] if axis < len(steps) else 1
+        if step < 1 or not 0 <= start < stop <= size:
+            return -1
+        places[axis] = range(start, stop, step)
+    node: int = engine.select(_SELECTIONS.index("strided_select"), args[0], *places)
+    return node
+
+
 def _one_axis(name: str) -> Maker:
     def make(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
         return _reduced(engine, name, args[0], attrs, False)
@@ -299,6 +352,11 @@ KERNELS: dict[str, Maker] = {
     "sum_dim": _sum_dim,
     "sum_batches": _sum_batches,
     "moment_dim": _moment,
+    "std_dim": _std,
+    "l2_norm": _l2_norm,
+    "logsumexp": _logsumexp,
+    "select": _select,
+    "strided_select": _strided,
     **{name: _one_axis(name) for name in ("max_dim", "min_dim", "logsumexp_dim")},
     "conv2d": _conv2d,
     "maxpooling2d": _maxpooling2d,

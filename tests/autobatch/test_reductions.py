@@ -111,3 +111,89 @@ def test_hinge_with_margins_and_odd_numbers():
     for label, error in ((3, dy.BoundsError), (-1, dy.NegativeIndexError)):
         with pytest.raises(error):
             dy.hinge(x, label)
+
+
+@pytest.mark.parametrize("axes", AXES[1:])
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_deviations(axes, is_batch):
+    gone = (*axes, 4) if is_batch else axes
+    found = every_node(lambda x: dy.std_dim(x, [*axes], is_batch))
+    others = every_node(lambda x: dy.std_dim(x, axes, is_batch, 7))
+    for array, one, other in zip(ARRAYS, found, others):
+        numbers = array.astype(np.float32).astype(np.float64)
+        wanted = numbers.std(gone)
+        of_seven = np.sqrt(((numbers - numbers.sum(gone, keepdims=True) / 7) ** 2).sum(gone) / 7)
+        np.testing.assert_allclose(one, wanted.reshape(one.shape), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(other, of_seven.reshape(other.shape), rtol=1e-5, atol=1e-6)
+
+
+def test_lengths():
+    for array, found in zip(ARRAYS, every_node(dy.l2_norm)):
+        np.testing.assert_allclose(found, [np.linalg.norm(array.reshape(-1, 5), axis=0)], rtol=1e-6)
+    ones = dy.l2_norm(dy.inputTensor(np.array([[-2.0, 3.0, 0.0]]), batched=True))
+    np.testing.assert_array_equal(ones.npvalue(), [[2.0, 3.0, 0.0]])
+    dy.sum_batches(ones).backward(full=True)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [dy.l2_norm, dy.std_elems, lambda x: dy.std_dim(x, 0, False), lambda x: dy.std_dim(x, 1, False)],
+)
+def test_roots_of_zero_have_no_gradient(function):
+    zeros, others = gradients_of(function, np.zeros((2, 3)), np.array([[1.0, 2.0, 4.0], [3.0, -1.0, 5.0]]))
+    np.testing.assert_array_equal(zeros, np.zeros((2, 3)))
+    assert np.isfinite(others).all()
+    assert others.any()
+
+
+def test_gradients_of_lengths():
+    numbers = np.array([[1.0, 2.0, 4.0], [3.0, -1.0, 5.0]])
+    (length,) = gradients_of(dy.l2_norm, numbers)
+    np.testing.assert_allclose(length, numbers / np.linalg.norm(numbers), rtol=1e-6)
+
+
+@pytest.mark.parametrize("axis", [0, 1, (0, 1)])
+def test_gradients_of_deviations(axis):
+    numbers = np.array([[1.0, 2.0, 4.0], [3.0, -1.0, 5.0]])
+    (found,) = gradients_of(lambda x: dy.std_dim(x, axis, False), numbers)
+    deviations, sizes = numbers - numbers.mean(axis, keepdims=True), numbers.std(axis, keepdims=True)
+    count = numbers.size // sizes.size
+    np.testing.assert_allclose(found, deviations / (count * sizes), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(1,), (4,), (3, 4), (2, 3, 4)])
+@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize("is_batched", [False, True])
+def test_logarithms_of_sums_of_lists(shape, count, is_batched):
+    draw = np.random.RandomState(0)
+    arrays = draw.uniform(-3, 3, (3, count, *shape, 2) if is_batched else (3, count, *shape))
+    weights = draw.uniform(-1, 1, shape)
+    nodes = [[dy.inputTensor(x, batched=is_batched) for x in each] for each in arrays]
+    found = [dy.logsumexp(each) for each in nodes]
+    losses = [dy.sum_batches(dy.sum_elems(dy.cmult(x, dy.inputTensor(weights)))) for x in found]
+    dy.esum(losses).backward(full=True)
+    wanted = np.log(np.exp(arrays).sum(1))
+    np.testing.assert_allclose(np.stack(dy.npvalues(found)), wanted, rtol=1e-5, atol=1e-6)
+    spread = weights[..., None] if is_batched else weights
+    for each, gold, array in zip(nodes, wanted, arrays):
+        for x, numbers in zip(each, array):
+            np.testing.assert_allclose(x.gradient(), spread * np.exp(numbers - gold), rtol=1e-4, atol=1e-6)
+
+
+def test_lists_with_one_operand_several_times_and_others_without_gradient():
+    W = dy.ParameterCollection().parameters_from_numpy(np.array([0.5, 1.5]))
+    x, y = dy.inputTensor([1.0, -1.0]), dy.tanh(W)
+    dy.sum_elems(dy.logsumexp([y, x, y, x])).backward()
+    slope = np.tanh([0.5, 1.5])
+    share = np.exp(slope) / (np.exp(slope) + np.exp([1.0, -1.0]))
+    np.testing.assert_allclose(W.grad_as_array(), share * (1 - slope**2), rtol=1e-5)
+
+
+def test_lists_of_extreme_numbers():
+    columns = [[-np.inf] * 3, [np.inf, 0, 0], [1e30, 0, -1e30], [1000, 1000, 1000], [-np.inf, 2, 2]]
+    found = dy.logsumexp([dy.inputTensor(x) for x in np.array(columns).T])
+    np.testing.assert_allclose(
+        found.npvalue(), [-np.inf, np.inf, 1e30, 1000 + np.log(3), 2 + np.log(2)], rtol=1e-6
+    )
+    with pytest.raises(dy.ShapeError):
+        dy.logsumexp([dy.inputTensor([1.0]), dy.inputTensor([1.0, 2.0])])

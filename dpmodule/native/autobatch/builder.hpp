@@ -33,6 +33,10 @@ class Builder {
     int random(Draw kind, int shape, double first, double second);
     // over the dimensions whose bits `axes` has; bit 0 is the minibatch, bit 1 the first dimension
     int along(Reduction kind, int x, unsigned axes, int divisor = 0);
+    // log(exp(x1) + exp(x2) + ...) of each element
+    int log_sum_exp(const int *parts, int count);
+    // the elements in so many rows and columns of a matrix; of a vector, in rows
+    int select(int name, int x, const std::vector<int> &rows, const std::vector<int> &columns);
     // an image, and for Convolve filters and perhaps biases; only for Pool the window is given
     struct Window {
         int tall, wide, down, right;

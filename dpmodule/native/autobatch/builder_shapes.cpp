@@ -6,7 +6,7 @@
 namespace dpmodule::autobatch {
 namespace {
 
-constexpr int view_code = 1002, part_code = 1003, transpose_code = 1004;
+constexpr int view_code = 1002, part_code = 1003, transpose_code = 1004, list_code = 1005;
 
 int padded(const std::vector<int> &dims, std::size_t axis) { return axis < dims.size() ? dims[axis] : 1; }
 
@@ -280,6 +280,49 @@ int Builder::along(Reduction kind, int x, unsigned axes, int divisor) {
         return s;
     });
     return graph_.signatures[sig].shape < 0 ? -1 : graph_.add(sig, &x, 1);
+}
+
+int Builder::log_sum_exp(const int *parts, int count) {
+    const int each = shape_of(parts[0]);
+    const std::int64_t width = graph_.signatures.shape(each).size;
+    for (int i = 1; i < count; i++) {
+        if (shape_of(parts[i]) != each) return -1;
+    }
+    if (count * width > INT32_MAX) return -1;
+    const int sig = signature({{static_cast<int>(Op::Reduce), list_code, each, count, 0, 0}}, [&] {
+        Signature s;
+        s.op = Op::Reduce;
+        s.kind = static_cast<int>(Reduction::LogSumExp);
+        s.params = {count, static_cast<int>(width), 1};
+        s.nargs = count;
+        s.widths.assign(count, static_cast<int>(width));
+        s.shape = each;
+        return s;
+    });
+    return graph_.add(sig, parts, count);
+}
+
+int Builder::select(int name, int x, const std::vector<int> &rows, const std::vector<int> &columns) {
+    constexpr std::size_t most = 1 << 12;   // they are part of the signature
+    const Shape &given = shape(x);
+    if (given.batch != 1 || given.dims.size() > 2 || rows.empty() || columns.empty() || rows.size() + columns.size() > most) return -1;
+    const int width = padded(given.dims, 1);
+    const auto fits = [](const std::vector<int> &places, int size) {
+        return std::all_of(places.begin(), places.end(), [&](int place) { return place >= 0 && place < size; });
+    };
+    if (!fits(rows, given.dims[0]) || !fits(columns, width)) return -1;
+    Signature s;
+    s.op = Op::Select;
+    s.kind = name;
+    s.params = {static_cast<int>(rows.size())};
+    for (int row : rows) s.params.push_back(row * width);
+    s.params.insert(s.params.end(), columns.begin(), columns.end());
+    s.nargs = 1;
+    s.widths = {given.size};
+    std::vector<int> dims = {static_cast<int>(rows.size())};
+    if (given.dims.size() > 1) dims.push_back(static_cast<int>(columns.size()));
+    s.shape = graph_.signatures.add_shape(dims);
+    return graph_.add(graph_.signatures.add(std::move(s)), &x, 1);
 }
 
 // As many windows as there are places for, so that none sticks out, or so that each step has one.

@@ -158,6 +158,16 @@ PyObject *slide(PyObject *self, PyObject *args) {
     });
 }
 
+PyObject *select(PyObject *self, PyObject *args) {
+    return guarded([&]() -> PyObject * {
+        int name;
+        PyObject *node, *rows, *columns;
+        check(PyArg_ParseTuple(args, "iOOO", &name, &node, &rows, &columns));
+        const int x = checked_node(self, node);
+        return PyLong_FromLong(machine_of(self).builder.select(name, x, integers(rows), integers(columns)));
+    });
+}
+
 PyObject *kernel(PyObject *self, PyObject *args) {
     return guarded([&]() -> PyObject * {
         int op, kind, integer = 0;
@@ -183,7 +193,7 @@ PyObject *kernel(PyObject *self, PyObject *args) {
             case Op::AddColumn: need(count == 2); made = build.add_column(ids[0], ids[1]); break;
             case Op::Concat: made = kind < 0 ? build.to_batch(ids.data(), count, kind < -1) : build.concat(ids.data(), count, kind); break;
             case Op::Transpose: made = kind < 0 ? build.transpose(ids[0]) : build.reshape(ids[0], kind); break;
-            case Op::Sum: made = build.sum(ids.data(), count); break;
+            case Op::Sum: made = kind ? build.log_sum_exp(ids.data(), count) : build.sum(ids.data(), count); break;
             case Op::Lstm: need(count == 6); made = build.lstm(ids[0], ids[1], ids[2], ids[3], ids[4], ids[5], static_cast<float>(number)); break;
             case Op::PickNegLogSoftmax:
             case Op::Hinge: made = build.loss(static_cast<Op>(op), static_cast<float>(number), ids[0], integer); break;
@@ -219,6 +229,7 @@ const PyMethodDef node_methods[] = {
     {"lookup", lookup, METH_VARARGS, "lookup(table, row) -> node"},
     {"random", random, METH_VARARGS, "random(kind, shape, first number, second number) -> node"},
     {"slide", slide, METH_VARARGS, "slide(op, nodes, height and width of the window, steps down and right, is_valid) -> node, -1: no kernel takes these"},
+    {"select", select, METH_VARARGS, "select(name, node, rows, columns) -> node, -1: no kernel takes these"},
     {"kernel", kernel, METH_VARARGS, "kernel(op, kind, nodes, number=0.0, integer=0) -> node, -1: no kernel takes these"},
     {nullptr, nullptr, 0, nullptr}};
 

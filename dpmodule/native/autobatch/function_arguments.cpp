@@ -26,14 +26,14 @@ bool whole(PyObject *x, int &found) {
 }
 
 int along(Reduction kind, int x, PyObject *const *args, Py_ssize_t count) {
-    const bool many = kind == Reduction::Sum || kind == Reduction::Mean;
+    const bool divides = kind == Reduction::Mean || kind == Reduction::Deviation, many = divides || kind == Reduction::Sum;
     unsigned axes = 0;
     int divisor = 0;
     if (!many) {
         const bool fits = count == 1 ? (axes = 2) : count == 2 && axis(args[1], axes);
         return fits ? current_builder().along(kind, x, axes) : -1;
     }
-    if (count < (kind == Reduction::Mean ? 3 : 2) || count > 4 || (count > 2 && !PyBool_Check(args[2])) || (count > 3 && !whole(args[3], divisor))) return -1;
+    if (count < (divides ? 3 : 2) || count > 4 || (count > 2 && !PyBool_Check(args[2])) || (count > 3 && !whole(args[3], divisor))) return -1;
     if (PyList_CheckExact(args[1]) || PyTuple_CheckExact(args[1])) {
         for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(args[1]); i++) {
             if (!axis(PySequence_Fast_GET_ITEM(args[1], i), axes)) return -1;
@@ -42,7 +42,7 @@ int along(Reduction kind, int x, PyObject *const *args, Py_ssize_t count) {
         return -1;
     }
     if (count > 2 && args[2] == Py_True) axes |= 1;
-    return current_builder().along(kind, x, axes, kind == Reduction::Mean ? divisor : 0);
+    return current_builder().along(kind, x, axes, divides ? divisor : 0);
 }
 
 bool real(PyObject *x, double &found) {

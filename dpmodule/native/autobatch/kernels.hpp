@@ -13,7 +13,7 @@ enum class Unary : int {
     Neg, Scale, Shift, Rsub, Copy,                // linear: nothing needed
 };
 enum class Binary : int { Add, Sub, Mul, Div, Max, Min };
-enum class Reduction : int { Sum, Mean, Max, Min, LogSumExp };
+enum class Reduction : int { Sum, Mean, Max, Min, LogSumExp, Deviation, Length };
 enum class Rule : int { Descent, Momentum, Adagrad, RMSProp, Adadelta, Adam, Amsgrad };   // of trainers
 // By what the operand is multiplied, what is added to it; and without an operand.
 enum class Draw : int { Dropout, Noise, Normal, Uniform, Bernoulli, Gumbel };

@@ -75,6 +75,8 @@ class Runner {
     void hinge_back(const Work &work, const Step &step, const Signature &s);
     void drawn(const Work &work, const Step &step, const Signature &s);
     void drawn_back(const Work &work, const Step &step, const Signature &s);
+    float *joined_of(const Signature &s);
+    const float *join(const Work &work, const Signature &s, int i, float *to) const;
     void reduce_along(const Work &work, const Step &step, const Signature &s);
     void reduce_along_back(const Work &work, const Step &step, const Signature &s);
     void softmax(const Work &work, const Step &step, const Signature &s);
@@ -93,6 +95,8 @@ class Runner {
     void concat_columns_back(const Work &work, const Signature &s);
     void columns(const Work &work, const Step &step, const Signature &s);
     void columns_back(const Work &work, const Step &step, const Signature &s);
+    void select(const Work &work, const Step &step, const Signature &s);
+    void select_back(const Work &work, const Step &step, const Signature &s);
     void transpose(const Work &work, const Step &step, const Signature &s);
     void transpose_back(const Work &work, const Step &step, const Signature &s);
     template <class F> void each_filter(const Work &work, const Signature &s, int at_once, F body);

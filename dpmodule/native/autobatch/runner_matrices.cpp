@@ -215,6 +215,41 @@ void Runner::columns_back(const Work &work, const Step &step, const Signature &s
     }
 }
 
+namespace {
+
+struct Places {
+    explicit Places(const Signature &s) : rows(s.params[0]), columns(s.width / rows), row(s.params.data() + 1), column(row + rows) {}
+    int rows, columns;
+    const int *row, *column;
+};
+
+}  // namespace
+
+void Runner::select(const Work &work, const Step &step, const Signature &s) {
+    const Places at(s);
+    const Rows x = values(work, step.in[0]);
+    const Block y = value_of(work, step);
+    for (int i = 0; i < work.count; i++) {
+        float *to = row_of(y, i);
+        for (int r = 0; r < at.rows; r++, to += at.columns) {
+            for (int c = 0; c < at.columns; c++) to[c] = x[i][at.row[r] + at.column[c]];
+        }
+    }
+}
+
+void Runner::select_back(const Work &work, const Step &step, const Signature &s) {
+    const Places at(s);
+    const Rows dx = gradients(work, step.in[0]);
+    const Block dy = grad_of(work, step);
+    for (int i = 0; i < work.count; i++) {
+        const float *from = row_of(dy, i);
+        float *to = dx[i];
+        for (int r = 0; to && r < at.rows; r++, from += at.columns) {
+            for (int c = 0; c < at.columns; c++) to[at.row[r] + at.column[c]] += from[c];
+        }
+    }
+}
+
 void Runner::transpose(const Work &work, const Step &step, const Signature &s) {
     const Rows x = values(work, step.in[0]);
     const Block y = value_of(work, step);

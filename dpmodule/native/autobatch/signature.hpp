@@ -34,6 +34,7 @@ enum class Op : std::uint8_t {
     Convolve,     // an image, filters, perhaps biases
     Pool,         // the greatest numbers of windows of an image
     Broadcast,    // kind = which Binary, of operands of different shapes
+    Select,       // some rows and columns; kind = by which of its names
 };
 
 struct Signature {
@@ -47,7 +48,9 @@ struct Signature {
     int nargs = 0;                // -1: differs from node to node
     std::vector<int> params;      // Broadcast: shapes of the operands; Affine, Lstm: bias or -1, then weights; Param, Lookup: its number; Multiply: of each
                                   // operand, -1 where it is none; Drawn: likewise, then the halves of its two numbers;
-                                  // Reduce: how many numbers become one, how many numbers further on the next one lies;
+                                  // Reduce: how many numbers become one, how many numbers further on the next one lies,
+                                  // and 1 if operands are reduced with each other;
+                                  // Select: how many rows, where those lie in the operand, where columns lie in rows;
                                   // Convolve, Pool: sizes of the image, the window, its steps, what sticks out above and
                                   // on the left
     std::vector<int> widths;      // of the arguments
