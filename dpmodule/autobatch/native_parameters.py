@@ -6,7 +6,8 @@ They are looked up again before every forward and backward pass, because a tenso
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 import torch
 
@@ -17,6 +18,11 @@ from .storage import LookupStorage, ParameterStorage, mark_of
 __all__ = ["NativeParameters"]
 
 Tensor = torch.Tensor
+S = TypeVar("S", bound=ParameterStorage)
+
+
+def _here(known: list[tuple[weakref.ref[S], bool]], numbers: Iterable[int]) -> list[tuple[int, S]]:
+    return [(each, storage) for each in numbers if (storage := known[each][0]()) is not None]
 
 
 class NativeParameters:
@@ -33,6 +39,10 @@ class NativeParameters:
         self._tables: list[tuple[weakref.ref[LookupStorage], bool]] = []
         self._held: list[ParameterStorage | None] = []
         self._seen: list[tuple[int, int]] = []
+        self._used: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # of those that `follow` has looked at
+        self._watched: list[tuple[int, ParameterStorage]] = []
+        self._watched_tables: list[tuple[int, LookupStorage]] = []
+        self._places: dict[int, int] = {}  # of tables, the addresses that the engine knows
         self._packed: dict[int, Tensor] = {}  # copies of parameters whose elements do not lie side by side
         self._before: dict[int, Tensor] = {}
         self._rows_before: dict[int, tuple[Tensor, Tensor]] = {}
@@ -44,6 +54,9 @@ class NativeParameters:
         self._held.clear()
         self._before.clear()
         self._rows_before.clear()
+        self._used = ((), ())
+        self._watched.clear()
+        self._watched_tables.clear()
 
     @property
     def count(self) -> int:
@@ -90,14 +103,18 @@ class NativeParameters:
 
     def follow(self) -> None:
         """Tell the engine what changed in the values of parameters; little is done where nothing did."""
-        params, tables = self._machine.used()
-        for number in params:
-            storage = self._params[number][0]()
-            if storage is not None and storage.mark() != self._seen[number]:
+        used = self._machine.used()
+        if used != self._used:
+            self._used = used
+            self._watched = _here(self._params, used[0])
+            self._watched_tables = _here(self._tables, used[1])
+        for number, storage in self._watched:
+            if mark_of(storage.tensor) != self._seen[number]:
                 self.refresh(False)
                 return
-        for number in tables:
-            self._refresh_table(number, False)
+        for number, table in self._watched_tables:
+            if table.tensor.data_ptr() != self._places.get(number):
+                self._refresh_table(number, False)
 
     def refresh(self, with_gradients: bool) -> None:
         """Tell the engine where parameters lie now, and that their values changed if they did.
@@ -105,7 +122,7 @@ class NativeParameters:
         Args:
             with_gradients: a backward pass follows, that adds to their gradients.
         """
-        machine = self._machine
+        machine, seen = self._machine, self._seen
         params, tables = machine.used()
         changed = False
         for number in params:
@@ -114,11 +131,9 @@ class NativeParameters:
             if storage is None:
                 continue
             tensor = storage.tensor
-            now = storage.mark()
-            has_changed = now != self._seen[number]
-            changed |= has_changed
-            self._seen[number] = now
-            if has_changed:
+            now = mark_of(tensor)
+            if now != seen[number]:
+                changed, seen[number] = True, now
                 self._packed.pop(number, None)
             gradient = 0
             if with_gradients and is_updated and storage.updated:
@@ -144,7 +159,8 @@ class NativeParameters:
                 rows = storage.rows()
                 self._rows_before[number] = rows, storage.gradient.index_select(0, rows)
             gradient = storage.ready().data_ptr()
-        self._machine.set_table(number, storage.tensor.data_ptr(), gradient)
+        self._places[number] = place = storage.tensor.data_ptr()
+        self._machine.set_table(number, place, gradient)
 
     def _address(self, number: int, tensor: Tensor) -> int:
         if tensor.is_contiguous():
@@ -161,7 +177,7 @@ class NativeParameters:
             storage.touched.append(torch.arange(len(storage.tensor)))
             return buffer.data_ptr()
         if storage.gradient is None:
-            storage.gradient = torch.zeros_like(storage.tensor) if storage.spare is None else storage.spare
+            storage.gradient = storage.ready()
             storage.spare = None
         elif not storage.gradient.is_contiguous():
             storage.gradient = storage.gradient.contiguous()
@@ -229,6 +245,7 @@ class NativeParameters:
     def marks(self) -> Marks:
         """Return marks of the parameters that the graph reads, by kernels or by calls."""
         params, tables = self._machine.used()
-        found = [self._params[each][0] for each in params] + [self._tables[each][0] for each in tables]
-        found += [weakref.ref(each) for each in dict.fromkeys(self._held) if each is not None]
+        found = {self._params[each][0]: None for each in params}
+        found.update({self._tables[each][0]: None for each in tables})
+        found.update({weakref.ref(each): None for each in self._held if each is not None})
         return {each: storage.mark() for each in found if (storage := each()) is not None}

@@ -24,7 +24,7 @@ def fits(storage: ParameterStorage) -> bool:
         native.core is not None
         and gradient is not None
         and value.dtype is torch.float32
-        and value.device.type == "cpu"
+        and value.is_cpu
         and value.is_contiguous()
         and gradient.is_contiguous()
     )
@@ -77,12 +77,12 @@ def step(
         factors: what the rule takes.
         scale: the factor of the gradient.
     """
-    core, gradient = native.core, storage.gradient
+    core, value, gradient = native.core, storage.tensor, storage.gradient
     if core is None or gradient is None:
         return
-    addresses = [each.data_ptr() for each in (storage.tensor, gradient, *moments)]
+    addresses = [each.data_ptr() for each in (value, gradient, *moments)]
     addresses += [0] * (5 - len(addresses))
     numbers = (*factors, *[0.0] * (4 - len(factors)))
     core.autobatch_rule(RULES.index(rule), *addresses, *_extent(storage, rows), *numbers, scale)
-    torch.autograd.graph.increment_version(storage.tensor)
+    torch.autograd.graph.increment_version(value)
     _done(storage)

@@ -68,6 +68,10 @@ class ParameterStorage:
         else:
             self.gradient.add_(gradient)
 
+    def ready(self) -> Tensor:
+        """Return memory of zeros for the next gradient."""
+        return torch.zeros_like(self.tensor) if self.spare is None else self.spare
+
     def set_gradient(self, gradient: Tensor) -> None:
         """Replace the gradient, which must be zero, by one of the value's shape."""
         self.add_gradient(gradient)

@@ -112,6 +112,10 @@ class Trainer:
     def _update_dense(self, storage: ParameterStorage, scale: float) -> None:
         if not storage.updated:
             return
+        if storage.gradient is None and type(storage) is ParameterStorage:
+            if self._native == "descent":
+                return  # zeros move nothing
+            storage.gradient, storage.spare = storage.ready(), None
         if self._natively(storage, None, scale):
             return
         gradient = storage.dense_gradient()

@@ -111,3 +111,26 @@ def test_a_derived_trainer_steps_by_its_own_rule(name):
     dy.dot_product(w, dy.inputVector([1.0, -1.0, 0.0])).backward()
     trainer.update()
     assert w.as_array().tolist() == [1.5, 2.5, 2.0]
+
+
+@pytest.mark.parametrize("name", [name for name in TRAINERS if "_" not in name])
+def test_parameters_that_a_graph_leaves_out_step_as_by_the_rule_in_python(name):
+    trainer_class = getattr(dy, name)
+
+    class Slow(trainer_class):
+        def rule(self, value, gradient, moments):
+            super().rule(value, gradient, moments)
+
+    found = []
+    for each in (trainer_class, Slow):
+        m = dy.ParameterCollection()
+        weights = [m.parameters_from_numpy(np.linspace(-1, 1, size)) for size in (3, 20)]
+        trainer = each(m)
+        for used in (0, 1, 1, 0):
+            dy.renew_cg()
+            dy.squared_norm(weights[used]).backward()
+            trainer.update()
+            assert not any(w.grad_as_array().any() for w in weights)
+        found.append([w.as_array() for w in weights])
+    for native, slow in zip(*found):
+        np.testing.assert_allclose(native, slow, rtol=1e-5, atol=1e-7)
