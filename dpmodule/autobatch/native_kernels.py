@@ -32,6 +32,7 @@ OPS = [
 OPS += ["log_softmax", "sum_elems", "dot", "squared_norm", "call", "unary_each"]
 OPS += ["multiply", "colwise_add", "concatenate_cols", "columns", "transpose"]
 OPS += ["hinge", "drawn", "reduction", "conv2d", "maxpooling2d", "broadcast", "select"]
+OPS += ["pick_batch"]
 OP = {name: index for index, name in enumerate(OPS)}
 UNARY = [
     "tanh",
@@ -99,9 +100,13 @@ def kernel_name(op: int, kind: int, parameters: tuple[int, ...]) -> str:
     if name == "affine" and len(parameters) == 2 and parameters[0] < 0:
         return "multiply"
     if name == "concat" and kind < 0:
-        return "concatenate_to_batch" if kind == -1 else "lookup_batch"
+        return {-1: "concatenate_to_batch", -2: "lookup_batch", -3: "pick_batch_elems"}[kind]
     if name == "reduction" and len(parameters) > 2:
         return "logsumexp"
+    if name == "columns" and kind < 0:
+        return "pick"
+    if name in ("loss", "hinge") and kind == 1:
+        return f"{_NAMES.get(name, name)}_batch"
     name = _KINDS[name][kind] if name in _KINDS else name
     return _NAMES.get(name, name)
 
@@ -167,7 +172,7 @@ def _along(name: str) -> Maker:
 
 
 def _pick(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
-    if attrs[0] not in (0, 1) or not isinstance(aux, int):
+    if not 0 <= attrs[0] <= _LAST_AXIS or not isinstance(aux, int):
         return -1
     node: int = engine.kernel(OP["view"], 0, args, attrs[0], aux)
     return node
@@ -175,7 +180,7 @@ def _pick(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) 
 
 def _range(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
     axis, start, stop = attrs
-    if axis not in (0, 1) or not 0 <= start < stop < _TOO_LARGE:
+    if not 0 <= axis <= _LAST_AXIS or not 0 <= start < stop < _TOO_LARGE:
         return -1
     node: int = engine.kernel(OP["view"], stop - start, args, axis, start)
     return node
@@ -189,14 +194,36 @@ def _transpose(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: 
 def _reshape(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
     dims, batch = engine.dim(args[0])
     target = attrs[0]
-    if batch != 1 or target.batch != 1 or math.prod(dims) != target.size:
+    size = math.prod(dims)
+    if target.size * target.batch not in (size, size * batch):  # the minibatch may be left out
         return -1
-    node: int = engine.kernel(OP["transpose"], engine.shape(target.d), args)
+    node: int = engine.kernel(OP["transpose"], engine.shape(target.d, target.batch), args)
     return node
 
 
 def _hinge(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
     node: int = engine.kernel(OP["hinge"], 0, args, attrs[0], aux)
+    return node
+
+
+def _labels(name: str) -> Maker:
+    def make(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+        margin = attrs[0] if name == "hinge" else 0.0
+        node: int = engine.kernel_with_labels(OP[name], args[0], margin, aux)
+        return node
+
+    return make
+
+
+def _pick_each(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    return _labels("pick_batch")(engine, attrs, args, aux) if attrs[0] == 0 else -1
+
+
+def _elements(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    (places,) = attrs
+    node: int = (
+        engine.kernel_with_labels(OP["view"], args[0], 0.0, places) if max(places) < _TOO_LARGE else -1
+    )
     return node
 
 
@@ -345,6 +372,10 @@ KERNELS: dict[str, Maker] = {
     "squared_norm": _plain("squared_norm"),
     "dot_product": _plain("dot"),
     "hinge": _hinge,
+    "hinge_batch": _labels("hinge"),
+    "pickneglogsoftmax_batch": _labels("loss"),
+    "pick_batch": _pick_each,
+    "pick_batch_elems": _elements,
     **{name: _drawn(name) for name in ("dropout", "noise")},
     "power_number": _power,
     "concatenate_to_batch": _to_batch,

@@ -54,6 +54,10 @@ def begun(m, x, labels):
     return state.add_input(x).add_input(x * 2).output()
 
 
+def as_matrix(x):
+    return dy.concatenate_cols([x, dy.square(x)])
+
+
 PROGRAMS = {
     "multiply": lambda m, x, labels: m.W * x,
     "affine": lambda m, x, labels: dy.affine_transform([m.b, m.W, x]),
@@ -67,6 +71,25 @@ PROGRAMS = {
         for name in ("lstm", "compact", "coupled", "fast", "gru", "simple")
     },
     "lstm with a beginning": begun,
+    "softmax": lambda m, x, labels: dy.softmax(x),
+    "log_softmax": lambda m, x, labels: dy.log_softmax(m.W * x),
+    "softmax of columns": lambda m, x, labels: dy.softmax(dy.reshape(x, (SIZE, 1), x.dim()[1])),
+    "pickneglogsoftmax": lambda m, x, labels: dy.pickneglogsoftmax(m.W * x, labels),
+    "pickneglogsoftmax_batch": lambda m, x, labels: dy.pickneglogsoftmax_batch(x, np.atleast_1d(labels)),
+    "one label": lambda m, x, labels: dy.pickneglogsoftmax(m.W * x, 2) + dy.hinge(x, 1),
+    "hinge": lambda m, x, labels: dy.hinge(m.W * x, labels, 0.3),
+    "pick": lambda m, x, labels: dy.pick(m.W * x, labels) + dy.pick(x, labels),
+    "pick_batch": lambda m, x, labels: dy.pick_batch(dy.square(x), np.atleast_1d(labels)),
+    "rows of matrices": lambda m, x, labels: dy.pick(as_matrix(x), labels),
+    "one place": lambda m, x, labels: dy.pick(x, 3) - dy.pick(m.W * x, 0),
+    "columns of matrices": lambda m, x, labels: dy.pick(as_matrix(x), 1, 1),
+    "ranges": lambda m, x, labels: dy.concatenate([x[1:4], dy.tanh(m.W * x)[0:2]]),
+    "ranges of matrices": lambda m, x, labels: dy.reshape(
+        dy.pick_range(as_matrix(x), 1, 2, 1), (SIZE,), x.dim()[1]
+    ),
+    "dot_product": lambda m, x, labels: dy.dot_product(x, dy.tanh(x)),
+    "squared_norm": lambda m, x, labels: dy.squared_norm(m.W * x) + dy.squared_norm(x),
+    "reshape": lambda m, x, labels: dy.reshape(dy.reshape(x, (1, SIZE)), (SIZE,), x.dim()[1]),
 }
 
 
@@ -112,3 +135,45 @@ def test_programs(name, batch):
         np.testing.assert_allclose(gradients[k], np.stack(expected[1][own], -1), rtol=1e-4, atol=1e-5)
     for found, wanted in zip(weights, expected[2]):
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_elements_of_minibatches():
+    """Some that lie side by side, and some that do not; what they are is seen by others, too."""
+    array = np.arange(12.0).reshape(3, 4)
+    xs = [dy.inputTensor(array * k, batched=True) for k in (1, 2, 3)]
+    ys = [dy.square(x) for x in xs]
+    places = [[2], [1, 2, 3], [3, 0, 0]]
+    found = [[dy.pick_batch_elems(y, some) for some in places] for y in ys]
+    for k, parts in enumerate(found, 1):
+        for some, part in zip(places, parts):
+            expected = (array * k)[:, some] ** 2
+            assert part.dim() == ((3,), len(some))
+            np.testing.assert_array_equal(part.npvalue(), expected[:, 0] if len(some) == 1 else expected)
+    dy.esum([dy.sum_batches(dy.sum_elems(part)) for parts in found for part in parts]).backward(full=True)
+    uses = np.array([2, 1, 2, 2])
+    for k, x in enumerate(xs, 1):
+        np.testing.assert_array_equal(x.gradient(), 2 * k * array * uses)
+
+
+def test_labels_outlive_nodes_that_are_taken_back():
+    """Those of nodes before a checkpoint, and those of nodes that come where others were."""
+    x = dy.inputTensor(np.log([[1.0, 2.0], [3.0, 6.0]]), batched=True)
+    before = [dy.pick(x, labels) for labels in ([0, 1], [1, 0])]
+    dy.cg_checkpoint()
+    taken_back = dy.pick(x, [0, 0])
+    np.testing.assert_allclose(np.exp(taken_back.npvalue()), [[1, 2]], rtol=1e-6)
+    dy.cg_revert()
+    after = [dy.pick(x, [1, 1]), dy.pick(x, [1, 0])]
+    found = [np.exp(each.npvalue())[0].tolist() for each in (*before, *after)]
+    np.testing.assert_allclose(found, [[1, 6], [3, 2], [3, 6], [3, 2]], rtol=1e-6)
+
+
+def test_labels_of_minibatches_outside():
+    x = dy.inputTensor(np.ones((3, 2)), batched=True)
+    for function in (dy.pickneglogsoftmax_batch, dy.pick_batch, dy.hinge_batch):
+        with pytest.raises(dy.BoundsError, match="3 out of bounds"):
+            function(x, [0, 3])
+        with pytest.raises(dy.ShapeError):
+            function(x, [0, 1, 2]).value()
+    with pytest.raises(dy.BoundsError, match="requested element 2"):
+        dy.pick_batch_elems(x, [0, 2])

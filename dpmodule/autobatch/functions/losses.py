@@ -277,4 +277,5 @@ def poisson_loss(log_lambda: Expression, x: int) -> Expression:
 softmax = fast("softmax", softmax)
 log_softmax = fast("log_softmax", log_softmax)
 pickneglogsoftmax = fast("pickneglogsoftmax", pickneglogsoftmax)
+pickneglogsoftmax_batch = fast("pickneglogsoftmax_batch", pickneglogsoftmax_batch)
 hinge = fast("hinge", hinge)

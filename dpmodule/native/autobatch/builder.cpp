@@ -1,11 +1,16 @@
 #include "builder.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace dpmodule::autobatch {
 namespace {
 
 constexpr int lstm_code = 1000, memory_code = 1001, affine_code = 1100;
+
+bool fit(const std::vector<int> &labels, int count, int places) {
+    return labels.size() == static_cast<std::size_t>(count) && std::all_of(labels.begin(), labels.end(), [&](int label) { return label >= 0 && label < places; });
+}
 
 int bits(float x) {
     int found;
@@ -123,20 +128,38 @@ int Builder::sum(const int *parts, int count) {
     return graph_.add(simple(Op::Sum, 0, 0, shape, -1), parts, count);
 }
 
-int Builder::loss(Op op, float margin, int scores, int label) {
-    if (!is_column(scores)) return -1;
-    const int width = graph_.signature(scores).width;
-    if (label < 0 || label >= width) return -1;
-    const int sig = signature({{static_cast<int>(op), width, bits(margin), 0, 0, 0}}, [&] {
+int Builder::loss(Op op, float margin, int scores, std::vector<int> labels, bool is_list) {
+    const Shape &given = shape(scores);
+    const int batch = given.batch, width = given.size;
+    if (labels.size() == 1) labels.resize(static_cast<std::size_t>(batch), labels[0]);
+    if (!is_columns(scores) || !fit(labels, batch, given.dims[0])) return -1;
+    const int sig = signature({{static_cast<int>(op), width, bits(margin), batch, is_list, 0}}, [&] {
         Signature s;
         s.op = op;
+        s.kind = is_list;
         s.attr = margin;
-        s.shape = graph_.signatures.vector_shape(1);
+        s.shape = graph_.signatures.add_shape({1}, batch);
         s.nargs = 1;
         s.widths = {width};
         return s;
     });
-    return graph_.add(sig, &scores, 1, label);
+    return graph_.add(sig, &scores, 1, batch == 1 ? labels[0] : graph_.keep_labels(labels));
+}
+
+// The first dimension disappears.
+int Builder::pick_each(int x, const std::vector<int> &labels) {
+    const Shape given = shape(x);
+    if (given.batch == 1 || !fit(labels, given.batch, given.dims[0])) return -1;
+    const int sig = signature({{static_cast<int>(Op::PickEach), shape_of(x), 0, 0, 0, 0}}, [&] {
+        Signature s;
+        s.op = Op::PickEach;
+        const std::vector<int> rest(given.dims.begin() + 1, given.dims.end());
+        s.shape = graph_.signatures.add_shape(rest.empty() ? std::vector<int>{1} : rest, given.batch);
+        s.nargs = 1;
+        s.widths = {given.size};
+        return s;
+    });
+    return graph_.add(sig, &x, 1, graph_.keep_labels(labels));
 }
 
 // Parameters are told apart, as in calls: what is drawn depends on what is batched.
@@ -172,11 +195,11 @@ int Builder::reduce(Op op, int x, int y) {
         return rank < 31 ? along(Reduction::Sum, x, (2u << rank) - 2u) : -1;
     }
     const int shape = shape_of(x), both[2] = {x, y}, count = op == Op::Dot ? 2 : 1;
-    if (graph_.signatures.shape(shape).batch != 1 || (count == 2 && shape_of(y) != shape)) return -1;
+    if (count == 2 && shape_of(y) != shape) return -1;
     const int sig = signature({{static_cast<int>(op), shape, 0, 0, 0, 0}}, [&] {
         Signature s;
         s.op = op;
-        s.shape = graph_.signatures.vector_shape(1);
+        s.shape = graph_.signatures.add_shape({1}, graph_.signatures.shape(shape).batch);
         s.nargs = count;
         s.widths.assign(count, graph_.signatures.shape(shape).size);
         return s;

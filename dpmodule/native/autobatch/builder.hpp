@@ -24,11 +24,14 @@ class Builder {
     int multiply(int a, int b);
     int add_column(int x, int column);
     int concat(const int *parts, int count, int axis = 0);
-    int to_batch(const int *parts, int count, bool of_rows);
+    int to_batch(const int *parts, int count, int kind);
+    int elements(int x, const std::vector<int> &places);   // of a minibatch
     int transpose(int x);
     int reshape(int x, int shape);
     int sum(const int *parts, int count);
-    int loss(Op op, float margin, int scores, int label);
+    // of minibatches: one label for each element, or for all
+    int loss(Op op, float margin, int scores, std::vector<int> labels, bool is_list);
+    int pick_each(int x, const std::vector<int> &labels);
     int drawn(Draw kind, double rate, int x);
     int random(Draw kind, int shape, double first, double second);
     // over the dimensions whose bits `axes` has; bit 0 is the minibatch, bit 1 the first dimension

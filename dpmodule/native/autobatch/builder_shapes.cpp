@@ -117,7 +117,7 @@ int Builder::concat(const int *parts, int count, int axis) {
     return graph_.add(sig, parts, count);
 }
 
-int Builder::to_batch(const int *parts, int count, bool of_rows) {
+int Builder::to_batch(const int *parts, int count, int kind) {
     const std::vector<int> &dims = shape(parts[0]).dims;
     std::int64_t batch = 0;
     for (int i = 0; i < count; i++) {
@@ -127,11 +127,25 @@ int Builder::to_batch(const int *parts, int count, bool of_rows) {
     if (batch > INT32_MAX) throw TooLarge();
     Signature s;
     s.op = Op::Concat;
-    s.kind = of_rows ? -2 : -1;
+    s.kind = kind;
     s.nargs = count;
     for (int i = 0; i < count; i++) s.widths.push_back(graph_.signature(parts[i]).width);
     s.shape = graph_.signatures.add_shape(std::vector<int>(dims), static_cast<int>(batch));
     return graph_.add(graph_.signatures.add(std::move(s)), parts, count);
+}
+
+int Builder::elements(int x, const std::vector<int> &places) {
+    const Shape given = shape(x);
+    const int size = given.size / given.batch, count = static_cast<int>(places.size());
+    bool lie = true;
+    for (int i = 0; i < count; i++) {
+        if (places[i] < 0 || places[i] >= given.batch) return -1;
+        lie &= places[i] == places[0] + i;
+    }
+    if (lie) return view(x, graph_.signatures.add_shape(given.dims, count), places[0] * size);
+    std::vector<int> parts;
+    for (int place : places) parts.push_back(view(x, graph_.signatures.add_shape(given.dims), place * size));
+    return to_batch(parts.data(), count, -3);
 }
 
 // The argument's numbers from `first` on, under another shape.
@@ -183,8 +197,10 @@ int Builder::transpose(int x) {
 int Builder::reshape(int x, int target) {
     const int given = shape_of(x);
     const Shape from = graph_.signatures.shape(given), to = graph_.signatures.shape(target);
-    if (from.batch != 1 || to.batch != 1 || from.size != to.size) return -1;
+    if (from.batch != 1 && to.batch == 1 && from.size / from.batch == to.size) return reshape(x, graph_.signatures.add_shape(to.dims, from.batch));
+    if (from.size != to.size) return -1;
     if (given == target || (is_flat(given) && is_flat(target))) return view(x, target, 0);
+    if (from.batch != 1 || to.batch != 1) return -1;
     if (from.dims.size() > 2 || to.dims.size() > 2) return -1;
     if (!is_flat(given)) x = turned(x, from.dims[0], is_flat(target) ? target : graph_.signatures.vector_shape(from.size));
     return is_flat(target) ? x : turned(x, to.dims[1], target);
@@ -192,23 +208,23 @@ int Builder::reshape(int x, int target) {
 
 // `count` places of a dimension; 0: one, and the dimension disappears.
 int Builder::part(int x, int first, int count, int axis) {
-    const Shape &given = shape(x);
+    const Shape given = shape(x);
     const std::size_t along = static_cast<std::size_t>(axis);
     const int last = first + std::max(count, 1);
-    if (given.batch != 1 || axis < 0 || axis > 1 || along >= given.dims.size() || (axis == 1 && given.dims.size() > 2)) return -1;
-    if (first < 0 || last <= first || last > given.dims[along]) return -1;
-    const bool lies = axis == 0 || given.dims[0] == 1;   // in a row
-    const int step = lies ? given.size / given.dims[along] : 1;
+    if (axis < 0 || along >= given.dims.size() || first < 0 || last <= first || last > given.dims[along]) return -1;
+    int rows = given.batch, step = 1;
+    for (std::size_t k = 0; k < given.dims.size(); k++) (k < along ? rows : step) *= k == along ? 1 : given.dims[k];
     const int sig = signature({{part_code, shape_of(x), count, axis, 0, 0}}, [&] {
         Signature s;
-        s.op = lies ? Op::View : Op::Columns;
+        s.op = rows == 1 ? Op::View : Op::Columns;
+        s.kind = rows == 1 ? 0 : count ? rows : -rows;
         std::vector<int> dims = given.dims;
         if (count) dims[along] = count;
         else dims.erase(dims.begin() + axis);
         if (dims.empty()) dims = {1};
-        s.shape = graph_.signatures.add_shape(dims);
+        s.shape = graph_.signatures.add_shape(dims, given.batch);
         s.nargs = 1;
-        s.widths = {graph_.signature(x).width};
+        s.widths = {given.size};
         return s;
     });
     return graph_.add(sig, &x, 1, first * step);
@@ -366,9 +382,10 @@ int Builder::slide(Op op, const int *args, int count, Window window) {
 
 int Builder::softmax(Op op, int x, int axis) {
     const Shape &given = shape(x);
-    if (given.batch != 1 || given.dims.size() > 2 || axis < 0 || static_cast<std::size_t>(axis) >= given.dims.size()) return -1;
+    if (given.dims.size() > 2 || axis < 0 || static_cast<std::size_t>(axis) >= given.dims.size()) return -1;
     const int along = given.dims[axis];
-    if (along == given.size || axis == 1) return graph_.add(simple(op, along, 0, shape_of(x), 1), &x, 1);
+    if (along == given.size / given.batch || axis == 1) return graph_.add(simple(op, along, 0, shape_of(x), 1), &x, 1);
+    if (given.batch != 1) return -1;
     const int made = softmax(op, transpose(x), 1);
     return transpose(made);
 }

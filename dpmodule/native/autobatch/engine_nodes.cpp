@@ -168,6 +168,27 @@ PyObject *select(PyObject *self, PyObject *args) {
     });
 }
 
+PyObject *kernel_with_labels(PyObject *self, PyObject *args) {
+    return guarded([&]() -> PyObject * {
+        int op;
+        double number;
+        PyObject *node, *given;
+        check(PyArg_ParseTuple(args, "iOdO", &op, &node, &number, &given));
+        const int x = checked_node(self, node);
+        const std::vector<int> labels = integers(given);
+        if (labels.empty()) refuse(PyExc_ValueError, "there are no labels");
+        Builder &build = machine_of(self).builder;
+        switch (static_cast<Op>(op)) {
+            case Op::PickNegLogSoftmax:
+            case Op::Hinge: return PyLong_FromLong(build.loss(static_cast<Op>(op), static_cast<float>(number), x, labels, true));
+            case Op::PickEach: return PyLong_FromLong(build.pick_each(x, labels));
+            case Op::View: return PyLong_FromLong(build.elements(x, labels));
+            default: refuse(PyExc_ValueError, "no such kernel");
+        }
+        return nullptr;
+    });
+}
+
 PyObject *kernel(PyObject *self, PyObject *args) {
     return guarded([&]() -> PyObject * {
         int op, kind, integer = 0;
@@ -191,12 +212,12 @@ PyObject *kernel(PyObject *self, PyObject *args) {
             case Op::Affine: made = count % 2 ? build.transform(ids[0], ids.data() + 1, count / 2) : -1; break;
             case Op::Multiply: need(count == 2); made = build.multiply(ids[0], ids[1]); break;
             case Op::AddColumn: need(count == 2); made = build.add_column(ids[0], ids[1]); break;
-            case Op::Concat: made = kind < 0 ? build.to_batch(ids.data(), count, kind < -1) : build.concat(ids.data(), count, kind); break;
+            case Op::Concat: made = kind < 0 ? build.to_batch(ids.data(), count, kind) : build.concat(ids.data(), count, kind); break;
             case Op::Transpose: made = kind < 0 ? build.transpose(ids[0]) : build.reshape(ids[0], kind); break;
             case Op::Sum: made = kind ? build.log_sum_exp(ids.data(), count) : build.sum(ids.data(), count); break;
             case Op::Lstm: need(count == 6); made = build.lstm(ids[0], ids[1], ids[2], ids[3], ids[4], ids[5], static_cast<float>(number)); break;
             case Op::PickNegLogSoftmax:
-            case Op::Hinge: made = build.loss(static_cast<Op>(op), static_cast<float>(number), ids[0], integer); break;
+            case Op::Hinge: made = build.loss(static_cast<Op>(op), static_cast<float>(number), ids[0], {integer}, false); break;
             case Op::Drawn: made = build.drawn(static_cast<Draw>(kind), number, ids[0]); break;
             case Op::Reduce: made = build.along(static_cast<Reduction>(kind), ids[0], static_cast<unsigned>(integer), static_cast<int>(number)); break;
             case Op::Softmax:
@@ -230,6 +251,7 @@ const PyMethodDef node_methods[] = {
     {"random", random, METH_VARARGS, "random(kind, shape, first number, second number) -> node"},
     {"slide", slide, METH_VARARGS, "slide(op, nodes, height and width of the window, steps down and right, is_valid) -> node, -1: no kernel takes these"},
     {"select", select, METH_VARARGS, "select(name, node, rows, columns) -> node, -1: no kernel takes these"},
+    {"kernel_with_labels", kernel_with_labels, METH_VARARGS, "kernel_with_labels(op, node, number, labels) -> node, -1: no kernel takes these"},
     {"kernel", kernel, METH_VARARGS, "kernel(op, kind, nodes, number=0.0, integer=0) -> node, -1: no kernel takes these"},
     {nullptr, nullptr, 0, nullptr}};
 

@@ -65,18 +65,27 @@ int random(Draw kind, PyObject *const *args, Py_ssize_t count) {
     return current_builder().random(kind, current.engine->graph.signatures.add_shape(dims), numbers[0], numbers[1]);
 }
 
+bool several_whole(PyObject *x, std::vector<int> &found) {
+    if (!PyList_CheckExact(x) && !PyTuple_CheckExact(x)) return false;
+    found.resize(static_cast<std::size_t>(PySequence_Fast_GET_SIZE(x)));
+    for (std::size_t i = 0; i < found.size(); i++) {
+        if (!whole(PySequence_Fast_GET_ITEM(x, static_cast<Py_ssize_t>(i)), found[i])) return false;
+    }
+    return !found.empty();
+}
+
 int rows(PyObject *given, PyObject *numbers) {
-    if (!PyObject_TypeCheck(given, node_type) || !(PyList_CheckExact(numbers) || PyTuple_CheckExact(numbers))) return -1;
+    std::vector<int> nodes;
+    if (!PyObject_TypeCheck(given, node_type) || !several_whole(numbers, nodes)) return -1;
     const auto *object = reinterpret_cast<NodeObject *>(given);
     // the first lookup in a graph goes the slow way, which keeps the table alive
     if (object->table < 0 || object->serial != current.serial || !current.engine->graph.tables[object->table]->used) return -1;
-    std::vector<int> nodes(static_cast<std::size_t>(PySequence_Fast_GET_SIZE(numbers)));
     const int size = current.engine->graph.tables[object->table]->rows;
-    for (std::size_t i = 0; i < nodes.size(); i++) {
-        if (!whole(PySequence_Fast_GET_ITEM(numbers, static_cast<Py_ssize_t>(i)), nodes[i]) || nodes[i] < 0 || nodes[i] >= size) return -1;
+    for (int each : nodes) {
+        if (each < 0 || each >= size) return -1;
     }
     for (int &each : nodes) each = current_builder().lookup(object->table, each);
-    return nodes.empty() ? -1 : current_builder().to_batch(nodes.data(), static_cast<int>(nodes.size()), true);
+    return current_builder().to_batch(nodes.data(), static_cast<int>(nodes.size()), -2);
 }
 
 }  // namespace dpmodule::autobatch

@@ -6,6 +6,8 @@
 namespace dpmodule::autobatch {
 
 bool whole(PyObject *x, int &found);
+// A list or tuple of some integers.
+bool several_whole(PyObject *x, std::vector<int> &found);
 bool real(PyObject *x, double &found);   // finite
 // The node of a sum, mean or extreme: x and then (d, b, n) of sums and means, (d=0) of all others.
 int along(Reduction kind, int x, PyObject *const *args, Py_ssize_t count);

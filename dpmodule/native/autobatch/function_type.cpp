@@ -11,7 +11,7 @@
 namespace dpmodule::autobatch {
 namespace {
 
-enum class Way { Unary, Binary, Affine, Concat, ConcatColumns, Sum, Average, Loss, Softmax, Reduce, Pick, Range, AddColumn, Transpose, Along, Elements, Batches, Drawn, Elu, Reshape, Parameter, Largest, Rows, Random, Step, Input, Filled, Apply, Plain, Many };
+enum class Way { Unary, Binary, Affine, Concat, ConcatColumns, Sum, Average, Loss, Labels, Softmax, Reduce, Pick, Range, AddColumn, Transpose, Along, Elements, Batches, Drawn, Elu, Reshape, Parameter, Largest, Rows, Random, Step, Input, Filled, Apply, Plain, Many };
 
 struct Fast {
     const char *name;
@@ -46,6 +46,8 @@ constexpr Fast table[] = {
     {"average", Way::Average, 0},
     {"pickneglogsoftmax", Way::Loss, of(Op::PickNegLogSoftmax)},
     {"hinge", Way::Loss, of(Op::Hinge)},
+    {"pickneglogsoftmax_batch", Way::Labels, of(Op::PickNegLogSoftmax)},
+    {"pick_batch", Way::Labels, of(Op::PickEach)},
     {"dropout", Way::Drawn, of(Draw::Dropout)},
     {"noise", Way::Drawn, of(Draw::Noise)},
     {"random_normal", Way::Random, of(Draw::Normal)},
@@ -153,7 +155,12 @@ int attempt(const Fast &fast, PyObject *const *args, Py_ssize_t count) {
         case Way::Loss: {
             const auto op = static_cast<Op>(fast.kind);
             if (count != 2 || !whole(args[1], i)) return -1;
-            return build.loss(op, op == Op::Hinge ? 1.0f : 0.0f, x, i);
+            return build.loss(op, op == Op::Hinge ? 1.0f : 0.0f, x, {i}, false);
+        }
+        case Way::Labels: {
+            std::vector<int> labels;
+            if (count != 2 || !several_whole(args[1], labels)) return -1;
+            return static_cast<Op>(fast.kind) == Op::PickEach ? build.pick_each(x, labels) : build.loss(Op::PickNegLogSoftmax, 0, x, labels, true);
         }
         case Way::Drawn: {
             const double rate = count == 2 && PyFloat_CheckExact(args[1]) ? PyFloat_AS_DOUBLE(args[1]) : -1.0;

@@ -58,7 +58,7 @@ class Graph {
     std::vector<std::unique_ptr<Table>> tables;
 
     std::vector<Node> nodes;
-    std::vector<int> args;
+    std::vector<int> args;               // of nodes, and labels
     std::vector<std::uint8_t> uses;      // by how many nodes, up to most_uses; or the bit `fused`
     std::vector<float *> value, grad;    // of nodes that a plan has placed
     std::uint32_t round = 1;             // counts renew()
@@ -83,6 +83,14 @@ class Graph {
         uses.push_back(0);
         return id;
     }
+    // Keep labels for a node that is added next; returns where they lie in `args`.
+    int keep_labels(const std::vector<int> &labels) {
+        const int first = static_cast<int>(args.size());
+        args.insert(args.end(), labels.begin(), labels.end());
+        return first;
+    }
+    // The labels of a node for a minibatch of so many.
+    const int *labels(const Node &node, int batch) const { return batch == 1 ? &node.aux : args.data() + node.aux; }
     int add_input(int sig, float *at);   // whose numbers lie in `inputs`
     int param_node(int param);           // one per parameter and round
 

@@ -164,6 +164,7 @@ void Runner::forward_step(const Work &work, const Step &step) {
         case Op::ConcatColumns: concat_columns(work, s); break;
         case Op::Columns: columns(work, step, s); break;
         case Op::Select: select(work, step, s); break;
+        case Op::PickEach: pick_each(work, step, s); break;
         case Op::Transpose: transpose(work, step, s); break;
         case Op::Hinge: hinge(work, step, s); break;
         case Op::Drawn: drawn(work, step, s); break;
@@ -221,6 +222,7 @@ void Runner::backward_step(const Work &work, const Step &step) {
         case Op::ConcatColumns: concat_columns_back(work, s); break;
         case Op::Columns: columns_back(work, step, s); break;
         case Op::Select: select_back(work, step, s); break;
+        case Op::PickEach: pick_each_back(work, step, s); break;
         case Op::Transpose: transpose_back(work, step, s); break;
         case Op::Hinge: hinge_back(work, step, s); break;
         case Op::Drawn: drawn_back(work, step, s); break;

@@ -97,6 +97,8 @@ class Runner {
     void columns_back(const Work &work, const Step &step, const Signature &s);
     void select(const Work &work, const Step &step, const Signature &s);
     void select_back(const Work &work, const Step &step, const Signature &s);
+    void pick_each(const Work &work, const Step &step, const Signature &s);
+    void pick_each_back(const Work &work, const Step &step, const Signature &s);
     void transpose(const Work &work, const Step &step, const Signature &s);
     void transpose_back(const Work &work, const Step &step, const Signature &s);
     template <class F> void each_filter(const Work &work, const Signature &s, int at_once, F body);

@@ -1,6 +1,7 @@
 // The steps on matrices, which lie row by row.  Nothing is gathered: a matrix is worth a call of its own.
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <numeric>
@@ -200,14 +201,14 @@ void Runner::concat_columns_back(const Work &work, const Signature &s) {
 }
 
 void Runner::columns(const Work &work, const Step &step, const Signature &s) {
-    const int rows = graph_.signatures.shape(s.shape).dims[0], width = s.width / rows, wide = s.widths[0] / rows;
+    const int rows = std::abs(s.kind), width = s.width / rows, wide = s.widths[0] / rows;
     const Rows x = values(work, step.in[0]);
     const Block y = value_of(work, step);
     for (int i = 0; i < work.count; i++) copy(rows, width, x[i] + root(work, i).aux, wide, row_of(y, i), width);
 }
 
 void Runner::columns_back(const Work &work, const Step &step, const Signature &s) {
-    const int rows = graph_.signatures.shape(s.shape).dims[0], width = s.width / rows, wide = s.widths[0] / rows;
+    const int rows = std::abs(s.kind), width = s.width / rows, wide = s.widths[0] / rows;
     const Rows dx = gradients(work, step.in[0]);
     const Block dy = grad_of(work, step);
     for (int i = 0; i < work.count; i++) {
@@ -247,6 +248,27 @@ void Runner::select_back(const Work &work, const Step &step, const Signature &s)
         for (int r = 0; to && r < at.rows; r++, from += at.columns) {
             for (int c = 0; c < at.columns; c++) to[at.row[r] + at.column[c]] += from[c];
         }
+    }
+}
+
+void Runner::pick_each(const Work &work, const Step &step, const Signature &s) {
+    const int batch = graph_.signatures.shape(s.shape).batch, width = s.width / batch, wide = s.widths[0] / batch;
+    const Rows x = values(work, step.in[0]);
+    const Block y = value_of(work, step);
+    for (int i = 0; i < work.count; i++) {
+        const int *labels = graph_.labels(root(work, i), batch);
+        for (int k = 0; k < batch; k++) std::memcpy(row_of(y, i) + k * width, x[i] + k * wide + labels[k] * width, sizeof(float) * width);
+    }
+}
+
+void Runner::pick_each_back(const Work &work, const Step &step, const Signature &s) {
+    const int batch = graph_.signatures.shape(s.shape).batch, width = s.width / batch, wide = s.widths[0] / batch;
+    const Rows dx = gradients(work, step.in[0]);
+    const Block dy = grad_of(work, step);
+    for (int i = 0; i < work.count; i++) {
+        const int *labels = graph_.labels(root(work, i), batch);
+        float *to = dx[i];
+        for (int k = 0; to && k < batch; k++) add(1, width, row_of(dy, i) + k * width, 0, to + k * wide + labels[k] * width, 0);
     }
 }
 

@@ -126,31 +126,35 @@ void Runner::drawn_back(const Work &work, const Step &step, const Signature &s) 
 }
 
 void Runner::reduce(const Work &work, const Step &step, const Signature &s) {
-    const int width = s.widths[0];
-    const Block x = read(work, step.in[0], width), out = value_of(work, step);
-    const Block y = s.op == Op::Dot ? read(work, step.in[1], width) : x;
+    const int batch = s.width, width = s.widths[0] / batch;
+    const Block x = read(work, step.in[0], s.widths[0]), out = value_of(work, step);
+    const Block y = s.op == Op::Dot ? read(work, step.in[1], s.widths[0]) : x;
     for (int i = 0; i < work.count; i++) {
         const float *a = x.at + i * x.stride, *b = y.at + i * y.stride;
-        out.at[i * out.stride] = s.op == Op::SumElems ? kernels().sum(width, a) : kernels().dot(width, a, b);
+        for (int k = 0; k < batch; k++, a += width, b += width) {
+            out.at[i * out.stride + k] = s.op == Op::SumElems ? kernels().sum(width, a) : kernels().dot(width, a, b);
+        }
     }
 }
 
 void Runner::reduce_back(const Work &work, const Step &step, const Signature &s) {
-    const int width = s.widths[0], operands = s.op == Op::Dot ? 2 : 1;
+    const int batch = s.width, width = s.widths[0] / batch, operands = s.op == Op::Dot ? 2 : 1;
     const Block dout = grad_of(work, step);
     for (int k = 0; k < operands; k++) {
         Target to;
-        if (!target(work, step.in[k], width, to)) continue;
-        const Block other = s.op == Op::SumElems ? Block{} : read(work, step.in[operands - 1 - k], width);
+        if (!target(work, step.in[k], s.widths[0], to)) continue;
+        const Block other = s.op == Op::SumElems ? Block{} : read(work, step.in[operands - 1 - k], s.widths[0]);
         const float factor = s.op == Op::SquaredNorm ? 2.0f : 1.0f;
         for (int i = 0; i < work.count; i++) {
-            const float d = dout.at[i * dout.stride] * factor;
             float *dx = to.at.at + i * to.at.stride;
-            if (!to.add) std::memset(dx, 0, sizeof(float) * width);
-            if (other.at) kernels().axpy(width, dx, d, other.at + i * other.stride);
-            else for (int j = 0; j < width; j++) dx[j] += d;
+            if (!to.add) std::memset(dx, 0, sizeof(float) * s.widths[0]);
+            for (int part = 0; part < batch; part++, dx += width) {
+                const float d = dout.at[i * dout.stride + part] * factor;
+                if (other.at) kernels().axpy(width, dx, d, other.at + i * other.stride + part * width);
+                else for (int j = 0; j < width; j++) dx[j] += d;
+            }
         }
-        done(work, to, width);
+        done(work, to, s.widths[0]);
     }
 }
 

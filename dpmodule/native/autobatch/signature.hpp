@@ -15,10 +15,10 @@ enum class Op : std::uint8_t {
     View,         // consecutive numbers of the argument; aux = where they begin
     Affine,       // b + W1 x1 + W2 x2 ...; the parameters are part of the signature
     Unary, Binary,
-    Concat,       // vectors one after the other; kind < 0: into a minibatch, with -2 rows of a table
+    Concat,       // vectors one after the other; kind < 0: into a minibatch, with -2 rows of a table, with -3 elements of one
     Sum,          // of any number of arguments of one shape
     Lstm,         // x, h, c -> (h, c) in one row of twice the width
-    PickNegLogSoftmax,   // aux = the label
+    PickNegLogSoftmax,   // aux = the label; of minibatches, where their labels lie in Graph::args; kind = 1: given as a list
     Softmax, LogSoftmax,
     SumElems, Dot, SquaredNorm,
     Call,         // anything else: one call into Python for a whole batch
@@ -26,15 +26,16 @@ enum class Op : std::uint8_t {
     Multiply,     // of any two matrices; a vector is a column
     AddColumn,    // a vector to every column of a matrix
     ConcatColumns,   // matrices side by side; kind = along which dimension
-    Columns,      // some of a matrix; aux = the first one
+    Columns,      // some numbers of every row; kind = how many rows, negative where one place is picked; aux = the first number
     Transpose,    // kind = rows of the argument
-    Hinge,        // aux = the label, attr = the margin
+    Hinge,        // aux and kind likewise, attr = the margin
     Drawn,        // kind = which Draw; its numbers are drawn once for a whole batch
     Reduce,       // kind = which Reduction, attr = what means are divided by
     Convolve,     // an image, filters, perhaps biases
     Pool,         // the greatest numbers of windows of an image
     Broadcast,    // kind = which Binary, of operands of different shapes
     Select,       // some rows and columns; kind = by which of its names
+    PickEach,     // one place of each element of a minibatch; aux as that of losses
 };
 
 struct Signature {
