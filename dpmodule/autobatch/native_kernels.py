@@ -32,7 +32,7 @@ OPS = [
 OPS += ["log_softmax", "sum_elems", "dot", "squared_norm", "call", "unary_each"]
 OPS += ["multiply", "colwise_add", "concatenate_cols", "columns", "transpose"]
 OPS += ["hinge", "drawn", "reduction", "conv2d", "maxpooling2d", "broadcast", "select"]
-OPS += ["pick_batch"]
+OPS += ["pick_batch", "kmax_pooling"]
 OP = {name: index for index, name in enumerate(OPS)}
 UNARY = [
     "tanh",
@@ -53,6 +53,7 @@ _TOO_LARGE, _LAST_AXIS = 1 << 31, 29
 BINARY = ["add", "sub", "mul", "div", "max", "min"]
 REDUCTIONS = ["sum_dim", "mean_dim", "max_dim", "min_dim", "logsumexp_dim", "std_dim", "l2_norm"]
 _SELECTIONS = ["select", "strided_select"]
+_CONVOLUTIONS = ["conv2d", "filter1d_narrow"]
 DRAWS = ["dropout", "noise", "normal", "uniform", "bernoulli", "gumbel"]
 SOURCES = frozenset([*DRAWS[2:], "lookup_batch"])
 """Kernels of operations that have no operands for their users."""
@@ -64,6 +65,7 @@ _KINDS = {
     "reduction": REDUCTIONS,
     "drawn": DRAWS,
     "select": _SELECTIONS,
+    "conv2d": _CONVOLUTIONS,
 }
 
 
@@ -102,7 +104,7 @@ def kernel_name(op: int, kind: int, parameters: tuple[int, ...]) -> str:
     if name == "concat" and kind < 0:
         return {-1: "concatenate_to_batch", -2: "lookup_batch", -3: "pick_batch_elems"}[kind]
     if name == "reduction" and len(parameters) > 2:
-        return "logsumexp"
+        return "logsumexp" if parameters[2] == 1 else "fold_rows"
     if name == "columns" and kind < 0:
         return "pick"
     if name in ("loss", "hinge") and kind == 1:
@@ -333,6 +335,23 @@ def _conv2d(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any
     return node
 
 
+def _filter1d(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    node: int = engine.kernel(OP["conv2d"], _CONVOLUTIONS.index("filter1d_narrow"), args)
+    return node
+
+
+def _fold_rows(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    node: int = engine.kernel(OP["reduction"], -1, args, 0.0, attrs[0]) if 0 < attrs[0] < _TOO_LARGE else -1
+    return node
+
+
+def _kmax_pooling(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    if not all(0 <= each < _TOO_LARGE for each in attrs):
+        return -1
+    node: int = engine.kernel(OP["kmax_pooling"], attrs[0], args, 0.0, attrs[1])
+    return node
+
+
 def _maxpooling2d(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
     window, stride, is_valid = attrs
     if max(*window, *stride) >= _TOO_LARGE:
@@ -391,6 +410,9 @@ KERNELS: dict[str, Maker] = {
     **{name: _one_axis(name) for name in ("max_dim", "min_dim", "logsumexp_dim")},
     "conv2d": _conv2d,
     "maxpooling2d": _maxpooling2d,
+    "filter1d_narrow": _filter1d,
+    "fold_rows": _fold_rows,
+    "kmax_pooling": _kmax_pooling,
     "pick": _pick,
     "pick_range": _range,
 }

@@ -84,3 +84,88 @@ def test_what_is_not_there():
             call()
     with pytest.raises(dy.ShapeError):
         dy.select_cols(v, [0])
+
+
+@pytest.mark.usefixtures("_engine")
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((6,), 0), ((3, 6), 1), ((3, 6), 0), ((2, 3, 6), 2), ((2, 6, 3), 1)]
+)
+@pytest.mark.parametrize("is_batched", [False, True])
+def test_the_greatest_numbers_in_their_order(shape, axis, is_batched):
+    draw = np.random.RandomState(0)
+    arrays = draw.randint(0, 4, (3, *shape, 2) if is_batched else (3, *shape)).astype(np.float64)
+    count = min(3, shape[axis])
+    xs = [dy.inputTensor(array, batched=is_batched) for array in arrays]
+    found = [dy.kmax_pooling(x, count, axis) for x in xs]
+    dy.esum([dy.sum_batches(dy.sum_elems(dy.square(y + 1))) for y in found]).backward(full=True)
+    for x, y, array in zip(xs, found, arrays):
+        order = np.argsort(-array, axis, kind="stable").take(range(count), axis)  # the first of equals
+        places = np.sort(order, axis)
+        np.testing.assert_array_equal(y.npvalue(), np.take_along_axis(array, places, axis))
+        slopes = np.zeros_like(array)
+        np.put_along_axis(slopes, places, 2 * np.take_along_axis(array, places, axis) + 2, axis)
+        np.testing.assert_array_equal(x.gradient(), slopes)
+
+
+@pytest.mark.usefixtures("_engine")
+def test_what_is_no_number_is_among_the_greatest():
+    found = [dy.kmax_pooling(dy.inputTensor([1.0, np.inf, np.nan, 3.0, np.nan]), k, 0) for k in (2, 3)]
+    np.testing.assert_array_equal(found[0].npvalue(), [np.nan, np.nan])
+    np.testing.assert_array_equal(found[1].npvalue(), [np.inf, np.nan, np.nan])
+    for count, axis in ((0, 0), (6, 0), (2, 1)):
+        with pytest.raises(dy.ShapeError):
+            dy.kmax_pooling(dy.inputTensor(np.ones(5)), count, axis)
+
+
+@pytest.mark.usefixtures("_engine")
+@pytest.mark.parametrize("shape", [(6,), (6, 4), (6, 1), (6, 4, 2)])
+@pytest.mark.parametrize("count", [1, 2, 6])
+def test_rows_that_are_added_to_each_other(shape, count):
+    is_batched = len(shape) > 2
+    arrays = np.random.RandomState(0).randint(-9, 9, (3, *shape)).astype(np.float64)
+    xs = [dy.inputTensor(array, batched=is_batched) for array in arrays]
+    found = [dy.fold_rows(x, count) for x in xs]
+    dy.esum([dy.sum_batches(dy.squared_norm(y)) for y in found]).backward(full=True)
+    for x, y, array in zip(xs, found, arrays):
+        wanted = array.reshape(6 // count, count, *shape[1:]).sum(1)
+        np.testing.assert_array_equal(y.npvalue(), wanted)
+        np.testing.assert_array_equal(x.gradient(), 2 * wanted.repeat(count, 0))
+    for wrong in (0, 4):
+        with pytest.raises(dy.ShapeError):
+            dy.fold_rows(xs[0], wrong)
+
+
+@pytest.mark.parametrize("filters", [(3, 2), (3, 1, 4), (3, 2, 1), (3, 5, 2)])
+@pytest.mark.parametrize("is_parameter", [False, True])
+def test_filters_along_matrices(filters, is_parameter):
+    draw = np.random.RandomState(2)
+    weights = draw.uniform(-1, 1, filters)
+    tables = [draw.uniform(-1, 1, (3, columns)) for columns in (5, 7, 5, 6)]
+    directions = [draw.uniform(-1, 1, (padded(filters), 8)) for _ in tables]
+
+    def program():
+        m = dy.ParameterCollection()
+        f = m.parameters_from_numpy(weights) if is_parameter else dy.inputTensor(weights)
+        xs = [dy.inputTensor(table) for table in tables]
+        ys = [dy.tanh(dy.filter1d_narrow(dy.tanh(x), f)) for x in xs]
+        wholes = [dy.inputTensor(d[:, : y.dim()[0][1]]) for y, d in zip(ys, directions)]
+        dy.esum([dy.sum_elems(dy.cmult(y, d)) for y, d in zip(ys, wholes)]).backward(full=True)
+        return [*dy.npvalues(ys), f.gradient(), *[x.gradient() for x in xs]]
+
+    alone, batched = on_both(program)
+    for one, other in zip(alone[:4], batched[:4]):
+        np.testing.assert_array_equal(one, other)
+    wide = weights.reshape(3, filters[1], -1)
+    for y, table in zip(alone, tables):
+        columns = np.tanh(table)
+        wanted = [
+            np.einsum("dw,dwf->f", columns[:, t : t + filters[1]], wide)
+            for t in range(y.shape[1] if y.ndim > 1 else 1)
+        ]
+        np.testing.assert_allclose(
+            y.reshape(padded(filters), -1), np.tanh(np.stack(wanted, 1)), rtol=1e-4, atol=1e-6
+        )
+
+
+def padded(filters):
+    return filters[2] if len(filters) > 2 else 1

@@ -147,7 +147,8 @@ def _kmax_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
 
 def _kmax(call: Call, x: Tensor) -> Tensor:
     count, axis = call.attrs
-    places = x.topk(count, axis + 2)[1].sort(axis + 2)[0]
+    order = x.sort(dim=axis + 2, descending=True, stable=True)[1]  # the first of equals, on every device
+    places = order.narrow(axis + 2, 0, count).sort(axis + 2)[0]
     return x.gather(axis + 2, places)
 
 

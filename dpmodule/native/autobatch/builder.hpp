@@ -45,7 +45,13 @@ class Builder {
         int tall, wide, down, right;
         bool is_valid;   // it may not stick out
     };
-    int slide(Op op, const int *args, int count, Window window);
+    int slide(Op op, const int *args, int count, Window window, bool is_narrow = false);
+    // a matrix and filters of its height, which go along it
+    int filter(int x, int filters);
+    // sums of so many rows that follow each other
+    int fold(int x, int rows);
+    // the greatest numbers along the last dimension
+    int greatest(int x, int count, int axis);
     int softmax(Op op, int x, int axis = 0);
     int reduce(Op op, int x, int y = -1);
     int pick(int x, int index, int axis = 0);

@@ -342,7 +342,7 @@ int Builder::select(int name, int x, const std::vector<int> &rows, const std::ve
 }
 
 // As many windows as there are places for, so that none sticks out, or so that each step has one.
-int Builder::slide(Op op, const int *args, int count, Window window) {
+int Builder::slide(Op op, const int *args, int count, Window window, bool is_narrow) {
     const std::vector<int> image = shape(args[0]).dims;
     int channels = padded(image, 2), filters = channels;
     for (int i = 0; i < count; i++) {
@@ -350,7 +350,8 @@ int Builder::slide(Op op, const int *args, int count, Window window) {
     }
     if (image.size() < 2 || image.size() > 3) return -1;
     if (op == Op::Convolve) {
-        const std::vector<int> &given = shape(args[1]).dims;
+        std::vector<int> given = shape(args[1]).dims;
+        if (is_narrow) given = {given[0], padded(given, 1), 1, padded(given, 2)};
         if (given.size() != 4 || given[2] != channels) return -1;
         window.tall = given[0], window.wide = given[1], filters = given[3];
         if (count > 2 && shape(args[2]).dims != std::vector<int>{filters}) return -1;
@@ -367,6 +368,7 @@ int Builder::slide(Op op, const int *args, int count, Window window) {
     if (window_size > most || lengths[0] * lengths[1] > most || lengths[0] * lengths[1] * window_size > most / channels) return -1;
     Signature s;
     s.op = op;
+    s.kind = is_narrow;
     std::vector<int> dims = {static_cast<int>(lengths[0]), static_cast<int>(lengths[1])};
     if (op == Op::Convolve || image.size() > 2) dims.push_back(filters);
     s.shape = graph_.signatures.add_shape(dims);
@@ -378,6 +380,45 @@ int Builder::slide(Op op, const int *args, int count, Window window) {
         if (i) s.params.push_back(each.op == Op::Param ? each.params[0] : -1);   // batches have one filter
     }
     return graph_.add(graph_.signatures.add(s), args, count);
+}
+
+int Builder::filter(int x, int filters) {
+    const Shape &image = shape(x), &given = shape(filters);
+    if (image.dims.size() != 2 || given.dims.size() < 2 || given.dims.size() > 3 || given.dims[0] != image.dims[0]) return -1;
+    const int both[2] = {x, filters}, made = slide(Op::Convolve, both, 2, {0, 0, 1, 1, true}, true);
+    if (made < 0) return -1;
+    const int places = shape(made).dims[1], count = shape(made).dims[2];
+    return turned(made, places, graph_.signatures.add_shape({count, places}));
+}
+
+int Builder::fold(int x, int rows) {
+    const Shape &given = shape(x);
+    if (given.dims.empty() || given.dims.size() > 2 || rows < 1 || given.dims[0] % rows) return -1;
+    Signature s;
+    s.op = Op::Reduce;
+    s.kind = static_cast<int>(Reduction::Sum);
+    s.params = {rows, padded(given.dims, 1), 2};
+    s.nargs = 1;
+    s.widths = {given.size};
+    std::vector<int> dims = given.dims;
+    dims[0] /= rows;
+    s.shape = graph_.signatures.add_shape(dims, given.batch);
+    return graph_.add(graph_.signatures.add(std::move(s)), &x, 1);
+}
+
+int Builder::greatest(int x, int count, int axis) {
+    const Shape &given = shape(x);
+    if (axis < 0 || static_cast<std::size_t>(axis) + 1 != given.dims.size() || count < 1 || count > given.dims.back()) return -1;
+    Signature s;
+    s.op = Op::Greatest;
+    s.kind = count;
+    s.params = {given.dims.back()};
+    s.nargs = 1;
+    s.widths = {given.size};
+    std::vector<int> dims = given.dims;
+    dims.back() = count;
+    s.shape = graph_.signatures.add_shape(dims, given.batch);
+    return graph_.add(graph_.signatures.add(std::move(s)), &x, 1);
 }
 
 int Builder::softmax(Op op, int x, int axis) {

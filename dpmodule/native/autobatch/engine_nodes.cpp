@@ -215,11 +215,13 @@ PyObject *kernel(PyObject *self, PyObject *args) {
             case Op::Concat: made = kind < 0 ? build.to_batch(ids.data(), count, kind) : build.concat(ids.data(), count, kind); break;
             case Op::Transpose: made = kind < 0 ? build.transpose(ids[0]) : build.reshape(ids[0], kind); break;
             case Op::Sum: made = kind ? build.log_sum_exp(ids.data(), count) : build.sum(ids.data(), count); break;
+            case Op::Convolve: need(count == 2); made = build.filter(ids[0], ids[1]); break;
+            case Op::Greatest: made = build.greatest(ids[0], kind, integer); break;
             case Op::Lstm: need(count == 6); made = build.lstm(ids[0], ids[1], ids[2], ids[3], ids[4], ids[5], static_cast<float>(number)); break;
             case Op::PickNegLogSoftmax:
             case Op::Hinge: made = build.loss(static_cast<Op>(op), static_cast<float>(number), ids[0], {integer}, false); break;
             case Op::Drawn: made = build.drawn(static_cast<Draw>(kind), number, ids[0]); break;
-            case Op::Reduce: made = build.along(static_cast<Reduction>(kind), ids[0], static_cast<unsigned>(integer), static_cast<int>(number)); break;
+            case Op::Reduce: made = kind < 0 ? build.fold(ids[0], integer) : build.along(static_cast<Reduction>(kind), ids[0], static_cast<unsigned>(integer), static_cast<int>(number)); break;
             case Op::Softmax:
             case Op::LogSoftmax: made = build.softmax(static_cast<Op>(op), ids[0], kind); break;
             case Op::SumElems:

@@ -171,6 +171,7 @@ void Runner::forward_step(const Work &work, const Step &step) {
         case Op::Reduce: reduce_along(work, step, s); break;
         case Op::Convolve: convolve(work, step, s); break;
         case Op::Pool: pool(work, step, s); break;
+        case Op::Greatest: greatest(work, step, s); break;
         case Op::Broadcast: broadcast(work, step, s); break;
         case Op::Sum: sum(work); break;
         case Op::Call: call(work, s, true); break;
@@ -229,6 +230,7 @@ void Runner::backward_step(const Work &work, const Step &step) {
         case Op::Reduce: reduce_along_back(work, step, s); break;
         case Op::Convolve: convolve_back(work, step, s); break;
         case Op::Pool: pool_back(work, step, s); break;
+        case Op::Greatest: greatest_back(work, step, s); break;
         case Op::Broadcast: broadcast_back(work, step, s); break;
         case Op::Sum: sum_back(work); break;
         case Op::Call: call(work, s, false); break;

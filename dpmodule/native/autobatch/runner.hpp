@@ -106,6 +106,8 @@ class Runner {
     void convolve_back(const Work &work, const Step &step, const Signature &s);
     void pool(const Work &work, const Step &step, const Signature &s);
     void pool_back(const Work &work, const Step &step, const Signature &s);
+    void greatest(const Work &work, const Step &step, const Signature &s);
+    void greatest_back(const Work &work, const Step &step, const Signature &s);
     void broadcast(const Work &work, const Step &step, const Signature &s);
     void broadcast_back(const Work &work, const Step &step, const Signature &s);
     void sum(const Work &work);

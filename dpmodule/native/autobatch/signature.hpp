@@ -36,6 +36,7 @@ enum class Op : std::uint8_t {
     Broadcast,    // kind = which Binary, of operands of different shapes
     Select,       // some rows and columns; kind = by which of its names
     PickEach,     // one place of each element of a minibatch; aux as that of losses
+    Greatest,     // kind = how many of so many numbers side by side, in their order
 };
 
 struct Signature {
@@ -50,7 +51,8 @@ struct Signature {
     std::vector<int> params;      // Broadcast: shapes of the operands; Affine, Lstm: bias or -1, then weights; Param, Lookup: its number; Multiply: of each
                                   // operand, -1 where it is none; Drawn: likewise, then the halves of its two numbers;
                                   // Reduce: how many numbers become one, how many numbers further on the next one lies,
-                                  // and 1 if operands are reduced with each other;
+                                  // and 1 if operands are reduced with each other, 2 for rows beside each other;
+                                  // Greatest: of how many;
                                   // Select: how many rows, where those lie in the operand, where columns lie in rows;
                                   // Convolve, Pool: sizes of the image, the window, its steps, what sticks out above and
                                   // on the left
