@@ -221,6 +221,35 @@ def _pick_each(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: 
     return _labels("pick_batch")(engine, attrs, args, aux) if attrs[0] == 0 else -1
 
 
+def _chain(engine: Any, first: int, *steps: tuple[str, Any]) -> int:
+    """Apply one operation after the other; -1 where the engine does not take one."""
+    found = first
+    for name, other in steps:
+        if found >= 0:
+            found = KERNELS[name](engine, (), (found,) if other is None else (found, other), None)
+    return found
+
+
+def _squared_distance(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    if engine.dim(args[0])[0] != engine.dim(args[1])[0]:
+        return -1
+    return _chain(engine, args[0], ("subtract", args[1]), ("squared_norm", None))
+
+
+def _layer_norm(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    x, gains, biases = args
+    dims = [engine.dim(arg)[0] for arg in args]
+    if len(dims[0]) > 1 or dims[1:] != dims[:1] * 2:
+        return -1
+    centred = _chain(engine, x, ("subtract", _reduced(engine, "mean_dim", x, (0,), False)))
+    deviation = _chain(
+        engine,
+        _reduced(engine, "mean_dim", _chain(engine, centred, ("square", None)), (0,), False),
+        ("sqrt", None),
+    )
+    return _chain(engine, centred, ("cdiv", deviation), ("cmult", gains), ("sum", biases))
+
+
 def _elements(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
     (places,) = attrs
     node: int = (
@@ -391,6 +420,8 @@ KERNELS: dict[str, Maker] = {
     "squared_norm": _plain("squared_norm"),
     "dot_product": _plain("dot"),
     "hinge": _hinge,
+    "squared_distance": _squared_distance,
+    "layer_norm": _layer_norm,
     "hinge_batch": _labels("hinge"),
     "pickneglogsoftmax_batch": _labels("loss"),
     "pick_batch": _pick_each,

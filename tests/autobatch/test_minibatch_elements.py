@@ -87,6 +87,11 @@ PROGRAMS = {
     "ranges of matrices": lambda m, x, labels: dy.reshape(
         dy.pick_range(as_matrix(x), 1, 2, 1), (SIZE,), x.dim()[1]
     ),
+    "numbers": lambda m, x, labels: dy.pick(x, 1) * dy.pick(x, labels) * dy.squared_norm(m.b),
+    "squared_distance": lambda m, x, labels: (
+        dy.squared_distance(m.W * x, m.b) + dy.squared_distance(x, dy.tanh(x))
+    ),
+    "layer_norm": lambda m, x, labels: dy.layer_norm(dy.tanh(m.W * x), m.b, m.V * m.b),
     "dot_product": lambda m, x, labels: dy.dot_product(x, dy.tanh(x)),
     "squared_norm": lambda m, x, labels: dy.squared_norm(m.W * x) + dy.squared_norm(x),
     "reshape": lambda m, x, labels: dy.reshape(dy.reshape(x, (1, SIZE)), (SIZE,), x.dim()[1]),

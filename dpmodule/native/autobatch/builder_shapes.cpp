@@ -29,6 +29,8 @@ int Builder::product_shape(int a, int b) {
 int Builder::multiply(int a, int b) {
     const int both[2] = {a, b}, product = affine(-1, both, 1, shape(b).dims.size() != 1);
     if (product >= 0) return product;
+    const std::vector<int> number = {1};
+    if (shape(a).dims == number && shape(b).dims == number && shape(a).batch + shape(b).batch > 2) return binary(Binary::Mul, a, b);
     int params[2] = {-1, -1};
     matrix(a, params[0]);
     matrix(b, params[1]);
