@@ -27,7 +27,10 @@ so that the gain over ourselves is less than that over a program run as DyNet ru
 cannot shorten, making the graph and the update, is in both times. While weights fit into the processor's first caches
 a product of a matrix and a vector is not much slower than its share of a large product; the gain grows with the
 weights, which the table of wider hidden states shows, and with what an operation costs by itself: on the Python engine,
-whose steps are calls of torch, it is largest.
+whose steps are calls of torch, it is largest. Four times as fast as unbatched is more than one core can do at the
+tasks' widths: a batch of the tagger holds 0.62 GFLOP of products, and a quarter of its time unbatched, less the graph
+and the update, would be 3 ms: 200 GFLOP/s, where torch's largest products reach 170 to 180 on the machine of these
+figures.
 
 - tagger: words of 128, an LSTM of 50 in each direction, hidden layer of 32, 9 tags.
 - characters: the same with rare words from an LSTM of 64 over their characters, in each direction.
