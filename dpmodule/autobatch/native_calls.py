@@ -12,7 +12,7 @@ import torch
 
 from .execute import aux_tensor, grad_call, run_call
 from .native_drawn import Drawn, Kept
-from .native_kernels import DRAWS
+from .native_names import DRAWS
 from .ops.noise import draw_mask
 from .ops.source import draw_random
 from .ops.spec import Call, Dim, Op

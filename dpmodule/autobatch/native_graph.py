@@ -15,7 +15,8 @@ import torch
 from .base_graph import BaseGraph, Marks
 from .errors import StateError
 from .native_calls import Caller, CallKind
-from .native_kernels import KERNELS, OPS, kernel_name
+from .native_kernels import KERNELS
+from .native_names import OPS, kernel_name
 from .native_nodes import NativeNodes, as_buffer
 from .native_parameters import NativeParameters
 from .ops.source import PARAMETER

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .native_calls import Caller, CallKind
-from .native_kernels import DRAWS, OP
+from .native_names import DRAWS, OP
 from .native_parameters import NativeParameters
 from .ops.spec import Dim, Op
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .native_graph import NativeGraph
-from .native_kernels import SOURCES
+from .native_names import SOURCES
 from .ops.spec import Dim, Op, shown
 
 FEW = 4

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from dpmodule.autobatch.native_kernels import BINARY, OP, REDUCTIONS, UNARY
+from dpmodule.autobatch.native_names import BINARY, OP, REDUCTIONS, UNARY
 
 OF_ONE = {
     "tanh": lambda x, k: torch.tanh(x),

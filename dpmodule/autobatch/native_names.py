@@ -1,0 +1,128 @@
+"""The operations of the native engine: their numbers, and the names by which users know them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = [
+    "BINARY",
+    "DRAWS",
+    "LAST_AXIS",
+    "OP",
+    "OPS",
+    "REDUCTIONS",
+    "SELECTIONS",
+    "SOURCES",
+    "TOO_LARGE",
+    "UNARY",
+    "CONVOLUTIONS",
+    "Maker",
+    "kernel_name",
+]
+
+Maker = Callable[[Any, tuple[Any, ...], tuple[int, ...], Any], int]
+"""Adds an operation's node: (engine, attributes, operands, own number), and returns it.
+
+-1 where the operands are not what the kernel takes: then the operation runs in torch, a batch at a time.
+"""
+
+TOO_LARGE, LAST_AXIS = 1 << 31, 29
+"""Attributes are numbers of 32 bits; a set of axes is one of them, with a bit for the minibatch."""
+
+# the enumerations of native/autobatch/signature.hpp and kernels.hpp
+OPS = [
+    "input",
+    "param",
+    "lookup",
+    "view",
+    "affine",
+    "unary",
+    "binary",
+    "concat",
+    "sum",
+    "lstm",
+    "loss",
+    "softmax",
+]
+OPS += ["log_softmax", "sum_elems", "dot", "squared_norm", "call", "unary_each"]
+OPS += ["multiply", "colwise_add", "concatenate_cols", "columns", "transpose"]
+OPS += ["hinge", "drawn", "reduction", "conv2d", "maxpooling2d", "broadcast", "select"]
+OPS += ["pick_batch", "kmax_pooling"]
+OP = {name: index for index, name in enumerate(OPS)}
+UNARY = [
+    "tanh",
+    "logistic",
+    "rectify",
+    "exp",
+    "sqrt",
+    "elu",
+    "log",
+    "square",
+    "cube",
+    "abs",
+    "recip",
+    "softsign",
+]
+UNARY += ["negate", "scale", "shift", "rsub", "identity"]
+BINARY = ["add", "sub", "mul", "div", "max", "min"]
+REDUCTIONS = ["sum_dim", "mean_dim", "max_dim", "min_dim", "logsumexp_dim", "std_dim", "l2_norm"]
+SELECTIONS = ["select", "strided_select"]
+CONVOLUTIONS = ["conv2d", "filter1d_narrow"]
+DRAWS = ["dropout", "noise", "normal", "uniform", "bernoulli", "gumbel"]
+SOURCES = frozenset([*DRAWS[2:], "lookup_batch"])
+"""Kernels of operations that have no operands for their users."""
+_KINDS = {
+    "unary": UNARY,
+    "unary_each": UNARY,
+    "binary": BINARY,
+    "broadcast": BINARY,
+    "reduction": REDUCTIONS,
+    "drawn": DRAWS,
+    "select": SELECTIONS,
+    "conv2d": CONVOLUTIONS,
+}
+
+
+_NAMES = {
+    "affine": "affine_transform",
+    "concat": "concatenate",
+    "concatenate_cols": "concatenate",
+    "columns": "pick_range",
+    "lstm": "affine_transform + lstm_step",
+    "loss": "pickneglogsoftmax",
+    "mean_dim": "moment_dim",
+    "dot": "dot_product",
+    "param": "parameter",
+    "recip": "number_divided",
+    "scale": "multiply_number",
+    "shift": "add_number",
+    "rsub": "negate + add_number",
+    "add": "sum",
+    "sub": "subtract",
+    "mul": "cmult",
+    "div": "cdiv",
+}
+
+
+def kernel_name(op: int, kind: int, parameters: tuple[int, ...]) -> str:
+    """Return what a kernel computes, by the names of operations, with "+" between several.
+
+    Args:
+        op: which kernel, as in `OPS`.
+        kind: which one of those that the kernel computes.
+        parameters: those that belong to its signature.
+    """
+    name = OPS[op]
+    if name == "affine" and len(parameters) == 2 and parameters[0] < 0:
+        return "multiply"
+    if name == "concat" and kind < 0:
+        return {-1: "concatenate_to_batch", -2: "lookup_batch", -3: "pick_batch_elems"}[kind]
+    if name == "reduction" and len(parameters) > 2:
+        return "logsumexp" if parameters[2] == 1 else "fold_rows"
+    if name == "columns" and kind < 0:
+        return "pick"
+    if name in ("loss", "hinge") and kind == 1:
+        return f"{_NAMES.get(name, name)}_batch"
+    name = _KINDS[name][kind] if name in _KINDS else name
+    return _NAMES.get(name, name)

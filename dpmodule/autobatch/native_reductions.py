@@ -1,0 +1,96 @@
+"""How operations along dimensions, and over a minibatch, become nodes of the native engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .native_names import LAST_AXIS, OP, REDUCTIONS, TOO_LARGE, Maker
+
+__all__ = ["ALONG_DIMENSIONS", "reduced"]
+
+
+def reduced(engine: Any, kind: str, x: int, axes: Sequence[int], is_batch: bool, divisor: int = 0) -> int:
+    """Return the node of a reduction; -1 where the engine does not take it.
+
+    Args:
+        engine: which one.
+        kind: one of `REDUCTIONS`.
+        x: the operand.
+        axes: along which dimensions.
+        is_batch: over the minibatch, too.
+        divisor: what a mean or a deviation divides by; 0 for the number of elements.
+    """
+    known = set(axes)
+    if len(known) != len(axes) or not all(0 <= axis <= LAST_AXIS for axis in known):
+        return -1
+    bits = sum(2 << axis for axis in known) + is_batch
+    node: int = engine.kernel(OP["reduction"], REDUCTIONS.index(kind), (x,), divisor, bits)
+    return node
+
+
+def _sum_dim(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    return reduced(engine, "sum_dim", args[0], *attrs)
+
+
+def _sum_batches(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    return reduced(engine, "sum_dim", args[0], (), True)
+
+
+def _moment(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    axes, is_batch, power, divisor = attrs
+    if power != 1 or divisor >= TOO_LARGE:
+        return -1
+    return reduced(engine, "mean_dim", args[0], axes, is_batch, max(divisor, 0))
+
+
+def _std(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    axes, is_batch, divisor = attrs
+    if divisor >= TOO_LARGE:
+        return -1
+    return reduced(engine, "std_dim", args[0], axes, is_batch, max(divisor, 0))
+
+
+def _l2_norm(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    return reduced(engine, "l2_norm", args[0], range(len(engine.dim(args[0])[0])), False)
+
+
+def _one_axis(name: str) -> Maker:
+    def make(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+        return reduced(engine, name, args[0], attrs, False)
+
+    return make
+
+
+def _logsumexp(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    node: int = engine.kernel(OP["sum"], 1, args)
+    return node
+
+
+def _fold_rows(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    node: int = engine.kernel(OP["reduction"], -1, args, 0.0, attrs[0]) if 0 < attrs[0] < TOO_LARGE else -1
+    return node
+
+
+def _along(name: str) -> Maker:
+    def make(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+        axis = attrs[0] if attrs else 0
+        node: int = engine.kernel(OP[name], axis, args) if axis in (0, 1) else -1
+        return node
+
+    return make
+
+
+ALONG_DIMENSIONS: dict[str, Maker] = {
+    "sum_dim": _sum_dim,
+    "sum_batches": _sum_batches,
+    "moment_dim": _moment,
+    "std_dim": _std,
+    "l2_norm": _l2_norm,
+    "logsumexp": _logsumexp,
+    **{name: _one_axis(name) for name in ("max_dim", "min_dim", "logsumexp_dim")},
+    "fold_rows": _fold_rows,
+    "softmax": _along("softmax"),
+    "log_softmax": _along("log_softmax"),
+}
+"""Makers by the name of the operation."""
