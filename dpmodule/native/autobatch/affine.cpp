@@ -18,8 +18,6 @@ void expand(const std::vector<int> &which, int width, Block from, Block to, bool
     }
 }
 
-Block rows_from(Block block, int first) { return {block.at + first * block.stride, block.stride}; }
-
 }  // namespace
 
 bool Affine::Term::wants_grad(const Graph &graph, const Run &run) const {

@@ -161,9 +161,9 @@ void Groups::place(Group &group) const {
         const Signature &s = signatures_[step.sig];
         if (root) {
             step.home = step.grad_home = Step::Home::Root;
-            // a loss keeps the probabilities beside its value; what has drawn numbers, these
-            if (s.op == Op::PickNegLogSoftmax) step.at = group.kept, group.kept += s.widths[0];
-            if (s.op == Op::Drawn) step.at = group.kept, group.kept += s.width;
+            // a loss keeps the probabilities, what has drawn numbers, these: in front of all that is kept
+            if (s.op == Op::PickNegLogSoftmax) group.kept = s.widths[0];
+            if (s.op == Op::Drawn) group.kept = s.width;
             continue;
         }
         const Step &user = group.steps[consumer[i]];

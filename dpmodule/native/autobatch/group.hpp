@@ -25,7 +25,7 @@ struct Step {
     std::vector<Operand> in;
     std::vector<int> params;       // Affine: bias or -1, then one weight per operand
     Home home = Home::Scratch;     // of the value
-    int at = 0;                    // where in its home
+    int at = 0;                    // where in its home: in the row of the root, or behind so many floats per occurrence
     Home grad_home = Home::Scratch;
     int grad_at = 0;               // Kept: among the gradients of products, which weight gradients need at the end
 };

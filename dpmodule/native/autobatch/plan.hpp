@@ -10,6 +10,7 @@
 
 #include "graph.hpp"
 #include "group.hpp"
+#include "kernels.hpp"
 
 namespace dpmodule::autobatch {
 
@@ -35,6 +36,16 @@ struct Run {
     bool wanted = false;               // by the backward pass now running
     const int *nodes(int column_index) const { return column.data() + static_cast<std::size_t>(column_index) * rows; }
 };
+
+// What a step leaves in all rows of a run, and its gradients, where these are not in scratch space.
+inline Block value_in(const Run &run, const Group &group, const Step &step) {
+    if (step.home == Step::Home::Root) return {run.value + step.at, group.row};
+    return {run.kept + static_cast<std::ptrdiff_t>(step.at) * run.rows, step.width};
+}
+inline Block grad_in(const Run &run, const Group &group, const Step &step) {
+    if (step.grad_home == Step::Home::Root) return {run.grad + step.grad_at, group.row};
+    return {run.grad_kept + static_cast<std::ptrdiff_t>(step.grad_at) * run.rows, step.width};
+}
 
 // What runs together: rows [first, first + count) of a run.
 struct Bucket {

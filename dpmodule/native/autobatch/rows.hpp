@@ -6,6 +6,7 @@
 
 namespace dpmodule::autobatch {
 
+inline Block rows_from(Block block, int first) { return {block.at + first * block.stride, block.stride}; }
 // The rows of `pointers[nodes[0..count)]` as a block without copying, or a block with `at` nullptr.
 // `apart`: rows must not overlap (for writing).
 Block as_block(const std::vector<float *> &pointers, const int *nodes, int count, int width, bool apart);

@@ -29,7 +29,7 @@ void Runner::forward(Segment &segment) {
         const int at_once = splits(group) ? rows_at_once(group, bucket.count) : bucket.count;
         for (int first = 0; first < bucket.count; first += at_once) {
             scratch_.rewind();
-            forward({&segment, &run, &group, bucket.run, bucket.first + first, std::min(at_once, bucket.count - first), {}, {}});
+            forward({&segment, &run, &group, bucket.run, bucket.first + first, std::min(at_once, bucket.count - first), nullptr, nullptr});
         }
     }
 }
@@ -44,7 +44,7 @@ void Runner::backward(Segment &segment) {
         for (int part = parts - 1; part >= 0; part--) {
             scratch_.rewind();
             const int first = part * at_once;
-            backward({&segment, &run, &group, bucket->run, bucket->first + first, std::min(at_once, bucket->count - first), {}, {}});
+            backward({&segment, &run, &group, bucket->run, bucket->first + first, std::min(at_once, bucket->count - first), nullptr, nullptr});
         }
     }
 }
@@ -56,8 +56,7 @@ void Runner::shrink() {
 
 void Runner::forward(const Work &given) {
     Work work = given;
-    const std::ptrdiff_t wide = work.group->scratch;
-    work.scratch = {scratch_.take(static_cast<std::size_t>(wide) * work.count), wide};
+    work.scratch = scratch_.take(static_cast<std::size_t>(work.group->scratch) * work.count);
     for (const Step &step : work.group->steps) forward_step(work, step);
 }
 
@@ -66,8 +65,7 @@ void Runner::backward(const Work &given) {
     for (int i = 0; i < work.count && !graph_.remainder.empty(); i++) {
         graph_.settle(work.segment->plan.instances[work.run->order[work.first + i]].root);
     }
-    const std::ptrdiff_t wide = work.group->grad_scratch;
-    work.grad_scratch = {scratch_.take(static_cast<std::size_t>(wide) * work.count), wide};
+    work.grad_scratch = scratch_.take(static_cast<std::size_t>(work.group->grad_scratch) * work.count);
     for (auto step = work.group->steps.rbegin(); step != work.group->steps.rend(); ++step) backward_step(work, *step);
     if (work.first > 0) return;
     for (const Step &step : work.group->steps) {
@@ -84,23 +82,15 @@ Affine &Runner::affine(const Work &work, const Step &step) {
     return *found;
 }
 
+// Each step has a block of its own, in which rows lie one after the other.
 Block Runner::value_of(const Work &work, const Step &step) const {
-    const Group &group = *work.group;
-    switch (step.home) {
-        case Step::Home::Root: return {work.run->value + static_cast<std::ptrdiff_t>(work.first) * group.row, group.row};
-        case Step::Home::Kept: return {work.run->kept + static_cast<std::ptrdiff_t>(work.first) * group.kept + step.at, group.kept};
-        default: return {work.scratch.at + step.at, work.scratch.stride};
-    }
+    if (step.home == Step::Home::Scratch) return {work.scratch + static_cast<std::ptrdiff_t>(step.at) * work.count, step.width};
+    return rows_from(value_in(*work.run, *work.group, step), work.first);
 }
 
 Block Runner::grad_of(const Work &work, const Step &step) const {
-    const Group &group = *work.group;
-    switch (step.grad_home) {
-        case Step::Home::Root: return {work.run->grad + static_cast<std::ptrdiff_t>(work.first) * group.row, group.row};
-        case Step::Home::Kept:
-            return {work.run->grad_kept + static_cast<std::ptrdiff_t>(work.first) * group.grad_kept + step.grad_at, group.grad_kept};
-        default: return {work.grad_scratch.at + step.grad_at, work.grad_scratch.stride};
-    }
+    if (step.grad_home == Step::Home::Scratch) return {work.grad_scratch + static_cast<std::ptrdiff_t>(step.grad_at) * work.count, step.width};
+    return rows_from(grad_in(*work.run, *work.group, step), work.first);
 }
 
 int Runner::width_of(const Work &work, Operand operand) const {
@@ -136,9 +126,8 @@ void Runner::done(const Work &work, const Target &target, int width) {
 
 void Runner::forward_step(const Work &work, const Step &step) {
     if (step.kind == Step::Kind::Affine) {
-        Block out = value_of(work, step);   // of this batch; the product counts rows from the run's first
-        out.at -= work.first * out.stride;
-        return affine(work, step).forward(space_, *work.run, work.first, work.count, out);
+        // all rows: some inputs are multiplied ahead
+        return affine(work, step).forward(space_, *work.run, work.first, work.count, value_in(*work.run, *work.group, step));
     }
     if (step.kind == Step::Kind::Cell) return cell(work, step);
     const Signature &s = graph_.signatures[step.sig];
@@ -180,11 +169,7 @@ void Runner::forward_step(const Work &work, const Step &step) {
 }
 
 void Runner::backward_step(const Work &work, const Step &step) {
-    if (step.kind == Step::Kind::Affine) {
-        Block dout = grad_of(work, step);
-        dout.at -= work.first * dout.stride;
-        return affine(work, step).backward(space_, *work.run, work.first, work.count, dout);
-    }
+    if (step.kind == Step::Kind::Affine) return affine(work, step).backward(space_, *work.run, work.first, work.count, grad_in(*work.run, *work.group, step));
     if (step.kind == Step::Kind::Cell) return cell_back(work, step);
     const Signature &s = graph_.signatures[step.sig];
     Target to;

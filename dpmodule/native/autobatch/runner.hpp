@@ -29,7 +29,7 @@ class Runner {
         const Group *group;
         int index;               // of the run
         int first, count;        // rows
-        Block scratch, grad_scratch;
+        float *scratch, *grad_scratch;   // of the steps: see Step::at
     };
     bool splits(const Group &group) const;
     int rows_at_once(const Group &group, int rows) const;

@@ -12,7 +12,7 @@ void Runner::loss(const Work &work, const Step &step, const Signature &s) {
     for (int i = 0; i < work.count; i++) {
         const int *labels = graph_.labels(root(work, i), batch);
         const float *scores = x.at + i * x.stride;
-        float *kept = work.run->kept + static_cast<std::ptrdiff_t>(work.first + i) * work.group->kept + step.at;
+        float *kept = work.run->kept + static_cast<std::ptrdiff_t>(work.first + i) * s.widths[0];
         for (int k = 0; k < batch; k++, scores += width, kept += width) {
             const float top = kernels().largest(width, scores), own = scores[labels[k]];
             const float total = kernels().exp_sum(width, kept, scores, top), scale = 1.0f / total;
@@ -29,7 +29,7 @@ void Runner::loss_back(const Work &work, const Step &step, const Signature &s) {
     const Block dout = grad_of(work, step);
     for (int i = 0; i < work.count; i++) {
         const int *labels = graph_.labels(root(work, i), batch);
-        const float *kept = work.run->kept + static_cast<std::ptrdiff_t>(work.first + i) * work.group->kept + step.at;
+        const float *kept = work.run->kept + static_cast<std::ptrdiff_t>(work.first + i) * s.widths[0];
         float *dx = to.at.at + i * to.at.stride;
         if (!to.add) std::memset(dx, 0, sizeof(float) * s.widths[0]);
         for (int k = 0; k < batch; k++, kept += width, dx += width) {

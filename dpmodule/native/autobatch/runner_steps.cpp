@@ -20,14 +20,12 @@ float number_of(const Node &node) {
     return found;
 }
 
-Block row_of(Block block, int i) { return {block.at + i * block.stride, block.stride}; }
-
 }  // namespace
 
 void Runner::unary_each(const Work &work, const Step &step, const Signature &s) {
     const Block y = value_of(work, step), x = read(work, step.in[0], s.width);
     for (int i = 0; i < work.count; i++) {
-        kernels().unary(static_cast<Unary>(s.kind), number_of(root(work, i)), 1, s.width, row_of(y, i), row_of(x, i));
+        kernels().unary(static_cast<Unary>(s.kind), number_of(root(work, i)), 1, s.width, rows_from(y, i), rows_from(x, i));
     }
 }
 
@@ -36,8 +34,8 @@ void Runner::unary_each_back(const Work &work, const Step &step, const Signature
     if (!target(work, step.in[0], s.width, to)) return;
     const Block y = value_of(work, step), x = read(work, step.in[0], s.width), dy = grad_of(work, step);
     for (int i = 0; i < work.count; i++) {
-        kernels().unary_back(static_cast<Unary>(s.kind), number_of(root(work, i)), 1, s.width, row_of(to.at, i), to.add,
-                             row_of(dy, i), row_of(x, i), row_of(y, i));
+        kernels().unary_back(static_cast<Unary>(s.kind), number_of(root(work, i)), 1, s.width, rows_from(to.at, i), to.add,
+                             rows_from(dy, i), rows_from(x, i), rows_from(y, i));
     }
     done(work, to, s.width);
 }
@@ -109,7 +107,7 @@ void Runner::drawn(const Work &work, const Step &step, const Signature &s) {
     if (draws) caller_->draw(s.kind, numbers, kept.at, static_cast<std::size_t>(work.count) * s.width);
     for (int i = 0; i < work.count && !graph_.drawn.empty(); i++) {
         const auto known = of(i);
-        if (known != graph_.drawn.end()) std::copy(known->second.begin(), known->second.end(), row_of(kept, i).at);
+        if (known != graph_.drawn.end()) std::copy(known->second.begin(), known->second.end(), rows_from(kept, i).at);
     }
     if (s.nargs == 0) return kernels().unary(Unary::Copy, 0, work.count, s.width, value_of(work, step), kept);
     const Binary how = s.kind == static_cast<int>(Draw::Dropout) ? Binary::Mul : Binary::Add;
