@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from .calling import calling
 from .errors import ForeignValueError, user_line
 from .expression import Expression
 from .functions.inputs import inputTensor, scalarInput
+from .given import flag
 from .ops.spec import Call, Dim, Op, same_batch
 from .parameters import Parameters
 from .state import state
@@ -34,8 +35,7 @@ Tensor = torch.Tensor
 _forced: list[bool] = []
 
 
-@contextmanager
-def training(is_train: bool = True) -> Iterator[None]:
+def training(is_train: bool = True) -> AbstractContextManager[None]:
     """Make calls of cells and wrapped modules calls in training mode, or in prediction mode, inside a ``with`` block.
 
     In training mode dropout drops, batch normalization takes the statistics of the batch, and what the backward pass
@@ -44,9 +44,17 @@ def training(is_train: bool = True) -> Iterator[None]:
 
     Args:
         is_train: False for prediction mode.
+
+    Raises:
+        ForeignValueError: `is_train` is neither True nor False.
     """
-    _forced.append(bool(is_train))
-    before = flags.set_training(bool(is_train))
+    return _training(flag(is_train, "is_train"))
+
+
+@contextmanager
+def _training(is_train: bool) -> Iterator[None]:
+    _forced.append(is_train)
+    before = flags.set_training(is_train)
     try:
         yield
     finally:

@@ -20,6 +20,7 @@ from .batched import Batched, as_expression, forced_mode
 from .cell_parameters import CellParameters
 from .collection import ParameterCollection
 from .errors import ForeignValueError, user_line
+from .given import flag
 from .row_wise import can_stack, reason_against
 from .state import state
 
@@ -325,8 +326,8 @@ def cell(
         params,
         inputs,
         shapes,
-        rows,
+        None if rows is None else flag(rows, "cell: rows"),
         Xavier() if initializer is None else initializer,
-        allow_extra,
+        flag(allow_extra, "cell: allow_extra"),
         name,
     )

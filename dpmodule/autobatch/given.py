@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from .errors import ArgumentError, BoundsError, ForeignValueError, NegativeIndexError, user_line
-from .whole import whole
+from .whole import as_label, whole
 
 __all__ = ["flag", "number", "number_from", "numbers", "file_name", "place", "probability", "text"]
 
@@ -95,7 +95,12 @@ def flag(value: Any, what: str) -> bool:
     Raises:
         ForeignValueError: it is something else, also where it is the text of one.
     """
-    return bool(value) if isinstance(value, (bool, np.bool_)) else bool(whole(value, what))
+    found = value if isinstance(value, (bool, np.bool_)) else as_label(value)
+    if isinstance(found, (int, np.bool_)):
+        return bool(found)
+    raise ForeignValueError(
+        f"{what}: {type(value).__name__} {value!r} is neither True nor False (at {user_line()})"
+    )
 
 
 def text(value: Any, what: str) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from ..base import FileError, FileFormatError
 from .errors import ArgumentError, ShapeError, user_line
-from .given import file_name, number, number_from, numbers
+from .given import file_name, flag, number, number_from, numbers
 
 __all__ = [
     "ConstInitializer",
@@ -106,7 +106,7 @@ class GlorotInitializer(PyInitializer):
     """
 
     def __init__(self, is_lookup: bool = False, gain: float = 1.0) -> None:
-        self.is_lookup, self.gain = is_lookup, number_from(gain, 0.0, "gain")
+        self.is_lookup, self.gain = flag(is_lookup, "is_lookup"), number_from(gain, 0.0, "gain")
 
     def fill(self, tensor: Tensor, generator: torch.Generator | None, is_lookup: bool = False) -> None:
         """Draw."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from .. import native
 from .errors import ForeignValueError, NotScalarError, StaleExpressionError, user_line
+from .given import flag
 from .ops.spec import shown
 from .state import state
 from .tensor import Tensor, as_array
@@ -78,7 +79,7 @@ class Node(_Base):
             recalculate: throw cached values away and compute from the inputs again.
         """
         node = self.enter()
-        if recalculate:
+        if flag(recalculate, "recalculate"):
             state.graph.recalculate()
         answer: torch.Tensor = state.graph.value(node)
         return answer
@@ -131,7 +132,7 @@ class Node(_Base):
             NotScalarError: it has several numbers.
             StateError: this is the second call for this expression.
         """
-        state.graph.backward(self.enter(), full)
+        state.graph.backward(self.enter(), flag(full, "full"))
 
     def gradient(self) -> Array:
         """Return the gradient of what `backward` was called for with respect to this expression.

@@ -100,7 +100,7 @@ class _Held(Expression):
             update: False makes it a constant: no gradient flows into it.
         """
         graph = state.graph
-        if update:
+        if flag(update, "update"):
             return Expression(self.enter(), graph.version)
         if self._constant_version != graph.version:
             self._check()
@@ -269,9 +269,9 @@ class LookupParameters(_Held):
         """
         if type(index) is not int or not 0 <= index < self._size:
             (index,) = checked_rows(self, [index])
-        graph = state.graph
-        graph.adopt(self, update)
-        op = LOOKUP if update else CONST_LOOKUP
+        graph, is_updated = state.graph, flag(update, "update")
+        graph.adopt(self, is_updated)
+        op = LOOKUP if is_updated else CONST_LOOKUP
         return Expression(graph.append(op, self._attrs, (), index), graph.version)
 
     def batch(self, i: Sequence[int], update: bool = True) -> Expression:
@@ -288,7 +288,7 @@ class LookupParameters(_Held):
         rows = not_empty("look up", checked_rows(self, i))
         dim, reference = self._attrs
         graph = state.graph
-        op = LOOKUP_BATCH if update else CONST_LOOKUP_BATCH
+        op = LOOKUP_BATCH if flag(update, "update") else CONST_LOOKUP_BATCH
         graph.adopt(self, op is LOOKUP_BATCH)
         return Expression(graph.append(op, (Dim(dim.d, len(rows)), reference), (), rows), graph.version)
 

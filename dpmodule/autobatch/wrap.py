@@ -16,6 +16,7 @@ from ..ops.torch_instances import drawing_from, in_mode
 from .batched import Batched, as_expression, forced_mode
 from .errors import NotBatchableError, StateError, user_line
 from .expression import listed
+from .given import flag
 from .held import HeldCollection, TorchStorage
 from .parameters import Parameters
 from .state import state
@@ -297,6 +298,7 @@ def wrap(
 
     Raises:
         ArgumentError: `module` cannot be called, or a parameter is no leaf.
+        ForeignValueError: `rows` or `random` is neither True nor False.
 
     Example:
         >>> import torch, dpmodule.autobatch as dy
@@ -308,6 +310,5 @@ def wrap(
     """
     if not callable(module) or inspect.isclass(module):
         raise ArgumentError(f"wrap: {module!r} is no torch module and no function")
-    if not (rows is None or isinstance(rows, bool)):
-        raise ArgumentError(f"wrap: rows is {rows!r}, expected True, False or None")
-    return Wrapped(module, rows, _parameters_of(params), random, dtypes)
+    by_rows = None if rows is None else flag(rows, "wrap: rows")
+    return Wrapped(module, by_rows, _parameters_of(params), flag(random, "wrap: random"), dtypes)

@@ -312,8 +312,6 @@ class TestBadInput:
             dy.wrap(3)
         with pytest.raises(dy.ArgumentError, match="no torch module and no function"):
             dy.wrap(torch.nn.Linear)
-        with pytest.raises(dy.ArgumentError, match="rows is 'yes'"):
-            dy.wrap(torch.tanh, rows="yes")
         with pytest.raises(dy.ArgumentError, match="no leaf tensor"):
             dy.wrap(torch.tanh, params=[torch.ones(2)])
         with pytest.raises(dy.ArgumentError, match="0 inputs"):

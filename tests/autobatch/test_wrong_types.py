@@ -314,6 +314,64 @@ def test_texts_where_there_is_something_else():
     refuses("b:", lambda: dy.sum_dim(vector(), 0, "no"))
 
 
+FLAGS = {
+    **{
+        f"{name}: recalculate": lambda v, name=name: getattr(dy.sum_elems(vector()), name)(v)
+        for name in (
+            "value",
+            "npvalue",
+            "scalar_value",
+            "vec_value",
+            "tensor_value",
+            "value_tensor",
+            "forward",
+        )
+    },
+    **{
+        f"{call.__name__}: recalculate": lambda v, call=call: call([vector()], v)
+        for call in (dy.forward, dy.values, dy.npvalues)
+    },
+    "backward: full": lambda v: dy.sum_elems(collection().parameters_list()[0]).backward(v),
+    "expr: update": lambda v: collection().parameters_list()[0].expr(v),
+    "table: update": lambda v: collection().lookup_parameters_list()[0].expr(v),
+    "row: update": lambda v: collection().lookup_parameters_list()[0].row(1, v),
+    "batch: update": lambda v: collection().lookup_parameters_list()[0].batch([1, 2], v),
+    "lookup: update": lambda v: dy.lookup(collection().lookup_parameters_list()[0], 1, v),
+    "lookup_batch: update": lambda v: dy.lookup_batch(collection().lookup_parameters_list()[0], [1, 2], v),
+    "initial_state: update": lambda v: dy.GRUBuilder(1, 3, 3, collection()).initial_state(None, v),
+    "from_raw: update": lambda v: dy.LSTMBuilder(1, 3, 3, collection()).initial_state_from_raw_vectors(
+        [[1.0] * 3] * 2, v
+    ),
+    "softmax: update": lambda v: dy.StandardSoftmaxBuilder(3, 4, collection()).full_logits(vector(), v),
+    "softmax: bias": lambda v: dy.StandardSoftmaxBuilder(3, 4, collection(), v),
+    "LSTM: ln_lstm": lambda v: dy.VanillaLSTMBuilder(1, 3, 3, collection(), v),
+    "Glorot: is_lookup": lambda v: dy.GlorotInitializer(v),
+    "training: is_train": lambda v: dy.training(v),
+    "cell: rows": lambda v: dy.cell(mx.sym.tanh(mx.sym.Variable("x")), rows=v),
+    "cell: allow_extra": lambda v: dy.cell(mx.sym.tanh(mx.sym.Variable("x")), allow_extra=v),
+    "wrap: rows": lambda v: dy.wrap(torch.tanh, v),
+    "wrap: random": lambda v: dy.wrap(torch.tanh, random=v),
+    "sum_dim: b": lambda v: dy.sum_dim(vector(), 0, v),
+    "mean_dim: b": lambda v: dy.mean_dim(vector(), 0, v),
+    "moment_dim: b": lambda v: dy.moment_dim(vector(), 0, 2, v),
+    "std_dim: b": lambda v: dy.std_dim(vector(), 0, v),
+    "inputTensor: batched": lambda v: dy.inputTensor([1.0], v),
+    "sparse_inputTensor: batched": lambda v: dy.sparse_inputTensor([[1]], [1.0], (3,), v),
+}
+
+
+@pytest.mark.parametrize("name", FLAGS)
+@pytest.mark.parametrize("value", ["no", [], {}, 0.5, np.ones(2), torch.ones(2)])
+def test_yes_or_no(name, value):
+    refuses(name.split(": ")[-1], lambda: FLAGS[name](value))
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_yes_or_no_in_other_words(name):
+    for value in (True, np.False_, 0):
+        FLAGS[name](value)
+
+
 def test_files(tmp_path):
     m = collection()
     parameter, table = m.parameters_list()[0], m.lookup_parameters_list()[0]
@@ -381,8 +439,6 @@ def test_arguments_of_cells():
     refuses("params", lambda: dy.wrap(torch.tanh, params=3))
     refuses("dtypes", lambda: dy.wrap(torch.tanh, dtypes=3))
     refuses("dtypes", lambda: dy.wrap(torch.tanh, dtypes=["integers"]), dy.ArgumentError)
-    with pytest.raises(dy.ArgumentError, match="rows is 'yes'"):
-        dy.wrap(torch.tanh, rows="yes")
 
 
 @pytest.mark.parametrize("value", [None, "a", 1, [None], object()])

@@ -9,7 +9,7 @@ from ..collection import ParameterCollection, as_collection
 from ..errors import ArgumentError, StaleExpressionError, user_line
 from ..expression import Expression, listed
 from ..functions.inputs import inputVector, random_bernoulli, zeros
-from ..given import number
+from ..given import flag, number
 from ..parameters import Parameters
 from ..state import state as shared
 from ..whole import whole
@@ -128,8 +128,9 @@ class RNNBuilder:
 
     def new_graph(self, update: bool = True) -> None:
         """Put the parameters into the graph under construction."""
+        is_updated = flag(update, "update")
         self._version = shared.graph.version
-        if update:
+        if is_updated:
             self._expressions = self.parameters  # they enter the graph when they are used
         else:
             self._expressions = [tuple([each.expr(False) for each in layer]) for layer in self.parameters]

@@ -15,6 +15,7 @@ from ..functions.elementwise import log
 from ..functions.inputs import zeros
 from ..functions.losses import log_softmax, pickneglogsoftmax, pickneglogsoftmax_batch
 from ..functions.shapes import pick, pick_batch_elem
+from ..given import flag
 from ..initializers import ConstInitializer
 from ..parameters import Parameters
 from .clusters import read_clusters, read_paths
@@ -90,8 +91,9 @@ def _affine(weights: tuple[Parameters, ...], x: Expression, update: bool) -> Exp
 
 
 def _weights(model: ParameterCollection, classes: int, size: int, bias: bool) -> tuple[Parameters, ...]:
+    has_bias = flag(bias, "bias")
     found = model.add_parameters((classes, size))
-    return (found, model.add_parameters((classes,), ConstInitializer(0.0))) if bias else (found,)
+    return (found, model.add_parameters((classes,), ConstInitializer(0.0))) if has_bias else (found,)
 
 
 class StandardSoftmaxBuilder(SoftmaxBuilder):

@@ -82,7 +82,7 @@ def lookup(p: LookupParameters, index: int = 0, update: bool = True) -> Expressi
     Raises:
         BoundsError: there is no such row.
     """
-    return p[index] if update and isinstance(p, LookupParameters) else _table(p).row(index, update)
+    return p[index] if update is True and isinstance(p, LookupParameters) else _table(p).row(index, update)
 
 
 def lookup_batch(p: LookupParameters, indices: Sequence[int], update: bool = True) -> Expression:
