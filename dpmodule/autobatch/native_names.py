@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 __all__ = [
+    "ARRANGEMENTS",
     "BINARY",
     "DRAWS",
     "LAST_AXIS",
     "OP",
     "OPS",
     "REDUCTIONS",
-    "SELECTIONS",
     "SOURCES",
     "TOO_LARGE",
     "UNARY",
@@ -46,9 +46,9 @@ OPS = [
     "softmax",
 ]
 OPS += ["log_softmax", "sum_elems", "dot", "squared_norm", "call", "unary_each"]
-OPS += ["multiply", "colwise_add", "concatenate_cols", "columns", "transpose"]
+OPS += ["multiply", "colwise_add", "concatenate_cols", "columns", "arrangement"]
 OPS += ["hinge", "drawn", "reduction", "conv2d", "maxpooling2d", "broadcast", "select"]
-OPS += ["pick_batch", "kmax_pooling"]
+OPS += ["pick_batch", "kmax_pooling", "cumsum"]
 OP = {name: index for index, name in enumerate(OPS)}
 UNARY = [
     "tanh",
@@ -67,7 +67,7 @@ UNARY = [
 UNARY += ["negate", "scale", "shift", "rsub", "identity"]
 BINARY = ["add", "sub", "mul", "div", "max", "min"]
 REDUCTIONS = ["sum_dim", "mean_dim", "max_dim", "min_dim", "logsumexp_dim", "std_dim", "l2_norm"]
-SELECTIONS = ["select", "strided_select"]
+ARRANGEMENTS = ["transpose", "reshape", "strided_select"]
 CONVOLUTIONS = ["conv2d", "filter1d_narrow"]
 DRAWS = ["dropout", "noise", "normal", "uniform", "bernoulli", "gumbel"]
 SOURCES = frozenset([*DRAWS[2:], "lookup_batch"])
@@ -79,7 +79,7 @@ _KINDS = {
     "broadcast": BINARY,
     "reduction": REDUCTIONS,
     "drawn": DRAWS,
-    "select": SELECTIONS,
+    "arrangement": ARRANGEMENTS,
     "conv2d": CONVOLUTIONS,
 }
 
@@ -122,6 +122,8 @@ def kernel_name(op: int, kind: int, parameters: tuple[int, ...]) -> str:
         return "logsumexp" if parameters[2] == 1 else "fold_rows"
     if name == "columns" and kind < 0:
         return "pick"
+    if name == "log_softmax" and len(parameters) > 2:
+        return "log_softmax_restricted"
     if name in ("loss", "hinge") and kind == 1:
         return f"{_NAMES.get(name, name)}_batch"
     name = _KINDS[name][kind] if name in _KINDS else name

@@ -75,10 +75,15 @@ def _fold_rows(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: 
 def _along(name: str) -> Maker:
     def make(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
         axis = attrs[0] if attrs else 0
-        node: int = engine.kernel(OP[name], axis, args) if axis in (0, 1) else -1
+        node: int = engine.kernel(OP[name], axis, args) if 0 <= axis <= LAST_AXIS else -1
         return node
 
     return make
+
+
+def _restricted(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    node: int = engine.kernel_with_labels(OP["log_softmax"], args[0], 0.0, attrs[0]) if attrs[0] else -1
+    return node
 
 
 ALONG_DIMENSIONS: dict[str, Maker] = {
@@ -92,5 +97,7 @@ ALONG_DIMENSIONS: dict[str, Maker] = {
     "fold_rows": _fold_rows,
     "softmax": _along("softmax"),
     "log_softmax": _along("log_softmax"),
+    "log_softmax_restricted": _restricted,
+    "cumsum": _along("cumsum"),
 }
 """Makers by the name of the operation."""

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from .native_names import LAST_AXIS, OP, SELECTIONS, TOO_LARGE, Maker
+from .native_names import ARRANGEMENTS, LAST_AXIS, OP, TOO_LARGE, Maker
 
-__all__ = ["SHAPES"]
+__all__ = ["SHAPES", "Layout", "arranged"]
 
 
 def _concat(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
@@ -37,7 +37,10 @@ def _range(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any)
 
 
 def _pick_each(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
-    node: int = engine.kernel_with_labels(OP["pick_batch"], args[0], 0.0, aux) if attrs[0] == 0 else -1
+    axis = attrs[0]
+    node: int = (
+        engine.kernel_with_labels(OP["pick_batch"], args[0], axis, aux) if 0 <= axis <= LAST_AXIS else -1
+    )
     return node
 
 
@@ -47,9 +50,61 @@ def _elements(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: A
     return node
 
 
-def _transpose(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
-    node: int = engine.kernel(OP["transpose"], -1, args) if attrs[0] == (1, 0) else -1
+class Layout:
+    """How the numbers of a node lie in memory.
+
+    Attributes:
+        d: its dimensions.
+        batch: the size of its minibatch.
+        steps: how far apart the numbers of each dimension lie.
+        size: how far apart the elements of the minibatch lie.
+    """
+
+    def __init__(self, engine: Any, node: int) -> None:
+        self.d, self.batch = engine.dim(node)
+        self.steps: list[int] = []
+        self.size = 1
+        for size in reversed(self.d):
+            self.steps.insert(0, self.size)
+            self.size *= size
+
+
+def arranged(
+    engine: Any,
+    kind: str,
+    x: int,
+    loops: Sequence[tuple[int, int]],
+    dim: tuple[Sequence[int], int],
+    first: int = 0,
+) -> int:
+    """Return the node of numbers that nested loops read from another one.
+
+    Args:
+        engine: which one.
+        kind: one of `ARRANGEMENTS`.
+        x: the operand.
+        loops: how many numbers and how far apart, of every loop, the outermost first.
+        dim: dimensions of the result, and its minibatch.
+        first: where the loops begin.
+    """
+    sizes, steps = zip(*loops)
+    node: int = engine.arrange(ARRANGEMENTS.index(kind), x, first, sizes, steps, engine.shape(*dim))
     return node
+
+
+def _transpose(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    (order,) = attrs
+    if order == (1, 0):
+        node: int = engine.kernel(OP["arrangement"], -1, args)
+        return node
+    x = Layout(engine, args[0])
+    if len(order) < len(x.d) or sorted(order) != list(range(len(order))):
+        return -1
+    loops = [(x.d[axis], x.steps[axis]) if axis < len(x.d) else (1, 1) for axis in order]
+    dims = [size for size, _ in loops]
+    while len(dims) > len(x.d) and dims[-1] == 1:
+        dims.pop()
+    return arranged(engine, "transpose", args[0], [(x.batch, x.size), *loops], (dims, x.batch))
 
 
 def _reshape(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
@@ -58,13 +113,8 @@ def _reshape(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: An
     size = math.prod(dims)
     if target.size * target.batch not in (size, size * batch):  # the minibatch may be left out
         return -1
-    node: int = engine.kernel(OP["transpose"], engine.shape(target.d, target.batch), args)
+    node: int = engine.kernel(OP["arrangement"], engine.shape(target.d, target.batch), args)
     return node
-
-
-def _all_of(sizes: Sequence[int]) -> list[Sequence[int]]:
-    """Return the places of rows and columns of a vector or a matrix."""
-    return [range(size) for size in (*sizes, 1)[:2]]
 
 
 def _select(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
@@ -72,27 +122,31 @@ def _select(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any
     dims = engine.dim(args[0])[0]
     if len(dims) > 2 or axis >= len(dims) or max(chosen, default=TOO_LARGE) >= TOO_LARGE:
         return -1
-    places = _all_of(dims)
+    places: list[Sequence[int]] = [range(size) for size in (*dims, 1)[:2]]
     places[axis] = chosen
-    node: int = engine.select(SELECTIONS.index("select"), args[0], *places)
+    node: int = engine.select(args[0], *places)
     return node
 
 
 def _strided(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
-    dims = engine.dim(args[0])[0]
-    if len(dims) > 2 or any(len(each) > len(dims) for each in attrs):
+    x = Layout(engine, args[0])
+    sizes, far = [*x.d, x.batch], [*x.steps, x.size]
+    if any(len(each) > len(sizes) for each in attrs):
         return -1
     steps, starts, stops = attrs
-    places = _all_of(dims)
-    for axis, size in enumerate(dims):
+    first, loops = 0, []
+    for axis, (size, apart) in enumerate(zip(sizes, far)):
         stop = stops[axis] if axis < len(stops) else size
         start = starts[axis] if axis < len(starts) else 0
         step = steps[axis] if axis < len(steps) else 1
         if step < 1 or not 0 <= start < stop <= size:
             return -1
-        places[axis] = range(start, stop, step)
-    node: int = engine.select(SELECTIONS.index("strided_select"), args[0], *places)
-    return node
+        first += start * apart
+        loops.append((-((start - stop) // step), min(step, size) * apart))
+    found = [size for size, _ in loops]
+    return arranged(
+        engine, "strided_select", args[0], [loops[-1], *loops[:-1]], (found[:-1], found[-1]), first
+    )
 
 
 SHAPES: dict[str, Maker] = {

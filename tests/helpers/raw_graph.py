@@ -161,7 +161,7 @@ class RawGraph:
         return self.keep(node, [x, y], lambda x, y: x + y[:, None])
 
     def transpose(self, x):
-        node = self.machine.kernel(OP["transpose"], -1, (x,))
+        node = self.machine.kernel(OP["arrangement"], -1, (x,))
         return self.keep(node, [x], lambda x: x[None] if x.dim() == 1 else x.t())
 
     def pick(self, x, index, axis=0):

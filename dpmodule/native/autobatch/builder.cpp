@@ -146,15 +146,21 @@ int Builder::loss(Op op, float margin, int scores, std::vector<int> labels, bool
     return graph_.add(sig, &scores, 1, batch == 1 ? labels[0] : graph_.keep_labels(labels));
 }
 
-// The first dimension disappears.
-int Builder::pick_each(int x, const std::vector<int> &labels) {
+// The dimension disappears; an operand without a minibatch is picked from several times.
+int Builder::pick_each(int x, const std::vector<int> &labels, int axis) {
     const Shape given = shape(x);
-    if (given.batch == 1 || !fit(labels, given.batch, given.dims[0])) return -1;
-    const int sig = signature({{static_cast<int>(Op::PickEach), shape_of(x), 0, 0, 0, 0}}, [&] {
+    const std::size_t along = static_cast<std::size_t>(axis);
+    const int batch = given.batch == 1 ? static_cast<int>(labels.size()) : given.batch;
+    if (along >= given.dims.size() || !fit(labels, batch, given.dims[along])) return -1;
+    if (batch == 1) return pick(x, labels[0], axis);
+    const int sig = signature({{static_cast<int>(Op::PickEach), shape_of(x), batch, axis, 0, 0}}, [&] {
         Signature s;
         s.op = Op::PickEach;
-        const std::vector<int> rest(given.dims.begin() + 1, given.dims.end());
-        s.shape = graph_.signatures.add_shape(rest.empty() ? std::vector<int>{1} : rest, given.batch);
+        s.params = {1, given.dims[along]};
+        for (std::size_t k = 0; k < along; k++) s.params[0] *= given.dims[k];
+        std::vector<int> rest = given.dims;
+        rest.erase(rest.begin() + axis);
+        s.shape = graph_.signatures.add_shape(rest.empty() ? std::vector<int>{1} : rest, batch);
         s.nargs = 1;
         s.widths = {given.size};
         return s;

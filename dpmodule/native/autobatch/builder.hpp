@@ -22,16 +22,22 @@ class Builder {
     // the same of any matrices
     int transform(int bias, const int *terms, int count);
     int multiply(int a, int b);
-    int add_column(int x, int column);
+    int add_to_columns(int x, int column);
     int concat(const int *parts, int count, int axis = 0);
     int to_batch(const int *parts, int count, int kind);
     int elements(int x, const std::vector<int> &places);   // of a minibatch
     int transpose(int x);
     int reshape(int x, int shape);
+    // so many numbers, so far from each other, for each of those of the loop outside of it
+    struct Loop {
+        int size, step;
+    };
+    // what nested loops read from `first` on, the outermost first
+    int arranged(Arrangement kind, int x, int first, const std::vector<Loop> &loops, int shape);
     int sum(const int *parts, int count);
     // of minibatches: one label for each element, or for all
     int loss(Op op, float margin, int scores, std::vector<int> labels, bool is_list);
-    int pick_each(int x, const std::vector<int> &labels);
+    int pick_each(int x, const std::vector<int> &labels, int axis = 0);
     int drawn(Draw kind, double rate, int x);
     int random(Draw kind, int shape, double first, double second);
     // over the dimensions whose bits `axes` has; bit 0 is the minibatch, bit 1 the first dimension
@@ -39,7 +45,7 @@ class Builder {
     // log(exp(x1) + exp(x2) + ...) of each element
     int log_sum_exp(const int *parts, int count);
     // the elements in so many rows and columns of a matrix; of a vector, in rows
-    int select(int name, int x, const std::vector<int> &rows, const std::vector<int> &columns);
+    int select(int x, const std::vector<int> &rows, const std::vector<int> &columns);
     // an image, and for Convolve filters and perhaps biases; only for Pool the window is given
     struct Window {
         int tall, wide, down, right;
@@ -50,9 +56,11 @@ class Builder {
     int filter(int x, int filters);
     // sums of so many rows that follow each other
     int fold(int x, int rows);
-    // the greatest numbers along the last dimension
+    // along one dimension: the greatest numbers, the sums up to each of them
     int greatest(int x, int count, int axis);
+    int sums(int x, int axis);
     int softmax(Op op, int x, int axis = 0);
+    int restricted(int x, const std::vector<int> &places);   // LogSoftmax of some places of a vector
     int reduce(Op op, int x, int y = -1);
     int pick(int x, int index, int axis = 0);
     int range(int x, int first, int last, int axis = 0);
@@ -90,14 +98,16 @@ class Builder {
     int shape_of(int node) const { return graph_.signature(node).shape; }
     const Shape &shape(int node) const { return graph_.shape(node); }
     int broadcast(Binary kind, int a, int b);
+    int add_column(int x, int column);   // without minibatches
     bool is_vector(int node) const;
     bool is_column(int node) const;    // a vector, or a matrix of one column
     bool is_columns(int node) const;   // a minibatch of those
     bool is_flat(int shape) const;     // its numbers lie in a row, whichever dimension runs fastest
     int product_shape(int a, int b);
     int part(int x, int first, int count, int axis);
+    int lines(Op op, int x, int axis, int count = 0, const std::vector<int> &places = {});
     int view(int x, int shape, int first);
-    int turned(int x, int rows, int shape);
+    Signature arrangement(Arrangement kind, int width, int first, const std::vector<Loop> &loops, int shape);
     const Param *matrix(int node, int &index) const;   // nullptr: not a parameter
     int simple(Op op, int kind, float attr, int shape, int nargs);
 

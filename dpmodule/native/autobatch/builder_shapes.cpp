@@ -1,4 +1,4 @@
-// Matrices: products, joining, parts, other shapes.  They are stored row by row.
+// Matrices: products, joining, what is done along dimensions.  They are stored row by row.
 #include <algorithm>
 
 #include "builder.hpp"
@@ -6,7 +6,7 @@
 namespace dpmodule::autobatch {
 namespace {
 
-constexpr int view_code = 1002, part_code = 1003, transpose_code = 1004, list_code = 1005;
+constexpr int list_code = 1005;
 
 int padded(const std::vector<int> &dims, std::size_t axis) { return axis < dims.size() ? dims[axis] : 1; }
 
@@ -20,10 +20,11 @@ bool Builder::is_flat(int shape) const {
 // The shape of the product of two matrices, -1 where they do not fit.
 int Builder::product_shape(int a, int b) {
     const Shape &x = shape(a), &y = shape(b);
-    if (x.batch != 1 || y.batch != 1 || x.dims.size() > 2 || y.dims.size() > 2 || padded(x.dims, 1) != y.dims[0]) return -1;
+    if (x.batch != y.batch && x.batch != 1 && y.batch != 1) return -1;
+    if (x.dims.size() > 2 || y.dims.size() > 2 || padded(x.dims, 1) != y.dims[0]) return -1;
     std::vector<int> dims = y.dims;
     dims[0] = x.dims[0];
-    return graph_.signatures.add_shape(dims);
+    return graph_.signatures.add_shape(dims, std::max(x.batch, y.batch));
 }
 
 int Builder::multiply(int a, int b) {
@@ -39,7 +40,7 @@ int Builder::multiply(int a, int b) {
         s.op = Op::Multiply;
         s.shape = product_shape(a, b);   // -1: remembered, too
         s.nargs = 2;
-        s.params.assign(params, params + 2);
+        s.params = {params[0], params[1], padded(shape(a).dims, 1)};
         s.widths = {graph_.signature(a).width, graph_.signature(b).width};
         return s;
     });
@@ -49,22 +50,40 @@ int Builder::multiply(int a, int b) {
 int Builder::transform(int bias, const int *terms, int count) {
     const int plain = affine(bias, terms, count);
     if (plain >= 0 || bias < 0 || count < 1) return plain;
-    const int found = product_shape(terms[0], terms[1]);
-    for (int i = 1; i < count; i++) {
-        if (product_shape(terms[2 * i], terms[2 * i + 1]) != found) return -1;
+    // what is one column is a vector in the sum
+    const auto upright = [](std::vector<int> dims) {
+        if (dims.size() == 2 && dims[1] == 1) dims.pop_back();
+        return dims;
+    };
+    std::vector<int> dims;
+    int batch = shape(bias).batch;
+    for (int i = 0; i < count; i++) {
+        const int product = product_shape(terms[2 * i], terms[2 * i + 1]);
+        if (product < 0) return -1;
+        const Shape &of = graph_.signatures.shape(product);
+        if ((i && upright(of.dims) != dims) || (of.batch != 1 && batch != 1 && of.batch != batch)) return -1;
+        dims = upright(of.dims);
+        batch = std::max(batch, of.batch);
     }
-    if (found < 0) return -1;
-    const Shape of = graph_.signatures.shape(found);
-    const bool same = shape_of(bias) == found;
-    // the sum of columns is a vector, whatever its terms
-    if (of.dims.size() == 2 && of.dims[1] == 1) return -1;
-    if (!same && (of.dims.size() == 1 || !is_column(bias) || graph_.signature(bias).width != of.dims[0])) return -1;
-    int total = of.dims.size() == 1 ? affine(-1, terms, count) : -1;
-    if (total < 0) {
-        total = multiply(terms[0], terms[1]);
-        for (int i = 1; i < count; i++) total = binary(Binary::Add, total, multiply(terms[2 * i], terms[2 * i + 1]));
+    const bool same = upright(shape(bias).dims) == dims;
+    if (!same && upright(shape(bias).dims) != std::vector<int>{dims[0]}) return -1;
+    const auto fitted = [&](int x) { return shape(x).dims == dims ? x : view(x, graph_.signatures.add_shape(dims, shape(x).batch), 0); };
+    int total = dims.size() == 1 ? affine(-1, terms, count) : -1;
+    for (int i = 0; total < 0 || i > 0; i++) {
+        if (i == count) break;
+        const int product = fitted(multiply(terms[2 * i], terms[2 * i + 1]));
+        total = i ? binary(Binary::Add, total, product) : product;
     }
-    return same ? binary(Binary::Add, bias, total) : add_column(total, bias);
+    return same ? binary(Binary::Add, fitted(bias), total) : add_to_columns(total, bias);
+}
+
+// To the columns of everything that has them.
+int Builder::add_to_columns(int x, int column) {
+    const int sum = add_column(x, column);
+    if (sum >= 0 || !is_columns(column) || shape(column).dims[0] != shape(x).dims[0]) return sum;
+    const bool both_vectors = shape(x).dims.size() == 1 && shape(column).dims.size() == 2;
+    if (both_vectors) column = view(column, graph_.signatures.add_shape(shape(x).dims, shape(column).batch), 0);
+    return binary(Binary::Add, x, column);
 }
 
 int Builder::add_column(int x, int column) {
@@ -89,12 +108,13 @@ int Builder::concat(const int *parts, int count, int axis) {
     const std::size_t along = static_cast<std::size_t>(axis);
     std::size_t rank = along + 1;
     for (int i = 0; i < count; i++) rank = std::max(rank, shape(parts[i]).dims.size());
-    const int batch = shape(parts[0]).batch;
+    int batch = 1;
+    for (int i = 0; i < count; i++) batch = std::max(batch, shape(parts[i]).batch);
     const std::vector<int> &first = shape(parts[0]).dims;
     std::int64_t total = 0;
     for (int i = 0; i < count; i++) {
         const Shape &each = shape(parts[i]);
-        if (each.batch != batch) return -1;
+        if (each.batch != batch && each.batch != 1) return -1;
         for (std::size_t k = 0; k < rank; k++) {
             if (k != along && padded(each.dims, k) != padded(first, k)) return -1;
         }
@@ -110,7 +130,10 @@ int Builder::concat(const int *parts, int count, int axis) {
         for (std::size_t k = 0; k < rank; k++) dims[k] = k == along ? static_cast<int>(total) : padded(first, k);
         s.shape = graph_.signatures.add_shape(dims, batch);
         s.nargs = count;
-        for (int i = 0; i < count; i++) s.widths.push_back(graph_.signature(parts[i]).width);
+        for (int i = 0; i < count; i++) {
+            s.widths.push_back(graph_.signature(parts[i]).width);
+            if (op == Op::ConcatColumns) s.params.push_back(batch / shape(parts[i]).batch);
+        }
         return s;
     };
     const auto of = [&](int i) { return i < count ? shape_of(parts[i]) : -1; };
@@ -135,110 +158,6 @@ int Builder::to_batch(const int *parts, int count, int kind) {
     s.shape = graph_.signatures.add_shape(std::vector<int>(dims), static_cast<int>(batch));
     return graph_.add(graph_.signatures.add(std::move(s)), parts, count);
 }
-
-int Builder::elements(int x, const std::vector<int> &places) {
-    const Shape given = shape(x);
-    const int size = given.size / given.batch, count = static_cast<int>(places.size());
-    bool lie = true;
-    for (int i = 0; i < count; i++) {
-        if (places[i] < 0 || places[i] >= given.batch) return -1;
-        lie &= places[i] == places[0] + i;
-    }
-    if (lie) return view(x, graph_.signatures.add_shape(given.dims, count), places[0] * size);
-    std::vector<int> parts;
-    for (int place : places) parts.push_back(view(x, graph_.signatures.add_shape(given.dims), place * size));
-    return to_batch(parts.data(), count, -3);
-}
-
-// The argument's numbers from `first` on, under another shape.
-int Builder::view(int x, int shape, int first) {
-    const int width = graph_.signature(x).width;
-    const int sig = signature({{view_code, width, shape, 0, 0, 0}}, [&] {
-        Signature s;
-        s.op = Op::View;
-        s.shape = shape;
-        s.nargs = 1;
-        s.widths = {width};
-        return s;
-    });
-    return graph_.add(sig, &x, 1, first);
-}
-
-// The argument as a matrix of so many rows, exchanged with its columns.
-int Builder::turned(int x, int rows, int shape) {
-    const int sig = signature({{static_cast<int>(Op::Transpose), rows, shape, 0, 0, 0}}, [&] {
-        Signature s;
-        s.op = Op::Transpose;
-        s.kind = rows;
-        s.shape = shape;
-        s.nargs = 1;
-        s.widths = {graph_.signature(x).width};
-        return s;
-    });
-    return graph_.add(sig, &x, 1);
-}
-
-int Builder::transpose(int x) {
-    const int given = shape_of(x);
-    const int sig = signature({{transpose_code, given, 0, 0, 0, 0}}, [&] {
-        const std::vector<int> &of = shape(x).dims;
-        const int rows = of[0], columns = padded(of, 1), width = graph_.signature(x).width;
-        Signature s;
-        s.nargs = 1;
-        s.widths = {width};
-        if (shape(x).batch != 1 || of.size() > 2) return s;   // without a shape: remembered, too
-        s.op = rows == 1 || columns == 1 ? Op::View : Op::Transpose;
-        s.kind = s.op == Op::View ? 0 : rows;
-        s.shape = graph_.signatures.add_shape(of.size() == 1 && rows == 1 ? std::vector<int>{1} : std::vector<int>{columns, rows});
-        return s;
-    });
-    return graph_.signatures[sig].shape < 0 ? -1 : graph_.add(sig, &x, 1);
-}
-
-// Dimensions are read with the first one fastest, and stored with the last one fastest.
-int Builder::reshape(int x, int target) {
-    const int given = shape_of(x);
-    const Shape from = graph_.signatures.shape(given), to = graph_.signatures.shape(target);
-    if (from.batch != 1 && to.batch == 1 && from.size / from.batch == to.size) return reshape(x, graph_.signatures.add_shape(to.dims, from.batch));
-    if (from.size != to.size) return -1;
-    if (given == target || (is_flat(given) && is_flat(target))) return view(x, target, 0);
-    if (from.batch != 1 || to.batch != 1) return -1;
-    if (from.dims.size() > 2 || to.dims.size() > 2) return -1;
-    if (!is_flat(given)) x = turned(x, from.dims[0], is_flat(target) ? target : graph_.signatures.vector_shape(from.size));
-    return is_flat(target) ? x : turned(x, to.dims[1], target);
-}
-
-// `count` places of a dimension; 0: one, and the dimension disappears.
-int Builder::part(int x, int first, int count, int axis) {
-    const Shape given = shape(x);
-    const std::size_t along = static_cast<std::size_t>(axis);
-    const int last = first + std::max(count, 1);
-    if (axis < 0 || along >= given.dims.size() || first < 0 || last <= first || last > given.dims[along]) return -1;
-    int rows = given.batch, step = 1;
-    for (std::size_t k = 0; k < given.dims.size(); k++) (k < along ? rows : step) *= k == along ? 1 : given.dims[k];
-    const int sig = signature({{part_code, shape_of(x), count, axis, 0, 0}}, [&] {
-        Signature s;
-        s.op = rows == 1 ? Op::View : Op::Columns;
-        s.kind = rows == 1 ? 0 : count ? rows : -rows;
-        std::vector<int> dims = given.dims;
-        if (count) dims[along] = count;
-        else dims.erase(dims.begin() + axis);
-        if (dims.empty()) dims = {1};
-        s.shape = graph_.signatures.add_shape(dims, given.batch);
-        s.nargs = 1;
-        s.widths = {given.size};
-        return s;
-    });
-    return graph_.add(sig, &x, 1, first * step);
-}
-
-int Builder::pick(int x, int index, int axis) {
-    const std::vector<int> &dims = shape(x).dims;
-    if (axis < 0 || static_cast<std::size_t>(axis) >= dims.size()) return -1;
-    return part(x, index < 0 ? index + dims[axis] : index, 0, axis);
-}
-
-int Builder::range(int x, int first, int last, int axis) { return last > first ? part(x, first, last - first, axis) : -1; }
 
 // Dimensions of 1 are repeated; those that are missing behind the others are 1.
 int Builder::broadcast(Binary kind, int a, int b) {
@@ -320,79 +239,6 @@ int Builder::log_sum_exp(const int *parts, int count) {
     return graph_.add(sig, parts, count);
 }
 
-int Builder::select(int name, int x, const std::vector<int> &rows, const std::vector<int> &columns) {
-    constexpr std::size_t most = 1 << 12;   // they are part of the signature
-    const Shape &given = shape(x);
-    if (given.batch != 1 || given.dims.size() > 2 || rows.empty() || columns.empty() || rows.size() + columns.size() > most) return -1;
-    const int width = padded(given.dims, 1);
-    const auto fits = [](const std::vector<int> &places, int size) {
-        return std::all_of(places.begin(), places.end(), [&](int place) { return place >= 0 && place < size; });
-    };
-    if (!fits(rows, given.dims[0]) || !fits(columns, width)) return -1;
-    Signature s;
-    s.op = Op::Select;
-    s.kind = name;
-    s.params = {static_cast<int>(rows.size())};
-    for (int row : rows) s.params.push_back(row * width);
-    s.params.insert(s.params.end(), columns.begin(), columns.end());
-    s.nargs = 1;
-    s.widths = {given.size};
-    std::vector<int> dims = {static_cast<int>(rows.size())};
-    if (given.dims.size() > 1) dims.push_back(static_cast<int>(columns.size()));
-    s.shape = graph_.signatures.add_shape(dims);
-    return graph_.add(graph_.signatures.add(std::move(s)), &x, 1);
-}
-
-// As many windows as there are places for, so that none sticks out, or so that each step has one.
-int Builder::slide(Op op, const int *args, int count, Window window, bool is_narrow) {
-    const std::vector<int> image = shape(args[0]).dims;
-    int channels = padded(image, 2), filters = channels;
-    for (int i = 0; i < count; i++) {
-        if (shape(args[i]).batch != 1) return -1;
-    }
-    if (image.size() < 2 || image.size() > 3) return -1;
-    if (op == Op::Convolve) {
-        std::vector<int> given = shape(args[1]).dims;
-        if (is_narrow) given = {given[0], padded(given, 1), 1, padded(given, 2)};
-        if (given.size() != 4 || given[2] != channels) return -1;
-        window.tall = given[0], window.wide = given[1], filters = given[3];
-        if (count > 2 && shape(args[2]).dims != std::vector<int>{filters}) return -1;
-    }
-    std::int64_t lengths[2], before[2];
-    const int sizes[] = {window.tall, window.wide}, steps[] = {window.down, window.right};
-    for (int k = 0; k < 2; k++) {
-        if (window.is_valid && sizes[k] > image[k]) return -1;
-        lengths[k] = window.is_valid ? (image[k] - sizes[k]) / steps[k] + 1 : (image[k] - 1) / steps[k] + 1;
-        before[k] = window.is_valid ? 0 : std::max<std::int64_t>((lengths[k] - 1) * steps[k] + sizes[k] - image[k], 0) / 2;
-    }
-    constexpr std::int64_t most = 1 << 17;   // numbers in all windows: more are left to somebody with several threads
-    const std::int64_t window_size = static_cast<std::int64_t>(window.tall) * window.wide;
-    if (window_size > most || lengths[0] * lengths[1] > most || lengths[0] * lengths[1] * window_size > most / channels) return -1;
-    Signature s;
-    s.op = op;
-    s.kind = is_narrow;
-    std::vector<int> dims = {static_cast<int>(lengths[0]), static_cast<int>(lengths[1])};
-    if (op == Op::Convolve || image.size() > 2) dims.push_back(filters);
-    s.shape = graph_.signatures.add_shape(dims);
-    s.nargs = count;
-    s.params = {image[0], image[1], channels, window.tall, window.wide, window.down, window.right, static_cast<int>(before[0]), static_cast<int>(before[1])};
-    for (int i = 0; i < count; i++) {
-        const Signature &each = graph_.signature(args[i]);
-        s.widths.push_back(each.width);
-        if (i) s.params.push_back(each.op == Op::Param ? each.params[0] : -1);   // batches have one filter
-    }
-    return graph_.add(graph_.signatures.add(s), args, count);
-}
-
-int Builder::filter(int x, int filters) {
-    const Shape &image = shape(x), &given = shape(filters);
-    if (image.dims.size() != 2 || given.dims.size() < 2 || given.dims.size() > 3 || given.dims[0] != image.dims[0]) return -1;
-    const int both[2] = {x, filters}, made = slide(Op::Convolve, both, 2, {0, 0, 1, 1, true}, true);
-    if (made < 0) return -1;
-    const int places = shape(made).dims[1], count = shape(made).dims[2];
-    return turned(made, places, graph_.signatures.add_shape({count, places}));
-}
-
 int Builder::fold(int x, int rows) {
     const Shape &given = shape(x);
     if (given.dims.empty() || given.dims.size() > 2 || rows < 1 || given.dims[0] % rows) return -1;
@@ -408,29 +254,38 @@ int Builder::fold(int x, int rows) {
     return graph_.add(graph_.signatures.add(std::move(s)), &x, 1);
 }
 
-int Builder::greatest(int x, int count, int axis) {
-    const Shape &given = shape(x);
-    if (axis < 0 || static_cast<std::size_t>(axis) + 1 != given.dims.size() || count < 1 || count > given.dims.back()) return -1;
-    Signature s;
-    s.op = Op::Greatest;
-    s.kind = count;
-    s.params = {given.dims.back()};
-    s.nargs = 1;
-    s.widths = {given.size};
-    std::vector<int> dims = given.dims;
-    dims.back() = count;
-    s.shape = graph_.signatures.add_shape(dims, given.batch);
-    return graph_.add(graph_.signatures.add(std::move(s)), &x, 1);
+// Numbers of one dimension at a time; of `count` of them, if that is not 0, or with only some `places` taking part.
+int Builder::lines(Op op, int x, int axis, int count, const std::vector<int> &places) {
+    const Shape given = shape(x);
+    const std::size_t along = static_cast<std::size_t>(axis);
+    if (axis < 0 || along >= given.dims.size() || count < 0 || count > given.dims[along]) return -1;
+    const auto make = [&] {
+        Signature s;
+        s.op = op;
+        s.kind = count;
+        s.params = {given.dims[along], 1};
+        for (std::size_t k = along + 1; k < given.dims.size(); k++) s.params[1] *= given.dims[k];
+        s.params.insert(s.params.end(), places.begin(), places.end());
+        s.nargs = 1;
+        s.widths = {given.size};
+        std::vector<int> dims = given.dims;
+        if (count) dims[along] = count;
+        s.shape = graph_.signatures.add_shape(dims, given.batch);
+        return s;
+    };
+    return graph_.add(places.empty() ? signature({{static_cast<int>(op), shape_of(x), axis, count, 0, 0}}, make) : graph_.signatures.add(make()), &x, 1);
 }
 
-int Builder::softmax(Op op, int x, int axis) {
-    const Shape &given = shape(x);
-    if (given.dims.size() > 2 || axis < 0 || static_cast<std::size_t>(axis) >= given.dims.size()) return -1;
-    const int along = given.dims[axis];
-    if (along == given.size / given.batch || axis == 1) return graph_.add(simple(op, along, 0, shape_of(x), 1), &x, 1);
-    if (given.batch != 1) return -1;
-    const int made = softmax(op, transpose(x), 1);
-    return transpose(made);
+int Builder::greatest(int x, int count, int axis) { return count < 1 ? -1 : lines(Op::Greatest, x, axis, count); }
+
+int Builder::sums(int x, int axis) { return lines(Op::Sums, x, axis); }
+
+int Builder::softmax(Op op, int x, int axis) { return shape(x).dims.size() > 2 ? -1 : lines(op, x, axis); }
+
+int Builder::restricted(int x, const std::vector<int> &places) {
+    const int size = shape(x).dims[0];
+    if (!is_columns(x) || std::any_of(places.begin(), places.end(), [&](int place) { return place < 0 || place >= size; })) return -1;
+    return lines(Op::LogSoftmax, x, 0, 0, places);
 }
 
 }  // namespace dpmodule::autobatch

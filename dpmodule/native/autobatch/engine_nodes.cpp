@@ -160,11 +160,24 @@ PyObject *slide(PyObject *self, PyObject *args) {
 
 PyObject *select(PyObject *self, PyObject *args) {
     return guarded([&]() -> PyObject * {
-        int name;
         PyObject *node, *rows, *columns;
-        check(PyArg_ParseTuple(args, "iOOO", &name, &node, &rows, &columns));
+        check(PyArg_ParseTuple(args, "OOO", &node, &rows, &columns));
         const int x = checked_node(self, node);
-        return PyLong_FromLong(machine_of(self).builder.select(name, x, integers(rows), integers(columns)));
+        return PyLong_FromLong(machine_of(self).builder.select(x, integers(rows), integers(columns)));
+    });
+}
+
+PyObject *arrange(PyObject *self, PyObject *args) {
+    return guarded([&]() -> PyObject * {
+        int kind, first, shape;
+        PyObject *node, *given_sizes, *given_steps;
+        check(PyArg_ParseTuple(args, "iOiOOi", &kind, &node, &first, &given_sizes, &given_steps, &shape));
+        const int x = checked_node(self, node);
+        const std::vector<int> sizes = integers(given_sizes), steps = integers(given_steps);
+        if (sizes.size() != steps.size() || (!sizes.empty() && *std::min_element(sizes.begin(), sizes.end()) < 1)) refuse(PyExc_ValueError, "loops are sizes from 1 on and as many steps");
+        std::vector<Builder::Loop> loops;
+        for (std::size_t i = 0; i < sizes.size(); i++) loops.push_back({sizes[i], steps[i]});
+        return PyLong_FromLong(machine_of(self).builder.arranged(static_cast<Arrangement>(kind), x, first, loops, shape));
     });
 }
 
@@ -181,8 +194,9 @@ PyObject *kernel_with_labels(PyObject *self, PyObject *args) {
         switch (static_cast<Op>(op)) {
             case Op::PickNegLogSoftmax:
             case Op::Hinge: return PyLong_FromLong(build.loss(static_cast<Op>(op), static_cast<float>(number), x, labels, true));
-            case Op::PickEach: return PyLong_FromLong(build.pick_each(x, labels));
+            case Op::PickEach: return PyLong_FromLong(build.pick_each(x, labels, static_cast<int>(number)));
             case Op::View: return PyLong_FromLong(build.elements(x, labels));
+            case Op::LogSoftmax: return PyLong_FromLong(build.restricted(x, labels));
             default: refuse(PyExc_ValueError, "no such kernel");
         }
         return nullptr;
@@ -211,12 +225,13 @@ PyObject *kernel(PyObject *self, PyObject *args) {
             case Op::Binary: need(count == 2); made = build.binary(static_cast<Binary>(kind), ids[0], ids[1]); break;
             case Op::Affine: made = count % 2 ? build.transform(ids[0], ids.data() + 1, count / 2) : -1; break;
             case Op::Multiply: need(count == 2); made = build.multiply(ids[0], ids[1]); break;
-            case Op::AddColumn: need(count == 2); made = build.add_column(ids[0], ids[1]); break;
+            case Op::AddColumn: need(count == 2); made = build.add_to_columns(ids[0], ids[1]); break;
             case Op::Concat: made = kind < 0 ? build.to_batch(ids.data(), count, kind) : build.concat(ids.data(), count, kind); break;
-            case Op::Transpose: made = kind < 0 ? build.transpose(ids[0]) : build.reshape(ids[0], kind); break;
+            case Op::Arrange: made = kind < 0 ? build.transpose(ids[0]) : build.reshape(ids[0], kind); break;
             case Op::Sum: made = kind ? build.log_sum_exp(ids.data(), count) : build.sum(ids.data(), count); break;
             case Op::Convolve: need(count == 2); made = build.filter(ids[0], ids[1]); break;
             case Op::Greatest: made = build.greatest(ids[0], kind, integer); break;
+            case Op::Sums: made = build.sums(ids[0], kind); break;
             case Op::Lstm: need(count == 6); made = build.lstm(ids[0], ids[1], ids[2], ids[3], ids[4], ids[5], static_cast<float>(number)); break;
             case Op::PickNegLogSoftmax:
             case Op::Hinge: made = build.loss(static_cast<Op>(op), static_cast<float>(number), ids[0], {integer}, false); break;
@@ -252,7 +267,8 @@ const PyMethodDef node_methods[] = {
     {"lookup", lookup, METH_VARARGS, "lookup(table, row) -> node"},
     {"random", random, METH_VARARGS, "random(kind, shape, first number, second number) -> node"},
     {"slide", slide, METH_VARARGS, "slide(op, nodes, height and width of the window, steps down and right, is_valid) -> node, -1: no kernel takes these"},
-    {"select", select, METH_VARARGS, "select(name, node, rows, columns) -> node, -1: no kernel takes these"},
+    {"select", select, METH_VARARGS, "select(node, rows, columns) -> node, -1: no kernel takes these"},
+    {"arrange", arrange, METH_VARARGS, "arrange(name, node, first number, sizes and steps of loops, shape) -> node, -1: the loops reach beyond it"},
     {"kernel_with_labels", kernel_with_labels, METH_VARARGS, "kernel_with_labels(op, node, number, labels) -> node, -1: no kernel takes these"},
     {"kernel", kernel, METH_VARARGS, "kernel(op, kind, nodes, number=0.0, integer=0) -> node, -1: no kernel takes these"},
     {nullptr, nullptr, 0, nullptr}};

@@ -150,7 +150,7 @@ int attempt(const Fast &fast, PyObject *const *args, Py_ssize_t count) {
         case Way::Transpose: return count == 1 ? build.transpose(x) : -1;
         case Way::AddColumn: {
             const int column = count == 2 ? node_of(args[1]) : -1;
-            return column < 0 ? -1 : build.add_column(x, column);
+            return column < 0 ? -1 : build.add_to_columns(x, column);
         }
         case Way::Loss: {
             const auto op = static_cast<Op>(fast.kind);

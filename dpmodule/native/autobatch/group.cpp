@@ -76,7 +76,7 @@ void add_lstm(Group &group, int sig, const Signature &s) {
 
 namespace {
 
-bool of_matrices(const Signature &s) { return s.op == Op::Multiply || s.op == Op::AddColumn || s.op == Op::Transpose; }
+bool of_matrices(const Signature &s) { return s.op == Op::Multiply || s.op == Op::AddColumn || s.op == Op::Arrange; }
 
 }  // namespace
 

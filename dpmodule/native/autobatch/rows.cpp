@@ -35,13 +35,16 @@ void gather(const Graph &graph, const int *nodes, int count, int width, Block to
 }
 
 void scatter(const Graph &graph, const int *nodes, int count, int width, Block from) {
-    const auto accumulate = kernels().accumulate;
     for (int i = 0; i < count; i++, from.at += from.stride) {
-        float *to = nodes[i] < 0 ? nullptr : graph.grad[nodes[i]];
-        if (!to) continue;
-        if (graph.is_crowded(nodes[i])) kernels().add_exactly(width, to, graph.remainder[nodes[i]], from.at);
-        else accumulate(width, to, from.at);
+        if (nodes[i] >= 0) scatter_part(graph, nodes[i], 0, width, from.at);
     }
+}
+
+void scatter_part(const Graph &graph, int node, int at, int count, const float *from) {
+    float *to = graph.grad[node];
+    if (!to) return;
+    if (graph.is_crowded(node)) kernels().add_exactly(count, to + at, graph.remainder[node] + at, from);
+    else kernels().accumulate(count, to + at, from);
 }
 
 bool any_grad(const Graph &graph, const int *nodes, int count) {
@@ -49,6 +52,12 @@ bool any_grad(const Graph &graph, const int *nodes, int count) {
         if (nodes[i] >= 0 && graph.grad[nodes[i]]) return true;
     }
     return false;
+}
+
+void turn(int rows, int columns, const float *from, float *to, bool add) {
+    for (int c = 0; c < columns; c++) {
+        for (int r = 0; r < rows; r++, to++) *to = (add ? *to : 0.0f) + from[r * columns + c];
+    }
 }
 
 }  // namespace dpmodule::autobatch

@@ -16,6 +16,11 @@ Block as_target(const Graph &graph, const int *nodes, int count, int width);
 void gather(const Graph &graph, const int *nodes, int count, int width, Block to);
 // Add rows to gradients; nodes without one are skipped.
 void scatter(const Graph &graph, const int *nodes, int count, int width, Block from);
+// Likewise to some numbers of one gradient.
+void scatter_part(const Graph &graph, int node, int at, int count, const float *from);
 bool any_grad(const Graph &graph, const int *nodes, int count);
+
+// `to` (columns x rows) from a matrix of so many rows and columns.
+void turn(int rows, int columns, const float *from, float *to, bool add = false);
 
 }  // namespace dpmodule::autobatch

@@ -1,4 +1,4 @@
-// Losses of labels, and softmax: row by row.
+// Losses of labels, row by row.
 #include <cmath>
 #include <cstring>
 
@@ -81,46 +81,6 @@ void Runner::hinge_back(const Work &work, const Step &step, const Signature &s) 
         }
     }
     done(work, to, s.widths[0]);
-}
-
-void Runner::softmax(const Work &work, const Step &step, const Signature &s) {
-    const Block x = read(work, step.in[0], s.width), y = value_of(work, step);
-    const int width = s.kind;
-    for (int i = 0; i < work.count; i++) {
-        for (int first = 0; first < s.width; first += width) {
-            float *from = x.at + i * x.stride + first, *to = y.at + i * y.stride + first;
-            const float top = kernels().largest(width, from);
-            const float total = kernels().exp_sum(width, to, from, top);
-            const float shift = top + std::log(total), scale = 1.0f / total;
-            if (s.op == Op::Softmax) for (int j = 0; j < width; j++) to[j] *= scale;
-            else kernels().unary(Unary::Shift, -shift, 1, width, {to, width}, {from, width});
-        }
-    }
-}
-
-void Runner::softmax_back(const Work &work, const Step &step, const Signature &s) {
-    Target to;
-    if (!target(work, step.in[0], s.width, to)) return;
-    const Block y = value_of(work, step), dy = grad_of(work, step);
-    const int width = s.kind;
-    float *part = scratch_.take(width);
-    for (int i = 0; i < work.count; i++) {
-        for (int first = 0; first < s.width; first += width) {
-            const float *value = y.at + i * y.stride + first, *d = dy.at + i * dy.stride + first;
-            float *dx = to.at.at + i * to.at.stride + first;
-            if (s.op == Op::Softmax) {
-                const float mean = kernels().dot(width, value, d);
-                for (int j = 0; j < width; j++) part[j] = value[j] * (d[j] - mean);
-            } else {
-                const float total = kernels().sum(width, d);
-                kernels().exp_sum(width, part, value, 0.0f);
-                for (int j = 0; j < width; j++) part[j] = d[j] - part[j] * total;
-            }
-            if (to.add) kernels().accumulate(width, dx, part);
-            else std::memcpy(dx, part, sizeof(float) * width);
-        }
-    }
-    done(work, to, s.width);
 }
 
 }  // namespace dpmodule::autobatch

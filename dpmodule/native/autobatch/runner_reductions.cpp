@@ -1,9 +1,7 @@
 // Sums, means, extremes and logarithms of sums over some dimensions: of every part of the operand, row by row, the columns.
-// And the greatest numbers of rows.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <numeric>
 
 #include "rows.hpp"
 #include "runner.hpp"
@@ -121,49 +119,6 @@ void Runner::reduce_along_back(const Work &work, const Step &step, const Signatu
         }
     }
     if (!joined) done(work, target_, s.widths[0]);
-}
-
-namespace {
-
-// The places of the `count` greatest numbers of a row, in order; what is no number is greater, the first of equals, too.
-void find_greatest(const float *x, int count, std::vector<int> &places) {
-    std::iota(places.begin(), places.end(), 0);
-    std::partial_sort(places.begin(), places.begin() + count, places.end(), [&](int a, int b) {
-        const bool odd = x[a] != x[a], other = x[b] != x[b];
-        if (odd != other) return odd;
-        return x[a] > x[b] || (!(x[a] < x[b]) && a < b);
-    });
-    std::sort(places.begin(), places.begin() + count);
-}
-
-}  // namespace
-
-void Runner::greatest(const Work &work, const Step &step, const Signature &s) {
-    std::vector<int> places(s.params[0]);
-    const Rows from = values(work, step.in[0]);
-    const Block y = value_of(work, step);
-    for (int i = 0; i < work.count; i++) {
-        const float *x = from[i];
-        float *to = y.at + i * y.stride;
-        for (int done = 0; done < s.width; done += s.kind, x += s.params[0]) {
-            find_greatest(x, s.kind, places);
-            for (int k = 0; k < s.kind; k++) to[done + k] = x[places[k]];
-        }
-    }
-}
-
-void Runner::greatest_back(const Work &work, const Step &step, const Signature &s) {
-    std::vector<int> places(s.params[0]);
-    const Rows from = values(work, step.in[0]), to = gradients(work, step.in[0]);
-    const Block dy = grad_of(work, step);
-    for (int i = 0; i < work.count; i++) {
-        const float *x = from[i], *d = dy.at + i * dy.stride;
-        float *dx = to[i];
-        for (int done = 0; dx && done < s.width; done += s.kind, x += s.params[0], dx += s.params[0]) {
-            find_greatest(x, s.kind, places);
-            for (int k = 0; k < s.kind; k++) dx[places[k]] += d[done + k];
-        }
-    }
 }
 
 }  // namespace dpmodule::autobatch

@@ -10,14 +10,17 @@ namespace dpmodule::autobatch {
 namespace {
 
 struct Windows {
-    Windows(const Signature &s, const Shape &out) : out_height(out.dims[0]), out_width(out.dims[1]) {
-        int *const all[] = {&height, &width, &channels, &tall, &wide, &down, &right, &top, &left};
+    explicit Windows(const Signature &s) {
+        int *const all[] = {&height, &width, &channels, &tall, &wide, &down, &right, &top, &left, &out_height, &out_width, &filters};
         for (std::size_t i = 0; i < std::size(all); i++) *all[i] = s.params[i];
         places = out_height * out_width;
         size = tall * wide * channels;
+        pixels = height * width * channels;
+        batch = s.width / (places * filters);
     }
-    int height, width, channels, tall, wide, down, right, top, left, out_height, out_width;
-    int places, size;   // windows of an image, numbers of a window
+    int height, width, channels, tall, wide, down, right, top, left, out_height, out_width, filters;
+    int places, size;    // windows of an image, numbers of a window
+    int pixels, batch;   // numbers of an image, images of a node
 
     // Calls body(where in the window, where in the image, how many numbers) for what is in the image of each row of a window.
     template <class F> void each(int place, F body) const {
@@ -47,79 +50,91 @@ struct Windows {
 
 constexpr int most_numbers = 1 << 20;   // of the windows that one product takes
 
-}  // namespace
+// An operand of many nodes, image by image; without a minibatch it serves all images of its node.
+struct Images {
+    const int *nodes;
+    int images, step;    // of a node, and how far apart
+    int node(int image) const { return nodes[image / images]; }
+    int at(int image) const { return image % images * step; }
+    float *in(const std::vector<float *> &pointers, int image) const { return pointers[node(image)] + at(image); }
+    bool is_same(int image, int other) const { return node(image) == node(other) && at(image) == at(other); }
+};
 
 // Calls body(first, count) for images in a row that have the same filters and biases.
-template <class F> void Runner::each_filter(const Work &work, const Signature &s, int at_once, F body) {
-    const auto node = [&](int k, int i) { return work.run->nodes(k)[work.first + i]; };
-    for (int first = 0, last; first < work.count; first = last) {
+template <class F> void by_filters(int images, int at_once, const Images &filters, const Images &biases, F body) {
+    for (int first = 0, last; first < images; first = last) {
         last = first + 1;
-        const auto alike = [&] {
-            for (int k = 1; k < s.nargs; k++) {
-                if (node(k, last) != node(k, first)) return false;
-            }
-            return true;
-        };
-        while (last < work.count && last - first < at_once && alike()) last++;
+        while (last < images && last - first < at_once && filters.is_same(last, first) && biases.is_same(last, first)) last++;
         body(first, last - first);
     }
 }
 
+}  // namespace
+
 void Runner::convolve(const Work &work, const Step &step, const Signature &s) {
-    const Windows w(s, graph_.signatures.shape(s.shape));
-    const int filters = s.width / w.places, at_once = std::clamp(most_numbers / (w.places * w.size), 1, work.count);
-    const Rows x = values(work, step.in[0]), f = values(work, step.in[1]);
-    const Block y = value_of(work, step);
-    float *spread = scratch_.take(static_cast<std::size_t>(at_once) * w.places * w.size);
-    each_filter(work, s, at_once, [&](int first, int count) {
-        for (int i = 0; i < count; i++) w.spread(x[first + i], spread + static_cast<std::ptrdiff_t>(i) * w.places * w.size);
-        const float *bias = s.nargs > 2 ? values(work, step.in[2])[first] : nullptr;
-        kernels().product({count * w.places, filters, w.size, spread, w.size, 1, f[first], Layout::Rows, filters,
-                           y.at + first * y.stride, filters, bias, false});
+    const Windows w(s);
+    const auto operand = [&](int k, int size) { return Images{work.run->nodes(k) + work.first, w.batch, s.widths[k] == size ? 0 : size}; };
+    const Images x = operand(0, w.pixels), f = operand(1, w.size * w.filters), biases = s.nargs > 2 ? operand(2, w.filters) : f;
+    const int images = work.count * w.batch, at_once = std::clamp(most_numbers / (w.places * w.size), 1, images), out = w.places * w.filters;
+    float *const y = value_of(work, step).at, *const spread = scratch_.take(static_cast<std::size_t>(at_once) * w.places * w.size);
+    float *const upright = s.kind ? scratch_.take(static_cast<std::size_t>(at_once) * out) : nullptr;
+    by_filters(images, at_once, f, biases, [&](int first, int count) {
+        for (int i = 0; i < count; i++) w.spread(x.in(graph_.value, first + i), spread + static_cast<std::ptrdiff_t>(i) * w.places * w.size);
+        const float *bias = s.nargs > 2 ? biases.in(graph_.value, first) : nullptr;
+        float *const to = y + static_cast<std::ptrdiff_t>(first) * out;
+        kernels().product({count * w.places, w.filters, w.size, spread, w.size, 1, f.in(graph_.value, first), Layout::Rows, w.filters,
+                           upright ? upright : to, w.filters, bias, false});
+        for (int i = 0; upright && i < count; i++) turn(w.places, w.filters, upright + i * out, to + i * out);
     });
 }
 
 void Runner::convolve_back(const Work &work, const Step &step, const Signature &s) {
-    const Windows w(s, graph_.signatures.shape(s.shape));
-    const int filters = s.width / w.places, at_once = std::clamp(most_numbers / (w.places * w.size), 1, work.count);
-    const Rows x = values(work, step.in[0]), f = values(work, step.in[1]);
-    const Block dy = grad_of(work, step);
-    const auto nodes = [&](int k, int i) { return work.run->nodes(k) + work.first + i; };
-    float *spread = scratch_.take(static_cast<std::size_t>(at_once) * w.places * w.size);
-    float *part = scratch_.take(std::max({s.widths[0], s.widths[1], filters}));
-    float *packed = scratch_.take(packed_size(kernels(), filters, w.size));
-    each_filter(work, s, at_once, [&](int first, int count) {
+    const Windows w(s);
+    const auto operand = [&](int k, int size) { return Images{work.run->nodes(k) + work.first, w.batch, s.widths[k] == size ? 0 : size}; };
+    const Images x = operand(0, w.pixels), f = operand(1, w.size * w.filters), biases = s.nargs > 2 ? operand(2, w.filters) : f;
+    const int images = work.count * w.batch, at_once = std::clamp(most_numbers / (w.places * w.size), 1, images), out = w.places * w.filters;
+    float *const dy = grad_of(work, step).at, *const spread = scratch_.take(static_cast<std::size_t>(at_once) * w.places * w.size);
+    float *const upright = s.kind ? scratch_.take(static_cast<std::size_t>(at_once) * out) : nullptr;
+    float *const part = scratch_.take(std::max({w.pixels, w.size * w.filters, w.filters}));
+    float *const packed = scratch_.take(packed_size(kernels(), w.filters, w.size));
+    by_filters(images, at_once, f, biases, [&](int first, int count) {
         const int rows = count * w.places;
-        float *d = dy.at + first * dy.stride;
-        if (any_grad(graph_, nodes(1, first), 1)) {
-            for (int i = 0; i < count; i++) w.spread(x[first + i], spread + static_cast<std::ptrdiff_t>(i) * w.places * w.size);
-            kernels().product({w.size, filters, rows, spread, 1, w.size, d, Layout::Rows, filters, part, filters, nullptr, false});
-            scatter(graph_, nodes(1, first), 1, s.widths[1], {part, 0});
+        float *d = dy + static_cast<std::ptrdiff_t>(first) * out;
+        for (int i = 0; upright && i < count; i++) turn(w.filters, w.places, d + i * out, upright + i * out);
+        if (upright) d = upright;
+        const int filters = f.node(first);
+        if (graph_.grad[filters]) {
+            for (int i = 0; i < count; i++) w.spread(x.in(graph_.value, first + i), spread + static_cast<std::ptrdiff_t>(i) * w.places * w.size);
+            kernels().product({w.size, w.filters, rows, spread, 1, w.size, d, Layout::Rows, w.filters, part, w.filters, nullptr, false});
+            scatter_part(graph_, filters, f.at(first), w.size * w.filters, part);
         }
-        if (s.nargs > 2 && any_grad(graph_, nodes(2, first), 1)) {
-            std::memset(part, 0, sizeof(float) * filters);
-            kernels().sum_rows(rows, filters, part, {d, filters}, nullptr);
-            scatter(graph_, nodes(2, first), 1, filters, {part, 0});
+        if (s.nargs > 2 && graph_.grad[biases.node(first)]) {
+            std::memset(part, 0, sizeof(float) * w.filters);
+            kernels().sum_rows(rows, w.filters, part, {d, w.filters}, nullptr);
+            scatter_part(graph_, biases.node(first), biases.at(first), w.filters, part);
         }
-        if (!any_grad(graph_, nodes(0, first), count)) return;
-        pack(kernels(), filters, w.size, f[first], filters, true, packed);
-        kernels().product({rows, w.size, filters, d, filters, 1, packed, Layout::Packed, 0, spread, w.size, nullptr, false});
+        const auto is_wanted = [&](int image) { return graph_.grad[x.node(image)] != nullptr; };
+        bool any = false;
+        for (int i = 0; i < count && !any; i++) any = is_wanted(first + i);
+        if (!any) return;
+        pack(kernels(), w.filters, w.size, f.in(graph_.value, first), w.filters, true, packed);
+        kernels().product({rows, w.size, w.filters, d, w.filters, 1, packed, Layout::Packed, 0, spread, w.size, nullptr, false});
         for (int i = 0; i < count; i++) {
-            std::memset(part, 0, sizeof(float) * s.widths[0]);
+            if (!is_wanted(first + i)) continue;
+            std::memset(part, 0, sizeof(float) * w.pixels);
             w.gather(spread + static_cast<std::ptrdiff_t>(i) * w.places * w.size, part);
-            scatter(graph_, nodes(0, first + i), 1, s.widths[0], {part, 0});
+            scatter_part(graph_, x.node(first + i), x.at(first + i), w.pixels, part);
         }
     });
 }
 
 void Runner::pool(const Work &work, const Step &step, const Signature &s) {
-    const Windows w(s, graph_.signatures.shape(s.shape));
+    const Windows w(s);
     const Rows from = values(work, step.in[0]);
-    const Block y = value_of(work, step);
-    for (int i = 0; i < work.count; i++) {
-        const float *x = from[i];
-        float *to = y.at + i * y.stride;
-        std::fill_n(to, s.width, -INFINITY);
+    float *to = value_of(work, step).at;
+    std::fill_n(to, static_cast<std::ptrdiff_t>(work.count) * s.width, -INFINITY);
+    for (int image = 0; image < work.count * w.batch; image++) {
+        const float *x = from[image / w.batch] + image % w.batch * w.pixels;
         for (int p = 0; p < w.places; p++, to += w.channels) {
             w.each(p, [&](int, int first, int numbers) {
                 for (int pixel = first; pixel < first + numbers; pixel += w.channels) {
@@ -137,14 +152,15 @@ void Runner::pool(const Work &work, const Step &step, const Signature &s) {
 void Runner::pool_back(const Work &work, const Step &step, const Signature &s) {
     Target into;
     if (!target(work, step.in[0], s.widths[0], into)) return;
-    const Windows w(s, graph_.signatures.shape(s.shape));
+    const Windows w(s);
     const Rows from = values(work, step.in[0]);
-    const Block y = value_of(work, step), dy = grad_of(work, step);
+    const float *value = value_of(work, step).at, *d = grad_of(work, step).at;
     std::vector<int> found(w.channels);
-    for (int i = 0; i < work.count; i++) {
-        const float *x = from[i], *value = y.at + i * y.stride, *d = dy.at + i * dy.stride;
-        float *dx = into.at.at + i * into.at.stride;
-        if (!into.add) std::memset(dx, 0, sizeof(float) * s.widths[0]);
+    for (int i = 0; i < work.count && !into.add; i++) std::memset(into.at.at + i * into.at.stride, 0, sizeof(float) * s.widths[0]);
+    for (int image = 0; image < work.count * w.batch; image++) {
+        const int i = image / w.batch, at = image % w.batch * w.pixels;
+        const float *x = from[i] + at;
+        float *dx = into.at.at + i * into.at.stride + at;
         for (int p = 0; p < w.places; p++, value += w.channels, d += w.channels) {
             std::fill(found.begin(), found.end(), -1);
             w.each(p, [&](int, int first, int numbers) {

@@ -27,35 +27,42 @@ enum class Op : std::uint8_t {
     AddColumn,    // a vector to every column of a matrix
     ConcatColumns,   // matrices side by side; kind = along which dimension
     Columns,      // some numbers of every row; kind = how many rows, negative where one place is picked; aux = the first number
-    Transpose,    // kind = rows of the argument
+    Arrange,      // the argument's numbers in another order; kind = which Arrangement
     Hinge,        // aux and kind likewise, attr = the margin
     Drawn,        // kind = which Draw; its numbers are drawn once for a whole batch
     Reduce,       // kind = which Reduction, attr = what means are divided by
-    Convolve,     // an image, filters, perhaps biases
+    Convolve,     // an image, filters, perhaps biases; kind = 1: the filters go along a matrix, whose result lies filter by filter
     Pool,         // the greatest numbers of windows of an image
     Broadcast,    // kind = which Binary, of operands of different shapes
-    Select,       // some rows and columns; kind = by which of its names
+    Select,       // some rows and columns
     PickEach,     // one place of each element of a minibatch; aux as that of losses
-    Greatest,     // kind = how many of so many numbers side by side, in their order
+    Greatest,     // kind = how many of the numbers along a dimension, in their order
+    Sums,         // of the numbers along a dimension up to each of them
 };
+
+enum class Arrangement : int { Transpose, Reshape, Strided };
 
 struct Signature {
     Op op = Op::Input;
-    int kind = 0;                 // which Unary or Binary; for Call the number of its Python object; for a softmax how
-                                  // many numbers share it
+    int kind = 0;                 // which Unary or Binary; for Call the number of its Python object
     float attr = 0;
     int shape = -1;               // of the value, a number of Shapes
     int width = 0;                // floats in the value
     bool is_matrix = false;       // more than one row and more than one column
     int nargs = 0;                // -1: differs from node to node
     std::vector<int> params;      // Broadcast: shapes of the operands; Affine, Lstm: bias or -1, then weights; Param, Lookup: its number; Multiply: of each
-                                  // operand, -1 where it is none; Drawn: likewise, then the halves of its two numbers;
+                                  // operand, -1 where it is none, then columns of the left one; Drawn: likewise, then
+                                  // the halves of its two numbers;
                                   // Reduce: how many numbers become one, how many numbers further on the next one lies,
                                   // and 1 if operands are reduced with each other, 2 for rows beside each other;
-                                  // Greatest: of how many;
+                                  // Softmax, LogSoftmax, Greatest, Sums: how many numbers, how far from each other, and for
+                                  // LogSoftmax which of them take part, if not all do;
                                   // Select: how many rows, where those lie in the operand, where columns lie in rows;
+                                  // ConcatColumns: how often each operand is repeated, for the elements of a minibatch;
+                                  // PickEach: how many parts of an element are picked from, in how many places;
+                                  // Arrange: the first number, then of nested loops, how many and how far from each other;
                                   // Convolve, Pool: sizes of the image, the window, its steps, what sticks out above and
-                                  // on the left
+                                  // on the left, sizes of the result; of filters and biases as with Multiply
     std::vector<int> widths;      // of the arguments
     int further = 0;              // floats of further results behind the value, which views reach
     int row() const { return width + further; }
