@@ -132,7 +132,7 @@ class Caller:
             count: how many.
         """
         numbers, generator, name = tensor_at(address, (count,)), self._options.generator, DRAWS[kind]
-        if name == "dropout":
+        if "dropout" in name:
             draw_mask(numbers, first, generator)
         elif name == "noise":
             numbers.normal_(0.0, first, generator=generator)

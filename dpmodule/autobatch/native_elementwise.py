@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .native_names import BINARY, DRAWS, OP, UNARY, Maker
+from .native_names import BINARY, DRAWS, OP, REDUCTIONS, TOO_LARGE, UNARY, Maker
+from .ops.unary import UNARY as PLAIN
 
 __all__ = ["ELEMENTWISE"]
 
@@ -19,9 +20,14 @@ def _unary(name: str) -> Maker:
     return make
 
 
-def _elu(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
-    node: int = engine.kernel(OP["unary"], UNARY.index("elu"), args, attrs[0])
-    return node
+def _with_attribute(name: str) -> Maker:
+    kind = UNARY.index(name)
+
+    def make(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+        node: int = engine.kernel(OP["unary"], kind, args, float(attrs[0]))
+        return node
+
+    return make
 
 
 def _binary(name: str) -> Maker:
@@ -47,38 +53,49 @@ def _average(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: An
     return node
 
 
+def _max(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    if len(args) == 2:
+        return _binary("max")(engine, attrs, args, aux)
+    node: int = engine.kernel(OP["sum"], REDUCTIONS.index("max_dim"), args)
+    return node
+
+
 def _drawn(name: str) -> Maker:
     kind = DRAWS.index(name)
 
     def make(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
-        node: int = engine.kernel(OP["drawn"], kind, args, attrs[0])
+        rate, *axis = attrs
+        node: int = (
+            engine.kernel(OP["drawn"], kind, args, rate, *axis) if max(axis, default=0) < TOO_LARGE else -1
+        )
         return node
 
     return make
 
 
 def _power(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
-    name = {2.0: "square", 3.0: "cube"}.get(aux)
-    return -1 if name is None else ELEMENTWISE[name](engine, (), args, None)
+    name = {2.0: "square", 3.0: "cube"}.get(aux, "power_number")
+    node: int = engine.kernel(OP["unary"], UNARY.index(name), args, aux if name == "power_number" else 0.0)
+    return node
 
 
 ELEMENTWISE: dict[str, Maker] = {
-    **{
-        name: _unary(name) for name in ("tanh", "logistic", "rectify", "exp", "sqrt", "log", "square", "cube")
-    },
-    **{name: _unary(name) for name in ("abs", "softsign", "negate", "identity")},
+    **{name: _unary(name) for name in (*PLAIN, "negate", "identity", "nobackprop")},
+    **{name: _unary(name) for name in ("number_power", "scale_gradient", "poisson_loss")},
+    **{name: _with_attribute(name) for name in ("elu", "silu", "round", "ceil", "floor")},
     "multiply_number": _unary("scale"),
     "add_number": _unary("shift"),
     "number_divided": _unary("recip"),
     "power_number": _power,
-    "elu": _elu,
     "sum": _sum,
     "average": _average,
     "subtract": _binary("sub"),
     "cmult": _binary("mul"),
     "cdiv": _binary("div"),
-    "max": _binary("max"),
+    "max": _max,
+    "max_many": _max,
     "min": _binary("min"),
-    **{name: _drawn(name) for name in ("dropout", "noise")},
+    "pow": _binary("pow"),
+    **{name: _drawn(name) for name in ("dropout", "noise", "dropout_dim", "dropout_batch", "block_dropout")},
 }
 """Makers by the name of the operation."""

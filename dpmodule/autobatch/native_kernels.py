@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .native_elementwise import ELEMENTWISE
-from .native_names import CONVOLUTIONS, OP, TOO_LARGE, Maker
+from .native_names import BINARY, CONVOLUTIONS, OP, TOO_LARGE, UNARY, Maker
 from .native_reductions import ALONG_DIMENSIONS, reduced
 from .native_shapes import SHAPES
 
@@ -32,6 +32,12 @@ def _labels(name: str) -> Maker:
         return node
 
     return make
+
+
+def _hinge_dim(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    axis, margin = attrs
+    node: int = engine.kernel_with_labels(OP["hinge"], args[0], margin, aux, axis) if axis in (0, 1) else -1
+    return node
 
 
 def _conv2d(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
@@ -69,10 +75,35 @@ def _chain(engine: Any, first: int, *steps: tuple[str, Any]) -> int:
     return found
 
 
-def _squared_distance(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
-    if engine.dim(args[0])[0] != engine.dim(args[1])[0]:
-        return -1
-    return _chain(engine, args[0], ("subtract", args[1]), ("squared_norm", None))
+def _difference(name: str) -> Maker:
+    """Return the maker of the sum of a function of differences."""
+    kind = UNARY.index(name)
+
+    def make(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+        if engine.dim(args[0])[0] != engine.dim(args[1])[0]:
+            return -1
+        apart = _chain(engine, args[0], ("subtract", args[1]))
+        if apart < 0:
+            return -1
+        apart = engine.kernel(OP["unary"], kind, (apart,), attrs[0] if attrs else 0.0)
+        return _chain(engine, apart, ("sum_elems", None))
+
+    return make
+
+
+def _binary_log(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    losses = engine.kernel(OP["binary"], BINARY.index("binary_log_loss"), args)
+    return _chain(engine, losses, ("sum_elems", None))
+
+
+def _rank(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    left, right = [engine.dim(arg)[0] for arg in args]
+    apart = _chain(engine, args[1], ("subtract", args[0])) if left == right and left[0] == 1 else -1
+    return (
+        -1
+        if apart < 0
+        else _chain(engine, KERNELS["add_number"](engine, (), (apart,), attrs[0]), ("rectify", None))
+    )
 
 
 def _layer_norm(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
@@ -97,6 +128,7 @@ KERNELS: dict[str, Maker] = {
     "sum_elems": _plain("sum_elems"),
     "squared_norm": _plain("squared_norm"),
     "dot_product": _plain("dot"),
+    "trace_of_product": _plain("dot"),
     "multiply": _plain("multiply"),
     "affine_transform": _plain("affine"),
     "colwise_add": _plain("colwise_add"),
@@ -104,11 +136,17 @@ KERNELS: dict[str, Maker] = {
     "pickneglogsoftmax_batch": _labels("loss"),
     "hinge": _hinge,
     "hinge_batch": _labels("hinge"),
+    "hinge_dim": _hinge_dim,
+    "sparsemax": _plain("sparsemax"),
     "conv2d": _conv2d,
     "maxpooling2d": _maxpooling2d,
     "filter1d_narrow": _filter1d,
     "kmax_pooling": _kmax_pooling,
-    "squared_distance": _squared_distance,
+    "squared_distance": _difference("square"),
+    "l1_distance": _difference("abs"),
+    "huber_distance": _difference("huber"),
+    "binary_log_loss": _binary_log,
+    "pairwise_rank_loss": _rank,
     "layer_norm": _layer_norm,
 }
 """Makers by the name of the operation."""

@@ -48,7 +48,7 @@ OPS = [
 OPS += ["log_softmax", "sum_elems", "dot", "squared_norm", "call", "unary_each"]
 OPS += ["multiply", "colwise_add", "concatenate_cols", "columns", "arrangement"]
 OPS += ["hinge", "drawn", "reduction", "conv2d", "maxpooling2d", "broadcast", "select"]
-OPS += ["pick_batch", "kmax_pooling", "cumsum"]
+OPS += ["pick_batch", "kmax_pooling", "cumsum", "sparsemax"]
 OP = {name: index for index, name in enumerate(OPS)}
 UNARY = [
     "tanh",
@@ -57,20 +57,27 @@ UNARY = [
     "exp",
     "sqrt",
     "elu",
+    "selu",
     "log",
     "square",
     "cube",
     "abs",
     "recip",
     "softsign",
+    "silu",
+    "huber",
 ]
+UNARY += ["sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"]
+UNARY += ["erf", "log_sigmoid", "lgamma", "power_number", "number_power", "poisson_loss"]
 UNARY += ["negate", "scale", "shift", "rsub", "identity"]
-BINARY = ["add", "sub", "mul", "div", "max", "min"]
+UNARY += ["scale_gradient", "nobackprop", "round", "ceil", "floor"]
+BINARY = ["add", "sub", "mul", "div", "max", "min", "pow", "binary_log_loss"]
 REDUCTIONS = ["sum_dim", "mean_dim", "max_dim", "min_dim", "logsumexp_dim", "std_dim", "l2_norm"]
 ARRANGEMENTS = ["transpose", "reshape", "strided_select"]
 CONVOLUTIONS = ["conv2d", "filter1d_narrow"]
 DRAWS = ["dropout", "noise", "normal", "uniform", "bernoulli", "gumbel"]
-SOURCES = frozenset([*DRAWS[2:], "lookup_batch"])
+DRAWS += ["dropout_dim", "dropout_batch", "block_dropout"]
+SOURCES = frozenset([*DRAWS[2:6], "lookup_batch"])
 """Kernels of operations that have no operands for their users."""
 _KINDS = {
     "unary": UNARY,
@@ -102,6 +109,7 @@ _NAMES = {
     "sub": "subtract",
     "mul": "cmult",
     "div": "cdiv",
+    "huber": "huber_distance",
 }
 
 
@@ -117,13 +125,15 @@ def kernel_name(op: int, kind: int, parameters: tuple[int, ...]) -> str:
     if name == "affine" and len(parameters) == 2 and parameters[0] < 0:
         return "multiply"
     if name == "concat" and kind < 0:
-        return {-1: "concatenate_to_batch", -2: "lookup_batch", -3: "pick_batch_elems"}[kind]
+        return {-2: "lookup_batch", -3: "pick_batch_elems"}.get(kind, "concatenate_to_batch")
     if name == "reduction" and len(parameters) > 2:
-        return "logsumexp" if parameters[2] == 1 else "fold_rows"
+        return REDUCTIONS[kind].removesuffix("_dim") if parameters[2] == 1 else "fold_rows"
     if name == "columns" and kind < 0:
         return "pick"
     if name == "log_softmax" and len(parameters) > 2:
         return "log_softmax_restricted"
+    if name == "hinge" and kind == 2:
+        return "hinge_dim"
     if name in ("loss", "hinge") and kind == 1:
         return f"{_NAMES.get(name, name)}_batch"
     name = _KINDS[name][kind] if name in _KINDS else name

@@ -53,6 +53,11 @@ class NativeNodes:
         if name == "constant":
             self._input_signature(attrs[0])  # refuses what is too large
             return self._input(attrs[0], np.full((attrs[0].batch, *attrs[0].d), aux, np.float32))
+        if name == "one_hot":
+            self._input_signature(attrs[0])
+            ones = np.zeros((attrs[0].batch, *attrs[0].d), np.float32)
+            ones[np.arange(len(aux)), aux] = 1.0
+            return self._input(attrs[0], ones)
         if name == "parameter" or "lookup" in name:
             self._parameters.hold(attrs[1])
         if name == "parameter":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .native_elementwise import ELEMENTWISE
 from .native_names import LAST_AXIS, OP, REDUCTIONS, TOO_LARGE, Maker
 
 __all__ = ["ALONG_DIMENSIONS", "reduced"]
@@ -39,9 +40,16 @@ def _sum_batches(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux
 
 def _moment(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
     axes, is_batch, power, divisor = attrs
-    if power != 1 or divisor >= TOO_LARGE:
+    (x,) = args
+    if (
+        divisor >= TOO_LARGE
+        or abs(power) >= TOO_LARGE
+        or any(not 0 <= axis < len(engine.dim(x)[0]) for axis in axes)
+    ):
         return -1
-    return reduced(engine, "mean_dim", args[0], axes, is_batch, max(divisor, 0))
+    if power != 1:
+        x = ELEMENTWISE["power_number"](engine, (), args, float(power))
+    return reduced(engine, "mean_dim", x, axes, is_batch, max(divisor, 0))
 
 
 def _std(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
@@ -63,7 +71,7 @@ def _one_axis(name: str) -> Maker:
 
 
 def _logsumexp(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
-    node: int = engine.kernel(OP["sum"], 1, args)
+    node: int = engine.kernel(OP["sum"], REDUCTIONS.index("logsumexp_dim"), args)
     return node
 
 

@@ -44,17 +44,22 @@ def _back():
 def variants_of(name):
     if name in BATCHED:
         return ["batch"]
-    return ["single", "batch", *(["mixed"] if len(ALL[name][0]) > 1 else [])]
+    return ["single", "batch", *(["mixed", "mixed, the last one"] if len(ALL[name][0]) > 1 else [])]
 
 
 def arrays_of(name, variant, seed):
     """Return the values of the operands; those with a minibatch have one axis more."""
     single, batch = values(0, seed), values(3, seed + 100)
+    operands = ALL[name][0]
+    has_batch = {
+        "single": range(0),
+        "batch": range(len(operands)),
+        "mixed": range(1),
+        "mixed, the last one": range(len(operands) - 1, len(operands)),
+    }[variant]
     return [
-        (batch if variant == "batch" or (variant == "mixed" and place == 0) else single)[operand]
-        .astype(np.float32)
-        .astype(np.float64)
-        for place, operand in enumerate(ALL[name][0])
+        (batch if place in has_batch else single)[operand].astype(np.float32).astype(np.float64)
+        for place, operand in enumerate(operands)
     ]
 
 

@@ -104,6 +104,8 @@ def drawn(count, **options):
         x = dy.tanh(W * dy.inputTensor(np.full(4, 0.01 * k)))
         nodes.append(dy.dropout(dy.noise(x, 0.1), 0.1) + dy.dropout(x, 0.3))
         nodes.append(dy.dropout(dy.inputTensor(np.ones((4, 3)), batched=True), 1 / 3))
+        nodes.append(dy.block_dropout(x, 0.5) + dy.dropout_dim(W * 1.0, k % 2, 0.4))
+        nodes.append(dy.dropout_batch(dy.inputTensor(np.ones((4, 3)), batched=True), 0.5))
     nodes += [dy.noise(W, 0.5), dy.dropout(W, 0.5), dy.dropout(W, 1.0), dy.dropout(W, 0)]
     return [each.ravel() for each in dy.npvalues(nodes)]
 

@@ -50,9 +50,6 @@ __all__ = [
 ]
 
 
-_FAST = ("tanh", "logistic", "rectify", "exp", "log", "sqrt", "square", "cube", "abs", "softsign")
-
-
 def _face(name: str, op: Op, text: str) -> Callable[[Expression], Expression]:
     """Make the function of an operation that takes one expression and nothing else."""
     new = Expression.__new__
@@ -79,7 +76,7 @@ def _face(name: str, op: Op, text: str) -> Callable[[Expression], Expression]:
 
 def _plain(name: str, text: str) -> Callable[[Expression], Expression]:
     found = _face(name, UNARY[name], text)
-    return fast(name, found) if name in _FAST else found
+    return fast(name, found)
 
 
 tanh = _plain("tanh", "Compute the hyperbolic tangent of every element.")
@@ -107,7 +104,7 @@ softsign = _plain("softsign", "Compute x / (1 + |x|) of every element.")
 log_sigmoid = _plain("log_sigmoid", "Compute the logarithm of the logistic function of every element.")
 lgamma = _plain("lgamma", "Compute the logarithm of the gamma function of every element.")
 selu = _plain("selu", "Compute the scaled exponential linear unit of every element (Klambauer et al., 2017).")
-nobackprop = _face("nobackprop", NOBACKPROP, "Pass the value on, and no gradient back.")
+nobackprop = fast("nobackprop", _face("nobackprop", NOBACKPROP, "Pass the value on, and no gradient back."))
 
 
 def elu(x: Expression, alpha: float = 1.0) -> Expression:
@@ -133,6 +130,9 @@ def silu(x: Expression, beta: float = 1.0) -> Expression:
     return apply(SILU, (x,), (number(beta, "silu: beta"),))
 
 
+silu = fast("silu", silu)
+
+
 def scale_gradient(x: Expression, lambd: float = 1.0) -> Expression:
     """Pass the value on, and the gradient back multiplied by a number.
 
@@ -141,6 +141,9 @@ def scale_gradient(x: Expression, lambd: float = 1.0) -> Expression:
         lambd: the number.
     """
     return apply(SCALE_GRADIENT, (x,), (), number(lambd, "scale_gradient: lambd"))
+
+
+scale_gradient = fast("scale_gradient", scale_gradient)
 
 
 def flip_gradient(x: Expression) -> Expression:

@@ -345,4 +345,7 @@ def vanilla_lstm_h(c_t: Expression, gates_t: Expression) -> Expression:
 
 
 dropout = fast("dropout", dropout)
+dropout_dim = fast("dropout_dim", dropout_dim)
+dropout_batch = fast("dropout_batch", dropout_batch)
+block_dropout = fast("block_dropout", block_dropout)
 noise = fast("noise", noise)

@@ -156,7 +156,7 @@ def _raise(call: Call, x: Tensor) -> Tensor:
 
 def _raise_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
     power = _spread(call.aux, x)
-    return [g * power * torch.pow(x, power - 1)]
+    return [g * torch.where(power == 0, 0.0, power * torch.pow(x, power - 1))]
 
 
 def _exponent(call: Call, x: Tensor) -> Tensor:

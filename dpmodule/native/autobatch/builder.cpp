@@ -12,13 +12,12 @@ bool fit(const std::vector<int> &labels, int count, int places) {
     return labels.size() == static_cast<std::size_t>(count) && std::all_of(labels.begin(), labels.end(), [&](int label) { return label >= 0 && label < places; });
 }
 
-int bits(float x) {
-    int found;
-    std::memcpy(&found, &x, sizeof found);
-    return found;
-}
-
 }  // namespace
+
+bool Builder::fits_elements(int x, int y) const {
+    const Shape &a = shape(x), &b = shape(y);
+    return a.dims == b.dims && (a.batch == b.batch || a.batch == 1 || b.batch == 1);
+}
 
 bool Builder::is_vector(int node) const {
     const Shape &found = shape(node);
@@ -68,6 +67,8 @@ int Builder::unary_each(Unary kind, float attr, int x) {
 }
 
 int Builder::unary(Unary kind, float attr, int x) {
+    // counts are like labels: they are many
+    if (kind == Unary::Poisson) return graph_.signature(x).width == shape(x).batch ? unary_each(kind, attr, x) : -1;
     if (attr != 0 && !is_common(kind, attr)) return unary_each(kind, attr, x);
     return graph_.add(simple(Op::Unary, static_cast<int>(kind), attr, shape_of(x), 1), &x, 1);
 }
@@ -75,8 +76,9 @@ int Builder::unary(Unary kind, float attr, int x) {
 int Builder::binary(Binary kind, int a, int b) {
     const int both[2] = {a, b};
     int shape = shape_of(a);
+    if (kind == Binary::Pow && graph_.signature(b).width != this->shape(b).batch) return -1;
     if (shape != shape_of(b)) {
-        if (kind > Binary::Div) return -1;
+        if (kind > Binary::Div) return broadcast(kind, a, b);
         if (is_column(a) && is_column(b) && graph_.signature(a).width == graph_.signature(b).width) {
             if (is_vector(a)) shape = shape_of(b);
         } else {
@@ -123,7 +125,7 @@ int Builder::affine(int bias, const int *terms, int count, bool is_column) {
 int Builder::sum(const int *parts, int count) {
     const int shape = shape_of(parts[0]);
     for (int i = 1; i < count; i++) {
-        if (shape_of(parts[i]) != shape) return -1;
+        if (shape_of(parts[i]) != shape) return sum_of_shapes(parts, count);
     }
     return graph_.add(simple(Op::Sum, 0, 0, shape, -1), parts, count);
 }
@@ -132,6 +134,8 @@ int Builder::loss(Op op, float margin, int scores, std::vector<int> labels, bool
     const Shape &given = shape(scores);
     const int batch = given.batch, width = given.size;
     if (labels.size() == 1) labels.resize(static_cast<std::size_t>(batch), labels[0]);
+    const int many = static_cast<int>(labels.size());
+    if (batch == 1 && many > 1 && is_columns(scores) && fit(labels, many, given.dims[0])) return loss(op, margin, repeated(scores, many), std::move(labels), is_list);
     if (!is_columns(scores) || !fit(labels, batch, given.dims[0])) return -1;
     const int sig = signature({{static_cast<int>(op), width, bits(margin), batch, is_list, 0}}, [&] {
         Signature s;
@@ -169,11 +173,12 @@ int Builder::pick_each(int x, const std::vector<int> &labels, int axis) {
 }
 
 // Parameters are told apart, as in calls: what is drawn depends on what is batched.
-int Builder::drawing(Draw kind, int shape, const Signature *operand, double first, double second) {
+int Builder::drawing(Draw kind, int shape, const Signature *operand, double first, double second, Mask mask) {
     const double numbers[2] = {first, second};
     std::vector<int> params(1 + (sizeof numbers) / (sizeof(int)), -1);
     std::memcpy(&params[1], numbers, sizeof numbers);
     if (operand && operand->op == Op::Param) params[0] = operand->params[0];
+    params.insert(params.end(), {mask.repeats, mask.inner});
     const int drawing = drawings_.number(params).first, width = operand ? operand->width : -1;
     return signature({{static_cast<int>(Op::Drawn), static_cast<int>(kind), shape, drawing, 0, 0}}, [&] {
         Signature s;
@@ -187,8 +192,17 @@ int Builder::drawing(Draw kind, int shape, const Signature *operand, double firs
     });
 }
 
-int Builder::drawn(Draw kind, double rate, int x) {
-    return graph_.add(drawing(kind, shape_of(x), &graph_.signature(x), rate, 0), &x, 1);
+int Builder::drawn(Draw kind, double rate, int x, int axis) {
+    const Shape &given = shape(x);
+    Mask mask{1, 1};
+    if (kind == Draw::BlockDropout) mask.repeats = given.size;
+    if (kind == Draw::DropoutBatch) mask.repeats = given.size / given.batch;
+    if (kind == Draw::DropoutDim) {
+        if (axis < 0 || static_cast<std::size_t>(axis) >= given.dims.size()) return -1;
+        mask.repeats = given.dims[axis];
+        for (std::size_t k = static_cast<std::size_t>(axis) + 1; k < given.dims.size(); k++) mask.inner *= given.dims[k];
+    }
+    return graph_.add(drawing(kind, shape_of(x), &graph_.signature(x), rate, 0, mask), &x, 1);
 }
 
 int Builder::random(Draw kind, int shape, double first, double second) {
@@ -200,14 +214,18 @@ int Builder::reduce(Op op, int x, int y) {
         const std::size_t rank = shape(x).dims.size();
         return rank < 31 ? along(Reduction::Sum, x, (2u << rank) - 2u) : -1;
     }
-    const int shape = shape_of(x), both[2] = {x, y}, count = op == Op::Dot ? 2 : 1;
-    if (count == 2 && shape_of(y) != shape) return -1;
-    const int sig = signature({{static_cast<int>(op), shape, 0, 0, 0, 0}}, [&] {
+    const int both[2] = {x, y}, count = op == Op::Dot ? 2 : 1, other = count == 2 ? shape_of(y) : 0;
+    if (count == 2 && other != shape_of(x) && !fits_elements(x, y)) return -1;
+    const int sig = signature({{static_cast<int>(op), shape_of(x), other, 0, 0, 0}}, [&] {
         Signature s;
         s.op = op;
-        s.shape = graph_.signatures.add_shape({1}, graph_.signatures.shape(shape).batch);
         s.nargs = count;
-        s.widths.assign(count, graph_.signatures.shape(shape).size);
+        int batch = 1;
+        for (int i = 0; i < count; i++) {
+            s.widths.push_back(shape(both[i]).size);
+            batch = std::max(batch, shape(both[i]).batch);
+        }
+        s.shape = graph_.signatures.add_shape({1}, batch);
         return s;
     });
     return graph_.add(sig, both, count);

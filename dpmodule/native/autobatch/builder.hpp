@@ -4,12 +4,20 @@
 #pragma once
 
 #include <array>
+#include <cstring>
 #include <unordered_set>
 
 #include "graph.hpp"
 #include "kernels.hpp"
 
 namespace dpmodule::autobatch {
+
+// A number as part of a key.
+inline int bits(float x) {
+    int found;
+    std::memcpy(&found, &x, sizeof found);
+    return found;
+}
 
 class Builder {
    public:
@@ -24,6 +32,7 @@ class Builder {
     int multiply(int a, int b);
     int add_to_columns(int x, int column);
     int concat(const int *parts, int count, int axis = 0);
+    int repeated(int x, int batch);   // the same for every element of a minibatch
     int to_batch(const int *parts, int count, int kind);
     int elements(int x, const std::vector<int> &places);   // of a minibatch
     int transpose(int x);
@@ -37,13 +46,15 @@ class Builder {
     int sum(const int *parts, int count);
     // of minibatches: one label for each element, or for all
     int loss(Op op, float margin, int scores, std::vector<int> labels, bool is_list);
+    // of matrices: one label for each row (axis 1) or column, of each element or of all
+    int hinge_along(int axis, float margin, int scores, std::vector<int> labels);
     int pick_each(int x, const std::vector<int> &labels, int axis = 0);
-    int drawn(Draw kind, double rate, int x);
+    int drawn(Draw kind, double rate, int x, int axis = 0);   // axis: of DropoutDim
     int random(Draw kind, int shape, double first, double second);
     // over the dimensions whose bits `axes` has; bit 0 is the minibatch, bit 1 the first dimension
     int along(Reduction kind, int x, unsigned axes, int divisor = 0);
-    // log(exp(x1) + exp(x2) + ...) of each element
-    int log_sum_exp(const int *parts, int count);
+    // of the same element of all operands: log(exp(x1) + exp(x2) + ...), or the greatest
+    int across(Reduction kind, const int *parts, int count);
     // the elements in so many rows and columns of a matrix; of a vector, in rows
     int select(int x, const std::vector<int> &rows, const std::vector<int> &columns);
     // an image, and for Convolve filters and perhaps biases; only for Pool the window is given
@@ -61,6 +72,7 @@ class Builder {
     int sums(int x, int axis);
     int softmax(Op op, int x, int axis = 0);
     int restricted(int x, const std::vector<int> &places);   // LogSoftmax of some places of a vector
+    int sparsemax(int x);
     int reduce(Op op, int x, int y = -1);
     int pick(int x, int index, int axis = 0);
     int range(int x, int first, int last, int axis = 0);
@@ -99,6 +111,8 @@ class Builder {
     const Shape &shape(int node) const { return graph_.shape(node); }
     int broadcast(Binary kind, int a, int b);
     int add_column(int x, int column);   // without minibatches
+    int sum_of_shapes(const int *parts, int count);
+    bool fits_elements(int x, int y) const;   // one may lack the minibatch of the other
     bool is_vector(int node) const;
     bool is_column(int node) const;    // a vector, or a matrix of one column
     bool is_columns(int node) const;   // a minibatch of those
@@ -111,7 +125,10 @@ class Builder {
     const Param *matrix(int node, int &index) const;   // nullptr: not a parameter
     int simple(Op op, int kind, float attr, int shape, int nargs);
 
-    int drawing(Draw kind, int shape, const Signature *operand, double first, double second);
+    struct Mask {
+        int repeats, inner;   // each of its numbers stands so often, so many numbers apart
+    };
+    int drawing(Draw kind, int shape, const Signature *operand, double first, double second, Mask mask = {1, 1});
     bool is_common(Unary kind, float attr);
     int unary_each(Unary kind, float attr, int x);
 

@@ -6,7 +6,6 @@
 namespace dpmodule::autobatch {
 namespace {
 
-constexpr int list_code = 1005;
 
 int padded(const std::vector<int> &dims, std::size_t axis) { return axis < dims.size() ? dims[axis] : 1; }
 
@@ -178,7 +177,9 @@ int Builder::broadcast(Binary kind, int a, int b) {
         s.nargs = 2;
         s.params = {shape_of(a), shape_of(b)};
         s.widths = {x.size, y.size};
-        if (kind > Binary::Div || (kind == Binary::Div && dims != wide)) fits = false;   // only who divides is repeated
+        if (kind == Binary::Div) fits &= dims == wide;   // only who divides is repeated
+        else if (kind == Binary::Pow) dims = x.dims, fits &= y.size == y.batch;
+        else if (kind > Binary::Div) fits &= x.dims == y.dims;
         if (fits) s.shape = graph_.signatures.add_shape(dims, std::max(x.batch, y.batch));
         return s;
     });
@@ -217,26 +218,6 @@ int Builder::along(Reduction kind, int x, unsigned axes, int divisor) {
         return s;
     });
     return graph_.signatures[sig].shape < 0 ? -1 : graph_.add(sig, &x, 1);
-}
-
-int Builder::log_sum_exp(const int *parts, int count) {
-    const int each = shape_of(parts[0]);
-    const std::int64_t width = graph_.signatures.shape(each).size;
-    for (int i = 1; i < count; i++) {
-        if (shape_of(parts[i]) != each) return -1;
-    }
-    if (count * width > INT32_MAX) return -1;
-    const int sig = signature({{static_cast<int>(Op::Reduce), list_code, each, count, 0, 0}}, [&] {
-        Signature s;
-        s.op = Op::Reduce;
-        s.kind = static_cast<int>(Reduction::LogSumExp);
-        s.params = {count, static_cast<int>(width), 1};
-        s.nargs = count;
-        s.widths.assign(count, static_cast<int>(width));
-        s.shape = each;
-        return s;
-    });
-    return graph_.add(sig, parts, count);
 }
 
 int Builder::fold(int x, int rows) {

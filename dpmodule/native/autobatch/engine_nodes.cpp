@@ -183,17 +183,19 @@ PyObject *arrange(PyObject *self, PyObject *args) {
 
 PyObject *kernel_with_labels(PyObject *self, PyObject *args) {
     return guarded([&]() -> PyObject * {
-        int op;
+        int op, axis = -1;
         double number;
         PyObject *node, *given;
-        check(PyArg_ParseTuple(args, "iOdO", &op, &node, &number, &given));
+        check(PyArg_ParseTuple(args, "iOdO|i", &op, &node, &number, &given, &axis));
         const int x = checked_node(self, node);
         const std::vector<int> labels = integers(given);
         if (labels.empty()) refuse(PyExc_ValueError, "there are no labels");
         Builder &build = machine_of(self).builder;
         switch (static_cast<Op>(op)) {
-            case Op::PickNegLogSoftmax:
-            case Op::Hinge: return PyLong_FromLong(build.loss(static_cast<Op>(op), static_cast<float>(number), x, labels, true));
+            case Op::Hinge:
+                if (axis >= 0) return PyLong_FromLong(build.hinge_along(axis, static_cast<float>(number), x, labels));
+                [[fallthrough]];
+            case Op::PickNegLogSoftmax: return PyLong_FromLong(build.loss(static_cast<Op>(op), static_cast<float>(number), x, labels, true));
             case Op::PickEach: return PyLong_FromLong(build.pick_each(x, labels, static_cast<int>(number)));
             case Op::View: return PyLong_FromLong(build.elements(x, labels));
             case Op::LogSoftmax: return PyLong_FromLong(build.restricted(x, labels));
@@ -228,17 +230,18 @@ PyObject *kernel(PyObject *self, PyObject *args) {
             case Op::AddColumn: need(count == 2); made = build.add_to_columns(ids[0], ids[1]); break;
             case Op::Concat: made = kind < 0 ? build.to_batch(ids.data(), count, kind) : build.concat(ids.data(), count, kind); break;
             case Op::Arrange: made = kind < 0 ? build.transpose(ids[0]) : build.reshape(ids[0], kind); break;
-            case Op::Sum: made = kind ? build.log_sum_exp(ids.data(), count) : build.sum(ids.data(), count); break;
+            case Op::Sum: made = kind ? build.across(static_cast<Reduction>(kind), ids.data(), count) : build.sum(ids.data(), count); break;
             case Op::Convolve: need(count == 2); made = build.filter(ids[0], ids[1]); break;
             case Op::Greatest: made = build.greatest(ids[0], kind, integer); break;
             case Op::Sums: made = build.sums(ids[0], kind); break;
             case Op::Lstm: need(count == 6); made = build.lstm(ids[0], ids[1], ids[2], ids[3], ids[4], ids[5], static_cast<float>(number)); break;
             case Op::PickNegLogSoftmax:
             case Op::Hinge: made = build.loss(static_cast<Op>(op), static_cast<float>(number), ids[0], {integer}, false); break;
-            case Op::Drawn: made = build.drawn(static_cast<Draw>(kind), number, ids[0]); break;
+            case Op::Drawn: made = build.drawn(static_cast<Draw>(kind), number, ids[0], integer); break;
             case Op::Reduce: made = kind < 0 ? build.fold(ids[0], integer) : build.along(static_cast<Reduction>(kind), ids[0], static_cast<unsigned>(integer), static_cast<int>(number)); break;
             case Op::Softmax:
             case Op::LogSoftmax: made = build.softmax(static_cast<Op>(op), ids[0], kind); break;
+            case Op::Sparsemax: made = build.sparsemax(ids[0]); break;
             case Op::SumElems:
             case Op::SquaredNorm: made = build.reduce(static_cast<Op>(op), ids[0]); break;
             case Op::Dot: need(count == 2); made = build.reduce(Op::Dot, ids[0], ids[1]); break;
@@ -269,7 +272,7 @@ const PyMethodDef node_methods[] = {
     {"slide", slide, METH_VARARGS, "slide(op, nodes, height and width of the window, steps down and right, is_valid) -> node, -1: no kernel takes these"},
     {"select", select, METH_VARARGS, "select(node, rows, columns) -> node, -1: no kernel takes these"},
     {"arrange", arrange, METH_VARARGS, "arrange(name, node, first number, sizes and steps of loops, shape) -> node, -1: the loops reach beyond it"},
-    {"kernel_with_labels", kernel_with_labels, METH_VARARGS, "kernel_with_labels(op, node, number, labels) -> node, -1: no kernel takes these"},
+    {"kernel_with_labels", kernel_with_labels, METH_VARARGS, "kernel_with_labels(op, node, number, labels, axis=-1) -> node, -1: no kernel takes these"},
     {"kernel", kernel, METH_VARARGS, "kernel(op, kind, nodes, number=0.0, integer=0) -> node, -1: no kernel takes these"},
     {nullptr, nullptr, 0, nullptr}};
 

@@ -11,7 +11,7 @@
 namespace dpmodule::autobatch {
 namespace {
 
-enum class Way { Unary, Binary, Affine, Concat, ConcatColumns, Sum, Average, Loss, Labels, Softmax, Reduce, Pick, Range, AddColumn, Transpose, Along, Elements, Batches, Drawn, Elu, Reshape, Parameter, Largest, Rows, Random, Step, Input, Filled, Apply, Plain, Many };
+enum class Way { Unary, Binary, Affine, Concat, ConcatColumns, Sum, Average, Loss, Labels, Softmax, Reduce, Pick, Range, AddColumn, Transpose, Along, Elements, Batches, Drawn, DrawnAlong, Number, Count, Reshape, Parameter, Across, Rows, Random, Step, Input, Filled, Apply, Plain, Many };
 
 struct Fast {
     const char *name;
@@ -37,8 +37,27 @@ constexpr Fast table[] = {
     {"cube", Way::Unary, of(Unary::Cube)},
     {"abs", Way::Unary, of(Unary::Abs)},
     {"softsign", Way::Unary, of(Unary::Softsign)},
+    {"selu", Way::Unary, of(Unary::Selu)},
+    {"sin", Way::Unary, of(Unary::Sin)},
+    {"cos", Way::Unary, of(Unary::Cos)},
+    {"tan", Way::Unary, of(Unary::Tan)},
+    {"asin", Way::Unary, of(Unary::Asin)},
+    {"acos", Way::Unary, of(Unary::Acos)},
+    {"atan", Way::Unary, of(Unary::Atan)},
+    {"sinh", Way::Unary, of(Unary::Sinh)},
+    {"cosh", Way::Unary, of(Unary::Cosh)},
+    {"asinh", Way::Unary, of(Unary::Asinh)},
+    {"acosh", Way::Unary, of(Unary::Acosh)},
+    {"atanh", Way::Unary, of(Unary::Atanh)},
+    {"erf", Way::Unary, of(Unary::Erf)},
+    {"log_sigmoid", Way::Unary, of(Unary::LogSigmoid)},
+    {"lgamma", Way::Unary, of(Unary::LogGamma)},
+    {"nobackprop", Way::Unary, of(Unary::Stop)},
     {"cmult", Way::Binary, of(Binary::Mul)},
     {"cdiv", Way::Binary, of(Binary::Div)},
+    {"pow", Way::Binary, of(Binary::Pow)},
+    {"bmax", Way::Binary, of(Binary::Max)},
+    {"bmin", Way::Binary, of(Binary::Min)},
     {"affine_transform", Way::Affine, 0},
     {"concatenate", Way::Concat, 0},
     {"concatenate_cols", Way::ConcatColumns, 0},
@@ -50,14 +69,21 @@ constexpr Fast table[] = {
     {"pick_batch", Way::Labels, of(Op::PickEach)},
     {"dropout", Way::Drawn, of(Draw::Dropout)},
     {"noise", Way::Drawn, of(Draw::Noise)},
+    {"dropout_batch", Way::Drawn, of(Draw::DropoutBatch)},
+    {"block_dropout", Way::Drawn, of(Draw::BlockDropout)},
+    {"dropout_dim", Way::DrawnAlong, of(Draw::DropoutDim)},
     {"random_normal", Way::Random, of(Draw::Normal)},
     {"random_uniform", Way::Random, of(Draw::Uniform)},
     {"random_bernoulli", Way::Random, of(Draw::Bernoulli)},
     {"random_gumbel", Way::Random, of(Draw::Gumbel)},
-    {"elu", Way::Elu, 0},
+    {"elu", Way::Number, of(Unary::Elu)},
+    {"silu", Way::Number, of(Unary::Silu)},
+    {"scale_gradient", Way::Number, of(Unary::Slope)},
+    {"poisson_loss", Way::Count, 0},
     {"reshape", Way::Reshape, 0},
     {"parameter", Way::Parameter, 0},
-    {"emax", Way::Largest, 0},
+    {"emax", Way::Across, of(Reduction::Max)},
+    {"logsumexp", Way::Across, of(Reduction::LogSumExp)},
     {"lookup_batch", Way::Rows, 0},
     {"mean_elems", Way::Elements, of(Reduction::Mean)},
     {"std_elems", Way::Elements, of(Reduction::Deviation)},
@@ -126,16 +152,17 @@ int attempt(const Fast &fast, PyObject *const *args, Py_ssize_t count) {
     if (count == 1 && fast.way >= Way::Affine && fast.way <= Way::Average) return several(fast, args);
     if (fast.way == Way::Random) return random(static_cast<Draw>(fast.kind), args, count);
     if (fast.way == Way::Rows) return count == 2 ? rows(args[0], args[1]) : -1;
-    if (fast.way == Way::Largest) {   // of two
+    if (fast.way == Way::Across) {
         Nodes nodes;
-        const bool fits = count == 1 && PyList_CheckExact(args[0]) && PyList_GET_SIZE(args[0]) == 2 && nodes.read(args[0]);
-        return fits ? build.binary(Binary::Max, nodes.at[0], nodes.at[1]) : -1;
+        if (count != 1 || !nodes.read(args[0])) return -1;
+        const auto kind = static_cast<Reduction>(fast.kind);
+        return kind == Reduction::Max && nodes.count == 2 ? build.binary(Binary::Max, nodes.at[0], nodes.at[1]) : build.across(kind, nodes.at, nodes.count);
     }
     const int x = count > 0 ? node_of(args[0]) : -1;
     if (x < 0) return -1;
     int i, j;
     std::vector<int> dims;
-    double alpha = 1.0;
+    double number = 1.0;
     switch (fast.way) {
         case Way::Unary: return count == 1 ? build.unary(static_cast<Unary>(fast.kind), 0, x) : -1;
         case Way::Softmax: return count == 1 ? build.softmax(static_cast<Op>(fast.kind), x) : -1;
@@ -162,12 +189,17 @@ int attempt(const Fast &fast, PyObject *const *args, Py_ssize_t count) {
             if (count != 2 || !several_whole(args[1], labels)) return -1;
             return static_cast<Op>(fast.kind) == Op::PickEach ? build.pick_each(x, labels) : build.loss(Op::PickNegLogSoftmax, 0, x, labels, true);
         }
-        case Way::Drawn: {
-            const double rate = count == 2 && PyFloat_CheckExact(args[1]) ? PyFloat_AS_DOUBLE(args[1]) : -1.0;
+        case Way::Drawn:
+        case Way::DrawnAlong: {
+            const int along = fast.way == Way::DrawnAlong;
+            i = 0;
+            if (count != 2 + along || (along && !whole(args[1], i))) return -1;
+            const double rate = PyFloat_CheckExact(args[1 + along]) ? PyFloat_AS_DOUBLE(args[1 + along]) : -1.0;
             const auto kind = static_cast<Draw>(fast.kind);
-            return rate >= 0 && (rate <= 1 || kind == Draw::Noise) ? build.drawn(kind, rate, x) : -1;
+            return rate >= 0 && (rate <= 1 || kind == Draw::Noise) ? build.drawn(kind, rate, x, i) : -1;
         }
-        case Way::Elu: return count == 1 || (count == 2 && real(args[1], alpha)) ? build.unary(Unary::Elu, static_cast<float>(alpha), x) : -1;
+        case Way::Number: return count == 1 || (count == 2 && real(args[1], number)) ? build.unary(static_cast<Unary>(fast.kind), static_cast<float>(number), x) : -1;
+        case Way::Count: return count == 2 && whole(args[1], i) ? build.unary(Unary::Poisson, static_cast<float>(i), x) : -1;
         case Way::Reshape:
             return count == 2 && sizes(args[1], dims) ? build.reshape(x, current.engine->graph.signatures.add_shape(dims)) : -1;
         // what is no parameter has been given wrongly

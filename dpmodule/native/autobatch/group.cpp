@@ -6,22 +6,18 @@ namespace dpmodule::autobatch {
 namespace {
 
 bool by_output(const Signature &s) {
-    if (s.op == Op::Unary) return s.kind <= static_cast<int>(Unary::Elu);
-    if (s.op == Op::UnaryEach) return s.kind == static_cast<int>(Unary::Elu);
-    return s.op == Op::Softmax || s.op == Op::LogSoftmax || (s.op == Op::Binary && s.kind == static_cast<int>(Binary::Div));
+    if (s.op == Op::Unary || s.op == Op::UnaryEach) return by_output(static_cast<Unary>(s.kind));
+    return s.op == Op::Softmax || s.op == Op::LogSoftmax || s.op == Op::Sparsemax || (s.op == Op::Binary && s.kind == static_cast<int>(Binary::Div));
 }
 
 // Does the backward of a step of signature `s` read the value of its argument number `k`?
 bool reads_argument(const Signature &s, int k) {
     switch (s.op) {
         case Op::UnaryEach:
-        case Op::Unary: {
-            const auto kind = static_cast<Unary>(s.kind);
-            return kind >= Unary::Log && kind <= Unary::Softsign;
-        }
+        case Op::Unary: return by_input(static_cast<Unary>(s.kind));
         case Op::Binary: {
             const auto kind = static_cast<Binary>(s.kind);
-            return kind == Binary::Mul || kind == Binary::Max || kind == Binary::Min || (kind == Binary::Div && k == 1);
+            return kind == Binary::Mul || kind >= Binary::Max || (kind == Binary::Div && k == 1);
         }
         case Op::Dot:
         case Op::SquaredNorm:
@@ -163,7 +159,7 @@ void Groups::place(Group &group) const {
             step.home = step.grad_home = Step::Home::Root;
             // a loss keeps the probabilities, what has drawn numbers, these: in front of all that is kept
             if (s.op == Op::PickNegLogSoftmax) group.kept = s.widths[0];
-            if (s.op == Op::Drawn) group.kept = s.width;
+            if (s.op == Op::Drawn) group.kept = s.width / s.params[5];
             continue;
         }
         const Step &user = group.steps[consumer[i]];

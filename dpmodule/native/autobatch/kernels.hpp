@@ -8,15 +8,20 @@
 namespace dpmodule::autobatch {
 
 enum class Unary : int {
-    Tanh, Logistic, Rectify, Exp, Sqrt, Elu,      // differentiated by their output
-    Log, Square, Cube, Abs, Recip, Softsign,      // differentiated by their input
+    Tanh, Logistic, Rectify, Exp, Sqrt, Elu, Selu,   // differentiated by their output
+    Log, Square, Cube, Abs, Recip, Softsign, Silu, Huber,   // differentiated by their input
+    Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Asinh, Acosh, Atanh, Erf, LogSigmoid, LogGamma,
+    Power, Exponent, Poisson,                     // with a number as exponent, base, count
     Neg, Scale, Shift, Rsub, Copy,                // linear: nothing needed
+    Slope, Stop, Round, Ceil, Floor,              // with another gradient than that of their values
 };
-enum class Binary : int { Add, Sub, Mul, Div, Max, Min };
+constexpr bool by_output(Unary kind) { return kind <= Unary::Selu; }
+constexpr bool by_input(Unary kind) { return kind >= Unary::Log && kind <= Unary::Poisson; }
+enum class Binary : int { Add, Sub, Mul, Div, Max, Min, Pow, BinaryLog };
 enum class Reduction : int { Sum, Mean, Max, Min, LogSumExp, Deviation, Length };
 enum class Rule : int { Descent, Momentum, Adagrad, RMSProp, Adadelta, Adam, Amsgrad };   // of trainers
 // By what the operand is multiplied, what is added to it; and without an operand.
-enum class Draw : int { Dropout, Noise, Normal, Uniform, Bernoulli, Gumbel };
+enum class Draw : int { Dropout, Noise, Normal, Uniform, Bernoulli, Gumbel, DropoutDim, DropoutBatch, BlockDropout };
 
 // A block whose rows lie `stride` numbers apart; a stride of 0 repeats one row.
 struct Block {
@@ -91,6 +96,12 @@ struct Kernels {
     // a trainer's step for parameter w with gradient g * scale; see kernels_rules.hpp for its moments and four factors
     void (*rule)(Rule kind, long n, float *w, const float *g, float *const *moments, const float *factors, float scale);
 };
+
+// Functions for which the kernels call the C library, number by number.
+void unary_each_number(Unary, float attr, int rows, int width, Block y, Block x);
+void unary_each_number_back(Unary, float attr, int rows, int width, Block dx, bool add, Block dy, Block x);
+void binary_each_number(Binary, int rows, int width, Block y, Block a, Block b);
+void binary_each_number_back(Binary, int which, int rows, int width, Block dx, bool add, Block dy, Block a, Block b);
 
 // Size in floats of `k` x `n` packed for `product`, and the packing; `transposed`: source is n x k.
 std::size_t packed_size(const Kernels &, int k, int n);

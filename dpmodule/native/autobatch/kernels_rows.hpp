@@ -54,6 +54,8 @@ inline V log_of(V x, int n) {
     return Lanes::load(z);
 }
 
+constexpr float selu_alpha = 1.67326324235f, selu_scale = 1.05070098735f;
+
 void unary(Unary op, float attr, int rows, int width, Block y, Block x) {
     using L = Lanes;
     const V zero = L::set(0.0f), one = L::set(1.0f), k = L::set(attr);
@@ -68,6 +70,11 @@ void unary(Unary op, float attr, int rows, int width, Block y, Block x) {
                 return L::where_greater(v, zero, v, L::mul(k, L::sub(exp_or_nan(v), one)));
             });
             break;
+        case Unary::Selu:
+            map1(rows, width, y, x, [=](V v) {
+                return L::where_greater(v, zero, L::mul(L::set(selu_scale), v), L::mul(L::set(selu_scale * selu_alpha), L::sub(exp_or_nan(v), one)));
+            });
+            break;
         case Unary::Log: map1(rows, width, y, x, [](V v) { return log_of(v, L::count); }); break;
         case Unary::Square: map1(rows, width, y, x, [](V v) { return L::mul(v, v); }); break;
         case Unary::Cube: map1(rows, width, y, x, [](V v) { return L::mul(v, L::mul(v, v)); }); break;
@@ -78,7 +85,17 @@ void unary(Unary op, float attr, int rows, int width, Block y, Block x) {
         case Unary::Scale: map1(rows, width, y, x, [=](V v) { return L::mul(v, k); }); break;
         case Unary::Shift: map1(rows, width, y, x, [=](V v) { return L::add(v, k); }); break;
         case Unary::Rsub: map1(rows, width, y, x, [=](V v) { return L::sub(k, v); }); break;
+        case Unary::Silu: map1(rows, width, y, x, [=](V v) { return L::mul(v, logistic_of(L::mul(k, v))); }); break;
+        case Unary::Huber:   // half the square up to k, and a line beyond
+            map1(rows, width, y, x, [=](V v) {
+                const V size = L::abs(v), half = L::set(0.5f);
+                return L::where_greater(k, size, L::mul(half, L::mul(v, v)), L::mul(k, L::sub(size, L::mul(half, k))));
+            });
+            break;
+        case Unary::Slope:
+        case Unary::Stop:
         case Unary::Copy: map1(rows, width, y, x, [](V v) { return v; }); break;
+        default: dpmodule::autobatch::unary_each_number(op, attr, rows, width, y, x); break;
     }
 }
 
@@ -104,6 +121,7 @@ void unary_back(Unary op, float attr, int rows, int width, Block dx, bool add, B
         case Unary::Exp: by_output([](V d, V v) { return L::mul(d, v); }); break;
         case Unary::Sqrt: by_output([](V d, V v) { return only_with(d, L::div(L::mul(d, L::set(0.5f)), v)); }); break;
         case Unary::Elu: by_output([=](V d, V v) { return L::where_greater(v, zero, d, L::mul(d, L::add(v, k))); }); break;
+        case Unary::Selu: by_output([=](V d, V v) { return L::mul(d, L::where_greater(v, zero, L::set(selu_scale), L::add(v, L::set(selu_scale * selu_alpha)))); }); break;
         case Unary::Log: by_input([](V d, V v) { return only_with(d, L::div(d, v)); }); break;
         case Unary::Square: by_input([](V d, V v) { return L::mul(d, L::add(v, v)); }); break;
         case Unary::Cube: by_input([](V d, V v) { return L::mul(d, L::mul(L::set(3.0f), L::mul(v, v))); }); break;
@@ -121,11 +139,26 @@ void unary_back(Unary op, float attr, int rows, int width, Block dx, bool add, B
                 return L::div(d, L::mul(s, s));
             });
             break;
+        case Unary::Silu:
+            by_input([=](V d, V v) {
+                const V gate = logistic_of(L::mul(k, v));
+                return L::mul(d, L::fma(L::mul(L::mul(k, v), gate), L::sub(one, gate), gate));
+            });
+            break;
+        case Unary::Huber:
+            by_input([=](V d, V v) { return L::mul(d, L::where_equal(v, v, L::max(L::sub(zero, k), L::min(k, v)), v)); });
+            break;
         case Unary::Neg:
         case Unary::Rsub: linear([=](V d) { return L::sub(zero, d); }); break;
+        case Unary::Slope:
         case Unary::Scale: linear([=](V d) { return L::mul(d, k); }); break;
         case Unary::Shift:
         case Unary::Copy: linear([](V d) { return d; }); break;
+        case Unary::Stop: linear([=](V) { return zero; }); break;
+        case Unary::Round:
+        case Unary::Ceil:
+        case Unary::Floor: linear([=](V d) { return attr != 0 ? d : zero; }); break;
+        default: dpmodule::autobatch::unary_each_number_back(op, attr, rows, width, dx, add, dy, x); break;
     }
 }
 
@@ -138,6 +171,7 @@ void binary(Binary op, int rows, int width, Block y, Block a, Block b) {
         case Binary::Div: map2(rows, width, y, a, b, [](V p, V q) { return L::div(p, q); }); break;
         case Binary::Max: map2(rows, width, y, a, b, [](V p, V q) { return L::max(p, q); }); break;
         case Binary::Min: map2(rows, width, y, a, b, [](V p, V q) { return L::min(p, q); }); break;
+        default: dpmodule::autobatch::binary_each_number(op, rows, width, y, a, b); break;
     }
 }
 
@@ -170,6 +204,7 @@ void binary_back(Binary op, int which, int rows, int width, Block dx, bool add, 
             if (which) with(a, b, [=](V d, V p, V q) { return L::where_greater(p, q, d, zero); });
             else with(a, b, [=](V d, V p, V q) { return L::where_greater(p, q, zero, d); });
             break;
+        default: dpmodule::autobatch::binary_each_number_back(op, which, rows, width, dx, add, dy, a, b); break;
     }
 }
 

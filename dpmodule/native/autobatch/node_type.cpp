@@ -107,15 +107,17 @@ PyObject *multiply(PyObject *a, PyObject *b) {
 PyObject *divide(PyObject *a, PyObject *b) {
     return operation(a, b, "__truediv__", "__rtruediv__", [](int x, int y) { return builder().binary(Binary::Div, x, y); },
                      [](int x, float k) { return k != 0 ? builder().unary(Unary::Scale, 1.0f / k, x) : -1; },
-                     [](int, float) { return -1; });
+                     [](int x, float k) { return builder().unary(Unary::Recip, k, x); });
 }
 
 PyObject *power(PyObject *a, PyObject *b, PyObject *modulus) {
     if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
-    const auto none = [](int, int) { return -1; };
-    return operation(a, b, "__pow__", "__rpow__", none,
-                     [](int x, float k) { return k == 2 ? builder().unary(Unary::Square, 0, x) : k == 3 ? builder().unary(Unary::Cube, 0, x) : -1; },
-                     [](int, float) { return -1; });
+    const auto raise = [](int x, float k) {
+        const Unary kind = k == 2 ? Unary::Square : k == 3 ? Unary::Cube : Unary::Power;
+        return builder().unary(kind, kind == Unary::Power ? k : 0, x);
+    };
+    return operation(a, b, "__pow__", "__rpow__", [](int x, int y) { return builder().binary(Binary::Pow, x, y); }, raise,
+                     [](int x, float k) { return builder().unary(Unary::Exponent, k, x); });
 }
 
 PyObject *negate(PyObject *a) {

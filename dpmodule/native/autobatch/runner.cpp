@@ -162,6 +162,7 @@ void Runner::forward_step(const Work &work, const Step &step) {
         case Op::Pool: pool(work, step, s); break;
         case Op::Greatest: greatest(work, step, s); break;
         case Op::Sums: sums(work, step, s); break;
+        case Op::Sparsemax: sparsemax(work, step, s); break;
         case Op::Broadcast: broadcast(work, step, s); break;
         case Op::Sum: sum(work); break;
         case Op::Call: call(work, s, true); break;
@@ -177,8 +178,7 @@ void Runner::backward_step(const Work &work, const Step &step) {
     switch (s.op) {
         case Op::Unary: {
             if (!target(work, step.in[0], s.width, to)) break;
-            const bool by_input = s.kind >= static_cast<int>(Unary::Log) && s.kind <= static_cast<int>(Unary::Softsign);
-            const Block y = value_of(work, step), x = by_input ? read(work, step.in[0], s.width) : y;
+            const Block y = value_of(work, step), x = by_input(static_cast<Unary>(s.kind)) ? read(work, step.in[0], s.width) : y;
             kernels().unary_back(static_cast<Unary>(s.kind), s.attr, work.count, s.width, to.at, to.add, grad_of(work, step), x, y);
             done(work, to, s.width);
             break;
@@ -218,6 +218,7 @@ void Runner::backward_step(const Work &work, const Step &step) {
         case Op::Pool: pool_back(work, step, s); break;
         case Op::Greatest: greatest_back(work, step, s); break;
         case Op::Sums: sums_back(work, step, s); break;
+        case Op::Sparsemax: sparsemax_back(work, step, s); break;
         case Op::Broadcast: broadcast_back(work, step, s); break;
         case Op::Sum: sum_back(work); break;
         case Op::Call: call(work, s, false); break;

@@ -73,6 +73,7 @@ class Runner {
     void loss_back(const Work &work, const Step &step, const Signature &s);
     void hinge(const Work &work, const Step &step, const Signature &s);
     void hinge_back(const Work &work, const Step &step, const Signature &s);
+    Block mask(const Work &work, const Signature &s);
     void drawn(const Work &work, const Step &step, const Signature &s);
     void drawn_back(const Work &work, const Step &step, const Signature &s);
     float *joined_of(const Signature &s);
@@ -81,6 +82,8 @@ class Runner {
     void reduce_along_back(const Work &work, const Step &step, const Signature &s);
     void softmax(const Work &work, const Step &step, const Signature &s);
     void softmax_back(const Work &work, const Step &step, const Signature &s);
+    void sparsemax(const Work &work, const Step &step, const Signature &s);
+    void sparsemax_back(const Work &work, const Step &step, const Signature &s);
     void reduce(const Work &work, const Step &step, const Signature &s);
     void reduce_back(const Work &work, const Step &step, const Signature &s);
     void concat(const Work &work, const Signature &s);

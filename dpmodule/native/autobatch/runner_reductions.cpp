@@ -12,7 +12,7 @@ namespace {
 // The operand is `parts` times a matrix (rows x width) of which each column becomes a number; operands are its rows.
 struct Sizes {
     explicit Sizes(const Signature &s)
-        : rows(s.params[0]), width(s.params[1]), size(rows * width), parts(size ? s.nargs * s.widths[0] / size : 0) {}
+        : rows(s.params[0]), width(s.params[1]), size(rows * width), parts(s.nargs > 1 ? 1 : size ? s.widths[0] / size : 0) {}
     int rows, width, size, parts;
 };
 
@@ -37,11 +37,15 @@ const float *column(const Sizes &z, int j, const float *x, float *to, bool copie
 }  // namespace
 
 // Memory for the operands of one node below each other; nullptr where there is only one.
-float *Runner::joined_of(const Signature &s) { return s.nargs > 1 ? scratch_.take(static_cast<std::size_t>(s.nargs) * s.widths[0]) : nullptr; }
+float *Runner::joined_of(const Signature &s) { return s.nargs > 1 ? scratch_.take(static_cast<std::size_t>(s.nargs) * s.width) : nullptr; }
 
+// Operands without a minibatch stand once for each of its elements.
 const float *Runner::join(const Work &work, const Signature &s, int i, float *to) const {
+    float *at = to;
     for (int k = 0; k < s.nargs; k++) {
-        gather(graph_, work.run->nodes(k) + work.first + i, 1, s.widths[0], {to + static_cast<std::ptrdiff_t>(k) * s.widths[0], 0});
+        for (int done = 0; done < s.width; done += s.widths[k], at += s.widths[k]) {
+            gather(graph_, work.run->nodes(k) + work.first + i, 1, s.widths[k], {at, 0});
+        }
     }
     return to;
 }
@@ -91,7 +95,7 @@ void Runner::reduce_along_back(const Work &work, const Step &step, const Signatu
     for (int i = 0; i < work.count; i++) {
         const float *x = joined ? join(work, s, i, joined) : from[i], *value = y.at + i * y.stride, *d = dy.at + i * dy.stride;
         float *dx = joined ? djoined : target_.at.at + i * target_.at.stride;
-        if (joined || !target_.add) std::memset(dx, 0, sizeof(float) * s.widths[0] * s.nargs);
+        if (joined || !target_.add) std::memset(dx, 0, sizeof(float) * (joined ? s.width * s.nargs : s.widths[0]));
         for (int part = 0; part < z.parts; part++, x += z.size, dx += z.size, value += z.width, d += z.width) {
             for (int j = 0; j < z.width; j++) {
                 if (kind == Reduction::LogSumExp) {
@@ -114,8 +118,11 @@ void Runner::reduce_along_back(const Work &work, const Step &step, const Signatu
                 }
             }
         }
+        float *at = djoined;
         for (int k = 0; joined && k < s.nargs; k++) {
-            scatter(graph_, work.run->nodes(k) + work.first + i, 1, s.widths[0], {djoined + static_cast<std::ptrdiff_t>(k) * s.widths[0], 0});
+            for (int done = 0; done < s.width; done += s.widths[k], at += s.widths[k]) {
+                scatter(graph_, work.run->nodes(k) + work.first + i, 1, s.widths[k], {at, 0});
+            }
         }
     }
     if (!joined) done(work, target_, s.widths[0]);

@@ -94,79 +94,96 @@ void Runner::cell_back(const Work &work, const Step &step) {
     }
 }
 
+// What was drawn for a batch, each number as often as it stands in the result.
+Block Runner::mask(const Work &work, const Signature &s) {
+    const int repeats = s.params[5], inner = s.params[6], width = s.width / repeats;
+    const Block kept{work.run->kept + static_cast<std::ptrdiff_t>(work.first) * width, width};
+    if (repeats == 1) return kept;
+    const Block whole{scratch_.take(static_cast<std::size_t>(work.count) * s.width), s.width};
+    float *to = whole.at;
+    for (const float *from = kept.at; from < kept.at + static_cast<std::ptrdiff_t>(work.count) * width; from += inner) {
+        for (int k = 0; k < repeats; k++, to += inner) std::memcpy(to, from, sizeof(float) * inner);
+    }
+    return whole;
+}
+
 // Numbers are drawn for the whole batch; nodes that are computed once more have theirs.
 void Runner::drawn(const Work &work, const Step &step, const Signature &s) {
     double numbers[2];
     std::memcpy(numbers, &s.params[1], sizeof numbers);
-    const Block kept{work.run->kept + static_cast<std::ptrdiff_t>(work.first) * s.width, s.width};
+    const int width = s.width / s.params[5];
+    const Block kept{work.run->kept + static_cast<std::ptrdiff_t>(work.first) * width, width};
     const auto of = [&](int i) {
         return graph_.drawn.empty() ? graph_.drawn.end() : graph_.drawn.find(work.segment->plan.instances[work.run->order[work.first + i]].root);
     };
     bool draws = graph_.drawn.empty();
     for (int i = 0; i < work.count && !draws; i++) draws = of(i) == graph_.drawn.end();
-    if (draws) caller_->draw(s.kind, numbers, kept.at, static_cast<std::size_t>(work.count) * s.width);
+    if (draws) caller_->draw(s.kind, numbers, kept.at, static_cast<std::size_t>(work.count) * width);
     for (int i = 0; i < work.count && !graph_.drawn.empty(); i++) {
         const auto known = of(i);
         if (known != graph_.drawn.end()) std::copy(known->second.begin(), known->second.end(), rows_from(kept, i).at);
     }
     if (s.nargs == 0) return kernels().unary(Unary::Copy, 0, work.count, s.width, value_of(work, step), kept);
-    const Binary how = s.kind == static_cast<int>(Draw::Dropout) ? Binary::Mul : Binary::Add;
-    kernels().binary(how, work.count, s.width, value_of(work, step), read(work, step.in[0], s.width), kept);
+    const Binary how = s.kind == static_cast<int>(Draw::Noise) ? Binary::Add : Binary::Mul;
+    kernels().binary(how, work.count, s.width, value_of(work, step), read(work, step.in[0], s.width), mask(work, s));
 }
 
 void Runner::drawn_back(const Work &work, const Step &step, const Signature &s) {
     Target to;
     if (s.nargs == 0 || !target(work, step.in[0], s.width, to)) return;
-    const Block kept{work.run->kept + static_cast<std::ptrdiff_t>(work.first) * s.width, s.width}, dy = grad_of(work, step);
-    const Binary how = s.kind == static_cast<int>(Draw::Dropout) ? Binary::Mul : Binary::Add;
-    kernels().binary_back(how, 0, work.count, s.width, to.at, to.add, dy, kept, kept, kept);
+    const Block drawn = mask(work, s), dy = grad_of(work, step);
+    const Binary how = s.kind == static_cast<int>(Draw::Noise) ? Binary::Add : Binary::Mul;
+    kernels().binary_back(how, 0, work.count, s.width, to.at, to.add, dy, drawn, drawn, drawn);
     done(work, to, s.width);
 }
 
 void Runner::reduce(const Work &work, const Step &step, const Signature &s) {
-    const int batch = s.width, width = s.widths[0] / batch;
+    const int batch = s.width, operands = s.op == Op::Dot ? 2 : 1, width = *std::max_element(s.widths.begin(), s.widths.end()) / batch;
     const Block x = read(work, step.in[0], s.widths[0]), out = value_of(work, step);
-    const Block y = s.op == Op::Dot ? read(work, step.in[1], s.widths[0]) : x;
+    const Block y = operands > 1 ? read(work, step.in[1], s.widths[1]) : x;
+    const int a_step = s.widths[0] / batch == width ? width : 0, b_step = s.widths[operands - 1] / batch == width ? width : 0;
     for (int i = 0; i < work.count; i++) {
         const float *a = x.at + i * x.stride, *b = y.at + i * y.stride;
-        for (int k = 0; k < batch; k++, a += width, b += width) {
+        for (int k = 0; k < batch; k++, a += a_step, b += b_step) {
             out.at[i * out.stride + k] = s.op == Op::SumElems ? kernels().sum(width, a) : kernels().dot(width, a, b);
         }
     }
 }
 
 void Runner::reduce_back(const Work &work, const Step &step, const Signature &s) {
-    const int batch = s.width, width = s.widths[0] / batch, operands = s.op == Op::Dot ? 2 : 1;
+    const int batch = s.width, operands = s.op == Op::Dot ? 2 : 1, width = *std::max_element(s.widths.begin(), s.widths.end()) / batch;
     const Block dout = grad_of(work, step);
     for (int k = 0; k < operands; k++) {
         Target to;
-        if (!target(work, step.in[k], s.widths[0], to)) continue;
-        const Block other = s.op == Op::SumElems ? Block{} : read(work, step.in[operands - 1 - k], s.widths[0]);
+        if (!target(work, step.in[k], s.widths[k], to)) continue;
+        const int other_width = s.widths[operands - 1 - k];
+        const int own_step = s.widths[k] / batch == width ? width : 0, other_step = other_width / batch == width ? width : 0;
+        const Block other = s.op == Op::SumElems ? Block{} : read(work, step.in[operands - 1 - k], other_width);
         const float factor = s.op == Op::SquaredNorm ? 2.0f : 1.0f;
         for (int i = 0; i < work.count; i++) {
             float *dx = to.at.at + i * to.at.stride;
-            if (!to.add) std::memset(dx, 0, sizeof(float) * s.widths[0]);
-            for (int part = 0; part < batch; part++, dx += width) {
+            if (!to.add) std::memset(dx, 0, sizeof(float) * s.widths[k]);
+            for (int part = 0; part < batch; part++, dx += own_step) {
                 const float d = dout.at[i * dout.stride + part] * factor;
-                if (other.at) kernels().axpy(width, dx, d, other.at + i * other.stride + part * width);
+                if (other.at) kernels().axpy(width, dx, d, other.at + i * other.stride + part * other_step);
                 else for (int j = 0; j < width; j++) dx[j] += d;
             }
         }
-        done(work, to, s.widths[0]);
+        done(work, to, s.widths[k]);
     }
 }
 
 void Runner::concat(const Work &work, const Signature &s) {
     float *to = work.run->value + static_cast<std::ptrdiff_t>(work.first) * work.group->row;
     for (std::size_t k = 0; k < s.widths.size(); to += s.widths[k++]) {
-        gather(graph_, work.run->nodes(static_cast<int>(k)) + work.first, work.count, s.widths[k], {to, work.group->row});
+        gather(graph_, work.run->nodes(s.nargs > 1 ? static_cast<int>(k) : 0) + work.first, work.count, s.widths[k], {to, work.group->row});
     }
 }
 
 void Runner::concat_back(const Work &work, const Signature &s) {
     float *from = work.run->grad + static_cast<std::ptrdiff_t>(work.first) * work.group->row;
     for (std::size_t k = 0; k < s.widths.size(); from += s.widths[k++]) {
-        scatter(graph_, work.run->nodes(static_cast<int>(k)) + work.first, work.count, s.widths[k], {from, work.group->row});
+        scatter(graph_, work.run->nodes(s.nargs > 1 ? static_cast<int>(k) : 0) + work.first, work.count, s.widths[k], {from, work.group->row});
     }
 }
 

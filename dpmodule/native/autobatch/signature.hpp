@@ -15,10 +15,10 @@ enum class Op : std::uint8_t {
     View,         // consecutive numbers of the argument; aux = where they begin
     Affine,       // b + W1 x1 + W2 x2 ...; the parameters are part of the signature
     Unary, Binary,
-    Concat,       // vectors one after the other; kind < 0: into a minibatch, with -2 rows of a table, with -3 elements of one
+    Concat,       // vectors one after the other; kind < 0: into a minibatch, with -2 rows of a table, with -3 elements of one, with -4 one vector again and again
     Sum,          // of any number of arguments of one shape
     Lstm,         // x, h, c -> (h, c) in one row of twice the width
-    PickNegLogSoftmax,   // aux = the label; of minibatches, where their labels lie in Graph::args; kind = 1: given as a list
+    PickNegLogSoftmax,   // aux = the label; of minibatches, where their labels lie in Graph::args; kind = 1: given as a list, 2: one for each row
     Softmax, LogSoftmax,
     SumElems, Dot, SquaredNorm,
     Call,         // anything else: one call into Python for a whole batch
@@ -38,6 +38,7 @@ enum class Op : std::uint8_t {
     PickEach,     // one place of each element of a minibatch; aux as that of losses
     Greatest,     // kind = how many of the numbers along a dimension, in their order
     Sums,         // of the numbers along a dimension up to each of them
+    Sparsemax,    // kind = how many numbers share it
 };
 
 enum class Arrangement : int { Transpose, Reshape, Strided };
@@ -52,7 +53,8 @@ struct Signature {
     int nargs = 0;                // -1: differs from node to node
     std::vector<int> params;      // Broadcast: shapes of the operands; Affine, Lstm: bias or -1, then weights; Param, Lookup: its number; Multiply: of each
                                   // operand, -1 where it is none, then columns of the left one; Drawn: likewise, then
-                                  // the halves of its two numbers;
+                                  // the halves of its two numbers, how often each number of the mask stands, and how
+                                  // many numbers apart;
                                   // Reduce: how many numbers become one, how many numbers further on the next one lies,
                                   // and 1 if operands are reduced with each other, 2 for rows beside each other;
                                   // Softmax, LogSoftmax, Greatest, Sums: how many numbers, how far from each other, and for
