@@ -1,15 +1,17 @@
-"""Steps of trainers in one pass over value, gradient and moments, where the native extension is here."""
+"""Steps of trainers in one pass over values, gradients and moments, where the native extension is here."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 
 from .. import native
-from .storage import LookupStorage, ParameterStorage
+from .storage import ParameterStorage
 
-__all__ = ["RULES", "fits", "length", "step"]
+__all__ = ["RULES", "Place", "Places", "length", "step"]
 
 Tensor = torch.Tensor
 
@@ -17,12 +19,31 @@ RULES = ("descent", "momentum", "adagrad", "rmsprop", "adadelta", "adam", "amsgr
 """The rules in native code; as `Rule` in `kernels.hpp`."""
 
 
-def fits(storage: ParameterStorage) -> bool:
-    """Say whether value and gradient are what the functions below take."""
-    value, gradient = storage.tensor, storage.gradient
+class Place(NamedTuple):
+    """What native code updates of one parameter.
+
+    Attributes:
+        storage: the parameter.
+        rows: those to update (int64), None for all.
+        numbers: addresses of value, gradient, three moments and row numbers, 0 for none; how many rows there are, and
+            how many numbers in each.
+    """
+
+    storage: ParameterStorage
+    rows: Tensor | None
+    numbers: tuple[int, ...]
+
+
+class _Seen(NamedTuple):
+    value: Tensor
+    gradient: Tensor
+    addresses: tuple[int, int]
+    moments: tuple[int, ...]
+
+
+def _fits(value: Tensor, gradient: Tensor) -> bool:
     return (
         native.core is not None
-        and gradient is not None
         and value.dtype is torch.float32
         and value.is_cpu
         and value.is_contiguous()
@@ -30,59 +51,64 @@ def fits(storage: ParameterStorage) -> bool:
     )
 
 
-def _extent(storage: ParameterStorage, rows: Tensor | None) -> tuple[int, int, int]:
-    """Return the address of row numbers, how many rows, and numbers in a row."""
-    size = storage.tensor.numel()
-    if rows is None:
-        return 0, 1, size
-    return rows.data_ptr(), len(rows), size // len(storage.tensor)
+class Places:
+    """Where values and gradients lie; little is done while they lie where they did.
+
+    Args:
+        moments: returns what the trainer keeps for a parameter, always the same tensors.
+    """
+
+    def __init__(self, moments: Callable[[ParameterStorage], list[Tensor]]) -> None:
+        self._moments = moments
+        self._seen: dict[ParameterStorage, _Seen] = {}
+
+    def of(self, storage: ParameterStorage, rows: Tensor | None = None) -> Place | None:
+        """Return where a parameter with a gradient lies, None where native code does not take it.
+
+        Args:
+            storage: the parameter.
+            rows: those that matter (int64), None for all.
+        """
+        value, gradient = storage.tensor, storage.gradient
+        if gradient is None:
+            return None
+        seen, addresses = self._seen.get(storage), (value.data_ptr(), gradient.data_ptr())
+        if (
+            seen is None
+            or seen.value is not value
+            or seen.gradient is not gradient
+            or seen.addresses != addresses
+        ):
+            if not _fits(value, gradient):
+                return None
+            moments = [each.data_ptr() for each in self._moments(storage)]
+            seen = _Seen(value, gradient, addresses, (*moments, *[0] * (3 - len(moments))))
+            self._seen[storage] = seen
+        size = value.numel()
+        extent = (0, 1, size) if rows is None else (rows.data_ptr(), len(rows), size // len(value))
+        return Place(storage, rows, (*addresses, *seen.moments, *extent))
 
 
-def length(storages: list[ParameterStorage]) -> float:
-    """Return the length of all gradients together; every storage `fits`."""
+def length(places: Sequence[Place]) -> float:
+    """Return the length of all gradients together."""
     core = native.core
-    total = 0.0
-    for storage in storages:
-        rows = storage.rows() if isinstance(storage, LookupStorage) else None
-        gradient = storage.gradient
-        if core is not None and gradient is not None:
-            total += core.autobatch_squared_length(gradient.data_ptr(), *_extent(storage, rows))
-    return math.sqrt(total)
+    return math.sqrt(core.autobatch_squared_length([each.numbers for each in places])) if core else 0.0
 
 
-def _done(storage: ParameterStorage) -> None:
-    """Remember that the gradient has been made zero."""
-    if isinstance(storage, LookupStorage):
-        storage.touched = []
-    else:
-        storage.spare = storage.gradient
-    storage.gradient = None
-
-
-def step(
-    rule: str,
-    storage: ParameterStorage,
-    rows: Tensor | None,
-    moments: list[Tensor],
-    factors: tuple[float, ...],
-    scale: float,
-) -> None:
-    """Take a trainer's step, and make the gradient zero.
+def step(rule: str, places: Sequence[Place], factors: tuple[float, ...], scale: float) -> None:
+    """Take a trainer's step, and make the gradients zero.
 
     Args:
         rule: one of `RULES`.
-        storage: the parameter.
-        rows: those to update (int64), None for all.
-        moments: what the trainer keeps for it.
+        places: what to update.
         factors: what the rule takes.
-        scale: the factor of the gradient.
+        scale: the factor of gradients.
     """
-    core, value, gradient = native.core, storage.tensor, storage.gradient
-    if core is None or gradient is None:
+    core = native.core
+    if core is None or not places:
         return
-    addresses = [each.data_ptr() for each in (value, gradient, *moments)]
-    addresses += [0] * (5 - len(addresses))
     numbers = (*factors, *[0.0] * (4 - len(factors)))
-    core.autobatch_rule(RULES.index(rule), *addresses, *_extent(storage, rows), *numbers, scale)
-    torch.autograd.graph.increment_version(value)
-    _done(storage)
+    core.autobatch_rule(RULES.index(rule), [each.numbers for each in places], *numbers, scale)
+    for storage, _, _ in places:
+        torch.autograd.graph.increment_version(storage.tensor)
+        storage.gradient_is_zero()

@@ -84,6 +84,10 @@ class ParameterStorage:
         """Make the gradient zero."""
         self.gradient = None
 
+    def gradient_is_zero(self) -> None:
+        """Remember that somebody has filled the gradient with zeros."""
+        self.spare, self.gradient = self.gradient, None
+
     def scale_gradient(self, factor: float) -> None:
         """Multiply the gradient."""
         if self.gradient is not None:
@@ -141,6 +145,11 @@ class LookupStorage(ParameterStorage):
         """Make the gradient zero; touches no other rows."""
         if self._buffer is not None and self.touched:
             self._buffer.index_fill_(0, self.rows(), 0.0)
+        self.touched = []
+        self.gradient = None
+
+    def gradient_is_zero(self) -> None:
+        """Remember that somebody has filled the gradient with zeros, which stays the memory of the next one."""
         self.touched = []
         self.gradient = None
 

@@ -14,6 +14,7 @@ from .collection import ParameterCollection, as_collection
 from .errors import NonFiniteError
 from .expression import listed
 from .given import flag, number, place
+from .parameters import LookupParameters, Parameters
 from .state import state
 from .storage import LookupStorage, ParameterStorage
 
@@ -49,6 +50,7 @@ class Trainer:
         self._clip = 5.0
         self._sparse = True
         self._moments: dict[ParameterStorage, list[Tensor]] = {}
+        self._places = native_updates.Places(self._kept)
         self.updates = 0
         self._clips = self._updates_shown = 0
 
@@ -81,13 +83,18 @@ class Trainer:
         Raises:
             NonFiniteError: the gradient is NaN or infinite, and clipping is on.
         """
+        self._update(self.model.parameters_list(), self.model.lookup_parameters_list())
+
+    def _update(self, parameters: Sequence[Parameters], lookups: Sequence[LookupParameters]) -> None:
         state.graph.settle()
         with torch.no_grad():
             scale = self._clipping()
-            for each in self.model.parameters_list():
-                self._update_dense(each.storage, scale)
-            for table in self.model.lookup_parameters_list():
-                self._update_lookup(table.storage, scale)
+            native: list[native_updates.Place] = []
+            for each in parameters:
+                self._update_dense(each.storage, scale, native)
+            for table in lookups:
+                self._update_lookup(table.storage, scale, native)
+            native_updates.step(self._native, native, self._factors(), scale)
             self.updates += 1
             self._updates_shown += 1
             self._decay()
@@ -102,34 +109,40 @@ class Trainer:
         """Return what the native rule takes; see `native_updates`."""
         return ()
 
-    def _natively(self, storage: ParameterStorage, rows: Tensor | None, scale: float) -> bool:
-        """Update a parameter, or rows of a table, in one pass of native code; False if that is not possible."""
-        if not (self._native and native_updates.fits(storage)):
-            return False
-        native_updates.step(self._native, storage, rows, self._kept(storage), self._factors(), scale)
-        return True
+    def _natively(
+        self, storage: ParameterStorage, rows: Tensor | None, native: list[native_updates.Place]
+    ) -> bool:
+        """Leave a parameter, or rows of a table, to native code, which updates all together; False if it cannot."""
+        place = self._places.of(storage, rows) if self._native else None
+        if place is not None:
+            native.append(place)
+        return place is not None
 
-    def _update_dense(self, storage: ParameterStorage, scale: float) -> None:
+    def _update_dense(
+        self, storage: ParameterStorage, scale: float, native: list[native_updates.Place]
+    ) -> None:
         if not storage.updated:
             return
         if storage.gradient is None and type(storage) is ParameterStorage:
             if self._native == "descent":
                 return  # zeros move nothing
             storage.gradient, storage.spare = storage.ready(), None
-        if self._natively(storage, None, scale):
+        if self._natively(storage, None, native):
             return
         gradient = storage.dense_gradient()
         self.rule(storage.tensor, gradient if scale == 1.0 else gradient.mul_(scale), self._kept(storage))
         storage.clear_gradient()
 
-    def _update_lookup(self, storage: ParameterStorage, scale: float) -> None:
+    def _update_lookup(
+        self, storage: ParameterStorage, scale: float, native: list[native_updates.Place]
+    ) -> None:
         if not (self._sparse and isinstance(storage, LookupStorage)):
-            self._update_dense(storage, scale)
+            self._update_dense(storage, scale, native)
             return
         if not storage.updated or storage.gradient is None:
             return
         rows = storage.rows()
-        if self._natively(storage, rows, scale):
+        if self._natively(storage, rows, native):
             return
         gradient = storage.gradient.index_select(0, rows)
         value = storage.tensor.index_select(0, rows)
@@ -168,9 +181,14 @@ class Trainer:
     def _length(self) -> float:
         """Return the length of the whole gradient."""
         storages = [x.storage for x in (*self.model.parameters_list(), *self.model.lookup_parameters_list())]
-        storages = [each for each in storages if each.gradient is not None]
-        if all(map(native_updates.fits, storages)):
-            return native_updates.length(storages)
+        places = [
+            self._places.of(each, each.rows() if isinstance(each, LookupStorage) else None)
+            for each in storages
+            if each.gradient is not None
+        ]
+        found = [each for each in places if each is not None]
+        if len(found) == len(places):
+            return native_updates.length(found)
         norms = torch.stack([torch.linalg.vector_norm(each) for each in self._gradients()])
         return float(torch.linalg.vector_norm(norms))
 
@@ -195,16 +213,7 @@ class Trainer:
         parameters, lookups = self.model.parameters_list(), self.model.lookup_parameters_list()
         dense = [parameters[each] for each in _places(updated_params, len(parameters), "updated_params")]
         tables = [lookups[each] for each in _places(updated_lookups, len(lookups), "updated_lookups")]
-        state.graph.settle()
-        with torch.no_grad():
-            scale = self._clipping()
-            for each in dense:
-                self._update_dense(each.storage, scale)
-            for table in tables:
-                self._update_lookup(table.storage, scale)
-            self.updates += 1
-            self._updates_shown += 1
-            self._decay()
+        self._update(dense, tables)
 
     def update_epoch(self, r: float = 1.0) -> None:
         """Do nothing; DyNet's old way to lower the learning rate. Change `learning_rate` instead."""

@@ -1,4 +1,4 @@
-// Functions by which trainers update parameters in place: float32 arrays given by address, whole or by rows.
+// Functions by which trainers update all parameters in place: float32 arrays given by address, whole or by rows.
 #include <cstdint>
 #include <cstring>
 
@@ -20,45 +20,68 @@ struct Rows {
     }
 };
 
-// squared_length(address, rows address or 0, count, width) -> sum of squares
-PyObject *squared_length(PyObject *, PyObject *args) {
-    unsigned long long address;
+// Of one parameter: addresses of value, gradient, three moments and row numbers, or 0; count, width.
+struct Place {
+    unsigned long long value, gradient, moments[3];
     Rows rows;
-    if (!PyArg_ParseTuple(args, "KKLL", &address, &rows.numbers, &rows.count, &rows.width)) return nullptr;
-    double total = 0;
-    const float *at = pointer(address);
-    rows.each([&](long long begin) {
-        // in pieces, whose sums are added in double precision
-        for (long long done = 0; done < rows.width; done += 4096) {
-            const int piece = static_cast<int>(rows.width - done < 4096 ? rows.width - done : 4096);
-            total += kernels().dot(piece, at + begin + done, at + begin + done);
+};
+
+// Calls body(place) for each tuple of eight numbers; false with an error set.
+template <class F> bool each_place(PyObject *places, F body) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(places); i++) {
+        Place p;
+        PyObject *numbers = PyList_GET_ITEM(places, i);
+        if (!PyTuple_Check(numbers)) {
+            PyErr_SetString(PyExc_TypeError, "places are tuples");
+            return false;
         }
-    });
-    return PyFloat_FromDouble(total);
+        if (!PyArg_ParseTuple(numbers, "KKKKKKLL", &p.value, &p.gradient, &p.moments[0], &p.moments[1], &p.moments[2],
+                              &p.rows.numbers, &p.rows.count, &p.rows.width)) return false;
+        body(p);
+    }
+    return true;
 }
 
-// rule(kind, value, gradient, three moments: addresses or 0, rows address or 0, count, width, four factors, scale); the
-// gradient becomes zero
+// squared_length(places) -> sum of squares of gradients
+PyObject *squared_length(PyObject *, PyObject *args) {
+    PyObject *places;
+    if (!PyArg_ParseTuple(args, "O!", &PyList_Type, &places)) return nullptr;
+    double total = 0;
+    const bool done = each_place(places, [&](const Place &p) {
+        const float *at = pointer(p.gradient);
+        p.rows.each([&](long long begin) {
+            // in pieces, whose sums are added in double precision
+            for (long long done = 0; done < p.rows.width; done += 4096) {
+                const int piece = static_cast<int>(p.rows.width - done < 4096 ? p.rows.width - done : 4096);
+                total += kernels().dot(piece, at + begin + done, at + begin + done);
+            }
+        });
+    });
+    return done ? PyFloat_FromDouble(total) : nullptr;
+}
+
+// rule(kind, places, four factors, scale); the gradients become zero
 PyObject *rule(PyObject *, PyObject *args) {
     int kind;
-    unsigned long long value, gradient, given[3];
-    Rows rows;
+    PyObject *places;
     float factors[4], scale;
-    if (!PyArg_ParseTuple(args, "iKKKKKKLLfffff", &kind, &value, &gradient, &given[0], &given[1], &given[2], &rows.numbers,
-                          &rows.count, &rows.width, &factors[0], &factors[1], &factors[2], &factors[3], &scale)) return nullptr;
+    if (!PyArg_ParseTuple(args, "iO!fffff", &kind, &PyList_Type, &places, &factors[0], &factors[1], &factors[2], &factors[3], &scale)) return nullptr;
     if (kind < 0 || kind > static_cast<int>(Rule::Amsgrad)) return PyErr_Format(PyExc_ValueError, "no rule %d", kind);
-    rows.each([&](long long begin) {
-        float *g = pointer(gradient) + begin, *moments[3];
-        for (int i = 0; i < 3; i++) moments[i] = given[i] ? pointer(given[i]) + begin : nullptr;
-        kernels().rule(static_cast<Rule>(kind), static_cast<long>(rows.width), pointer(value) + begin, g, moments, factors, scale);
-        std::memset(g, 0, sizeof(float) * rows.width);
+    const bool done = each_place(places, [&](const Place &p) {
+        p.rows.each([&](long long begin) {
+            float *g = pointer(p.gradient) + begin, *moments[3];
+            for (int i = 0; i < 3; i++) moments[i] = p.moments[i] ? pointer(p.moments[i]) + begin : nullptr;
+            kernels().rule(static_cast<Rule>(kind), static_cast<long>(p.rows.width), pointer(p.value) + begin, g, moments, factors, scale);
+            std::memset(g, 0, sizeof(float) * p.rows.width);
+        });
     });
+    if (!done) return nullptr;
     Py_RETURN_NONE;
 }
 
 PyMethodDef functions[] = {
-    {"autobatch_squared_length", squared_length, METH_VARARGS, "The sum of squares of a float32 array, or of some of its rows."},
-    {"autobatch_rule", rule, METH_VARARGS, "A trainer's step in place; the gradient becomes zero."},
+    {"autobatch_squared_length", squared_length, METH_VARARGS, "The sum of squares of gradients, or of some of their rows."},
+    {"autobatch_rule", rule, METH_VARARGS, "A trainer's step in place; the gradients become zero."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
