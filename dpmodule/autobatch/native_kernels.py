@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .native_composed import COMPOSED
 from .native_elementwise import ELEMENTWISE
 from .native_names import BINARY, CONVOLUTIONS, OP, TOO_LARGE, UNARY, Maker
 from .native_reductions import ALONG_DIMENSIONS, reduced
@@ -124,6 +125,7 @@ KERNELS: dict[str, Maker] = {
     **ELEMENTWISE,
     **SHAPES,
     **ALONG_DIMENSIONS,
+    **COMPOSED,
     "sum_many": _plain("sum"),
     "sum_elems": _plain("sum_elems"),
     "squared_norm": _plain("squared_norm"),

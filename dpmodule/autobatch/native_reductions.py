@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from .native_elementwise import ELEMENTWISE
 from .native_names import LAST_AXIS, OP, REDUCTIONS, TOO_LARGE, Maker
+from .native_shapes import Layout, arranged
 
 __all__ = ["ALONG_DIMENSIONS", "reduced"]
 
@@ -27,7 +29,21 @@ def reduced(engine: Any, kind: str, x: int, axes: Sequence[int], is_batch: bool,
         return -1
     bits = sum(2 << axis for axis in known) + is_batch
     node: int = engine.kernel(OP["reduction"], REDUCTIONS.index(kind), (x,), divisor, bits)
-    return node
+    layout = Layout(engine, x)
+    if node >= 0 or not bits or any(axis >= len(layout.d) for axis in known):
+        return node
+    return reduced(engine, kind, _side_by_side(engine, x, layout, known, is_batch), (0,), False, divisor)
+
+
+def _side_by_side(engine: Any, x: int, layout: Layout, axes: set[int], is_batch: bool) -> int:
+    """Return a node whose first dimension is all those that `reduced` is given; elsewhere they lie unevenly."""
+    loops = list(zip(layout.d, layout.steps))
+    inside = [loops[axis] for axis in axes]
+    outside = [loop for axis, loop in enumerate(loops) if axis not in axes]
+    batch = 1 if is_batch else layout.batch
+    count = math.prod(size for size, _ in inside) * layout.batch // batch
+    dims = [count, *(size for size, _ in outside)]
+    return arranged(engine, "transpose", x, [(layout.batch, layout.size), *inside, *outside], (dims, batch))
 
 
 def _sum_dim(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:

@@ -43,6 +43,14 @@ TWO = {
     "join many": (((4, 2), (4, 2)), lambda a, b: dy.concatenate([a, b] * 4, 1)),
     "filter1d_narrow": (((3, 6), (3, 2, 4)), dy.filter1d_narrow),
     "filter1d_narrow, one filter": (((3, 6), (3, 2)), dy.filter1d_narrow),
+    "circ_conv": (((7,), (7,)), dy.circ_conv),
+    "circ_corr": (((7,), (7,)), dy.circ_corr),
+    "trace_of_product": (((4, 5), (4, 5)), dy.trace_of_product),
+    "dot_product": (((4, 5), (4, 5)), dy.dot_product),
+    "weight_norm": (((4, 5), (1,)), dy.weight_norm),
+    "weight_norm of a vector": (((5,), (1, 1)), dy.weight_norm),
+    "contract3d_1d": (((4, 5, 3), (3,)), dy.contract3d_1d),
+    "contract3d_1d of a matrix": (((4, 5), (1,)), dy.contract3d_1d),
     "conv2d": (((6, 5, 2), (3, 2, 2, 4)), lambda x, f: dy.conv2d(x, f, (2, 1))),
     "conv2d beyond the edge": (((6, 5, 2), (3, 2, 2, 4)), lambda x, f: dy.conv2d(x, f, (1, 1), False)),
 }
@@ -63,6 +71,12 @@ THREE = {
     "affine_transform of vectors and columns": (
         ((5,), (5, 6), (6,)),
         lambda b, w, x: dy.affine_transform([b, w, x, w, dy.reshape(x, (6, 1))]),
+    ),
+    "contract3d_1d_bias": (((4, 5, 3), (3,), (4, 5)), dy.contract3d_1d_bias),
+    "contract3d_1d_1d": (((4, 5, 3), (3,), (5,)), dy.contract3d_1d_1d),
+    "contract3d_1d_1d_bias": (
+        ((4, 5, 3), (3,), (4, 1)),
+        lambda x, y, b: dy.contract3d_1d_1d_bias(x, y, dy.inputTensor(np.arange(5.0) - 2), b),
     ),
     "conv2d_bias": (((4, 4, 2), (2, 2, 2, 3), (3,)), lambda x, f, b: dy.conv2d_bias(x, f, b, (1, 2))),
 }
@@ -95,6 +109,24 @@ ONE = {
     **{
         f"transpose {order}": ((4, 5, 3), lambda x, order=order: dy.transpose(x, order))
         for order in itertools.permutations(range(3))
+    },
+    "kmh_ngram": ((3, 6), lambda x: dy.kmh_ngram(x, 3)),
+    "kmh_ngram of all": ((3, 6), lambda x: dy.kmh_ngram(x, 6)),
+    **{f"moment_elems {r}": ((3, 4), lambda x, r=r: dy.moment_elems(x, r)) for r in range(1, 8)},
+    **{f"moment_batches {r}": ((3, 4), lambda x, r=r: dy.moment_batches(x, r)) for r in (1, 2, 5)},
+    **{
+        f"{name} over {axes}{' and the minibatch' * is_batch}": (
+            (3, 4, 2),
+            lambda x, f=function, axes=axes, is_batch=is_batch: f(x, axes, is_batch),
+        )
+        for axes in ([0], [1], [2], [0, 1], [0, 2], [2, 1], [2, 0, 1])
+        for is_batch in (False, True)
+        for name, function in {
+            "sum_dim": dy.sum_dim,
+            "mean_dim": dy.mean_dim,
+            "std_dim": dy.std_dim,
+            "moment_dim 3": lambda x, axes, is_batch: dy.moment_dim(x, axes, 3, is_batch, 5),
+        }.items()
     },
     "transpose": ((4, 5), dy.transpose),
     "transpose of a vector": ((4,), dy.transpose),

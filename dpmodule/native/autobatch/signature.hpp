@@ -41,7 +41,7 @@ enum class Op : std::uint8_t {
     Sparsemax,    // kind = how many numbers share it
 };
 
-enum class Arrangement : int { Transpose, Reshape, Strided };
+enum class Arrangement : int { Transpose, Reshape, Strided, Ngram, CircularConvolution, CircularCorrelation };
 
 struct Signature {
     Op op = Op::Input;
