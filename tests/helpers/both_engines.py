@@ -20,3 +20,12 @@ def on_both(program):
         for found, right in zip(batched[-1], wanted):
             np.testing.assert_allclose(found, right, rtol=1e-4, atol=4e-6 * max(1.0, np.abs(right).max()))
     return batched
+
+
+def distances(found, wanted):
+    """Return how far each array is from the one wanted, in shares of the largest number there, or of 1."""
+    far = []
+    for one, other in zip(found, wanted, strict=True):
+        assert one.shape == other.shape
+        far.append(np.abs(one - other).max(initial=0) / max(1.0, np.abs(other).max(initial=0)))
+    return np.array(far)
