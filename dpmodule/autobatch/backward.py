@@ -14,7 +14,7 @@ from .execute import grad_call
 from .ops.product import product
 from .ops.source import PARAMETER
 from .ops.spec import Dim
-from .reads import Reads, merged, reads_of
+from .reads import Reads, mark_operands, merged, reached_nodes, reads_of
 from .record import Record, Where
 from .signature import Signature, Stacked
 
@@ -25,14 +25,15 @@ __all__ = ["Backward"]
 
 Tensor = torch.Tensor
 Ints = NDArray[np.int64]
-_Factors = dict[int, tuple[Tensor, Tensor, int]]
-"""By operand: see `Call.defer`."""
 
 
 class Backward:
     """The gradients of one number with respect to all nodes it depends on.
 
-    Products of whole batches that make up the gradient of a matrix are put off to the end and added in one product.
+    Batches go through whole, where the root depends on a part of their nodes, too: the others have gradients of zero.
+    But zero times an infinite derivative is not a number. Where that comes of it, all is done once more, with those
+    nodes alone that count. Products of whole batches that make up the gradient of a matrix are put off to the end and
+    added in one product.
 
     Args:
         engine: has computed the root.
@@ -48,26 +49,41 @@ class Backward:
         self.root, self._full = root, full
         self._engine, self._aux = engine, aux
         self._rows = engine.values.rows  # as they are now: `Engine.revert` goes on with a copy
-        self._tensors: dict[Dim, Tensor] = {}
-        self._parameters: dict[Any, Tensor] = {}
-        self._deferred: dict[tuple[Any, Any], tuple[list[Tensor], list[Tensor]]] = {}
-        self._of_rows: list[tuple[Any, Tensor, Tensor]] = []
-        self._alive: NDArray[np.bool_] = np.zeros(engine.computed, np.bool_)
-        self._alive[root] = True
         self._reads: Reads | None = None
-        self._alone: set[int] = set()
-        dim = signature.dim
+        self._start()
         if signature.kind.op is PARAMETER:
             self._to_parameter(signature.kind.attrs, torch.ones_like(engine.value(root, signature)[0]))
         else:
             records = [record for record in engine.records if full or record.step.kind.needs]
-            if not full:
+            if signature.needs and not full:
                 self._reads = reads_of(records, root, engine.computed)
-                self._alone = self._reads.alone if self._reads else set()
-            self._of(dim)[int(engine.values.rows[root])] = 1.0
+            self._pass(records, signature.dim)
+        self._hand_over()
+
+    def _start(self) -> None:
+        """Begin without any gradient."""
+        self._tensors: dict[Dim, Tensor] = {}
+        self._parameters: dict[Any, Tensor] = {}
+        self._deferred: dict[tuple[Any, Any], tuple[list[Tensor], list[Tensor]]] = {}
+        self._of_rows: list[tuple[Any, Tensor, Tensor]] = []
+
+    def _pass(self, records: Sequence[Record], dim: Dim) -> None:
+        """Go through batches in reverse; `dim` is that of the root."""
+        reads = self._reads
+        self._of(dim)[int(self._rows[self.root])] = 1.0
+        if reads is None:
+            alive = np.zeros(self._engine.computed, np.bool_)
+            alive[self.root] = True
             for record in reversed(records):
-                self._visit(record)
-        self._finish()
+                self._visit(record, alive)
+        else:
+            for record in reversed(reads.records):
+                self._send(record, self._slices(record, len(record.step.nodes)))
+        self._sum_up()
+        if reads is not None and reads.alive is not None and not self._is_finite():
+            self._start()
+            self._reads = None
+            self._pass(records, dim)
 
     def _of(self, dim: Dim) -> Tensor:
         """Return the gradients of all nodes of a shape."""
@@ -84,31 +100,23 @@ class Backward:
                     found[first:end].zero_()
         return found
 
-    def _visit(self, record: Record) -> None:
+    def _visit(self, record: Record, alive: NDArray[np.bool_]) -> None:
+        """Go through those nodes of a batch that are alive."""
         step = record.step
         kind, count = step.kind, len(step.nodes)
-        if self._reads:
-            self._send(record, self._slices(record, count))
-            return
         if step.parts:
             for part in self._engine.parts(record):
-                self._visit(part)
+                self._visit(part, alive)
             return
-        reached = self._reached(record)
+        reached = reached_nodes(record, alive)
         reaching = np.count_nonzero(reached)
         if not reaching:
             return
-        self._mark(record, None if reaching == count else reached)
+        mark_operands(record, alive, reached if reaching < count else None)
         gradients = self._slices(record, count)
-        is_part = reaching < count and step.args.size and not (kind.op.random or kind.op.whole)
-        if not is_part:
+        if reaching == count or not step.args.size or kind.op.random or kind.op.whole:
             self._send(record, gradients)
             return
-        if kind.op.aux != "object" and gradients[0].device.type == "cpu":
-            found, held = self._grads(record, gradients)
-            if _are_finite([*found, *(x for left, right, _ in held.values() for x in (left, right))]):
-                self._give(record, found, held)
-                return
         places = torch.from_numpy(np.flatnonzero(reached)).to(gradients[0].device)
         self._send(self._reduced(record, reached), [each.index_select(0, places) for each in gradients])
 
@@ -117,45 +125,31 @@ class Backward:
             self._of(dim)[first : first + count] for dim, first in zip(record.step.kind.outs, record.firsts)
         ]
 
-    def _reached(self, record: Record) -> NDArray[np.bool_]:
-        """Say of every node whether the root depends on one of its results."""
-        nodes = record.step.nodes
-        found = self._alive[nodes]
-        for place in range(1, len(record.firsts)):
-            found |= self._alive[nodes + place]
-        return found
-
     def _send(self, record: Record, gradients: list[Tensor]) -> None:
-        self._give(record, *self._grads(record, gradients))
-
-    def _give(self, record: Record, found: list[Tensor | None], held: _Factors) -> None:
         """Hand the gradients of a batch's operands to the nodes that they are."""
-        call, dims = record.call, record.step.kind.dims
-        for place, factors in held.items():
-            self._defer(record, place, *factors)
-        for place, (grad, where) in enumerate(zip(found, record.wheres)):
-            if call.wants[place] and place not in held:
-                memory = call.into[place] if call.into else None
-                if memory is None or grad is not memory:
-                    self._add(where, dims[place], grad)
-        call.into = ()
+        call, kind, wheres = record.call, record.step.kind, record.wheres
+        put_off: list[int] = []
 
-    def _grads(self, record: Record, gradients: list[Tensor]) -> tuple[list[Tensor | None], _Factors]:
-        """Return the gradients of the operands, and factors of those that are put off."""
-        call, kind, alone = record.call, record.step.kind, self._alone
-        held: _Factors = {}
-        call.wants = (True,) * len(kind.wants) if self._full else kind.wants
-        call.defer = lambda place, left, right, bias=-1: held.__setitem__(place, (left, right, bias))
-        if alone:
-            into: list[Tensor | None] = []
-            for dim, where in zip(kind.dims, record.wheres):
-                is_alone = id(where) in alone
-                into.append(self._of(dim)[where.first : where.first + where.count] if is_alone else None)
-            call.into = into
-        call.rows = self._of_rows
+        def defer(place: int, left: Tensor, right: Tensor, bias: int = -1) -> None:
+            put_off.extend((place, bias))
+            self._defer(record, place, left, right, bias)
+
+        call.wants = wants = (True,) * len(kind.wants) if self._full else kind.wants
+        call.defer, call.rows = defer, self._of_rows
+        if self._reads is not None and self._reads.alone:
+            call.into = [self._own(dim, where) for dim, where in zip(kind.dims, wheres)]
         found = grad_call(call, kind.op, gradients, record.inputs)
-        call.defer = None
-        return found, held
+        into, call.into, call.defer = call.into, (), None
+        for place, (grad, where) in enumerate(zip(found, wheres)):
+            is_there = into and grad is not None and grad is into[place]
+            if wants[place] and not is_there and place not in put_off:
+                self._add(where, kind.dims[place], grad)
+
+    def _own(self, dim: Dim, where: Where) -> Tensor | None:
+        """Return the memory for the gradient of an operand that nothing else reads."""
+        if self._reads is None or id(where) not in self._reads.alone:
+            return None
+        return self._of(dim)[where.first : where.first + where.count]
 
     def _reduced(self, record: Record, reached: NDArray[np.bool_]) -> Record:
         """Run those nodes of a batch once more that the root depends on, because all together gave no finite numbers.
@@ -173,17 +167,11 @@ class Backward:
         call, inputs, wheres = self._engine.again(part, self._aux)
         return Record(part, call, inputs, wheres, [])
 
-    def _mark(self, record: Record, reached: NDArray[np.bool_] | None) -> None:
-        step = record.step
-        args = step.args
-        if reached is not None:
-            args = args[np.repeat(reached, step.counts)] if step.kind.many else args[reached]
-        self._alive[args] = True
-
     def _add(self, where: Where, dim: Dim, grad: Tensor | None) -> None:
+        memory = self._own(dim, where)
         if grad is None:
-            if id(where) in self._alone:
-                self._of(dim)[where.first : where.first + where.count].zero_()
+            if memory is not None:
+                memory.zero_()
         elif where.parameter is not None:
             # expanded operands (`Op.expand`) have a gradient of every node
             self._to_parameter(where.parameter, grad[0, 0] if grad.shape[0] == 1 else grad.sum(0)[0])
@@ -192,12 +180,11 @@ class Backward:
             is_shared = 0 <= grad.data_ptr() - total.data_ptr() < total.nbytes
             total.index_add_(0, where.index, grad.clone() if is_shared else grad)
         else:
-            part = self._of(dim)[where.first : where.first + where.count]
             whole = grad if where.count == grad.shape[0] else grad.sum(0, keepdim=True)
-            if id(where) in self._alone:
-                part.copy_(whole)
+            if memory is not None:
+                memory.copy_(whole)
             else:
-                part.add_(whole)
+                self._of(dim)[where.first : where.first + where.count].add_(whole)
 
     def _to_parameters(self, parameter: Any, grad: Tensor) -> None:
         if type(parameter) is Stacked:
@@ -224,13 +211,22 @@ class Backward:
         lefts.append(left)
         rights.append(right)
 
-    def _finish(self) -> None:
+    def _sum_up(self) -> None:
+        """Compute what has been put off."""
         for (parameter, bias), (lefts, rights) in self._deferred.items():
             left, right = _stacked(lefts[::-1]), _stacked(rights[::-1])
             self._to_parameters(parameter, product(left.t(), right.t()))
             if bias is not None:
                 self._to_parameters(bias, left.sum(0))
         self._deferred.clear()
+
+    def _is_finite(self) -> bool:
+        """Say whether all parameters have gradients of finite numbers: what is not finite spreads as far as there."""
+        found = [*self._parameters.values(), *[gradient for *_, gradient in self._of_rows]]
+        return not found or math.isfinite(float(torch.stack([each.sum() for each in found]).sum()))
+
+    def _hand_over(self) -> None:
+        """Add to the gradients that parameters have."""
         for (_, reference, is_updated), grad in self._parameters.items():
             if is_updated and (storage := reference()).updated:
                 storage.add_gradient(grad)
@@ -250,8 +246,9 @@ class Backward:
             found = self._parameters.get(signature.kind.attrs)
             value = self._engine.value(node, signature)
             return torch.zeros_like(value) if found is None else found[None]
-        found = self._tensors.get(signature.dim)
-        if found is None or (self._reads and not signature.needs):
+        found, reads = self._tensors.get(signature.dim), self._reads
+        is_dead = reads is not None and reads.alive is not None and not reads.alive[node]
+        if found is None or is_dead or (reads and not signature.needs):
             options, dim = self._engine.options, signature.dim
             return torch.zeros(dim.batch, *dim.d, device=options.device, dtype=options.dtype)
         return found[int(self._rows[node])]
@@ -270,7 +267,3 @@ def _stacked(parts: Sequence[Tensor]) -> Tensor:
     if first.untyped_storage().data_ptr() != last.untyped_storage().data_ptr():
         return torch.cat(list(parts))
     return first.as_strided((sum(map(len, parts)), first.shape[1]), (first.shape[1], 1))
-
-
-def _are_finite(tensors: Sequence[Tensor | None]) -> bool:
-    return all(math.isfinite(float(x.sum())) for x in tensors if x is not None)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from .. import native
 from .errors import EmptySequenceError, ForeignValueError, user_line
-from .fast import fast
+from .fast import fast, uses_native
 from .node import Array, Node
 from .ops.binary import CDIV, MINUS, POW, SUM
 from .ops.linear import MATMUL
@@ -28,6 +28,7 @@ __all__ = [
     "not_empty",
     "npvalues",
     "plain",
+    "single",
     "values",
 ]
 
@@ -199,25 +200,67 @@ def plain(op: Op, x: Any, y: Any, z: Any = ...) -> Expression:
     """Do what `apply` does for two or three operands and no attributes, in less time.
 
     Args:
-        op: the operation.
+        op: the operation, which always has as many operands here.
         x: an operand, as all are.
         y: the second one.
         z: the third one; an ellipsis for none, since None may be a user's mistake.
     """
+    return apply(op, (x, y) if z is ... else (x, y, z))
+
+
+def single(op: Op) -> Callable[..., Expression]:
+    """Return the function of an operation that takes one operand and nothing else."""
+
+    def made(x: Any) -> Expression:
+        return apply(op, (x,))
+
+    def spelled_out(x: Any) -> Expression:
+        graph = state.graph
+        version, numbers = graph.version, graph.numbers
+        try:
+            node = x.node if x.version == version else x.enter()
+            number = graph.ways[op][numbers[node]]
+        except (KeyError, IndexError, AttributeError):
+            return _learned(op, (x,))
+        found = _new(Expression)
+        found.node, found.version = len(numbers), version
+        numbers.append(number)
+        graph.flat.append(node)
+        return found
+
+    return made if uses_native() else spelled_out
+
+
+def _plain(op: Op, x: Any, y: Any, z: Any = ...) -> Expression:
     graph = state.graph
-    version = graph.version
+    version, numbers = graph.version, graph.numbers
     try:
         first = x.node if x.version == version else x.enter()
         second = y.node if y.version == version else y.enter()
+        number = graph.ways[op][numbers[first]][numbers[second]]
         if z is ...:
-            args: tuple[int, ...] = first, second
+            graph.flat += first, second
         else:
-            args = first, second, z.node if z.version == version else z.enter()
-    except AttributeError:
-        args = tuple([node_of(each) for each in ((x, y) if z is ... else (x, y, z))])
+            third = z.node if z.version == version else z.enter()
+            number = number[numbers[third]]
+            graph.flat += first, second, third
+    except (KeyError, IndexError, AttributeError):
+        return _learned(op, (x, y) if z is ... else (x, y, z))
     found = _new(Expression)
-    found.node, found.version = graph.append(op, (), args), version
+    found.node, found.version = len(numbers), version
+    numbers.append(number)
     return found
+
+
+def _learned(op: Op, operands: Sequence[Any]) -> Expression:
+    """Add a node, and let the graph remember what it has become: those like it are made in one step."""
+    found = apply(op, operands)
+    state.graph.learn(op, found.node)
+    return found
+
+
+if not uses_native():  # this is where programs spend their time without native code
+    plain = _plain
 
 
 def append_many(op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = ()) -> Expression:

@@ -105,6 +105,7 @@ class Graph(BaseGraph):
         self._marks: list[tuple[int, Any]] = []
         self._kept: dict[Any, None] = {}
         self._known: dict[Any, Any] = {} if self._is_slow else self.table.known
+        self.ways: dict[Any, Any] = {} if self._is_slow else self.table.ways
         self.engine = Engine(self.options, self.table, self._pool)
 
     @property
@@ -156,6 +157,17 @@ class Graph(BaseGraph):
             found = found.setdefault(each.index, {})
         found[_END] = number
         return number
+
+    def learn(self, op: Op, node: int) -> None:
+        """Remember what a plain operation has become, see `ways`."""
+        signature = self.signature(node)
+        if self._is_slow or signature.extras:
+            return
+        *first, last = (self.numbers[arg] for arg in self.flat[-len(signature.kind.dims) :])
+        found = self.ways.setdefault(op, {})
+        for number in first:
+            found = found.setdefault(number, {})
+        found[last] = signature.index
 
     def append_many(self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
         """Add a node that takes many operands of one shape.

@@ -1,4 +1,4 @@
-"""Who reads which node: what a backward pass may leave out when its root depends on every node, as a loss does."""
+"""Who reads which node: what a backward pass may leave out."""
 
 from __future__ import annotations
 
@@ -11,25 +11,30 @@ from numpy.typing import NDArray
 from .ops.spec import Dim
 from .record import Record, Where
 
-__all__ = ["Reads", "merged", "reads_of"]
+__all__ = ["Reads", "mark_operands", "merged", "reached_nodes", "reads_of"]
 
 Ints = NDArray[np.int64]
 
 
 class Reads(NamedTuple):
-    """What is known of a graph whose root depends on every node.
+    """What is known of a graph before gradients go through it.
 
     Attributes:
+        records: the batches that the root depends on.
+        alive: whether the root depends on a node, None where it does on all of them. The batches may hold other nodes,
+            too: their gradients are zeros.
         alone: `id` of every operand that nothing else reads: its gradient is written, and not added to another.
         sums: the rows, by shape as (first, end), of all other gradients, which have to begin as zeros.
     """
 
+    records: Sequence[Record]
+    alive: NDArray[np.bool_] | None
     alone: set[int]
     sums: dict[Dim, list[tuple[int, int]]]
 
 
-def reads_of(records: Sequence[Record], root: int, size: int) -> Reads | None:
-    """Find out what is read by one operand only; None if the root does not depend on every node.
+def reads_of(records: Sequence[Record], root: int, size: int) -> Reads:
+    """Find out which batches the root depends on, and what is read by one operand only.
 
     Args:
         records: the batches that a gradient flows through.
@@ -37,17 +42,20 @@ def reads_of(records: Sequence[Record], root: int, size: int) -> Reads | None:
         size: how many nodes there are.
     """
     wheres, columns = _operands(records)
-    if not columns:
-        return None
-    read = np.concatenate(columns)
-    uses = np.bincount(read, minlength=size)
+    uses = np.bincount(np.concatenate(columns), minlength=size) if columns else np.zeros(size, np.int64)
+    alive = None
     if not _reaches_all(records, root, uses > 0):
-        return None
-    is_written, found = np.zeros(size, np.bool_), Reads(set(), {})
-    for where, column, is_single in zip(wheres, columns, _all_of(uses[read] == 1, columns)):
-        if is_single and where.index is None and where.count == len(column):
-            found.alone.add(id(where))
-            is_written[column] = True
+        records, alive = _reached(records, root, size)
+        wheres, columns = _operands(records)
+        uses = np.bincount(np.concatenate(columns), minlength=size) if columns else np.zeros(size, np.int64)
+        uses[root] += 2  # what reads it need not count
+    is_written, found = np.zeros(size, np.bool_), Reads(records, alive, set(), {})
+    if columns:
+        is_single = uses[np.concatenate(columns)] == 1
+        for where, column, is_alone in zip(wheres, columns, _all_of(is_single, columns)):
+            if is_alone and where.index is None and where.count == len(column):
+                found.alone.add(id(where))
+                is_written[column] = True
     results, nodes = [], []
     for record in records:
         for place, first in enumerate(record.firsts):
@@ -57,6 +65,39 @@ def reads_of(records: Sequence[Record], root: int, size: int) -> Reads | None:
         if not is_done:
             found.sums.setdefault(dim, []).append((first, first + len(mine)))
     return found
+
+
+def _reached(records: Sequence[Record], root: int, size: int) -> tuple[list[Record], NDArray[np.bool_]]:
+    """Return the batches that the root depends on, and whether it does on every node."""
+    found, alive = [], np.zeros(size, np.bool_)
+    alive[root] = True
+    for record in reversed(records):
+        reached = reached_nodes(record, alive)
+        count = np.count_nonzero(reached)
+        if count:
+            found.append(record)
+            mark_operands(record, alive, reached if count < len(reached) else None)
+    return found[::-1], alive
+
+
+def reached_nodes(record: Record, alive: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Say of every node of a batch whether one of its results is alive."""
+    nodes = record.step.nodes
+    found = alive[nodes]
+    for place in range(1, len(record.firsts)):
+        found |= alive[nodes + place]
+    return found
+
+
+def mark_operands(record: Record, alive: NDArray[np.bool_], reached: NDArray[np.bool_] | None) -> None:
+    """Set `alive` for the operands of a batch's nodes, or of those that are reached."""
+    step = record.step
+    args = step.args
+    if reached is not None:
+        if step.parts:  # they have their operands in common
+            reached = np.logical_or.reduce(reached.reshape(len(step.parts), -1))
+        args = args[np.repeat(reached, step.counts)] if step.kind.many else args[reached]
+    alive[args] = True
 
 
 def _operands(records: Sequence[Record]) -> tuple[list[Where], list[Ints]]:

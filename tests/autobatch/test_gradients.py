@@ -338,3 +338,27 @@ def test_a_revert_of_another_parameter():
     later.value()
     dy.cg_revert()
     np.testing.assert_allclose(inner.gradient(), 1 - np.tanh([0.2, 0.4, 0.6]) ** 2, rtol=1e-5)
+
+
+def test_a_bias_that_is_computed_has_a_gradient():
+    model = dy.ParameterCollection()
+    weight, start = model.add_parameters((3, 2), init=0.5), model.add_parameters((3,), init=0.25)
+    bias = dy.tanh(start)
+    total = dy.affine_transform([bias, weight, dy.inputTensor([1.0, 2.0])])
+    dy.squared_norm(total).backward()
+    by_hand = 2 * (np.tanh(0.25) + 1.5)
+    np.testing.assert_allclose(bias.gradient(), [by_hand] * 3, rtol=1e-5)
+    np.testing.assert_allclose(start.grad_as_array(), [by_hand * (1 - np.tanh(0.25) ** 2)] * 3, rtol=1e-5)
+
+
+def test_what_shares_a_batch_with_the_loss_but_does_not_feed_it_has_none():
+    _, w = weights()
+    inner = [w * number for number in (1.0, 2.0, 3.0)]
+    losses = [dy.sum_elems(dy.tanh(each)) for each in inner]
+    after = [dy.exp(each) for each in losses]
+    dy.forward(after)
+    losses[1].backward()
+    for number, each in enumerate(inner):
+        wanted = 1 - np.tanh([0.2, 0.4, 0.6]) ** 2 if number == 1 else np.zeros(3)
+        np.testing.assert_allclose(each.gradient(), wanted, rtol=1e-5)
+    np.testing.assert_allclose(w.gradient(), 2 * (1 - np.tanh([0.2, 0.4, 0.6]) ** 2), rtol=1e-5)

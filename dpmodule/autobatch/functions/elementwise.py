@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..errors import ArgumentError, user_line
-from ..expression import Expression, apply, node_of
-from ..fast import fast, uses_native
+from ..expression import Expression, apply, single
+from ..fast import fast
 from ..given import number
 from ..ops.spec import Op
 from ..ops.unary import ARGMAX, ELU, NOBACKPROP, ROUNDING, SCALE_GRADIENT, SILU, UNARY
-from ..state import state
 
 __all__ = [
     "abs",
@@ -52,23 +51,7 @@ __all__ = [
 
 def _face(name: str, op: Op, text: str) -> Callable[[Expression], Expression]:
     """Make the function of an operation that takes one expression and nothing else."""
-    new = Expression.__new__
-
-    def face(x: Expression) -> Expression:
-        return apply(op, (x,))
-
-    def spelled_out(x: Expression) -> Expression:  # `apply` in less time, where it is not native
-        graph = state.graph
-        version = graph.version
-        try:
-            node = x.node if x.version == version else x.enter()
-        except AttributeError:
-            node = node_of(x)
-        made = new(Expression)
-        made.node, made.version = graph.append(op, (), (node,)), version
-        return made
-
-    found = face if uses_native() else spelled_out
+    found = single(op)
     found.__name__ = found.__qualname__ = name
     found.__doc__ = f"{text}\n\nArgs:\n    x: the operand."
     return found
