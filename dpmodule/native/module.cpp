@@ -28,6 +28,7 @@ constexpr Add parts[] = {
     dpmodule::add_autobatch_node,
     dpmodule::add_autobatch_function,
     dpmodule::add_autobatch_engine,
+    dpmodule::add_autobatch_layers,
     dpmodule::add_autobatch_state,
     dpmodule::add_autobatch_update,
     nullptr,

@@ -27,6 +27,7 @@ int add_autobatch_node(PyObject *module);      // autobatch/node_type.cpp
 int add_autobatch_function(PyObject *module);  // autobatch/function_type.cpp
 int add_autobatch_update(PyObject *module);    // autobatch/update_functions.cpp
 int add_autobatch_engine(PyObject *module);    // autobatch/engine_type.cpp
+int add_autobatch_layers(PyObject *module);    // autobatch/layers_type.cpp
 int add_autobatch_state(PyObject *module);     // autobatch/state_type.cpp
 
 }  // namespace dpmodule

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
-from ... import native
 from ..collection import ParameterCollection
 from ..expression import Expression, apply, node_of, plain
 from ..fast import fast
@@ -50,6 +49,7 @@ class VanillaLSTMBuilder(RNNBuilder):
 
     collection_name: ClassVar[str] = "vanilla-lstm-builder"
     has_memory: ClassVar[bool] = True
+    _forget_bias: float
 
     def __init__(
         self,
@@ -65,11 +65,7 @@ class VanillaLSTMBuilder(RNNBuilder):
         self._outer = model  # where DyNet puts gains and biases of normalization
         super().__init__(layers, input_dim, hidden_dim, model)
         self.spec = (*self.spec, self._has_norm, self._forget_bias)
-        self._attrs = (self._forget_bias,)
         self._norm_expressions: dict[int, tuple[Expression, ...]] = {}
-        # a class derived from these may compute something else
-        if native.core is not None and type(self) in (VanillaLSTMBuilder, CompactVanillaLSTMBuilder):
-            self.cells = native.core.AutobatchLayers(tuple(self.parameters), self._forget_bias)
 
     def _add_layer(self, size: int) -> tuple[Parameters, ...]:
         wx, wh = self._add_weights(size)
@@ -98,9 +94,6 @@ class VanillaLSTMBuilder(RNNBuilder):
     def new_graph(self, update: bool = True) -> None:
         """Put the parameters into the graph under construction."""
         super().new_graph(update)
-        if self.cells is not None:
-            self.cells.weights = tuple(self._expressions)
-            self.cells.ready = self._is_plain()
         if self._has_norm:
             self._norm_expressions = {
                 weights[0].enter(): tuple([each.expr(update) for each in norms])
@@ -108,23 +101,7 @@ class VanillaLSTMBuilder(RNNBuilder):
             }
 
     def _is_plain(self) -> bool:
-        """Say whether steps are those of the equations above and nothing else."""
-        return not (self._has_norm or self._dropout or self._dropout_h)
-
-    def set_dropout(self, p: float) -> None:
-        """Multiply inputs and outputs with random masks; see `RNNBuilder.set_dropout`."""
-        super().set_dropout(p)
-        self._retract()
-
-    def set_dropouts(self, d: float, d_r: float) -> None:
-        """Set the probabilities for inputs and for outputs going around; see `RNNBuilder.set_dropouts`."""
-        super().set_dropouts(d, d_r)
-        self._retract()
-
-    def _retract(self) -> None:
-        """Let no state add steps in native code until there is a new graph."""
-        if self.cells is not None:
-            self.cells.ready = False
+        return not self._has_norm
 
     def cell(
         self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
@@ -133,8 +110,8 @@ class VanillaLSTMBuilder(RNNBuilder):
         wx, wh, b = weights
         if mask[0] is not None:
             x = cmult(x, mask[0])
-        if self._has_norm:
-            return self._normal_cell(weights, x, old, mask)
+        if not self._is_plain():
+            return self._spelled_cell(weights, x, old, mask)
         h = old[0] if old is not None else None
         if h is not None and mask[1] is not None:
             h = cmult(h, mask[1])
@@ -143,7 +120,7 @@ class VanillaLSTMBuilder(RNNBuilder):
 
     def run(self, before: Layers, xs: Iterable[Expression]) -> list[Expression]:
         """Compute all layers at several positions, one layer after the other; return the outputs."""
-        if not self._is_plain():
+        if self._dropout or self._dropout_h or not self._is_plain():
             return super().run(before, xs)
         outputs = list(xs)
         for layer, weights in enumerate(self._expressions if outputs else ()):
@@ -153,22 +130,26 @@ class VanillaLSTMBuilder(RNNBuilder):
             outputs, _ = lstm_sequence(outputs, h, c, wx, wh, b, self._forget_bias)
         return outputs
 
-    def _normal_cell(
+    def _spelled_cell(
         self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
     ) -> tuple[Expression, ...]:
         wx, wh, b = weights
-        gh, bh, gx, bx, gc, bc = self._norm_expressions[wx.node]
-        gates = b + layer_norm(wx * x, gx, bx)
+        norms = self._norm_expressions[wx.node] if self._has_norm else ()
+        gates = b + _normal(wx * x, norms[2:4])
         if old is not None:
             h = old[0] if mask[1] is None else cmult(old[0], mask[1])
-            gates = gates + layer_norm(wh * h, gh, bh)
+            gates = gates + _normal(wh * h, norms[:2])
         size = self.hidden_dim
         i, o = logistic(gates[:size]), logistic(gates[2 * size : 3 * size])
         f = logistic(gates[size : 2 * size] + self._forget_bias)
         c = cmult(i, tanh(gates[3 * size :]))
         if old is not None:
             c = c + cmult(f, old[1])
-        return cmult(o, tanh(layer_norm(c, gc, bc))), c
+        return cmult(o, tanh(_normal(c, norms[4:]))), c
+
+
+def _normal(x: Expression, gain_and_bias: tuple[Expression, ...]) -> Expression:
+    return layer_norm(x, *gain_and_bias) if gain_and_bias else x
 
 
 def lstm_step(
@@ -244,11 +225,11 @@ class CompactVanillaLSTMBuilder(VanillaLSTMBuilder):
     """
 
     collection_name: ClassVar[str] = "compact-vanilla-lstm-builder"
+    _noise = 0.0
 
     def __init__(self, layers: int, input_dim: int, hidden_dim: int, model: ParameterCollection) -> None:
         super().__init__(layers, input_dim, hidden_dim, model)
         self.spec = (layers, input_dim, hidden_dim)
-        self._noise = 0.0
 
     def cell(
         self, weights: tuple[Expression, ...], x: Expression, old: tuple[Expression, ...] | None, mask: Mask
@@ -277,4 +258,4 @@ class CompactVanillaLSTMBuilder(VanillaLSTMBuilder):
             std: in the weights' own unit; 0 for none.
         """
         self._noise = number_from(std, 0.0, "set_weightnoise: std")
-        self._retract()
+        self._tell_cells()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
+from ... import native
 from ..collection import ParameterCollection, as_collection
 from ..errors import ArgumentError, StaleExpressionError, user_line
 from ..expression import Expression, listed
@@ -35,6 +36,7 @@ class RNNBuilder:
 
     collection_name: ClassVar[str] = "rnn-builder"
     has_memory: ClassVar[bool] = False
+    _forget_bias: float | None = None  # of LSTMs, whose steps native code has; others' it learns from `cell`
     cells: Any = None  # what native code needs to add steps itself
 
     def __init__(self, layers: int, input_dim: int, hidden_dim: int, model: ParameterCollection) -> None:
@@ -58,6 +60,14 @@ class RNNBuilder:
         self.parameters: list[tuple[Parameters, ...]] = [
             self._add_layer(input_dim if layer == 0 else hidden_dim) for layer in range(layers)
         ]
+        if native.core is not None and self._is_native():
+            self.cells = native.core.AutobatchLayers(
+                tuple(self.parameters), self.has_memory, self._forget_bias
+            )
+
+    def _is_native(self) -> bool:
+        """Say whether native code may add steps; what a class derived from these computes, only that knows."""
+        return __package__ == type(self).__module__.rpartition(".")[0]
 
     def _add_layer(self, size: int) -> tuple[Parameters, ...]:
         raise NotImplementedError(f"{type(self).__name__} does not define _add_layer")
@@ -117,8 +127,8 @@ class RNNBuilder:
                 if not given.
             update: False makes the network's parameters constants.
         """
-        self.new_graph(update)
         self._masks_for = 0
+        self.new_graph(update)
         given = [] if vecs is None else listed("initial_state: vecs", vecs)
         return RNNState(self, self.layers_of(given) if given else ())
 
@@ -130,10 +140,25 @@ class RNNBuilder:
         """Put the parameters into the graph under construction."""
         is_updated = flag(update, "update")
         self._version = shared.graph.version
-        if is_updated:
-            self._expressions = self.parameters  # they enter the graph when they are used
-        else:
-            self._expressions = [tuple([each.expr(False) for each in layer]) for layer in self.parameters]
+        expressions: Sequence[tuple[Expression, ...]] = self.parameters  # they enter when they are used
+        if not is_updated:
+            expressions = [tuple([each.expr(False) for each in layer]) for layer in self.parameters]
+        if self.cells is not None and expressions is not self._expressions:
+            self.cells.weights = tuple(expressions)
+        self._expressions = expressions
+        self._tell_cells()
+
+    def _tell_cells(self) -> None:
+        """Let native code add steps if it can, with the masks that there are now."""
+        cells = self.cells
+        if cells is not None:
+            has_masks = self._masks_for > 0
+            cells.masks = tuple(self._masks) if has_masks else None
+            cells.ready = has_masks == bool(self._dropout or self._dropout_h) and self._is_plain()
+
+    def _is_plain(self) -> bool:
+        """Say whether steps are, but for masks of dropout, those of the class's equations and nothing else."""
+        return True
 
     def layers_of(self, vecs: Sequence[Expression]) -> Layers:
         """Turn memories and outputs of all layers into states of layers."""
@@ -156,7 +181,7 @@ class RNNBuilder:
 
     def step(self, before: Layers, x: Expression) -> Layers:
         """Compute all layers at one position."""
-        masks = self._masks_now(x)
+        masks = self.masks(x)
         after = []
         for layer, weights in enumerate(self._expressions):
             new = self.cell(weights, x, before[layer] if before else None, masks[layer])
@@ -178,13 +203,13 @@ class RNNBuilder:
         Args:
             p: the probability that an element is set to zero.
         """
-        self._dropout = self._dropout_h = _probability(p)
-        self._masks_for = 0
+        self.set_dropouts(p, p)
 
     def set_dropouts(self, d: float, d_r: float) -> None:
         """Set the probabilities for inputs and for outputs going around; see `set_dropout`."""
         self._dropout, self._dropout_h = _probability(d), _probability(d_r)
         self._masks_for = 0
+        self._tell_cells()
 
     def disable_dropout(self) -> None:
         """Do without dropout."""
@@ -204,8 +229,14 @@ class RNNBuilder:
             for layer in range(self.layers)
         ]
         self._masks_for = batch_size
+        self._tell_cells()
 
-    def _masks_now(self, x: Expression) -> list[Mask]:
+    def masks(self, x: Expression) -> list[Mask]:
+        """Return what inputs and outputs of layers are multiplied with; draw it before the first input of a sequence.
+
+        Args:
+            x: an input.
+        """
         if not (self._dropout or self._dropout_h):
             return [(None, None)] * self.layers
         if not self._masks_for:

@@ -32,6 +32,12 @@ class SparseLSTMBuilder(VanillaLSTMBuilder):
 
     collection_name: ClassVar[str] = "vanilla-lstm-builder"
 
+    def _is_native(self) -> bool:
+        return False
+
+    def _is_plain(self) -> bool:
+        return False  # the single operation of a step takes parameters, these weights are products
+
     def _add_layer(self, size: int) -> tuple[Parameters, ...]:
         wx, wh = self._add_weights(size)
         masks = [self._model.add_parameters(each.shape(), ConstInitializer(1.0)) for each in (wx, wh)]

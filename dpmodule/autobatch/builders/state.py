@@ -98,6 +98,8 @@ class RNNState(_Base):
 
     def _step(self, x: Expression) -> RNNState:
         self._check()
+        if self._gets_ready(x):
+            return self.add_input(x)
         return RNNState(self._builder, self._builder.step(self._layers, x), self)
 
     def add_inputs(self, xs: Iterable[Expression]) -> list[RNNState]:
@@ -114,7 +116,18 @@ class RNNState(_Base):
 
     def _run(self, xs: Iterable[Expression]) -> list[Expression]:
         self._check()
-        return self._builder.run(self._layers, listed("transduce: xs", xs))
+        xs = listed("transduce: xs", xs)
+        if xs and self._gets_ready(xs[0]):
+            return self.transduce(xs)
+        return self._builder.run(self._layers, xs)
+
+    def _gets_ready(self, x: Expression) -> bool:
+        """Draw masks if a sequence begins here; say whether native code can add steps since then."""
+        builder = self._builder
+        if builder.cells is None or builder.cells.ready:
+            return False
+        builder.masks(x)
+        return bool(builder.cells.ready)
 
     def h(self) -> tuple[Expression, ...]:
         """Return the outputs of all layers."""

@@ -25,11 +25,17 @@ bool Affine::Term::wants_grad(const Graph &graph, const Run &run) const {
     return any_grad(graph, run.nodes(column), run.rows);
 }
 
-Affine::Affine(Workspace &space, const Plan &plan, const Run &run, const Group &, const Step &step)
+Affine::Affine(Workspace &space, const Plan &plan, const Run &run, const Group &group, const Step &step)
     : batch_(step.width / space.graph.params[step.params[1]].rows), width_(step.width / batch_), bias_(step.params[0]) {
     for (std::size_t k = 0; k < step.in.size(); k++) {
-        Term term{step.params[k + 1], step.in[k].index, space.graph.params[step.params[k + 1]].cols * batch_, Read::Gathered, {}, {}, {}};
-        choose(space, plan, run, term);
+        const Operand &operand = step.in[k];
+        Term term{step.params[k + 1], operand.index, space.graph.params[step.params[k + 1]].cols * batch_, Read::Inside, {}, {}, {}, {}, operand.add};
+        if (operand.outside) {
+            choose(space, plan, run, term);
+        } else {
+            term.x = value_in(run, group, group.steps[operand.index]);
+            term.dx = grad_in(run, group, group.steps[operand.index]);
+        }
         terms_.push_back(std::move(term));
     }
 }
@@ -141,7 +147,7 @@ void Affine::forward(Workspace &space, const Run &run, int first, int count, Blo
     bool add = ahead_;
     const Block rows = rows_from(out, first);
     for (const Term &term : terms_) {
-        if (term.read != Read::Direct && term.read != Read::Gathered) continue;
+        if (!term.is_step_by_step()) continue;
         const Block x = rows_from(term.x, first);
         const float *bias = bias_of(space, term);
         if (term.read == Read::Gathered) {
@@ -160,7 +166,11 @@ void Affine::forward(Workspace &space, const Run &run, int first, int count, Blo
 void Affine::backward(Workspace &space, const Run &run, int first, int count, Block dout) {
     const Block rows = rows_from(dout, first);
     for (const Term &term : terms_) {
-        if (term.read != Read::Direct && term.read != Read::Gathered) continue;
+        if (!term.is_step_by_step()) continue;
+        if (term.read == Read::Inside) {
+            multiply_back(space, term, run.rows, count, rows, rows_from(term.dx, first), term.adds);
+            continue;
+        }
         const int *nodes = run.nodes(term.column) + first;
         if (!any_grad(space.graph, nodes, count)) continue;
         const Block dx = as_target(space.graph, nodes, count, term.width);
@@ -218,7 +228,7 @@ void Affine::finish(Workspace &space, const Run &run, Block dout) {
         vectors(run.rows, dout, width_, dout, width_, [&](int count, Block d, Block) { kernels().sum_rows(count, width_, graph.params[bias_].grad, d, nullptr); });
     }
     for (const Term &term : terms_) {
-        if (term.read == Read::Direct || term.read == Read::Gathered) {
+        if (term.is_step_by_step()) {
             add_weight_grad(space, term, run.rows, term.x, dout);
             continue;
         }

@@ -30,6 +30,7 @@ class Affine {
 
    private:
     enum class Read {
+        Inside,     // they are what an earlier step of the group computes
         Direct,     // the rows lie in order already
         Gathered,   // copied, bucket by bucket
         Ahead,      // copied and multiplied for all rows at once, before the recurrence
@@ -41,6 +42,9 @@ class Affine {
         Block x;                      // of all rows, or of the distinct ones
         std::vector<int> nodes;       // Distinct: whose values
         std::vector<int> which;       // Distinct: number of each row's input
+        Block dx;                     // Inside: its gradient, of all rows
+        bool adds;                    // Inside: to that, which has parts already
+        bool is_step_by_step() const { return read != Read::Ahead && read != Read::Distinct; }
         bool wants_grad(const Graph &graph, const Run &run) const;
     };
     void choose(Workspace &space, const Plan &plan, const Run &run, Term &term);

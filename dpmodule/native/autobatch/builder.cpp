@@ -278,4 +278,11 @@ int Builder::lstm(int x, int h, int c, int wx, int wh, int bias, float forget_bi
     return node;
 }
 
+int Builder::compound(int number, const int *operands) {
+    const Compound &found = graph_.signatures.compounds[number];
+    const int node = graph_.add(found.sig, operands, found.operands);
+    if (found.memory >= 0) graph_.add(found.memory_sig, &node, 1, graph_.signature(node).width);
+    return node;
+}
+
 }  // namespace dpmodule::autobatch

@@ -81,6 +81,10 @@ class Builder {
     int input(const std::vector<int> &dims, float *&at);
     // h; its c is the next node.  -1 for h or c stands for zeros.
     int lstm(int x, int h, int c, int wx, int wh, int bias, float forget_bias);
+    // the result; a second one is the next node
+    int compound(int number, const int *operands);
+    // a node of a shape, without a value
+    int stand_in(int shape) { return graph_.add(simple(Op::Input, 0, 0, shape, 0), nullptr, 0); }
 
    private:
     // Recently used signatures by what made them.

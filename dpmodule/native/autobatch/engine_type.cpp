@@ -76,8 +76,14 @@ PyObject *forget_drawn(PyObject *self, PyObject *) {
 PyObject *described(const Engine &engine, const Plan &plan, const Bucket &bucket, int forward) {
     const Run &run = plan.runs[bucket.run];
     std::vector<int> sigs;
-    for (const Step &step : engine.groups[run.group].steps) {
-        if (sigs.empty() || sigs.back() != step.sig) sigs.push_back(step.sig);
+    const Signatures &signatures = engine.graph.signatures;
+    const Signature &root = signatures[engine.groups[run.group].sig];
+    if (root.op == Op::Compound) {
+        for (const Compound::Part &part : signatures.compounds[root.kind].parts) sigs.push_back(part.sig);
+    } else {
+        for (const Step &step : engine.groups[run.group].steps) {
+            if (sigs.empty() || sigs.back() != step.sig) sigs.push_back(step.sig);
+        }
     }
     const Instance &instance = plan.instances[run.order[bucket.first]];
     const auto first = plan.outside.begin() + instance.first;

@@ -66,7 +66,7 @@ PyObject *keeps_gradient(PyObject *self, PyObject *number) {
         const int node = checked_node(self, number);
         const Graph &graph = graph_of(self);
         const Op op = graph.signature(node).op;
-        return PyBool_FromLong(!graph.is_fused(node) && op != Op::View && op != Op::Lookup);
+        return PyBool_FromLong(!graph.is_fused(node) && (op != Op::View || graph.is_memory(node)) && op != Op::Lookup);
     });
 }
 

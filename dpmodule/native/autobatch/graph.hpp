@@ -69,6 +69,10 @@ class Graph {
     const Signature &signature(int node) const { return signatures[nodes[node].sig]; }
     const Shape &shape(int node) const { return signatures.shape(signature(node).shape); }
     const int *begin(int node) const { return args.data() + nodes[node].first; }
+    // Is it the second result of the node in front, which is a Compound?
+    bool is_memory(int node) const {
+        return node > 0 && signature(node).op == Op::View && *begin(node) == node - 1 && nodes[node].sig == memory_of(node - 1);
+    }
 
     int add(int sig, const int *arguments, int count, int aux = 0) {
         for (int i = 0; i < count; i++) {
@@ -120,6 +124,10 @@ class Graph {
     void revert(int size, int computed);
 
    private:
+    int memory_of(int node) const {
+        const Signature &s = signature(node);
+        return s.op == Op::Compound ? signatures.compounds[s.kind].memory_sig : -1;
+    }
     int add_again(int sig, const int *arguments, int count, int aux);
     std::unordered_map<float *, std::vector<float>> remainders_;   // by gradient
     std::unordered_map<int, int> again_;

@@ -1,5 +1,8 @@
 #include "group.hpp"
 
+#include <utility>
+
+#include "compound.hpp"
 #include "kernels.hpp"
 
 namespace dpmodule::autobatch {
@@ -24,15 +27,6 @@ bool reads_argument(const Signature &s, int k) {
         case Op::Multiply: return true;
         default: return false;
     }
-}
-
-Step step_of(int sig, const Signature &s) {
-    Step step;
-    step.kind = s.op == Op::Affine ? Step::Kind::Affine : Step::Kind::Op;
-    step.sig = sig;
-    step.width = s.row();
-    if (s.op == Op::Affine) step.params = s.params;
-    return step;
 }
 
 // The steps of group `from` in front of those of `to`; returns how its root is then called.
@@ -75,6 +69,15 @@ namespace {
 bool of_matrices(const Signature &s) { return s.op == Op::Multiply || s.op == Op::AddColumn || s.op == Op::Arrange; }
 
 }  // namespace
+
+Step step_of(int sig, const Signature &s) {
+    Step step;
+    step.kind = s.op == Op::Affine ? Step::Kind::Affine : Step::Kind::Op;
+    step.sig = sig;
+    step.width = s.row();
+    if (s.op == Op::Affine) step.params = s.params;
+    return step;
+}
 
 // Sizes of matrices differ from example to example: what is a vector for all of them stays out of their groups.
 bool Groups::may_be_inner(const Signature &s, const Signature &consumer) {
@@ -122,6 +125,8 @@ int Groups::compile(int sig, const int *inner, int count) {
     group.counted = s.nargs >= 0;
     if (s.op == Op::Lstm) {
         add_lstm(group, sig, s);
+    } else if (s.op == Op::Compound) {
+        add_compound(group, signatures_, signatures_.compounds[s.kind]);
     } else {
         Step root = step_of(sig, s);
         for (int k = 0; k < s.nargs; k++) {
@@ -139,14 +144,17 @@ int Groups::compile(int sig, const int *inner, int count) {
 
 void Groups::place(Group &group) const {
     const int count = static_cast<int>(group.steps.size());
+    constexpr int several = -2;
     std::vector<int> consumer(count, -1);
-    std::vector<char> kept(count, 0);
+    std::vector<char> kept(count, 0), multiplied(count, 0);
     for (int i = 0; i < count; i++) {
         const Step &step = group.steps[i];
         for (std::size_t k = 0; k < step.in.size(); k++) {
             if (step.in[k].outside) continue;
-            consumer[step.in[k].index] = i;
-            kept[step.in[k].index] |= step.kind == Step::Kind::Cell || reads_argument(signatures_[step.sig], static_cast<int>(k));
+            const int a = step.in[k].index;
+            consumer[a] = consumer[a] == -1 ? i : several;
+            multiplied[a] |= step.kind == Step::Kind::Affine;
+            kept[a] |= step.kind != Step::Kind::Op || reads_argument(signatures_[step.sig], static_cast<int>(k));
         }
         kept[i] |= step.kind == Step::Kind::Affine || (step.kind == Step::Kind::Op && by_output(signatures_[step.sig]));
     }
@@ -155,21 +163,22 @@ void Groups::place(Group &group) const {
         Step &step = group.steps[i];
         const bool root = i == count - 1;
         const Signature &s = signatures_[step.sig];
-        if (root) {
+        if (root || i == group.memory) {
             step.home = step.grad_home = Step::Home::Root;
+            step.at = step.grad_at = root ? 0 : signatures_[group.sig].width;
             // a loss keeps the probabilities, what has drawn numbers, these: in front of all that is kept
             if (s.op == Op::PickNegLogSoftmax) group.kept = s.widths[0];
             if (s.op == Op::Drawn) group.kept = s.width / s.params[5];
             continue;
         }
-        const Step &user = group.steps[consumer[i]];
+        const Step *user = consumer[i] >= 0 ? &group.steps[consumer[i]] : nullptr;
         const bool sums = step.kind == Step::Kind::Affine || s.op == Op::Multiply || s.op == Op::AddColumn;
-        const bool shares = sums && user.kind == Step::Kind::Op && by_output(signatures_[user.sig]) &&
-                            signatures_[user.sig].op == Op::Unary;
+        const bool shares = sums && user && user->kind == Step::Kind::Op && by_output(signatures_[user->sig]) &&
+                            signatures_[user->sig].op == Op::Unary;
         if (shares) {
             // activated in place: the value before is read by nobody
-            step.home = user.home;
-            step.at = user.at;
+            step.home = user->home;
+            step.at = user->at;
         } else if (kept[i]) {
             step.home = Step::Home::Kept;
             step.at = group.kept;
@@ -179,11 +188,18 @@ void Groups::place(Group &group) const {
             step.at = group.scratch;
             group.scratch += step.width;
         }
-        const bool product = step.kind == Step::Kind::Affine;
-        step.grad_home = product ? Step::Home::Kept : Step::Home::Scratch;
-        int &grads = product ? group.grad_kept : group.grad_scratch;
+        const bool lasting = step.kind == Step::Kind::Affine || multiplied[i];
+        step.grad_home = lasting ? Step::Home::Kept : Step::Home::Scratch;
+        int &grads = lasting ? group.grad_kept : group.grad_scratch;
         step.grad_at = grads;
         grads += step.width;
+    }
+    std::vector<char> begun(count, 0);   // gradients, in the order of the backward pass
+    if (group.memory >= 0) begun[group.memory] = 1;
+    for (int i = count - 1; i >= 0; i--) {
+        for (Operand &operand : group.steps[i].in) {
+            if (!operand.outside) operand.add = std::exchange(begun[operand.index], 1);
+        }
     }
 }
 

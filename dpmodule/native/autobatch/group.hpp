@@ -1,6 +1,7 @@
 // Fusion: operations that always stand together become one group, compiled once per pattern of signatures.
 //
 // A group is a tree: its root is the only value that others may use, every inner node has one consumer, in the group.
+// (Only the parts of a Compound may have several, and two of them be used by others.)
 // What the backward pass will need is kept for each occurrence; the rest lives in scratch space of one batch.
 #pragma once
 
@@ -14,6 +15,7 @@ namespace dpmodule::autobatch {
 struct Operand {
     bool outside;
     int index;
+    bool add = false;              // its gradient has parts already when this one is computed
 };
 
 struct Step {
@@ -40,7 +42,10 @@ struct Group {
     int kept = 0, scratch = 0;     // floats per occurrence
     int grad_kept = 0, grad_scratch = 0;
     bool counted = true;           // false: the number of arguments differs (Sum, Call)
+    int memory = -1;               // the step whose value lies behind the root's
 };
+
+Step step_of(int sig, const Signature &s);
 
 class Groups {
    public:

@@ -22,7 +22,10 @@ class Planner {
 
    private:
     // Views are part of their argument; but copies of it where nothing is fused.
-    bool computed(Op op) const { return op > Op::View || (op == Op::View && !manner_.fuses); }
+    bool computed(int node) const {
+        const Op op = graph_.signature(node).op;
+        return op > Op::View || (op == Op::View && !manner_.fuses && !graph_.is_memory(node));
+    }
 
     int group_of(int node) const { return group_[node - plan_.from]; }
 
@@ -33,7 +36,7 @@ class Planner {
         std::vector<int> inner;
         for (int n = plan_.from; n < plan_.to; n++) {
             const Signature &s = graph_.signature(n);
-            if (!computed(s.op)) continue;
+            if (!computed(n)) continue;
             const int count = graph_.nodes[n].count, *args = graph_.begin(n);
             if (!manner_.batched || !manner_.fuses || !Groups::may_hold(s)) {
                 group_[n - plan_.from] = groups_.of(graph_.nodes[n].sig, nullptr, 0);
@@ -82,8 +85,8 @@ class Planner {
         for (int n = plan_.from; n < plan_.to; n++) {
             if (plan_.owner_[n - plan_.from] == -2) continue;
             const Op op = graph_.signature(n).op;
-            if (op == Op::View && !computed(op)) plan_.owner_[n - plan_.from] = owner_of(*graph_.begin(n));
-            if (!computed(op)) continue;
+            if (op == Op::View && !computed(n)) plan_.owner_[n - plan_.from] = owner_of(*graph_.begin(n));
+            if (!computed(n)) continue;
             const int id = static_cast<int>(plan_.instances.size()), first = static_cast<int>(plan_.outside.size());
             const int group = group_of(n), run = run_of(group);
             collect(n, groups_[group]);
@@ -203,7 +206,7 @@ class Planner {
                 graph_.value[n] = graph_.tables[s.params[0]]->value + static_cast<std::size_t>(node.aux) * s.width;
                 plan_.lookups.push_back(n);
                 graph_.grad[n] = nullptr;   // given by the backward pass, when there is one
-            } else if (s.op == Op::View && !computed(s.op)) {
+            } else if (s.op == Op::View && !computed(n)) {
                 const int a = *graph_.begin(n);
                 plan_.views.push_back(n);
                 graph_.value[n] = graph_.value[a] + node.aux;

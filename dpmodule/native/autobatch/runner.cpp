@@ -109,7 +109,7 @@ Block Runner::read(const Work &work, Operand operand, int width) {
 
 bool Runner::target(const Work &work, Operand operand, int width, Target &found) {
     if (!operand.outside) {
-        found = {grad_of(work, work.group->steps[operand.index]), false, -1};
+        found = {grad_of(work, work.group->steps[operand.index]), operand.add, -1};
         return true;
     }
     const int *nodes = work.run->nodes(operand.index) + work.first;

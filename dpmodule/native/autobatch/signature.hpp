@@ -39,6 +39,7 @@ enum class Op : std::uint8_t {
     Greatest,     // kind = how many of the numbers along a dimension, in their order
     Sums,         // of the numbers along a dimension up to each of them
     Sparsemax,    // kind = how many numbers share it
+    Compound,     // kind = which of Signatures::compounds; two results are stored as those of Lstm
 };
 
 enum class Arrangement : int { Transpose, Reshape, Strided, Ngram, CircularConvolution, CircularCorrelation };
@@ -68,6 +69,18 @@ struct Signature {
     std::vector<int> widths;      // of the arguments
     int further = 0;              // floats of further results behind the value, which views reach
     int row() const { return width + further; }
+};
+
+// Several operations that are always added together, as one node: the step of a recurrent network.
+struct Compound {
+    struct Part {
+        int sig;
+        std::vector<int> args;    // the first numbers are operands, those behind them parts
+    };
+    std::vector<Part> parts;      // in order of computation; the last one is the result
+    int operands = 0;
+    int memory = -1;              // the part that is the second result, -1: none
+    int sig = -1, memory_sig = -1;   // of the nodes
 };
 
 struct Shape {
@@ -104,6 +117,7 @@ class Signatures {
     int add_shape(const std::vector<int> &dims, int batch = 1);
     const Shape &shape(int index) const { return shapes_[index]; }
     int vector_shape(int width) { return add_shape({width}); }
+    std::vector<Compound> compounds;
 
     // The signature of an operation on arguments of known shape, -1 when not met before; two numbers make the key.
     int &cached(int operation, int shape);

@@ -1,8 +1,8 @@
-// The Python types AutobatchLayers (LSTMs that stand on each other) and AutobatchState (a position in a sequence).
+// The Python type AutobatchState: a position in a sequence.
 //
 // A step of all layers is one call: the state remembers nodes, and expressions are made when somebody asks for them.
 // Whatever does not fit goes to the methods `_step` and `_run` of the class in Python.
-#include "python_builder.hpp"
+#include "python_layers.hpp"
 
 #include <structmember.h>
 
@@ -11,81 +11,9 @@
 namespace dpmodule::autobatch {
 namespace {
 
-constexpr int most_layers = 4;
+PyTypeObject *state_type = nullptr;
 
-PyTypeObject *layers_type = nullptr, *state_type = nullptr;
-
-struct LayersObject {
-    PyObject_HEAD
-    PyObject *weights;     // a tuple of tuples (Wx, Wh, b)
-    double forget_bias;
-    char ready;            // false: something is asked for, such as dropout, that steps here do not do
-};
-
-struct StateObject {
-    PyObject_HEAD
-    PyObject *builder, *cells, *previous;
-    PyObject *layers;      // nullptr: `outputs` tells
-    int version;           // of the graph
-    int count;             // of `outputs`
-    int outputs[most_layers];   // nodes; the memory of each layer is the node that follows
-};
-
-LayersObject *layers_of(PyObject *x) { return reinterpret_cast<LayersObject *>(x); }
 StateObject *state_of(PyObject *x) { return reinterpret_cast<StateObject *>(x); }
-
-// ---- AutobatchLayers ----
-
-bool is_weights(PyObject *x) {
-    if (!PyTuple_CheckExact(x) || PyTuple_GET_SIZE(x) < 1) return false;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(x); i++) {
-        PyObject *layer = PyTuple_GET_ITEM(x, i);
-        if (!PyTuple_CheckExact(layer) || PyTuple_GET_SIZE(layer) != 3) return false;
-    }
-    return true;
-}
-
-PyObject *get_weights(PyObject *self, void *) {
-    PyObject *weights = layers_of(self)->weights;
-    return Py_NewRef(weights ? weights : Py_None);
-}
-
-int set_weights(PyObject *self, PyObject *value, void *) {
-    if (!value || !is_weights(value)) {
-        PyErr_SetString(PyExc_ValueError, "AutobatchLayers needs a tuple of tuples of three parameters");
-        return -1;
-    }
-    Py_INCREF(value);
-    Py_XSETREF(layers_of(self)->weights, value);
-    return 0;
-}
-
-int layers_init(PyObject *self, PyObject *args, PyObject *) {
-    PyObject *weights;
-    if (!PyArg_ParseTuple(args, "Od:AutobatchLayers", &weights, &layers_of(self)->forget_bias)) return -1;
-    return set_weights(self, weights, nullptr);
-}
-
-int layers_traverse(PyObject *self, visitproc visit, void *arg) {
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(layers_of(self)->weights);
-    return 0;
-}
-
-int layers_clear(PyObject *self) {
-    Py_CLEAR(layers_of(self)->weights);
-    return 0;
-}
-
-void layers_dealloc(PyObject *self) {
-    PyTypeObject *type = Py_TYPE(self);
-    PyObject_GC_UnTrack(self);
-    layers_clear(self);
-    type->tp_free(self);
-    Py_DECREF(type);
-}
-
-// ---- AutobatchState ----
 
 // nullptr where Python has raised
 PyObject *expression_at(int node, int version) {
@@ -93,73 +21,6 @@ PyObject *expression_at(int node, int version) {
     if (made) reinterpret_cast<NodeObject *>(made)->version = version;
     return made;
 }
-
-// Output and memory of every layer before the step, -1 for zeros.
-struct Before {
-    int h[most_layers], c[most_layers];
-
-    // False: it is not what steps here take.
-    bool read(const StateObject &state, int count) {
-        for (int l = 0; l < count; l++) h[l] = c[l] = -1;
-        if (!state.layers) {
-            const int size = current.engine->graph.size();
-            for (int l = 0; l < count; l++) {
-                h[l] = state.outputs[l];
-                c[l] = h[l] + 1;
-                if (c[l] >= size) return false;   // taken back by cg_revert
-            }
-            return state.count == count;
-        }
-        if (!PyTuple_CheckExact(state.layers)) return false;
-        const Py_ssize_t given = PyTuple_GET_SIZE(state.layers);
-        for (Py_ssize_t l = 0; l < given && l < count; l++) {
-            if (!read_layer(PyTuple_GET_ITEM(state.layers, l), static_cast<int>(l))) return false;
-        }
-        return given == 0 || given == count;
-    }
-
-   private:
-    bool read_layer(PyObject *layer, int l) {
-        if (!PyTuple_CheckExact(layer)) return false;
-        const Py_ssize_t size = PyTuple_GET_SIZE(layer);
-        if (size < 1 || size > 2) return false;
-        h[l] = node_of(PyTuple_GET_ITEM(layer, 0));
-        if (size == 2) c[l] = node_of(PyTuple_GET_ITEM(layer, 1));
-        return h[l] >= 0 && (size == 1 || c[l] >= 0);
-    }
-};
-
-// What the steps from a state on need; `read` says whether they can be added here at all.
-class Steps {
-   public:
-    bool read(const StateObject &state) {
-        if (!current.engine || state.version != current.version || !state.cells) return false;
-        const LayersObject &cells = *layers_of(state.cells);
-        if (!cells.ready || !cells.weights || PyTuple_GET_SIZE(cells.weights) > most_layers) return false;
-        count = static_cast<int>(PyTuple_GET_SIZE(cells.weights));
-        forget_bias_ = static_cast<float>(cells.forget_bias);
-        for (int l = 0; l < count; l++) {
-            for (int k = 0; k < 3; k++) {
-                weights_[l][k] = node_of(PyTuple_GET_ITEM(PyTuple_GET_ITEM(cells.weights, l), k));
-                if (weights_[l][k] < 0) return false;
-            }
-        }
-        return before_.read(state, count);
-    }
-    // One step of layer `l`: its output, or -1 where the input does not fit.
-    int add(int l, int x) {
-        int &h = before_.h[l], &c = before_.c[l];
-        h = current_builder().lstm(x, h, c, weights_[l][0], weights_[l][1], weights_[l][2], forget_bias_);
-        c = h + 1;
-        return h;
-    }
-    int count = 0;
-
-   private:
-    Before before_;
-    int weights_[most_layers][3];
-    float forget_bias_ = 0;
-};
 
 PyObject *call_slowly(PyObject *self, const char *name, PyObject *const *args, Py_ssize_t count, PyObject *keywords) {
     PyObject *method = PyObject_GetAttrString(self, name);
@@ -227,7 +88,7 @@ PyObject *output(PyObject *self, PyObject *) {
     });
 }
 
-// ((output, memory), ...), made at the first call
+// ((output, memory), ...) or ((output,), ...), made at the first call
 PyObject *get_layers(PyObject *self, void *) {
     return guarded([&]() -> PyObject * {
         StateObject &state = *state_of(self);
@@ -235,13 +96,14 @@ PyObject *get_layers(PyObject *self, void *) {
         PyObject *all = PyTuple_New(state.count);
         if (!all) return nullptr;
         for (int l = 0; l < state.count; l++) {
-            PyObject *h = expression_at(state.outputs[l], state.version), *c = expression_at(state.outputs[l] + 1, state.version);
-            PyObject *both = Py_BuildValue("(NN)", h, c);
-            if (!both) {
+            PyObject *h = expression_at(state.outputs[l], state.version);
+            PyObject *layer = layers_of(state.cells)->has_memory ? Py_BuildValue("(NN)", h, expression_at(state.outputs[l] + 1, state.version))
+                                                                 : Py_BuildValue("(N)", h);
+            if (!layer) {
                 Py_DECREF(all);
                 return nullptr;
             }
-            PyTuple_SET_ITEM(all, l, both);
+            PyTuple_SET_ITEM(all, l, layer);
         }
         state.layers = Py_NewRef(all);
         return all;
@@ -313,14 +175,6 @@ void state_dealloc(PyObject *self) {
     Py_DECREF(type);
 }
 
-PyMemberDef layers_members[] = {
-    {"ready", T_BOOL, offsetof(LayersObject, ready), 0, "whether steps of states may use them"},
-    {nullptr, 0, 0, 0, nullptr}};
-
-PyGetSetDef layers_attributes[] = {
-    {"weights", get_weights, set_weights, "for each layer (Wx, Wh, b), parameters or their expressions", nullptr},
-    {nullptr, nullptr, nullptr, nullptr, nullptr}};
-
 PyMemberDef state_members[] = {
     {"_builder", T_OBJECT, offsetof(StateObject, builder), 0, "the network"},
     {"_previous", T_OBJECT, offsetof(StateObject, previous), 0, "the state before the last input, or None"},
@@ -350,19 +204,8 @@ PyMethodDef state_methods[] = {
 
 template <class F> void *slot(F function) { return reinterpret_cast<void *>(function); }
 
-PyType_Slot layers_slots[] = {
-    {Py_tp_doc, const_cast<char *>("AutobatchLayers(weights, forget_bias)\n--\n\nThe parameters (Wx, Wh, b) of LSTMs, each reading the one below.")},
-    {Py_tp_new, slot(PyType_GenericNew)},
-    {Py_tp_init, slot(layers_init)},
-    {Py_tp_dealloc, slot(layers_dealloc)},
-    {Py_tp_traverse, slot(layers_traverse)},
-    {Py_tp_clear, slot(layers_clear)},
-    {Py_tp_members, layers_members},
-    {Py_tp_getset, layers_attributes},
-    {0, nullptr}};
-
 PyType_Slot state_slots[] = {
-    {Py_tp_doc, const_cast<char *>("A position in a sequence, whose steps are added here where they are those of LSTMs.")},
+    {Py_tp_doc, const_cast<char *>("A position in a sequence, whose steps are added here where `_cells` has them.")},
     {Py_tp_new, slot(PyType_GenericNew)},
     {Py_tp_dealloc, slot(state_dealloc)},
     {Py_tp_traverse, slot(state_traverse)},
@@ -372,15 +215,7 @@ PyType_Slot state_slots[] = {
     {Py_tp_methods, state_methods},
     {0, nullptr}};
 
-constexpr unsigned flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
-PyType_Spec layers_spec = {"dpmodule._native.AutobatchLayers", sizeof(LayersObject), 0, flags, layers_slots};
-PyType_Spec state_spec = {"dpmodule._native.AutobatchState", sizeof(StateObject), 0, flags | Py_TPFLAGS_BASETYPE, state_slots};
-
-int add_type(PyObject *module, const char *name, PyType_Spec &spec, PyTypeObject *&made) {
-    PyObject *type = PyType_FromSpec(&spec);
-    made = reinterpret_cast<PyTypeObject *>(type);   // kept for good
-    return type ? PyModule_AddObjectRef(module, name, type) : -1;
-}
+PyType_Spec state_spec = {"dpmodule._native.AutobatchState", sizeof(StateObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE, state_slots};
 
 }  // namespace
 }  // namespace dpmodule::autobatch
@@ -389,8 +224,9 @@ namespace dpmodule {
 
 int add_autobatch_state(PyObject *module) {
     using namespace autobatch;
-    if (add_type(module, "AutobatchLayers", layers_spec, layers_type) < 0) return -1;
-    return add_type(module, "AutobatchState", state_spec, state_type);
+    PyObject *type = PyType_FromSpec(&state_spec);
+    state_type = reinterpret_cast<PyTypeObject *>(type);   // kept for good
+    return type ? PyModule_AddObjectRef(module, "AutobatchState", type) : -1;
 }
 
 }  // namespace dpmodule
