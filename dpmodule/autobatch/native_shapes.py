@@ -129,24 +129,9 @@ def _select(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any
 
 
 def _strided(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
-    x = Layout(engine, args[0])
-    sizes, far = [*x.d, x.batch], [*x.steps, x.size]
-    if any(len(each) > len(sizes) for each in attrs):
-        return -1
-    steps, starts, stops = attrs
-    first, loops = 0, []
-    for axis, (size, apart) in enumerate(zip(sizes, far)):
-        stop = stops[axis] if axis < len(stops) else size
-        start = starts[axis] if axis < len(starts) else 0
-        step = steps[axis] if axis < len(steps) else 1
-        if step < 1 or not 0 <= start < stop <= size:
-            return -1
-        first += start * apart
-        loops.append((-((start - stop) // step), min(step, size) * apart))
-    found = [size for size, _ in loops]
-    return arranged(
-        engine, "strided_select", args[0], [loops[-1], *loops[:-1]], (found[:-1], found[-1]), first
-    )
+    is_large = any(abs(number) >= TOO_LARGE for each in attrs for number in each)
+    node: int = -1 if is_large else engine.strided(args[0], *attrs)
+    return node
 
 
 SHAPES: dict[str, Maker] = {

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from . import textfile
 from .errors import BoundsError, ForeignValueError, NegativeIndexError, ShapeError, user_line
 from .expression import Expression, listed, not_empty
-from .fast import uses_native
+from .fast import fast, uses_native
 from .given import flag, number, numbers, text
 from .ops.join import TRANSPOSE
 from .ops.source import CONST_LOOKUP, CONST_LOOKUP_BATCH, LOOKUP, LOOKUP_BATCH, PARAMETER
@@ -285,12 +285,7 @@ class LookupParameters(_Held):
             BoundsError: there is no such row.
             EmptySequenceError: `i` is empty.
         """
-        rows = not_empty("look up", checked_rows(self, i))
-        dim, reference = self._attrs
-        graph = state.graph
-        op = LOOKUP_BATCH if flag(update, "update") else CONST_LOOKUP_BATCH
-        graph.adopt(self, op is LOOKUP_BATCH)
-        return Expression(graph.append(op, (Dim(dim.d, len(rows)), reference), (), rows), graph.version)
+        return _updated_rows(self, i) if update is True else _rows(self, i, update)
 
     def _add(self, is_updated: bool) -> int:
         """Make the whole table one expression; its last dimension counts the rows, as in DyNet."""
@@ -363,6 +358,18 @@ class LookupParameters(_Held):
         """Return a copy of the gradient of several rows, (len(rows), *d); see `row_grad_as_array`."""
         found: Array = self.storage.dense_gradient()[checked_rows(self, rows)].cpu().numpy()
         return found
+
+
+def _rows(table: LookupParameters, i: Sequence[int], update: bool = True) -> Expression:
+    rows = not_empty("look up", checked_rows(table, i))
+    dim, reference = table._attrs
+    graph = state.graph
+    op = LOOKUP_BATCH if flag(update, "update") else CONST_LOOKUP_BATCH
+    graph.adopt(table, op is LOOKUP_BATCH)
+    return Expression(graph.append(op, (Dim(dim.d, len(rows)), reference), (), rows), graph.version)
+
+
+_updated_rows = fast("lookup_batch", _rows)
 
 
 def checked_rows(table: LookupParameters, rows: Sequence[int]) -> list[int]:

@@ -45,6 +45,10 @@ __all__ = [
 
 
 def _pair(name: str, values: Sequence[int]) -> tuple[int, int]:
+    if type(values) in (list, tuple) and len(values) == 2:  # the usual case, in less time
+        first, second = values
+        if type(first) is int and type(second) is int and first > 0 and second > 0:
+            return first, second
     found = [whole(each, name) for each in listed(name, values)]
     if len(found) != 2 or min(found) < 1:
         raise ArgumentError(f"{name} is {found}, expected two positive integers (at {user_line()})")

@@ -41,6 +41,9 @@ class Builder {
     struct Loop {
         int size, step;
     };
+    // of each dimension, and then the minibatch, every so-many-th place from the first to before the last one; where a list
+    // is too short, all of them
+    int strided(int x, const std::vector<int> &steps, const std::vector<int> &firsts, const std::vector<int> &lasts);
     // what nested loops read from `first` on, the outermost first
     int arranged(Arrangement kind, int x, int first, const std::vector<Loop> &loops, int shape);
     int sum(const int *parts, int count);

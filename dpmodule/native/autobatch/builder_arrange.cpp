@@ -72,6 +72,29 @@ int Builder::arranged(Arrangement kind, int x, int first, const std::vector<Loop
     return graph_.add(sig, &x, 1, graph_.signatures[sig].op == Op::View ? first : 0);
 }
 
+int Builder::strided(int x, const std::vector<int> &steps, const std::vector<int> &firsts, const std::vector<int> &lasts) {
+    const Shape given = shape(x);
+    std::vector<int> sizes = given.dims;
+    sizes.push_back(given.batch);
+    if (std::max({steps.size(), firsts.size(), lasts.size()}) > sizes.size()) return -1;
+    std::vector<Loop> loops(sizes.size());
+    int begin = 0, apart = 1;
+    for (std::size_t k = given.dims.size(); k-- > 0; apart *= given.dims[k]) loops[k].step = apart;
+    loops.back().step = apart;
+    for (std::size_t k = 0; k < sizes.size(); k++) {
+        const auto of = [&](const std::vector<int> &list, int otherwise) { return k < list.size() ? list[k] : otherwise; };
+        const int step = of(steps, 1), first = of(firsts, 0), last = of(lasts, sizes[k]);
+        if (step < 1 || first < 0 || first >= last || last > sizes[k]) return -1;
+        begin += first * loops[k].step;
+        loops[k] = {(last - first - 1) / step + 1, std::min(step, sizes[k]) * loops[k].step};
+        sizes[k] = loops[k].size;
+    }
+    std::rotate(loops.begin(), loops.end() - 1, loops.end());   // the minibatch is outside of all
+    const int batch = sizes.back();
+    sizes.pop_back();
+    return arranged(Arrangement::Strided, x, begin, loops, graph_.signatures.add_shape(sizes, batch));
+}
+
 namespace {
 
 // The numbers of a minibatch with the order of dimensions reversed in each element.

@@ -167,6 +167,15 @@ PyObject *select(PyObject *self, PyObject *args) {
     });
 }
 
+PyObject *strided(PyObject *self, PyObject *args) {
+    return guarded([&]() -> PyObject * {
+        PyObject *node, *given[3];
+        check(PyArg_ParseTuple(args, "OOOO", &node, &given[0], &given[1], &given[2]));
+        const int x = checked_node(self, node);
+        return PyLong_FromLong(machine_of(self).builder.strided(x, integers(given[0]), integers(given[1]), integers(given[2])));
+    });
+}
+
 PyObject *arrange(PyObject *self, PyObject *args) {
     return guarded([&]() -> PyObject * {
         int kind, first, shape;
@@ -271,6 +280,7 @@ const PyMethodDef node_methods[] = {
     {"random", random, METH_VARARGS, "random(kind, shape, first number, second number) -> node"},
     {"slide", slide, METH_VARARGS, "slide(op, nodes, height and width of the window, steps down and right, is_valid) -> node, -1: no kernel takes these"},
     {"select", select, METH_VARARGS, "select(node, rows, columns) -> node, -1: no kernel takes these"},
+    {"strided", strided, METH_VARARGS, "strided(node, steps, first places, places behind the last) -> node, -1: no kernel takes these"},
     {"arrange", arrange, METH_VARARGS, "arrange(name, node, first number, sizes and steps of loops, shape) -> node, -1: the loops reach beyond it"},
     {"kernel_with_labels", kernel_with_labels, METH_VARARGS, "kernel_with_labels(op, node, number, labels, axis=-1) -> node, -1: no kernel takes these"},
     {"kernel", kernel, METH_VARARGS, "kernel(op, kind, nodes, number=0.0, integer=0) -> node, -1: no kernel takes these"},

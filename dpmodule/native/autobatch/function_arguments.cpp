@@ -1,6 +1,7 @@
 #include "function_arguments.hpp"
 
 #include <cmath>
+#include <numeric>
 
 #include "python_inputs.hpp"
 
@@ -72,6 +73,33 @@ bool several_whole(PyObject *x, std::vector<int> &found) {
         if (!whole(PySequence_Fast_GET_ITEM(x, static_cast<Py_ssize_t>(i)), found[i])) return false;
     }
     return !found.empty();
+}
+
+int part(Part kind, int x, PyObject *const *args, Py_ssize_t count) {
+    Builder &build = current_builder();
+    std::vector<int> numbers[3];
+    const Py_ssize_t most = kind == Part::Strided ? 4 : 2;
+    if (count < 2 || count > most) return -1;
+    for (Py_ssize_t i = 1; i < count; i++) {
+        std::vector<int> &into = numbers[i - 1];
+        const bool is_empty = i > 1 && (PyList_CheckExact(args[i]) || PyTuple_CheckExact(args[i])) && PySequence_Fast_GET_SIZE(args[i]) == 0;
+        if (kind == Part::Member ? !whole(args[i], (into.resize(1), into[0])) : !is_empty && !several_whole(args[i], into)) return -1;
+    }
+    if (kind == Part::Strided) return build.strided(x, numbers[0], numbers[1], numbers[2]);
+    if (kind == Part::Member || kind == Part::Members) return build.elements(x, numbers[0]);
+    const std::vector<int> &dims = current.engine->graph.shape(x).dims;
+    if (kind == Part::Columns && dims.size() < 2) return -1;
+    std::vector<int> all(dims.size() < 2 ? 1 : dims[kind == Part::Rows]);
+    std::iota(all.begin(), all.end(), 0);
+    return kind == Part::Rows ? build.select(x, numbers[0], all) : build.select(x, all, numbers[0]);
+}
+
+int softmax(Op op, int x, PyObject *const *args, Py_ssize_t count) {
+    Builder &build = current_builder();
+    int axis = 0;
+    std::vector<int> places;
+    if (count == 2 && op == Op::LogSoftmax) return several_whole(args[1], places) ? build.restricted(x, places) : -1;
+    return count == 1 || (count == 2 && whole(args[1], axis)) ? build.softmax(op, x, axis) : -1;
 }
 
 int rows(PyObject *given, PyObject *numbers) {

@@ -11,6 +11,11 @@ bool several_whole(PyObject *x, std::vector<int> &found);
 bool real(PyObject *x, double &found);   // finite
 // The node of a sum, mean or extreme: x and then (d, b, n) of sums and means, (d=0) of all others.
 int along(Reduction kind, int x, PyObject *const *args, Py_ssize_t count);
+// Elements of the minibatch, rows and columns, places by strides, elements of labels: x and then what the functions take.
+enum class Part { Member, Members, Rows, Columns, Strided };
+int part(Part kind, int x, PyObject *const *args, Py_ssize_t count);
+// (dimension=0) of softmax; (places that take part) of log_softmax.
+int softmax(Op op, int x, PyObject *const *args, Py_ssize_t count);
 // Random numbers: (sizes, first number, second number).
 int random(Draw kind, PyObject *const *args, Py_ssize_t count);
 // Some rows of a table, side by side in a minibatch.

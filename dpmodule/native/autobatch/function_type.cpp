@@ -11,7 +11,7 @@
 namespace dpmodule::autobatch {
 namespace {
 
-enum class Way { Unary, Binary, Affine, Concat, ConcatColumns, Sum, Average, Loss, Labels, Softmax, Reduce, Pick, Range, AddColumn, Transpose, Along, Elements, Batches, Drawn, DrawnAlong, Number, Count, Reshape, Parameter, Across, Rows, Random, Step, Input, Filled, Apply, Plain, Many };
+enum class Way { Unary, Binary, Affine, Concat, ConcatColumns, Sum, Average, Loss, Labels, Softmax, Reduce, Pick, Range, Part, AddColumn, Transpose, Along, Elements, Batches, Drawn, DrawnAlong, Number, Count, Reshape, Parameter, Across, Rows, Random, Step, Input, Filled, Apply, Plain, Many };
 
 struct Fast {
     const char *name;
@@ -24,6 +24,7 @@ constexpr int of(Binary kind) { return static_cast<int>(kind); }
 constexpr int of(Reduction kind) { return static_cast<int>(kind); }
 constexpr int of(Draw kind) { return static_cast<int>(kind); }
 constexpr int of(Given given) { return static_cast<int>(given); }
+constexpr int of(Part part) { return static_cast<int>(part); }
 constexpr int of(Op op) { return static_cast<int>(op); }
 
 constexpr Fast table[] = {
@@ -103,6 +104,11 @@ constexpr Fast table[] = {
     {"dot_product", Way::Reduce, of(Op::Dot)},
     {"pick", Way::Pick, 0},
     {"pick_range", Way::Range, 0},
+    {"pick_batch_elem", Way::Part, of(Part::Member)},
+    {"pick_batch_elems", Way::Part, of(Part::Members)},
+    {"select_rows", Way::Part, of(Part::Rows)},
+    {"select_cols", Way::Part, of(Part::Columns)},
+    {"strided_select", Way::Part, of(Part::Strided)},
     {"colwise_add", Way::AddColumn, 0},
     {"transpose", Way::Transpose, 0},
     {"lstm_step", Way::Step, 0},
@@ -160,12 +166,13 @@ int attempt(const Fast &fast, PyObject *const *args, Py_ssize_t count) {
     }
     const int x = count > 0 ? node_of(args[0]) : -1;
     if (x < 0) return -1;
-    int i, j;
+    int i, j, axis = 0;
     std::vector<int> dims;
     double number = 1.0;
     switch (fast.way) {
         case Way::Unary: return count == 1 ? build.unary(static_cast<Unary>(fast.kind), 0, x) : -1;
-        case Way::Softmax: return count == 1 ? build.softmax(static_cast<Op>(fast.kind), x) : -1;
+        case Way::Softmax: return softmax(static_cast<Op>(fast.kind), x, args, count);
+        case Way::Part: return part(static_cast<Part>(fast.kind), x, args, count);
         case Way::Binary:
         case Way::Reduce: {
             const bool two = fast.way == Way::Binary || static_cast<Op>(fast.kind) == Op::Dot;
@@ -210,8 +217,9 @@ int attempt(const Fast &fast, PyObject *const *args, Py_ssize_t count) {
         }
         case Way::Batches: return count == 1 ? build.along(static_cast<Reduction>(fast.kind), x, 1) : -1;
         case Way::Along: return along(static_cast<Reduction>(fast.kind), x, args, count);
-        case Way::Pick: return count == 2 && whole(args[1], i) && i >= 0 ? build.pick(x, i) : -1;
-        case Way::Range: return count == 3 && whole(args[1], i) && whole(args[2], j) ? build.range(x, i, j) : -1;
+        case Way::Pick: return (count == 2 || (count == 3 && whole(args[2], axis))) && whole(args[1], i) && i >= 0 ? build.pick(x, i, axis) : -1;
+        case Way::Range:
+            return (count == 3 || (count == 4 && whole(args[3], axis))) && whole(args[1], i) && whole(args[2], j) ? build.range(x, i, j, axis) : -1;
         default: return -1;
     }
 }

@@ -5,6 +5,8 @@
 
 #include <structmember.h>
 
+#include <algorithm>
+
 namespace dpmodule::autobatch {
 
 Current current;
@@ -144,6 +146,27 @@ PyObject *lookup(PyObject *self, PyObject *index) {
     return PyObject_CallMethod(self, "row", "O", index);
 }
 
+// x[a:b:c], x[a:b:c, d:e:f], ...; -1 for what is something else.
+int slices(int x, PyObject *index) {
+    const bool several = PyTuple_CheckExact(index);
+    const Shape shape = current.engine->graph.shape(x);   // a copy: reading a slice may run Python
+    const auto count = static_cast<std::size_t>(several ? PyTuple_GET_SIZE(index) : 1);
+    if (count > shape.dims.size() + 1) return -1;
+    std::vector<int> steps, firsts, lasts;
+    for (std::size_t k = 0; k < count; k++) {
+        PyObject *each = several ? PyTuple_GET_ITEM(index, static_cast<Py_ssize_t>(k)) : index;
+        if (!PySlice_Check(each)) return -1;
+        Py_ssize_t start, stop, step;
+        if (PySlice_Unpack(each, &start, &stop, &step) < 0) throw PythonError();
+        const int size = k < shape.dims.size() ? shape.dims[k] : shape.batch;
+        PySlice_AdjustIndices(size, &start, &stop, step);
+        steps.push_back(static_cast<int>(std::clamp<Py_ssize_t>(step, 0, size)));
+        firsts.push_back(static_cast<int>(start));
+        lasts.push_back(static_cast<int>(stop));
+    }
+    return builder().strided(x, steps, firsts, lasts);
+}
+
 PyObject *subscript(PyObject *a, PyObject *index) {
     return guarded([&]() -> PyObject * {
         if (reinterpret_cast<NodeObject *>(a)->table >= 0) return lookup(a, index);
@@ -159,6 +182,7 @@ PyObject *subscript(PyObject *a, PyObject *index) {
             PySlice_AdjustIndices(current.engine->graph.shape(x).dims[0], &start, &stop, step);
             if (step == 1) made = builder().range(x, static_cast<int>(start), static_cast<int>(stop));
         }
+        if (x >= 0 && made < 0) made = slices(x, index);
         if (made >= 0) return make_expression(made);
         return current.slow ? PyObject_CallMethod(current.slow, "__getitem__", "OO", a, index) : nullptr;
     });
