@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from .calling import called
 from .errors import NoGradientError, NonFiniteError, NotScalarError, StateError, user_line
 from .ops.spec import Dim, shown
 from .storage import ParameterStorage
 
-__all__ = ["BaseGraph", "Marks"]
+__all__ = ["BaseGraph", "Marks", "as_array"]
 
 Marks = Mapping["weakref.ref[ParameterStorage]", tuple[int, int]]
 """By weak reference to a `ParameterStorage`, its `mark`."""
+
+
+def as_array(found: torch.Tensor) -> NDArray[Any]:
+    """Turn a tensor (batch, *d) into DyNet's form of an array: (*d, batch), or (*d) for a single element."""
+    array: NDArray[Any] = found.detach().cpu().numpy()
+    return array[0].copy() if array.shape[0] == 1 else np.moveaxis(array, 0, -1).copy()
 
 
 class BaseGraph:
@@ -41,6 +50,17 @@ class BaseGraph:
     def value(self, node: int) -> torch.Tensor:
         """Return the value of a node, (batch, *d)."""
         raise NotImplementedError(f"{type(self).__name__} does not define value")
+
+    def array(self, node: int) -> NDArray[Any]:
+        """Return the value of a node as an array of its own, (*d, batch), or (*d) where there is no minibatch."""
+        return as_array(self.value(node))
+
+    def enter(self, parameter: Any) -> int:
+        """Return the node of a parameter that is known from earlier graphs; -1 where it has to be made."""
+        return -1
+
+    def remember(self, parameter: Any, node: int) -> None:
+        """Let later graphs know the parameter that has been given a node."""
 
     def marks(self) -> Marks:
         """Return marks of the parameters that the graph reads."""

@@ -10,7 +10,9 @@ import time
 import weakref
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from .base_graph import BaseGraph, Marks
 from .errors import StateError
@@ -144,6 +146,21 @@ class NativeGraph(BaseGraph):
         if node < max(self.machine.computed, self._root):
             self.recalculate()
 
+    def enter(self, parameter: Any) -> int:
+        """Return the node of a parameter, see `BaseGraph`; its number in the engine is kept as that of a table is."""
+        storage, machine = parameter.storage, self.machine
+        tensor = storage.tensor
+        is_known = parameter.serial == machine.serial and parameter.table < -1 and not self.is_immediate
+        if not (is_known and tensor.dtype is torch.float32 and tensor.is_cpu):
+            return -1
+        self._parameters.keep(storage)
+        node: int = machine.parameter(-2 - parameter.table)
+        return node
+
+    def remember(self, parameter: Any, node: int) -> None:
+        """Let later graphs know a parameter."""
+        parameter.serial, parameter.table = self.machine.serial, -2 - self.machine.parameter_of(node)
+
     def adopt(self, table: Any, is_updated: bool) -> None:
         """Let the engine itself look up rows of a table from now on."""
         if table.serial != self.machine.serial:
@@ -205,6 +222,18 @@ class NativeGraph(BaseGraph):
         else:
             self.forward(node)
         return self._tensor(node, self.machine.value(node))
+
+    def array(self, node: int) -> NDArray[Any]:
+        """Return the value of a node as an array, see `BaseGraph`."""
+        if node < self.machine.computed and not self.machine.is_fused(node):
+            self._parameters.follow()
+        else:
+            self.forward(node)
+        dim = self.dim(node)
+        found = np.frombuffer(self.machine.value(node), np.float32)
+        if dim.batch == 1:
+            return found.reshape(dim.d)
+        return found.reshape(dim.batch, dim.size).T.copy().reshape(*dim.d, dim.batch)
 
     def backward(self, node: int, full: bool = False) -> None:
         """Compute gradients from a node of one number.

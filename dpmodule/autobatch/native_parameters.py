@@ -72,6 +72,10 @@ class NativeParameters:
         """Keep a parameter as long as the graph."""
         self._held.append(reference())
 
+    def keep(self, storage: ParameterStorage) -> None:
+        """Do what `hold` does."""
+        self._held.append(storage)
+
     def number(self, reference: weakref.ref[ParameterStorage], is_updated: bool) -> int:
         """Return the engine's number of a parameter."""
         key = (reference, is_updated)

@@ -37,8 +37,7 @@ class Place(NamedTuple):
 class _Seen(NamedTuple):
     value: Tensor
     gradient: Tensor
-    addresses: tuple[int, int]
-    moments: tuple[int, ...]
+    place: Place  # of all rows
 
 
 def _fits(value: Tensor, gradient: Tensor) -> bool:
@@ -72,21 +71,24 @@ class Places:
         value, gradient = storage.tensor, storage.gradient
         if gradient is None:
             return None
-        seen, addresses = self._seen.get(storage), (value.data_ptr(), gradient.data_ptr())
+        seen = self._seen.get(storage)
         if (
             seen is None
             or seen.value is not value
             or seen.gradient is not gradient
-            or seen.addresses != addresses
+            or seen.place.numbers[0] != value.data_ptr()
+            or seen.place.numbers[1] != gradient.data_ptr()
         ):
             if not _fits(value, gradient):
                 return None
-            moments = [each.data_ptr() for each in self._moments(storage)]
-            seen = _Seen(value, gradient, addresses, (*moments, *[0] * (3 - len(moments))))
-            self._seen[storage] = seen
-        size = value.numel()
-        extent = (0, 1, size) if rows is None else (rows.data_ptr(), len(rows), size // len(value))
-        return Place(storage, rows, (*addresses, *seen.moments, *extent))
+            addresses = [each.data_ptr() for each in (value, gradient, *self._moments(storage))]
+            addresses += [0] * (5 - len(addresses))
+            place = Place(storage, None, (*addresses, 0, 1, value.numel()))
+            seen = self._seen[storage] = _Seen(value, gradient, place)
+        if rows is None:
+            return seen.place
+        extent = rows.data_ptr(), len(rows), value.numel() // len(value)
+        return Place(storage, rows, (*seen.place.numbers[:5], *extent))
 
 
 def length(places: Sequence[Place]) -> float:

@@ -8,11 +8,12 @@ import torch
 from numpy.typing import NDArray
 
 from .. import native
+from .base_graph import as_array
 from .errors import ForeignValueError, NotScalarError, StaleExpressionError, user_line
 from .given import flag
 from .ops.spec import shown
 from .state import state
-from .tensor import Tensor, as_array
+from .tensor import Tensor
 
 __all__ = ["Node"]
 
@@ -78,15 +79,19 @@ class Node(_Base):
         Args:
             recalculate: throw cached values away and compute from the inputs again.
         """
-        node = self.enter()
-        if flag(recalculate, "recalculate"):
-            state.graph.recalculate()
-        answer: torch.Tensor = state.graph.value(node)
+        answer: torch.Tensor = state.graph.value(self._asked(recalculate))
         return answer
+
+    def _asked(self, recalculate: bool) -> int:
+        node = self.enter()
+        if recalculate is not False and flag(recalculate, "recalculate"):
+            state.graph.recalculate()
+        return node
 
     def npvalue(self, recalculate: bool = False) -> Array:
         """Return the value as an array; the minibatch is the last axis, if there is more than one element."""
-        return as_array(self.value_tensor(recalculate))
+        found: Array = state.graph.array(self._asked(recalculate))
+        return found
 
     def tensor_value(self, recalculate: bool = False) -> Tensor:
         """Return the value, left on its device."""
@@ -98,8 +103,8 @@ class Node(_Base):
         Raises:
             NotScalarError: it has several.
         """
-        found = self.value_tensor(recalculate)
-        if found.numel() != 1:
+        found = self.npvalue(recalculate)
+        if found.size != 1:
             raise NotScalarError(
                 f"scalar_value() of an expression of dimension {shown(state.graph.dim(self.enter()))}: Input tensor has"
                 " more than one element, cannot convert to scalar; use npvalue()"
@@ -113,10 +118,10 @@ class Node(_Base):
 
     def value(self, recalculate: bool = False) -> Any:
         """Return a float, a list or an array: for one number, one dimension, more dimensions."""
-        found = self.value_tensor(recalculate)
-        if found.numel() == 1:
+        found = self.npvalue(recalculate)
+        if found.size == 1:
             return float(found.item())
-        return self.vec_value() if found.dim() == 2 else as_array(found)
+        return found.reshape(-1, order="F").tolist() if len(state.graph.dim(self.node).d) == 1 else found
 
     def forward(self, recalculate: bool = False) -> None:
         """Compute everything up to this expression."""

@@ -72,8 +72,11 @@ class _Held(Expression):
         """Return the node in the graph under construction, adding it there when it is first used."""
         graph = state.graph
         if self.version != graph.version:
-            self._check()
-            self.node, self.version = self._add(True), graph.version
+            node = graph.enter(self)
+            if node < 0:
+                self._check()
+                node = self._add(True)
+            self.node, self.version = node, graph.version
             entered.note(self, graph.version)
         return self.node
 
@@ -128,12 +131,12 @@ class _Held(Expression):
 
     def as_array(self) -> Array:
         """Return a copy of the value."""
-        found: Array = self.storage.tensor.detach().cpu().numpy().copy()
+        found: Array = self.storage.tensor.numpy(force=True).copy()
         return found
 
     def grad_as_array(self) -> Array:
         """Return a copy of the gradient, added up since the last update."""
-        found: Array = self.storage.dense_gradient().detach().cpu().numpy().copy()
+        found: Array = self.storage.dense_gradient().numpy(force=True).copy()
         return found
 
     def is_updated(self) -> bool:
@@ -175,7 +178,9 @@ class _Held(Expression):
         array = numbers(arr, "set_value: arr")
         if array.shape != self.shape():
             raise ShapeError(f"{self.name()}: set_value of {array.shape}, expected {self.shape()}")
-        self._changing().copy_(torch.from_numpy(np.ascontiguousarray(array, np.float64)))
+        if array.dtype.char not in "fd":
+            array = array.astype(np.float64)
+        self._changing().copy_(torch.from_numpy(array))
 
     def _changing(self) -> torch.Tensor:
         """Return the value, to be written to: what the graph has computed of it stays."""
@@ -224,6 +229,12 @@ class Parameters(_Held):
     """
 
     __slots__ = ()
+
+    def _add(self, is_updated: bool) -> int:
+        node = super()._add(is_updated)
+        if is_updated:
+            state.graph.remember(self, node)
+        return node
 
     def __repr__(self) -> str:
         return f"Parameter {self.storage.name}"

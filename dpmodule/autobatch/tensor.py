@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from .base_graph import as_array
 from .errors import ArgumentError, user_line
 from .given import place
 from .state import state
 from .whole import whole
 
-__all__ = ["Tensor", "as_array"]
-
-
-def as_array(found: torch.Tensor) -> NDArray[Any]:
-    """Turn a tensor (batch, *d) into DyNet's form of an array: (*d, batch), or (*d) for a single element."""
-    array: NDArray[Any] = found.detach().cpu().numpy()
-    return array[0].copy() if array.shape[0] == 1 else np.moveaxis(array, 0, -1).copy()
+__all__ = ["Tensor"]
 
 
 class Tensor:

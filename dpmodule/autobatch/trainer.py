@@ -88,16 +88,31 @@ class Trainer:
     def _update(self, parameters: Sequence[Parameters], lookups: Sequence[LookupParameters]) -> None:
         state.graph.settle()
         with torch.no_grad():
-            scale = self._clipping()
+            known = self._found()
+            scale = self._clipping(known)
             native: list[native_updates.Place] = []
             for each in parameters:
-                self._update_dense(each.storage, scale, native)
+                self._update_dense(each.storage, scale, known, native)
             for table in lookups:
-                self._update_lookup(table.storage, scale, native)
+                self._update_lookup(table.storage, scale, known, native)
             native_updates.step(self._native, native, self._factors(), scale)
             self.updates += 1
             self._updates_shown += 1
             self._decay()
+
+    def _found(self) -> dict[ParameterStorage, native_updates.Place | None]:
+        """Return where all gradients lie, None for those that native code does not take."""
+        found = {}
+        for each in self.model.parameters_list():
+            storage = each.storage
+            if storage.gradient is not None:
+                found[storage] = self._places.of(storage)
+        for table in self.model.lookup_parameters_list():
+            storage = table.storage
+            if storage.gradient is not None:
+                rows = storage.rows() if isinstance(storage, LookupStorage) else None
+                found[storage] = self._places.of(storage, rows)
+        return found
 
     def _kept(self, storage: ParameterStorage) -> list[Tensor]:
         found = self._moments.get(storage)
@@ -109,41 +124,48 @@ class Trainer:
         """Return what the native rule takes; see `native_updates`."""
         return ()
 
-    def _natively(
-        self, storage: ParameterStorage, rows: Tensor | None, native: list[native_updates.Place]
-    ) -> bool:
-        """Leave a parameter, or rows of a table, to native code, which updates all together; False if it cannot."""
-        place = self._places.of(storage, rows) if self._native else None
-        if place is not None:
-            native.append(place)
-        return place is not None
-
     def _update_dense(
-        self, storage: ParameterStorage, scale: float, native: list[native_updates.Place]
+        self,
+        storage: ParameterStorage,
+        scale: float,
+        known: dict[ParameterStorage, native_updates.Place | None],
+        native: list[native_updates.Place],
     ) -> None:
+        """Update a parameter; `native` gets it if native code can, which updates all together."""
         if not storage.updated:
             return
         if storage.gradient is None and type(storage) is ParameterStorage:
             if self._native == "descent":
                 return  # zeros move nothing
             storage.gradient, storage.spare = storage.ready(), None
-        if self._natively(storage, None, native):
-            return
+        if self._native:
+            place = known.get(storage)
+            if place is None or place.rows is not None:
+                place = self._places.of(storage)
+            if place is not None:
+                native.append(place)
+                return
         gradient = storage.dense_gradient()
         self.rule(storage.tensor, gradient if scale == 1.0 else gradient.mul_(scale), self._kept(storage))
         storage.clear_gradient()
 
     def _update_lookup(
-        self, storage: ParameterStorage, scale: float, native: list[native_updates.Place]
+        self,
+        storage: ParameterStorage,
+        scale: float,
+        known: dict[ParameterStorage, native_updates.Place | None],
+        native: list[native_updates.Place],
     ) -> None:
         if not (self._sparse and isinstance(storage, LookupStorage)):
-            self._update_dense(storage, scale, native)
+            self._update_dense(storage, scale, known, native)
             return
         if not storage.updated or storage.gradient is None:
             return
-        rows = storage.rows()
-        if self._natively(storage, rows, native):
+        place = known.get(storage) if self._native else None
+        if place is not None:
+            native.append(place)
             return
+        rows = storage.rows()
         gradient = storage.gradient.index_select(0, rows)
         value = storage.tensor.index_select(0, rows)
         kept = self._kept(storage)
@@ -166,11 +188,12 @@ class Trainer:
                 found.append(storage.gradient)
         return found
 
-    def _clipping(self) -> float:
+    def _clipping(self, known: dict[ParameterStorage, native_updates.Place | None]) -> float:
         """Return the factor that brings the length of the whole gradient below the threshold."""
         if self._clip <= 0:
             return 1.0
-        length = self._length()
+        places = [each for each in known.values() if each is not None]
+        length = native_updates.length(places) if len(places) == len(known) else self._length()
         if not math.isfinite(length):
             raise NonFiniteError(f"Magnitude of gradient is bad: {length}")
         if length <= self._clip:
@@ -179,16 +202,7 @@ class Trainer:
         return self._clip / length
 
     def _length(self) -> float:
-        """Return the length of the whole gradient."""
-        storages = [x.storage for x in (*self.model.parameters_list(), *self.model.lookup_parameters_list())]
-        places = [
-            self._places.of(each, each.rows() if isinstance(each, LookupStorage) else None)
-            for each in storages
-            if each.gradient is not None
-        ]
-        found = [each for each in places if each is not None]
-        if len(found) == len(places):
-            return native_updates.length(found)
+        """Return the length of the whole gradient, which native code does not take."""
         norms = torch.stack([torch.linalg.vector_norm(each) for each in self._gradients()])
         return float(torch.linalg.vector_norm(norms))
 

@@ -10,6 +10,7 @@ import pytest
 
 import dpmodule.autobatch as dy
 from dpmodule.autobatch.functions.inputs import InputExpression
+from dpmodule.base import DTypeError
 
 
 @pytest.fixture(params=["python", "auto"], autouse=True)
@@ -138,3 +139,60 @@ def test_inputs_are_told_from_what_is_none():
     ):
         with pytest.raises(dy.ShapeError):
             call()
+
+
+WHOLE = np.random.RandomState(3).normal(size=(4, 6, 5))
+LAYOUTS = {
+    "as it is": WHOLE,
+    "float32": WHOLE.astype(np.float32),
+    "transposed": WHOLE.T,
+    "Fortran": np.asfortranarray(WHOLE),
+    "every second": WHOLE[:, ::2, 1::2],
+    "backwards": WHOLE[::-1, :, ::-1],
+    "one row again and again": np.broadcast_to(WHOLE[0], (3, 6, 5)),
+    "flat": WHOLE[0, 0],
+    "one element": WHOLE[:, :, :1],
+    "integers": np.arange(24).reshape(2, 3, 4),
+    "in the other order of bytes": WHOLE.astype(">f8"),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_arrays_lie_anyhow(name):
+    given = LAYOUTS[name]
+    dy.renew_cg()
+    plain, last = dy.inputTensor(given), dy.inputTensor(given, batched=True)
+    again = dy.inputTensor(given, True)
+    assert plain.dim() == (given.shape, 1)
+    assert last.dim() == again.dim() == (given.shape[:-1] or (1,), given.shape[-1])
+    wanted = given.reshape(1, -1) if given.ndim == 1 else given
+    np.testing.assert_array_equal(plain.npvalue(), given.astype(np.float32))
+    for each in (last, again):
+        np.testing.assert_array_equal(each.npvalue().reshape(wanted.shape), wanted.astype(np.float32))
+    (dy.sum_batches(dy.sum_elems(dy.tanh(last)))).backward(full=True)
+    np.testing.assert_allclose(
+        last.gradient().reshape(wanted.shape), 1 - np.tanh(wanted.astype(np.float64)) ** 2, atol=1e-5
+    )
+
+
+def test_values_are_arrays_of_their_own():
+    dy.renew_cg()
+    x = dy.inputTensor(WHOLE, batched=True)
+    y = dy.tanh(x)
+    found = y.npvalue()
+    assert found.flags.c_contiguous
+    assert found.dtype == np.float32
+    before = found.copy()
+    found[:] = 7.0
+    np.testing.assert_array_equal(y.npvalue(), before)
+
+
+def test_a_parameter_that_changes_its_type_between_graphs():
+    p = dy.ParameterCollection().parameters_from_numpy(np.ones(3))
+    for _ in range(2):
+        dy.renew_cg()
+        assert dy.sum_elems(p).value() == 3.0
+    p.tensor.data = p.tensor.data.double()
+    dy.renew_cg()
+    with pytest.raises(DTypeError, match="float64"):
+        dy.sum_elems(p)

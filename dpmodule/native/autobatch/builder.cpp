@@ -238,8 +238,8 @@ int Builder::lookup(int table, int row) {
     return graph_.add(t.sig, nullptr, 0, row);
 }
 
-int Builder::input(const std::vector<int> &dims, float *&at) {
-    const int shape = graph_.signatures.add_shape(dims);
+int Builder::input(const std::vector<int> &dims, float *&at, int batch) {
+    const int shape = graph_.signatures.add_shape(dims, batch);
     at = graph_.inputs.take(graph_.signatures.shape(shape).size);
     return graph_.add_input(simple(Op::Input, 0, 0, shape, 0), at);
 }

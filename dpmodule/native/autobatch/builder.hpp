@@ -81,7 +81,7 @@ class Builder {
     int range(int x, int first, int last, int axis = 0);
     int lookup(int table, int row);
     // an input, whose numbers the caller writes to `at`
-    int input(const std::vector<int> &dims, float *&at);
+    int input(const std::vector<int> &dims, float *&at, int batch = 1);
     // h; its c is the next node.  -1 for h or c stands for zeros.
     int lstm(int x, int h, int c, int wx, int wh, int bias, float forget_bias);
     // the result; a second one is the next node

@@ -284,22 +284,29 @@ PyObject *applied(const FunctionObject &function, PyObject *const *args, Py_ssiz
     return made;
 }
 
+// How many arguments there are in their order, -1 for others with keywords than inputTensor(array, batched=...).
+Py_ssize_t plain_count(const Fast &fast, std::size_t flags, PyObject *keywords) {
+    const Py_ssize_t count = PyVectorcall_NARGS(flags), named = keywords ? PyTuple_GET_SIZE(keywords) : 0;
+    if (named == 0) return count;
+    const bool is_tensor = fast.way == Way::Input && fast.kind == of(Given::Tensor) && named == 1 && count == 1;
+    return is_tensor && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(keywords, 0), "batched") == 0 ? 2 : -1;
+}
+
 PyObject *function_call(PyObject *self, PyObject *const *args, std::size_t flags, PyObject *keywords) {
     auto *function = reinterpret_cast<FunctionObject *>(self);
     return guarded([&]() -> PyObject * {
-        if (current.engine && (!keywords || PyTuple_GET_SIZE(keywords) == 0)) {
-            if (function->fast->way == Way::Step) {
-                if (PyObject *made = step(args, PyVectorcall_NARGS(flags))) return made;
-                return PyObject_Vectorcall(function->slow, args, flags, keywords);
-            }
-            if (function->fast->way > Way::Filled) {
-                if (PyObject *made = applied(*function, args, PyVectorcall_NARGS(flags))) return made;
-                return PyObject_Vectorcall(function->slow, args, flags, keywords);
-            }
-            const int node = attempt(*function->fast, args, PyVectorcall_NARGS(flags));
-            if (node >= 0) return function->fast->way == Way::Input ? make_input(node) : make_expression(node);
+        const Way way = function->fast->way;
+        const Py_ssize_t count = current.engine ? plain_count(*function->fast, flags, keywords) : -1;
+        PyObject *made = nullptr;
+        if (count >= 0 && way == Way::Step) {
+            made = step(args, count);
+        } else if (count >= 0 && way > Way::Filled) {
+            made = applied(*function, args, count);
+        } else if (count >= 0) {
+            const int node = attempt(*function->fast, args, count);
+            if (node >= 0) return way == Way::Input ? make_input(node) : make_expression(node);
         }
-        return PyObject_Vectorcall(function->slow, args, flags, keywords);
+        return made ? made : PyObject_Vectorcall(function->slow, args, flags, keywords);
     });
 }
 

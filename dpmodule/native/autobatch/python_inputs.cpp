@@ -48,10 +48,30 @@ int of_list(PyObject *list) {
     return node;
 }
 
-// Of floats or doubles that lie side by side.
-int of_array(PyObject *array, bool flat) {
+struct Axis {
+    Py_ssize_t size, step;   // in bytes
+};
+
+// Row by row, the first axis outermost.
+template <class T> float *copy(const char *from, const Axis *axis, const Axis *end, float *to) {
+    if (axis + 1 < end) {
+        for (Py_ssize_t i = 0; i < axis->size; i++) to = copy<T>(from + i * axis->step, axis + 1, end, to);
+        return to;
+    }
+    for (Py_ssize_t i = 0; i < axis->size; i++, from += axis->step) {
+        T x;
+        std::memcpy(&x, from, sizeof x);   // an array may lie anywhere
+        *to++ = static_cast<float>(x);
+    }
+    return to;
+}
+
+enum class As { Vector, Tensor, Minibatch };   // a minibatch has its elements along the last axis
+
+// Of floats or doubles.
+int of_array(PyObject *array, As as) {
     struct Data : Py_buffer {
-        explicit Data(PyObject *array) { is_there = PyObject_GetBuffer(array, this, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) == 0; }
+        explicit Data(PyObject *array) { is_there = PyObject_GetBuffer(array, this, PyBUF_STRIDED_RO | PyBUF_FORMAT) == 0; }
         ~Data() {
             if (is_there) PyBuffer_Release(this);
             else PyErr_Clear();
@@ -61,22 +81,29 @@ int of_array(PyObject *array, bool flat) {
     if (!data.is_there || data.ndim < 1 || !data.format) return -1;
     const bool doubles = !std::strcmp(data.format, "d");
     if (!doubles && std::strcmp(data.format, "f")) return -1;
-    std::vector<int> dims(1, 1);
-    if (flat) {
-        if (data.len > INT32_MAX) return -1;
-        dims[0] = static_cast<int>(data.len / data.itemsize);
-    } else {
-        dims.assign(data.shape, data.shape + data.ndim);
-        if (!std::equal(dims.begin(), dims.end(), data.shape)) return -1;
+    std::vector<Axis> axes;
+    std::vector<int> dims;
+    for (int k = 0; k < data.ndim; k++) {
+        if (data.shape[k] < 1 || data.shape[k] > INT32_MAX) return -1;
+        axes.push_back({data.shape[k], data.strides[k]});
+        dims.push_back(static_cast<int>(data.shape[k]));
     }
-    if (std::find(dims.begin(), dims.end(), 0) != dims.end()) return -1;
+    int batch = 1;
+    if (as == As::Vector) {
+        if (data.len / data.itemsize > INT32_MAX) return -1;
+        dims = {static_cast<int>(data.len / data.itemsize)};
+    }
+    if (as == As::Minibatch) {
+        std::rotate(axes.begin(), axes.end() - 1, axes.end());
+        batch = dims.back();
+        dims.pop_back();
+        if (dims.empty()) dims = {1};
+    }
     float *at;
-    const int node = current_builder().input(dims, at);
-    const auto copy = [&](const auto *from) {
-        std::transform(from, from + data.len / data.itemsize, at, [](auto x) { return static_cast<float>(x); });
-    };
-    if (doubles) copy(static_cast<const double *>(data.buf));
-    else copy(static_cast<const float *>(data.buf));
+    const int node = current_builder().input(dims, at, batch);
+    const char *from = static_cast<const char *>(data.buf);
+    if (doubles) copy<double>(from, axes.data(), axes.data() + axes.size(), at);
+    else copy<float>(from, axes.data(), axes.data() + axes.size(), at);
     return node;
 }
 
@@ -93,15 +120,17 @@ bool sizes(PyObject *x, std::vector<int> &found) {
 }
 
 int input_of(Given given, PyObject *const *args, Py_ssize_t count) {
-    if (count != (given == Given::Constant || given == Given::Matrix ? 2 : 1)) return -1;
+    const bool has_flag = given == Given::Tensor && count == 2 && PyBool_Check(args[1]);
+    if (!has_flag && count != (given == Given::Constant || given == Given::Matrix ? 2 : 1)) return -1;
     std::vector<int> dims;
     float value = given == Given::Ones ? 1.0f : 0.0f;
     switch (given) {
         case Given::Number: return number(args[0], value) ? filled({1}, value) : -1;
         case Given::Vector:
         case Given::Tensor:
-            if (is_list(args[0])) return of_list(args[0]);
-            return PyObject_CheckBuffer(args[0]) ? of_array(args[0], given == Given::Vector) : -1;
+            if (is_list(args[0])) return has_flag ? -1 : of_list(args[0]);
+            if (!PyObject_CheckBuffer(args[0])) return -1;
+            return of_array(args[0], has_flag && args[1] == Py_True ? As::Minibatch : given == Given::Vector ? As::Vector : As::Tensor);
         case Given::Matrix:
             dims.resize(2);
             return size(args[0], dims[0]) && size(args[1], dims[1]) ? filled(dims, value) : -1;

@@ -29,15 +29,15 @@ struct Place {
 // Calls body(place) for each tuple of eight numbers; false with an error set.
 template <class F> bool each_place(PyObject *places, F body) {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(places); i++) {
-        Place p;
         PyObject *numbers = PyList_GET_ITEM(places, i);
-        if (!PyTuple_Check(numbers)) {
-            PyErr_SetString(PyExc_TypeError, "places are tuples");
+        unsigned long long n[8];
+        if (!PyTuple_Check(numbers) || PyTuple_GET_SIZE(numbers) != 8) {
+            PyErr_SetString(PyExc_TypeError, "places are tuples of eight numbers");
             return false;
         }
-        if (!PyArg_ParseTuple(numbers, "KKKKKKLL", &p.value, &p.gradient, &p.moments[0], &p.moments[1], &p.moments[2],
-                              &p.rows.numbers, &p.rows.count, &p.rows.width)) return false;
-        body(p);
+        for (int k = 0; k < 8; k++) n[k] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(numbers, k));
+        if (PyErr_Occurred()) return false;
+        body(Place{n[0], n[1], {n[2], n[3], n[4]}, {n[5], static_cast<long long>(n[6]), static_cast<long long>(n[7])}});
     }
     return true;
 }
