@@ -43,6 +43,7 @@ class NativeParameters:
         self._watched: list[tuple[int, ParameterStorage]] = []
         self._watched_tables: list[tuple[int, LookupStorage]] = []
         self._places: dict[int, int] = {}  # of tables, the addresses that the engine knows
+        self._addresses: dict[int, int] = {}  # of parameters
         self._packed: dict[int, Tensor] = {}  # copies of parameters whose elements do not lie side by side
         self._before: dict[int, Tensor] = {}
         self._rows_before: dict[int, tuple[Tensor, Tensor]] = {}
@@ -112,13 +113,32 @@ class NativeParameters:
             self._used = used
             self._watched = _here(self._params, used[0])
             self._watched_tables = _here(self._tables, used[1])
+        changed = False
         for number, storage in self._watched:
-            if mark_of(storage.tensor) != self._seen[number]:
-                self.refresh(False)
-                return
+            before = self._addresses.get(number)
+            if self._is_changed(number, storage.tensor):
+                changed = True
+                if self._addresses[number] != before:
+                    self._machine.set_parameter(number, self._addresses[number], 0)
+        if changed:
+            self._machine.parameters_changed()
         for number, table in self._watched_tables:
             if table.tensor.data_ptr() != self._places.get(number):
                 self._refresh_table(number, False)
+
+    def _is_changed(self, number: int, tensor: Tensor) -> bool:
+        """Say whether somebody has written to a parameter since it was asked last; note where it lies now."""
+        now = tensor.data_ptr(), tensor._version
+        if now == self._seen[number]:
+            return False
+        self._seen[number] = now
+        self._packed.pop(number, None)
+        if tensor.is_contiguous():
+            self._addresses[number] = now[0]
+        else:
+            self._packed[number] = packed = tensor.contiguous()
+            self._addresses[number] = packed.data_ptr()
+        return True
 
     def refresh(self, with_gradients: bool) -> None:
         """Tell the engine where parameters lie now, and that their values changed if they did.
@@ -126,7 +146,7 @@ class NativeParameters:
         Args:
             with_gradients: a backward pass follows, that adds to their gradients.
         """
-        machine, seen = self._machine, self._seen
+        machine = self._machine
         params, tables = machine.used()
         changed = False
         for number in params:
@@ -134,18 +154,14 @@ class NativeParameters:
             storage = reference()
             if storage is None:
                 continue
-            tensor = storage.tensor
-            now = mark_of(tensor)
-            if now != seen[number]:
-                changed, seen[number] = True, now
-                self._packed.pop(number, None)
+            changed |= self._is_changed(number, storage.tensor)
             gradient = 0
             if with_gradients and is_updated and storage.updated:
                 if storage.gradient is not None:
                     self._before[number] = storage.gradient.clone()
                 gradient = self._gradient_of(storage)
                 self._left[number] = mark_of(storage.gradient)
-            machine.set_parameter(number, self._address(number, tensor), gradient)
+            machine.set_parameter(number, self._addresses[number], gradient)
         for number in tables:
             self._refresh_table(number, with_gradients)
         if changed:
@@ -165,13 +181,6 @@ class NativeParameters:
             gradient = storage.ready().data_ptr()
         self._places[number] = place = storage.tensor.data_ptr()
         self._machine.set_table(number, place, gradient)
-
-    def _address(self, number: int, tensor: Tensor) -> int:
-        if tensor.is_contiguous():
-            return tensor.data_ptr()
-        if number not in self._packed:
-            self._packed[number] = tensor.contiguous()
-        return self._packed[number].data_ptr()
 
     @staticmethod
     def _gradient_of(storage: ParameterStorage) -> int:
@@ -243,13 +252,18 @@ class NativeParameters:
         """
         storage: Any = self._params[number][0]()
         found = torch.zeros(storage.tensor.shape)
-        self._machine.set_parameter(number, self._address(number, storage.tensor), found.data_ptr())
+        self._machine.set_parameter(number, self._addresses[number], found.data_ptr())
         return found
 
     def marks(self) -> Marks:
         """Return marks of the parameters that the graph reads, by kernels or by calls."""
         params, tables = self._machine.used()
-        found = {self._params[each][0]: None for each in params}
-        found.update({self._tables[each][0]: None for each in tables})
-        found.update({weakref.ref(each): None for each in self._held if each is not None})
-        return {each: storage.mark() for each in found if (storage := each()) is not None}
+        found = {self._params[each][0]: self._seen[each] for each in params}
+        for each in tables:
+            reference = self._tables[each][0]
+            if (table := reference()) is not None:
+                found[reference] = table.mark()
+        for storage in self._held:
+            if storage is not None and (held := weakref.ref(storage)) not in found:
+                found[held] = storage.mark()
+        return found
