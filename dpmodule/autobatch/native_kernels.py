@@ -41,6 +41,11 @@ def _hinge_dim(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: 
     return node
 
 
+def _argmax(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
+    node: int = engine.kernel(OP["argmax"], int(attrs[0]), args)
+    return node
+
+
 def _conv2d(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
     stride, is_valid = attrs
     node: int = engine.slide(OP["conv2d"], args, 1, 1, *stride, is_valid) if max(stride) < TOO_LARGE else -1
@@ -140,6 +145,8 @@ KERNELS: dict[str, Maker] = {
     "hinge_batch": _labels("hinge"),
     "hinge_dim": _hinge_dim,
     "sparsemax": _plain("sparsemax"),
+    "constrained_softmax": _plain("constrained_softmax"),
+    "argmax": _argmax,
     "conv2d": _conv2d,
     "maxpooling2d": _maxpooling2d,
     "filter1d_narrow": _filter1d,

@@ -216,3 +216,36 @@ def test_margins_along_rows_and_columns(setting):
         x = dy.inputTensor(array, batched=True)
         each = dy.hinge_dim(x, [*labels[axis], *labels[axis]], axis, 0.3)
         np.testing.assert_allclose(each.npvalue(), wanted[axis], rtol=1e-4, atol=1e-6)
+
+
+def test_the_place_of_the_greatest_number(setting):
+    for array, wanted in (
+        ([1.0, 3.0, 3.0, -2.0], [0, 1, 0, 0]),
+        ([-5.0, -4.0], [0, 1]),
+        ([1.0, NAN, 9.0, NAN], [0, 1, 0, 0]),
+        ([[1.0, 5.0], [2.0, 5.0], [0.0, 6.0]], [[0, 0], [1, 0], [0, 1]]),
+    ):
+        for mode, slope in (("zero_gradient", 0.0), ("straight_through_gradient", 1.0)):
+            x = dy.inputTensor(array)
+            y = dy.argmax(x, mode)
+            dy.sum_elems(y).backward(full=True)
+            np.testing.assert_array_equal(y.npvalue(), wanted)
+            np.testing.assert_array_equal(x.gradient(), np.full_like(array, slope))
+
+
+@pytest.mark.parametrize(
+    "bounds", [[0.9] * 4, [0.2, 0.3, 0.9, 0.9], [0.3, 0.3, 0.2, 0.25], [0.4, 0.3, 0.2, 0.1]]
+)
+def test_probabilities_below_bounds(setting, bounds):
+    """Those that reach their bound leave the rest to the others, by their weights."""
+    weights = np.exp([2.0, 1.0, 0.0, -1.0])
+    free = np.ones(4, bool)
+    for _ in range(4):
+        wanted = np.where(free, weights * (1 - np.sum(bounds, where=~free)) / weights[free].sum(), bounds)
+        if not (over := free & (wanted > np.array(bounds) + 1e-12)).any() or (free == over).all():
+            break
+        free &= ~over
+    xs = [dy.inputVector(np.log(weights)) for _ in range(3)]
+    limits = [dy.inputVector(bounds) for _ in range(3)]
+    for y in [dy.constrained_softmax(x, limit) for x, limit in zip(xs, limits)]:
+        np.testing.assert_allclose(y.npvalue(), wanted, rtol=1e-5)

@@ -76,6 +76,8 @@ class Builder {
     int softmax(Op op, int x, int axis = 0);
     int restricted(int x, const std::vector<int> &places);   // LogSoftmax of some places of a vector
     int sparsemax(int x);
+    int constrained(int x, int bounds);
+    int argmax(int x, bool passes) { return lines(Op::Argmax, x, 0, 0, {passes}); }   // does the gradient pass
     int reduce(Op op, int x, int y = -1);
     int pick(int x, int index, int axis = 0);
     int range(int x, int first, int last, int axis = 0);

@@ -106,4 +106,11 @@ int Builder::sparsemax(int x) {
     return given.size / given.batch == given.dims[0] ? graph_.add(simple(Op::Sparsemax, given.dims[0], 0, shape_of(x), 1), &x, 1) : -1;
 }
 
+int Builder::constrained(int x, int bounds) {
+    if (shape(x).dims.size() != 1 || !fits_elements(x, bounds)) return -1;
+    const int batch = std::max(shape(x).batch, shape(bounds).batch);
+    const int both[2] = {shape(x).batch == batch ? x : repeated(x, batch), shape(bounds).batch == batch ? bounds : repeated(bounds, batch)};
+    return graph_.add(simple(Op::Constrained, shape(x).dims[0], 0, shape_of(both[0]), 2), both, 2);
+}
+
 }  // namespace dpmodule::autobatch

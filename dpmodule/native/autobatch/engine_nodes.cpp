@@ -251,6 +251,8 @@ PyObject *kernel(PyObject *self, PyObject *args) {
             case Op::Softmax:
             case Op::LogSoftmax: made = build.softmax(static_cast<Op>(op), ids[0], kind); break;
             case Op::Sparsemax: made = build.sparsemax(ids[0]); break;
+            case Op::Constrained: need(count == 2); made = build.constrained(ids[0], ids[1]); break;
+            case Op::Argmax: made = build.argmax(ids[0], kind); break;
             case Op::SumElems:
             case Op::SquaredNorm: made = build.reduce(static_cast<Op>(op), ids[0]); break;
             case Op::Dot: need(count == 2); made = build.reduce(Op::Dot, ids[0], ids[1]); break;

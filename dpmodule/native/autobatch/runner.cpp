@@ -163,6 +163,8 @@ void Runner::forward_step(const Work &work, const Step &step) {
         case Op::Greatest: greatest(work, step, s); break;
         case Op::Sums: sums(work, step, s); break;
         case Op::Sparsemax: sparsemax(work, step, s); break;
+        case Op::Constrained: constrained(work, step, s); break;
+        case Op::Argmax: argmax(work, step, s); break;
         case Op::Broadcast: broadcast(work, step, s); break;
         case Op::Sum: sum(work); break;
         case Op::Call: call(work, s, true); break;
@@ -219,6 +221,8 @@ void Runner::backward_step(const Work &work, const Step &step) {
         case Op::Greatest: greatest_back(work, step, s); break;
         case Op::Sums: sums_back(work, step, s); break;
         case Op::Sparsemax: sparsemax_back(work, step, s); break;
+        case Op::Constrained: constrained_back(work, step, s); break;
+        case Op::Argmax: argmax_back(work, step, s); break;
         case Op::Broadcast: broadcast_back(work, step, s); break;
         case Op::Sum: sum_back(work); break;
         case Op::Call: call(work, s, false); break;

@@ -84,6 +84,10 @@ class Runner {
     void softmax_back(const Work &work, const Step &step, const Signature &s);
     void sparsemax(const Work &work, const Step &step, const Signature &s);
     void sparsemax_back(const Work &work, const Step &step, const Signature &s);
+    void constrained(const Work &work, const Step &step, const Signature &s);
+    void constrained_back(const Work &work, const Step &step, const Signature &s);
+    void argmax(const Work &work, const Step &step, const Signature &s);
+    void argmax_back(const Work &work, const Step &step, const Signature &s);
     void reduce(const Work &work, const Step &step, const Signature &s);
     void reduce_back(const Work &work, const Step &step, const Signature &s);
     void concat(const Work &work, const Signature &s);

@@ -1,8 +1,6 @@
-// Losses of labels, and sparsemax: row by row.
-#include <algorithm>
+// Losses of labels, row by row.
 #include <cmath>
 #include <cstring>
-#include <functional>
 
 #include "runner.hpp"
 
@@ -83,60 +81,6 @@ void Runner::hinge_back(const Work &work, const Step &step, const Signature &s) 
         }
     }
     done(work, to, s.widths[0]);
-}
-
-namespace {
-
-// What is taken from all numbers, so that those above it come to one; NaN where there is a NaN.
-float threshold_of(int width, const float *x, float *sorted) {
-    if (std::any_of(x, x + width, [](float each) { return std::isnan(each); })) return NAN;
-    std::copy_n(x, width, sorted);
-    std::sort(sorted, sorted + width, std::greater<>());
-    float sum = 0, found = 0;
-    for (int k = 0; k < width; k++) {
-        sum += sorted[k];
-        if (k && static_cast<float>(k + 1) * sorted[k] + 1 <= sum) break;
-        found = (sum - 1) / static_cast<float>(k + 1);
-    }
-    return found;
-}
-
-}  // namespace
-
-void Runner::sparsemax(const Work &work, const Step &step, const Signature &s) {
-    const Block x = read(work, step.in[0], s.width), y = value_of(work, step);
-    const int width = s.kind;
-    float *sorted = scratch_.take(width);
-    for (int i = 0; i < work.count; i++) {
-        for (int first = 0; first < s.width; first += width) {
-            const float *from = x.at + i * x.stride + first;
-            float *to = y.at + i * y.stride + first;
-            const float threshold = threshold_of(width, from, sorted);
-            for (int j = 0; j < width; j++) to[j] = from[j] <= threshold ? 0.0f : from[j] - threshold;
-        }
-    }
-}
-
-void Runner::sparsemax_back(const Work &work, const Step &step, const Signature &s) {
-    Target to;
-    if (!target(work, step.in[0], s.width, to)) return;
-    const Block y = value_of(work, step), dy = grad_of(work, step);
-    const int width = s.kind;
-    for (int i = 0; i < work.count; i++) {
-        for (int first = 0; first < s.width; first += width) {
-            const float *value = y.at + i * y.stride + first, *d = dy.at + i * dy.stride + first;
-            float *dx = to.at.at + i * to.at.stride + first, total = 0;
-            int count = 0;
-            for (int j = 0; j < width; j++) {
-                if (value[j] > 0) total += d[j], count++;
-            }
-            for (int j = 0; j < width; j++) {
-                const float part = value[j] > 0 ? d[j] - total / static_cast<float>(count) : 0.0f;
-                dx[j] = to.add ? dx[j] + part : part;
-            }
-        }
-    }
-    done(work, to, s.width);
 }
 
 }  // namespace dpmodule::autobatch

@@ -40,6 +40,8 @@ enum class Op : std::uint8_t {
     Sums,         // of the numbers along a dimension up to each of them
     Sparsemax,    // kind = how many numbers share it
     Compound,     // kind = which of Signatures::compounds; two results are stored as those of Lstm
+    Constrained,  // a softmax below bounds; kind = how many numbers share it
+    Argmax,       // ones where numbers along the first dimension are greatest
 };
 
 enum class Arrangement : int { Transpose, Reshape, Strided, Ngram, CircularConvolution, CircularCorrelation };
@@ -58,8 +60,8 @@ struct Signature {
                                   // many numbers apart;
                                   // Reduce: how many numbers become one, how many numbers further on the next one lies,
                                   // and 1 if operands are reduced with each other, 2 for rows beside each other;
-                                  // Softmax, LogSoftmax, Greatest, Sums: how many numbers, how far from each other, and for
-                                  // LogSoftmax which of them take part, if not all do;
+                                  // Softmax, LogSoftmax, Greatest, Sums, Argmax: how many numbers, how far from each other, and for
+                                  // LogSoftmax which of them take part, if not all do, for Argmax whether gradients pass;
                                   // Select: how many rows, where those lie in the operand, where columns lie in rows;
                                   // ConcatColumns: how often each operand is repeated, for the elements of a minibatch;
                                   // PickEach: how many parts of an element are picked from, in how many places;
