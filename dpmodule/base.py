@@ -178,7 +178,7 @@ def dtype_name(dtype: Any) -> str:
     try:
         found = np.dtype(dtype)
         name: str = "bfloat16" if found.names == ("bfloat16",) else found.name  # MXNet's stand-in is a record
-    except TypeError:
+    except (TypeError, ValueError):  # the latter of tensors
         name = text
     if name not in _CODES:
         raise DTypeError(f"unknown dtype {dtype!r}; expected one of {', '.join(_DTYPES)}")

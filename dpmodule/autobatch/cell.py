@@ -20,7 +20,7 @@ from .batched import Batched, as_expression, forced_mode
 from .cell_parameters import CellParameters
 from .collection import ParameterCollection
 from .errors import ForeignValueError, user_line
-from .given import flag
+from .given import flag, text
 from .row_wise import can_stack, reason_against
 from .state import state
 
@@ -329,5 +329,5 @@ def cell(
         None if rows is None else flag(rows, "cell: rows"),
         Xavier() if initializer is None else initializer,
         flag(allow_extra, "cell: allow_extra"),
-        name,
+        None if name is None else text(name, "cell: name"),
     )

@@ -19,6 +19,7 @@ from ..ops.spec import PARAM
 from ..symbol import Symbol
 from .collection import ParameterCollection
 from .expression import listed
+from .given import text
 from .held import ArrayStorage, HeldCollection, StateStorage, described, find
 from .parameters import LookupParameters, Parameters
 from .state import state
@@ -106,7 +107,7 @@ class CellParameters:
         """
         names = self._graph.argument_names
         if inputs is not None:
-            for name in listed("cell: inputs", inputs):
+            for name in [text(each, "cell: inputs") for each in listed("cell: inputs", inputs)]:
                 if name not in names:
                     raise ArgumentError(
                         f"cell: inputs names {name!r}, the symbol's arguments are {', '.join(names)}"

@@ -267,14 +267,14 @@ class ParameterCollection:
             FileError: the file cannot be read.
             FileFormatError: there is no such name, or the file is damaged.
         """
-        entry = textfile.find(fname, key, is_lookup=False)
+        entry = textfile.find(fname, text(key, "key"), is_lookup=False)
         found = self.parameters_from_numpy(entry.array)
         textfile.fill(found.storage, entry, fname)
         return found
 
     def load_lookup_param(self, fname: str, key: str) -> LookupParameters:
         """Make a table of what stands in a file under a name; see `load_param`."""
-        entry = textfile.find(fname, key, is_lookup=True)
+        entry = textfile.find(fname, text(key, "key"), is_lookup=True)
         found = self.lookup_parameters_from_numpy(entry.array)
         textfile.fill(found.storage, entry, fname)
         return found

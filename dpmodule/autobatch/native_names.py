@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .whole import TOO_LARGE
+
 __all__ = [
     "ARRANGEMENTS",
     "BINARY",
@@ -27,8 +29,8 @@ Maker = Callable[[Any, tuple[Any, ...], tuple[int, ...], Any], int]
 -1 where the operands are not what the kernel takes: then the operation runs in torch, a batch at a time.
 """
 
-TOO_LARGE, LAST_AXIS = 1 << 31, 29
-"""Attributes are numbers of 32 bits; a set of axes is one of them, with a bit for the minibatch."""
+LAST_AXIS = 29
+"""A set of axes is a number of 32 bits, one of which is for the minibatch."""
 
 # the enumerations of native/autobatch/signature.hpp and kernels.hpp
 OPS = [

@@ -10,7 +10,10 @@ import numpy as np
 
 from .errors import ForeignValueError, ShapeError, user_line
 
-__all__ = ["as_label", "sizes_of", "whole"]
+__all__ = ["TOO_LARGE", "as_label", "sizes_of", "whole"]
+
+TOO_LARGE = 1 << 31
+"""Sizes and attributes are numbers of 32 bits in the native engine."""
 
 
 def whole(value: Any, what: str) -> int:
@@ -48,11 +51,11 @@ def sizes_of(dim: int | Sequence[int]) -> tuple[int, ...]:
 
     Raises:
         ForeignValueError: a size is no integer.
-        ShapeError: a size is not positive.
+        ShapeError: a size is not positive, or does not fit 32 bits.
     """
     is_list = isinstance(dim, Iterable) and getattr(dim, "ndim", 1) > 0
     given = dim if type(dim) is tuple else tuple(dim) if is_list else (dim,)  # type: ignore[arg-type]
     found = tuple([size if type(size) is int else whole(size, "dim") for size in given])
-    if any(size < 1 for size in found):
-        raise ShapeError(f"dim is {dim!r}, expected positive sizes (at {user_line()})")
+    if any(not 0 < size < TOO_LARGE for size in found):
+        raise ShapeError(f"dim is {dim!r}, expected positive sizes below {TOO_LARGE} (at {user_line()})")
     return found

@@ -140,6 +140,9 @@ def test_settings_of_other_types(value):
         refuses("weight_decay", lambda: dy.configure(weight_decay=value))
     with pytest.raises(dy.ArgumentError, match="engine is"):
         dy.configure(engine=value)
+    for other in (torch.ones(2), mx.nd.ones((2,))):
+        with pytest.raises(mx.base.DTypeError, match="unknown dtype"):
+            dy.configure(dtype=other)
     assert dy.settings() == before
 
 
@@ -372,6 +375,43 @@ def test_yes_or_no_in_other_words(name):
         FLAGS[name](value)
 
 
+@pytest.mark.parametrize("value", [1 << 31, 1 << 70])
+def test_sizes_and_powers_beyond_all_bounds(value):
+    for call in (dy.vecInput, dy.zeros, dy.random_normal, collection().add_parameters):
+        refuses("dim", lambda: call(value), dy.ShapeError)  # noqa: B023 (called at once)
+    refuses("dim", lambda: dy.sparse_inputTensor([[1]], [1.0], (value,)), dy.ShapeError)
+    refuses("batch_size", lambda: dy.ones(3, value), dy.ShapeError)
+    refuses("r is", lambda: dy.moment_elems(vector(), value), dy.BoundsError)
+    refuses("n is", lambda: dy.mean_dim(vector(), 0, False, value), dy.BoundsError)
+    refuses("n is", lambda: dy.std_dim(vector(), 0, False, value), dy.BoundsError)
+
+
+@pytest.mark.parametrize("name", ["ClassFactoredSoftmaxBuilder", "HierarchicalSoftmaxBuilder"])
+def test_softmaxes_over_words(name, tmp_path):
+    (tmp_path / "clusters").write_text("0 a\n0 b\n1 c\n")
+    make = getattr(dy, name)
+    for bad in (None, 3, b"abc", torch.ones(2)):
+        refuses("word_dict", lambda: make(3, tmp_path / "clusters", bad, collection()))  # noqa: B023 (called at once)
+    words = make(3, tmp_path / "clusters", {"a": 0, "b": 1, "c": 2}, collection())
+    for bad in ([], np.ones(2), None, "a", 0.5):
+        refuses("c:", lambda: words.neg_log_softmax(vector(), bad))  # noqa: B023 (called at once)
+        refuses("no Expression", lambda: words.full_logits(bad))  # noqa: B023 (called at once)
+    for bad in (None, 3, [[1], [2]], np.array(1.0)):
+        refuses("c:", lambda: words.neg_log_softmax_batch(vector(), bad))  # noqa: B023 (called at once)
+    refuses("one vector", lambda: words.sample(dy.inputTensor(np.ones((3, 3)))), dy.ShapeError)
+    refuses("one vector", lambda: words.sample(dy.zeros(3, 2)), dy.ShapeError)
+
+
+def test_groups_of_words_that_are_not_there(tmp_path):
+    (tmp_path / "clusters").write_text("0 a\n0 b\n1 c\n")
+    words = {"a": 0, "b": 1, "c": 2}
+    grouped = dy.ClassFactoredSoftmaxBuilder(3, tmp_path / "clusters", words, collection())
+    for call in (grouped.subclass_logits, grouped.subclass_log_distribution):
+        refuses("classid", lambda: call(vector(), np.ones(2)))  # noqa: B023 (called at once)
+        refuses("classid", lambda: call(vector(), 2), dy.BoundsError)  # noqa: B023 (called at once)
+        refuses("classid", lambda: call(vector(), -1), dy.NegativeIndexError)  # noqa: B023 (called at once)
+
+
 def test_files(tmp_path):
     m = collection()
     parameter, table = m.parameters_list()[0], m.lookup_parameters_list()[0]
@@ -379,6 +419,10 @@ def test_files(tmp_path):
         for call in (m.save, m.populate, parameter.save, parameter.populate, table.save, table.populate):
             refuses("fname", lambda: call(bad))  # noqa: B023 (called at once)
         refuses("fname", lambda: m.load_param(bad, "/_0"))  # noqa: B023 (called at once)
+    for bad in (None, 3, np.ones(2)):
+        refuses("key", lambda: m.load_param("model", bad))  # noqa: B023 (called at once)
+        refuses("key", lambda: m.load_lookup_param("model", bad))  # noqa: B023 (called at once)
+    for bad in (None, [], 1.5):
         refuses("save: basename", lambda: dy.save(bad, [parameter]))  # noqa: B023 (called at once)
         refuses("load: basename", lambda: dy.load(bad, m))  # noqa: B023 (called at once)
     name = str(tmp_path / "model")
@@ -434,6 +478,8 @@ def test_cells(value):
 def test_arguments_of_cells():
     symbol = mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=2, name="f")
     refuses("inputs", lambda: dy.cell(symbol, inputs=3))
+    refuses("inputs", lambda: dy.cell(symbol, inputs=np.ones((2, 2))))
+    refuses("name", lambda: dy.cell(symbol, name=np.ones(2)))
     refuses("shapes", lambda: dy.cell(symbol, shapes=[("x", (3,))]))
     refuses("initializer", lambda: dy.cell(symbol, initializer="uniform"))
     refuses("params", lambda: dy.wrap(torch.tanh, params=3))

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ...base import FileError, FileFormatError
+from ..errors import ForeignValueError, user_line
 from ..given import file_name
 
 __all__ = ["read_clusters", "read_paths"]
 
 
-def _lines(cluster_file: str, word_dict: dict[str, int]) -> Iterator[tuple[list[str], int]]:
+def _lines(cluster_file: str, word_dict: Mapping[str, int]) -> Iterator[tuple[list[str], int]]:
+    if not isinstance(word_dict, Mapping):
+        raise ForeignValueError(
+            f"word_dict: {type(word_dict).__name__} {word_dict!r} is no dict from words to their numbers"
+            f" (at {user_line()})"
+        )
     try:
         with open(file_name(cluster_file, "cluster_file"), encoding="utf-8") as source:
             text = source.read().splitlines()
@@ -27,10 +33,11 @@ def _lines(cluster_file: str, word_dict: dict[str, int]) -> Iterator[tuple[list[
         yield fields[:-1], word_dict[fields[-1]]
 
 
-def read_clusters(cluster_file: str, word_dict: dict[str, int]) -> list[list[int]]:
+def read_clusters(cluster_file: str, word_dict: Mapping[str, int]) -> list[list[int]]:
     """Read lines "group word" and return the numbers of the words of every group, in the order of the file.
 
     Raises:
+        ForeignValueError: `word_dict` is no dict.
         FileError: the file cannot be read.
         FileFormatError: a line is something else, or holds an unknown word.
     """
@@ -41,7 +48,7 @@ def read_clusters(cluster_file: str, word_dict: dict[str, int]) -> list[list[int
 
 
 def read_paths(
-    cluster_file: str, word_dict: dict[str, int]
+    cluster_file: str, word_dict: Mapping[str, int]
 ) -> tuple[dict[int, list[tuple[int, int]]], list[int]]:
     """Read lines "branch branch ... word".
 
@@ -50,6 +57,7 @@ def read_paths(
         has. A single field of several digits, as in Brown clusters, stands for one branch a digit.
 
     Raises:
+        ForeignValueError: `word_dict` is no dict.
         FileError: the file cannot be read.
         FileFormatError: a line is something else, or holds an unknown word.
     """

@@ -8,16 +8,19 @@ import numpy as np
 
 from ...generators import host
 from ..collection import ParameterCollection, as_collection
-from ..errors import BoundsError, user_line
-from ..expression import Expression
+from ..errors import BoundsError, ShapeError, user_line
+from ..expression import Expression, listed, node_of
 from ..functions.combine import affine_transform, concatenate, concatenate_to_batch
 from ..functions.elementwise import log
 from ..functions.inputs import zeros
 from ..functions.losses import log_softmax, pickneglogsoftmax, pickneglogsoftmax_batch
 from ..functions.shapes import pick, pick_batch_elem
-from ..given import flag
+from ..given import flag, place
 from ..initializers import ConstInitializer
+from ..ops.spec import shown
 from ..parameters import Parameters
+from ..state import state
+from ..whole import whole
 from .clusters import read_clusters, read_paths
 
 __all__ = [
@@ -56,7 +59,8 @@ class SoftmaxBuilder:
             update: False makes the parameters constants.
         """
         parts = [
-            self.neg_log_softmax(pick_batch_elem(x, place), label, update) for place, label in enumerate(c)
+            self.neg_log_softmax(pick_batch_elem(x, at), label, update)
+            for at, label in enumerate(listed("c", c))
         ]
         return concatenate_to_batch(parts)
 
@@ -78,7 +82,13 @@ class SoftmaxBuilder:
 
         Args:
             x: the vector.
+
+        Raises:
+            ShapeError: it is none, or has a minibatch.
         """
+        dim = state.graph.dim(node_of(x))
+        if len(dim.d) > 1 or dim.batch > 1:
+            raise ShapeError(f"sample of {shown(dim)}: expected one vector (at {user_line()})")
         weights = np.exp(self.full_log_distribution(x).npvalue().astype(np.float64))
         return int(host().choice(len(weights), p=weights / weights.sum()))
 
@@ -88,6 +98,11 @@ def _affine(weights: tuple[Parameters, ...], x: Expression, update: bool) -> Exp
     if len(expressions) == 1:
         return expressions[0] * x
     return affine_transform([expressions[1], expressions[0], x])
+
+
+def _nothing(x: Expression) -> Expression:
+    """Return a zero for every element of the minibatch of `x`."""
+    return zeros(1, state.graph.dim(node_of(x)).batch)
 
 
 def _weights(model: ParameterCollection, classes: int, size: int, bias: bool) -> tuple[Parameters, ...]:
@@ -164,9 +179,13 @@ class ClassFactoredSoftmaxBuilder(SoftmaxBuilder):
         return log_softmax(self.class_logits(x, update))
 
     def subclass_logits(self, x: Expression, classid: int, update: bool = True) -> Expression:
-        """Return the scores of the words of a group."""
-        weights = self._inner[classid]
-        return zeros(1, x.dim()[1]) if weights is None else _affine(weights, x, update)
+        """Return the scores of the words of a group.
+
+        Raises:
+            BoundsError: there is no such group.
+        """
+        weights = self._inner[place(classid, len(self._inner), "classid")]
+        return _nothing(x) if weights is None else _affine(weights, x, update)
 
     def subclass_log_distribution(self, x: Expression, classid: int, update: bool = True) -> Expression:
         """Return the logarithms of the probabilities of the words of a group."""
@@ -178,7 +197,7 @@ class ClassFactoredSoftmaxBuilder(SoftmaxBuilder):
         Raises:
             BoundsError: the cluster file has no such word.
         """
-        if c not in self._place:
+        if (c := whole(c, "c")) not in self._place:
             raise BoundsError(f"word {c} is in no group of the cluster file (at {user_line()})")
         group, at = self._place[c]
         loss = pickneglogsoftmax(self.class_logits(x, update), group)
@@ -195,7 +214,7 @@ class ClassFactoredSoftmaxBuilder(SoftmaxBuilder):
         for group, words in enumerate(self._groups):
             inner = self.subclass_log_distribution(x, group, update) + pick(top, group)
             parts.update({word: pick(inner, at) for at, word in enumerate(words)})
-        missing = log(zeros(1, x.dim()[1]))
+        missing = log(_nothing(x))
         return concatenate([parts.get(word, missing) for word in range(max(parts) + 1)])
 
     def full_logits(self, x: Expression, update: bool = True) -> Expression:
@@ -236,7 +255,7 @@ class HierarchicalSoftmaxBuilder(SoftmaxBuilder):
         Raises:
             BoundsError: the cluster file has no such word.
         """
-        if c not in self._paths:
+        if (c := whole(c, "c")) not in self._paths:
             raise BoundsError(f"word {c} is not in the cluster file (at {user_line()})")
         loss: Expression | None = None
         for node, branch in self._paths[c]:
@@ -244,11 +263,11 @@ class HierarchicalSoftmaxBuilder(SoftmaxBuilder):
             if weights is not None:
                 part = pickneglogsoftmax(_affine(weights, x, update), branch)
                 loss = part if loss is None else loss + part
-        return zeros(1, x.dim()[1]) if loss is None else loss
+        return _nothing(x) if loss is None else loss
 
     def full_log_distribution(self, x: Expression, update: bool = True) -> Expression:
         """Return the logarithms of the probabilities of all words, in the order of their numbers."""
-        missing = log(zeros(1, x.dim()[1]))
+        missing = log(_nothing(x))
         words: Iterable[int] = range(max(self._paths) + 1)
         return concatenate(
             [-self.neg_log_softmax(x, word, update) if word in self._paths else missing for word in words]

@@ -17,7 +17,7 @@ from ..given import flag, number, numbers, probability
 from ..ops.source import CONSTANT, INPUT, ONE_HOT, RANDOM
 from ..ops.spec import Dim
 from ..state import state
-from ..whole import as_label, sizes_of, whole
+from ..whole import TOO_LARGE, as_label, sizes_of, whole
 
 __all__ = [
     "InputExpression",
@@ -112,12 +112,14 @@ def dim_of(dim: int | Sequence[int], batch_size: int = 1) -> Dim:
         ShapeError: a size is not positive.
     """
     if (
-        type(dim) is int and dim > 0 and type(batch_size) is int and batch_size == 1
+        type(dim) is int and 0 < dim < TOO_LARGE and type(batch_size) is int and batch_size == 1
     ):  # the usual case, in less time
         return Dim((dim,))
     batch = whole(batch_size, "batch_size")
-    if batch < 1:
-        raise ShapeError(f"batch_size is {batch_size}, expected a positive size (at {user_line()})")
+    if not 0 < batch < TOO_LARGE:
+        raise ShapeError(
+            f"batch_size is {batch_size}, expected a positive size below {TOO_LARGE} (at {user_line()})"
+        )
     return Dim(sizes_of(dim) or (1,), batch)
 
 

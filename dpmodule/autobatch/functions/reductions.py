@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..errors import BoundsError, user_line
 from ..expression import Expression, apply, listed, node_of
 from ..fast import fast
 from ..given import flag
 from ..ops import reduce
 from ..state import state
-from ..whole import as_label, whole
+from ..whole import TOO_LARGE, as_label, whole
 
 __all__ = [
     "cumsum",
@@ -31,6 +32,18 @@ __all__ = [
     "sum_dim",
     "sum_elems",
 ]
+
+
+def _small(value: int, what: str) -> int:
+    """Return an integer that every engine can hold.
+
+    Raises:
+        BoundsError: it does not fit 32 bits.
+    """
+    found = whole(value, what)
+    if abs(found) >= TOO_LARGE:
+        raise BoundsError(f"{what} is {found}, expected less than {TOO_LARGE} (at {user_line()})")
+    return found
 
 
 def _axes(d: int | Sequence[int]) -> tuple[int, ...]:
@@ -82,8 +95,11 @@ def moment_dim(x: Expression, d: int | Sequence[int], r: int, b: bool, n: int = 
         r: the power.
         b: over the minibatch, too.
         n: what to divide by, if positive, in place of the number of elements.
+
+    Raises:
+        BoundsError: `r` or `n` does not fit 32 bits.
     """
-    return apply(reduce.MOMENT, (x,), (_axes(d), flag(b, "b"), whole(r, "r"), whole(n, "n")))
+    return apply(reduce.MOMENT, (x,), (_axes(d), flag(b, "b"), _small(r, "r"), _small(n, "n")))
 
 
 def mean_dim(x: Expression, d: int | Sequence[int], b: bool, n: int = 0) -> Expression:
@@ -93,7 +109,7 @@ def mean_dim(x: Expression, d: int | Sequence[int], b: bool, n: int = 0) -> Expr
 
 def std_dim(x: Expression, d: int | Sequence[int], b: bool, n: int = 0) -> Expression:
     """Compute the standard deviation (divided by n, not n - 1) over dimensions; see `moment_dim`."""
-    return apply(reduce.STD, (x,), (_axes(d), flag(b, "b"), whole(n, "n")))
+    return apply(reduce.STD, (x,), (_axes(d), flag(b, "b"), _small(n, "n")))
 
 
 def moment_elems(x: Expression, r: int) -> Expression:
