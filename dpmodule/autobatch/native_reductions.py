@@ -27,12 +27,17 @@ def reduced(engine: Any, kind: str, x: int, axes: Sequence[int], is_batch: bool,
     known = set(axes)
     if len(known) != len(axes) or not all(0 <= axis <= LAST_AXIS for axis in known):
         return -1
-    bits = sum(2 << axis for axis in known) + is_batch
-    node: int = engine.kernel(OP["reduction"], REDUCTIONS.index(kind), (x,), divisor, bits)
+    node = _kernel(engine, kind, x, known, is_batch, divisor)
     layout = Layout(engine, x)
-    if node >= 0 or not bits or any(axis >= len(layout.d) for axis in known):
+    if node >= 0 or not (known or is_batch) or any(axis >= len(layout.d) for axis in known):
         return node
-    return reduced(engine, kind, _side_by_side(engine, x, layout, known, is_batch), (0,), False, divisor)
+    return _kernel(engine, kind, _side_by_side(engine, x, layout, known, is_batch), {0}, False, divisor)
+
+
+def _kernel(engine: Any, kind: str, x: int, axes: set[int], is_batch: bool, divisor: int) -> int:
+    bits = sum(2 << axis for axis in axes) + is_batch
+    node: int = engine.kernel(OP["reduction"], REDUCTIONS.index(kind), (x,), divisor, bits)
+    return node
 
 
 def _side_by_side(engine: Any, x: int, layout: Layout, axes: set[int], is_batch: bool) -> int:

@@ -75,6 +75,51 @@ def test_shapes(name, shapes, turned):
         np.testing.assert_array_equal(one, other)
 
 
+def drawn_pair(draw):
+    """Return shapes of two operands that go together: any number of dimensions, each there, 1 or left out."""
+    rank, batch = draw.randint(1, 5), int(draw.choice([1, 2, 5]))
+    full = draw.randint(1, 5, rank)
+    pair = []
+    for _ in range(2):
+        d = np.where(draw.randint(3, size=rank) == 0, 1, full)
+        while len(d) > 1 and d[-1] == 1 and draw.randint(2):
+            d = d[:-1]
+        pair.append((*d.tolist(), batch if draw.randint(2) else 1))
+    return pair
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_drawn_shapes(seed):
+    """Both operands of every operation anew in each example, or one of them for all examples; also inside of others."""
+    draw = np.random.RandomState(seed)
+    name = list(OPERATIONS)[seed % len(OPERATIONS)]
+    shapes = [drawn_pair(draw) for _ in range(3)]
+    if name == "/":  # the right one is no larger
+        shapes = [((*np.maximum(*zip_sizes(x, y)).tolist(), x[-1]), y) for x, y in shapes]
+    fused, shared = draw.randint(2), dict.fromkeys(draw.choice(3, 2).tolist())
+
+    def program():
+        operands, found = [], []
+        for number, pair in enumerate([*shapes, *shapes]):
+            xs = [dy.inputTensor(numbers(10 * number + i, s), batched=True) for i, s in enumerate(pair)]
+            if number in shared:
+                shared[number] = xs[1]
+            elif number - 3 in shared:
+                xs[1] = shared[number - 3]
+            operands += xs
+            y = OPERATIONS[name](*[dy.tanh(x) if fused else x for x in xs])
+            found.append(dy.sqrt(y * 0.5 + 3) if fused else y)
+        dy.esum([dy.sum_batches(dy.squared_norm(y)) for y in found]).backward(full=True)
+        return [*dy.npvalues(found), *[x.gradient() for x in operands]]
+
+    on_both(program)
+
+
+def zip_sizes(x, y):
+    """Return the sizes of two shapes without minibatches, of the same number of dimensions."""
+    return zip(*itertools.zip_longest(x[:-1], y[:-1], fillvalue=1))
+
+
 @pytest.mark.parametrize("engine", ["python", "auto"])
 def test_what_does_not_fit(engine):
     dy.configure(engine=engine)

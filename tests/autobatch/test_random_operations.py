@@ -38,6 +38,47 @@ def test_masks_of_values_are_those_of_gradients(name, is_batched):
         np.testing.assert_allclose(x.gradient() * array, y.npvalue(), rtol=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(50))
+def test_masks_of_examples_with_and_without_minibatches(seed):
+    """Several sizes of minibatches, shapes and rates in one graph, alone and inside of other operations."""
+    dy.configure(random_seed=seed)
+    draw = np.random.RandomState(seed)
+    m = dy.ParameterCollection()
+    table = m.lookup_parameters_from_numpy(draw.uniform(1, 2, (5, 3)))
+    row = m.parameters_from_numpy(draw.uniform(1, 2, 3))
+    rows = []
+    for _ in range(8):
+        batch, rate = int(draw.choice([1, 2, 3, 9])), float(draw.choice([0.0, 0.25, 0.5]))
+        kind = ["dropout", "dropout_dim", "dropout_batch", "block_dropout"][draw.randint(4)]
+        place = draw.randint(4)
+        if place == 0:
+            x = dy.inputTensor(draw.uniform(1, 2, (3, 2, batch)), batched=True)
+        elif place == 1:
+            x = dy.lookup_batch(table, draw.randint(0, 5, batch).tolist())
+        elif place == 2:
+            x = dy.cmult(dy.inputTensor(draw.uniform(1, 2, (3, batch)), batched=True), row)
+        else:
+            x = table[int(draw.randint(5))] + 0.0
+        y = dy.dropout_dim(x, 0, rate) if kind == "dropout_dim" else getattr(dy, kind)(x, rate)
+        rows.append(
+            (x, y, dy.sum_batches(dy.sum_elems(dy.square(y) if draw.randint(2) else y * 3)), kind, rate)
+        )
+    dy.esum([loss for *_, loss, _, _ in rows]).backward(full=True)
+    for x, y, _, kind, rate in rows:
+        value, before, slope = y.npvalue(), x.npvalue(), x.gradient()
+        kept = value != 0
+        assert kept.all() or rate > 0
+        scale = value[kept] / before[kept]
+        if kind != "block_dropout":
+            np.testing.assert_allclose(scale, 1 / (1 - rate), rtol=1e-6)
+        else:
+            assert kept.all() or not kept.any()
+        np.testing.assert_array_equal(slope != 0, kept)
+        assert np.allclose(slope[kept], 3 * scale, rtol=1e-5) or np.allclose(
+            slope[kept], 2 * value[kept] * scale, rtol=1e-5
+        )
+
+
 def test_noise_passes_gradients_on():
     xs = [dy.inputTensor(np.zeros(2000)) for _ in range(2)]
     ys = [dy.noise(x, 0.5) for x in xs]
@@ -104,6 +145,9 @@ def drawn(count, **options):
         x = dy.tanh(W * dy.inputTensor(np.full(4, 0.01 * k)))
         nodes.append(dy.dropout(dy.noise(x, 0.1), 0.1) + dy.dropout(x, 0.3))
         nodes.append(dy.dropout(dy.inputTensor(np.ones((4, 3)), batched=True), 1 / 3))
+        batch = dy.inputTensor(np.full((4, k + 1), 0.5), batched=True)
+        nodes.append(dy.tanh(W * dy.dropout(batch, 0.5)) + dy.noise(dy.cmult(batch, x), 0.2))
+        nodes.append(dy.random_normal(4, 0.0, 1.0, k + 1) * 0.5 + dy.dropout_batch(batch, 0.5))
         nodes.append(dy.block_dropout(x, 0.5) + dy.dropout_dim(W * 1.0, k % 2, 0.4))
         nodes.append(dy.dropout_batch(dy.inputTensor(np.ones((4, 3)), batched=True), 0.5))
     nodes += [dy.noise(W, 0.5), dy.dropout(W, 0.5), dy.dropout(W, 1.0), dy.dropout(W, 0)]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import dpmodule.autobatch as dy
+from helpers.both_engines import distances
 
 
 @pytest.fixture(params=[(e, b) for e in ("python", "auto") for b in (False, True)], autouse=True)
@@ -15,7 +16,7 @@ def _engine(request):
     engine, autobatch = request.param
     dy.configure(engine=engine, autobatch=autobatch)
     yield
-    dy.configure(engine="auto", autobatch=False)
+    dy.configure(engine="auto", autobatch=False, dtype="float32")
 
 
 ARRAYS = [
@@ -52,6 +53,55 @@ def test_extremes(axis):
     for array, high, low in zip(ARRAYS, greatest, least):
         np.testing.assert_array_equal(high, array.astype(np.float32).max(axis))
         np.testing.assert_array_equal(low, array.astype(np.float32).min(axis))
+
+
+FUNCTIONS = {
+    "sum": lambda x, axes, is_batch: dy.sum_dim(x, axes, is_batch),
+    "mean": lambda x, axes, is_batch: dy.mean_dim(x, axes, is_batch),
+    "mean of 7": lambda x, axes, is_batch: dy.mean_dim(x, axes, is_batch, 7),
+    "deviation": lambda x, axes, is_batch: dy.std_dim(x, axes, is_batch),
+    "moment": lambda x, axes, is_batch: dy.moment_dim(x, axes, 3, is_batch),
+    "largest": lambda x, axes, is_batch: dy.max_dim(x, axes[0]),
+    "least": lambda x, axes, is_batch: dy.min_dim(x, axes[0]),
+    "logsumexp": lambda x, axes, is_batch: dy.logsumexp_dim(x, axes[0]),
+    "length": lambda x, axes, is_batch: dy.l2_norm(x),
+    "batches": lambda x, axes, is_batch: dy.mean_batches(x),
+    "softmax": lambda x, axes, is_batch: dy.softmax(x, axes[0]),
+}
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_drawn_shapes(name, seed):
+    """Examples of one shape with minibatches of several sizes, some of them inside of other operations."""
+    draw = np.random.RandomState(seed)
+    most = 2 if name in ("logsumexp", "softmax") else 4
+    d = draw.randint(1, 6, draw.randint(1, most + 1)).tolist()
+    axes = sorted(draw.choice(len(d), draw.randint(1, len(d) + 1), replace=False).tolist())
+    is_batch = bool(draw.randint(2))
+    arrays = [draw.uniform(-1, 1, (*d, batch)) for batch in draw.choice([1, 2, 5, 17], 4)]
+    fused = draw.randint(2, size=4)
+
+    def program():
+        xs = [dy.inputTensor(array, batched=True) for array in arrays]
+        ys = [FUNCTIONS[name](dy.tanh(x) if f else x, axes, is_batch) for x, f in zip(xs, fused)]
+        dy.esum([dy.sum_batches(dy.squared_norm(y + 0.5)) for y in ys]).backward(full=True)
+        return [*dy.npvalues(ys), *[x.gradient() for x in xs]]
+
+    found = [program()]
+    for dtype in ("float32", "float64"):
+        dy.configure(engine="python", autobatch=False, dtype=dtype)
+        dy.renew_cg()
+        found.append(program())
+    far, rounding = (distances(each, found[2]) for each in found[:2])
+    assert (far <= 1e-5 + 4 * rounding).all(), f"{far}, {rounding}"
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_logarithms_of_sums_of_more_than_matrices(axis):
+    """The reductions that are taken apart for the native engine end there, too."""
+    with pytest.raises(dy.ShapeError, match="a vector or a matrix is needed"):
+        dy.logsumexp_dim(dy.inputTensor(np.ones((2, 3, 4))), axis)
 
 
 def gradients_of(function, *arrays):
