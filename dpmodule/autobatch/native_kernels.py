@@ -137,6 +137,7 @@ KERNELS: dict[str, Maker] = {
     "dot_product": _plain("dot"),
     "trace_of_product": _plain("dot"),
     "multiply": _plain("multiply"),
+    "inverse": _plain("inverse"),
     "affine_transform": _plain("affine"),
     "colwise_add": _plain("colwise_add"),
     "pickneglogsoftmax": _plain("loss"),

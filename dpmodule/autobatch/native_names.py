@@ -51,7 +51,7 @@ OPS += ["log_softmax", "sum_elems", "dot", "squared_norm", "call", "unary_each"]
 OPS += ["multiply", "colwise_add", "concatenate_cols", "columns", "arrangement"]
 OPS += ["hinge", "drawn", "reduction", "conv2d", "maxpooling2d", "broadcast", "select"]
 OPS += ["pick_batch", "kmax_pooling", "cumsum", "sparsemax", "recurrent_step"]
-OPS += ["constrained_softmax", "argmax"]
+OPS += ["constrained_softmax", "argmax", "inverse"]
 OP = {name: index for index, name in enumerate(OPS)}
 UNARY = [
     "tanh",

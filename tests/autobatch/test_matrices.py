@@ -358,3 +358,11 @@ def test_what_does_not_fit():
             x[index]
     with pytest.raises(dy.errors.BoundsError):
         dy.pick(x, 4, 1)
+
+
+def test_a_matrix_without_an_inverse():
+    x = dy.inputTensor(np.ones((2, 2)))
+    with pytest.raises(RuntimeError, match="singular"):
+        dy.inverse(x).value()
+    dy.renew_cg()
+    np.testing.assert_allclose(dy.inverse(dy.inputTensor(np.eye(2) * 2)).npvalue(), np.eye(2) / 2)

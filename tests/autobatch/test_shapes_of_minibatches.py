@@ -128,6 +128,9 @@ ONE = {
             "moment_dim 3": lambda x, axes, is_batch: dy.moment_dim(x, axes, 3, is_batch, 5),
         }.items()
     },
+    "inverse": ((4, 4), lambda x: dy.inverse(x + dy.inputTensor(np.eye(4)[::-1] * 3))),
+    "inverse of a number": ((1, 1), lambda x: dy.inverse(dy.square(x) + 1)),
+    "inverse of a large matrix": ((40, 40), lambda x: dy.inverse(x + dy.inputTensor(np.eye(40) * 30))),
     "transpose": ((4, 5), dy.transpose),
     "transpose of a vector": ((4,), dy.transpose),
     "transpose of a row": ((1, 4), dy.transpose),

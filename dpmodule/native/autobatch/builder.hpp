@@ -28,6 +28,7 @@ class Builder {
     // bias (-1: none) + the sum of parameter `terms[2i]` times vector `terms[2i + 1]`
     int affine(int bias, const int *terms, int count, bool is_column = false);
     // the same of any matrices
+    int inverse(int x);
     int transform(int bias, const int *terms, int count);
     int multiply(int a, int b);
     int add_to_columns(int x, int column);

@@ -46,6 +46,13 @@ int Builder::multiply(int a, int b) {
     return graph_.signatures[sig].shape < 0 ? -1 : graph_.add(sig, both, 2);
 }
 
+int Builder::inverse(int x) {
+    constexpr int most = 32;   // larger ones are worth a library
+    const std::vector<int> &dims = shape(x).dims;
+    if (dims.size() != 2 || dims[0] != dims[1] || dims[0] > most) return -1;
+    return graph_.add(simple(Op::Inverse, 0, 0, shape_of(x), 1), &x, 1);
+}
+
 int Builder::transform(int bias, const int *terms, int count) {
     const int plain = affine(bias, terms, count);
     if (plain >= 0 || bias < 0 || count < 1) return plain;

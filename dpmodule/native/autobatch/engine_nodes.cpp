@@ -248,6 +248,7 @@ PyObject *kernel(PyObject *self, PyObject *args) {
             case Op::Hinge: made = build.loss(static_cast<Op>(op), static_cast<float>(number), ids[0], {integer}, false); break;
             case Op::Drawn: made = build.drawn(static_cast<Draw>(kind), number, ids[0], integer); break;
             case Op::Reduce: made = kind < 0 ? build.fold(ids[0], integer) : build.along(static_cast<Reduction>(kind), ids[0], static_cast<unsigned>(integer), static_cast<int>(number)); break;
+            case Op::Inverse: made = build.inverse(ids[0]); break;
             case Op::Softmax:
             case Op::LogSoftmax: made = build.softmax(static_cast<Op>(op), ids[0], kind); break;
             case Op::Sparsemax: made = build.sparsemax(ids[0]); break;

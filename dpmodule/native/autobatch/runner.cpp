@@ -149,6 +149,7 @@ void Runner::forward_step(const Work &work, const Step &step) {
         case Op::SquaredNorm: reduce(work, step, s); break;
         case Op::Concat: concat(work, s); break;
         case Op::Multiply: multiply(work, step, s); break;
+        case Op::Inverse: inverse(work, step, s); break;
         case Op::AddColumn: add_column(work, step, s); break;
         case Op::ConcatColumns: concat_columns(work, s); break;
         case Op::Columns: columns(work, step, s); break;
@@ -207,6 +208,7 @@ void Runner::backward_step(const Work &work, const Step &step) {
         case Op::SquaredNorm: reduce_back(work, step, s); break;
         case Op::Concat: concat_back(work, s); break;
         case Op::Multiply: multiply_back(work, step, s); break;
+        case Op::Inverse: inverse_back(work, step, s); break;
         case Op::AddColumn: add_column_back(work, step, s); break;
         case Op::ConcatColumns: concat_columns_back(work, s); break;
         case Op::Columns: columns_back(work, step, s); break;

@@ -96,6 +96,8 @@ class Runner {
     void multiply_back(const Work &work, const Step &step, const Signature &s);
     void multiply_columns(const Work &work, const Step &step, const Signature &s);
     void multiply_columns_back(const Work &work, const Step &step, const Signature &s);
+    void inverse(const Work &work, const Step &step, const Signature &s);
+    void inverse_back(const Work &work, const Step &step, const Signature &s);
     void add_column(const Work &work, const Step &step, const Signature &s);
     void add_column_back(const Work &work, const Step &step, const Signature &s);
     void concat_columns(const Work &work, const Signature &s);

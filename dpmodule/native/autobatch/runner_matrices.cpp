@@ -1,7 +1,10 @@
 // The steps on matrices, which lie row by row.  Nothing is gathered: a matrix is worth a call of its own.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <stdexcept>
+#include <vector>
 
 #include "rows.hpp"
 #include "runner.hpp"
@@ -123,6 +126,59 @@ void Runner::multiply_columns_back(const Work &work, const Step &step, const Sig
     kernels().product({rows, z.k, z.m, dy, z.m, 1, packed_.get(s.params[0], false), Layout::Packed, 0, x, z.k, nullptr, false});
     for (int e = 0; e < matrices; e++) {
         if (float *to = db[e / z.parts]) turn(z.n, z.k, x + e * in, to + e % z.parts * in, db.add());
+    }
+}
+
+namespace {
+
+// Gauss and Jordan's elimination of (X, 1), with pivots by columns.
+void invert(int n, const float *x, float *y, std::vector<double> &both) {
+    const int wide = 2 * n;
+    both.assign(static_cast<std::size_t>(n) * wide, 0.0);
+    const auto row = [&](int r) { return both.begin() + r * wide; };
+    for (int r = 0; r < n; r++) std::copy_n(x + r * n, n, row(r)), row(r)[n + r] = 1.0;
+    for (int c = 0; c < n; c++) {
+        int pivot = c;
+        for (int r = c + 1; r < n; r++) {
+            if (std::abs(row(r)[c]) > std::abs(row(pivot)[c])) pivot = r;
+        }
+        if (row(pivot)[c] == 0.0) throw std::domain_error("inverse: a matrix is singular, and has no inverse");
+        if (pivot != c) std::swap_ranges(row(c), row(c) + wide, row(pivot));
+        const double scale = 1.0 / row(c)[c];
+        for (int k = c; k < wide; k++) row(c)[k] *= scale;
+        for (int r = 0; r < n; r++) {
+            const double factor = row(r)[c];
+            for (int k = c; r != c && k < wide; k++) row(r)[k] -= factor * row(c)[k];
+        }
+    }
+    for (int r = 0; r < n; r++) std::transform(row(r) + n, row(r) + wide, y + r * n, [](double v) { return static_cast<float>(v); });
+}
+
+}  // namespace
+
+void Runner::inverse(const Work &work, const Step &step, const Signature &s) {
+    const int n = graph_.signatures.shape(s.shape).dims[0];
+    const Rows x = values(work, step.in[0]);
+    const Block y = value_of(work, step);
+    std::vector<double> both;
+    for (int i = 0; i < work.count; i++) {
+        for (int at = 0; at < s.width; at += n * n) invert(n, x[i] + at, row_of(y, i) + at, both);
+    }
+}
+
+// dX = -Y^T dY Y^T
+void Runner::inverse_back(const Work &work, const Step &step, const Signature &s) {
+    const int n = graph_.signatures.shape(s.shape).dims[0];
+    const Rows dx = gradients(work, step.in[0]);
+    const Block y = value_of(work, step), dy = grad_of(work, step);
+    float *turned = scratch_.take(n * n), *left = scratch_.take(n * n), *found = scratch_.take(n * n);
+    for (int i = 0; i < work.count; i++) {
+        for (int at = 0; dx[i] && at < s.width; at += n * n) {
+            turn(n, n, row_of(y, i) + at, turned);
+            kernels().product({n, n, n, turned, n, 1, row_of(dy, i) + at, Layout::Rows, n, left, n, nullptr, false});
+            kernels().product({n, n, n, left, n, 1, turned, Layout::Rows, n, found, n, nullptr, false});
+            kernels().axpy(n * n, dx[i] + at, -1.0f, found);
+        }
     }
 }
 

@@ -42,6 +42,7 @@ enum class Op : std::uint8_t {
     Compound,     // kind = which of Signatures::compounds; two results are stored as those of Lstm
     Constrained,  // a softmax below bounds; kind = how many numbers share it
     Argmax,       // ones where numbers along the first dimension are greatest
+    Inverse,      // of square matrices
 };
 
 enum class Arrangement : int { Transpose, Reshape, Strided, Ngram, CircularConvolution, CircularCorrelation };
