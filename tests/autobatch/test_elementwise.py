@@ -154,15 +154,6 @@ def test_gradients_that_are_stopped_and_scaled(setting):
     np.testing.assert_allclose(x.gradient(), [3 - 2 + 5, 3 - 4 + 5], rtol=1e-6)
 
 
-def test_nothing_flows_back_through_what_stops_gradients(setting):
-    """However steep the function before is."""
-    x = dy.inputVector([0.0, 2.0])
-    stopped = dy.exp(dy.nobackprop(dy.log(x)))
-    (dy.sum_elems(stopped) + dy.sum_elems(x)).backward(full=True)
-    np.testing.assert_allclose(stopped.npvalue(), [0.0, 2.0], rtol=1e-6)
-    np.testing.assert_array_equal(x.gradient(), [1.0, 1.0])
-
-
 def test_counts_are_no_part_of_the_signature(engine):
     """Examples with different counts share a batch, as those with different labels do."""
     xs = [dy.scalarInput(0.1 * k) for k in range(20)]
