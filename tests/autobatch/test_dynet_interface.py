@@ -120,7 +120,9 @@ def test_parameters_may_be_added_after_an_update():
             x = dy.parameter(p)
             x.forward()
             x.backward()
+            before = p.as_array()
             trainer.update()
+            assert p.as_array() < before
 
 
 def test_parameters_outlive_their_collection():

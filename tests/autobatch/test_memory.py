@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import gc
-import os
 
 import pytest
 
 import dpmodule.autobatch as dy
-
-
-def resident():
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+from helpers.both_backends import measures_memory, resident_bytes
 
 
 def train(rounds):
@@ -33,12 +28,12 @@ def train(rounds):
         trainer.update()
         if i % 1000 == 999:
             gc.collect()
-            yield resident()
+            yield resident_bytes()
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="reads Linux' count of pages")
+@measures_memory
 @pytest.mark.parametrize("engine", ["python", "auto"])
 def test_ten_thousand_rounds(engine):
     dy.configure(engine=engine, autobatch=True)
