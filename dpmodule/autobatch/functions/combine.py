@@ -241,6 +241,9 @@ def inverse(x: Expression) -> Expression:
 
     Args:
         x: the matrix.
+
+    Raises:
+        RuntimeError: when the value is computed: the matrix is singular.
     """
     return apply(INVERSE, (x,))
 
