@@ -17,8 +17,7 @@ from .spec import Call, Dim, declare, fail, same_batch, target
 __all__ = ["LSTM_FIRST", "LSTM_STEP"]
 
 Tensor = torch.Tensor
-_tanh_back = torch.ops.aten.tanh_backward.default
-_tanh_back_into = torch.ops.aten.tanh_backward.grad_input
+_tanh_back = torch.ops.aten.tanh_backward.grad_input
 _sigmoid_back = torch.ops.aten.sigmoid_backward.grad_input
 
 
@@ -36,7 +35,7 @@ def _gates(call: Call, gates: Tensor) -> Tensor:
     """Apply the activations of input, forget and output gate and of the candidate, in place."""
     size = call.out.d[0]
     if call.attrs[0]:
-        gates[..., size : 2 * size] += call.attrs[0]
+        gates[..., size : 2 * size].add_(call.attrs[0])
     torch.sigmoid_(gates[..., : 3 * size])
     torch.tanh_(gates[..., 3 * size :])
     return gates
@@ -71,13 +70,14 @@ def _step(call: Call, x: Tensor, w: Tensor, h: Tensor, c: Tensor) -> tuple[Tenso
 
 def _gate_grads(call: Call, g: tuple[Tensor, Tensor], c: Tensor | None, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return the gradients of the gates before their activations, and of the new memory."""
-    size = call.out.d[0]
     gates, squashed = call.saved
-    i, f, o, u = torch.split(gates, size, -1)
-    dh, dc = g
-    dc = _tanh_back(dh * o, squashed).add_(dc)
-    found = _room(call, 0, gates.shape)
-    di, df, do, du = torch.split(found, size, -1)
+    found, size = _room(call, 0, gates.shape), call.out.d[0]
+    shape = (*gates.shape[:-1], 4, size)
+    i, f, o, u = gates.view(shape).unbind(-2)
+    di, df, do, du = found.view(shape).unbind(-2)
+    dh, above = g
+    dc = dh * o
+    _tanh_back(dc, squashed, grad_input=dc).add_(above)
     torch.mul(dc, u, out=di)
     if c is None:
         df.zero_()
@@ -87,7 +87,7 @@ def _gate_grads(call: Call, g: tuple[Tensor, Tensor], c: Tensor | None, x: Tenso
     sigmoids = found[..., : 3 * size]
     _sigmoid_back(sigmoids, gates[..., : 3 * size], grad_input=sigmoids)
     torch.mul(dc, i, out=du)
-    _tanh_back_into(du, u, grad_input=du)
+    _tanh_back(du, u, grad_input=du)
     return found, torch.mul(dc, f, out=target(call, 3) if c is not None and c.shape == dc.shape else None)
 
 
