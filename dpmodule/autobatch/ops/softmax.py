@@ -72,9 +72,16 @@ def _pnls_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
     return scalar(batch)
 
 
+def _logs(scores: Tensor) -> Tensor:
+    """Compute the logarithm of the softmax of (N, batch, width); torch is slow for many short rows, but not columns."""
+    rows, width = scores.shape[0] * scores.shape[1], scores.shape[2]
+    if rows < 4 * width:
+        return torch.log_softmax(scores, 2)
+    return torch.log_softmax(scores.view(rows, width).t(), 0).t().contiguous().view(scores.shape)
+
+
 def _pnls(call: Call, x: Tensor) -> Tensor:
-    scores = x.reshape(x.shape[0], x.shape[1], -1)
-    call.saved = logs = torch.log_softmax(scores, 2)
+    call.saved = logs = _logs(x.reshape(x.shape[0], x.shape[1], -1))
     labels = call.aux.view(call.count, -1, 1).expand(call.count, call.out.batch, 1)
     return logs.expand(call.count, call.out.batch, -1).gather(2, labels).neg_()
 
