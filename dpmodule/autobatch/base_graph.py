@@ -62,6 +62,10 @@ class BaseGraph:
     def remember(self, parameter: Any, node: int) -> None:
         """Let later graphs know the parameter that has been given a node."""
 
+    def as_list(self, node: int) -> list[float] | None:
+        """Return the value of a node as a list, dimension by dimension and the minibatch last; None: use `value`."""
+        return None
+
     def marks(self) -> Marks:
         """Return marks of the parameters that the graph reads."""
         raise NotImplementedError(f"{type(self).__name__} does not define marks")

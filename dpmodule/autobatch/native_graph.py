@@ -217,11 +217,20 @@ class NativeGraph(BaseGraph):
 
     def value(self, node: int) -> Tensor:
         """Return the value of a node, (batch, *d)."""
+        self._compute(node)
+        return self._tensor(node, self.machine.value(node))
+
+    def as_list(self, node: int) -> list[float] | None:
+        """Return the value of a node as a list; see `BaseGraph`."""
+        self._compute(node)
+        found: list[float] | None = self.machine.numbers(node)
+        return found
+
+    def _compute(self, node: int) -> None:
         if node < self.machine.computed and not self.machine.is_fused(node):
             self._parameters.follow()  # a parameter is read where it lies now
         else:
             self.forward(node)
-        return self._tensor(node, self.machine.value(node))
 
     def array(self, node: int) -> NDArray[Any]:
         """Return the value of a node as an array, see `BaseGraph`."""

@@ -39,7 +39,7 @@ class NativeParameters:
         self._tables: list[tuple[weakref.ref[LookupStorage], bool]] = []
         self._held: list[ParameterStorage | None] = []
         self._seen: list[tuple[int, int]] = []
-        self._used: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # of those that `follow` has looked at
+        self._entries = -1  # when `follow` looked who has entered the graph
         self._watched: list[tuple[int, ParameterStorage]] = []
         self._watched_tables: list[tuple[int, LookupStorage]] = []
         self._places: dict[int, int] = {}  # of tables, the addresses that the engine knows
@@ -55,7 +55,7 @@ class NativeParameters:
         self._held.clear()
         self._before.clear()
         self._rows_before.clear()
-        self._used = ((), ())
+        self._entries = -1
         self._watched.clear()
         self._watched_tables.clear()
 
@@ -108,11 +108,12 @@ class NativeParameters:
 
     def follow(self) -> None:
         """Tell the engine what changed in the values of parameters; little is done where nothing did."""
-        used = self._machine.used()
-        if used != self._used:
-            self._used = used
-            self._watched = _here(self._params, used[0])
-            self._watched_tables = _here(self._tables, used[1])
+        entries = self._machine.entries
+        if entries != self._entries:
+            self._entries = entries
+            params, tables = self._machine.used()
+            self._watched = _here(self._params, params)
+            self._watched_tables = _here(self._tables, tables)
         changed = False
         for number, storage in self._watched:
             before = self._addresses.get(number)

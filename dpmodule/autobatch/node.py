@@ -103,25 +103,29 @@ class Node(_Base):
         Raises:
             NotScalarError: it has several.
         """
-        found = self.npvalue(recalculate)
-        if found.size != 1:
+        found = self._numbers(recalculate)
+        if len(found) != 1:
             raise NotScalarError(
                 f"scalar_value() of an expression of dimension {shown(state.graph.dim(self.enter()))}: Input tensor has"
                 " more than one element, cannot convert to scalar; use npvalue()"
             )
-        return float(found.item())
+        return found[0]
 
     def vec_value(self, recalculate: bool = False) -> list[float]:
         """Return the value as a list, the first dimension running fastest."""
-        found: list[float] = self.npvalue(recalculate).reshape(-1, order="F").tolist()
-        return found
+        return self._numbers(recalculate)
 
     def value(self, recalculate: bool = False) -> Any:
         """Return a float, a list or an array: for one number, one dimension, more dimensions."""
-        found = self.npvalue(recalculate)
-        if found.size == 1:
-            return float(found.item())
-        return found.reshape(-1, order="F").tolist() if len(state.graph.dim(self.node).d) == 1 else found
+        found = self._numbers(recalculate)
+        if len(found) == 1:
+            return found[0]
+        return found if len(state.graph.dim(self.node).d) == 1 else self.npvalue()
+
+    def _numbers(self, recalculate: bool) -> list[float]:
+        node, graph = self._asked(recalculate), state.graph
+        found: list[float] | None = graph.as_list(node)
+        return graph.array(node).reshape(-1, order="F").tolist() if found is None else found
 
     def forward(self, recalculate: bool = False) -> None:
         """Compute everything up to this expression."""

@@ -94,7 +94,7 @@ class SoftmaxBuilder:
 
 
 def _affine(weights: tuple[Parameters, ...], x: Expression, update: bool) -> Expression:
-    expressions = [each.expr(update) for each in weights]
+    expressions = weights if update is True else [each.expr(update) for each in weights]
     if len(expressions) == 1:
         return expressions[0] * x
     return affine_transform([expressions[1], expressions[0], x])

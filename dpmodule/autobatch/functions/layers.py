@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import ArgumentError, ForeignValueError, user_line
-from ..expression import Expression, apply, listed
+from ..expression import Expression, apply, listed, node_of
 from ..fast import fast
 from ..given import flag, number_from, probability
 from ..ops import convolution
@@ -173,12 +173,13 @@ def dropout(x: Expression, p: float) -> Expression:
 
     Args:
         x: the operand.
-        p: the probability.
+        p: the probability; nothing is drawn where it is 0.
 
     Raises:
         ArgumentError: `p` is no probability.
     """
-    return _drawn(noises.DROPOUT, (x,), (_rate(p),))
+    rate = _rate(p)
+    return _drawn(noises.DROPOUT, (x,), (rate,)) if rate else Expression(node_of(x), state.graph.version)
 
 
 def dropout_dim(x: Expression, d: int, p: float) -> Expression:

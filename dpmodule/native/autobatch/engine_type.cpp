@@ -179,6 +179,7 @@ void engine_dealloc(PyObject *self) {
 PyObject *get_size(PyObject *self, void *) { return PyLong_FromLong(graph_of(self).size()); }
 PyObject *get_serial(PyObject *self, void *) { return PyLong_FromLong(machine_of(self).serial); }
 PyObject *get_computed(PyObject *self, void *) { return PyLong_FromLong(machine_of(self).engine.computed()); }
+PyObject *get_entries(PyObject *self, void *) { return PyLong_FromUnsignedLong(graph_of(self).entries); }
 PyObject *get_busy(PyObject *self, void *) { return PyBool_FromLong(machine_of(self).engine.busy()); }
 PyObject *get_signatures(PyObject *self, void *) { return PyLong_FromLong(graph_of(self).signatures.size()); }
 PyObject *get_bytes(PyObject *self, void *) { return PyLong_FromSize_t(machine_of(self).engine.bytes()); }
@@ -201,6 +202,7 @@ PyGetSetDef engine_attributes[] = {
     {"size", get_size, nullptr, "the number of nodes", nullptr},
     {"serial", get_serial, nullptr, "tells engines apart", nullptr},
     {"computed", get_computed, nullptr, "how many of them have been computed", nullptr},
+    {"entries", get_entries, nullptr, "counts parameters and tables that have entered a graph", nullptr},
     {"busy", get_busy, nullptr, "whether it is at work, and calls what runs now", nullptr},
     {"signatures", get_signatures, nullptr, "the number of signatures met so far", nullptr},
     {"bytes", get_bytes, nullptr, "memory held for values and gradients", nullptr},

@@ -22,6 +22,23 @@ PyObject *value(PyObject *self, PyObject *number) {
     });
 }
 
+// What has more than one dimension lies in another order than users see.
+PyObject *numbers(PyObject *self, PyObject *number) {
+    return guarded([&]() -> PyObject * {
+        const int node = machine_of(self).engine.forward(checked_node(self, number));
+        const Graph &graph = graph_of(self);
+        if (graph.shape(node).dims.size() > 1) return Py_NewRef(Py_None);
+        const int width = graph.signature(node).width;
+        PyObject *all = PyList_New(width);
+        for (int i = 0; all && i < width; i++) {
+            PyObject *each = PyFloat_FromDouble(graph.value[node][i]);
+            if (each) PyList_SET_ITEM(all, i, each);
+            else Py_CLEAR(all);
+        }
+        return all;
+    });
+}
+
 PyObject *backward(PyObject *self, PyObject *args) {
     return guarded([&]() -> PyObject * {
         PyObject *number;
@@ -122,6 +139,7 @@ PyObject *parameter_of(PyObject *self, PyObject *number) {
 const PyMethodDef value_methods[] = {
     {"forward", forward, METH_O, "forward(node) -> the node that holds its value"},
     {"value", value, METH_O, "value(node) -> a copy of its float32 numbers"},
+    {"numbers", numbers, METH_O, "numbers(node) -> a list of them for vectors and minibatches of vectors, None for others"},
     {"backward", backward, METH_VARARGS, "backward(node, full=False)"},
     {"gradient", gradient, METH_O, "gradient(node) -> a copy of its float32 numbers, None: not kept"},
     {"is_fused", is_fused, METH_O, "is_fused(node) -> whether its value was not kept"},

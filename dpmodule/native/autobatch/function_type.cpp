@@ -203,6 +203,7 @@ int attempt(const Fast &fast, PyObject *const *args, Py_ssize_t count) {
             if (count != 2 + along || (along && !whole(args[1], i))) return -1;
             const double rate = PyFloat_CheckExact(args[1 + along]) ? PyFloat_AS_DOUBLE(args[1 + along]) : -1.0;
             const auto kind = static_cast<Draw>(fast.kind);
+            if (rate == 0 && kind == Draw::Dropout) return x;
             return rate >= 0 && (rate <= 1 || kind == Draw::Noise) ? build.drawn(kind, rate, x, i) : -1;
         }
         case Way::Number: return count == 1 || (count == 2 && real(args[1], number)) ? build.unary(static_cast<Unary>(fast.kind), static_cast<float>(number), x) : -1;

@@ -39,6 +39,7 @@ int Graph::param_node(int index) {
     Param &p = params[index];
     if (p.round != round) {
         p.round = round;
+        entries++;
         p.node = add(p.sig, nullptr, 0);
     }
     return p.node;

@@ -62,6 +62,7 @@ class Graph {
     std::vector<std::uint8_t> uses;      // by how many nodes, up to most_uses; or the bit `fused`
     std::vector<float *> value, grad;    // of nodes that a plan has placed
     std::uint32_t round = 1;             // counts renew()
+    std::uint32_t entries = 0;           // counts parameters and tables that have entered a graph
     Arena inputs;
     std::vector<int> numbers;            // scratch space for whoever numbers nodes; all -1 between uses
 
