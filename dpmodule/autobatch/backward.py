@@ -118,7 +118,11 @@ class Backward:
             self._send(record, gradients)
             return
         places = torch.from_numpy(np.flatnonzero(reached)).to(gradients[0].device)
-        self._send(self._reduced(record, reached), [each.index_select(0, places) for each in gradients])
+        chosen = [each.index_select(0, places) for each in gradients]
+        self._send(self._reduced(record, reached), chosen)
+        if len(chosen) > 1:  # an operation may add what goes from one of its results to another
+            for whole, part in zip(gradients, chosen):
+                whole.index_copy_(0, places, part)
 
     def _slices(self, record: Record, count: int) -> list[Tensor]:
         return [

@@ -76,6 +76,8 @@ def _reached(records: Sequence[Record], root: int, size: int) -> tuple[list[Reco
         count = np.count_nonzero(reached)
         if count:
             found.append(record)
+            for place in range(1, len(record.firsts)):  # a memory leaves by way of its step's output, too
+                alive[record.step.nodes + place] = reached
             mark_operands(record, alive, reached if count < len(reached) else None)
     return found[::-1], alive
 

@@ -9,7 +9,7 @@ from ..collection import ParameterCollection, as_collection
 from ..errors import ArgumentError, ForeignValueError, user_line
 from ..expression import Expression, listed
 from ..functions.combine import concatenate
-from ..whole import whole
+from ..whole import TOO_LARGE, whole
 from .rnn import RNNBuilder
 from .state import RNNState
 
@@ -53,10 +53,10 @@ class BiRNNBuilder:
             self.builder_layers = listed("builder_layers", builder_layers)
             return
         num_layers, hidden_dim = whole(num_layers, "num_layers"), whole(hidden_dim, "hidden_dim")
-        if num_layers < 1 or hidden_dim % 2:
+        if not 0 < num_layers < TOO_LARGE or hidden_dim % 2:
             raise ArgumentError(
-                f"num_layers, hidden_dim are {num_layers}, {hidden_dim}; expected a positive number and an even one"
-                f" (at {user_line()})"
+                f"num_layers, hidden_dim are {num_layers}, {hidden_dim}; expected a positive number"
+                f" below {TOO_LARGE} and an even one (at {user_line()})"
             )
         if not callable(rnn_builder_factory):
             raise ForeignValueError(

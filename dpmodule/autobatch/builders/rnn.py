@@ -13,7 +13,7 @@ from ..functions.inputs import inputVector, random_bernoulli, zeros
 from ..given import flag, number
 from ..parameters import Parameters
 from ..state import state as shared
-from ..whole import whole
+from ..whole import TOO_LARGE, whole
 from .state import Layers, RNNState
 
 __all__ = ["Mask", "RNNBuilder"]
@@ -44,10 +44,10 @@ class RNNBuilder:
             whole(each, name)
             for each, name in ((layers, "layers"), (input_dim, "input_dim"), (hidden_dim, "hidden_dim"))
         )
-        if layers < 1 or input_dim < 1 or hidden_dim < 1:
+        if not all(0 < each < TOO_LARGE for each in (layers, input_dim, hidden_dim)):
             raise ArgumentError(
                 f"layers, input_dim, hidden_dim are {layers}, {input_dim}, {hidden_dim}; all need to be positive"
-                f" (at {user_line()})"
+                f" and below {TOO_LARGE} (at {user_line()})"
             )
         self.layers, self.input_dim, self.hidden_dim = layers, input_dim, hidden_dim
         self.spec: tuple[Any, ...] = (layers, input_dim, hidden_dim)

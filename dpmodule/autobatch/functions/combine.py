@@ -243,7 +243,7 @@ def inverse(x: Expression) -> Expression:
         x: the matrix.
 
     Raises:
-        RuntimeError: when the value is computed: the matrix is singular.
+        ArgumentError: when the value is computed: the matrix is singular.
     """
     return apply(INVERSE, (x,))
 

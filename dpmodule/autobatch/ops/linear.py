@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ..errors import ArgumentError
 from .binary import aligned, reduced
 from .product import affine, product
 from .spec import Call, Dim, declare, fail, same_batch, scalar, target
@@ -223,7 +224,10 @@ def _logdet_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
 
 
 def _inverse(call: Call, x: Tensor) -> Tensor:
-    answer: Tensor = torch.linalg.inv(x)
+    try:
+        answer: Tensor = torch.linalg.inv(x)
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
+        raise ArgumentError("inverse: a matrix is singular, and has no inverse") from None
     return answer
 
 

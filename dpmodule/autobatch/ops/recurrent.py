@@ -77,7 +77,7 @@ def _gate_grads(call: Call, g: tuple[Tensor, Tensor], c: Tensor | None, x: Tenso
     di, df, do, du = found.view(shape).unbind(-2)
     dh, above = g
     dc = dh * o
-    _tanh_back(dc, squashed, grad_input=dc).add_(above)
+    dc = above.add_(_tanh_back(dc, squashed, grad_input=dc))  # in its place, for `gradient()` of the memory
     torch.mul(dc, u, out=di)
     if c is None:
         df.zero_()

@@ -217,11 +217,15 @@ bool Engine::add_gradient(int node, float *sum) const {
     bool found = false;
     // a node that was computed once more has a gradient under each of its numbers; behind the root there are none
     for (; node >= 0 && node <= root_; node = graph.copy_of(node)) {
-        const float *part = graph.is_fused(node) ? nullptr : graph.grad[node];
+        const Signature &s = graph.signature(node);
+        const int whole = s.op == Op::View ? *graph.begin(node) : -1;
+        // the row of a step has all of a memory's gradient, a copy of the memory not what the step's output adds
+        const bool memory = whole >= 0 && graph.signature(whole).op == Op::Lstm && graph.nodes[node].aux >= graph.signature(whole).width;
+        const float *part = graph.is_fused(node) ? nullptr : graph.grad[memory ? whole : node];
         if (!part) continue;
+        if (memory) part += graph.nodes[node].aux;
         found = true;
-        const int width = graph.signature(node).width;
-        for (int i = 0; i < width; i++) sum[i] += part[i];
+        for (int i = 0; i < s.width; i++) sum[i] += part[i];
     }
     return found;
 }

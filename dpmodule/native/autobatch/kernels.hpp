@@ -62,7 +62,8 @@ struct LstmRow {
 
 struct LstmRowBack {
     int width;
-    const float *gates, *c_before, *h, *dh, *dc;
+    const float *gates, *c_before, *h, *dh;
+    float *dc;                   // gains what comes by way of h
     float *dgates, *dc_before;   // dc_before may be nullptr; it is added to
 };
 

@@ -239,6 +239,7 @@ void lstm_back(const LstmRowBack &row) {
         const V t = L::where_greater(go, L::set(0.0f), L::div(get(row.h + j, n), go), L::set(0.0f));
         const V dh = get(row.dh + j, n);
         const V d = L::fma(L::mul(dh, go), L::sub(one, L::mul(t, t)), get(row.dc + j, n));
+        put(row.dc + j, d, n);
         put(di + j, L::mul(L::mul(d, gu), L::mul(gi, L::sub(one, gi))), n);
         put(do_ + j, L::mul(L::mul(dh, t), L::mul(go, L::sub(one, go))), n);
         put(du + j, L::mul(L::mul(d, gi), L::sub(one, L::mul(gu, gu))), n);

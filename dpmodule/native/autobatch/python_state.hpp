@@ -105,6 +105,8 @@ template <class F> PyObject *guarded(F body) noexcept {
         PyErr_NoMemory();
     } catch (const TooLarge &error) {
         raise("ShapeError", error.what());
+    } catch (const std::domain_error &error) {
+        raise("ArgumentError", error.what());
     } catch (const std::exception &error) {
         PyErr_SetString(PyExc_RuntimeError, error.what());
     }

@@ -80,7 +80,7 @@ void Runner::cell_back(const Work &work, const Step &step) {
     const int *before = work.run->nodes(step.in[1].index) + work.first;
     float *part = scratch_.take(s.width);
     for (int i = 0; i < work.count; i++) {
-        const float *dh = dout.at + i * dout.stride;
+        float *dh = dout.at + i * dout.stride;
         const float *c = before[i] < 0 ? nullptr : graph_.value[before[i]];
         float *dc = before[i] < 0 ? nullptr : graph_.grad[before[i]];
         const bool apart = dc && graph_.is_crowded(before[i]);
