@@ -121,8 +121,8 @@ class Backward:
         chosen = [each.index_select(0, places) for each in gradients]
         self._send(self._reduced(record, reached), chosen)
         if len(chosen) > 1:  # an operation may add what goes from one of its results to another
-            for whole, part in zip(gradients, chosen):
-                whole.index_copy_(0, places, part)
+            for whole, rows in zip(gradients, chosen):
+                whole.index_copy_(0, places, rows)
 
     def _slices(self, record: Record, count: int) -> list[Tensor]:
         return [
