@@ -50,8 +50,9 @@ def compare(seeds, dtype, tolerance, engine, count=24, is_whole=False):
 def on_each_engine(seeds, count=24):
     """Hold the native engine, batched and one by one, to the Python engine in float64.
 
-    Beyond 1e-5 of the largest number it may be as far away as four times what the Python engine is in float32. Graphs
-    of which float32 says nothing, such as the norm of equal numbers, are few.
+    Beyond 1e-5 of the largest number it may be as far away as four times what the Python engine in float32 is anywhere
+    in the graph: what one value has lost to rounding is in the gradients of others. Graphs of which float32 says
+    nothing, such as the norm of equal numbers, are few.
     """
     passed_over = 0
     for seed in seeds:
@@ -72,7 +73,7 @@ def on_each_engine(seeds, count=24):
             continue
         for each in native:
             far = distances(each, wanted)
-            assert (far <= 1e-5 + 4 * rounding).all(), f"seed {seed}: {far}, {rounding}"
+            assert (far <= 1e-5 + 4 * rounding.max()).all(), f"seed {seed}: {far}, {rounding}"
     assert passed_over <= len(seeds) / 10
 
 
