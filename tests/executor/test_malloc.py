@@ -9,6 +9,8 @@ import dpmodule as mx
 from dpmodule.executor import malloc
 
 GLIBC = platform.libc_ver()[0] == "glibc"
+CACHED = 7
+"""Leftovers of one size in glibc's thread cache; until there are as many, a block may miss its old place."""
 only_glibc = pytest.mark.skipif(not GLIBC, reason="only glibc keeps and returns blocks on demand")
 
 CODE = """
@@ -19,7 +21,7 @@ import dpmodule as mx
 kept = {call}
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(6):
+for _ in range({warm}):
     block = torch.ones(12 * 2**20)
     del block
 first = faults()
@@ -28,43 +30,34 @@ for _ in range(5):
     del block
 mx.executor.give_back()
 block = torch.ones(12 * 2**20)
-print(kept, mx.executor.malloc.keeps_blocks(), (faults() - first) * resource.getpagesize() // 2**20)
+print(kept, mx.executor.malloc.keeps_blocks(), (faults() - first) * resource.getpagesize() > 2**24)
 """
 
 
-def child(call, kept, before=""):
-    """Return what a new process prints, with whether 48 MB blocks have come from the system again for the last word."""
-    *results, fresh = printed(CODE.format(call=call, before=before), 16 if kept else 10**6)
-    return [*results, str(int(fresh) > 16)]
-
-
-def printed(code, enough):
-    """Return what a new process prints; its last word is how many MB have come from the system.
-
-    Where that is more than `enough`, it is the least of three: a system short of memory also takes away pages in use.
-    """
-    found = []
-    while len(found) < 3 and (not found or int(found[-1][-1]) > enough):
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        found.append(done.stdout.split())
-    return min(found, key=lambda words: int(words[-1]))
+def child(call, before=""):
+    """Return what a new process prints: results of the call, and whether 48 MB blocks come from the system again."""
+    code = CODE.format(call=call, before=before, warm=CACHED + 3)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100
+    )
+    return done.stdout.split()
 
 
 @only_glibc
 def test_blocks_are_returned_unless_asked_for():
-    assert child("None", False) == ["None", "False", "True"]
+    assert child("None") == ["None", "False", "True"]
 
 
 @only_glibc
 def test_kept_blocks_are_used_again_and_not_given_back():
-    assert child("mx.util.keep_large_blocks()", True) == ["True", "True", "False"]
+    assert child("mx.util.keep_large_blocks()") == ["True", "True", "False"]
 
 
 @only_glibc
 @pytest.mark.parametrize(("value", "kept"), [("keep", "True"), ("", "False")])
 def test_the_environment_asks_for_it(value, kept):
     before = f"import os; os.environ['DPMODULE_MALLOC'] = {value!r}"
-    assert child("None", kept == "True", before)[1:] == [kept, "False" if kept == "True" else "True"]
+    assert child("None", before)[1:] == [kept, "False" if kept == "True" else "True"]
 
 
 @pytest.mark.parametrize("error", [AttributeError, OSError, TypeError])
@@ -110,11 +103,12 @@ print((faults() - first) * resource.getpagesize() // 2**20)
 
 
 @only_glibc
-@pytest.mark.parametrize(("size", "most"), [(2**30, 60), (0, 10**6)])
+@pytest.mark.parametrize(("size", "most"), [(2**30, 20 * (CACHED + 1)), (0, 10**6)])
 def test_blocks_of_a_large_network_stay_from_the_first_batch_on(size, most):
-    (fresh,) = map(int, printed(SETTLED.format(size=size), most))
-    assert fresh <= most
-    assert size or fresh >= 20
+    code = SETTLED.format(size=size)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) <= most
+    assert size or int(done.stdout) >= 20
 
 
 def test_a_small_network_settles_nothing(monkeypatch):
