@@ -182,9 +182,8 @@ class Backward:
         elif where.index is not None:
             total = self._of(dim)
             begin = grad.data_ptr() - total.data_ptr()
-            if (
-                0 <= begin < total.nbytes
-            ):  # operands lie before results: what is added to ends where that begins
+            # operands lie before results: what is added to ends where that begins
+            if 0 <= begin < total.nbytes:
                 total = total[: begin * len(total) // total.nbytes]
             # torch adds a part of each row one by one
             total.index_add_(0, where.index, grad if grad.is_contiguous() else grad.contiguous())
