@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from . import textfile
 from .errors import ArgumentError, ForeignValueError, ShapeError, user_line
-from .given import number, text
+from .given import number_from, text
 from .initializers import NumpyInitializer, initializer_of
 from .parameters import LookupParameters, Parameters
 from .state import state
@@ -213,10 +213,11 @@ class ParameterCollection:
             lam: 0 for not at all.
 
         Raises:
+            ArgumentError: it is negative or NaN.
             ForeignValueError: it is no number.
         """
         for each in (*self._parents[:1], self):
-            each._weight_decay = number(lam, "set_weight_decay: lam")
+            each._weight_decay = number_from(lam, 0.0, "set_weight_decay: lam")
 
     set_weight_decay_lambda = set_weight_decay
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from .given import flag
 from .graph import Graph
-from .parameters import entered
 from .state import state
 
 __all__ = ["ComputationGraph", "cg", "cg_checkpoint", "cg_revert", "cg_version", "renew_cg"]
@@ -55,4 +54,3 @@ def cg_checkpoint() -> None:
 def cg_revert() -> None:
     """Forget all expressions made since `cg_checkpoint`."""
     state.graph.revert()
-    entered.leave(state.graph.size)

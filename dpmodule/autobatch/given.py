@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any
 
@@ -12,7 +13,18 @@ from numpy.typing import NDArray
 from .errors import ArgumentError, BoundsError, ForeignValueError, NegativeIndexError, user_line
 from .whole import as_label, whole
 
-__all__ = ["flag", "number", "number_from", "numbers", "file_name", "place", "probability", "text"]
+__all__ = [
+    "below_one",
+    "file_name",
+    "finite",
+    "flag",
+    "number",
+    "number_from",
+    "numbers",
+    "place",
+    "probability",
+    "text",
+]
 
 
 def number(value: Any, what: str) -> float:
@@ -27,6 +39,8 @@ def number(value: Any, what: str) -> float:
     """
     if type(value) is float:
         return value
+    if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "biuf":
+        return float(value.item())  # numpy itself takes those without axes only, from some version on
     if not isinstance(value, (str, bytes)):
         try:
             return float(value)
@@ -70,6 +84,30 @@ def number_from(value: Any, least: float, what: str) -> float:
     found = number(value, what)
     if not found >= least:
         raise ArgumentError(f"{what} is {value!r}, expected {least:g} or more (at {user_line()})")
+    return found
+
+
+def finite(value: Any, what: str) -> float:
+    """Return a plain float that is neither NaN nor infinite; see `number`.
+
+    Raises:
+        ArgumentError: it is.
+    """
+    found = number(value, what)
+    if not math.isfinite(found):
+        raise ArgumentError(f"{what} is {value!r}, expected a finite number (at {user_line()})")
+    return found
+
+
+def below_one(value: Any, what: str) -> float:
+    """Return a plain float from 0 on that is below 1; see `number`.
+
+    Raises:
+        ArgumentError: it is outside.
+    """
+    found = number(value, what)
+    if not 0.0 <= found < 1.0:
+        raise ArgumentError(f"{what} is {value!r}, expected 0 or more, below 1 (at {user_line()})")
     return found
 
 

@@ -63,6 +63,7 @@ from numpy.typing import NDArray
 from .arena import Pool
 from .base_graph import BaseGraph, Marks
 from .engine import Engine, Options
+from .entered import entered
 from .errors import StaleExpressionError, user_line
 from .ops.source import CONSTANT, INPUT, PARAMETER, READING
 from .ops.spec import Dim, Op
@@ -354,6 +355,7 @@ class Graph(BaseGraph):
         for node in [node for node in self.aux if node >= size]:
             del self.aux[node]
         self.engine.revert(mark, size)
+        entered.leave(size)
 
     def plans(self) -> list[Plan]:
         """Return the plans that were run, the earliest first."""

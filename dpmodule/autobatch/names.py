@@ -11,7 +11,7 @@ import torch
 from ..base import FileError
 from .errors import ArgumentError, ForeignValueError, user_line
 from .expression import listed
-from .given import file_name, flag, number
+from .given import file_name, flag, number_from
 from .options import configure, number_of_argument, take_arguments
 from .picture import graphviz_text
 from .whole import whole
@@ -65,7 +65,7 @@ class DynetParams:
 
     def set_weight_decay(self, weight_decay: float) -> None:
         """Choose the weight decay of new collections."""
-        self._settings["weight_decay"] = number(weight_decay, "weight_decay")
+        self._settings["weight_decay"] = number_from(weight_decay, 0.0, "weight_decay")
 
     def set_requested_gpus(self, requested_gpus: int) -> None:
         """Choose whether graphs are on a GPU."""

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from .base_graph import BaseGraph, Marks
+from .entered import entered
 from .errors import StateError
 from .native_calls import Caller, CallKind
 from .native_kernels import KERNELS
@@ -407,5 +408,6 @@ class NativeGraph(BaseGraph):
         size, computed = self._marks.pop() if self._marks else (0, 0)
         self.machine.revert(size, computed)
         self._caller.cut(self.machine.computed)
+        entered.leave(size)
         if self._root >= size:
             self._root = -1

@@ -13,7 +13,7 @@ from ..generators import generator
 from ..generators import seed as seed_all
 from ..log import get_logger
 from .errors import ArgumentError
-from .given import flag, number
+from .given import flag, number_from
 from .state import state
 from .whole import whole
 
@@ -57,9 +57,14 @@ def _device(given: Any) -> torch.device:
         raise ArgumentError(
             f"device is {given!r}, expected a Context, or a name such as CPU, GPU:0, cuda:0"
         ) from None
-    if found.type == "cuda" and not torch.cuda.is_available():
-        raise ArgumentError(f"device is {given!r}, but torch finds no GPU on this machine")
-    return torch.device("cuda", found.index or 0) if found.type == "cuda" else found
+    if found.type == "cpu":
+        return torch.device("cpu")
+    if found.type != "cuda":
+        raise ArgumentError(f"device is {given!r}, expected the CPU or a GPU")
+    index, count = found.index or 0, torch.cuda.device_count()
+    if index >= count:
+        raise ArgumentError(f"device is {given!r}, but torch finds {count or 'no'} GPU on this machine")
+    return torch.device("cuda", index)
 
 
 def configure(
@@ -86,8 +91,8 @@ def configure(
         **others: DyNet's other settings, see above.
 
     Raises:
-        ArgumentError: a setting is unknown, or a value impossible.
-        ForeignValueError: a value is of another type.
+        ArgumentError: a setting is unknown, or a value impossible; then nothing is changed.
+        ForeignValueError: a value is of another type; then nothing is changed.
         StateError: a function that the graph calls asks for it.
 
     Example:
@@ -102,23 +107,38 @@ def configure(
         raise ArgumentError(f"unknown settings {', '.join(sorted(unknown))}")
     state.graph.check_free("configure")
     options = state.options
-    if dtype is not None:
-        name = dtype_name(dtype)
-        if name not in ("float32", "float64"):
-            raise ArgumentError(f"dtype is {name}, expected float32 or float64")
-        options.dtype = torch.float64 if name == "float64" else torch.float32
-    if device is not None:
-        options.device = _device(device)
-        options.generator = generator(_context(options.device))
-    if autobatch is not None:
-        options.autobatch = flag(autobatch, "autobatch")
-    if weight_decay is not None:
-        state.weight_decay = number(weight_decay, "weight_decay")
+    # all of them are looked at before the first is changed
+    new_dtype = options.dtype if dtype is None else _dtype(dtype)
+    new_device = options.device if device is None else _device(device)
+    new_autobatch = options.autobatch if autobatch is None else flag(autobatch, "autobatch")
+    decay = state.weight_decay if weight_decay is None else number_from(weight_decay, 0.0, "weight_decay")
+    seed = 0 if random_seed is None else whole(random_seed, "random_seed")
     if engine is not None:
         state.choose_engine(engine)
-    if random_seed is not None and whole(random_seed, "random_seed"):
-        set_random_seed(random_seed)
+    if device is not None:
+        options.generator = generator(_context(new_device))
+    options.dtype, options.device, options.autobatch, state.weight_decay = (
+        new_dtype,
+        new_device,
+        new_autobatch,
+        decay,
+    )
+    if seed:
+        set_random_seed(seed)
     state.renew()
+
+
+def _dtype(given: Any) -> torch.dtype:
+    """Return the element type of graphs.
+
+    Raises:
+        ArgumentError: it is none that graphs have.
+        DTypeError: there is no such type.
+    """
+    name = dtype_name(given)
+    if name not in ("float32", "float64"):
+        raise ArgumentError(f"dtype is {name}, expected float32 or float64")
+    return torch.float64 if name == "float64" else torch.float32
 
 
 def _context(device: torch.device) -> Context:

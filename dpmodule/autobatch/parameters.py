@@ -11,6 +11,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from . import textfile
+from .entered import entered
 from .errors import BoundsError, ForeignValueError, NegativeIndexError, ShapeError, user_line
 from .expression import Expression, listed, not_empty
 from .fast import fast, uses_native
@@ -26,29 +27,6 @@ __all__ = ["LookupParameters", "Parameters"]
 
 Array = NDArray[Any]
 _new = Expression.__new__  # `__init__` takes as long as all the rest
-
-
-class _Entered:
-    """Who has a node in the graph under construction: these must forget it when a part of the graph is taken back."""
-
-    def __init__(self) -> None:
-        self._held: list[_Held] = []
-        self._version = -1
-
-    def note(self, held: _Held, version: int) -> None:
-        """Remember `held`, which has got a node in the graph of that version."""
-        if version != self._version:
-            self._held.clear()
-            self._version = version
-        self._held.append(held)
-
-    def leave(self, size: int) -> None:
-        """Let all forget their nodes from number `size` on."""
-        for each in self._held:
-            each.leave(size)
-
-
-entered = _Entered()
 
 
 class _Held(Expression):

@@ -11,9 +11,9 @@ import torch
 
 from . import native_updates
 from .collection import ParameterCollection, as_collection
-from .errors import NonFiniteError
+from .errors import NonFiniteError, user_line
 from .expression import listed
-from .given import flag, number, place
+from .given import finite, flag, number_from, place
 from .parameters import LookupParameters, Parameters
 from .state import state
 from .storage import LookupStorage, ParameterStorage
@@ -34,6 +34,10 @@ class Trainer:
 
     Attributes:
         model: the parameters.
+
+    Raises:
+        ArgumentError: a number is NaN, or outside of what is possible.
+        ForeignValueError: `m` is no collection, or a number none.
     """
 
     moments: ClassVar[int] = 0
@@ -71,7 +75,7 @@ class Trainer:
 
     @learning_rate.setter
     def learning_rate(self, value: float) -> None:
-        self._learning_rate = number(value, "learning_rate")
+        self._learning_rate = finite(value, "learning_rate")
 
     def whoami(self) -> str:
         """Return the name of the class."""
@@ -195,11 +199,21 @@ class Trainer:
         places = [each for each in known.values() if each is not None]
         length = native_updates.length(places) if len(places) == len(known) else self._length()
         if not math.isfinite(length):
-            raise NonFiniteError(f"Magnitude of gradient is bad: {length}")
+            raise NonFiniteError(
+                f"Magnitude of gradient is bad: {length}{self._culprit()} (at {user_line()})"
+            )
         if length <= self._clip:
             return 1.0
         self._clips += 1
         return self._clip / length
+
+    def _culprit(self) -> str:
+        """Return whose gradient is not finite, for an error."""
+        for each in (*self.model.parameters_list(), *self.model.lookup_parameters_list()):
+            gradient = each.storage.gradient
+            if gradient is not None and not bool(gradient.isfinite().all()):
+                return f", that of {each.name()} is not finite"
+        return ""
 
     def _length(self) -> float:
         """Return the length of the whole gradient, which native code does not take."""
@@ -218,7 +232,8 @@ class Trainer:
 
         Args:
             updated_params: their places in `ParameterCollection.parameters_list`.
-            updated_lookups: the places of tables in `ParameterCollection.lookup_parameters_list`.
+            updated_lookups: the places of tables in `ParameterCollection.lookup_parameters_list`. One that is named
+                twice is updated once.
 
         Raises:
             BoundsError: there is no such place; then nothing is updated.
@@ -251,6 +266,7 @@ class Trainer:
             value: the factor of steps.
 
         Raises:
+            ArgumentError: it is NaN or infinite.
             ForeignValueError: it is no number.
         """
         self.learning_rate = value
@@ -262,12 +278,13 @@ class Trainer:
             thr: the Euclidean length of all gradients together; 5 at first. 0 or less switches clipping off.
 
         Raises:
-            ForeignValueError: `thr` is no number.
+            ArgumentError: `thr` is NaN.
+            ForeignValueError: it is no number.
         """
-        self._clip = number(thr, "clip threshold")
+        self._clip = max(number_from(thr, -math.inf, "clip threshold"), 0.0)
 
     def get_clip_threshold(self) -> float:
-        """Return the length that gradients are cut to."""
+        """Return the length that gradients are cut to, 0 where they are not."""
         return self._clip
 
     def set_sparse_updates(self, su: bool) -> None:
@@ -289,4 +306,5 @@ class Trainer:
 
 
 def _places(given: Sequence[int], size: int, what: str) -> list[int]:
-    return [place(each, size, f"update_subset: {what}") for each in listed(f"update_subset: {what}", given)]
+    name = f"update_subset: {what}"
+    return list(dict.fromkeys(place(each, size, name) for each in listed(name, given)))

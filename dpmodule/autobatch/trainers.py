@@ -9,7 +9,7 @@ import torch
 
 from .collection import ParameterCollection
 from .errors import ArgumentError, user_line
-from .given import number
+from .given import below_one, finite, number, number_from, probability
 from .trainer import Trainer as Trainer
 
 __all__ = [
@@ -54,7 +54,7 @@ class CyclicalSGDTrainer(SimpleSGDTrainer):
         learning_rate_min: the lowest.
         learning_rate_max: the highest.
         step_size: updates from one to the other.
-        gamma: by which the highest shrinks with every update.
+        gamma: by which the highest shrinks with every update, from 0 to 1.
 
     Source: Smith, "Cyclical learning rates for training neural networks", 2017.
     """
@@ -68,8 +68,8 @@ class CyclicalSGDTrainer(SimpleSGDTrainer):
         gamma: float = 1.0,
     ) -> None:
         super().__init__(m, learning_rate_min)
-        self._low, self._high = self.learning_rate, number(learning_rate_max, "learning_rate_max")
-        self._period, self._gamma = number(step_size, "step_size"), number(gamma, "gamma")
+        self._low, self._high = self.learning_rate, finite(learning_rate_max, "learning_rate_max")
+        self._period, self._gamma = number(step_size, "step_size"), probability(gamma, "gamma")
         if not self._period > 0.0:
             raise ArgumentError(f"step_size is {step_size!r}, expected a positive number (at {user_line()})")
         self._iteration = 0
@@ -97,7 +97,7 @@ class MomentumSGDTrainer(Trainer, native="momentum"):
 
     def __init__(self, m: ParameterCollection, learning_rate: float = 0.01, mom: float = 0.9) -> None:
         super().__init__(m, learning_rate)
-        self._momentum = number(mom, "mom")
+        self._momentum = finite(mom, "mom")
 
     def _factors(self) -> tuple[float, ...]:
         return self._momentum, self.learning_rate
@@ -123,7 +123,7 @@ class AdagradTrainer(Trainer, native="adagrad"):
 
     def __init__(self, m: ParameterCollection, learning_rate: float = 0.1, eps: float = 1e-20) -> None:
         super().__init__(m, learning_rate)
-        self._eps = number(eps, "eps")
+        self._eps = number_from(eps, 0.0, "eps")
 
     def _factors(self) -> tuple[float, ...]:
         return self._eps, self.learning_rate
@@ -140,7 +140,7 @@ class AdadeltaTrainer(Trainer, native="adadelta"):
     Args:
         m: the parameters.
         eps: added under the roots.
-        rho: the weight of the past.
+        rho: the weight of the past, from 0 to 1.
 
     Source: Zeiler, "ADADELTA: an adaptive learning rate method", 2012.
     """
@@ -149,7 +149,7 @@ class AdadeltaTrainer(Trainer, native="adadelta"):
 
     def __init__(self, m: ParameterCollection, eps: float = 1e-6, rho: float = 0.95) -> None:
         super().__init__(m, 1.0)
-        self._eps, self._rho = number(eps, "eps"), number(rho, "rho")
+        self._eps, self._rho = number_from(eps, 0.0, "eps"), probability(rho, "rho")
 
     def _factors(self) -> tuple[float, ...]:
         return self._rho, self._eps
@@ -170,7 +170,7 @@ class RMSPropTrainer(Trainer, native="rmsprop"):
         m: the parameters.
         learning_rate: the factor of steps.
         eps: added under the root.
-        rho: the weight of the past.
+        rho: the weight of the past, from 0 to 1.
     """
 
     moments: ClassVar[int] = 1
@@ -179,7 +179,7 @@ class RMSPropTrainer(Trainer, native="rmsprop"):
         self, m: ParameterCollection, learning_rate: float = 0.001, eps: float = 1e-8, rho: float = 0.9
     ) -> None:
         super().__init__(m, learning_rate)
-        self._eps, self._rho = number(eps, "eps"), number(rho, "rho")
+        self._eps, self._rho = number_from(eps, 0.0, "eps"), probability(rho, "rho")
 
     def _factors(self) -> tuple[float, ...]:
         return self._rho, self._eps, self.learning_rate
@@ -196,8 +196,8 @@ class AdamTrainer(Trainer, native="adam"):
     Args:
         m: the parameters.
         alpha: the factor of steps.
-        beta_1: the weight of the past in the mean of gradients.
-        beta_2: the weight of the past in the mean of squares.
+        beta_1: the weight of the past in the mean of gradients, from 0 on, below 1.
+        beta_2: the weight of the past in the mean of squares, from 0 on, below 1.
         eps: added to the root.
 
     Source: Kingma and Ba, "Adam: a method for stochastic optimization", 2015; as in DyNet, `eps` is added before the
@@ -215,8 +215,8 @@ class AdamTrainer(Trainer, native="adam"):
         eps: float = 1e-8,
     ) -> None:
         super().__init__(m, alpha)
-        self._beta_1, self._beta_2 = number(beta_1, "beta_1"), number(beta_2, "beta_2")
-        self._eps = number(eps, "eps")
+        self._beta_1, self._beta_2 = below_one(beta_1, "beta_1"), below_one(beta_2, "beta_2")
+        self._eps = number_from(eps, 0.0, "eps")
 
     def _rate(self) -> float:
         count = self.updates + 1
@@ -239,8 +239,8 @@ class AmsgradTrainer(AdamTrainer, native="amsgrad"):
     Args:
         m: the parameters.
         alpha: the factor of steps.
-        beta_1: the weight of the past in the mean of gradients.
-        beta_2: the weight of the past in the mean of squares.
+        beta_1: the weight of the past in the mean of gradients, from 0 on, below 1.
+        beta_2: the weight of the past in the mean of squares, from 0 on, below 1.
         eps: added to the root.
 
     Source: Reddi, Kale, Kumar, "On the convergence of Adam and beyond", 2018.

@@ -327,6 +327,18 @@ def test_a_pass_cut_by_a_checkpoint_is_computed_again(how):
     np.testing.assert_allclose(y.gradient(), [1.0, 1.0, 1.0])
 
 
+def test_a_parameter_taken_back_enters_again():
+    p = dy.ParameterCollection().parameters_from_numpy(np.eye(3))
+    for checkpoint, revert in ((dy.cg_checkpoint, dy.cg_revert), (dy.cg().checkpoint, dy.cg().revert)):
+        dy.renew_cg()
+        x = vector()
+        checkpoint()
+        dy.tanh(p * x).value()
+        revert()
+        vector(), vector(), vector()
+        assert (p * x).vec_value() == [1.0, 2.0, 3.0]
+
+
 def test_an_input_set_and_taken_back_is_forgotten():
     dy.tanh(vector()).value()
     dy.cg_checkpoint()

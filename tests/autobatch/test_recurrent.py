@@ -260,6 +260,34 @@ def test_stale_states_and_wrong_inputs(kind):
     np.testing.assert_array_equal(state.add_input(x).add_input(x).output().npvalue(), wanted)
 
 
+@pytest.mark.parametrize("begins", ["before", "inside"])
+@pytest.mark.parametrize(("update", "dropout"), [(True, 0.0), (False, 0.0), (True, 0.5)])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures("setting")
+def test_masks_and_weights_are_taken_back_with_the_graph(kind, update, dropout, begins):
+    """A sequence goes on behind `cg_revert`, whatever was entered between `cg_checkpoint` and that."""
+    builder, _, _ = network(kind)
+    builder.set_dropout(dropout)
+
+    def outcome(is_cut):
+        dy.renew_cg()
+        (x,) = vectors(1, SIZE)
+        state = builder.initial_state(update=update)
+        if is_cut:
+            dy.cg_checkpoint()
+            again = builder.initial_state(update=update)
+            again.add_input(x).output()
+            dy.cg_revert()
+            state = state if begins == "before" else again
+            vectors(50, SIZE)  # nodes with the numbers of those that were taken back
+            assert len(builder.get_parameter_expressions()) == LAYERS
+        output = state.add_input(x).output()
+        dy.set_random_seed(3)
+        return output.npvalue()
+
+    np.testing.assert_allclose(outcome(True), outcome(False), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("kind", PLAIN)
 @pytest.mark.usefixtures("setting")
 def test_a_class_derived_computes_its_own_cell(kind):

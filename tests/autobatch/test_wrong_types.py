@@ -97,8 +97,53 @@ def test_other_arguments_of_trainers(value):
     refuses("set_sparse_updates", lambda: trainer.set_sparse_updates(value))
 
 
-def test_a_cycle_takes_time():
-    refuses("step_size", lambda: dy.CyclicalSGDTrainer(collection(), step_size=0), dy.ArgumentError)
+IMPOSSIBLE = [
+    ("SimpleSGDTrainer", "learning_rate", float("nan")),
+    ("AdamTrainer", "alpha", float("inf")),
+    ("CyclicalSGDTrainer", "learning_rate_max", float("nan")),
+    ("CyclicalSGDTrainer", "step_size", 0),
+    ("CyclicalSGDTrainer", "gamma", 1.5),
+    ("MomentumSGDTrainer", "mom", float("nan")),
+    ("AdagradTrainer", "eps", -1.0),
+    ("AdadeltaTrainer", "eps", float("nan")),
+    ("AdadeltaTrainer", "rho", 2.0),
+    ("RMSPropTrainer", "eps", -1e-8),
+    ("RMSPropTrainer", "rho", -0.1),
+    ("AdamTrainer", "beta_1", 1.0),
+    ("AdamTrainer", "beta_2", 2.0),
+    ("AmsgradTrainer", "beta_1", -1.0),
+    ("AmsgradTrainer", "eps", -1.0),
+]
+
+
+@pytest.mark.parametrize(("name", "argument", "value"), IMPOSSIBLE)
+def test_steps_that_cannot_be_taken(name, argument, value):
+    wanted = "learning_rate" if argument == "alpha" else argument
+    refuses(
+        f"{wanted} is {value}", lambda: getattr(dy, name)(collection(), **{argument: value}), dy.ArgumentError
+    )
+
+
+def test_numbers_of_trainers_that_cannot_be():
+    nan, m = float("nan"), collection()
+    trainer = dy.AdamTrainer(m)
+    refuses("learning_rate", lambda: trainer.set_learning_rate(nan), dy.ArgumentError)
+    refuses("learning_rate", lambda: trainer.restart(nan), dy.ArgumentError)
+    refuses("clip threshold", lambda: trainer.set_clip_threshold(nan), dy.ArgumentError)
+    assert (trainer.learning_rate, trainer.get_clip_threshold()) == (0.001, 5.0)
+    for value in (-1.0, nan):
+        refuses("lam", lambda: m.set_weight_decay(value), dy.ArgumentError)  # noqa: B023 (called at once)
+        refuses("weight_decay", lambda: dy.configure(weight_decay=value), dy.ArgumentError)  # noqa: B023
+        refuses("weight_decay", lambda: dy.DynetParams().set_weight_decay(value), dy.ArgumentError)  # noqa: B023
+    trainer.set_clip_threshold(np.array([-2.0]))
+    assert trainer.get_clip_threshold() == 0.0
+
+
+def test_gradients_that_are_not_finite_name_their_parameter():
+    m = collection()
+    trainer = dy.SimpleSGDTrainer(m)
+    (dy.sum_elems(m.parameters_list()[0] * vector()) * float("nan")).backward()
+    refuses("gradient is bad: nan, that of /_0 is not finite", trainer.update, dy.NonFiniteError)
 
 
 @pytest.mark.parametrize("place", ["updated_params", "updated_lookups"])
@@ -127,6 +172,20 @@ def test_places_that_are_not_there_update_nothing(place):
     assert trainer.updates == 1
 
 
+def test_places_named_twice_are_updated_once():
+    values = []
+    for places in ([0], [0, 0]):
+        dy.renew_cg()
+        m = dy.ParameterCollection()
+        p, table = m.parameters_from_numpy(np.eye(3)), m.lookup_parameters_from_numpy(np.ones((2, 3)))
+        trainer = dy.MomentumSGDTrainer(m)
+        dy.sum_elems(p * table[1]).backward()
+        trainer.update_subset(places, places)
+        values.append([p.as_array(), table.as_array()])
+    for once, twice in zip(*values):
+        np.testing.assert_array_equal(once, twice)
+
+
 @pytest.mark.parametrize("value", ["a", "1", [], object(), 0.5, np.ones(2)])
 def test_settings_of_other_types(value):
     before = dy.settings()
@@ -144,6 +203,25 @@ def test_settings_of_other_types(value):
         with pytest.raises(mx.base.DTypeError, match="unknown dtype"):
             dy.configure(dtype=other)
     assert dy.settings() == before
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"weight_decay": "a"},
+        {"engine": "other"},
+        {"device": "cuda:99"},
+        {"device": "meta"},
+        {"random_seed": "x"},
+    ],
+)
+def test_one_wrong_setting_changes_none(wrong):
+    before = dy.settings()
+    right = {"dtype": "float64", "autobatch": False, "weight_decay": 0.5, "engine": "python", "device": "cpu"}
+    with pytest.raises((dy.ArgumentError, dy.ForeignValueError)):
+        dy.configure(**{**right, **wrong})
+    assert dy.settings() == before
+    assert (collection().parameters_list()[0] * vector()).npvalue().dtype == np.float32
 
 
 def test_settings_may_be_numbers_of_numpy():
@@ -219,18 +297,52 @@ def test_other_builders(tmp_path):
     both = dy.BiRNNBuilder(1, 3, 4, m, dy.LSTMBuilder)
     refuses("es", lambda: both.transduce(None))
     refuses("es", lambda: both.add_inputs(1))
-    tree = dy.TreeLSTMBuilder(2, 3, 3, m)
+    for layers in (["ab"], [lstm], [(lstm,)], [(lstm, None)], [(1, 2)]):
+        refuses("builder_layers", lambda: dy.BiRNNBuilder(1, 3, 4, m, None, layers))  # noqa: B023 (called at once)
+    refuses("builder_layers", lambda: dy.BiRNNBuilder(1, 3, 4, m, None, []), dy.ArgumentError)
+    refuses("pair of builders", lambda: dy.BiRNNBuilder(1, 3, 4, m, lambda *_: 3))
+    for name in (*BUILDERS, "BiRNNBuilder"):
+        refuses("spec", lambda: getattr(dy, name).from_spec(3, m))  # noqa: B023 (called at once)
+        refuses("spec", lambda: getattr(dy, name).from_spec((1, 2), m), dy.ArgumentError)  # noqa: B023
+    tree = dy.TreeLSTMBuilder(2.0, np.float32(3), 3, m)
     refuses("children", lambda: tree.node(None))
     refuses("children", lambda: tree.node([vector(), 3]))
     sparse = dy.SparseLSTMBuilder(1, 3, 3, m)
     refuses("sparsity", lambda: sparse.set_sparsity("a"))
     refuses("sparsity", lambda: sparse.set_sparsity(1.5), dy.ArgumentError)
+    for value in (3, 2.0, "a", None):
+        plain = dy.StandardSoftmaxBuilder(3, 4, m, False)
+        refuses("no Expression", lambda: plain.full_logits(value))  # noqa: B023 (called at once)
 
 
-@pytest.mark.parametrize("name", ["VanillaLSTMBuilder", "GRUBuilder"])
-def test_states(name):
-    start = getattr(dy, name)(1, 3, 3, collection()).initial_state()
+def test_states_of_stacked_networks():
+    state = dy.GRUBuilder(1, 3, 3, collection()).initial_state()
+    refuses("states is empty", lambda: dy.StackedRNNState([]), dy.ArgumentError)
+    for states in ("ab", [None], [state, 3]):
+        refuses("no state of a network", lambda: dy.StackedRNNState(states))  # noqa: B023 (called at once)
+    stacked = dy.StackedRNNState([state, state])
+    refuses("no Expression", lambda: stacked.add_input(3))
+    refuses("no Expression", lambda: stacked.add_inputs([vector(), None]))
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("name", [*BUILDERS[:-1], "with normalization"])
+def test_states(name, dropout):
+    kind, norm = (dy.VanillaLSTMBuilder, [True]) if " " in name else (getattr(dy, name), [])
+    builder = kind(1, 3, 3, collection(), *norm)
+    builder.set_dropout(dropout)
+    start = builder.initial_state()
     state = start.add_input(vector())
+    for bad in (None, "a", 2, 2.0, [1.0], np.ones(3), torch.ones(3)):
+        given = [bad] * len(state.s())
+        refuses("no Expression", lambda: builder.initial_state(given))  # noqa: B023 (called at once)
+        for each in (start, state):
+            refuses("no Expression", lambda: each.set_s(given))  # noqa: B023 (called at once)
+            refuses("no Expression", lambda: each.set_s([bad]))  # noqa: B023 (called at once)
+            refuses("no Expression", lambda: each.set_h([bad]))  # noqa: B023 (called at once)
+    for bad in (None, "a", 0.5):
+        refuses("batch_size", lambda: builder.set_dropout_masks(bad))  # noqa: B023 (called at once)
+    refuses("batch_size", lambda: builder.set_dropout_masks(-1), dy.ShapeError)
     for each in (start, state):
         refuses("transduce", lambda: each.transduce(None))  # noqa: B023 (called at once)
         refuses("add_inputs", lambda: each.add_inputs(1))  # noqa: B023 (called at once)

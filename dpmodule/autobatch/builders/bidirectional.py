@@ -10,7 +10,7 @@ from ..errors import ArgumentError, ForeignValueError, user_line
 from ..expression import Expression, listed
 from ..functions.combine import concatenate
 from ..whole import TOO_LARGE, whole
-from .rnn import RNNBuilder
+from .rnn import RNNBuilder, made_from
 from .state import RNNState
 
 __all__ = ["BiRNNBuilder"]
@@ -28,7 +28,8 @@ class BiRNNBuilder:
         builder_layers: pairs of builders to use in place of new ones.
 
     Raises:
-        ArgumentError: `hidden_dim` is odd.
+        ArgumentError: `hidden_dim` is odd, or `builder_layers` is empty.
+        ForeignValueError: `builder_layers` holds something else than pairs of builders.
 
     Example:
         >>> import dpmodule.autobatch as dy
@@ -50,7 +51,11 @@ class BiRNNBuilder:
         self.spec = (num_layers, input_dim, hidden_dim, rnn_builder_factory, None)
         self._model = as_collection(model, "model").add_subcollection("birnn")
         if builder_layers is not None:
-            self.builder_layers = listed("builder_layers", builder_layers)
+            self.builder_layers = [_pair(each) for each in listed("builder_layers", builder_layers)]
+            if not self.builder_layers:
+                raise ArgumentError(
+                    f"builder_layers is empty, expected a pair of builders for each layer (at {user_line()})"
+                )
             return
         num_layers, hidden_dim = whole(num_layers, "num_layers"), whole(hidden_dim, "hidden_dim")
         if not 0 < num_layers < TOO_LARGE or hidden_dim % 2:
@@ -66,14 +71,14 @@ class BiRNNBuilder:
         self.builder_layers = []
         for layer in range(num_layers):
             size = hidden_dim if layer else input_dim
-            forward, backward = (rnn_builder_factory(1, size, hidden_dim // 2, self._model) for _ in "fb")
-            self.builder_layers.append((forward, backward))
+            pair = tuple(rnn_builder_factory(1, size, hidden_dim // 2, self._model) for _ in "fb")
+            self.builder_layers.append(_pair(pair))
 
     @classmethod
     def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> BiRNNBuilder:
         """Make a network as `spec` of another one describes it."""
-        num_layers, input_dim, hidden_dim, factory, layers = spec
-        return cls(num_layers, input_dim, hidden_dim, model, factory, layers)
+        found: BiRNNBuilder = made_from(cls, spec, model)
+        return found
 
     def whoami(self) -> str:
         """Return the name of the class."""
@@ -125,3 +130,18 @@ class BiRNNBuilder:
             es: the inputs.
         """
         return self._joined(es, self.builder_layers)
+
+
+def _pair(given: Any) -> tuple[RNNBuilder, RNNBuilder]:
+    """Return the builders of a layer.
+
+    Raises:
+        ForeignValueError: there is anything else than two of them.
+    """
+    if isinstance(given, (tuple, list)) and len(given) == 2:
+        forward, backward = given
+        if hasattr(forward, "initial_state") and hasattr(backward, "initial_state"):
+            return forward, backward
+    raise ForeignValueError(
+        f"builder_layers: {type(given).__name__} {given!r} is no pair of builders (at {user_line()})"
+    )

@@ -15,7 +15,7 @@ from ..functions.layers import vanilla_lstm_c, vanilla_lstm_gates, vanilla_lstm_
 from ..functions.normal import layer_norm
 from ..given import flag, number, number_from
 from ..initializers import ConstInitializer, UniformInitializer
-from ..ops.linear import AFFINE
+from ..ops.linear import AFFINE, MATMUL
 from ..ops.recurrent import LSTM_FIRST, LSTM_STEP
 from ..parameters import Parameters
 from ..state import state as shared
@@ -99,6 +99,7 @@ class VanillaLSTMBuilder(RNNBuilder):
                 weights[0].enter(): tuple([each.expr(update) for each in norms])
                 for weights, norms in zip(self._expressions, self._norms)
             }
+            self.keep()
 
     def _is_plain(self) -> bool:
         return not self._has_norm
@@ -135,7 +136,7 @@ class VanillaLSTMBuilder(RNNBuilder):
     ) -> tuple[Expression, ...]:
         wx, wh, b = weights
         norms = self._norm_expressions[wx.node] if self._has_norm else ()
-        gates = b + _normal(wx * x, norms[2:4])
+        gates = b + _normal(plain(MATMUL, wx, x), norms[2:4])
         if old is not None:
             h = old[0] if mask[1] is None else cmult(old[0], mask[1])
             gates = gates + _normal(wh * h, norms[:2])

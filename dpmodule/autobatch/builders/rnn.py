@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from ... import native
 from ..collection import ParameterCollection, as_collection
+from ..entered import entered
 from ..errors import ArgumentError, StaleExpressionError, user_line
-from ..expression import Expression, listed
-from ..functions.inputs import inputVector, random_bernoulli, zeros
-from ..given import flag, number
+from ..expression import Expression, listed, node_of
+from ..functions.inputs import dim_of, inputVector, random_bernoulli, zeros
+from ..given import below_one, flag
 from ..parameters import Parameters
 from ..state import state as shared
 from ..whole import TOO_LARGE, whole
 from .state import Layers, RNNState
 
-__all__ = ["Mask", "RNNBuilder"]
+__all__ = ["Mask", "RNNBuilder", "made_from"]
 
 Mask = tuple[Expression | None, Expression | None]
 """What inputs and outputs of a layer are multiplied with; None for nothing."""
@@ -54,6 +56,8 @@ class RNNBuilder:
         self._model = as_collection(model, "model").add_subcollection(self.collection_name)
         self._dropout = self._dropout_h = 0.0
         self._version = -1
+        self._is_updated, self._is_cut = True, False
+        self._end = 0
         self._masks: list[Mask] = []
         self._masks_for = 0
         self._expressions: Sequence[tuple[Expression, ...]] = ()
@@ -91,8 +95,7 @@ class RNNBuilder:
     @classmethod
     def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> Any:
         """Make a network as `spec` of another one describes it."""
-        make: Any = cls
-        return make(*spec[:3], model, *spec[3:])
+        return made_from(cls, spec, model)
 
     def whoami(self) -> str:
         """Return the name of the class."""
@@ -115,8 +118,9 @@ class RNNBuilder:
         if self._version != shared.graph.version:
             raise StaleExpressionError(
                 f"Attempt to use a stale expression, renew CG and/or call initial_state before accessing"
-                f" {self.whoami()} internal parameters expression"
+                f" {self.whoami()} internal parameters expression (at {user_line()})"
             )
+        self.refresh()
         return [[Expression(each.enter(), each.version) for each in layer] for layer in self._expressions]
 
     def initial_state(self, vecs: Sequence[Expression] | None = None, update: bool = True) -> RNNState:
@@ -138,15 +142,34 @@ class RNNBuilder:
 
     def new_graph(self, update: bool = True) -> None:
         """Put the parameters into the graph under construction."""
-        is_updated = flag(update, "update")
+        self._is_updated, self._is_cut = flag(update, "update"), False
         self._version = shared.graph.version
         expressions: Sequence[tuple[Expression, ...]] = self.parameters  # they enter when they are used
-        if not is_updated:
+        if not self._is_updated:
             expressions = [tuple([each.expr(False) for each in layer]) for layer in self.parameters]
+            self.keep()
         if self.cells is not None and expressions is not self._expressions:
             self.cells.weights = tuple(expressions)
         self._expressions = expressions
         self._tell_cells()
+
+    def keep(self) -> None:
+        """Note that nodes made so far are held here, so that they are forgotten when they are taken back."""
+        graph = shared.graph
+        self._end = graph.size
+        entered.note(self, graph.version)
+
+    def leave(self, size: int) -> None:
+        """Forget nodes from number `size` on; the next step makes them again."""
+        if self._end > size:
+            self._is_cut = True
+            self._masks_for = 0
+            self._tell_cells()
+
+    def refresh(self) -> None:
+        """Put parameters that have been taken back into the graph once more."""
+        if self._is_cut:
+            self.new_graph(self._is_updated)
 
     def _tell_cells(self) -> None:
         """Let native code add steps if it can, with the masks that there are now."""
@@ -154,7 +177,8 @@ class RNNBuilder:
         if cells is not None:
             has_masks = self._masks_for > 0
             cells.masks = tuple(self._masks) if has_masks else None
-            cells.ready = has_masks == bool(self._dropout or self._dropout_h) and self._is_plain()
+            fits = has_masks == bool(self._dropout or self._dropout_h) and not self._is_cut
+            cells.ready = fits and self._is_plain()
 
     def _is_plain(self) -> bool:
         """Say whether steps are, but for masks of dropout, those of the class's equations and nothing else."""
@@ -162,6 +186,8 @@ class RNNBuilder:
 
     def layers_of(self, vecs: Sequence[Expression]) -> Layers:
         """Turn memories and outputs of all layers into states of layers."""
+        for each in vecs:
+            node_of(each)  # that it is an expression, and of this graph
         count = self.layers
         if self.has_memory:
             if len(vecs) != 2 * count:
@@ -207,7 +233,7 @@ class RNNBuilder:
 
     def set_dropouts(self, d: float, d_r: float) -> None:
         """Set the probabilities for inputs and for outputs going around; see `set_dropout`."""
-        self._dropout, self._dropout_h = _probability(d), _probability(d_r)
+        self._dropout, self._dropout_h = below_one(d, "dropout rate"), below_one(d_r, "dropout rate")
         self._masks_for = 0
         self._tell_cells()
 
@@ -221,6 +247,7 @@ class RNNBuilder:
         Args:
             batch_size: the size of minibatches.
         """
+        batch_size = dim_of(1, batch_size).batch
         self._masks = [
             (
                 _mask(self.input_dim if layer == 0 else self.hidden_dim, self._dropout, batch_size),
@@ -229,6 +256,7 @@ class RNNBuilder:
             for layer in range(self.layers)
         ]
         self._masks_for = batch_size
+        self.keep()
         self._tell_cells()
 
     def masks(self, x: Expression) -> list[Mask]:
@@ -240,15 +268,25 @@ class RNNBuilder:
         if not (self._dropout or self._dropout_h):
             return [(None, None)] * self.layers
         if not self._masks_for:
-            self.set_dropout_masks(x.dim()[1])
+            self.set_dropout_masks(shared.graph.dim(node_of(x)).batch)
         return self._masks
 
 
-def _probability(p: float) -> float:
-    found = number(p, "dropout rate")
-    if not 0.0 <= found < 1.0:
-        raise ArgumentError(f"dropout rate is {p!r}, expected a probability below 1 (at {user_line()})")
-    return found
+def made_from(builder: Any, spec: Sequence[Any], model: ParameterCollection) -> Any:
+    """Make a network of a class as `spec` of another one of that class describes it.
+
+    Raises:
+        ArgumentError: `spec` has more or fewer values.
+        ForeignValueError: it is no list.
+    """
+    given = listed("spec", spec)
+    try:
+        bound = inspect.signature(builder).bind(*given[:3], model, *given[3:])
+    except TypeError as failure:
+        raise ArgumentError(
+            f"spec is {spec!r}, no description of {builder.__name__}: {failure} (at {user_line()})"
+        ) from None
+    return builder(*bound.args)
 
 
 def _mask(size: int, rate: float, batch_size: int) -> Expression | None:

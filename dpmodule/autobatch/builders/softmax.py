@@ -9,7 +9,7 @@ import numpy as np
 from ...generators import host
 from ..collection import ParameterCollection, as_collection
 from ..errors import BoundsError, ShapeError, user_line
-from ..expression import Expression, listed, node_of
+from ..expression import Expression, listed, node_of, plain
 from ..functions.combine import affine_transform, concatenate, concatenate_to_batch
 from ..functions.elementwise import log
 from ..functions.inputs import zeros
@@ -17,6 +17,7 @@ from ..functions.losses import log_softmax, pickneglogsoftmax, pickneglogsoftmax
 from ..functions.shapes import pick, pick_batch_elem
 from ..given import flag, place
 from ..initializers import ConstInitializer
+from ..ops.linear import MATMUL
 from ..ops.spec import shown
 from ..parameters import Parameters
 from ..state import state
@@ -96,7 +97,7 @@ class SoftmaxBuilder:
 def _affine(weights: tuple[Parameters, ...], x: Expression, update: bool) -> Expression:
     expressions = weights if update is True else [each.expr(update) for each in weights]
     if len(expressions) == 1:
-        return expressions[0] * x
+        return plain(MATMUL, expressions[0], x)
     return affine_transform([expressions[1], expressions[0], x])
 
 

@@ -58,6 +58,7 @@ class SparseLSTMBuilder(VanillaLSTMBuilder):
             if old[0].node in self._norm_expressions
         }
         self._expressions = thinned
+        self.keep()
 
     def set_sparsity(self, sparsity: float) -> None:
         """Set the smallest weights to zero.

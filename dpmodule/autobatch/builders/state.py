@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ... import native
 from ..errors import ArgumentError, ForeignValueError, StaleExpressionError, user_line
-from ..expression import Expression, listed
+from ..expression import Expression, listed, node_of
 from ..state import state as shared
 
 if TYPE_CHECKING:
@@ -93,8 +93,9 @@ class RNNState(_Base):
         if self._version != shared.graph.version:
             raise StaleExpressionError(
                 "Using stale builder. Create .new_graph() after computation graph is renewed: call initial_state()"
-                " again after renew_cg()"
+                f" again after renew_cg() (at {user_line()})"
             )
+        self._builder.refresh()
 
     def _step(self, x: Expression) -> RNNState:
         self._check()
@@ -169,7 +170,8 @@ class RNNState(_Base):
         es = None if es is None else listed("set_s: es", es)
         if es is not None and len(es) == layers:
             old = self._layers or self._builder.zero_layers()
-            return RNNState(self._builder, tuple((layer[0], c) for layer, c in zip(old, es)), self)
+            given = self._counted(es, layers)
+            return RNNState(self._builder, tuple((layer[0], c) for layer, c in zip(old, given)), self)
         return RNNState(self._builder, self._builder.layers_of(self._counted(es, 2 * layers)), self)
 
     @staticmethod
@@ -177,6 +179,8 @@ class RNNState(_Base):
         given = [] if es is None else listed("es", es)
         if len(given) != count:
             raise ArgumentError(f"{len(given)} expressions given, expected {count} (at {user_line()})")
+        for each in given:
+            node_of(each)  # that it is an expression, and of this graph
         return given
 
 
@@ -186,12 +190,23 @@ class StackedRNNState:
     Args:
         states: one for each network, the lowest first.
         prev: the state before the last input.
+
+    Raises:
+        ArgumentError: there are none.
+        ForeignValueError: one is no state.
     """
 
     __slots__ = ("_previous", "states")
 
     def __init__(self, states: Sequence[RNNState], prev: StackedRNNState | None = None) -> None:
         self.states: list[RNNState] = listed("states", states)
+        if not self.states:
+            raise ArgumentError(f"states is empty, expected a state of each network (at {user_line()})")
+        for each in self.states:
+            if not hasattr(each, "add_input"):
+                raise ForeignValueError(
+                    f"states: {type(each).__name__} {each!r} is no state of a network (at {user_line()})"
+                )
         self._previous = prev
 
     def add_input(self, x: Expression) -> StackedRNNState:

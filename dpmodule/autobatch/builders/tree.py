@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..collection import ParameterCollection, as_collection
 from ..errors import ArgumentError, ForeignValueError, user_line
@@ -12,6 +13,7 @@ from ..functions.elementwise import logistic, tanh
 from ..initializers import ConstInitializer
 from ..parameters import Parameters
 from ..whole import sizes_of, whole
+from .rnn import made_from
 
 __all__ = ["TreeLSTMBuilder", "TreeState"]
 
@@ -41,9 +43,10 @@ class TreeLSTMBuilder:
     """
 
     def __init__(self, arity: int, input_dim: int, hidden_dim: int, model: ParameterCollection) -> None:
-        if whole(arity, "arity") < 1:
+        arity = whole(arity, "arity")
+        if arity < 1:
             raise ArgumentError(f"arity is {arity}, expected a positive integer (at {user_line()})")
-        sizes_of((input_dim, hidden_dim))
+        input_dim, hidden_dim = sizes_of((input_dim, hidden_dim))
         self.arity, self.hidden_dim = arity, hidden_dim
         self.spec = (arity, input_dim, hidden_dim)
         self._model = as_collection(model, "model").add_subcollection("tree-lstm-builder")
@@ -54,9 +57,10 @@ class TreeLSTMBuilder:
         self._forget_bias = self._model.add_parameters((hidden_dim,), ConstInitializer(1.0))
 
     @classmethod
-    def from_spec(cls, spec: Sequence[int], model: ParameterCollection) -> TreeLSTMBuilder:
+    def from_spec(cls, spec: Sequence[Any], model: ParameterCollection) -> TreeLSTMBuilder:
         """Make a network as `spec` of another one describes it."""
-        return cls(spec[0], spec[1], spec[2], model)
+        found: TreeLSTMBuilder = made_from(cls, spec, model)
+        return found
 
     def whoami(self) -> str:
         """Return the name of the class."""
