@@ -149,13 +149,9 @@ class NativeGraph(BaseGraph):
 
     def enter(self, parameter: Any) -> int:
         """Return the node of a parameter, see `BaseGraph`; its number in the engine is kept as that of a table is."""
-        storage, machine = parameter.storage, self.machine
-        tensor = storage.tensor
+        machine = self.machine
         is_known = parameter.serial == machine.serial and parameter.table < -1 and not self.is_immediate
-        if not (is_known and tensor.dtype is torch.float32 and tensor.is_cpu):
-            return -1
-        self._parameters.keep(storage)
-        node: int = machine.parameter(-2 - parameter.table)
+        node: int = machine.parameter(-2 - parameter.table) if is_known else -1
         return node
 
     def remember(self, parameter: Any, node: int) -> None:
@@ -201,7 +197,7 @@ class NativeGraph(BaseGraph):
         if machine.busy:
             raise StateError("the graph is being computed: an operation on it must not use it itself")
         self._built += time.perf_counter() - self._idle_since
-        self._parameters.follow()
+        self.machine.follow()
         self._run(node)
         self._idle_since = time.perf_counter()
 
@@ -229,14 +225,14 @@ class NativeGraph(BaseGraph):
 
     def _compute(self, node: int) -> None:
         if node < self.machine.computed and not self.machine.is_fused(node):
-            self._parameters.follow()  # a parameter is read where it lies now
+            self.machine.follow()  # a parameter is read where it lies now
         else:
             self.forward(node)
 
     def array(self, node: int) -> NDArray[Any]:
         """Return the value of a node as an array, see `BaseGraph`."""
         if node < self.machine.computed and not self.machine.is_fused(node):
-            self._parameters.follow()
+            self.machine.follow()
         else:
             self.forward(node)
         dim = self.dim(node)
@@ -294,7 +290,8 @@ class NativeGraph(BaseGraph):
         """
         machine = self.machine
         self.check_free("gradient")
-        self._parameters.refresh(False)
+        machine.follow()
+        machine.end_pass()
         self._caller.keep()
         machine.keep_drawn()
         machine.fuses, self._caller.is_repeating = False, True
@@ -309,7 +306,8 @@ class NativeGraph(BaseGraph):
 
     def marks(self) -> Marks:
         """Return marks of the parameters that the graph reads."""
-        return self._parameters.marks()
+        found: Marks = self.machine.marks()
+        return found
 
     def is_given(self, node: int) -> bool:
         """Say whether a node is an input, see `BaseGraph`."""

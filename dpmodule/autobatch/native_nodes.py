@@ -58,8 +58,6 @@ class NativeNodes:
             ones = np.zeros((attrs[0].batch, *attrs[0].d), np.float32)
             ones[np.arange(len(aux)), aux] = 1.0
             return self._input(attrs[0], ones)
-        if name == "parameter" or "lookup" in name:
-            self._parameters.hold(attrs[1])
         if name == "parameter":
             node = machine.parameter(self._parameters.number(attrs[1], bool(attrs[2])))
         elif name in ("lookup", "const_lookup"):

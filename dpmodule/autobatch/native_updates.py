@@ -34,12 +34,6 @@ class Place(NamedTuple):
     numbers: tuple[int, ...]
 
 
-class _Seen(NamedTuple):
-    value: Tensor
-    gradient: Tensor
-    place: Place  # of all rows
-
-
 def _fits(value: Tensor, gradient: Tensor) -> bool:
     return (
         native.core is not None
@@ -59,7 +53,7 @@ class Places:
 
     def __init__(self, moments: Callable[[ParameterStorage], list[Tensor]]) -> None:
         self._moments = moments
-        self._seen: dict[ParameterStorage, _Seen] = {}
+        self._seen: dict[ParameterStorage, tuple[Tensor, Tensor, tuple[int, int], Place]] = {}
 
     def of(self, storage: ParameterStorage, rows: Tensor | None = None) -> Place | None:
         """Return where a parameter with a gradient lies, None where native code does not take it.
@@ -71,24 +65,20 @@ class Places:
         value, gradient = storage.tensor, storage.gradient
         if gradient is None:
             return None
+        here = value.data_ptr(), gradient.data_ptr()
         seen = self._seen.get(storage)
-        if (
-            seen is None
-            or seen.value is not value
-            or seen.gradient is not gradient
-            or seen.place.numbers[0] != value.data_ptr()
-            or seen.place.numbers[1] != gradient.data_ptr()
-        ):
+        if seen is None or seen[0] is not value or seen[1] is not gradient or seen[2] != here:
             if not _fits(value, gradient):
                 return None
-            addresses = [each.data_ptr() for each in (value, gradient, *self._moments(storage))]
+            addresses = [*here, *[each.data_ptr() for each in self._moments(storage)]]
             addresses += [0] * (5 - len(addresses))
             place = Place(storage, None, (*addresses, 0, 1, value.numel()))
-            seen = self._seen[storage] = _Seen(value, gradient, place)
+            seen = self._seen[storage] = value, gradient, here, place
+        place = seen[3]
         if rows is None:
-            return seen.place
+            return place
         extent = rows.data_ptr(), len(rows), value.numel() // len(value)
-        return Place(storage, rows, (*seen.place.numbers[:5], *extent))
+        return Place(storage, rows, (*place.numbers[:5], *extent))
 
 
 def length(places: Sequence[Place]) -> float:
@@ -111,6 +101,7 @@ def step(rule: str, places: Sequence[Place], factors: tuple[float, ...], scale: 
         return
     numbers = (*factors, *[0.0] * (4 - len(factors)))
     core.autobatch_rule(RULES.index(rule), [each.numbers for each in places], *numbers, scale)
+    increment = torch.autograd.graph.increment_version
     for storage, _, _ in places:
-        torch.autograd.graph.increment_version(storage.tensor)
+        increment(storage.tensor)
         storage.gradient_is_zero()

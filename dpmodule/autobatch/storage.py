@@ -72,6 +72,15 @@ class ParameterStorage:
         """Return memory of zeros for the next gradient."""
         return torch.zeros_like(self.tensor) if self.spare is None else self.spare
 
+    def opened(self) -> Tensor:
+        """Return the memory of the gradient, side by side, for a pass to add to."""
+        if self.gradient is None:
+            self.gradient, self.spare = self.ready(), None
+        elif not self.gradient.is_contiguous():
+            self.gradient = self.gradient.contiguous()
+        answer: Tensor = self.gradient  # TorchStorage may view it anew
+        return answer
+
     def set_gradient(self, gradient: Tensor) -> None:
         """Replace the gradient, which must be zero, by one of the value's shape."""
         self.add_gradient(gradient)
@@ -129,6 +138,11 @@ class LookupStorage(ParameterStorage):
             self._buffer = torch.zeros_like(self.tensor)
         self.gradient = self._buffer
         return self._buffer
+
+    def opened(self) -> Tensor:
+        """Return the memory of the gradient of all rows, which count as looked up from now on."""
+        self.touched.append(torch.arange(len(self.tensor)))
+        return self.ready()
 
     def rows(self) -> Tensor:
         """Return the rows with a gradient, each once, sorted."""

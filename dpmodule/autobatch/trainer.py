@@ -91,18 +91,36 @@ class Trainer:
 
     def _update(self, parameters: Sequence[Parameters], lookups: Sequence[LookupParameters]) -> None:
         state.graph.settle()
-        with torch.no_grad():
-            known = self._found()
-            scale = self._clipping(known)
-            native: list[native_updates.Place] = []
-            for each in parameters:
-                self._update_dense(each.storage, scale, known, native)
-            for table in lookups:
-                self._update_lookup(table.storage, scale, known, native)
-            native_updates.step(self._native, native, self._factors(), scale)
-            self.updates += 1
-            self._updates_shown += 1
-            self._decay()
+        known = self._found()
+        scale = self._clipping(known)
+        native: list[native_updates.Place] = []
+        others: list[tuple[ParameterStorage, bool]] = []
+        for each in (*parameters, *lookups):
+            storage = each.storage
+            by_rows = self._sparse and isinstance(storage, LookupStorage)
+            if not storage.updated or (storage.gradient is None and self._is_still(storage, by_rows)):
+                continue
+            place = known.get(storage)
+            if not by_rows and (place is None or place.rows is not None):
+                place = self._places.of(storage)
+            if place is not None and self._native:
+                native.append(place)
+            else:
+                others.append((storage, by_rows))
+        if others:
+            self._update_in_torch(others, scale)
+        native_updates.step(self._native, native, self._factors(), scale)
+        self.updates += 1
+        self._updates_shown += 1
+        self._decay()
+
+    def _is_still(self, storage: ParameterStorage, by_rows: bool) -> bool:
+        """Say whether a parameter without a gradient stays as it is; gives it one of zeros if moments may move it."""
+        if by_rows or (type(storage) is ParameterStorage and self._native == "descent"):
+            return True
+        if type(storage) is ParameterStorage:
+            storage.opened()
+        return False
 
     def _found(self) -> dict[ParameterStorage, native_updates.Place | None]:
         """Return where all gradients lie, None for those that native code does not take."""
@@ -128,47 +146,20 @@ class Trainer:
         """Return what the native rule takes; see `native_updates`."""
         return ()
 
-    def _update_dense(
-        self,
-        storage: ParameterStorage,
-        scale: float,
-        known: dict[ParameterStorage, native_updates.Place | None],
-        native: list[native_updates.Place],
-    ) -> None:
-        """Update a parameter; `native` gets it if native code can, which updates all together."""
-        if not storage.updated:
-            return
-        if storage.gradient is None and type(storage) is ParameterStorage:
-            if self._native == "descent":
-                return  # zeros move nothing
-            storage.gradient, storage.spare = storage.ready(), None
-        if self._native:
-            place = known.get(storage)
-            if place is None or place.rows is not None:
-                place = self._places.of(storage)
-            if place is not None:
-                native.append(place)
-                return
-        gradient = storage.dense_gradient()
-        self.rule(storage.tensor, gradient if scale == 1.0 else gradient.mul_(scale), self._kept(storage))
-        storage.clear_gradient()
+    @torch.no_grad()
+    def _update_in_torch(self, storages: list[tuple[ParameterStorage, bool]], scale: float) -> None:
+        """Update parameters, or only the rows with a gradient."""
+        for storage, by_rows in storages:
+            if by_rows:
+                self._update_rows(storage, scale)
+            else:
+                gradient = storage.dense_gradient()
+                self.rule(
+                    storage.tensor, gradient if scale == 1.0 else gradient.mul_(scale), self._kept(storage)
+                )
+            storage.clear_gradient()
 
-    def _update_lookup(
-        self,
-        storage: ParameterStorage,
-        scale: float,
-        known: dict[ParameterStorage, native_updates.Place | None],
-        native: list[native_updates.Place],
-    ) -> None:
-        if not (self._sparse and isinstance(storage, LookupStorage)):
-            self._update_dense(storage, scale, known, native)
-            return
-        if not storage.updated or storage.gradient is None:
-            return
-        place = known.get(storage) if self._native else None
-        if place is not None:
-            native.append(place)
-            return
+    def _update_rows(self, storage: Any, scale: float) -> None:
         rows = storage.rows()
         gradient = storage.gradient.index_select(0, rows)
         value = storage.tensor.index_select(0, rows)
@@ -178,7 +169,6 @@ class Trainer:
         storage.tensor.index_copy_(0, rows, value)
         for whole, part in zip(kept, moments):
             whole.index_copy_(0, rows, part)
-        storage.clear_gradient()
 
     def _gradients(self) -> list[Tensor]:
         found = []
@@ -223,9 +213,10 @@ class Trainer:
     def _decay(self) -> None:
         rate = self.model.get_weight_decay()
         if rate:
-            for each in (*self.model.parameters_list(), *self.model.lookup_parameters_list()):
-                if each.storage.updated:
-                    each.storage.tensor.mul_(1.0 - rate)
+            with torch.no_grad():
+                for each in (*self.model.parameters_list(), *self.model.lookup_parameters_list()):
+                    if each.storage.updated:
+                        each.storage.tensor.mul_(1.0 - rate)
 
     def update_subset(self, updated_params: list[int], updated_lookups: list[int]) -> None:
         """Update some of the parameters only.

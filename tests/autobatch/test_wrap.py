@@ -324,3 +324,16 @@ class TestBadInput:
         dy.renew_cg()
         with pytest.raises(dy.StaleExpressionError):
             out.value()
+
+
+def test_memory_replaced_while_the_graph_is_under_construction(setting):
+    linear = torch.nn.Linear(4, 2)
+    (weight, _) = dy.wrap(linear, rows=True).collection.parameters_list()
+    before, after = linear.weight.data, torch.full((2, 4), 3.0)
+    doubled = weight * 2.0
+    assert np.allclose(doubled.npvalue(), 2 * before.numpy())
+    linear.weight.data = after
+    assert np.allclose(weight.npvalue(), after)
+    assert np.allclose((weight + 1.0).npvalue(), after + 1.0)
+    assert np.allclose((weight * dy.inputVector([1.0] * 4)).npvalue(), after.sum(1))
+    assert np.allclose(doubled.npvalue(), 2 * before.numpy())

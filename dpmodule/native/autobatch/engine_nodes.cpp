@@ -111,15 +111,6 @@ PyObject *set_input(PyObject *self, PyObject *args) {
     });
 }
 
-PyObject *parameter(PyObject *self, PyObject *number) {
-    return guarded([&]() -> PyObject * {
-        const long index = PyLong_AsLong(number);
-        Graph &graph = graph_of(self);
-        if (index < 0 || index >= static_cast<long>(graph.params.size())) refuse(PyExc_IndexError, "no such parameter");
-        return PyLong_FromLong(graph.param_node(static_cast<int>(index)));
-    });
-}
-
 PyObject *lookup(PyObject *self, PyObject *args) {
     return guarded([&]() -> PyObject * {
         int table, row;
@@ -127,6 +118,7 @@ PyObject *lookup(PyObject *self, PyObject *args) {
         if (table < 0 || table >= static_cast<int>(graph_of(self).tables.size())) refuse(PyExc_IndexError, "no such table");
         const int node = machine_of(self).builder.lookup(table, row);
         if (node < 0) refuse(PyExc_IndexError, "no such row in the table");
+        machine_of(self).parameters.hold_table(table);
         return PyLong_FromLong(node);
     });
 }
@@ -278,7 +270,6 @@ const PyMethodDef node_methods[] = {
     {"append", append, METH_VARARGS, "append(signature, nodes, aux=0) -> node"},
     {"input", input, METH_VARARGS, "input(signature, array of floats or doubles) -> node"},
     {"set_input", set_input, METH_VARARGS, "set_input(node, array of floats or doubles): replace the value; revert what was computed"},
-    {"parameter", parameter, METH_O, "parameter(number) -> node"},
     {"lookup", lookup, METH_VARARGS, "lookup(table, row) -> node"},
     {"random", random, METH_VARARGS, "random(kind, shape, first number, second number) -> node"},
     {"slide", slide, METH_VARARGS, "slide(op, nodes, height and width of the window, steps down and right, is_valid) -> node, -1: no kernel takes these"},

@@ -6,13 +6,14 @@
 
 #include "python_builder.hpp"
 #include "python_caller.hpp"
+#include "python_parameters.hpp"
 #include "python_recipes.hpp"
 
 namespace dpmodule::autobatch {
 
 // All that one engine owns; the object in Python holds it.
 struct Machine {
-    Machine() : engine(&caller), builder(engine.graph), recipes(engine.graph) {
+    Machine() : engine(&caller), builder(engine.graph), recipes(engine.graph), parameters(engine) {
         static int serials = 0;
         serial = ++serials;
     }
@@ -20,6 +21,7 @@ struct Machine {
     Engine engine;
     Builder builder;
     PythonRecipes recipes;
+    PythonParameters parameters;
     int serial;
 };
 

@@ -6,67 +6,78 @@ namespace {
 
 PyObject *add_parameter(PyObject *self, PyObject *args) {
     return guarded([&]() -> PyObject * {
-        PyObject *dims;
-        check(PyArg_ParseTuple(args, "O", &dims));
-        Graph &graph = graph_of(self);
-        const std::vector<int> d = integers(dims);
-        const int shape = graph.signatures.add_shape(d);   // refuses what is too large
-        Param p;
-        p.rows = d.empty() ? 1 : d[0];
-        p.cols = 1;
-        for (std::size_t i = 1; i < d.size(); i++) p.cols *= d[i];
-        Signature s;
-        s.op = Op::Param;
-        s.shape = shape;
-        s.params = {static_cast<int>(graph.params.size())};
-        p.sig = graph.signatures.add(s);
-        graph.params.push_back(p);
-        return PyLong_FromSize_t(graph.params.size() - 1);
-    });
-}
-
-PyObject *set_parameter(PyObject *self, PyObject *args) {
-    return guarded([&]() -> PyObject * {
-        int index;
-        unsigned long long value, grad;
-        check(PyArg_ParseTuple(args, "iKK", &index, &value, &grad));
-        Graph &graph = graph_of(self);
-        if (index < 0 || index >= static_cast<int>(graph.params.size())) refuse(PyExc_IndexError, "no such parameter");
-        Param &p = graph.params[index];
-        if (p.value != pointer(value)) machine_of(self).engine.parameters_changed();
-        p.value = pointer(value);
-        p.grad = pointer(grad);
-        if (p.round == graph.round && p.node >= 0 && p.node < static_cast<int>(graph.grad.size())) graph.grad[p.node] = p.grad;
-        return Py_NewRef(Py_None);
+        PyObject *dims, *reference;
+        int is_updated;
+        check(PyArg_ParseTuple(args, "OOp", &dims, &reference, &is_updated));
+        return PyLong_FromLong(machine_of(self).parameters.add_parameter(integers(dims), reference, is_updated));
     });
 }
 
 PyObject *add_table(PyObject *self, PyObject *args) {
     return guarded([&]() -> PyObject * {
         int rows;
-        PyObject *dims;
-        check(PyArg_ParseTuple(args, "iO", &rows, &dims));
-        Graph &graph = graph_of(self);
-        Signature s;
-        s.op = Op::Lookup;
-        s.shape = graph.signatures.add_shape(integers(dims));
-        s.params = {static_cast<int>(graph.tables.size())};
-        const int sig = graph.signatures.add(s);
-        graph.tables.push_back(std::make_unique<Table>(nullptr, rows, graph.signatures[sig].width));
-        graph.tables.back()->sig = sig;
-        return PyLong_FromSize_t(graph.tables.size() - 1);
+        PyObject *dims, *reference;
+        check(PyArg_ParseTuple(args, "iOO", &rows, &dims, &reference));
+        return PyLong_FromLong(machine_of(self).parameters.add_table(rows, integers(dims), reference));
     });
 }
 
-PyObject *set_table(PyObject *self, PyObject *args) {
+int checked_parameter(PyObject *self, PyObject *number) {
+    const long index = PyLong_AsLong(number);
+    if (PyErr_Occurred()) throw PythonError();
+    if (index < 0 || index >= static_cast<long>(graph_of(self).params.size())) refuse(PyExc_IndexError, "no such parameter");
+    return static_cast<int>(index);
+}
+
+PyObject *parameter(PyObject *self, PyObject *number) {
+    return guarded([&]() -> PyObject * { return PyLong_FromLong(machine_of(self).parameters.parameter(checked_parameter(self, number))); });
+}
+
+PyObject *follow(PyObject *self, PyObject *) {
+    return guarded([&]() -> PyObject * {
+        machine_of(self).parameters.follow();
+        return Py_NewRef(Py_None);
+    });
+}
+
+PyObject *begin_pass(PyObject *self, PyObject *) {
+    return guarded([&]() -> PyObject * {
+        machine_of(self).parameters.begin_pass();
+        return Py_NewRef(Py_None);
+    });
+}
+
+PyObject *end_pass(PyObject *self, PyObject *) {
+    machine_of(self).parameters.close();
+    Py_RETURN_NONE;
+}
+
+PyObject *passed(PyObject *self, PyObject *number) {
+    return guarded([&]() -> PyObject * { return machine_of(self).parameters.passed(checked_parameter(self, number)); });
+}
+
+PyObject *marks(PyObject *self, PyObject *) {
+    return guarded([&]() -> PyObject * { return machine_of(self).parameters.marks(); });
+}
+
+PyObject *set_gradient(PyObject *self, PyObject *args) {
+    return guarded([&]() -> PyObject * {
+        PyObject *number;
+        unsigned long long gradient;
+        check(PyArg_ParseTuple(args, "OK", &number, &gradient));
+        machine_of(self).parameters.set_gradient(checked_parameter(self, number), pointer(gradient));
+        return Py_NewRef(Py_None);
+    });
+}
+
+PyObject *set_table_gradient(PyObject *self, PyObject *args) {
     return guarded([&]() -> PyObject * {
         int index;
-        unsigned long long value, grad;
-        check(PyArg_ParseTuple(args, "iKK", &index, &value, &grad));
+        unsigned long long gradient;
+        check(PyArg_ParseTuple(args, "iK", &index, &gradient));
         Graph &graph = graph_of(self);
         if (index < 0 || index >= static_cast<int>(graph.tables.size())) refuse(PyExc_IndexError, "no such table");
-        graph.tables[index]->value = pointer(value);
-        graph.tables[index]->grads = pointer(grad);
+        graph.tables[index]->grads = pointer(gradient);
         return Py_NewRef(Py_None);
     });
 }
@@ -84,15 +95,8 @@ PyObject *touched(PyObject *self, PyObject *number) {
 
 PyObject *used(PyObject *self, PyObject *) {
     return guarded([&]() -> PyObject * {
-        const Graph &graph = graph_of(self);
-        std::vector<int> params, tables;
-        for (std::size_t i = 0; i < graph.params.size(); i++) {
-            if (graph.params[i].round == graph.round) params.push_back(static_cast<int>(i));
-        }
-        for (std::size_t i = 0; i < graph.tables.size(); i++) {
-            if (graph.tables[i]->used) tables.push_back(static_cast<int>(i));
-        }
-        PyObject *a = tuple_of(params), *b = a ? tuple_of(tables) : nullptr;
+        const PythonParameters &parameters = machine_of(self).parameters;
+        PyObject *a = tuple_of(parameters.used_parameters()), *b = a ? tuple_of(parameters.used_tables()) : nullptr;
         if (!b) {
             Py_XDECREF(a);
             return nullptr;
@@ -101,21 +105,21 @@ PyObject *used(PyObject *self, PyObject *) {
     });
 }
 
-PyObject *parameters_changed(PyObject *self, PyObject *) {
-    machine_of(self).engine.parameters_changed();
-    Py_RETURN_NONE;
-}
-
 }  // namespace
 
 const PyMethodDef parameter_methods[] = {
-    {"add_parameter", add_parameter, METH_VARARGS, "add_parameter(dims) -> its number"},
-    {"set_parameter", set_parameter, METH_VARARGS, "set_parameter(number, value address, gradient address or 0)"},
-    {"add_table", add_table, METH_VARARGS, "add_table(rows, dims of one row) -> its number"},
-    {"set_table", set_table, METH_VARARGS, "set_table(number, value address, gradient address or 0)"},
+    {"add_parameter", add_parameter, METH_VARARGS, "add_parameter(dims, weak reference to the storage, is_updated) -> its number"},
+    {"add_table", add_table, METH_VARARGS, "add_table(rows, dims of one row, weak reference to the storage) -> its number"},
+    {"parameter", parameter, METH_O, "parameter(number) -> node, -1: its value is not of float32 on the CPU"},
+    {"follow", follow, METH_NOARGS, "follow(): look where values lie, and whether they have changed"},
+    {"begin_pass", begin_pass, METH_NOARGS, "begin_pass(): likewise, and let a backward pass add to the gradients of parameters"},
+    {"end_pass", end_pass, METH_NOARGS, "end_pass(): nothing adds to gradients any more"},
+    {"passed", passed, METH_O, "passed(parameter) -> (a copy of its gradient before the last pass or None, the mark that it left), None: not reached"},
+    {"marks", marks, METH_NOARGS, "marks() -> marks of the values in this graph by reference"},
+    {"set_gradient", set_gradient, METH_VARARGS, "set_gradient(parameter, address)"},
+    {"set_table_gradient", set_table_gradient, METH_VARARGS, "set_table_gradient(table, address or 0)"},
     {"touched", touched, METH_O, "touched(table) -> the rows (int64) that have had gradients since the last call"},
     {"used", used, METH_NOARGS, "used() -> numbers of the parameters and of the tables in this graph"},
-    {"parameters_changed", parameters_changed, METH_NOARGS, "parameters_changed(): their values are not those of before"},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace dpmodule::autobatch

@@ -13,6 +13,7 @@ PyObject *renew(PyObject *self, PyObject *number) {
         if (version == -1 && PyErr_Occurred()) throw PythonError();
         Machine &machine = machine_of(self);
         machine.engine.renew();
+        machine.parameters.renew();
         if (current.engine == &machine.engine) current.version = static_cast<int>(version);
         return Py_NewRef(Py_None);
     });
@@ -37,6 +38,7 @@ PyObject *activate(PyObject *self, PyObject *number) {
     current.version = static_cast<int>(version);
     builder_of_current = &machine.builder;
     recipes_of_current = &machine.recipes;
+    parameters_of_current = &machine.parameters;
     Py_RETURN_NONE;
 }
 
@@ -45,6 +47,7 @@ void leave(const Machine &machine) {
     current.engine = nullptr;
     builder_of_current = nullptr;
     recipes_of_current = nullptr;
+    parameters_of_current = nullptr;
 }
 
 PyObject *deactivate(PyObject *self, PyObject *) {
@@ -150,8 +153,10 @@ PyObject *engine_new(PyTypeObject *type, PyObject *, PyObject *) {
 int engine_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(self));
     Machine *machine = reinterpret_cast<EngineObject *>(self)->machine;
-    const int stopped = machine ? machine->caller.traverse(visit, arg) : 0;
-    return stopped || !machine ? stopped : machine->recipes.traverse(visit, arg);
+    if (!machine) return 0;
+    if (const int stopped = machine->caller.traverse(visit, arg)) return stopped;
+    if (const int stopped = machine->recipes.traverse(visit, arg)) return stopped;
+    return machine->parameters.traverse(visit, arg);
 }
 
 int engine_clear(PyObject *self) {
@@ -159,6 +164,7 @@ int engine_clear(PyObject *self) {
     if (machine) {
         machine->caller.clear();
         machine->recipes.clear();
+        machine->parameters.clear();
     }
     return 0;
 }
@@ -170,6 +176,7 @@ void engine_dealloc(PyObject *self) {
         leave(*machine);
         machine->caller.clear();
         machine->recipes.clear();
+        machine->parameters.clear();
         delete machine;
     }
     type->tp_free(self);
@@ -179,7 +186,6 @@ void engine_dealloc(PyObject *self) {
 PyObject *get_size(PyObject *self, void *) { return PyLong_FromLong(graph_of(self).size()); }
 PyObject *get_serial(PyObject *self, void *) { return PyLong_FromLong(machine_of(self).serial); }
 PyObject *get_computed(PyObject *self, void *) { return PyLong_FromLong(machine_of(self).engine.computed()); }
-PyObject *get_entries(PyObject *self, void *) { return PyLong_FromUnsignedLong(graph_of(self).entries); }
 PyObject *get_busy(PyObject *self, void *) { return PyBool_FromLong(machine_of(self).engine.busy()); }
 PyObject *get_signatures(PyObject *self, void *) { return PyLong_FromLong(graph_of(self).signatures.size()); }
 PyObject *get_bytes(PyObject *self, void *) { return PyLong_FromSize_t(machine_of(self).engine.bytes()); }
@@ -202,7 +208,6 @@ PyGetSetDef engine_attributes[] = {
     {"size", get_size, nullptr, "the number of nodes", nullptr},
     {"serial", get_serial, nullptr, "tells engines apart", nullptr},
     {"computed", get_computed, nullptr, "how many of them have been computed", nullptr},
-    {"entries", get_entries, nullptr, "counts parameters and tables that have entered a graph", nullptr},
     {"busy", get_busy, nullptr, "whether it is at work, and calls what runs now", nullptr},
     {"signatures", get_signatures, nullptr, "the number of signatures met so far", nullptr},
     {"bytes", get_bytes, nullptr, "memory held for values and gradients", nullptr},

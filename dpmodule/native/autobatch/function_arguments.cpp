@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "python_inputs.hpp"
+#include "python_parameters.hpp"
 
 namespace dpmodule::autobatch {
 namespace {
@@ -106,12 +107,12 @@ int rows(PyObject *given, PyObject *numbers) {
     std::vector<int> nodes;
     if (!PyObject_TypeCheck(given, node_type) || !several_whole(numbers, nodes)) return -1;
     const auto *object = reinterpret_cast<NodeObject *>(given);
-    // the first lookup in a graph goes the slow way, which keeps the table alive
-    if (object->table < 0 || object->serial != current.serial || !current.engine->graph.tables[object->table]->used) return -1;
+    if (object->table < 0 || object->serial != current.serial) return -1;
     const int size = current.engine->graph.tables[object->table]->rows;
     for (int each : nodes) {
         if (each < 0 || each >= size) return -1;
     }
+    parameters_of_current->hold_table(object->table);
     for (int &each : nodes) each = current_builder().lookup(object->table, each);
     return current_builder().to_batch(nodes.data(), static_cast<int>(nodes.size()), -2);
 }

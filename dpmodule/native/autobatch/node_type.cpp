@@ -2,6 +2,7 @@
 //
 // What kernels take is added here at once; everything else goes to the class in Python that `expressions(...)` names.
 #include "python_builder.hpp"
+#include "python_parameters.hpp"
 
 #include <structmember.h>
 
@@ -136,12 +137,13 @@ PyObject *negate(PyObject *a) {
 PyObject *lookup(PyObject *self, PyObject *index) {
     const auto *object = reinterpret_cast<NodeObject *>(self);
     int overflow;
-    // the first lookup in a graph goes the slow way, which keeps the table alive
-    if (current.engine && object->serial == current.serial && PyLong_CheckExact(index) &&
-        current.engine->graph.tables[object->table]->used) {
+    if (current.engine && object->serial == current.serial && PyLong_CheckExact(index)) {
         const long row = PyLong_AsLongAndOverflow(index, &overflow);
         const int made = !overflow && row == static_cast<int>(row) ? builder().lookup(object->table, static_cast<int>(row)) : -1;
-        if (made >= 0) return make_expression(made);
+        if (made >= 0) {
+            parameters_of_current->hold_table(object->table);
+            return make_expression(made);
+        }
     }
     return PyObject_CallMethod(self, "row", "O", index);
 }
@@ -263,7 +265,12 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-int enter_slowly(PyObject *x) {
+int enter(PyObject *x) {
+    const auto *object = reinterpret_cast<NodeObject *>(x);
+    if (object->table < -1 && object->serial == current.serial) {
+        const int node = parameters_of_current->parameter(-2 - object->table);
+        if (node >= 0) return node;
+    }
     // an object of an earlier graph: an expression raises, a parameter enters the present one
     PyObject *found = PyObject_CallMethod(x, "enter", nullptr);
     if (!found) throw PythonError();

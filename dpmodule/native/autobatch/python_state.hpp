@@ -13,7 +13,8 @@ struct NodeObject {
     PyObject_HEAD
     int node;
     int version;
-    // For tables of rows that may be looked up: the number in the engine `serial`; 0 is none yet, -1 for all else.
+    // For tables of rows that may be looked up: the number in the engine `serial`; 0 is none yet. For parameters: -2 less
+    // their number. -1 for all else.
     int table;
     union {
         int serial;
@@ -79,12 +80,12 @@ inline PyObject *make_expression(int node) {
 
 // The node of an operand, -1 if it is no expression of the current graph (then the way in Python says what is wrong).
 // Parameters enter the graph at their first use; that may raise (PythonError).
-int enter_slowly(PyObject *x);
+int enter(PyObject *x);
 inline int node_of(PyObject *x) {
     if (!PyObject_TypeCheck(x, node_type)) return -1;
     const auto *object = reinterpret_cast<NodeObject *>(x);
     if (object->version == current.version && object->node < current.engine->graph.size()) return object->node;
-    return enter_slowly(x);
+    return enter(x);
 }
 
 // Raises an error of dpmodule.autobatch.errors.

@@ -30,7 +30,7 @@ class References {
 // Raises what an expression that cg_revert has taken back raises.
 void refuse(int node) {
     References made;
-    enter_slowly(made.add(make_expression(node)));
+    enter(made.add(make_expression(node)));
 }
 
 enum Place { X, H, C, Mask, places };

@@ -1,0 +1,252 @@
+#include "python_parameters.hpp"
+
+#include <utility>
+
+namespace dpmodule::autobatch {
+
+PythonParameters *parameters_of_current = nullptr;
+
+namespace {
+
+// A new reference, or else Python has raised.
+class Owned {
+   public:
+    explicit Owned(PyObject *made) : made_(made) {
+        if (!made) throw PythonError();
+    }
+    ~Owned() { Py_DECREF(made_); }
+    Owned(const Owned &) = delete;
+    operator PyObject *() const { return made_; }
+    PyObject *release() { return Py_NewRef(made_); }
+
+   private:
+    PyObject *made_;
+};
+
+struct Names {
+    PyObject *name(const char *text) { return PyUnicode_InternFromString(text); }
+    PyObject *clone = name("clone"), *contiguous = name("contiguous"), *data_ptr = name("data_ptr"), *dtype = name("dtype");
+    PyObject *gradient = name("gradient"), *is_contiguous = name("is_contiguous"), *is_cpu = name("is_cpu"), *opened = name("opened");
+    PyObject *tensor = name("tensor"), *updated = name("updated"), *version = name("_version");
+};
+
+const Names &names() {
+    static const Names all;
+    return all;
+}
+
+PyObject *attribute(PyObject *of, PyObject *name) { return PyObject_GetAttr(of, name); }
+
+bool is_true(const Owned &x) {
+    const int truth = PyObject_IsTrue(x);
+    if (truth < 0) throw PythonError();
+    return truth;
+}
+
+PyObject *float32() {
+    static PyObject *found = nullptr;   // as long as the process
+    if (!found) found = PyObject_GetAttrString(Owned(PyImport_ImportModule("torch")), "float32");
+    return found;
+}
+
+float *pointer(unsigned long long place) { return reinterpret_cast<float *>(static_cast<std::uintptr_t>(place)); }
+
+}  // namespace
+
+int PythonParameters::All::add(PyObject *reference, bool is_updated) {
+    known.push_back({Py_NewRef(reference), is_updated, nullptr, nullptr, nullptr, {}, {}});
+    return static_cast<int>(known.size()) - 1;
+}
+
+PyObject *PythonParameters::All::enter(int number) {
+    PyObject *&storage = known[number].storage;
+    if (!storage) {
+        storage = Owned(PyObject_CallNoArgs(known[number].reference)).release();
+        entered.push_back(number);
+    }
+    return storage;
+}
+
+int PythonParameters::add_parameter(const std::vector<int> &dims, PyObject *reference, bool is_updated) {
+    Graph &graph = engine_.graph;
+    const int shape = graph.signatures.add_shape(dims);   // refuses what is too large
+    Param p;
+    p.rows = dims.empty() ? 1 : dims[0];
+    p.cols = 1;
+    for (std::size_t i = 1; i < dims.size(); i++) p.cols *= dims[i];
+    Signature s;
+    s.op = Op::Param;
+    s.shape = shape;
+    s.params = {static_cast<int>(graph.params.size())};
+    p.sig = graph.signatures.add(s);
+    graph.params.push_back(p);
+    return params_.add(reference, is_updated);
+}
+
+int PythonParameters::add_table(int rows, const std::vector<int> &dims, PyObject *reference) {
+    Graph &graph = engine_.graph;
+    Signature s;
+    s.op = Op::Lookup;
+    s.shape = graph.signatures.add_shape(dims);
+    s.params = {static_cast<int>(graph.tables.size())};
+    const int sig = graph.signatures.add(s);
+    graph.tables.push_back(std::make_unique<Table>(nullptr, rows, graph.signatures[sig].width));
+    graph.tables.back()->sig = sig;
+    return tables_.add(reference, true);
+}
+
+bool PythonParameters::is_here(int number) const {
+    return engine_.graph.params[number].round == engine_.graph.round;
+}
+
+int PythonParameters::parameter(int number) {
+    if (!is_here(number)) {
+        const Owned tensor(attribute(params_.enter(number), names().tensor)), dtype(attribute(tensor, names().dtype));
+        if (dtype != float32() || !is_true(Owned(attribute(tensor, names().is_cpu)))) return -1;
+    }
+    return engine_.graph.param_node(number);
+}
+
+PythonParameters::Mark PythonParameters::mark_of(PyObject *tensor) {
+    const Owned place(PyObject_CallMethodNoArgs(tensor, names().data_ptr)), version(attribute(tensor, names().version));
+    const Mark found{PyLong_AsUnsignedLongLong(place), PyLong_AsLongLong(version)};
+    if (PyErr_Occurred()) throw PythonError();
+    return found;
+}
+
+PyObject *PythonParameters::pair(const Mark &mark) { return Py_BuildValue("(KL)", mark.place, mark.version); }
+
+// Has somebody written to a parameter since it was looked at last? Finds where it lies, if so.
+bool PythonParameters::look(Known &known, float *&place) {
+    const Owned tensor(attribute(known.storage, names().tensor));
+    const Mark now = mark_of(tensor);
+    if (now == known.seen) return false;
+    known.seen = now;
+    place = pointer(now.place);
+    Py_CLEAR(known.packed);
+    if (is_true(Owned(PyObject_CallMethodNoArgs(tensor, names().is_contiguous)))) return true;
+    known.packed = Owned(PyObject_CallMethodNoArgs(tensor, names().contiguous)).release();
+    place = pointer(mark_of(known.packed).place);
+    return true;
+}
+
+void PythonParameters::follow() {
+    Graph &graph = engine_.graph;
+    bool changed = false, moved = false;
+    for (std::size_t i = 0; i < params_.entered.size(); i++) {
+        const int number = params_.entered[i];
+        float *place;
+        if (!is_here(number) || !look(params_.known[number], place)) continue;
+        changed = true;
+        moved |= place != graph.params[number].value;
+        graph.params[number].value = place;
+    }
+    for (const int number : tables_.entered) {
+        const Owned tensor(attribute(tables_.known[number].storage, names().tensor));
+        float *place = pointer(mark_of(tensor).place);
+        moved |= place != graph.tables[number]->value;
+        graph.tables[number]->value = place;
+    }
+    if (changed) engine_.parameters_changed();
+    if (moved) place_again();
+}
+
+// Nodes that have been computed point to where values lay.
+void PythonParameters::place_again() {
+    Graph &graph = engine_.graph;
+    const std::vector<float *> before = graph.value;
+    for (int n = 0; n < static_cast<int>(before.size()); n++) {
+        const Signature &s = graph.signature(n);
+        const int aux = graph.nodes[n].aux, whole = s.op == Op::View ? *graph.begin(n) : -1;
+        if (!before[n]) continue;
+        if (s.op == Op::Param) graph.value[n] = graph.params[s.params[0]].value;
+        else if (s.op == Op::Lookup) graph.value[n] = graph.tables[s.params[0]]->value + static_cast<std::size_t>(aux) * s.width;
+        else if (whole >= 0 && before[n] == before[whole] + aux) graph.value[n] = graph.value[whole] + aux;
+    }
+}
+
+void PythonParameters::begin_pass() {
+    follow();
+    for (const int number : params_.entered) {
+        if (is_here(number)) open(number);
+    }
+}
+
+void PythonParameters::open(int number) {
+    Known &known = params_.known[number];
+    known.left = {};
+    Py_CLEAR(known.before);
+    if (known.is_updated && is_true(Owned(attribute(known.storage, names().updated)))) {
+        const Owned gradient(attribute(known.storage, names().gradient));
+        if (gradient != Py_None) known.before = Owned(PyObject_CallMethodNoArgs(gradient, names().clone)).release();
+        known.left = mark_of(Owned(PyObject_CallMethodNoArgs(known.storage, names().opened)));
+    }
+    set_gradient(number, pointer(known.left.place));
+}
+
+void PythonParameters::set_gradient(int number, float *at) {
+    Graph &graph = engine_.graph;
+    Param &p = graph.params[number];
+    p.grad = at;
+    if (is_here(number) && p.node < static_cast<int>(graph.grad.size())) graph.grad[p.node] = p.grad;
+}
+
+void PythonParameters::close() {
+    for (const int number : params_.entered) set_gradient(number, nullptr);
+    for (const int number : tables_.entered) engine_.graph.tables[number]->grads = nullptr;
+}
+
+PyObject *PythonParameters::passed(int number) const {
+    const Known &known = params_.known[number];
+    return known.left == Mark() ? Py_NewRef(Py_None) : Py_BuildValue("(ON)", known.before ? known.before : Py_None, pair(known.left));
+}
+
+PyObject *PythonParameters::marks() {
+    Owned found(PyDict_New());
+    const auto set = [&](const Known &known, const Mark &mark) {
+        if (PyDict_SetItem(found, known.reference, Owned(pair(mark))) < 0) throw PythonError();
+    };
+    for (const int number : used_parameters()) set(params_.known[number], params_.known[number].seen);
+    for (const int number : tables_.entered) {
+        const Known &table = tables_.known[number];
+        set(table, mark_of(Owned(attribute(table.storage, names().tensor))));
+    }
+    return found.release();
+}
+
+std::vector<int> PythonParameters::used_parameters() const {
+    std::vector<int> found;
+    for (const int number : params_.entered) {
+        if (is_here(number)) found.push_back(number);
+    }
+    return found;
+}
+
+void PythonParameters::renew() {
+    for (All *all : {&params_, &tables_}) {
+        for (const int number : std::exchange(all->entered, {})) {
+            Py_CLEAR(all->known[number].storage);
+            Py_CLEAR(all->known[number].before);
+        }
+    }
+}
+
+int PythonParameters::traverse(visitproc visit, void *arg) {
+    for (All *all : {&params_, &tables_}) {
+        for (const Known &each : all->known) {
+            for (PyObject *held : {each.reference, each.storage, each.packed, each.before}) Py_VISIT(held);
+        }
+    }
+    return 0;
+}
+
+void PythonParameters::clear() {
+    for (All *all : {&params_, &tables_}) {
+        all->entered.clear();
+        for (Known &each : std::exchange(all->known, {})) {
+            for (PyObject *held : {each.reference, each.storage, each.packed, each.before}) Py_XDECREF(held);
+        }
+    }
+}
+
+}  // namespace dpmodule::autobatch
