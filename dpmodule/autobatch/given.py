@@ -133,7 +133,9 @@ def flag(value: Any, what: str) -> bool:
     Raises:
         ForeignValueError: it is something else, also where it is the text of one.
     """
-    found = value if isinstance(value, (bool, np.bool_)) else as_label(value)
+    if value is True or value is False:
+        return value
+    found = value if isinstance(value, np.bool_) else as_label(value)
     if isinstance(found, (int, np.bool_)):
         return bool(found)
     raise ForeignValueError(

@@ -18,6 +18,11 @@ __all__ = ["NativeParameters"]
 Tensor = torch.Tensor
 
 
+def _tensor(numbers: bytearray, storage: ParameterStorage) -> Tensor:
+    """Return what the engine has copied of a gradient."""
+    return torch.frombuffer(numbers, dtype=torch.float32).view(storage.tensor.shape)
+
+
 class NativeParameters:
     """The numbers that parameters have in an engine, and what is remembered of their gradients.
 
@@ -102,7 +107,7 @@ class NativeParameters:
                 storage: Any = self._params[number][0]()
                 storage.clear_gradient()
                 if passed[0] is not None:
-                    storage.set_gradient(passed[0])
+                    storage.set_gradient(_tensor(passed[0], storage))
         self.take_rows()
         for number in self._written:
             table: Any = self._tables[number][0]()
@@ -134,7 +139,7 @@ class NativeParameters:
         before, left = self._machine.passed(number) or (None, None)
         if total is None or mark_of(total) != left:
             return None  # it was updated, scaled, or made zero since
-        return total.clone() if before is None else total - before
+        return total.clone() if before is None else total - _tensor(before, storage)
 
     def collect(self, number: int) -> Tensor:
         """Let the next backward pass add to memory apart, and return that.

@@ -288,3 +288,27 @@ def test_seed_programs_learn():
     found = [dy.softmax(scores(s)) for s, _ in examples]
     dy.forward(found)
     assert [int(np.argmax(y.npvalue())) for y in found] == [1, 2, 1]
+
+
+def test_arguments_by_name(setting):
+    matrix = np.arange(1.0, 7.0).reshape(2, 3)
+    x = dy.inputTensor(matrix)
+    named = {
+        "softmax": (dy.softmax(x, d=1), dy.softmax(x, 1)),
+        "log_softmax": (dy.log_softmax(x=x), dy.log_softmax(x)),
+        "pick": (dy.pick(x, dim=1, index=2), dy.pick(x, 2, 1)),
+        "pick, left out": (dy.pick(x, dim=1), dy.pick(x, 0, 1)),
+        "concatenate": (dy.concatenate([x, x], d=1), dy.concatenate([x, x], 1)),
+        "sum_dim": (dy.sum_dim(x, d=[1]), dy.sum_dim(x, [1])),
+        "moment_dim": (dy.moment_dim(x, b=False, r=3, d=[0, 1]), dy.moment_dim(x, [0, 1], 3, False)),
+        "mean_dim": (dy.mean_dim(x, [0], False, n=4), dy.mean_dim(x, [0], False, 4)),
+        "elu": (dy.elu(x - 3.0, alpha=2.0), dy.elu(x - 3.0, 2.0)),
+        "constant": (dy.constant(val=2.0, dim=3), dy.constant(3, 2.0)),
+    }
+    for name, (given, expected) in named.items():
+        np.testing.assert_array_equal(given.npvalue(), expected.npvalue(), err_msg=name)
+    for wrong in ({"d": 1}, {"axis": 1}):
+        with pytest.raises(TypeError):
+            dy.softmax(x, 1, **wrong)
+    with pytest.raises(TypeError):
+        dy.moment_dim(x, d=[0], b=False)

@@ -24,6 +24,7 @@ class Builder {
     explicit Builder(Graph &graph) : graph_(graph) {}
 
     int unary(Unary kind, float attr, int x);
+    int power(float exponent, int x);
     int binary(Binary kind, int a, int b);
     // bias (-1: none) + the sum of parameter `terms[2i]` times vector `terms[2i + 1]`
     int affine(int bias, const int *terms, int count, bool is_column = false);
@@ -57,6 +58,7 @@ class Builder {
     int random(Draw kind, int shape, double first, double second);
     // over the dimensions whose bits `axes` has; bit 0 is the minibatch, bit 1 the first dimension
     int along(Reduction kind, int x, unsigned axes, int divisor = 0);
+    int moment(int power, int x, unsigned axes, int divisor = 0);   // the mean of powers
     // of the same element of all operands: log(exp(x1) + exp(x2) + ...), or the greatest
     int across(Reduction kind, const int *parts, int count);
     // the elements in so many rows and columns of a matrix; of a vector, in rows
@@ -119,6 +121,7 @@ class Builder {
     }
     int shape_of(int node) const { return graph_.signature(node).shape; }
     const Shape &shape(int node) const { return graph_.shape(node); }
+    int reduction(Reduction kind, int x, unsigned axes, int divisor);   // the signature; -1: no kernel takes it
     int broadcast(Binary kind, int a, int b);
     int add_column(int x, int column);   // without minibatches
     int sum_of_shapes(const int *parts, int count);

@@ -194,7 +194,7 @@ int Builder::broadcast(Binary kind, int a, int b) {
     return graph_.signatures[sig].shape < 0 ? -1 : graph_.add(sig, both, 2);
 }
 
-int Builder::along(Reduction kind, int x, unsigned axes, int divisor) {
+int Builder::reduction(Reduction kind, int x, unsigned axes, int divisor) {
     const int sig = signature({{static_cast<int>(Op::Reduce), static_cast<int>(kind), shape_of(x), static_cast<int>(axes), divisor, 0}}, [&] {
         const Shape &given = shape(x);
         Signature s;   // without a shape: no kernel takes this, which is remembered, too
@@ -224,7 +224,24 @@ int Builder::along(Reduction kind, int x, unsigned axes, int divisor) {
         s.shape = graph_.signatures.add_shape(rest, axes & 1 ? 1 : given.batch);
         return s;
     });
-    return graph_.signatures[sig].shape < 0 ? -1 : graph_.add(sig, &x, 1);
+    return graph_.signatures[sig].shape < 0 ? -1 : sig;
+}
+
+int Builder::along(Reduction kind, int x, unsigned axes, int divisor) {
+    const int sig = reduction(kind, x, axes, divisor);
+    return sig < 0 ? -1 : graph_.add(sig, &x, 1);
+}
+
+int Builder::moment(int power, int x, unsigned axes, int divisor) {
+    const int sig = reduction(Reduction::Mean, x, axes, divisor);
+    if (sig < 0) return -1;
+    const int raised = power == 1 ? x : this->power(static_cast<float>(power), x);
+    return graph_.add(sig, &raised, 1);
+}
+
+int Builder::power(float exponent, int x) {
+    if (exponent == 2) return unary(Unary::Square, 0, x);
+    return exponent == 3 ? unary(Unary::Cube, 0, x) : unary(Unary::Power, exponent, x);
 }
 
 int Builder::fold(int x, int rows) {

@@ -114,7 +114,7 @@ const PyMethodDef parameter_methods[] = {
     {"follow", follow, METH_NOARGS, "follow(): look where values lie, and whether they have changed"},
     {"begin_pass", begin_pass, METH_NOARGS, "begin_pass(): likewise, and let a backward pass add to the gradients of parameters"},
     {"end_pass", end_pass, METH_NOARGS, "end_pass(): nothing adds to gradients any more"},
-    {"passed", passed, METH_O, "passed(parameter) -> (a copy of its gradient before the last pass or None, the mark that it left), None: not reached"},
+    {"passed", passed, METH_O, "passed(parameter) -> (float32 numbers of its gradient before the last pass or None, the mark that it left), None: not reached"},
     {"marks", marks, METH_NOARGS, "marks() -> marks of the values in this graph by reference"},
     {"set_gradient", set_gradient, METH_VARARGS, "set_gradient(parameter, address)"},
     {"set_table_gradient", set_table_gradient, METH_VARARGS, "set_table_gradient(table, address or 0)"},

@@ -9,11 +9,26 @@
 namespace dpmodule::autobatch {
 namespace {
 
-// The bit of a dimension in the argument of Builder::along.
+// The bits of dimensions, of one or a list, in the argument of Builder::along.
 bool axis(PyObject *x, unsigned &bits) {
     int found;
     if (!whole(x, found) || found < 0 || found > 29 || bits >> (found + 1) & 1) return false;
     bits |= 2u << found;
+    return true;
+}
+
+bool several_axes(PyObject *x, unsigned &bits) {
+    if (!PyList_CheckExact(x) && !PyTuple_CheckExact(x)) return axis(x, bits);
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(x); i++) {
+        if (!axis(PySequence_Fast_GET_ITEM(x, i), bits)) return false;
+    }
+    return true;
+}
+
+// (b, n=0): the bit of the minibatch, a divisor.
+bool batch_and_divisor(PyObject *const *args, Py_ssize_t count, unsigned &bits, int &divisor) {
+    if (count > 2 || (count > 0 && !PyBool_Check(args[0])) || (count > 1 && !whole(args[1], divisor))) return false;
+    bits |= count > 0 && args[0] == Py_True;
     return true;
 }
 
@@ -35,16 +50,24 @@ int along(Reduction kind, int x, PyObject *const *args, Py_ssize_t count) {
         const bool fits = count == 1 ? (axes = 2) : count == 2 && axis(args[1], axes);
         return fits ? current_builder().along(kind, x, axes) : -1;
     }
-    if (count < (divides ? 3 : 2) || count > 4 || (count > 2 && !PyBool_Check(args[2])) || (count > 3 && !whole(args[3], divisor))) return -1;
-    if (PyList_CheckExact(args[1]) || PyTuple_CheckExact(args[1])) {
-        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(args[1]); i++) {
-            if (!axis(PySequence_Fast_GET_ITEM(args[1], i), axes)) return -1;
-        }
-    } else if (!axis(args[1], axes)) {
-        return -1;
-    }
-    if (count > 2 && args[2] == Py_True) axes |= 1;
+    if (count < (divides ? 3 : 2) || !several_axes(args[1], axes) || !batch_and_divisor(args + 2, count - 2, axes, divisor)) return -1;
     return current_builder().along(kind, x, axes, divides ? divisor : 0);
+}
+
+int moment(Over over, int x, PyObject *const *args, Py_ssize_t count) {
+    const bool dimensions = over == Over::Dimensions;
+    int power, divisor = 0;
+    unsigned axes = over == Over::Minibatch;
+    if (dimensions ? count < 4 : count != 2) return -1;
+    if (!whole(args[1 + dimensions], power)) return -1;
+    if (dimensions && !(several_axes(args[1], axes) && batch_and_divisor(args + 3, count - 3, axes, divisor))) return -1;
+    if (over == Over::Elements) axes = all_axes(x);
+    return axes ? current_builder().moment(power, x, axes, divisor) : -1;
+}
+
+unsigned all_axes(int x) {
+    const std::size_t rank = current.engine->graph.shape(x).dims.size();
+    return rank < 30 ? (2u << rank) - 2u : 0;
 }
 
 bool real(PyObject *x, double &found) {

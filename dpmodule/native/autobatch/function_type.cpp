@@ -1,6 +1,7 @@
 // The Python type AutobatchFunction: an operation that adds its node at once where a kernel takes the operands, and
 // calls the function in Python with the same arguments where not.
 #include "function_arguments.hpp"
+#include "function_names.hpp"
 #include "python_inputs.hpp"
 #include "python_recipes.hpp"
 
@@ -11,7 +12,7 @@
 namespace dpmodule::autobatch {
 namespace {
 
-enum class Way { Unary, Binary, Affine, Concat, ConcatColumns, Sum, Average, Loss, Labels, Softmax, Reduce, Pick, Range, Part, AddColumn, Transpose, Along, Elements, Batches, Drawn, DrawnAlong, Number, Count, Reshape, Parameter, Across, Rows, Random, Step, Input, Filled, Apply, Plain, Many };
+enum class Way { Unary, Binary, Affine, Concat, ConcatColumns, Sum, Average, Loss, Labels, Softmax, Reduce, Pick, Range, Part, AddColumn, Transpose, Along, Elements, Batches, Moment, Drawn, DrawnAlong, Number, Count, Reshape, Parameter, Across, Rows, Random, Step, Input, Filled, Apply, Plain, Many };
 
 struct Fast {
     const char *name;
@@ -24,6 +25,7 @@ constexpr int of(Binary kind) { return static_cast<int>(kind); }
 constexpr int of(Reduction kind) { return static_cast<int>(kind); }
 constexpr int of(Draw kind) { return static_cast<int>(kind); }
 constexpr int of(Given given) { return static_cast<int>(given); }
+constexpr int of(Over over) { return static_cast<int>(over); }
 constexpr int of(Part part) { return static_cast<int>(part); }
 constexpr int of(Op op) { return static_cast<int>(op); }
 
@@ -89,6 +91,9 @@ constexpr Fast table[] = {
     {"mean_elems", Way::Elements, of(Reduction::Mean)},
     {"std_elems", Way::Elements, of(Reduction::Deviation)},
     {"l2_norm", Way::Elements, of(Reduction::Length)},
+    {"moment_dim", Way::Moment, of(Over::Dimensions)},
+    {"moment_elems", Way::Moment, of(Over::Elements)},
+    {"moment_batches", Way::Moment, of(Over::Minibatch)},
     {"std_dim", Way::Along, of(Reduction::Deviation)},
     {"sum_batches", Way::Batches, of(Reduction::Sum)},
     {"mean_batches", Way::Batches, of(Reduction::Mean)},
@@ -130,18 +135,20 @@ struct FunctionObject {
     vectorcallfunc call;
     const Fast *fast;
     PyObject *slow;
+    ArgumentNames names;
     PyObject *attributes;    // __dict__
     PyObject *weak;
 };
 
-int several(const Fast &fast, PyObject *const *args) {
+int several(const Fast &fast, PyObject *const *args, Py_ssize_t count) {
     Builder &build = current_builder();
     Nodes nodes;
-    if (!nodes.read(args[0])) return -1;
+    int axis = 0;
+    if (!nodes.read(args[0]) || (count == 2 && !whole(args[1], axis))) return -1;
     switch (fast.way) {
         case Way::Affine:
             return nodes.count % 2 && nodes.count > 1 ? build.transform(nodes.at[0], nodes.at + 1, nodes.count / 2) : -1;
-        case Way::Concat: return build.concat(nodes.at, nodes.count);
+        case Way::Concat: return build.concat(nodes.at, nodes.count, axis);
         case Way::ConcatColumns: return build.concat(nodes.at, nodes.count, 1);
         case Way::Sum: return build.sum(nodes.at, nodes.count);
         default: {
@@ -155,7 +162,7 @@ int several(const Fast &fast, PyObject *const *args) {
 int attempt(const Fast &fast, PyObject *const *args, Py_ssize_t count) {
     Builder &build = current_builder();
     if (fast.way > Way::Step) return input_of(static_cast<Given>(fast.kind), args, count);
-    if (count == 1 && fast.way >= Way::Affine && fast.way <= Way::Average) return several(fast, args);
+    if (fast.way >= Way::Affine && fast.way <= Way::Average) return count == 1 || (count == 2 && fast.way == Way::Concat) ? several(fast, args, count) : -1;
     if (fast.way == Way::Random) return random(static_cast<Draw>(fast.kind), args, count);
     if (fast.way == Way::Rows) return count == 2 ? rows(args[0], args[1]) : -1;
     if (fast.way == Way::Across) {
@@ -213,10 +220,11 @@ int attempt(const Fast &fast, PyObject *const *args, Py_ssize_t count) {
         // what is no parameter has been given wrongly
         case Way::Parameter: return count == 1 && current.engine->graph.signature(x).op == Op::Param && Py_TYPE(args[0]) != current.expression ? x : -1;
         case Way::Elements: {
-            const std::size_t rank = current.engine->graph.shape(x).dims.size();
-            return count == 1 && rank < 30 ? build.along(static_cast<Reduction>(fast.kind), x, (2u << rank) - 2u) : -1;
+            const unsigned axes = count == 1 ? all_axes(x) : 0;
+            return axes ? build.along(static_cast<Reduction>(fast.kind), x, axes) : -1;
         }
         case Way::Batches: return count == 1 ? build.along(static_cast<Reduction>(fast.kind), x, 1) : -1;
+        case Way::Moment: return moment(static_cast<Over>(fast.kind), x, args, count);
         case Way::Along: return along(static_cast<Reduction>(fast.kind), x, args, count);
         case Way::Pick: return (count == 2 || (count == 3 && whole(args[2], axis))) && whole(args[1], i) && i >= 0 ? build.pick(x, i, axis) : -1;
         case Way::Range:
@@ -285,27 +293,21 @@ PyObject *applied(const FunctionObject &function, PyObject *const *args, Py_ssiz
     return made;
 }
 
-// How many arguments there are in their order, -1 for others with keywords than inputTensor(array, batched=...).
-Py_ssize_t plain_count(const Fast &fast, std::size_t flags, PyObject *keywords) {
-    const Py_ssize_t count = PyVectorcall_NARGS(flags), named = keywords ? PyTuple_GET_SIZE(keywords) : 0;
-    if (named == 0) return count;
-    const bool is_tensor = fast.way == Way::Input && fast.kind == of(Given::Tensor) && named == 1 && count == 1;
-    return is_tensor && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(keywords, 0), "batched") == 0 ? 2 : -1;
-}
-
 PyObject *function_call(PyObject *self, PyObject *const *args, std::size_t flags, PyObject *keywords) {
     auto *function = reinterpret_cast<FunctionObject *>(self);
     return guarded([&]() -> PyObject * {
         const Way way = function->fast->way;
-        const Py_ssize_t count = current.engine ? plain_count(*function->fast, flags, keywords) : -1;
+        Arguments given;
         PyObject *made = nullptr;
-        if (count >= 0 && way == Way::Step) {
-            made = step(args, count);
-        } else if (count >= 0 && way > Way::Filled) {
-            made = applied(*function, args, count);
-        } else if (count >= 0) {
-            const int node = attempt(*function->fast, args, count);
-            if (node >= 0) return way == Way::Input ? make_input(node) : make_expression(node);
+        if (current.engine && given.read(function->names, args, flags, keywords)) {
+            if (way == Way::Step) {
+                made = step(given.at, given.count);
+            } else if (way > Way::Filled) {
+                made = applied(*function, given.at, given.count);
+            } else {
+                const int node = attempt(*function->fast, given.at, given.count);
+                if (node >= 0) return way == Way::Input ? make_input(node) : make_expression(node);
+            }
         }
         return made ? made : PyObject_Vectorcall(function->slow, args, flags, keywords);
     });
@@ -323,6 +325,7 @@ int function_init(PyObject *self, PyObject *args, PyObject *) {
         PyErr_Format(PyExc_ValueError, "there is no fast way for %s", name);
         return -1;
     }
+    if (!function->names.read(slow)) return -1;
     Py_INCREF(slow);
     Py_XSETREF(function->slow, slow);
     function->call = function_call;
@@ -333,6 +336,7 @@ int function_traverse(PyObject *self, visitproc visit, void *arg) {
     auto *function = reinterpret_cast<FunctionObject *>(self);
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(function->slow);
+    Py_VISIT(function->names.defaults);
     Py_VISIT(function->attributes);
     return 0;
 }
@@ -340,6 +344,7 @@ int function_traverse(PyObject *self, visitproc visit, void *arg) {
 int function_clear(PyObject *self) {
     auto *function = reinterpret_cast<FunctionObject *>(self);
     Py_CLEAR(function->slow);
+    function->names.clear();
     Py_CLEAR(function->attributes);
     return 0;
 }

@@ -115,11 +115,8 @@ PyObject *divide(PyObject *a, PyObject *b) {
 
 PyObject *power(PyObject *a, PyObject *b, PyObject *modulus) {
     if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
-    const auto raise = [](int x, float k) {
-        const Unary kind = k == 2 ? Unary::Square : k == 3 ? Unary::Cube : Unary::Power;
-        return builder().unary(kind, kind == Unary::Power ? k : 0, x);
-    };
-    return operation(a, b, "__pow__", "__rpow__", [](int x, int y) { return builder().binary(Binary::Pow, x, y); }, raise,
+    return operation(a, b, "__pow__", "__rpow__", [](int x, int y) { return builder().binary(Binary::Pow, x, y); },
+                     [](int x, float k) { return builder().power(k, x); },
                      [](int x, float k) { return builder().unary(Unary::Exponent, k, x); });
 }
 

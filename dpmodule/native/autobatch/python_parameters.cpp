@@ -25,7 +25,7 @@ class Owned {
 
 struct Names {
     PyObject *name(const char *text) { return PyUnicode_InternFromString(text); }
-    PyObject *clone = name("clone"), *contiguous = name("contiguous"), *data_ptr = name("data_ptr"), *dtype = name("dtype");
+    PyObject *contiguous = name("contiguous"), *data_ptr = name("data_ptr"), *dtype = name("dtype");
     PyObject *gradient = name("gradient"), *is_contiguous = name("is_contiguous"), *is_cpu = name("is_cpu"), *opened = name("opened");
     PyObject *tensor = name("tensor"), *updated = name("updated"), *version = name("_version");
 };
@@ -54,7 +54,7 @@ float *pointer(unsigned long long place) { return reinterpret_cast<float *>(stat
 }  // namespace
 
 int PythonParameters::All::add(PyObject *reference, bool is_updated) {
-    known.push_back({Py_NewRef(reference), is_updated, nullptr, nullptr, nullptr, {}, {}});
+    known.push_back({Py_NewRef(reference), is_updated, nullptr, nullptr, {}, {}, {}});
     return static_cast<int>(known.size()) - 1;
 }
 
@@ -175,11 +175,12 @@ void PythonParameters::begin_pass() {
 void PythonParameters::open(int number) {
     Known &known = params_.known[number];
     known.left = {};
-    Py_CLEAR(known.before);
+    known.before.clear();
     if (known.is_updated && is_true(Owned(attribute(known.storage, names().updated)))) {
-        const Owned gradient(attribute(known.storage, names().gradient));
-        if (gradient != Py_None) known.before = Owned(PyObject_CallMethodNoArgs(gradient, names().clone)).release();
+        const bool has_gradient = Owned(attribute(known.storage, names().gradient)) != Py_None;
         known.left = mark_of(Owned(PyObject_CallMethodNoArgs(known.storage, names().opened)));
+        const float *at = pointer(known.left.place);
+        if (has_gradient) known.before.assign(at, at + engine_.graph.params[number].size());
     }
     set_gradient(number, pointer(known.left.place));
 }
@@ -198,7 +199,10 @@ void PythonParameters::close() {
 
 PyObject *PythonParameters::passed(int number) const {
     const Known &known = params_.known[number];
-    return known.left == Mark() ? Py_NewRef(Py_None) : Py_BuildValue("(ON)", known.before ? known.before : Py_None, pair(known.left));
+    if (known.left == Mark()) return Py_NewRef(Py_None);
+    const std::vector<float> &before = known.before;
+    PyObject *bytes = before.empty() ? Py_NewRef(Py_None) : PyByteArray_FromStringAndSize(reinterpret_cast<const char *>(before.data()), static_cast<Py_ssize_t>(sizeof(float) * before.size()));
+    return bytes ? Py_BuildValue("(NN)", bytes, pair(known.left)) : nullptr;
 }
 
 PyObject *PythonParameters::marks() {
@@ -226,7 +230,7 @@ void PythonParameters::renew() {
     for (All *all : {&params_, &tables_}) {
         for (const int number : std::exchange(all->entered, {})) {
             Py_CLEAR(all->known[number].storage);
-            Py_CLEAR(all->known[number].before);
+            std::vector<float>().swap(all->known[number].before);
         }
     }
 }
@@ -234,7 +238,7 @@ void PythonParameters::renew() {
 int PythonParameters::traverse(visitproc visit, void *arg) {
     for (All *all : {&params_, &tables_}) {
         for (const Known &each : all->known) {
-            for (PyObject *held : {each.reference, each.storage, each.packed, each.before}) Py_VISIT(held);
+            for (PyObject *held : {each.reference, each.storage, each.packed}) Py_VISIT(held);
         }
     }
     return 0;
@@ -244,7 +248,7 @@ void PythonParameters::clear() {
     for (All *all : {&params_, &tables_}) {
         all->entered.clear();
         for (Known &each : std::exchange(all->known, {})) {
-            for (PyObject *held : {each.reference, each.storage, each.packed, each.before}) Py_XDECREF(held);
+            for (PyObject *held : {each.reference, each.storage, each.packed}) Py_XDECREF(held);
         }
     }
 }

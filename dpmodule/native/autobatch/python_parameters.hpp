@@ -25,7 +25,7 @@ class PythonParameters {
     void follow();
     // Likewise, and let a backward pass add to the gradients.
     void begin_pass();
-    // (the gradient before the last pass or None, the mark that it left on the gradient), None: it had none for this one.
+    // (the numbers of the gradient before the last pass or None, the mark that it left on the gradient), None: it had none for this one.
     PyObject *passed(int number) const;
     void set_gradient(int number, float *at);
     // Let nothing add to gradients any more.
@@ -51,7 +51,7 @@ class PythonParameters {
         bool is_updated;
         PyObject *storage;             // while it is in a graph
         PyObject *packed;              // a copy of a value whose elements do not lie side by side
-        PyObject *before;              // a copy of the gradient before the last pass
+        std::vector<float> before;     // the gradient before the last pass, empty for none
         Mark seen, left;               // of the value; of the gradient, by the last pass
     };
     struct All {
