@@ -77,6 +77,7 @@ def _rows(batches: Sequence[RanBatch], is_batched: bool) -> list[KindRow]:
                 alone=alone,
                 why=reason,
                 way=group[0].way,
+                repeats=sum(batch.repeats for batch in group),
             )
         )
     return sorted(rows, key=lambda row: (-row.nodes, row.label))

@@ -24,6 +24,7 @@ class KindRow:
         alone: how many calls held a single one.
         why: why these were alone, "" if none was.
         way: how code of the user's runs a batch, "" for one call.
+        repeats: how many were not computed because an equal one was, with the same operands; fused ones count once.
     """
 
     operation: str
@@ -35,15 +36,17 @@ class KindRow:
     alone: int
     why: str = ""
     way: str = ""
+    repeats: int = 0
 
     def cells(self) -> list[str]:
         """Return the row's texts, one per column."""
+        repeats = f"{self.repeats:,} equal to others, computed once" if self.repeats else ""
         counts = [f"{self.nodes:,}", f"{self.batches:,}", f"{self.largest:,}", f"{self.mean:.1f}"]
         return [
             self.label,
             *counts,
             f"{self.alone:,}" if self.alone else "",
-            "; ".join(filter(None, (self.way, self.why))),
+            "; ".join(filter(None, (self.way, repeats, self.why))),
         ]
 
 

@@ -31,9 +31,10 @@ class RanBatch:
         out: those of the result.
         parameters: which parameters it read, in any form that compares.
         others: what else is equal within a kind.
-        nodes: how many nodes were computed.
+        nodes: how many nodes have their values from it.
         calls: how many of these are the same operation, which is what the batch is wide.
         forward: which request for a value it belongs to.
+        repeats: how many operations were left out because an equal one was computed.
         apart: why the operation is never batched, "" if it may be.
         way: how code of the user's is run, "" for one call.
     """
@@ -47,6 +48,7 @@ class RanBatch:
     nodes: int
     calls: int
     forward: int
+    repeats: int = 0
     apart: str = ""
     way: str = ""
 
@@ -113,7 +115,7 @@ def _inputs_of(op: Op, attrs: tuple[Any, ...], dims: tuple[Dim, ...]) -> tuple[D
 
 
 def _native(graph: NativeGraph) -> Iterator[RanBatch]:
-    for signatures, count, forward, nodes in graph.machine.batches():
+    for signatures, count, repeats, forward, nodes in graph.machine.batches():
         operations = [graph.operation(signature) for signature in signatures]
         (*_, last) = operations
         call = last.call
@@ -132,9 +134,10 @@ def _native(graph: NativeGraph) -> Iterator[RanBatch]:
             out=Dim(tuple(out[2]), out[3]),
             parameters=tuple(each.parameters for each in operations),
             others=tuple(each.call.attrs for each in operations if each.call is not None),
-            nodes=count * (operation.count(" + ") + 1),
+            nodes=(count + repeats) * (operation.count(" + ") + 1),
             calls=count,
             forward=forward,
+            repeats=repeats,
             apart="" if call is None else call.op.apart,
             way="" if call is None else _way(call.op, call.attrs, call.dims),
         )

@@ -112,7 +112,7 @@ def test_the_pool_of_processes_passes(new_loop):
         lambda count: ProcessWorkerPool(count, sleep, start_method="fork"),
         (0,),
         (-0.001,),
-        (0.05,),
+        (0.3,),  # so that a busy machine starts the bad job before it ends
         new_loop=new_loop,
     )
 

@@ -54,31 +54,26 @@ void Affine::choose(Workspace &space, const Plan &plan, const Run &run, Term &te
         term.read = inside || !run.recurrent ? Read::Direct : Read::Ahead;
         return;
     }
-    if (!inside && find_distinct(space, plan, run, term)) return;
+    if (!inside && plan.has_repeats && find_distinct(space, run, term)) return;
     term.read = inside || !run.recurrent ? Read::Gathered : Read::Ahead;
     term.x = {space.memory.take(static_cast<std::size_t>(run.rows) * term.width), term.width};
     if (term.read == Read::Ahead) gather(graph, nodes, run.rows, term.width, term.x);
 }
 
-bool Affine::find_distinct(Workspace &space, const Plan &plan, const Run &run, Term &term) {
+bool Affine::find_distinct(Workspace &space, const Run &run, Term &term) {
     Graph &graph = space.graph;
     const int *nodes = run.nodes(term.column);
     if (run.rows < 8) return false;
-    const auto first_reader = [&](int node) {
-        const Signature &s = graph.signature(node);
-        return s.op == Op::Lookup ? graph.tables[s.params[0]]->first_reader(graph.nodes[node].aux, node, plan.stamp) : node;
-    };
-    if (graph.signature(nodes[0]).op != Op::Lookup && graph.signature(nodes[run.rows - 1]).op != Op::Lookup) return false;
     std::vector<int> &number = graph.numbers;   // all -1 between uses
     number.resize(graph.nodes.size(), -1);
     term.which.resize(run.rows);
     for (int i = 0; i < run.rows; i++) {
-        const int node = first_reader(nodes[i]);
-        if (number[node] < 0) {
-            number[node] = static_cast<int>(term.nodes.size());
-            term.nodes.push_back(node);
+        int &input = number[nodes[i]];
+        if (input < 0) {
+            input = static_cast<int>(term.nodes.size());
+            term.nodes.push_back(nodes[i]);
         }
-        term.which[i] = number[node];
+        term.which[i] = input;
     }
     for (int node : term.nodes) number[node] = -1;
     const int count = static_cast<int>(term.nodes.size());

@@ -48,7 +48,7 @@ class Affine {
         bool wants_grad(const Graph &graph, const Run &run) const;
     };
     void choose(Workspace &space, const Plan &plan, const Run &run, Term &term);
-    bool find_distinct(Workspace &space, const Plan &plan, const Run &run, Term &term);
+    bool find_distinct(Workspace &space, const Run &run, Term &term);
     void multiply_ahead(Workspace &space, const Run &run, Block out);
     void multiply(Workspace &space, const Term &term, int total, int rows, Block x, Block out, const float *bias, bool add) const;
     // dx (+)= dout W

@@ -230,6 +230,13 @@ bool Engine::add_gradient(int node, float *sum) const {
     return found;
 }
 
+bool Engine::is_repeated(int node) {
+    const int whole = graph.is_memory(node) ? node - 1 : node;
+    const Segment *segment = segment_of(whole);
+    const int owner = segment ? segment->plan.owner(whole) : -1;
+    return owner >= 0 && segment->plan.instances[owner].repeats;
+}
+
 void Engine::keep_drawn() {
     for (const Segment &segment : segments_) {
         for (const Run &run : segment.plan.runs) {

@@ -23,6 +23,7 @@ class Engine {
     void backward(int node, bool full);
     // Add the gradient of a node, after `backward`, to so many numbers; false if none is kept.
     bool add_gradient(int node, float *sum) const;
+    bool is_repeated(int node);   // are several equal nodes computed as one, which has the gradients of all
     void renew();
     int computed() const { return computed_; }
     bool busy() const { return busy_; }   // at work; what a run calls must leave the engine alone

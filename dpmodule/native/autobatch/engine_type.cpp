@@ -75,7 +75,8 @@ PyObject *forget_drawn(PyObject *self, PyObject *) {
     Py_RETURN_NONE;
 }
 
-// (operations of the group's root to leaves, rows, which segment, the operands of the first row)
+// (operations of the group's root to leaves, rows, how many more nodes are equal to one of them, which segment, the
+// operands of the first row)
 PyObject *described(const Engine &engine, const Plan &plan, const Bucket &bucket, int forward) {
     const Run &run = plan.runs[bucket.run];
     std::vector<int> sigs;
@@ -88,6 +89,8 @@ PyObject *described(const Engine &engine, const Plan &plan, const Bucket &bucket
             if (sigs.empty() || sigs.back() != step.sig) sigs.push_back(step.sig);
         }
     }
+    int repeats = 0;
+    for (int row = bucket.first; row < bucket.first + bucket.count; row++) repeats += plan.instances[run.order[row]].repeats;
     const Instance &instance = plan.instances[run.order[bucket.first]];
     const auto first = plan.outside.begin() + instance.first;
     PyObject *steps = tuple_of(sigs), *operands = steps ? tuple_of(std::vector<int>(first, first + instance.count)) : nullptr;
@@ -95,7 +98,7 @@ PyObject *described(const Engine &engine, const Plan &plan, const Bucket &bucket
         Py_XDECREF(steps);
         return nullptr;
     }
-    return Py_BuildValue("(NiiN)", steps, bucket.count, forward, operands);
+    return Py_BuildValue("(NiiiN)", steps, bucket.count, repeats, forward, operands);
 }
 
 // What was run, in order, for explain.

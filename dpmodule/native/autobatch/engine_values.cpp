@@ -77,13 +77,14 @@ PyObject *ask_again(PyObject *self, PyObject *) {
     });
 }
 
-// False: fused away, or part of another node's.
+// False: fused away, or part of another node's, or shared with equal nodes.
 PyObject *keeps_gradient(PyObject *self, PyObject *number) {
     return guarded([&]() -> PyObject * {
         const int node = checked_node(self, number);
         const Graph &graph = graph_of(self);
         const Op op = graph.signature(node).op;
-        return PyBool_FromLong(!graph.is_fused(node) && (op != Op::View || graph.is_memory(node)) && op != Op::Lookup);
+        return PyBool_FromLong(!graph.is_fused(node) && (op != Op::View || graph.is_memory(node)) && op != Op::Lookup &&
+                               !machine_of(self).engine.is_repeated(node));
     });
 }
 
@@ -144,7 +145,7 @@ const PyMethodDef value_methods[] = {
     {"gradient", gradient, METH_O, "gradient(node) -> a copy of its float32 numbers, None: not kept"},
     {"is_fused", is_fused, METH_O, "is_fused(node) -> whether its value was not kept"},
     {"ask_again", ask_again, METH_NOARGS, "ask_again() -> the last node to compute for the values that somebody may ask for, -1: none"},
-    {"keeps_gradient", keeps_gradient, METH_O, "keeps_gradient(node) -> False: fused away, or part of another node's"},
+    {"keeps_gradient", keeps_gradient, METH_O, "keeps_gradient(node) -> False: fused away, or part of another node's, or shared with equal nodes"},
     {"dim", dim, METH_O, "dim(node) -> (dims, batch)"},
     {"operands", operands, METH_O, "operands(node) -> the nodes it takes, -1 for zeros"},
     {"signature_of", signature_of, METH_O, "signature_of(node) -> its number"},

@@ -3,13 +3,15 @@
 #include <algorithm>
 
 #include "components.hpp"
+#include "repeats.hpp"
 
 namespace dpmodule::autobatch {
 
 class Planner {
    public:
     Planner(Plan &plan, Graph &graph, Groups &groups, Manner manner)
-        : plan_(plan), graph_(graph), groups_(groups), manner_(manner), size_(plan.to - plan.from) {}
+        : plan_(plan), graph_(graph), groups_(groups), manner_(manner), size_(plan.to - plan.from),
+          repeats_(graph, plan.from, plan.to) {}
 
     void make(Arena &memory) {
         find_groups();
@@ -18,6 +20,7 @@ class Planner {
         else order_by_creation();
         place_runs(memory);
         place_views();
+        plan_.has_repeats = repeats_.any();
     }
 
    private:
@@ -36,6 +39,7 @@ class Planner {
         std::vector<int> inner;
         for (int n = plan_.from; n < plan_.to; n++) {
             const Signature &s = graph_.signature(n);
+            if (s.op == Op::Lookup && manner_.batched && manner_.fuses) repeats_.add_row(n, plan_.stamp);
             if (!computed(n)) continue;
             const int count = graph_.nodes[n].count, *args = graph_.begin(n);
             if (!manner_.batched || !manner_.fuses || !Groups::may_hold(s)) {
@@ -58,12 +62,14 @@ class Planner {
         }
     }
 
+    // What a group reads, and in `key_` the numbers of its nodes.
     void collect(int node, const Group &group) {
         const int count = graph_.nodes[node].count, *args = graph_.begin(node);
         const bool holds = group.size > 1;
+        if (repeats_.any()) key_.push_back(graph_.nodes[node].aux);
         for (int k = 0; k < count; k++) {
             if (holds && group.inner[k] >= 0) collect(args[k], groups_[group.inner[k]]);   // depth under Groups::largest
-            else plan_.outside.push_back(args[k]);
+            else plan_.outside.push_back(repeats_.first(args[k]));
         }
     }
 
@@ -84,16 +90,36 @@ class Planner {
         plan_.outside.reserve(size_ * 2);
         for (int n = plan_.from; n < plan_.to; n++) {
             if (plan_.owner_[n - plan_.from] == -2) continue;
-            const Op op = graph_.signature(n).op;
-            if (op == Op::View && !computed(n)) plan_.owner_[n - plan_.from] = owner_of(*graph_.begin(n));
-            if (!computed(n)) continue;
-            const int id = static_cast<int>(plan_.instances.size()), first = static_cast<int>(plan_.outside.size());
-            const int group = group_of(n), run = run_of(group);
-            collect(n, groups_[group]);
-            plan_.instances.push_back({n, run, first, static_cast<int>(plan_.outside.size()) - first, 0, 0});
-            plan_.owner_[n - plan_.from] = id;
-            plan_.runs[run].rows++;
+            if (computed(n)) add_instance(n);
+            else if (graph_.signature(n).op == Op::View) add_view(n);
         }
+    }
+
+    void add_instance(int node) {
+        const Op op = graph_.signature(node).op;
+        const int id = static_cast<int>(plan_.instances.size()), first = static_cast<int>(plan_.outside.size());
+        const int group = group_of(node);
+        key_ = {group};
+        collect(node, groups_[group]);
+        const int count = static_cast<int>(plan_.outside.size()) - first;
+        // random numbers, and what a caller computes, may differ each time
+        if (op != Op::Drawn && op != Op::Call && repeats_.repeats(node, key_, plan_.outside.data() + first, count)) {
+            plan_.owner_[node - plan_.from] = owner_of(repeats_.first(node));
+            plan_.instances[owner_of(node)].repeats++;
+            plan_.outside.resize(first);
+            return;
+        }
+        const int run = run_of(group);
+        plan_.instances.push_back({node, run, first, count, 0, 0, 0});
+        plan_.owner_[node - plan_.from] = id;
+        plan_.runs[run].rows++;
+    }
+
+    void add_view(int node) {
+        const int whole = repeats_.first(*graph_.begin(node));
+        plan_.owner_[node - plan_.from] = owner_of(whole);
+        key_ = {-1 - graph_.nodes[node].sig, graph_.nodes[node].aux};
+        repeats_.repeats(node, key_, &whole, 1);
     }
 
     // Calls body(instance, producing instance) for every argument computed in this segment, in order of creation.
@@ -193,7 +219,7 @@ class Planner {
         }
     }
 
-    // Inputs, parameters and lookups are read where they are; views point into their argument.
+    // Inputs, parameters and lookups are read where they are; views point into their argument, what repeats has one place.
     void place_views() {
         for (int n = plan_.from; n < plan_.to; n++) {
             const Node &node = graph_.nodes[n];
@@ -206,6 +232,9 @@ class Planner {
                 graph_.value[n] = graph_.tables[s.params[0]]->value + static_cast<std::size_t>(node.aux) * s.width;
                 plan_.lookups.push_back(n);
                 graph_.grad[n] = nullptr;   // given by the backward pass, when there is one
+            } else if (repeats_.first(n) != n && computed(n)) {
+                graph_.value[n] = graph_.value[repeats_.first(n)];
+                graph_.grad[n] = graph_.grad[repeats_.first(n)];
             } else if (s.op == Op::View && !computed(n)) {
                 const int a = *graph_.begin(n);
                 plan_.views.push_back(n);
@@ -220,6 +249,8 @@ class Planner {
     Groups &groups_;
     const Manner manner_;
     const int size_;
+    Repeats repeats_;
+    std::vector<int> key_;              // of the node that may repeat
     std::vector<int> group_;            // per node
     std::vector<int> run_of_group_;
 };

@@ -22,6 +22,7 @@ struct Instance {
     int count;
     int level;
     int row;       // inside its run
+    int repeats;   // how many other nodes are equal to the root
 };
 
 // All occurrences of one group in a plan, in order of levels; their values are one block.
@@ -63,6 +64,7 @@ class Plan {
 
     int from, to;
     bool batched;
+    bool has_repeats = false;          // an instance may stand for several nodes, which have one value and one gradient
     std::vector<Instance> instances;
     std::vector<int> outside;          // arguments of instances
     std::vector<Run> runs;

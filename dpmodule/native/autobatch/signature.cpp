@@ -1,18 +1,35 @@
 #include "signature.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace dpmodule::autobatch {
 
-std::size_t Interner::Hash::operator()(const std::vector<int> &key) const {
+std::pair<int, bool> Interner::number(const std::vector<int> &key) {
     std::uint64_t h = 0x9e3779b97f4a7c15ull;
     for (int x : key) h = (h ^ static_cast<std::uint32_t>(x)) * 0xff51afd7ed558ccdull, h ^= h >> 32;
-    return static_cast<std::size_t>(h);
+    const auto hash = static_cast<std::uint32_t>(h);
+    if (2 * ends_.size() >= slots_.size()) grow();
+    std::size_t slot = hash & (slots_.size() - 1);
+    for (int known; (known = slots_[slot]) >= 0; slot = (slot + 1) & (slots_.size() - 1)) {
+        const std::size_t begin = known ? ends_[known - 1] : 0;
+        if (hashes_[known] == hash && std::equal(key.begin(), key.end(), keys_.begin() + begin, keys_.begin() + ends_[known])) return {known, false};
+    }
+    const int fresh = static_cast<int>(ends_.size());
+    keys_.insert(keys_.end(), key.begin(), key.end());
+    hashes_.push_back(hash);
+    ends_.push_back(keys_.size());
+    slots_[slot] = fresh;
+    return {fresh, true};
 }
 
-std::pair<int, bool> Interner::number(const std::vector<int> &key) {
-    const auto [at, fresh] = known_.try_emplace(key, static_cast<int>(known_.size()));
-    return {at->second, fresh};
+void Interner::grow() {
+    slots_.assign(std::max<std::size_t>(16, 2 * slots_.size()), -1);
+    for (std::size_t number = 0; number < ends_.size(); number++) {
+        std::size_t slot = hashes_[number] & (slots_.size() - 1);
+        while (slots_[slot] >= 0) slot = (slot + 1) & (slots_.size() - 1);
+        slots_[slot] = static_cast<int>(number);
+    }
 }
 
 int Signatures::add(Signature s) {

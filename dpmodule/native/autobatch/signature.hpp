@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <stdexcept>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace dpmodule::autobatch {
@@ -98,17 +98,18 @@ struct TooLarge : std::length_error {
     TooLarge() : std::length_error("an expression of the native engine has at most 2147483647 numbers, with its minibatch") {}
 };
 
-// Numbers for tuples of integers; the shared mechanism of the tables below.
+// Numbers for tuples of integers, from 0 on in order of arrival; the shared mechanism of the tables below.
 class Interner {
    public:
     // The number of `key`, and whether it is new.
     std::pair<int, bool> number(const std::vector<int> &key);
 
    private:
-    struct Hash {
-        std::size_t operator()(const std::vector<int> &key) const;
-    };
-    std::unordered_map<std::vector<int>, int, Hash> known_;
+    void grow();
+    std::vector<int> keys_;              // one behind the other
+    std::vector<std::size_t> ends_;      // of each key
+    std::vector<std::uint32_t> hashes_;
+    std::vector<int> slots_;             // numbers, each where its hash says or behind; -1: free
 };
 
 class Signatures {
