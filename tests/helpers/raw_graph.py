@@ -6,9 +6,12 @@ tells how much of an error is due to the element type alone.
 
 from __future__ import annotations
 
+import weakref
+
 import torch
 
 from dpmodule.autobatch.native_names import BINARY, OP, REDUCTIONS, UNARY
+from dpmodule.autobatch.storage import LookupStorage, ParameterStorage
 
 OF_ONE = {
     "tanh": lambda x, k: torch.tanh(x),
@@ -69,6 +72,7 @@ class RawGraph:
         self.machine = core.AutobatchEngine()
         self.machine.batched = batched
         self.params, self.tables, self.references, self.version = [], [], (), 0
+        self._storages = []
 
     @property
     def nodes(self):
@@ -77,22 +81,21 @@ class RawGraph:
 
     def param(self, *shape):
         value, grad = torch.randn(*shape) * 0.5, torch.zeros(*shape)
-        number = self.machine.add_parameter(shape)
-        self.machine.set_parameter(number, value.data_ptr(), grad.data_ptr())
+        storage = ParameterStorage("", value)
+        storage.gradient = grad
+        self._storages.append(storage)
         self.params.append((value, grad))
-        return number
+        return self.machine.add_parameter(shape, weakref.ref(storage), True)
 
     def table(self, rows, width):
         value, grad = torch.randn(rows, width), torch.zeros(rows, width)
-        number = self.machine.add_table(rows, (width,))
-        self.machine.set_table(number, value.data_ptr(), grad.data_ptr())
+        self._storages.append(LookupStorage("", value))
         self.tables.append((value, grad))
-        return number
+        return self.machine.add_table(rows, (width,), weakref.ref(self._storages[-1]))
 
     def renew(self):
         self.version += 1
         self.machine.renew(self.version)
-        self.machine.parameters_changed()
         for _, grad in self.params + self.tables:
             grad.zero_()
         self.references = tuple(
@@ -221,7 +224,19 @@ class RawGraph:
         self.keep(node + 1, operands, lambda *operands: memory(*operands)[0])
         return self.keep(node, operands, output), node + 1
 
+    def forward(self, node):
+        self.machine.follow()
+        return self.machine.forward(node)
+
+    def backward(self, node):
+        self.machine.begin_pass()
+        for number, (_, grad) in enumerate(self.tables):
+            self.machine.set_table_gradient(number, grad.data_ptr())
+        self.machine.backward(node)
+        self.machine.end_pass()
+
     def value(self, node):
+        self.machine.follow()
         return torch.frombuffer(self.machine.value(node), dtype=torch.float32).double()
 
     def check_value(self, node, floor=2e-6):
@@ -229,7 +244,7 @@ class RawGraph:
         _check([f"node {node}"], [self.value(node)], [right], [single], 1.0, floor)
 
     def check_gradients(self, loss, floor=1e-5):
-        self.machine.backward(loss)
+        self.backward(loss)
         right, single = (each.gradients(loss) for each in self.references)
         found = [grad.double() for _, grad in self.params + self.tables]
         names = [f"parameter {place}" for place in range(len(found))]

@@ -246,7 +246,8 @@ def test_operation_must_not_use_its_own_graph():
 
 
 def test_wrong_numbers_are_refused():
-    machine = RawGraph(native.core).machine
+    graph = RawGraph(native.core)
+    table, machine = graph.table(4, 2), graph.machine
     machine.renew(1)
     for call in (machine.value, machine.forward, machine.backward, machine.dim, machine.gradient):
         with pytest.raises(IndexError):
@@ -255,7 +256,6 @@ def test_wrong_numbers_are_refused():
         machine.append(10**6, (0,))
     with pytest.raises(ValueError, match="size"):
         machine.input(machine.input_signature(machine.shape((3,))), np.zeros(2, np.float32))
-    table = machine.add_table(4, (2,))
     for row in (-1, 4):
         with pytest.raises(IndexError):
             machine.lookup(table, row)

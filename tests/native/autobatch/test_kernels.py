@@ -86,7 +86,7 @@ def test_products(rows, inner, outer):
     xs = [graph.input(torch.randn(inner)) for _ in range(rows)]
     found = [graph.affine(graph.at(b), graph.at(w), x) for x in xs]
     loss = graph.sum(*[graph.total(each, square=True) for each in found])
-    graph.machine.forward(loss)
+    graph.forward(loss)
     for node in (found[0], found[-1]):
         graph.check_value(node)
     graph.check_gradients(loss)
@@ -129,7 +129,7 @@ def test_finite_differences():
         return graph.sum(graph.loss(graph.affine(None, graph.at(w), h), 3), graph.total(c, square=True))
 
     loss = run()
-    graph.machine.backward(loss)
+    graph.backward(loss)
     gradients = [grad.clone() for _, grad in graph.params + graph.tables]
     for (value, _), gradient in zip(graph.params + graph.tables, gradients):
         direction, kept, step = torch.randn_like(value) / value.numel() ** 0.5, value.clone(), 1e-2
