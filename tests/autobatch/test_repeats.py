@@ -28,7 +28,9 @@ def network():
             twice = dy.cmult(leaf, table[word]) + dy.concatenate([leaf[2:4], leaf[0:2]])
             state = lstm.initial_state().add_input(twice).add_input(table[words[place - 1]])
             found.append(dy.pickneglogsoftmax(scores * twice, place % 3))
-            found.append(dy.squared_norm(state.output()) + dy.sum_elems(dy.cmult(state.s()[0], state.output())))
+            found.append(
+                dy.squared_norm(state.output()) + dy.sum_elems(dy.cmult(state.s()[0], state.output()))
+            )
             found.append(dy.sum_elems(gru.initial_state().transduce([table[word], leaf])[-1] * (place + 1.0)))
         return found
 

@@ -26,7 +26,7 @@ def values(batch=0, seed=0):
     return {name: array.copy() for name, array in _drawn(batch, seed).items()}
 
 
-@functools.lru_cache(maxsize=None)
+@functools.lru_cache
 def _drawn(batch, seed):
     draw = np.random.RandomState(seed)
     found = {}
