@@ -247,3 +247,20 @@ def test_lists_of_extreme_numbers():
     )
     with pytest.raises(dy.ShapeError):
         dy.logsumexp([dy.inputTensor([1.0]), dy.inputTensor([1.0, 2.0])])
+
+
+@pytest.mark.parametrize("places", [[1, 2], [1, 1, 2], [2, 0, 2, 0, 2], [3, 3]])
+def test_log_softmax_of_places_that_are_named_twice(places):
+    """They have double weight in the sum, as in DyNet, and one place in the result, as its gradient knows."""
+    scores, heads = np.array([[0.1, 0.5, -0.3, 0.9], [1.0, -2.0, 0.5, 0.0]]), np.array([1.0, -2.0, 3.0, 0.5])
+    weights = np.bincount(places, minlength=4)
+    chosen = np.flatnonzero(weights)
+    for x in scores:
+        given = dy.inputTensor(x)
+        y = dy.log_softmax(given, places)
+        picked = dy.concatenate([dy.pick(y, int(at)) for at in chosen])
+        dy.dot_product(picked, dy.inputTensor(heads[chosen])).backward(full=True)
+        total = (weights * np.exp(x)).sum()
+        np.testing.assert_allclose(picked.npvalue(), (x - np.log(total))[chosen], rtol=1e-5, atol=1e-6)
+        wanted = np.where(weights, heads, 0) - weights * np.exp(x) / total * heads[chosen].sum()
+        np.testing.assert_allclose(given.gradient(), wanted, rtol=1e-5, atol=1e-6)

@@ -101,7 +101,8 @@ def log_softmax(x: Expression, restrict: Sequence[int] | None = None) -> Express
 
     Args:
         x: a vector or matrix.
-        restrict: only these elements of a vector take part; the others become -inf.
+        restrict: only these elements of a vector take part, those that are named twice with double weight; the others
+            become -inf.
     """
     if restrict is None:
         return apply(LOG_SOFTMAX, (x,))

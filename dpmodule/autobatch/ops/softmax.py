@@ -56,10 +56,12 @@ def _restricted(call: Call, x: Tensor) -> Tensor:
 
 def _restricted_grad(call: Call, g: Tensor, x: Tensor) -> list[Tensor | None]:
     places = torch.tensor(call.attrs[0], device=call.device)
-    part = g.index_select(2, places)
+    once = torch.tensor([*dict.fromkeys(call.attrs[0])], device=call.device)  # the result has each place once
+    part = g.index_select(2, once)
     share = torch.softmax(x.index_select(2, places), 2)
     found = torch.zeros(g.shape[0], *x.shape[1:], dtype=g.dtype, device=g.device)
-    return [found.index_copy_(2, places, part - share * part.sum(2, keepdim=True))]
+    found.index_copy_(2, once, part)
+    return [found.index_add_(2, places, share * part.sum(2, keepdim=True), alpha=-1)]
 
 
 def _pnls_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:

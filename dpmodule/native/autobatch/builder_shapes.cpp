@@ -290,6 +290,9 @@ int Builder::softmax(Op op, int x, int axis) { return shape(x).dims.size() > 2 ?
 int Builder::restricted(int x, const std::vector<int> &places) {
     const int size = shape(x).dims[0];
     if (!is_columns(x) || std::any_of(places.begin(), places.end(), [&](int place) { return place < 0 || place >= size; })) return -1;
+    std::vector<int> sorted(places);
+    std::sort(sorted.begin(), sorted.end());
+    if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) return -1;  // the kernel's gradient is for places named once
     return lines(Op::LogSoftmax, x, 0, 0, places);
 }
 
