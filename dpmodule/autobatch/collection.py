@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from . import textfile
 from .errors import ArgumentError, ForeignValueError, ShapeError, user_line
-from .given import number_from, text
+from .given import line_text, number_from, text
 from .initializers import NumpyInitializer, initializer_of
 from .parameters import LookupParameters, Parameters
 from .state import state
@@ -50,7 +50,7 @@ class ParameterCollection:
         return f"ParameterCollection {self._name} ({len(self._parameters)} parameters, {len(self._lookups)} lookups)"
 
     def _free_name(self, name: str | None, of_parameter: bool) -> str:
-        if name is not None and ("/" in text(name, "name") or name.startswith("_")):
+        if name is not None and ("/" in line_text(name, "name") or name.startswith("_")):
             raise ArgumentError(
                 f"name {name!r}: Parameter name could not include '/' and '_' at its beginning (at {user_line()})"
             )
@@ -231,7 +231,10 @@ class ParameterCollection:
         Args:
             fname: the file.
             name: put before all names, such as "/encoder".
-            append: write behind what is in the file.
+            append: write behind what is in the file; else the file is replaced in one step.
+
+        Raises:
+            FileError: the file cannot be written.
         """
         textfile.save_collection(self, fname, name, append)
 

@@ -18,6 +18,7 @@ __all__ = [
     "file_name",
     "finite",
     "flag",
+    "line_text",
     "number",
     "number_from",
     "numbers",
@@ -154,6 +155,19 @@ def text(value: Any, what: str) -> str:
     raise ForeignValueError(f"{what}: {type(value).__name__} {value!r} is no text (at {user_line()})")
 
 
+def line_text(value: Any, what: str) -> str:
+    """Return a text that a line of a model file can hold.
+
+    Raises:
+        ArgumentError: it has a line break, or half of a character.
+        ForeignValueError: it is no text.
+    """
+    found = text(value, what)
+    if "\n" in found or any("\ud800" <= character <= "\udfff" for character in found):
+        raise ArgumentError(f"{what}: {found!r} cannot stand in one line of a model file (at {user_line()})")
+    return found
+
+
 def file_name(value: Any, what: str) -> str:
     """Return the name of a file.
 
@@ -162,6 +176,7 @@ def file_name(value: Any, what: str) -> str:
         what: the argument, as errors name it.
 
     Raises:
+        ArgumentError: no file can have that name.
         ForeignValueError: it is something else.
     """
     try:
@@ -169,6 +184,8 @@ def file_name(value: Any, what: str) -> str:
     except TypeError:
         found = None
     if isinstance(found, str):
+        if "\0" in found or any("\ud800" <= character < "\udc80" for character in found):
+            raise ArgumentError(f"{what}: no file can be named {found!r} (at {user_line()})")
         return found
     raise ForeignValueError(
         f"{what}: {type(value).__name__} {value!r} is no name of a file (at {user_line()})"

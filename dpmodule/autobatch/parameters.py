@@ -171,7 +171,10 @@ class _Held(Expression):
         Args:
             fname: the file.
             key: the name to write it under; its own if not given.
-            append: write behind what is in the file.
+            append: write behind what is in the file; else the file is replaced in one step.
+
+        Raises:
+            FileError: the file cannot be written.
         """
         textfile.save_one(self.storage, fname, key, append, isinstance(self, LookupParameters))
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import os
 import pickle
+import sys
 from collections.abc import Iterable, Iterator
-from typing import IO, Any
+from typing import Any
 
-from ..base import FileError, FileFormatError
+from ..base import FileFormatError
+from ..commit import read_settled, settle, write_set
+from . import textfile
 from .builders import bidirectional, coupled, lstm, simple, sparse, tree
 from .collection import ParameterCollection, as_collection
-from .errors import ForeignValueError
+from .errors import ForeignValueError, user_line
 from .expression import listed
 from .given import file_name
 from .parameters import LookupParameters, Parameters
@@ -41,25 +46,28 @@ def save(basename: str, objects: Iterable[Any]) -> None:
         objects: parameters, lookup parameters, builders, and objects with `spec`, `from_spec` and `param_collection`.
 
     Raises:
-        ForeignValueError: an object is none of these.
-        FileError: a file cannot be written.
+        ForeignValueError: an object is none of these, or of a class that `load` would not find.
+        FileError: a file cannot be written; then none is.
     """
     basename = file_name(basename, "save: basename")
-    data = f"{basename}.data"
-    with _opened(f"{basename}.meta", "wb") as meta, _opened(data, "wb"):
-        for each in listed("save: objects", objects):
-            if isinstance(each, (Parameters, LookupParameters)):
-                each.save(data, append=True)
-                meta.write(_pickled((type(each).__name__, each.name())))
-            elif hasattr(each, "spec") and hasattr(each, "param_collection"):
-                collection = each.param_collection()
-                collection.save(data, collection.name(), append=True)
-                meta.write(_pickled((type(each), each.spec, collection.name())))
-            else:
-                raise ForeignValueError(
-                    f"cannot save {type(each).__name__}: parameters, lookup parameters, builders, or objects with spec"
-                    " and param_collection are expected"
-                )
+    data, meta = io.BytesIO(), io.BytesIO()
+    for each in listed("save: objects", objects):
+        if isinstance(each, (Parameters, LookupParameters)):
+            textfile.write_one(data, each.storage, each.name(), isinstance(each, LookupParameters))
+            meta.write(_pickled((type(each).__name__, each.name())))
+        elif hasattr(each, "spec") and hasattr(each, "param_collection"):
+            collection = as_collection(
+                each.param_collection(), f"save: param_collection() of {type(each).__name__}"
+            )
+            textfile.write_collection(data, collection, collection.name())
+            meta.write(_pickled((type(each), each.spec, collection.name())))
+        else:
+            raise ForeignValueError(
+                f"cannot save {type(each).__name__}: parameters, lookup parameters, builders, or objects with spec"
+                f" and param_collection are expected (at {user_line()})"
+            )
+    files = {f"{basename}.data": data.getvalue(), f"{basename}.meta": meta.getvalue()}
+    write_set(files, os.path.basename(basename) or "model")
 
 
 def _pickled(value: Any) -> bytes:
@@ -71,17 +79,21 @@ def _body(value: Any) -> bytes:
     if isinstance(value, tuple):
         return b"(" + b"".join(_body(each) for each in value) + b"t"
     if isinstance(value, type):
-        module = "_dynet" if _BUILDERS.get(value.__name__) is value else value.__module__
-        return f"c{module}\n{value.__qualname__}\n".encode()
-    return pickle.dumps(value, 2)[2:-1]
-
-
-def _opened(name: str, mode: str) -> IO[Any]:
+        name, module = value.__qualname__, value.__module__
+        if _BUILDERS.get(name) is value:
+            module = "_dynet"
+        elif getattr(sys.modules.get(module), name, None) is not value:
+            raise ForeignValueError(
+                f"save: class {name} is not at the top of module {module}, where load would look for it"
+                f" (at {user_line()})"
+            )
+        return f"c{module}\n{name}\n".encode()
     try:
-        return open(name, mode)
-    except OSError as failure:
-        what = "write" if "w" in mode else "read"
-        raise FileError(failure.errno, f"cannot {what} model: {failure.strerror}", name) from failure
+        return pickle.dumps(value, 2)[2:-1]
+    except (pickle.PicklingError, AttributeError, TypeError) as failure:
+        raise ForeignValueError(
+            f"save: {value!r} cannot be pickled: {failure} (at {user_line()})"
+        ) from failure
 
 
 class _Unpickler(pickle.Unpickler):
@@ -110,27 +122,40 @@ def load_generator(basename: str, params: ParameterCollection) -> Iterator[Any]:
         FileFormatError: a file is damaged.
     """
     basename, params = file_name(basename, "load: basename"), as_collection(params, "load: params")
+    meta = io.BytesIO(read_settled(f"{basename}.meta"))
+    settle(f"{basename}.data")
+    while meta.tell() < len(meta.getbuffer()):
+        try:
+            entry = _Unpickler(meta).load()
+        except FileFormatError:
+            raise
+        # what pickle's documentation says that damage may raise
+        except (
+            pickle.UnpicklingError,
+            AttributeError,
+            EOFError,
+            ImportError,
+            LookupError,
+            OverflowError,
+            TypeError,
+            ValueError,
+        ) as failure:
+            raise FileFormatError(f"{basename}.meta: {failure}") from failure
+        yield _loaded(entry, basename, params)
+
+
+def _loaded(entry: Any, basename: str, params: ParameterCollection) -> Any:
     data = f"{basename}.data"
-    with _opened(f"{basename}.meta", "rb") as meta:
-        while True:
-            try:
-                entry = _Unpickler(meta).load()
-            except EOFError:
-                return
-            except (pickle.UnpicklingError, AttributeError, ModuleNotFoundError, ValueError) as failure:
-                raise FileFormatError(f"{basename}.meta: {failure}") from failure
-            yield _loaded(entry, data, params)
-
-
-def _loaded(entry: Any, data: str, params: ParameterCollection) -> Any:
-    if entry[0] == "Parameters":
-        return params.load_param(data, entry[1])
-    if entry[0] == "LookupParameters":
-        return params.load_lookup_param(data, entry[1])
-    kind, spec, name = entry
-    found = kind.from_spec(spec, params)
-    found.param_collection().populate(data, name)
-    return found
+    match entry:
+        case ("Parameters", str(name)):
+            return params.load_param(data, name)
+        case ("LookupParameters", str(name)):
+            return params.load_lookup_param(data, name)
+        case (type() as kind, spec, str(name)) if hasattr(kind, "from_spec"):
+            found = kind.from_spec(spec, params)
+            found.param_collection().populate(data, name)
+            return found
+    raise FileFormatError(f"{basename}.meta: {entry!r} names no parameter, table or network")
 
 
 def load(basename: str, params: ParameterCollection) -> list[Any]:

@@ -7,16 +7,18 @@ the rows last. ``FULL_GRAD`` stands where a line of gradients follows.
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..atomic import naming_errors, write_atomically
 from ..base import FileError, FileFormatError
-from .given import file_name, flag, text
+from .given import file_name, flag, line_text, text
 from .storage import ParameterStorage
 
 if TYPE_CHECKING:
@@ -31,10 +33,13 @@ __all__ = [
     "read",
     "save_collection",
     "save_one",
+    "write_collection",
+    "write_one",
 ]
 
 Array = NDArray[Any]
-_HEAD = re.compile(r"#(Parameter|LookupParameter)# (\S+) \{([\d,]*)\} (\d+) (ZERO_GRAD|FULL_GRAD)")
+_HEAD = re.compile(r"#(Parameter|LookupParameter)# (.+) \{([\d,]*)\} (\d+) (ZERO_GRAD|FULL_GRAD)", re.ASCII)
+_LONGEST = 1 << 20  # bytes of a line with a name
 
 
 class Entry:
@@ -73,42 +78,48 @@ def _numbers(tensor: torch.Tensor, is_lookup: bool) -> str:
     return "".join(f"{value:+.8e} " for value in ordered.tolist()) + "\n"
 
 
-def _write(
-    target: IO[str], name: str, tensor: torch.Tensor, gradient: torch.Tensor | None, is_lookup: bool
-) -> None:
+def write_one(target: IO[bytes], storage: ParameterStorage, name: str, is_lookup: bool) -> None:
+    """Write a parameter or a table to an open file under a name."""
+    tensor, gradient = storage.tensor, storage.gradient
     kind = "LookupParameter" if is_lookup else "Parameter"
     text = _numbers(tensor, is_lookup)
     state = "ZERO_GRAD" if gradient is None else "FULL_GRAD"
-    target.write(f"#{kind}# {name} {_braced(tuple(tensor.shape), is_lookup)} {len(text)} {state}\n{text}")
+    shape = _braced(tuple(tensor.shape), is_lookup)
+    target.write(f"#{kind}# {name} {shape} {len(text)} {state}\n{text}".encode())
     if gradient is not None:
-        target.write(_numbers(gradient, is_lookup))
+        target.write(_numbers(gradient, is_lookup).encode())
 
 
-def _opened(fname: str, mode: str) -> IO[str]:
-    try:
-        return open(file_name(fname, "fname"), mode, encoding="utf-8", newline="\n")
-    except OSError as failure:
-        what = "Could not read model from" if mode == "r" else "Could not write model to"
-        raise FileError(failure.errno, f"{what} {fname}: {failure.strerror}", fname) from failure
+def _save(fname: str, append: bool, write: Callable[[IO[bytes]], object]) -> None:
+    """Write a file anew, so that a failure leaves the former one, or write behind what is in it."""
+    path = file_name(fname, "fname")
+    if not flag(append, "append"):
+        write_atomically(path, write)
+        return
+    with naming_errors(path), open(path, "ab") as target:
+        write(target)
 
 
 def save_collection(collection: ParameterCollection, fname: str, name: str, append: bool) -> None:
     """Write all parameters of a collection, then all its tables; see `ParameterCollection.save`."""
+    line_text(name, "name")
+    _save(fname, append, lambda target: write_collection(target, collection, name))
+
+
+def write_collection(target: IO[bytes], collection: ParameterCollection, name: str) -> None:
+    """Write what `save_collection` writes to an open file."""
     own = collection.name()
-    prefix = own if not text(name, "name") else (name if name.endswith("/") else name + "/")
-    with _opened(fname, "a" if flag(append, "append") else "w") as target:
-        for each in collection.parameters_list():
-            storage = each.storage
-            _write(target, prefix + storage.name[len(own) :], storage.tensor, storage.gradient, False)
-        for table in collection.lookup_parameters_list():
-            storage = table.storage
-            _write(target, prefix + storage.name[len(own) :], storage.tensor, storage.gradient, True)
+    prefix = own if not name else (name if name.endswith("/") else name + "/")
+    for each in collection.parameters_list():
+        write_one(target, each.storage, prefix + each.storage.name[len(own) :], False)
+    for table in collection.lookup_parameters_list():
+        write_one(target, table.storage, prefix + table.storage.name[len(own) :], True)
 
 
 def save_one(storage: ParameterStorage, fname: str, key: str, append: bool, is_lookup: bool) -> None:
     """Write one parameter, under another name if `key` gives one."""
-    with _opened(fname, "a" if flag(append, "append") else "w") as target:
-        _write(target, text(key, "key") or storage.name, storage.tensor, storage.gradient, is_lookup)
+    name = line_text(key, "key") or storage.name
+    _save(fname, append, lambda target: write_one(target, storage, name, is_lookup))
 
 
 def read(fname: str) -> Iterator[Entry]:
@@ -118,35 +129,43 @@ def read(fname: str) -> Iterator[Entry]:
         FileError: it cannot be read.
         FileFormatError: it is damaged, or no such file.
     """
-    with _opened(fname, "r") as source:
-        at = 0
-        while True:
-            head = source.readline()
-            if not head:
-                return
-            at += len(head)
-            if not head.strip():
-                continue
-            found = _HEAD.match(head)
-            if found is None:
-                raise FileFormatError(
-                    f"{fname}, byte {at - len(head)}: no parameter begins here: {head[:60]!r}"
-                )
-            yield _entry(fname, source, found)
+    try:
+        with open(file_name(fname, "fname"), "rb") as source:
+            yield from _entries(fname, source)
+    except OSError as failure:
+        raise FileError(
+            failure.errno or 0, f"Could not read model from {fname}: {failure.strerror}", fname
+        ) from failure
 
 
-def _entry(fname: str, source: IO[str], head: re.Match[str]) -> Entry:
+def _entries(fname: str, source: IO[bytes]) -> Iterator[Entry]:
+    while True:
+        at = source.tell()
+        head = source.readline(_LONGEST).decode("utf-8", "backslashreplace")
+        if not head:
+            return
+        if not head.strip():
+            continue
+        found = _HEAD.match(head)
+        if found is None:
+            raise FileFormatError(f"{fname}, byte {at}: no parameter begins here: {head[:60]!r}")
+        yield _entry(fname, source, found)
+
+
+def _entry(fname: str, source: IO[bytes], head: re.Match[str]) -> Entry:
     is_lookup, name = head[1] == "LookupParameter", head[2]
     d = tuple(int(size) for size in head[3].split(",") if size)
+    if 0 in d or (is_lookup and not d):
+        raise FileFormatError(f"{fname}: {name} has the dimensions {{{head[3]}}}, expected positive ones")
     array = _array(fname, name, source.readline(), d, is_lookup)
     gradient = _array(fname, name, source.readline(), d, is_lookup) if head[5] == "FULL_GRAD" else None
     return Entry(is_lookup, name, array, gradient)
 
 
-def _array(fname: str, name: str, line: str, d: tuple[int, ...], is_lookup: bool) -> Array:
-    size = int(np.prod(d, dtype=np.int64)) if d else 1
+def _array(fname: str, name: str, line: bytes, d: tuple[int, ...], is_lookup: bool) -> Array:
+    size = math.prod(d)
     try:
-        numbers = np.array(line.split(), np.float64)
+        numbers = np.array(line.decode("ascii").split(), np.float64)
     except ValueError as failure:
         raise FileFormatError(f"{fname}: the values of {name} are no numbers: {failure}") from None
     if numbers.size != size:
@@ -164,17 +183,31 @@ def _is_below(name: str, key: str) -> bool:
 def populate_collection(collection: ParameterCollection, fname: str, key: str) -> None:
     """Copy the entries of a file below a name into a collection; see `ParameterCollection.populate`."""
     waiting = [iter(collection.parameters_list()), iter(collection.lookup_parameters_list())]
+    found: list[tuple[ParameterStorage, Entry]] = []  # all are looked at before the first is changed
     for entry in read(fname):
         if not _is_below(entry.name, key):
             continue
         target: Any = next(waiting[entry.is_lookup], None)
         if target is None:
             raise FileFormatError(f"Too many parameters to load in populated model at {entry.name} ({fname})")
-        fill(target.storage, entry, fname)
+        _check_shape(target.storage, entry, fname)
+        found.append((target.storage, entry))
     for each in waiting:
         missing: Any = next(each, None)
         if missing is not None:
             raise FileFormatError(f"{fname} holds no values for {missing.name()} {missing.shape()}")
+    for storage, entry in found:
+        fill(storage, entry, fname)
+
+
+def _check_shape(storage: ParameterStorage, entry: Entry, fname: str) -> None:
+    shape = tuple(storage.tensor.shape)
+    if entry.array.shape != shape:
+        given = _braced(shape, entry.is_lookup)
+        raise FileFormatError(
+            f"Dimensions of parameter {entry.name} looked up from file ({entry.dim}) do not match parameters to be"
+            f" populated ({given}) ({fname})"
+        )
 
 
 def fill(storage: ParameterStorage, entry: Entry, fname: str) -> None:
@@ -183,13 +216,7 @@ def fill(storage: ParameterStorage, entry: Entry, fname: str) -> None:
     Raises:
         FileFormatError: the shapes differ.
     """
-    shape = tuple(storage.tensor.shape)
-    if entry.array.shape != shape:
-        given = _braced(shape, entry.is_lookup)
-        raise FileFormatError(
-            f"Dimensions of parameter {entry.name} looked up from file ({entry.dim}) do not match parameters to be"
-            f" populated ({given}) ({fname})"
-        )
+    _check_shape(storage, entry, fname)
     storage.tensor.copy_(torch.from_numpy(np.ascontiguousarray(entry.array)))
     storage.clear_gradient()
     if entry.gradient is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 
 import numpy as np
 import pytest
@@ -140,6 +141,154 @@ def test_damage_is_told(tmp_path):
         p.populate(name, "/_0")
     with pytest.raises(TypeError):
         dy.save(name, [3])
+
+
+DAMAGES = {
+    "bytes that are no text": (b"#Parameter", b"#Par\xff\xfe"),
+    "no dimensions": (b"#LookupParameter# /emb {2,4}", b"#LookupParameter# /emb {}"),
+    "no rows": (b"#LookupParameter# /emb {2,4}", b"#LookupParameter# /emb {2,0}"),
+    "too many rows": (b"#LookupParameter# /emb {2,4}", b"#LookupParameter# /emb {4294967296,4294967296}"),
+    "a letter": (b"+7.14285731e-01", b"+7.14285731e-O1"),
+    "a line too long": (b"#LookupParameter# /emb", b"#LookupParameter# /" + b"e" * (1 << 21)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_file_changes_nothing(tmp_path, damage):
+    saved, other = collection()[0], collection()[0]
+    name = tmp_path / "model"
+    saved.save(name)
+    before, after = DAMAGES[damage]
+    whole = name.read_bytes()
+    assert before in whole
+    name.write_bytes(whole.replace(before, after, 1))
+    for each in (*other.parameters_list(), *other.lookup_parameters_list()):
+        each.zero()
+    with pytest.raises(FileFormatError, match="model"):
+        other.populate(name)
+    assert not any(each.any() for each in other.tensors().values())
+
+
+def test_damage_is_told_with_its_byte(tmp_path):
+    m = dy.ParameterCollection()
+    m.add_parameters(2), m.add_parameters(2, name="W")
+    name = tmp_path / "model"
+    m.save(name)
+    whole = name.read_bytes()
+    at = whole.index(b"#Parameter# /W")
+    name.write_bytes(whole[:at] + b"?" + whole[at:])
+    with pytest.raises(FileFormatError, match=f"byte {at}: no parameter begins here"):
+        m.populate(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", " a", "a\t", "\u00e4\u2028", "a\r", "{2} 3 ZERO_GRAD", "#", "\U0001f600"]
+)
+def test_names_with_odd_characters_are_found_again(tmp_path, name):
+    file = tmp_path / "model"
+    m = dy.ParameterCollection()
+    p, table = (
+        m.add_parameters((2, 2), name=name),
+        m.add_subcollection(name).add_lookup_parameters((3, 2), name=name),
+    )
+    dy.save(file, [p, table])
+    for found, wanted in zip(dy.load(file, dy.ParameterCollection()), [p, table]):
+        np.testing.assert_allclose(found.as_array(), wanted.as_array(), rtol=1e-6)
+    q = dy.ParameterCollection().add_parameters((2, 2))
+    m.save(file, name)
+    q.populate(file, f"{name}/{name}")
+    np.testing.assert_allclose(q.as_array(), p.as_array(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["a\nb", "\ud800"])
+def test_names_that_no_line_can_hold_are_refused(tmp_path, name):
+    m = dy.ParameterCollection()
+    p = m.add_parameters(2)
+    file = tmp_path / "model"
+    m.save(file)
+    before = file.read_bytes()
+    for call in (m.add_subcollection, lambda n: m.add_parameters(2, name=n), lambda n: m.save(file, n)):
+        with pytest.raises(dy.ArgumentError, match="one line"):
+            call(name)
+    with pytest.raises(dy.ArgumentError, match="one line"):
+        p.save(file, name, append=True)
+    assert file.read_bytes() == before
+    for call in (m.save, m.populate, p.save, p.populate):
+        with pytest.raises(dy.ArgumentError, match="no file can be named"):
+            call("a\0b")
+
+
+class Network:
+    """What `save` takes, with a collection that cannot be written."""
+
+    spec = (lambda: 3,)
+
+    def param_collection(self):
+        return dy.ParameterCollection()
+
+
+def test_a_save_that_fails_leaves_the_files_of_before(tmp_path):
+    m, w, e, lstm, _ = collection()
+    name = str(tmp_path / "parts")
+    dy.save(name, [w, e])
+    before = text(f"{name}.data")
+
+    class Inner(dy.GRUBuilder):
+        """A class that nobody finds by its name."""
+
+    for bad in (Network(), Inner(1, 2, 2, m), 3):
+        with pytest.raises(dy.ForeignValueError, match="save"):
+            dy.save(name, [w, bad])
+    assert text(f"{name}.data") == before
+    assert len(dy.load(name, dy.ParameterCollection())) == 2
+    with pytest.raises(FileError, match="cannot save"):
+        m.save(tmp_path)
+    with pytest.raises(FileError, match="cannot save"):
+        m.save(tmp_path / "none" / "model")
+    assert sorted(os.listdir(tmp_path)) == ["parts.data", "parts.meta"]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+@pytest.mark.parametrize("append", [False, True])
+def test_a_full_disk_is_told(append):
+    with pytest.raises(FileError, match="No space left"):
+        collection()[0].save("/dev/full", append=append)
+
+
+ENTRIES = [
+    None,
+    3,
+    (),
+    ("Parameters",),
+    ("Parameters", 3),
+    ("Other", "/W"),
+    ("Other", (1,), "/W"),
+    {},
+    (int, 1, "/W"),
+]
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=str)
+def test_entries_that_name_nothing(tmp_path, entry):
+    name = str(tmp_path / "parts")
+    dy.save(name, [collection()[1]])
+    with open(f"{name}.meta", "wb") as target:
+        pickle.dump(entry, target, 2)
+    with pytest.raises(FileFormatError, match="network"):
+        dy.load(name, dy.ParameterCollection())
+
+
+def test_lists_of_objects_that_are_cut_off(tmp_path):
+    m, w, e, lstm, both = collection()
+    name = str(tmp_path / "parts")
+    dy.save(name, [lstm])
+    with open(f"{name}.meta", "rb") as source:
+        whole = source.read()
+    for length in range(1, len(whole)):
+        with open(f"{name}.meta", "wb") as target:
+            target.write(whole[:length])
+        with pytest.raises(FileFormatError, match="meta"):
+            dy.load(name, dy.ParameterCollection())
 
 
 def test_memory_is_shared_with_arrays_of_the_rest():
