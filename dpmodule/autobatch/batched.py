@@ -183,6 +183,12 @@ class Batched:
                     f"{self.name} returns {len(shapes)} tensors here, and returned {self._count} before; the number"
                     f" must be the same for all inputs (at {user_line()})"
                 )
+            for shape in shapes:
+                if 0 in shape:
+                    raise ShapeError(
+                        f"{self.name} returns a tensor of shape {tuple(shape)}, which holds no numbers"
+                        f" (at {user_line()})"
+                    )
             found = self._known[key] = tuple(Dim(shape or (1,), batch) for shape in shapes)
         return found
 

@@ -20,9 +20,11 @@ from .batched import Batched, as_expression, forced_mode
 from .cell_parameters import CellParameters
 from .collection import ParameterCollection
 from .errors import ForeignValueError, user_line
+from .expression import listed
 from .given import flag, text
 from .row_wise import can_stack, reason_against
 from .state import state
+from .whole import TOO_LARGE, whole
 
 __all__ = ["Cell", "cell"]
 
@@ -70,7 +72,7 @@ class Cell(Batched):
         self._own = CellParameters(symbol, params, inputs, initializer, allow_extra)
         self.collection, self.input_names = self._own.collection, self._own.input_names
         if shapes is not None and self._own.missing:
-            self._own.make({name: tuple(int(size) for size in shape) for name, shape in shapes.items()})
+            self._own.make({name: _example(name, shape) for name, shape in shapes.items()})
         self.parameters = list(self._own.operands().values())
 
     def __repr__(self) -> str:
@@ -166,7 +168,7 @@ class Cell(Batched):
 
     def _mode(self) -> bool:
         if self.is_train is not None:
-            return bool(self.is_train)
+            return flag(self.is_train, f"{self.name}: is_train")
         forced = forced_mode()
         return flags.is_training() if forced is None else forced
 
@@ -242,6 +244,20 @@ class Cell(Batched):
             with torch.set_grad_enabled(recorded and (counted is None or bool(counted[i]))):
                 found.append(self._call(env, given, [x[i : i + 1] for x in data]))
         return [torch.stack(column) for column in zip(*found)]
+
+
+def _example(name: str, shape: Any) -> Shape:
+    """Return the shape of an example of an input as plain integers.
+
+    Raises:
+        ForeignValueError: it is no list of integers.
+        ShapeError: a size is not positive, or does not fit 32 bits.
+    """
+    what = f"cell: shapes of {name}"
+    found = tuple(whole(size, what) for size in listed(what, shape))
+    if not all(0 < size < TOO_LARGE for size in found):
+        raise ShapeError(f"{what} is {found}, expected positive sizes below {TOO_LARGE} (at {user_line()})")
+    return found
 
 
 def _every_node(graph: Graph) -> Iterator[Node]:

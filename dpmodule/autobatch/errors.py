@@ -68,7 +68,7 @@ class ForeignValueError(MXNetError, TypeError):
     """An argument of a wrong type: no expression, number, text, list or collection, where one is needed."""
 
 
-_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def user_line() -> str:

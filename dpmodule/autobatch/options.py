@@ -196,8 +196,8 @@ def take_arguments(argv: list[str]) -> dict[str, str]:
             continue
         if has_value and not equals:
             value = next(waiting, "")
-            if not value:
-                raise ArgumentError(f"the argument {word} needs a value")
+        if has_value and not value:
+            raise ArgumentError(f"the argument {word} needs a value")
         found[setting or name] = value or "1"
     argv[:] = kept
     return found

@@ -82,7 +82,7 @@ class Wrapped(Batched):
 
     def _mode(self) -> bool:
         if self.is_train is not None:
-            return bool(self.is_train)
+            return flag(self.is_train, f"{self.name}: is_train")
         forced = forced_mode()
         if forced is not None:
             return forced

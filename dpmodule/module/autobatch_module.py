@@ -11,6 +11,7 @@ import torch
 
 from ..autobatch.explain import explain
 from ..autobatch.explanation import Explanation
+from ..autobatch.given import flag
 from ..base import ArgumentError, StateError
 from ..ndarray import NDArray
 from ..slicing import split_batch
@@ -66,6 +67,7 @@ class AutobatchModule(CollectionModule):
 
     Raises:
         ArgumentError: an argument does not fit.
+        ForeignValueError: `autobatch` or `stack` is neither True nor False.
 
     Example:
         >>> import dpmodule.autobatch as dy
@@ -114,7 +116,8 @@ class AutobatchModule(CollectionModule):
             raise ArgumentError(
                 f"AutobatchModule: function is {type(function).__name__}, expected a function"
             )
-        self.function, self._autobatch, self._stack = function, autobatch, stack
+        self.function, self._autobatch = function, flag(autobatch, "AutobatchModule: autobatch")
+        self._stack = None if stack is None else flag(stack, "AutobatchModule: stack")
         self._output_names = list(output_names)
         self._ran: list[Ran | None] = []
         self._label_axes: list[int] = []

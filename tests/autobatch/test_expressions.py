@@ -342,6 +342,8 @@ def test_arguments_are_taken_from_the_command_line():
     assert found["random_seed"] == "7"
     with pytest.raises(ValueError, match="needs a value"):
         take_arguments(["prog", "--dynet-seed"])
+    with pytest.raises(ValueError, match="needs a value"):
+        take_arguments(["prog", "--dynet-seed="])
 
 
 def test_many_products_with_few_matrices():

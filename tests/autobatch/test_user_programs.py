@@ -7,6 +7,7 @@ import pytest
 
 import dpmodule.autobatch as dy
 from dpmodule.autobatch.errors import ShapeError
+from helpers.user_programs import PROGRAMS
 
 
 @pytest.fixture(params=["python", "auto"], autouse=True)
@@ -229,3 +230,21 @@ def test_several_continuations_of_one_state():
         dy.SimpleSGDTrainer(m, 0.0).update()  # sets the gradients to zero
     for batched, single in zip(*found):
         np.testing.assert_allclose(batched, single, rtol=1e-5, atol=1e-6)
+
+
+BY_DYNET = {
+    "stack_lstm": [23.92043, 23.73302, 23.55949, 23.39346],
+    "beam_search": [
+        *(24.66829, 23.18211, 22.0848, -1.16492, -1.55291, -1.64058, -2.01751, -2.41029, -2.54006),
+        *(-2.72645, -3.07593, -3.31162, -3.36701, -3.69185, -3.98284),
+    ],
+    "crf": [3.24259, 2.91323, 2.60633, 2.18429],
+}
+"""What the programs return with DyNet 2.1, rounded."""
+
+
+@pytest.mark.parametrize("autobatch", [False, True])
+@pytest.mark.parametrize("name", BY_DYNET)
+def test_programs_of_users_go_as_with_dynet(name, autobatch):
+    dy.configure(autobatch=autobatch)
+    np.testing.assert_allclose(PROGRAMS[name](dy), BY_DYNET[name], rtol=2e-5, atol=2e-5)

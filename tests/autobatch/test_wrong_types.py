@@ -464,6 +464,8 @@ FLAGS = {
     "training: is_train": lambda v: dy.training(v),
     "cell: rows": lambda v: dy.cell(mx.sym.tanh(mx.sym.Variable("x")), rows=v),
     "cell: allow_extra": lambda v: dy.cell(mx.sym.tanh(mx.sym.Variable("x")), allow_extra=v),
+    "AutobatchModule: autobatch": lambda v: mx.mod.AutobatchModule(len, collection(), autobatch=v),
+    "AutobatchModule: stack": lambda v: mx.mod.AutobatchModule(len, collection(), stack=v),
     "wrap: rows": lambda v: dy.wrap(torch.tanh, v),
     "wrap: random": lambda v: dy.wrap(torch.tanh, random=v),
     "sum_dim: b": lambda v: dy.sum_dim(vector(), 0, v),
@@ -593,6 +595,15 @@ def test_arguments_of_cells():
     refuses("inputs", lambda: dy.cell(symbol, inputs=np.ones((2, 2))))
     refuses("name", lambda: dy.cell(symbol, name=np.ones(2)))
     refuses("shapes", lambda: dy.cell(symbol, shapes=[("x", (3,))]))
+    for shape in (None, 3, "a", [None], [0.5], [[3]], np.eye(2)):
+        refuses("shapes of x", lambda: dy.cell(symbol, shapes={"x": shape}))  # noqa: B023 (called at once)
+    for size in (0, -3, 1 << 31, 1 << 70):
+        refuses("shapes of x", lambda: dy.cell(symbol, shapes={"x": (size,)}), dy.ShapeError)  # noqa: B023
+    refuses("no numbers", lambda: dy.wrap(lambda x: x[:0])(vector()), dy.ShapeError)
+    for function in (dy.cell(symbol, shapes={"x": (3,)}), dy.wrap(torch.nn.Linear(3, 2))):
+        for mode in ("yes", 0.5, np.ones(2), torch.ones(2)):
+            function.is_train = mode
+            refuses("is_train", lambda: function(vector()))  # noqa: B023 (called at once)
     refuses("initializer", lambda: dy.cell(symbol, initializer="uniform"))
     refuses("params", lambda: dy.wrap(torch.tanh, params=3))
     refuses("dtypes", lambda: dy.wrap(torch.tanh, dtypes=3))
