@@ -231,10 +231,7 @@ class NativeGraph(BaseGraph):
 
     def array(self, node: int) -> NDArray[Any]:
         """Return the value of a node as an array, see `BaseGraph`."""
-        if node < self.machine.computed and not self.machine.is_fused(node):
-            self.machine.follow()
-        else:
-            self.forward(node)
+        self._compute(node)
         dim = self.dim(node)
         found = np.frombuffer(self.machine.value(node), np.float32)
         if dim.batch == 1:

@@ -84,7 +84,7 @@ class NativeParameters:
         self._rows_before.clear()
         self._written.clear()
         self._machine.begin_pass()
-        for number in self._machine.used()[1]:
+        for number in self._machine.used_tables():
             self._begin_table(number)
 
     def _begin_table(self, number: int) -> None:
@@ -101,7 +101,7 @@ class NativeParameters:
 
     def take_back(self) -> None:
         """Make the gradients of parameters what they were before a pass that has failed."""
-        for number in self._machine.used()[0]:
+        for number in self._machine.used_parameters():
             passed = self._machine.passed(number)
             if passed is not None:
                 storage: Any = self._params[number][0]()
@@ -117,7 +117,7 @@ class NativeParameters:
 
     def take_rows(self) -> None:
         """Remember which rows of tables the pass has written to."""
-        for number in self._machine.used()[1]:
+        for number in self._machine.used_tables():
             rows = self._machine.touched(number)
             storage = self._tables[number][0]()
             if rows and storage is not None:

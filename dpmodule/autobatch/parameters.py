@@ -154,11 +154,12 @@ class _Held(Expression):
             ShapeError: it has another shape.
         """
         array = numbers(arr, "set_value: arr")
-        if array.shape != self.shape():
+        target = self._changing()
+        if array.shape != target.shape:
             raise ShapeError(f"{self.name()}: set_value of {array.shape}, expected {self.shape()}")
         if array.dtype.char not in "fd":
             array = array.astype(np.float64)
-        self._changing().copy_(torch.from_numpy(array))
+        target.copy_(torch.from_numpy(array))
 
     def _changing(self) -> torch.Tensor:
         """Return the value, to be written to: what the graph has computed of it stays."""

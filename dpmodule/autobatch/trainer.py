@@ -95,11 +95,14 @@ class Trainer:
         scale = self._clipping(known)
         native: list[native_updates.Place] = []
         others: list[tuple[ParameterStorage, bool]] = []
+        is_descent = self._native == "descent"  # which zeros do not move
         for each in (*parameters, *lookups):
             storage = each.storage
-            by_rows = self._sparse and isinstance(storage, LookupStorage)
-            if not storage.updated or (storage.gradient is None and self._is_still(storage, by_rows)):
+            if storage.gradient is None and (is_descent or self._is_still(storage)):
                 continue
+            if not storage.updated:
+                continue
+            by_rows = self._is_by_rows(storage)
             place = known.get(storage)
             if not by_rows and (place is None or place.rows is not None):
                 place = self._places.of(storage)
@@ -114,13 +117,16 @@ class Trainer:
         self._updates_shown += 1
         self._decay()
 
-    def _is_still(self, storage: ParameterStorage, by_rows: bool) -> bool:
+    def _is_by_rows(self, storage: ParameterStorage) -> bool:
+        return self._sparse and isinstance(storage, LookupStorage)
+
+    def _is_still(self, storage: ParameterStorage) -> bool:
         """Say whether a parameter without a gradient stays as it is; gives it one of zeros if moments may move it."""
-        if by_rows or (type(storage) is ParameterStorage and self._native == "descent"):
-            return True
-        if type(storage) is ParameterStorage:
+        if type(storage) is not ParameterStorage:
+            return self._is_by_rows(storage)
+        if storage.updated:
             storage.opened()
-        return False
+        return not storage.updated
 
     def _found(self) -> dict[ParameterStorage, native_updates.Place | None]:
         """Return where all gradients lie, None for those that native code does not take."""

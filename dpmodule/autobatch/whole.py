@@ -53,9 +53,10 @@ def sizes_of(dim: int | Sequence[int]) -> tuple[int, ...]:
         ForeignValueError: a size is no integer.
         ShapeError: a size is not positive, or does not fit 32 bits.
     """
-    is_list = isinstance(dim, Iterable) and getattr(dim, "ndim", 1) > 0
-    given = dim if type(dim) is tuple else tuple(dim) if is_list else (dim,)  # type: ignore[arg-type]
+    is_list = type(dim) in (tuple, list) or (isinstance(dim, Iterable) and getattr(dim, "ndim", 1) > 0)
+    given: Iterable[Any] = dim if is_list else (dim,)  # type: ignore[assignment]
     found = tuple([size if type(size) is int else whole(size, "dim") for size in given])
-    if any(not 0 < size < TOO_LARGE for size in found):
-        raise ShapeError(f"dim is {dim!r}, expected positive sizes below {TOO_LARGE} (at {user_line()})")
+    for size in found:
+        if not 0 < size < TOO_LARGE:
+            raise ShapeError(f"dim is {dim!r}, expected positive sizes below {TOO_LARGE} (at {user_line()})")
     return found

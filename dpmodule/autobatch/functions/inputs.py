@@ -307,7 +307,7 @@ def sparse_inputTensor(
         array[places] = given
     except IndexError as failure:
         raise BoundsError(f"sparse_inputTensor: {failure} (at {user_line()})") from None
-    return inputTensor(array, batched, device)
+    return inputTensor(array, batched)
 
 
 def constant(dim: int | Sequence[int], val: float, batch_size: int = 1) -> Expression:

@@ -93,16 +93,12 @@ PyObject *touched(PyObject *self, PyObject *number) {
     });
 }
 
-PyObject *used(PyObject *self, PyObject *) {
-    return guarded([&]() -> PyObject * {
-        const PythonParameters &parameters = machine_of(self).parameters;
-        PyObject *a = tuple_of(parameters.used_parameters()), *b = a ? tuple_of(parameters.used_tables()) : nullptr;
-        if (!b) {
-            Py_XDECREF(a);
-            return nullptr;
-        }
-        return Py_BuildValue("(NN)", a, b);
-    });
+PyObject *used_parameters(PyObject *self, PyObject *) {
+    return guarded([&]() -> PyObject * { return tuple_of(machine_of(self).parameters.used_parameters()); });
+}
+
+PyObject *used_tables(PyObject *self, PyObject *) {
+    return guarded([&]() -> PyObject * { return tuple_of(machine_of(self).parameters.used_tables()); });
 }
 
 }  // namespace
@@ -119,7 +115,8 @@ const PyMethodDef parameter_methods[] = {
     {"set_gradient", set_gradient, METH_VARARGS, "set_gradient(parameter, address)"},
     {"set_table_gradient", set_table_gradient, METH_VARARGS, "set_table_gradient(table, address or 0)"},
     {"touched", touched, METH_O, "touched(table) -> the rows (int64) that have had gradients since the last call"},
-    {"used", used, METH_NOARGS, "used() -> numbers of the parameters and of the tables in this graph"},
+    {"used_parameters", used_parameters, METH_NOARGS, "used_parameters() -> numbers of the parameters in this graph"},
+    {"used_tables", used_tables, METH_NOARGS, "used_tables() -> numbers of the tables in this graph"},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace dpmodule::autobatch

@@ -120,7 +120,8 @@ bool sizes(PyObject *x, std::vector<int> &found) {
 }
 
 int input_of(Given given, PyObject *const *args, Py_ssize_t count) {
-    const bool has_flag = given == Given::Tensor && count == 2 && PyBool_Check(args[1]);
+    // device and reusable_expr, which follow the flag, say nothing here
+    const bool has_flag = given == Given::Tensor && count >= 2 && count <= 4 && PyBool_Check(args[1]);
     if (!has_flag && count != (given == Given::Constant || given == Given::Matrix ? 2 : 1)) return -1;
     std::vector<int> dims;
     float value = given == Given::Ones ? 1.0f : 0.0f;
