@@ -279,6 +279,8 @@ apply = fast("apply", apply)
 plain = fast("plain", plain)
 append_many = fast("append_many", append_many)
 
+node_of = fast("node_of", node_of)
+
 
 def listed(name: str, xs: Iterable[Any]) -> list[Any]:
     """Return a list.

@@ -12,7 +12,7 @@
 namespace dpmodule::autobatch {
 namespace {
 
-enum class Way { Unary, Binary, Affine, Concat, ConcatColumns, Sum, Average, Loss, Labels, Softmax, Reduce, Pick, Range, Part, AddColumn, Transpose, Along, Elements, Batches, Moment, Drawn, DrawnAlong, Number, Count, Reshape, Parameter, Across, Rows, Random, Step, Input, Filled, Apply, Plain, Many };
+enum class Way { Unary, Binary, Affine, Concat, ConcatColumns, Sum, Average, Loss, Labels, Softmax, Reduce, Pick, Range, Part, AddColumn, Transpose, Along, Elements, Batches, Moment, Drawn, DrawnAlong, Number, Count, Reshape, Parameter, Across, Rows, Random, Step, Input, Filled, Apply, Plain, Many, Node };
 
 struct Fast {
     const char *name;
@@ -128,6 +128,7 @@ constexpr Fast table[] = {
     {"apply", Way::Apply, 0},
     {"plain", Way::Plain, 0},
     {"append_many", Way::Many, 0},
+    {"node_of", Way::Node, 0},
 };
 
 struct FunctionObject {
@@ -300,7 +301,10 @@ PyObject *function_call(PyObject *self, PyObject *const *args, std::size_t flags
         Arguments given;
         PyObject *made = nullptr;
         if (current.engine && given.read(function->names, args, flags, keywords)) {
-            if (way == Way::Step) {
+            if (way == Way::Node) {
+                const int node = given.count == 1 ? node_of(given.at[0]) : -1;
+                if (node >= 0) return PyLong_FromLong(node);
+            } else if (way == Way::Step) {
                 made = step(given.at, given.count);
             } else if (way > Way::Filled) {
                 made = applied(*function, given.at, given.count);

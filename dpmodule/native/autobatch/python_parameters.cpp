@@ -133,6 +133,7 @@ bool PythonParameters::look(Known &known, float *&place) {
 void PythonParameters::follow() {
     Graph &graph = engine_.graph;
     bool changed = false, moved = false;
+    // by number: what Python runs may let others enter
     for (std::size_t i = 0; i < params_.entered.size(); i++) {
         const int number = params_.entered[i];
         float *place;
@@ -141,7 +142,8 @@ void PythonParameters::follow() {
         moved |= place != graph.params[number].value;
         graph.params[number].value = place;
     }
-    for (const int number : tables_.entered) {
+    for (std::size_t i = 0; i < tables_.entered.size(); i++) {
+        const int number = tables_.entered[i];
         const Owned tensor(attribute(tables_.known[number].storage, names().tensor));
         float *place = pointer(mark_of(tensor).place);
         moved |= place != graph.tables[number]->value;
@@ -167,8 +169,8 @@ void PythonParameters::place_again() {
 
 void PythonParameters::begin_pass() {
     follow();
-    for (const int number : params_.entered) {
-        if (is_here(number)) open(number);
+    for (std::size_t i = 0; i < params_.entered.size(); i++) {
+        if (is_here(params_.entered[i])) open(params_.entered[i]);
     }
 }
 
