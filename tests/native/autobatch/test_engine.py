@@ -249,9 +249,13 @@ def test_wrong_numbers_are_refused():
     graph = RawGraph(native.core)
     table, machine = graph.table(4, 2), graph.machine
     machine.renew(1)
-    for call in (machine.value, machine.forward, machine.backward, machine.dim, machine.gradient):
+    of_nodes = [machine.value, machine.forward, machine.backward, machine.dim, machine.gradient]
+    for call in (*of_nodes, machine.parameter, machine.passed, machine.touched):
         with pytest.raises(IndexError):
             call(3)
+    for call in (machine.set_gradient, machine.set_table_gradient):
+        with pytest.raises(IndexError):
+            call(3, 0)
     with pytest.raises(IndexError):
         machine.append(10**6, (0,))
     with pytest.raises(ValueError, match="size"):
