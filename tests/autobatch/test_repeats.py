@@ -84,6 +84,22 @@ def test_every_expression_has_a_gradient_of_its_own(setting):
             np.testing.assert_allclose(parts, [parts[0]] * len(places), rtol=1e-5)
 
 
+def test_operations_of_torch_take_equal_operands(setting):
+    m = dy.ParameterCollection()
+    table, lstm = m.add_lookup_parameters((4, 3)), dy.VanillaLSTMBuilder(1, 3, 3, m)
+    results = []
+    for autobatch in (setting[1], False):
+        dy.renew_cg(autobatching=autobatch)
+        state = lstm.initial_state().add_input(table[1])
+        words = dy.lookup_batch(table, [1, 1, 1])  # beside a state of one element: no kernel takes both
+        outputs = [state.add_input(words).output() * factor for factor in (1.0, 2.0, 3.0)]
+        dy.esum([dy.sum_batches(dy.sum_elems(each)) for each in outputs]).backward()
+        results.append([each.npvalue() for each in outputs] + gradients(m))
+        m.reset_gradient()
+    for one, other in zip(*results, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
 def test_random_numbers_are_drawn_for_each(setting):
     m = dy.ParameterCollection()
     table = m.add_lookup_parameters((2, 64))

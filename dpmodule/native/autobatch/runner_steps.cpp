@@ -267,8 +267,14 @@ void Runner::call(const Work &work, const Signature &s, bool forward) {
         }
         parts.push_back(part(all.data(), static_cast<int>(all.size()), s.widths[0], false, !forward));
     }
+    // equal rows all through: one operand is not shared, and tells the callee how many rows there are
+    bool differ = work.count == 1;
+    for (int k = 0; k < s.nargs && !differ; k++) {
+        const int *nodes = work.run->nodes(k) + work.first;
+        differ = std::any_of(nodes, nodes + work.count, [&](int node) { return node != nodes[0]; });
+    }
     for (int k = 0; k < s.nargs; k++) {
-        parts.push_back(part(work.run->nodes(k) + work.first, work.count, s.widths[k], true, !forward));
+        parts.push_back(part(work.run->nodes(k) + work.first, work.count, s.widths[k], differ || k > 0, !forward));
     }
     for (const Part &each : parts) batch.arguments.push_back(each.argument);
     batch.out = (forward ? work.run->value : work.run->grad) + static_cast<std::ptrdiff_t>(work.first) * work.group->row;
