@@ -232,10 +232,8 @@ int Builder::reduce(Op op, int x, int y) {
 }
 
 int Builder::lookup(int table, int row) {
-    Table &t = *graph_.tables[table];
+    const Table &t = *graph_.tables[table];
     if (row < 0 || row >= t.rows) return -1;
-    graph_.entries += !t.used;
-    t.used = true;
     return graph_.add(t.sig, nullptr, 0, row);
 }
 

@@ -39,7 +39,6 @@ int Graph::param_node(int index) {
     Param &p = params[index];
     if (p.round != round) {
         p.round = round;
-        entries++;
         p.node = add(p.sig, nullptr, 0);
     }
     return p.node;
@@ -119,7 +118,6 @@ void Graph::renew() {
     inputs.reset();
     again_.clear();
     drawn.clear();
-    for (const auto &table : tables) table->used = false;
     round++;
 }
 

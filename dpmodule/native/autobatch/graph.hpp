@@ -34,7 +34,6 @@ class Table {
     Table(float *value, int rows, int width);
     float *value, *grads = nullptr;
     int rows, width, sig = -1;
-    bool used = false;           // in this graph
     // The gradient of one row; the row counts as touched from then on.  nullptr without gradients.
     float *grad(int row);
     // The rows touched since the last call, sorted.
@@ -62,7 +61,6 @@ class Graph {
     std::vector<std::uint8_t> uses;      // by how many nodes, up to most_uses; or the bit `fused`
     std::vector<float *> value, grad;    // of nodes that a plan has placed
     std::uint32_t round = 1;             // counts renew()
-    std::uint32_t entries = 0;           // counts parameters and tables that have entered a graph
     Arena inputs;
     std::vector<int> numbers;            // scratch space for whoever numbers nodes; all -1 between uses
 
