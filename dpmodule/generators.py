@@ -1,12 +1,13 @@
 """Random number generators: one `torch.Generator` per Context and one NumPy generator for the host.
 
 Nothing in the package draws from torch's global generator, so seeding here repeats a run and leaves the
-user's own torch code alone.
+user's own torch code alone. A program that never calls `seed` runs under seed 0, as in MXNet.
 """
 
 from __future__ import annotations
 
-import os
+import random
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,17 +16,16 @@ import torch
 from .base import ArgumentError
 from .context import Context
 
-__all__ = ["generator", "get_state", "host", "seed", "set_state"]
+__all__ = ["child_seed", "generator", "get_state", "host", "seed", "seed_process", "set_state"]
 
 _generators: dict[Context, torch.Generator] = {}
-_base_seed: int | None = None
+_base_seed = 0
+_num_children = 0
 _host: np.random.RandomState | None = None
 
 
 def _seed_of(ctx: Context) -> int:
-    """Give every context a stream of its own under one seed; without a seed, take fresh entropy."""
-    if _base_seed is None:
-        return int.from_bytes(os.urandom(8), "little") >> 1  # numpy.random would be loaded for nothing else
+    """Give every context a stream of its own under one seed."""
     # torch's CPU generator looks at the low 32 bits only
     return (_base_seed + ctx.device_id * 0x9E3779B9) % 2**32
 
@@ -58,12 +58,12 @@ def seed(seed_state: int, ctx: Context | str = "all") -> None:
     Raises:
         ArgumentError: `seed_state` is no integer, or `ctx` none of these.
     """
-    global _base_seed, _host
+    global _base_seed, _num_children, _host
     if isinstance(seed_state, bool) or not isinstance(seed_state, (int, np.integer)):
         raise ArgumentError(f"seed_state is {seed_state!r}, expected an integer")
     number = int(seed_state) % 2**32
     if ctx == "all":
-        _base_seed = number
+        _base_seed, _num_children = number, 0
         _host = np.random.RandomState(number)
         for each, gen in _generators.items():
             gen.manual_seed(_seed_of(each))
@@ -71,6 +71,31 @@ def seed(seed_state: int, ctx: Context | str = "all") -> None:
         generator(Context(ctx)).manual_seed(number)
     else:
         raise ArgumentError(f'ctx is {ctx!r}, expected a Context, a device type or "all"')
+
+
+def child_seed() -> tuple[int, int]:
+    """Return what the next child process passes to `seed_process`: this process's seed and the child's number."""
+    global _num_children
+    _num_children += 1
+    return _base_seed, _num_children
+
+
+def seed_process(entropy: Sequence[int]) -> None:
+    """Seed every generator of this process: Python's, NumPy's, torch's, and those of every context.
+
+    The host draws from NumPy's global generator afterwards, as in a program that has not called `seed`.
+
+    Args:
+        entropy: integers from 0 on; other ones give other numbers.
+    """
+    global _base_seed, _num_children, _host
+    numbers = [int(each) for each in np.random.SeedSequence(entropy).generate_state(4)]
+    random.seed(numbers[0])
+    np.random.seed(numbers[1])
+    torch.manual_seed(numbers[2])
+    _base_seed, _num_children, _host = numbers[3], 0, None
+    for each, gen in _generators.items():
+        gen.manual_seed(_seed_of(each))
 
 
 def get_state() -> dict[str, Any]:

@@ -115,8 +115,12 @@ class Lowered:
     entries: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def operator(self, step: Step) -> tuple[Op | None, Any]:
-        """Return the operator a step stands for, and its attributes; (None, None) for one that a pass added."""
-        if step.node < 0:
+        """Return the operator that a step runs on dense values, and its attributes.
+
+        (None, None) for a step that a pass added, and for one that reads sparse values: what rewrites operators it
+        knows leaves those alone.
+        """
+        if step.node < 0 or self.is_sparse(step):
             return None, None
         node = self.graph.nodes[step.node]
         return node.op, node.a

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import random
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
-
-import numpy as np
-import torch
 
 from .. import generators
 from ..streams.child import Channel, ParentGone
@@ -102,13 +98,13 @@ def serve(
         epoch: the epoch to begin with.
     """
     orders = Orders(channel, epoch)
-    _seed(seed, epoch)
+    generators.seed_process([seed, epoch])
     channel.note("its beginning")
     source = make(orders)
     channel.send(("ready", epoch, 0, source.description))
     while True:
         epoch = orders.epoch
-        _seed(seed, epoch)
+        generators.seed_process([seed, epoch])
         try:
             _run_epoch(channel, writer, source, orders)
         except Cancelled:
@@ -148,12 +144,3 @@ def _run_epoch(channel: Channel, writer: TensorPipeWriter, source: Source, order
             raise _PipeGone from None
         channel.send(("item", epoch, writer.stats.sent, data))
         del item, tensors
-
-
-def _seed(seed: int, epoch: int) -> None:
-    """Seed every generator of this process."""
-    numbers = np.random.SeedSequence([seed, epoch]).generate_state(4)
-    random.seed(int(numbers[0]))
-    np.random.seed(numbers[1])
-    torch.manual_seed(int(numbers[2]))
-    generators.seed(int(numbers[3]))

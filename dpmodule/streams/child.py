@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from .. import generators
 from . import lifeline
 from .errors import PipeClosed, WorkerStuck
 from .frames import Frames
@@ -61,6 +62,7 @@ class Link:
         name: of the worker.
         index: of the worker.
         num_threads: how many threads torch may use in the child.
+        entropy: of the child's random numbers.
     """
 
     sock: socket.socket
@@ -69,15 +71,16 @@ class Link:
     name: str
     index: int
     num_threads: int
+    entropy: tuple[int, int]
 
     def __reduce__(self) -> tuple[Any, ...]:
         fds = [reduction.DupFd(fd) for fd in (self.sock.fileno(), self.lifeline_fd, self.note_fd)]
-        return _rebuild_link, (fds, self.name, self.index, self.num_threads)
+        return _rebuild_link, (fds, self.name, self.index, self.num_threads, self.entropy)
 
 
-def _rebuild_link(fds: list[Any], name: str, index: int, num_threads: int) -> Link:
+def _rebuild_link(fds: list[Any], *rest: Any) -> Link:
     sock, lifeline_fd, note_fd = (each.detach() for each in fds)
-    return Link(socket.socket(fileno=sock), lifeline_fd, note_fd, name, index, num_threads)
+    return Link(socket.socket(fileno=sock), lifeline_fd, note_fd, *rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +226,7 @@ def _settle(link: Link, note: Note) -> None:
         name.write(link.name[:15])
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     torch.set_num_threads(link.num_threads)  # before any work: a forked child has none of OpenMP's threads
+    generators.seed_process(link.entropy)
     if (asyncio := sys.modules.get("asyncio")) is not None:
         asyncio._set_running_loop(None)
         asyncio.set_event_loop(None)

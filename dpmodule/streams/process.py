@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from .. import generators
 from ..base import ArgumentError, StateError
 from .child import DONE, ERROR, MESSAGE, Link
 from .endings import death, hanging, state_of
@@ -105,7 +106,8 @@ class ChildProcess:
         message: Message | None,
     ) -> None:
         ends = self._ends
-        link = Link(ends.child_sock, ends.lifeline.child_fd, ends.note.fd, self.name, self.index, threads)
+        fds = (ends.child_sock, ends.lifeline.child_fd, ends.note.fd)
+        link = Link(*fds, self.name, self.index, threads, generators.child_seed())
         try:
             ends.started(launch(method, link, target, args))
         except OSError as error:

@@ -1,17 +1,28 @@
-"""Run programs and test files in other processes, with the extension or without."""
+"""Run programs and test files in other processes, with the extension or without.
 
+They come from a process that has imported torch already, see `fork_server`: a fresh start takes two seconds, nearly all
+of them torch's. What depends on how the interpreter starts, or on memory that is not shared, asks for ``fresh=True``.
+"""
+
+import atexit
+import contextlib
+import json
 import os
+import socket
 import subprocess
 import sys
+import tempfile
+import threading
 from pathlib import Path
 
 import dpmodule
 from dpmodule import native
 
-__all__ = ["again_without_native", "environment", "run_program"]
+__all__ = ["Program", "again_without_native", "environment", "run_file", "run_module", "run_program"]
 
 TESTS = Path(__file__).parents[1]
 _SLOWNESS = float(os.environ.get("DPMODULE_TEST_SLOWNESS", "1"))  # more than 1 under sanitizers
+_FORKS = sys.platform == "linux" and "LD_PRELOAD" not in os.environ  # a sanitizer wants to see the start
 
 
 def environment(**changes):
@@ -25,40 +36,151 @@ def environment(**changes):
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **changes}
 
 
-def run_program(code, seconds=50, **changes):
-    """Run a program; return it with its output as text."""
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=seconds * _SLOWNESS,
-        env=environment(**changes),
-        cwd=TESTS,
-    )
+class _Server:
+    """The process that has imported torch; started when the first program comes, ends with this one."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._pid = None
+
+    def connect(self):
+        """Return a new connection."""
+        with self._lock:
+            if self._pid != os.getpid():
+                self._start()
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(self._address)
+        return connection
+
+    def _start(self):
+        with contextlib.closing(socket.socket(socket.AF_UNIX)) as listener:
+            listener.bind("")  # Linux chooses a name that no file has
+            listener.listen(64)
+            self._address = listener.getsockname()
+            lifeline, self._lifeline = os.pipe()
+            fds = (listener.fileno(), lifeline)
+            command = [sys.executable, str(TESTS / "helpers" / "fork_server.py"), *map(str, fds)]
+            changed = {**os.environ, "OMP_NUM_THREADS": "1"}
+            self._process = subprocess.Popen(command, pass_fds=fds, cwd=TESTS, env=changed)
+            os.close(lifeline)
+        self._pid = os.getpid()
+        atexit.register(self._end)
+
+    def _end(self):
+        if self._pid == os.getpid():
+            os.close(self._lifeline)
+            self._process.wait()
 
 
-def again_without_native(file, seconds=100):
+_server = _Server()
+
+
+class Program:
+    """A program that runs in a process of its own; a context manager, which ends it if it still runs.
+
+    Args:
+        kind: "code", "file" or "module".
+        what: the code, or the name of the file or module.
+        arguments: of the command line.
+        cwd: the folder it runs in.
+        changes: of the environment.
+
+    Attributes:
+        pid: of the process.
+    """
+
+    def __init__(self, kind, what, arguments=(), cwd=TESTS, **changes):
+        wanted = {
+            "kind": kind,
+            "what": str(what),
+            "arguments": list(map(str, arguments)),
+            "cwd": str(cwd),
+            "environment": environment(**changes),
+        }
+        self._stack = contextlib.ExitStack()
+        streams = (tempfile.TemporaryFile("w+") for _ in range(2))  # noqa: SIM115 (the stack closes them)
+        self._streams = [self._stack.enter_context(stream) for stream in streams]
+        self._connection = self._stack.enter_context(_server.connect())
+        with open(os.devnull) as stdin:
+            fds = [stdin.fileno(), *(stream.fileno() for stream in self._streams)]
+            message = json.dumps(wanted).encode() + b"\n"
+            sent = socket.send_fds(self._connection, [message], fds)
+            self._connection.sendall(message[sent:])
+        self._answers = self._stack.enter_context(self._connection.makefile())
+        self.pid = int(self._answers.readline())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._stack.close()  # the server ends the program of a client that is gone
+
+    def send_signal(self, number):
+        """Send it a signal."""
+        os.kill(self.pid, number)
+
+    def wait(self, seconds=50):
+        """Wait for its end; returns its exit code, or minus the signal that killed it."""
+        self._connection.settimeout(seconds * _SLOWNESS)
+        try:
+            return int(self._answers.readline())
+        except TimeoutError:
+            raise subprocess.TimeoutExpired(f"program {self.pid}", seconds, *self.output()) from None
+
+    def output(self):
+        """Return what it has written to its standard output, and to its standard error, so far."""
+        found = []
+        for stream in self._streams:
+            stream.seek(0)
+            found.append(stream.read())
+        return tuple(found)
+
+
+def _run(kind, what, arguments, seconds, cwd, fresh, changes):
+    if fresh or not _FORKS:
+        first = {"code": ["-c", what], "file": [what], "module": ["-m", what]}[kind]
+        return subprocess.run(
+            [sys.executable, *map(str, (*first, *arguments))],
+            capture_output=True,
+            text=True,
+            timeout=seconds * _SLOWNESS,
+            env=environment(**changes),
+            cwd=cwd,
+        )
+    with Program(kind, what, arguments, cwd, **changes) as program:
+        code = program.wait(seconds)
+        return subprocess.CompletedProcess([kind, what, *arguments], code, *program.output())
+
+
+def run_program(code, *arguments, seconds=50, cwd=TESTS, fresh=False, **changes):
+    """Run Python code; return it with its exit code and its output as text.
+
+    Args:
+        code: the code.
+        arguments: of the command line.
+        seconds: how long it may take.
+        cwd: the folder it runs in.
+        fresh: start the interpreter anew.
+        changes: of the environment.
+    """
+    return _run("code", code, arguments, seconds, cwd, fresh, changes)
+
+
+def run_file(path, *arguments, seconds=50, cwd=TESTS, fresh=False, **changes):
+    """Run a file of Python; see `run_program`."""
+    return _run("file", path, arguments, seconds, cwd, fresh, changes)
+
+
+def run_module(name, *arguments, seconds=50, cwd=TESTS, fresh=False, **changes):
+    """Run a module as ``python -m`` does; see `run_program`."""
+    return _run("module", name, arguments, seconds, cwd, fresh, changes)
+
+
+def again_without_native(file, *options, seconds=100):
     """Run the tests of a file once more on what stands in for the extension."""
     if native.core is None or "DPMODULE_TEST_SLOWNESS" in os.environ:  # sanitizers have nothing to see there
         return
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-x",
-        "-p",
-        "no:cacheprovider",
-        "-m",
-        "not slow",
-        str(file),
-    ]
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        timeout=seconds * _SLOWNESS,
-        env=environment(DPMODULE_NATIVE="0"),
-        cwd=TESTS.parent,
-    )
+    options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow", *options]
+    done = run_module("pytest", *options, file, seconds=seconds, cwd=TESTS.parent, DPMODULE_NATIVE="0")
     assert done.returncode == 0, done.stdout + done.stderr
+    assert " passed" in done.stdout

@@ -147,6 +147,25 @@ def test_batches_of_csr():
     np.testing.assert_array_equal(batch.data[0].asnumpy(), features[rows])
 
 
+@pytest.mark.parametrize("act", ["relu", "tanh", "sigmoid"])
+def test_layers_over_csr_data(act):
+    features, _ = data()
+    targets = (features.sum(1) > features.sum(1).mean()).astype("f4")
+    net = mx.sym.FullyConnected(mx.sym.Variable("data", stype="csr"), num_hidden=8, name="low")
+    net = mx.sym.FullyConnected(mx.sym.Activation(net, act_type=act), num_hidden=2, name="top")
+    net = mx.sym.SoftmaxOutput(net, name="softmax")
+    found = []
+    for contexts in ([mx.cpu()], [mx.cpu(0), mx.cpu(1)]):
+        for matrix in (mx.nd.sparse.csr_matrix(features), features):
+            batches = mx.io.NDArrayIter(matrix, targets, 12)
+            module = mx.mod.Module(net, context=contexts)
+            mx.random.seed(1)
+            module.fit(batches, num_epoch=2, optimizer_params={"learning_rate": 0.1})
+            found.append(module.predict(batches).asnumpy())
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], rtol=1e-5, atol=1e-6)
+
+
 def test_fit_takes_a_row_function():
     module, batches = module_and_batches([mx.cpu(0), mx.cpu(1)])
     asked = []

@@ -22,7 +22,7 @@ def _is_large(left: Tensor, right: Tensor) -> bool:
         left.shape[0] * right.numel() >= _LARGE
         and left.dtype is right.dtype is torch.float32
         and left.device.type == "cpu"
-        and onednn_pays(left, right)
+        and onednn_pays()
     )
 
 

@@ -4,6 +4,10 @@
 the first graph comes that has the operators it looks for. A pass is switched off for a block of code with `disabled`,
 and for a whole process with the environment variable ``DPMODULE_DISABLE_PASSES``, names with commas between them.
 Passes after which some operator's own output is no longer computed do not run where somebody watches every operator.
+
+Programs are shared by all shapes and types, so a pass sees only storage types and attributes. Each states what it
+needs of its operands under "Needs" in its module: what is known is checked when steps are rewritten, the rest by the
+functions it puts in, which do what the graph says where something else comes.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
+from types import ModuleType
 
 from ...base import ArgumentError
 from ..lowering import Lowered
@@ -45,9 +50,14 @@ class Pass:
     moved: bool = True
     compiled: bool = True
 
+    @property
+    def module(self) -> ModuleType:
+        """The module that has it."""
+        return import_module(f".{self.name}", __package__)
+
     def rewrite(self, low: Lowered) -> int:
         """Change the steps in place and return in how many places."""
-        function: Callable[[Lowered], int] = getattr(import_module(f".{self.name}", __package__), self.name)
+        function: Callable[[Lowered], int] = getattr(self.module, self.name)
         return function(low)
 
 

@@ -4,6 +4,13 @@ Data that enters a convolution, and its weight, are restrided once; torch keeps 
 activation and pooling. Shapes stay NCHW, so nothing outside a Program sees it. On the CPU, max pooling of a
 channels_last tensor is some ten times faster, and convolutions gain a third. On a GPU it depends on the type, which is
 looked at when the step runs; see `likes_channels_last`.
+
+Needs:
+    storage: dense
+    rank: data (N, C, H, W)
+    type: any on the CPU; on a GPU those that its tensor cores take
+    layout: any
+    gradients: any; operators behind it have to take channels_last data that wants none
 """
 
 from __future__ import annotations

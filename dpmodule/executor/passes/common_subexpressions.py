@@ -5,6 +5,13 @@ operator that may merge passes on a gradient that is linear in the one it gets. 
 have states, run user code, are losses, or whose result's shape follows from somewhere else stay as they are.
 
 Source: MXNet 1.9.1, which does this when it binds; as there, MXNET_ELIMINATE_COMMON_EXPR=0 switches it off.
+
+Needs:
+    storage: dense; steps on sparse values stay as they are
+    rank: any
+    type: any
+    layout: any
+    gradients: any; those of all places that read a value add up
 """
 
 from __future__ import annotations

@@ -2,6 +2,13 @@
 
 What has an effect beside its result stays: operators that draw random numbers, which later ones would otherwise draw,
 those with states, and users' own.
+
+Needs:
+    storage: any
+    rank: any
+    type: any
+    layout: any
+    gradients: any
 """
 
 from __future__ import annotations

@@ -2,6 +2,13 @@
 
 Recording a gradient function of our own costs as much as a small layer takes. One for the whole chain lets products
 go to oneDNN, where that is the faster library, that would not be worth it one by one.
+
+Needs:
+    storage: dense; layers on sparse values stay as they are
+    rank: data (N, ...), which is flattened, or (N,), which counts as (N, 1)
+    type: float32 for all operands; others run one by one
+    layout: any
+    gradients: any
 """
 
 from __future__ import annotations

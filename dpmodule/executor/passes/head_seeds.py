@@ -6,6 +6,13 @@ vocabulary it is the largest tensor of all, and the pages of fresh memory cost m
 It must be read by the loss alone, and be made by an operator of which autograd does not need the result; it may be
 a view, such as a reshape, of what such an operator makes. What users see of the loss is its output, which lies
 elsewhere.
+
+Needs:
+    storage: dense
+    rank: that of the loss's output
+    type: that of the loss's output
+    layout: contiguous
+    gradients: of a loss that was cut
 """
 
 from __future__ import annotations
@@ -29,7 +36,7 @@ def _is_free(low: Lowered, loss: LossHead, made_by: dict[int, Step], readers: Co
     while value in made_by and readers[value] == 1:
         step = made_by[value]
         op, _ = low.operator(step)
-        if op is None or step.covers or low.is_sparse(step):
+        if op is None or step.covers:
             return False
         if not op.view:
             return op.name in _FORGETS_ITS_RESULT

@@ -3,6 +3,13 @@
 Fresh memory for every result costs page faults and room in the cache. The operator that made the value must not need
 its result for backward: BatchNorm and convolutions keep their inputs, as does a sum that keeps nothing; and this step
 must be the only reader.
+
+Needs:
+    storage: dense
+    rank: any; terms of a sum of one shape
+    type: floating point, and one for the terms of a sum; others get memory of their own
+    layout: any
+    gradients: none of the very value that is written over
 """
 
 from __future__ import annotations
@@ -56,7 +63,7 @@ class _AddOver:
 def _forgets_its_result(low: Lowered, step: Step) -> bool:
     """Say whether a step makes fresh memory that autograd does not keep."""
     op, a = low.operator(step)
-    if op is None or step.covers or low.is_sparse(step):
+    if op is None or step.covers:
         return False
     if op.name == "BatchNorm":
         return bool(a.axis == 1) and not a.output_mean_var
@@ -68,7 +75,7 @@ def _forgets_its_result(low: Lowered, step: Step) -> bool:
 def _over_input(low: Lowered, step: Step, free: set[int]) -> Step | None:
     """Return the step that does the same over one of its inputs, None if there is none."""
     op, a = low.operator(step)
-    if op is None or step.takes_env or step.covers or low.is_sparse(step):
+    if op is None or step.takes_env or step.covers:
         return None
     if op.name == _SUM:
         for position in (1, 0):

@@ -3,6 +3,13 @@
 Which ones: those of operators with the attribute ``force_mirroring``; all cheap ones where ``mirror=True`` or MXNet's
 environment variable MXNET_BACKWARD_DO_MIRROR=1 say so; or, with ``mirror=n``, all but those that n equal parts of the
 network hand to each other.
+
+Needs:
+    storage: dense
+    rank: any
+    type: any
+    layout: any
+    gradients: any
 """
 
 from __future__ import annotations

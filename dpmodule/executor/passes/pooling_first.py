@@ -9,6 +9,13 @@ fall somewhere, or turn infinite numbers into NaN.
 
 Windows that lie in the padding alone would give the activation of the least number, so attributes that allow such
 windows are left alone.
+
+Needs:
+    storage: dense
+    rank: any
+    type: any for relu; the others in half precision stay before the pooling
+    layout: any
+    gradients: any
 """
 
 from __future__ import annotations
@@ -31,7 +38,7 @@ _RISING = frozenset({"elu", "leaky", "softrelu", *_NAMED})
 def _kind(low: Lowered, step: Step) -> str:
     """Return which activation a step is, "" for one that may not come later and for any other step."""
     op, a = low.operator(step)
-    if op is None or step.takes_env or low.is_sparse(step):
+    if op is None or step.takes_env:
         return ""
     if op.name == "Activation":
         kind = str(a.act_type)
@@ -45,7 +52,7 @@ def _kind(low: Lowered, step: Step) -> str:
 def _takes_maximum(low: Lowered, step: Step) -> bool:
     """Say whether a step is a max pooling that moves on by more than one and of which every window holds data."""
     op, a = low.operator(step)
-    if op is None or op.name != "Pooling" or a.pool_type != "max" or low.is_sparse(step):
+    if op is None or op.name != "Pooling" or a.pool_type != "max":
         return False
     if a.global_pool:
         return True

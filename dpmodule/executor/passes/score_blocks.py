@@ -2,6 +2,13 @@
 
 See `ops.nn.score_blocks` for what it gains. The layers may then also write the probabilities into the memory of the
 last run's, where nobody else holds that.
+
+Needs:
+    storage: dense
+    rank: data (N, ...), and one label for each row; else both layers run as they are
+    type: one for data and weight, float32 or float64, on the CPU; else both layers run as they are
+    layout: any
+    gradients: any
 """
 
 from __future__ import annotations
@@ -21,7 +28,7 @@ _LEAST_CLASSES = 2048
 
 def _is_scores(low: Lowered, step: Step | None) -> bool:
     """Say whether a step is a dense layer with many outputs, as it was lowered."""
-    if step is None or step.fixed is not None or step.takes_env or low.is_sparse(step) or step.covers:
+    if step is None or step.fixed is not None or step.takes_env or step.covers:
         return False
     op, a = low.operator(step)
     return op is not None and op.name == "FullyConnected" and a.flatten and a.num_hidden >= _LEAST_CLASSES

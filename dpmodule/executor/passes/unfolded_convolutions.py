@@ -4,6 +4,13 @@ In the last stages of a network, a small batch leaves fewer positions than there
 weight then runs at a tenth of its speed, and bringing the weight to the channels_last layout and its gradient back
 takes as long as the arithmetic. Laid out as rows, one for each position, the data is multiplied with the weight as it
 lies, and the gradient comes out as it has to lie. Batch and image decide when the step runs, by sizes alone.
+
+Needs:
+    storage: dense
+    rank: data (N, C, H, W)
+    type: float32 on the CPU; others run as convolutions
+    layout: any
+    gradients: any
 """
 
 from __future__ import annotations
@@ -76,7 +83,7 @@ def _fits(low: Lowered, step: Step) -> bool:
         and len(a.kernel) == 2
         and a.num_group == 1
         and a.layout in (None, "NCHW")
-        and not (step.takes_env or step.covers or low.is_sparse(step))
+        and not (step.takes_env or step.covers)
     )
 
 

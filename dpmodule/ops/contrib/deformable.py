@@ -105,7 +105,7 @@ def _columns(
     groups, (rows, columns) = a.num_deformable_group, a.kernel
     strides, dilates, pads = _windows(a)
     # (N, groups, rows, columns, 2, high, wide) -> (N, high, wide, groups, rows, columns) each
-    moves = offset.view(count, groups, rows, columns, 2, high, wide).permute(4, 0, 5, 6, 1, 2, 3)
+    moves = offset.reshape(count, groups, rows, columns, 2, high, wide).permute(4, 0, 5, 6, 1, 2, 3)
     down = _taps(high, -pads[0], strides[0], offset).view(-1, 1, 1, 1, 1)
     right = _taps(wide, -pads[1], strides[1], offset).view(-1, 1, 1, 1)
     row, column = _taps(rows, 0, dilates[0], offset).view(-1, 1), _taps(columns, 0, dilates[1], offset)
@@ -113,12 +113,12 @@ def _columns(
     (at_x, weight_x), inside_x = border(moves[1] + (right + column), width)
     share = (inside_y & inside_x).to(data.dtype)
     if mask is not None:
-        share = share * mask.view(count, groups, rows, columns, high, wide).permute(0, 4, 5, 1, 2, 3)
+        share = share * mask.reshape(count, groups, rows, columns, high, wide).permute(0, 4, 5, 1, 2, 3)
     weight = weight_y[..., :, None] * (weight_x * share[..., None])[..., None, :]
     plane = torch.arange(count * groups, dtype=torch.int32, device=data.device) * (height * width)
     base = plane.view(count, 1, 1, groups, 1, 1, 1, 1)
     index = base + (at_y * width)[..., :, None] + at_x[..., None, :]
-    table = pixel_table(data.view(count * groups, channels // groups, height, width))
+    table = pixel_table(data.reshape(count * groups, channels // groups, height, width))
     starts = even(index.numel() // 4, 4, index.device)
     sums = weighted_bags(table, weight.flatten(), index.flatten(), starts)
     return sums.view(count, high * wide, groups, rows * columns, channels // groups)

@@ -77,8 +77,8 @@ def ifft(a: Any) -> Tensors:
     """
 
     def ifft(x: torch.Tensor) -> torch.Tensor:
-        pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2).contiguous())
-        found: torch.Tensor = torch.fft.ifft(pairs, norm="forward")
+        real, imaginary = x.reshape(*x.shape[:-1], -1, 2).unbind(-1)
+        found: torch.Tensor = torch.fft.ifft(torch.complex(real, imaginary), norm="forward")
         return found.real
 
     return ifft

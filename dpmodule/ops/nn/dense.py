@@ -14,7 +14,7 @@ from ..bound import bound
 from ..shapes import prod, unify
 from ..spec import ROWS, Attr, Onnx, Shapes, arg, param
 from .linear import LARGE, linear
-from .rules import agree
+from .rules import agree, flat_from
 
 __all__ = ["fully_connected"]
 
@@ -57,7 +57,7 @@ def _row_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | N
 
 def _flat_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     if data.dim() != 2:
-        data = data.reshape(data.shape[0], -1)
+        data = flat_from(data, 1)
     if data.shape[0] * weight.numel() < LARGE and (bias is None or bias.dim() == 1):  # without a detour
         return F.linear(data, weight, bias)
     return _row_linear(data, weight, bias)

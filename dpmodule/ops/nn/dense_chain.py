@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from ... import private
 from .linear import LARGE, by_onednn, product
 from .moderate import is_moderate, is_plain, multiply, pays
+from .rules import flat_from
 
 __all__ = ["ACTIVATIONS", "ChainRun", "DenseChain"]
 
@@ -212,7 +213,7 @@ class DenseChain:
             (next(given), next(given) if biased else None, act)
             for biased, act in zip(self._biased, self._acts)
         ]
-        return data.flatten(1) if self._flattens and data.dim() != 2 else data, layers
+        return flat_from(data, 1) if self._flattens and data.dim() != 2 else data, layers
 
     @staticmethod
     def _is_for_onednn(data: torch.Tensor, layers: Sequence[Layer]) -> bool:

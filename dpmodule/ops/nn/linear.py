@@ -1,16 +1,17 @@
 """The product of dense layers, by the faster of the two libraries that torch comes with.
 
-torch multiplies matrices on the CPU with MKL, which some processors run at half of oneDNN's speed and others at the
-same. Which one it is here shows at the first large product, once for the process; only a clear advantage counts, so
-that runs on one machine agree. After that the choice looks at sizes alone. The environment variable
-DPMODULE_ONEDNN=0 or 1 decides instead of the measurement.
+torch multiplies matrices on the CPU with MKL, which runs at half of oneDNN's speed on AMD's processors and at the same
+or better on Intel's. What computes a product follows from the processor, types and sizes alone, never from a
+measurement: one program has the same bits in every run on a machine. The environment variable DPMODULE_ONEDNN=0 or 1
+decides instead of the table of processors.
 """
 
 from __future__ import annotations
 
 import os
-import time
+import platform
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -25,48 +26,30 @@ LARGE = 2**22
 """Multiplications in a product below which oneDNN gains too little to begin with it: its code takes about 8 MB."""
 _LEAST_ROWS = 8
 """Samples below which oneDNN's gradients are the slower ones."""
-_MOST_TIMED = 512
-"""Rows of data and weight that are timed, so that it does not take long."""
-_CLEARLY = 1.3
-"""How many times as long MKL must take."""
+_SLOW_WITH_MKL = ("AuthenticAMD", "HygonGenuine")
+"""Vendors whose processors MKL does not run its fastest kernels on."""
 
 
-def _least_time(call: Callable[..., Any], *args: Any) -> float:
-    call(*args)
-    times = []
-    for _ in range(7):
-        begin = time.perf_counter()
-        call(*args)
-        times.append(time.perf_counter() - begin)
-    return min(times)
+def _vendor() -> str:
+    """Return the text in which the system names the processor's vendor."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            for line in file:
+                if line.startswith("vendor_id"):
+                    return line
+    except OSError:
+        pass  # not Linux
+    return platform.processor()
 
 
-_answer: bool | None = None
-"""What `onednn_pays` has found, None before the first large product."""
-
-
-def onednn_pays(data: torch.Tensor, weight: torch.Tensor) -> bool:
-    """Say whether oneDNN is clearly faster than MKL here; measured at the first call, which takes some milliseconds.
-
-    Args:
-        data: (N, K), of the first large product; no other kernels than it needs anyway are loaded for the measurement.
-        weight: (M, K).
-    """
-    global _answer
-    if _answer is None:
-        asked = os.environ.get("DPMODULE_ONEDNN")
-        if asked == "0" or private.onednn_linear is private.plain_linear:
-            _answer = False
-        else:
-            _answer = asked == "1" or _is_faster(data, weight)
-    return _answer
-
-
-def _is_faster(data: torch.Tensor, weight: torch.Tensor) -> bool:
-    with torch.no_grad():
-        data, weight = data[:_MOST_TIMED], weight[:_MOST_TIMED]
-        fast = _least_time(private.onednn_linear, data, weight, None, "none", [], "")
-        return _least_time(F.linear, data, weight) > _CLEARLY * fast
+@cache
+def onednn_pays() -> bool:
+    """Say whether oneDNN multiplies large matrices faster than `F.linear` on this processor."""
+    asked = os.environ.get("DPMODULE_ONEDNN")
+    if asked == "0" or private.onednn_linear is private.plain_linear:
+        return False
+    by_mkl = torch.backends.mkl.is_available()
+    return asked == "1" or (by_mkl and any(name in _vendor() for name in _SLOW_WITH_MKL))
 
 
 def by_onednn(data: torch.Tensor, weight: torch.Tensor) -> bool:
@@ -79,7 +62,7 @@ def by_onednn(data: torch.Tensor, weight: torch.Tensor) -> bool:
         and data.device.type == "cpu"
         and not (private.is_batched(data) or private.is_batched(weight))
         and not torch.compiler.is_compiling()  # it knows no such call, and chooses for itself
-        and onednn_pays(data, weight)
+        and onednn_pays()
     )
 
 

@@ -10,7 +10,7 @@ import torch
 from ...base import Shape
 from ..attrs import boolean, choice, real
 from ..registry import op
-from ..shapes import same, unify
+from ..shapes import prod, same, unify
 from ..spec import ROWS, Attr, Env, Onnx, Shapes, arg, label
 from .rules import agree
 
@@ -25,11 +25,13 @@ __all__ = [
 
 
 def _regression_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    """Labels have the data's shape; for one column they may be a vector, and are if nothing else is known."""
+    """Labels have as many rows and elements as the data; unknown ones its shape, or (N,) for one column."""
     data = unify(ins[0], outs[0], "data and output")
     have = ins[1]
     if data is None:
         return ins, outs
+    if have and data and have[0] == data[0] and prod(have) == prod(data) > 0:
+        return [data, have], [data]
     if have and len(have) == len(data) > 1:
         data = unify(data, have, "data and label") or data
     column = len(data) == 2 and data[1] == 1
@@ -86,7 +88,7 @@ def linear_regression_output(a: Any, env: Env, data: torch.Tensor, label: torch.
 
     Shape:
         data, output: (N, ...).
-        label: as data; (N,) for data (N, 1), too.
+        label: as data, or any other shape (N, ...) of as many elements, such as (N,) for data (N, 1).
 
     Source: MXNet 1.9.1 `LinearRegressionOutput`.
     """
@@ -99,7 +101,7 @@ def logistic_regression_output(a: Any, env: Env, data: torch.Tensor, label: torc
 
     Shape:
         data, output: (N, ...).
-        label: as data; (N,) for data (N, 1), too.
+        label: as data, or any other shape (N, ...) of as many elements, such as (N,) for data (N, 1).
 
     Source: MXNet 1.9.1 `LogisticRegressionOutput`.
     """
@@ -112,7 +114,7 @@ def mae_regression_output(a: Any, env: Env, data: torch.Tensor, label: torch.Ten
 
     Shape:
         data, output: (N, ...).
-        label: as data; (N,) for data (N, 1), too.
+        label: as data, or any other shape (N, ...) of as many elements, such as (N,) for data (N, 1).
 
     Source: MXNet 1.9.1 `MAERegressionOutput`.
     """
@@ -122,7 +124,7 @@ def mae_regression_output(a: Any, env: Env, data: torch.Tensor, label: torch.Ten
 def _make_loss_scaled_grad(a: Any, env: Env, out: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
     scale: float = a.grad_scale
     if a.normalization == "batch":
-        scale /= data.shape[0]
+        scale /= prod(data.shape[:-1])
     grad = torch.full_like(data, scale, requires_grad=False)
     if a.normalization == "valid":
         grad.div_((data > a.valid_thresh).sum().clamp_(min=1))
@@ -150,7 +152,7 @@ def make_loss_scaled(a: Any, env: Env, data: torch.Tensor) -> torch.Tensor:
     """Make a loss of any value: return it, with grad_scale as its gradient.
 
     Shape:
-        data, output: any.
+        data, output: any; the batch size that normalization="batch" divides by is the product of all axes but the last.
 
     Source: MXNet 1.9.1 `MakeLoss`.
     """
@@ -186,7 +188,7 @@ def _svm_grad(a: Any, env: Env, out: torch.Tensor, data: torch.Tensor, label: to
     """Return the gradient of the hinge loss, squared unless use_linear, of one class against all others."""
     x = out.reshape(-1, out.shape[-1])
     classes = torch.arange(x.shape[1], device=x.device)
-    sign = (label.long().view(-1, 1) == classes).to(x.dtype).mul_(2.0).sub_(1.0)
+    sign = (label.long().reshape(-1, 1) == classes).to(x.dtype).mul_(2.0).sub_(1.0)
     missing = (a.margin - sign * x).clamp_(min=0)
     size = (missing > 0).to(x.dtype) if a.use_linear else missing.mul_(2.0)
     return sign.mul_(size).mul_(-a.regularization_coefficient).view(out.shape)

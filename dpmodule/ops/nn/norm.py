@@ -114,6 +114,18 @@ def layer_norm(a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor, beta: 
     return out, mean.detach().reshape(shape), rstd.detach().reciprocal().reshape(shape)
 
 
+def _by_group(
+    data: torch.Tensor, groups: int, weight: torch.Tensor, bias: torch.Tensor, eps: float
+) -> torch.Tensor:
+    """Normalise groups of channels.
+
+    torch's backward crashes the process on channels_last data that wants no gradient (seen in 2.13).
+    """
+    if torch.is_grad_enabled() and not data.requires_grad:
+        data = data.contiguous()
+    return torch.group_norm(data, groups, weight, bias, eps)
+
+
 def _channels(a: Any, data: tuple[int, ...]) -> int:
     return data[1]
 
@@ -137,7 +149,7 @@ def instance_norm(
 
     Source: Ulyanov et al., "Instance normalization", 2016; MXNet 1.9.1 `InstanceNorm`.
     """
-    return torch.group_norm(data, data.shape[1], gamma, beta, a.eps)
+    return _by_group(data, data.shape[1], gamma, beta, a.eps)
 
 
 def _groups(a: Any, data: tuple[int, ...]) -> int:
@@ -173,7 +185,7 @@ def group_norm(a: Any, env: Env, data: torch.Tensor, gamma: torch.Tensor, beta: 
     each = channels // a.num_groups
     weight, bias = gamma.repeat_interleave(each), beta.repeat_interleave(each)
     if not a.output_mean_var:
-        return torch.group_norm(data, a.num_groups, weight, bias, a.eps)
+        return _by_group(data, a.num_groups, weight, bias, a.eps)
     space = data[0, 0].numel()
     out, mean, rstd = torch.native_group_norm(
         data.contiguous(), weight, bias, rows, channels, space, a.num_groups, a.eps

@@ -14,6 +14,7 @@ from ..spec import Infer, Shapes
 __all__ = [
     "agree",
     "channels_last",
+    "flat_from",
     "layer",
     "per_axis",
     "through_first",
@@ -21,6 +22,16 @@ __all__ = [
     "to_last",
     "window_size",
 ]
+
+
+def flat_from(x: torch.Tensor, axis: int) -> torch.Tensor:
+    """Return a tensor with all axes from one on as one, as dense layers see rows.
+
+    Args:
+        x: (d0, ..., d_axis, ...), or (d0, ..., d_(axis - 1)), which gets a last axis of length 1.
+        axis: the axis.
+    """
+    return x.flatten(axis) if x.dim() > axis else x.unsqueeze(axis)
 
 
 def agree(name: str, have: Shape, want: Shape, data: Shape) -> Shape:

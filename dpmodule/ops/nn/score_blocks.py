@@ -16,6 +16,7 @@ import torch
 from ... import private
 from ..spec import Env
 from .linear import by_onednn, linear
+from .rules import flat_from
 from .softmax_output import label_scale, softmax_output, softmax_output_grad
 
 __all__ = ["ScoreBlocks", "predict_blocks", "seed_of_blocks", "train_blocks"]
@@ -196,7 +197,7 @@ def _inputs(
     """Return data of two axes, weight, bias and label."""
     weight, label = rest[0], rest[-1]
     bias = rest[1].reshape(-1) if fixed.has_bias else None
-    return data if data.dim() == 2 else data.reshape(data.shape[0], -1), weight, bias, label
+    return data if data.dim() == 2 else flat_from(data, 1), weight, bias, label
 
 
 def train_blocks(

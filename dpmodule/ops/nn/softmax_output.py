@@ -60,10 +60,9 @@ def _softmax_output_infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes
     if have is not None and len(have) == len(data) and have == data:
         return [data, have], [data]
     if a.multi_output:
-        want: tuple[int, ...] = (data[0], prod(data[2:]))
         spread = (data[0], *data[2:])
-        if have is not None and len(have) > 2:
-            want = spread if len(have) == len(spread) else (data[0], 1, *data[2:])
+        forms = [(data[0], prod(data[2:])), spread, (data[0], 1, *data[2:])]
+        want = next((form for form in forms if have is not None and len(have) == len(form)), forms[0])
     else:
         want = data[:-1]
     return [data, agree("label", have, want, data)], [data]
@@ -102,15 +101,15 @@ def _hard_label_grad(
     classes = label.long()
     if a.multi_output:
         p = out.reshape(out.shape[0], out.shape[1], -1)
-        labels = classes.view(out.shape[0], 1, -1)
+        labels = classes.reshape(out.shape[0], 1, -1)
     else:
         p = out if out.dim() == 2 else out.reshape(-1, out.shape[-1]) if a.preserve_shape else out.flatten(1)
-        labels = classes.view(-1, 1)
+        labels = classes.reshape(-1, 1)
         if labels.shape[0] != p.shape[0]:  # one label for each row of several: MXNet reads the first ones
             labels = labels[: p.shape[0]]
     into = None if into is None else into.view(p.shape)
     if a.smooth_alpha and not a.multi_output:
-        rest = a.smooth_alpha / (p.shape[1] - 1)
+        rest = a.smooth_alpha / max(p.shape[1] - 1, 1)
         grad = _minus_labels(p - rest, labels, 1, 1.0 - a.smooth_alpha - rest, into).mul_(
             label_scale(a, classes, p)
         )
@@ -218,7 +217,7 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, data: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
         p = torch.softmax(data, 1)
-        labels = label.long().view(-1, 1)
+        labels = label.long().reshape(-1, 1)
         inside = labels.clamp(0, data.shape[1] - 1)
         found = p.gather(1, inside).mul_(labels == inside)
         ctx.save_for_backward(p, labels)

@@ -41,7 +41,7 @@ def _axes(height: int, width: int, like: torch.Tensor) -> tuple[torch.Tensor, to
 def _affine(target: tuple[int, int], theta: torch.Tensor) -> torch.Tensor:
     """Return the places (N, 2, H, W) that affine maps (N, 6) give to the points of a grid."""
     x, y = _axes(*target, theta)
-    t = theta.view(-1, 2, 3, 1, 1)
+    t = theta.reshape(-1, 2, 3, 1, 1)
     return t[:, :, 0] * x + t[:, :, 1] * y + t[:, :, 2]
 
 

@@ -1,4 +1,6 @@
-"""Products by oneDNN and by MKL: the same values and gradients, chosen by size and by measurement."""
+"""Products by oneDNN and by MKL: the same values and gradients, chosen by processor and size."""
+
+import platform
 
 import numpy as np
 import pytest
@@ -11,11 +13,11 @@ from dpmodule.ops.nn import linear as module
 
 
 @pytest.fixture(autouse=True)
-def measured_again(monkeypatch):
-    module._answer = None
+def chosen_again(monkeypatch):
+    module.onednn_pays.cache_clear()
     monkeypatch.setenv("DPMODULE_ONEDNN", "1")
     yield
-    module._answer = None
+    module.onednn_pays.cache_clear()
     private.select()
 
 
@@ -134,26 +136,38 @@ def test_vmap_stays_with_torch(counted):
 
 def test_the_variable_decides(monkeypatch, counted):
     monkeypatch.setenv("DPMODULE_ONEDNN", "0")
-    module._answer = None
+    module.onednn_pays.cache_clear()
     module.linear(*tensors())
     assert counted == []
-    assert not module.onednn_pays(*tensors()[:2])
+    assert not module.onednn_pays()
 
 
-def test_a_measurement_decides_where_nothing_is_said(monkeypatch):
+@pytest.mark.parametrize(
+    ("vendor", "wins"),
+    [
+        ("vendor_id\t: AuthenticAMD\n", True),
+        ("vendor_id\t: HygonGenuine\n", True),
+        ("AMD64 Family 25 Model 33 Stepping 0, AuthenticAMD", True),
+        ("vendor_id\t: GenuineIntel\n", False),
+        ("", False),
+    ],
+)
+def test_the_processor_decides_where_nothing_is_said(vendor, wins, monkeypatch):
     monkeypatch.delenv("DPMODULE_ONEDNN")
-    times = {F.linear: 2.0, private.onednn_linear: 1.0}
-    monkeypatch.setattr(module, "_least_time", lambda call, *args: times[call])
-    module._answer = None
-    assert module.onednn_pays(*tensors()[:2]) == (private.onednn_linear is not private.plain_linear)
-    times[F.linear] = 1.2
-    module._answer = None
-    assert not module.onednn_pays(*tensors()[:2])
+    monkeypatch.setattr(module, "_vendor", lambda: vendor)
+    there = private.onednn_linear is not private.plain_linear and torch.backends.mkl.is_available()
+    assert module.onednn_pays() == (wins and there)
+
+
+def test_the_vendor_is_told_by_the_system(monkeypatch, tmp_path):
+    assert module._vendor() == module._vendor()
+    monkeypatch.setattr("builtins.open", lambda *args: (_ for _ in ()).throw(FileNotFoundError()))
+    assert module._vendor() == platform.processor()
 
 
 def test_without_the_private_function_everything_works():
     private.select(public=True)
-    assert not module.onednn_pays(*tensors()[:2])
+    assert not module.onednn_pays()
     data, weight, bias = tensors()
     torch.testing.assert_close(module.linear(data, weight, bias), F.linear(data, weight, bias))
 

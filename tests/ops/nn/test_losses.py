@@ -55,6 +55,24 @@ def test_regression_label_given():
         shapes("LinearRegressionOutput", (4, 1), (2, 2))
 
 
+@pytest.mark.parametrize("label", [(2, 3), (2, 1, 3), (2, 1, 3, 1)])
+@pytest.mark.parametrize(
+    "name", ["LinearRegressionOutput", "LogisticRegressionOutput", "MAERegressionOutput"]
+)
+def test_regression_labels_of_as_many_rows_and_elements(name, label):
+    # MXNet takes them all
+    assert shapes(name, (2, 3, 1), label) == ([(2, 3, 1), label], [(2, 3, 1)])
+    data, labels = np.linspace(-1, 1, 6).reshape(2, 3, 1), np.arange(6.0)
+    want = gradients(name, data, labels.reshape(2, 3, 1))[0]
+    np.testing.assert_array_equal(gradients(name, data, labels.reshape(label))[0], want)
+
+
+def test_regression_labels_of_other_rows_or_elements():
+    for label in ((6,), (3, 2), (2,), (2, 4)):
+        with pytest.raises(ShapeError):
+            shapes("LinearRegressionOutput", (2, 3, 1), label)
+
+
 @pytest.mark.parametrize(("normalization", "divisor"), [("null", 1), ("batch", 3), ("valid", 2)])
 def test_make_loss(normalization, divisor):
     data = np.array([[0.05, 0.2], [-0.3, 0.4], [0.1, 0.0]])
@@ -62,6 +80,15 @@ def test_make_loss(normalization, divisor):
     np.testing.assert_array_equal(run("MakeLoss", data, **attrs), data)
     (grad,) = gradients("MakeLoss", data, head=data, **attrs)
     np.testing.assert_allclose(grad, np.full((3, 2), 3.0 / divisor))
+
+
+@pytest.mark.parametrize(
+    ("shape", "divisor"),
+    [((6,), 1), ((4, 3), 4), ((5, 1), 5), ((2, 3, 4), 6), ((3, 1, 2), 3), ((2, 3, 4, 5), 24)],
+)
+def test_make_loss_divides_by_all_axes_but_the_last_as_mxnet_does(shape, divisor):
+    (grad,) = gradients("MakeLoss", np.zeros(shape), normalization="batch", grad_scale=2.0)
+    np.testing.assert_allclose(grad, np.full(shape, 2.0 / divisor))
 
 
 def test_make_loss_without_a_valid_element():

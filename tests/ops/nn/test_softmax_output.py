@@ -145,6 +145,18 @@ def test_label_shapes_of_multi_output(label):
     assert shapes("SoftmaxOutput", (2, 3, 4, 5), label, multi_output=True)[0] == [(2, 3, 4, 5), label]
 
 
+@pytest.mark.parametrize("label", [(4,), (4, 1), (4, 3)])
+def test_label_shapes_of_multi_output_without_further_axes(label):
+    assert shapes("SoftmaxOutput", (4, 3), label, multi_output=True)[0] == [(4, 3), label]
+
+
+def test_smoothing_of_one_class():
+    # 1.9.1: simple_bind of SoftmaxOutput(smooth_alpha=0.1) for data (3, 1)
+    np.testing.assert_allclose(
+        loss_gradient(np.ones((3, 1)), np.zeros(3), {"smooth_alpha": 0.1}), np.full((3, 1), 0.1)
+    )
+
+
 def test_wrong_label_shape():
     with pytest.raises(ShapeError, match=r"label has shape \(5,\), expected \(4,\) from data \(4, 3\)"):
         shapes("SoftmaxOutput", (4, 3), (5,))

@@ -11,6 +11,13 @@ and so go over the results once more.
 Memory: a copy of the weights of every convolution that is predicted with twice or more, until they change; one for each
 size of images, of which the first four count. The environment variable DPMODULE_ONEDNN=0 leaves all convolutions to
 torch.
+
+Needs:
+    storage: dense
+    rank: data (N, C, H, W) with something in it; a summand of the result's shape
+    type: float32 on the CPU for all operands; others run one by one
+    layout: any; data is brought to channels_last
+    gradients: none recorded, and a BatchNorm that does not train; else operators run one by one
 """
 
 from __future__ import annotations
@@ -40,7 +47,7 @@ _FRESH = frozenset({"BatchNorm", "Concat", "Convolution", "Pooling", *_SUMS})
 def _activation(low: Lowered, step: Step) -> Activation | None:
     """Return what an activation is to oneDNN; None for one it lacks, and other steps."""
     op, a = low.operator(step)
-    if op is None or step.takes_env or low.is_sparse(step):
+    if op is None or step.takes_env:
         return None
     if op.name == "clip" and a.a_min > a.a_max:
         return None
@@ -63,7 +70,7 @@ def _is_convolution(low: Lowered, step: Step) -> bool:
         and op.name == "Convolution"
         and len(a.kernel) == 2
         and a.layout in (None, "NCHW")
-        and not (step.takes_env or step.covers or low.is_sparse(step))
+        and not (step.takes_env or step.covers)
     )
 
 
@@ -75,13 +82,13 @@ def _is_norm(low: Lowered, step: Step) -> bool:
         and getattr(a, "axis", 1) in (1, -3)
         and not a.output_mean_var
         and len(step.outputs) == 4
-        and not (step.own_env or low.is_sparse(step))
+        and not step.own_env
     )
 
 
 def _is_sum(low: Lowered, step: Step) -> bool:
     op, _ = low.operator(step)
-    return op is not None and op.name in _SUMS and not (step.takes_env or low.is_sparse(step))
+    return op is not None and op.name in _SUMS and not step.takes_env
 
 
 class _Chain:
@@ -181,7 +188,7 @@ def _held_by_operators(low: Lowered) -> set[int]:
     """Return what goes into operators that may write it when they run: the order matters there."""
     found: set[int] = set()
     for step in low.steps:
-        op, _ = low.operator(step)
+        op = low.graph.nodes[step.node].op if step.node >= 0 else None
         if op is not None and (op.stateful or op.owner is not None):
             found.update(step.inputs)
     return found
@@ -209,6 +216,4 @@ def _overwrite_summands(low: Lowered, kept: set[int]) -> None:
 def _makes_memory(low: Lowered, step: Step) -> bool:
     """Say whether the first result of a step is memory of its own, wherever it runs."""
     op, _ = low.operator(step)
-    return isinstance(step.function, FusedConvolution) or (
-        op is not None and op.name in _FRESH and not low.is_sparse(step)
-    )
+    return isinstance(step.function, FusedConvolution) or (op is not None and op.name in _FRESH)

@@ -9,6 +9,14 @@ of functions that users wrote by hand count as well, whatever the order of their
 - `sequences` turns lists of values, one for each step, into one tensor;
 - `kernels` is what runs;
 - `rewrite` puts it all together.
+
+Needs:
+    storage: dense; steps on sparse values are no part of a cell
+    rank: steps (N, K) or of more axes, which count as one, or (N,), which count as (N, 1)
+    type: one for data, states and weights: float32, float64 or bfloat16, on a GPU float16 too; others run step
+        by step
+    layout: any
+    gradients: any
 """
 
 from __future__ import annotations

@@ -41,11 +41,8 @@ def kinds(low: Lowered) -> list[str]:
 
 
 def _kind(low: Lowered, step: Step) -> str:
-    if step.takes_env or step.node < 0 or low.is_sparse(step):
-        return ""
-    node = low.graph.nodes[step.node]
-    op, a = node.op, node.a
-    if op is None:
+    op, a = low.operator(step)
+    if op is None or step.takes_env:
         return ""
     if op.name == "Activation":
         return str(a.act_type)

@@ -120,12 +120,12 @@ def _follow(cells: list[Cell], start: int, following: dict[int, tuple[int, int]]
 
 def _has_order(low: Lowered, step: Step) -> bool:
     """Say whether a step must not change places with others of this sort: those that draw numbers or act."""
-    op, a = low.operator(step)
-    if op is None:
-        return False
-    if op.name == "Dropout" and a.mode == "training":
-        return low.recorded and bool(a.p > 0)
     node = low.graph.nodes[step.node]
+    op = node.op
+    if step.node < 0 or op is None:
+        return False
+    if op.name == "Dropout" and node.a.mode == "training":
+        return low.recorded and bool(node.a.p > 0)
     return bool(op.random or op.stateful or op.owner or op.read_attrs or node.subgraphs)
 
 

@@ -47,14 +47,7 @@ class Dropped:
 
 def _is_dropped(low: Lowered, step: Step) -> bool:
     op, a = low.operator(step)
-    return (
-        op is not None
-        and op.name == "Dropout"
-        and a.mode == "training"
-        and a.p > 0
-        and not a.axes
-        and not low.is_sparse(step)
-    )
+    return op is not None and op.name == "Dropout" and a.mode == "training" and a.p > 0 and not a.axes
 
 
 def draw_apart(low: Lowered, like: int) -> list[Step]:

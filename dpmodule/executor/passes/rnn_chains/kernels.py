@@ -15,6 +15,7 @@ from torch.nn.functional import linear
 from .... import private
 from ....ops.nn.linear import LARGE
 from ....ops.nn.lstm import is_small, small_lstm
+from ....ops.nn.rules import flat_from
 from .functions import gru, plain
 
 __all__ = ["CellStates", "Recurrence", "in_one_piece"]
@@ -41,9 +42,9 @@ Found = tuple[torch.Tensor, ...]
 class Recurrence:
     """A recurrent network of one layer over a whole sequence.
 
-    Called with the sequence (T, N, K), the begin state (N, H), that of the cell for an LSTM, the weights (G * H, K)
-    and (G * H, H), and those biases (G * H,) that there are; returns the states (T, N, H), and the last one, of the
-    cell too for an LSTM, as (1, N, H).
+    Called with the sequence (T, N, K), or (T, N) for K = 1, the begin state (N, H), that of the cell for an LSTM, the
+    weights (G * H, K) and (G * H, H), and those biases (G * H,) that there are; returns the states (T, N, H), and the
+    last one, of the cell too for an LSTM, as (1, N, H).
 
     Attributes:
         makes_memory: no result is a view of another one or of an argument.
@@ -62,11 +63,8 @@ class Recurrence:
     def __call__(self, x: torch.Tensor, *rest: torch.Tensor) -> Found:
         """Run the whole sequence."""
         count = 2 if self.mode == "lstm" else 1
-        if x.dim() > 3:
-            x = x.flatten(2)
-        begin = rest[:count]
-        if begin[0].dim() != 2:
-            begin = tuple(state.reshape(x.shape[1], -1) for state in begin)
+        x = flat_from(x, 2)
+        begin = tuple(flat_from(state, 1) for state in rest[:count])
         weights = self.weights(*rest[count:])
         if not _has_kernel(x, begin, weights):
             return self._plain(x, begin, weights)
@@ -193,8 +191,7 @@ class CellStates:
 
     def __call__(self, hidden: torch.Tensor, x: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
         """Return all states of the cell, (T, N, H)."""
-        if x.dim() > 3:
-            x = x.flatten(2)
+        x = flat_from(x, 2)
         begin, cell = (state.reshape(hidden.shape[1:]) for state in rest[:2])
         weights = self.recurrence.weights(*rest[2:])
         w_in, w_state, b_in, b_state = _parted(weights)

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ....ops.nn.rules import flat_from
 from ...lowering import Step
 from .cells import Uses
 from .dropouts import Dropped
@@ -119,7 +120,7 @@ class Merged:
 def stacked(*steps: torch.Tensor) -> torch.Tensor:
     """Return steps as one sequence; their rows become flat where steps are not of one shape."""
     if any(step.shape != steps[0].shape for step in steps):
-        steps = tuple(step.flatten(1) for step in steps)
+        steps = tuple(flat_from(step, 1) for step in steps)
     return torch.stack(steps)
 
 
@@ -161,7 +162,7 @@ class Sequences:
 
     def _add_split(self, index: int, step: Step) -> None:
         op, a = self._uses.low.operator(step)
-        if op is None or op.name != "SliceChannel" or self._uses.low.is_sparse(step):
+        if op is None or op.name != "SliceChannel":
             return
         if a.num_outputs >= _FEWEST and a.axis in (0, 1):
             self._places_of(index, step.outputs)
@@ -236,8 +237,8 @@ class Sequences:
         return all(
             low.operator(step) == operator
             and len(step.inputs) == count
-            and (step.node >= 0 or step.function == function)
-            and not (low.is_sparse(step) or step.needs_shapes or step.own_env)
+            and (operator[0] is not None or step.function == function)
+            and not (step.needs_shapes or step.own_env)
             for step in steps
         )
 
@@ -303,7 +304,7 @@ class Sequences:
         if op is None or op.name not in ("Concat", "stack") or len(step.inputs) < _FEWEST:
             return None
         axis = a.dim if op.name == "Concat" else a.axis
-        if axis not in (0, 1) or self._uses.low.is_sparse(step):
+        if axis not in (0, 1):
             return None
         inner = [self._expanded(value, axis) for value in step.inputs] if op.name == "Concat" else []
         own = op.name == "stack" or -1 not in inner

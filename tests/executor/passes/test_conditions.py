@@ -1,0 +1,245 @@
+"""What a pass needs and does not get: networks in which it fires, with storage, rank, type, layout, gradients changed.
+
+Results are those without the pass, or the error is.
+"""
+
+import contextlib
+import random
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import dpmodule as mx
+from dpmodule import executor
+from dpmodule.executor import passes
+from helpers.switched import ALL_PASSES, assert_same
+
+S = mx.sym
+ACTIVATIONS = ("relu", "tanh", "sigmoid", "softrelu")
+
+
+def dense(value, source, units=None, **attrs):
+    return S.FullyConnected(value, num_hidden=units or source.choice((1, 3, 6)), **attrs)
+
+
+def active(value, source):
+    if source.random() < 0.3:
+        return source.choice((S.relu, S.tanh, S.sigmoid))(value)
+    return S.Activation(value, act_type=source.choice(ACTIVATIONS))
+
+
+def perceptron(value, source):
+    for _ in range(source.randint(1, 3)):
+        value = active(dense(value, source, no_bias=source.random() < 0.3), source)
+    return value
+
+
+def recurrent(value, source):
+    steps = source.choice((3, 4))
+    kind = source.choice((mx.rnn.LSTMCell, mx.rnn.GRUCell, mx.rnn.RNNCell))
+    inputs = list(S.SliceChannel(dense(value, source, 2 * steps), num_outputs=steps, axis=1))
+    if source.random() < 0.5:  # steps that are numbers
+        inputs = list(S.SliceChannel(dense(value, source, steps), num_outputs=steps, squeeze_axis=True))
+    cell = kind(3, prefix="cell_")
+    zeros = S.zeros_like(dense(value, source, 3))  # of the data's type, as `begin_state` is not
+    begin = [zeros] * len(cell.state_info)
+    outputs, _ = cell.unroll(steps, inputs, begin_state=begin, merge_outputs=True)
+    return outputs
+
+
+def convolved(value, source):
+    value = S.Convolution(value, kernel=(3, 3), pad=(1, 1), num_filter=source.choice((2, 4)), no_bias=True)
+    norm = source.randrange(5)
+    if norm == 0:
+        value = S.BatchNorm(value, fix_gamma=False)
+    elif norm == 1:
+        value = S.InstanceNorm(value)
+    elif norm == 2:
+        value = S.GroupNorm(value, num_groups=2)
+    value = active(value, source)
+    if source.random() < 0.6:
+        value = S.Pooling(value, kernel=(2, 2), stride=(2, 2), pool_type=source.choice(("max", "avg")))
+    return value
+
+
+def convolutional(value, source):
+    value = convolved(value, source)
+    if source.random() < 0.5:
+        value = S.broadcast_add(value, S.Convolution(value, kernel=(1, 1), num_filter=1))
+    if source.random() < 0.4:  # few positions, many weights
+        value = S.Convolution(
+            S.Pooling(value, global_pool=True, kernel=(1, 1)), kernel=(1, 1), num_filter=300
+        )
+        value = S.Convolution(value, kernel=(1, 1), num_filter=300)
+    return value
+
+
+def twice(value, source):
+    with mx.AttrScope(force_mirroring="True"):
+        value = active(value, source) * 0.5 + active(value, source)
+    return value - S.tanh(value) * S.tanh(value)
+
+
+BODIES = {"perceptron": perceptron, "recurrent": recurrent, "convolutional": convolutional, "twice": twice}
+
+
+def network(source):
+    """Return a network, the shapes that its data may have, and how many classes there are."""
+    body = source.choice(sorted(BODIES))
+    rows = source.choice((1, 2, 5))
+    shapes = [(rows,), (rows, 4), (rows, 2, 3)]
+    if body == "convolutional":
+        shapes = [(rows, source.choice((1, 2)), 6, 6)]
+    elif body == "recurrent":
+        shapes = [(rows, 4), (rows,)]
+    classes = 3
+    if source.random() < 0.1:
+        classes, shapes = 2100, [(600, 4)] if body == "perceptron" else shapes
+    net = BODIES[body](S.Variable("data"), source)
+    net = dense(net, source, classes, name="scores")
+    if source.random() < 0.2:
+        return S.MakeLoss(S.square(net), name="loss", grad_scale=0.1), shapes, 0
+    return S.SoftmaxOutput(net, name="softmax"), shapes, classes
+
+
+def laid_out(values, kind):
+    """Return the same numbers with other strides."""
+    tensor = torch.from_numpy(values)
+    if kind == "turned":
+        axes = tuple(range(tensor.dim()))[::-1]
+        return tensor.permute(axes).contiguous().permute(axes)
+    if kind == "channels_last" and tensor.dim() == 4:
+        return tensor.contiguous(memory_format=torch.channels_last)
+    if kind == "gapped":
+        wide = tensor.new_zeros(*tensor.shape[:-1], 2 * tensor.shape[-1])
+        wide[..., ::2] = tensor
+        return wide[..., ::2]
+    return tensor
+
+
+def as_stored(values, stype, dtype, layout):
+    """Return the data of a batch."""
+    if stype != "default":
+        values = np.where(np.random.RandomState(1).uniform(size=values.shape) < 0.6, 0, values)
+        return mx.nd.array(values, dtype=dtype).tostype(stype)
+    tensor = laid_out(values, layout)
+    if dtype == "bfloat16":
+        return mx.nd.array(values, dtype="bfloat16")
+    return mx.nd.from_dlpack(tensor.to(getattr(torch, dtype)))
+
+
+def conditions(source, shape):
+    """Draw what a batch is like, and which gradients are wanted."""
+    stypes = ["default"] * 3 + (["csr", "row_sparse"] if len(shape) == 2 else [])
+    return {
+        "stype": source.choice(stypes),
+        "dtype": source.choice(("float32", "float32", "float64", "float16", "bfloat16")),
+        "layout": source.choice(("plain", "turned", "gapped", "channels_last")),
+        "fixed": source.choice(("", ".*weight", ".*bias", ".*[13]_.*", ".*conv.*", ".*")),
+        "wants_data": source.random() < 0.3,
+        "training": source.random() < 0.8,
+    }
+
+
+def results(net, shape, classes, drawn, off):
+    """Return everything that a training step and a prediction leave, by name; or the type of the error."""
+    numbers = np.random.RandomState(0)
+    values = numbers.uniform(-1, 1, shape).astype("float32")
+    batch = mx.io.DataBatch([as_stored(values, drawn["stype"], drawn["dtype"], drawn["layout"])])
+    labels = None
+    if classes:
+        batch.label = [mx.nd.array(numbers.randint(0, classes, shape[0]))]
+        labels = [mx.io.DataDesc("softmax_label", (shape[0],), np.float32)]
+    fixed = [name for name in net.list_arguments() if drawn["fixed"] and re.fullmatch(drawn["fixed"], name)]
+    fixed = [name for name in fixed if name not in ("data", "softmax_label")]
+    module = mx.mod.Module(
+        net, label_names=["softmax_label"] if classes else None, fixed_param_names=fixed or None
+    )
+    found = {}
+    with executor.disabled(*off):
+        try:
+            data = mx.io.DataDesc("data", shape, drawn["dtype"])
+            # a gradient of csr data is not stored as such
+            wants = drawn["wants_data"] and drawn["stype"] != "csr"
+            module.bind([data], labels, for_training=drawn["training"], inputs_need_grad=wants)
+            mx.random.seed(3)
+            module.init_params(mx.init.Uniform(0.5))
+            for turn in range(2):
+                module.forward(batch, is_train=drawn["training"])
+                for i, out in enumerate(module.get_outputs()):
+                    found[f"output {i}, {turn}"] = out.asnumpy().astype("float64")
+                if drawn["training"]:
+                    module.backward()
+                    for name, gradients in zip(
+                        module._exec_group.param_names, module._exec_group.grad_arrays
+                    ):
+                        if gradients and gradients[0] is not None:
+                            found[f"gradient of {name}, {turn}"] = gradients[0].asnumpy().astype("float64")
+                    if wants:
+                        grad = module.get_input_grads()[0]
+                        found[f"gradient of data, {turn}"] = grad.asnumpy().astype("float64")
+            module.forward(batch, is_train=False)
+            found["prediction"] = module.get_outputs()[0].asnumpy().astype("float64")
+        except mx.base.MXNetError as error:
+            return type(error), {}
+        fired = {}
+        with contextlib.suppress(AttributeError):
+            fired = dict(module._exec_group.execs[0].program(True).low.fired)
+    return found, fired
+
+
+TOLERANCE = {"float64": 1e-9, "float32": 2e-4, "float16": 3e-2, "bfloat16": 0.25}
+
+
+def check(seed):
+    """Compare one drawn network under drawn conditions with all passes and without some; return what has fired."""
+    source = random.Random(seed)
+    net, shapes, classes = network(source)
+    shape = source.choice(shapes)
+    drawn = conditions(source, shape)
+    off = ALL_PASSES if source.random() < 0.5 else [source.choice(ALL_PASSES)]
+    want, _ = results(net, shape, classes, drawn, off)
+    got, fired = results(net, shape, classes, drawn, ())
+    what = f"of net {seed}, {shape}, {drawn}"
+    if isinstance(want, type) or isinstance(got, type):
+        assert got is want, what
+        return fired
+    assert_same(got, want, TOLERANCE[drawn["dtype"]], what)
+    return fired
+
+
+def check_range(seeds):
+    fired, failures = set(), []
+    for seed in seeds:
+        try:
+            fired |= set(check(seed))
+        except Exception as error:
+            failures.append(f"{seed}: {type(error).__name__}: {str(error)[:600]}")
+    assert not failures, "\n".join(failures)
+    return fired
+
+
+@pytest.mark.timeout(60)
+def test_conditions_of_passes():
+    fired = check_range(range(200))
+    assert fired >= set(ALL_PASSES) - {"fused_convolutions", "dead_steps", "mirror"}, fired
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_conditions_of_passes_in_many_networks():
+    check_range(range(200, 5000))
+
+
+@pytest.mark.parametrize("each", passes.PASSES, ids=lambda each: each.name)
+def test_every_pass_says_what_it_needs(each):
+    text = each.module.__doc__
+    assert re.findall(r"^    (storage|rank|type|layout|gradients): \w", text, re.MULTILINE) == [
+        "storage",
+        "rank",
+        "type",
+        "layout",
+        "gradients",
+    ]
