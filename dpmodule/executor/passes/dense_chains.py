@@ -31,8 +31,10 @@ def _activation(low: Lowered, step: Step) -> str | None:
     op, a = low.operator(step)
     if op is None or step.fixed is not None or step.takes_env:
         return None
-    kind: Any = a.act_type if op.name == "Activation" else op.name
-    return kind if op.name in ("Activation", *ACTIVATIONS) and kind in ACTIVATIONS else None
+    kind = op.name
+    if kind == "Activation":
+        kind = "Activation relu" if a.act_type == "relu" else a.act_type
+    return kind if kind in ACTIVATIONS else None
 
 
 def _only_readers(low: Lowered) -> dict[int, Step]:

@@ -83,6 +83,8 @@ def _over_input(low: Lowered, step: Step, free: set[int]) -> Step | None:
                 return replace(step, function=_AddOver(step.function, position), name="add_")
         return None
     kind = a.act_type if op.name == "Activation" else op.name
+    if op.name == "relu" and low.recorded:  # whose gradient is not torch's
+        return None
     if op.name not in ("Activation", *_ACTIVATIONS) or kind not in _ACTIVATIONS or step.inputs[0] not in free:
         return None
     return replace(step, function=_ActivateOver(step.function, _ACTIVATIONS[kind]), name=f"{kind}_")

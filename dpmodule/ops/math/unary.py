@@ -15,6 +15,7 @@ from ..registry import declare
 from ..shapes import forward, same, typed
 from ..spec import NEVER, ROWS, Attr, Onnx, arg
 from .pointwise import Elementwise, kept_type, round_away, whole, with_gradient
+from .relu import relu
 
 __all__: list[str] = []
 
@@ -108,7 +109,7 @@ _ELEMENTWISE: dict[str, tuple[Elementwise, str, Onnx]] = {
     ),
     "reciprocal": (kept_type(torch.reciprocal), "Return one over each element", Onnx("Reciprocal")),
     "negative": (torch.neg, "Return the negative", Onnx("Neg")),
-    "relu": (torch.relu, "Return max(x, 0); its gradient at 0 is 0", Onnx("Relu")),
+    "relu": (relu, "Return max(x, 0); its gradient at 0 is 0, at NaN it is NaN", Onnx("Relu")),
     "sigmoid": (kept_type(torch.sigmoid), "Return 1 / (1 + exp(-x))", Onnx("Sigmoid")),
     "softsign": (kept_type(F.softsign), "Return x / (1 + |x|)", Onnx("Softsign")),
     "logical_not": (_logical_not, "Return 1 where an element is 0, else 0", Onnx(builder="logical_not")),

@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from ... import private
+from ..math.relu import relu_gradient
 from .linear import LARGE, by_onednn, product
 from .moderate import is_moderate, is_plain, multiply, pays
 from .rules import flat_from
@@ -20,13 +21,15 @@ Layer = tuple[torch.Tensor, torch.Tensor | None, "str | None"]
 
 ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "relu": torch.relu_,
+    "Activation relu": torch.relu_,
     "sigmoid": torch.sigmoid_,
     "tanh": torch.tanh_,
 }
 """Activations whose gradient follows from their output; each is applied in place."""
 
 _BACKWARD: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
-    "relu": lambda grad, out: torch.ops.aten.threshold_backward(grad, out, 0),
+    "relu": relu_gradient,
+    "Activation relu": lambda grad, out: torch.ops.aten.threshold_backward(grad, out, 0),
     "sigmoid": torch.ops.aten.sigmoid_backward,
     "tanh": torch.ops.aten.tanh_backward,
 }

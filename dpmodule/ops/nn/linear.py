@@ -48,7 +48,7 @@ def onednn_pays() -> bool:
     asked = os.environ.get("DPMODULE_ONEDNN")
     if asked == "0" or private.onednn_linear is private.plain_linear:
         return False
-    by_mkl = torch.backends.mkl.is_available()
+    by_mkl = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
     return asked == "1" or (by_mkl and any(name in _vendor() for name in _SLOW_WITH_MKL))
 
 

@@ -96,6 +96,28 @@ def test_outputs_and_gradients_agree(name, library):
     assert fired(compare(NETS[name]())) > 0
 
 
+def test_nan_behind_a_rectifier():
+    """As in MXNet, `relu` passes NaN back where it read NaN, whatever gradient it is given."""
+    low = S.relu(S.FullyConnected(S.Variable("data"), num_hidden=4, name="fc0"))
+    net = S.MakeLoss(S.FullyConnected(low, num_hidden=2, name="fc1"))
+    data = np.ones((3, 5))
+    data[1, 2] = np.nan
+    found = []
+    for off in ((), ("dense_chains",), ("inplace_activations",)):
+        with executor.disabled(*off):
+            bound = net.simple_bind(mx.cpu(), data=(3, 5))
+            for name, array in bound.arg_dict.items():
+                array[:] = data if name == "data" else 0.5
+            bound.forward(is_train=True)
+            bound.backward()
+        found.append({name: grad.asnumpy() for name, grad in bound.grad_dict.items()})
+    for name, grad in found[0].items():
+        assert np.isnan(grad).any() == (name != "fc1_bias"), name
+        for other in found[1:]:
+            np.testing.assert_array_equal(other[name], grad)
+    assert np.isfinite(found[0]["data"][[0, 2]]).all()
+
+
 def is_direct(net):
     return run(net)[2]._prepare(True, True).program.direct is not None
 

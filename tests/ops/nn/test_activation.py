@@ -112,3 +112,9 @@ def test_prelu_with_a_slope_for_each_sample(dims):
     found = run("LeakyReLU", data, gamma, act_type="prelu")
     np.testing.assert_allclose(found, np.where(data > 0, data, data * slopes))
     check_gradients("LeakyReLU", data, gamma, wanted=(0, 1), act_type="prelu")
+
+
+def test_relu_keeps_nan_and_lets_gradients_through_there():
+    data = np.array([np.nan, -1.0, 2.0])
+    np.testing.assert_array_equal(run("Activation", data, act_type="relu"), [np.nan, 0, 2])
+    np.testing.assert_array_equal(gradients("Activation", data, act_type="relu")[0], [1, 0, 1])
