@@ -409,7 +409,7 @@ class OpMethods(Handle):
         out: NDArray | Sequence[NDArray] | None = None,
         name: str | None = None,
     ) -> NDArray:
-        """Return max(x, 0); its gradient at 0 is 0."""
+        """Return max(x, 0); its gradient at 0 is 0, at NaN it is NaN."""
 
     def repeat(
         self,

@@ -2469,7 +2469,7 @@ def relu(
     attr: Mapping[str, str] | None = None,
     out: Any = None,
 ) -> Symbol:
-    """Return max(x, 0); its gradient at 0 is 0."""
+    """Return max(x, 0); its gradient at 0 is 0, at NaN it is NaN."""
 
 def repeat(
     data: Symbol | None = None,

@@ -20,12 +20,13 @@ from dataclasses import replace
 
 import torch
 
+from ...ops.math.relu import relu_over
 from ..lowering import Lowered, Step
 
 __all__ = ["inplace_activations"]
 
 _ACTIVATIONS: dict[str, Callable[..., torch.Tensor]] = {
-    "relu": torch.relu_,
+    "relu": relu_over,
     "sigmoid": torch.sigmoid_,
     "tanh": torch.tanh_,
 }
@@ -83,11 +84,10 @@ def _over_input(low: Lowered, step: Step, free: set[int]) -> Step | None:
                 return replace(step, function=_AddOver(step.function, position), name="add_")
         return None
     kind = a.act_type if op.name == "Activation" else op.name
-    if op.name == "relu" and low.recorded:  # whose gradient is not torch's
-        return None
     if op.name not in ("Activation", *_ACTIVATIONS) or kind not in _ACTIVATIONS or step.inputs[0] not in free:
         return None
-    return replace(step, function=_ActivateOver(step.function, _ACTIVATIONS[kind]), name=f"{kind}_")
+    over = torch.relu_ if op.name == "Activation" and kind == "relu" else _ACTIVATIONS[kind]
+    return replace(step, function=_ActivateOver(step.function, over), name=f"{kind}_")
 
 
 def inplace_activations(low: Lowered) -> int:
