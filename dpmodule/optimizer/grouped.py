@@ -28,6 +28,7 @@ _HOOKS = (
     "_get_lrs",
     "_get_wd",
     "_get_wds",
+    "_next_rates",
     "_update_count",
 )
 

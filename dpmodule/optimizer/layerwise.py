@@ -236,8 +236,6 @@ class LBSGD(GroupedOptimizer):
     Source: MXNet 1.9.1.
     """
 
-    in_order = True
-
     def __init__(
         self,
         momentum: float = 0.0,
@@ -268,6 +266,12 @@ class LBSGD(GroupedOptimizer):
     def create_state(self, index: Any, weight: NDArray) -> NDArray | None:
         """Return the momentum, zero at first; None without momentum."""
         return zeros_like(weight) if self.momentum != 0.0 else None
+
+    def _next_rates(self, index: Any) -> tuple[float, float, int]:
+        """Return rate, decay and count of an update; the rate of a schedule is that before it is counted."""
+        rates = self._get_lr(index), self._get_wd(index)
+        self._update_count(index)
+        return *rates, self._index_update_count[index]
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
         """Update one parameter in place, if enough gradients have come."""

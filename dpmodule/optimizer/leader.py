@@ -30,7 +30,8 @@ class Ftrl(GroupedOptimizer):
 
     Args:
         lamda1: strength of the absolute penalty (L1).
-        learning_rate: the rate. At 0 parameter and state stay as they are, where MXNet makes NaN.
+        learning_rate: the rate. At 0 parameter and state stay as they are, where MXNet makes NaN. With an
+            `lr_scheduler` it has no effect: the schedule begins with its own `base_lr`.
         beta: the larger, the more the rates of rarely and often used parameters are alike.
         **kwargs: see `Optimizer`.
 
@@ -40,7 +41,8 @@ class Ftrl(GroupedOptimizer):
     def __init__(
         self, lamda1: float = 0.01, learning_rate: float | None = 0.1, beta: float = 1, **kwargs: Any
     ) -> None:
-        super().__init__(learning_rate=learning_rate, **kwargs)
+        super().__init__(**kwargs)
+        self.lr = learning_rate  # a schedule keeps its own
         self.lamda1 = lamda1
         self.beta = beta
 
