@@ -13,8 +13,6 @@ Needs:
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...ops.nn.dense_chain import ACTIVATIONS, DenseChain
 from ..lowering import Lowered, Step
 
