@@ -42,6 +42,7 @@ class Executor(InspectedRunner):
     def __init__(self, binding: Binding, symbol: Any = None, options: RunOptions = PLAIN) -> None:
         super().__init__(binding, options)
         self._symbol = symbol
+        self._before: list[tuple[int, torch.Tensor]] = []
         self._merges = os.environ.get("MXNET_ELIMINATE_COMMON_EXPR", "1") != "0"
 
     # forward
@@ -134,8 +135,18 @@ class Executor(InspectedRunner):
             self._backward.differentiate(run, starts, self._outputs)
         finally:
             torch.set_grad_enabled(before)
+        self._before = []
         if first and run.mutated:
-            self._commit(run.prepared.program, run.mutated, at_once=False)
+            self._before = self._commit(run.prepared.program, run.mutated, at_once=False)
+
+    def take_back(self) -> None:
+        """Put auxiliary states that the last backward has written back to what they were; once.
+
+        States that operators write in forward stay as they are.
+        """
+        for slot, values in self._before:
+            self._variables[slot].overwrite(values)
+        self._before = []
 
     def _show_backward(self, run: Run, starts: Starts) -> None:
         """Show the monitor every operator's gradients; costs a further forward and backward."""

@@ -212,12 +212,22 @@ class Runner(BoundArrays):
         finally:
             torch.set_grad_enabled(before)
 
-    def _commit(self, program: Program, mutated: Sequence[torch.Tensor | None], at_once: bool) -> None:
-        """Write new values of states into their arrays."""
+    def _commit(
+        self, program: Program, mutated: Sequence[torch.Tensor | None], at_once: bool
+    ) -> list[tuple[int, torch.Tensor]]:
+        """Write new values of states into their arrays.
+
+        Returns:
+            Number and old value of each, unless it is at once.
+        """
+        before = []
         with torch.no_grad():
             for (slot, _, now), new in zip(program.low.mutated, mutated):
                 if now is at_once and new is not None and (at_once or slot not in self._resting):
+                    if not at_once:
+                        before.append((slot, self._variables[slot].tensor.clone()))
                     self._variables[slot].overwrite(new)
+        return before
 
     def _repeating(self, program: Program) -> AbstractContextManager[None]:
         """Let the last forward be repeated inside the block without changing random numbers and states."""

@@ -19,6 +19,7 @@ from . import fit as loops
 from .autobatch_binding import CollectionModule
 from .autobatch_run import Ran, are_sequences, array_of_labels, axes_of, columns_of, merged, run_examples
 from .autobatch_store import on_context
+from .finite import RowWatch
 from .stage import Stage, needs
 
 __all__ = ["AutobatchModule"]
@@ -237,6 +238,12 @@ class AutobatchModule(CollectionModule):
         losses = [torch.tensor(part.loss) for part in parts if part.loss is not None]
         return [*_joined(parts), losses]
 
+    def nan_rows(self) -> tuple[list[int], int]:
+        """Return the numbers of the examples whose outputs are NaN in part, and how many examples there are."""
+        columns = _joined(self._parts())
+        count = len(columns[0]) if columns else 0
+        return [i for i in range(count) if any(bool(column[i].isnan().any()) for column in columns)], count
+
     def predict(
         self,
         eval_data: Any,
@@ -245,6 +252,8 @@ class AutobatchModule(CollectionModule):
         reset: bool = True,
         always_output_list: bool = False,
         sparse_row_id_fn: Any = None,
+        *,
+        on_nonfinite: str = "warn",
     ) -> Any:
         """Return the outputs for data; those of padding are cut off.
 
@@ -255,14 +264,19 @@ class AutobatchModule(CollectionModule):
             reset: start `eval_data` from its beginning.
             always_output_list: return a list also for a single output.
             sparse_row_id_fn: unused.
+            on_nonfinite: see `BaseModule.predict`.
         """
         if isinstance(eval_data, (NDArray, np.ndarray, torch.Tensor)):
-            return super().predict(eval_data, num_batch, merge_batches, reset, always_output_list)
-        batches = []
-        for batch in loops.batches_of(self, eval_data, num_batch, reset, sparse_row_id_fn):
+            return super().predict(
+                eval_data, num_batch, merge_batches, reset, always_output_list, on_nonfinite=on_nonfinite
+            )
+        batches, watch = [], RowWatch(self, "predict", on_nonfinite)
+        for number, batch in enumerate(loops.batches_of(self, eval_data, num_batch, reset, sparse_row_id_fn)):
             self.evaluate(batch)
             pad = loops.pad_of(batch)
+            watch.look(number, pad)
             batches.append([column[: len(column) - pad] for column in _joined(self._parts())])
+        watch.tell()
         if not merge_batches:
             return [[merged(column, self._stack) for column in batch] for batch in batches]
         found = [merged([each for part in parts for each in part], self._stack) for parts in zip(*batches)]

@@ -239,6 +239,23 @@ class BaseModule(TrainingLoops):
             return []
         return [[output.tensor] for output in outputs]
 
+    def nan_rows(self) -> tuple[list[int], int]:
+        """Return the numbers of the rows of the last outputs in which something is NaN, and how many rows there are."""
+        outputs = [out.tensor for out in self.get_outputs()]
+        found = [
+            torch.isnan(out).flatten(1).any(1) for out in outputs if out.dim() and out.is_floating_point()
+        ]
+        rows = max((len(each) for each in found), default=0)
+        together = {int(row) for each in found for row in each.nonzero()}
+        return sorted(together), rows
+
+    def bad_gradient(self) -> str | None:
+        """Return the name of a parameter whose gradient of the last backward is not finite; None if none is known."""
+        return None
+
+    def take_back(self) -> None:
+        """Put auxiliary states back to what they were before the last backward; there are none here."""
+
     def get_states(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the states; none here."""
         return []

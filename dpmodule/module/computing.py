@@ -168,6 +168,11 @@ class GroupModule(MXNetNames):
         """Return, for every output of the last forward, tensors that are finite only if all of it is."""
         return [list(parts) for parts in zip(*(executor.probes() for executor in self.group.execs))]
 
+    def take_back(self) -> None:
+        """Put auxiliary states back to what they were before the last backward."""
+        for executor in self.group.execs:
+            executor.take_back()
+
     @needs(Stage.INITIALIZED)
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the gradients of the inputs; needs ``bind(inputs_need_grad=True)``."""

@@ -67,6 +67,14 @@ class CurrentBucket(BucketingNames):
         """Return, for every output of the last forward, tensors that are finite only if all of it is."""
         return self._current.output_probes()
 
+    def bad_gradient(self) -> str | None:
+        """Return the name of a parameter whose gradient of the last backward is not finite, None if all are."""
+        return self._current.bad_gradient()
+
+    def take_back(self) -> None:
+        """Put auxiliary states back to what they were before the last backward."""
+        self._current.take_back()
+
     @needs(Stage.INITIALIZED)
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the gradients of the current bucket's inputs."""

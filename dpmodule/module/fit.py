@@ -19,6 +19,7 @@ from ..base import ArgumentError, NonFiniteError
 from ..callback import BatchEndParam
 from ..io import DataBatch, as_data_iter
 from ..ndarray import NDArray, array, concatenate
+from .finite import RowWatch, are_finite, check_choice, names_of_nonfinite
 
 if TYPE_CHECKING:
     from .base_module import BaseModule
@@ -104,35 +105,43 @@ class _BatchBoundary:
             signal.signal(signal.SIGINT, self._previous)
 
 
-def _are_finite(tensors: Sequence[torch.Tensor]) -> bool:
-    """Say whether every element is finite; the sum tells in one pass unless it overflows."""
-    for tensor in tensors:
-        if tensor.is_floating_point():
-            total = float(tensor.sum())
-            if total - total != 0 and not torch.isfinite(tensor).all():
-                return False
-    return True
+def _nonfinite(module: BaseModule) -> str | None:
+    """Return what is NaN or infinite after a backward: an output, the loss or a gradient; None if nothing is."""
+    for number, parts in enumerate(module.output_probes()):
+        if not all(map(are_finite, parts)):
+            names = module.output_names
+            return f"output {names[number]!r}" if number < len(names) else "the loss"
+    name = module.bad_gradient()
+    return None if name is None else f"the gradient of {name!r}"
 
 
 def _check_finite(module: BaseModule, options: FitOptions, epoch: int, nbatch: int) -> None:
-    """Look for NaN and infinity in the outputs.
+    """Look for NaN and infinity in outputs and gradients, before the gradients are applied.
 
     Raises:
-        NonFiniteError: one was found, and `on_nonfinite` is "raise".
+        NonFiniteError: one was found, and `on_nonfinite` is "raise"; auxiliary states are those before the batch then.
     """
-    for number, parts in enumerate(module.output_probes()):
-        if _are_finite(parts):
-            continue
-        names = module.output_names
-        name = f"output {names[number]!r}" if number < len(names) else "the loss"
-        text = (
-            f"{name} is not finite in batch {nbatch} of epoch {epoch}; the "
-            "parameters are those before this batch. A smaller learning rate, clip_gradient or a look at the data "
-            'may help; on_nonfinite="warn" or "ignore" goes on'
+    what = _nonfinite(module)
+    if what is None:
+        return
+    text = f"{what} is not finite in batch {nbatch} of epoch {epoch}"
+    if options.on_nonfinite == "raise":
+        module.take_back()
+        raise NonFiniteError(
+            f"{text}; {_state_of(module)}. A smaller learning rate, clip_gradient or a look at the data may help; "
+            'on_nonfinite="warn" or "ignore" goes on'
         )
-        if options.on_nonfinite == "raise":
-            raise NonFiniteError(text)
-        module.logger.warning(text)
+    module.logger.warning("%s; training goes on, and may spoil the parameters", text)
+
+
+def _state_of(module: BaseModule) -> str:
+    """Say what can be said of the parameters of a module that is not updated."""
+    arg_params, aux_params = module.get_params()
+    spoilt = names_of_nonfinite({**arg_params, **aux_params})
+    if not spoilt:
+        return "the parameters are those before this batch"
+    names = ", ".join(spoilt[:3]) + (f" and {len(spoilt) - 3} more" if len(spoilt) > 3 else "")
+    return f"before this batch, too, there were numbers that are not finite in {names}"
 
 
 def _prepare_module(module: BaseModule, options: FitOptions, data: Any) -> None:
@@ -169,8 +178,7 @@ def fit(module: BaseModule, options: FitOptions) -> None:
     """Train a module; see `BaseModule.fit`."""
     if options.num_epoch is None:
         raise ArgumentError("fit: num_epoch is missing; give the number of epochs")
-    if options.on_nonfinite not in ("raise", "warn", "ignore"):
-        raise ArgumentError(f"fit: on_nonfinite is {options.on_nonfinite!r}, expected raise, warn or ignore")
+    check_choice("fit", options.on_nonfinite)
     data = _as_iter(module, options.train_data)
     eval_data = None if options.eval_data is None else _as_iter(module, options.eval_data)
     _prepare_module(module, options, data)
@@ -289,15 +297,19 @@ def score(
     epoch: int,
     sparse_row_id_fn: Any,
     count_padding: bool,
+    on_nonfinite: str,
 ) -> list[tuple[str, float]]:
     """Measure metrics on data; see `BaseModule.score`."""
+    watch = RowWatch(module, "score", on_nonfinite)
     eval_metric = metrics.create(eval_metric)
     eval_metric.reset()
     nbatch = 0
     for nbatch, batch in enumerate(batches_of(module, eval_data, num_batch, reset, sparse_row_id_fn), 1):
         module.evaluate(batch)
+        watch.look(nbatch - 1, _pad(batch))
         _update_metric(module, eval_metric, batch, count_padding)
         _call_back(batch_end_callback, epoch, nbatch - 1, eval_metric, locals())
+    watch.tell()
     _call_back(score_end_callback, epoch, nbatch, eval_metric, locals())
     found: list[tuple[str, float]] = eval_metric.get_global_name_value()
     return found
@@ -322,20 +334,31 @@ def batches_of(
         yield batch
 
 
+def _pad(batch: Any) -> int:
+    return 0 if isinstance(batch, list) else pad_of(batch)
+
+
 def _unpadded(output: NDArray, batch: Any, axis: int = 0) -> NDArray:
     """Return a copy of an output without padding rows."""
-    pad = 0 if isinstance(batch, list) else pad_of(batch)
-    rows = output.shape[axis] - pad
+    rows = output.shape[axis] - _pad(batch)
     return NDArray(output.tensor.narrow(axis, 0, rows).clone(), output.context)
 
 
 def iter_predict(
-    module: BaseModule, eval_data: Any, num_batch: int | None, reset: bool, sparse_row_id_fn: Any
+    module: BaseModule,
+    eval_data: Any,
+    num_batch: int | None,
+    reset: bool,
+    sparse_row_id_fn: Any,
+    on_nonfinite: str,
 ) -> Iterator[tuple[list[NDArray], int, Any]]:
     """Yield outputs batch by batch; see `BaseModule.iter_predict`."""
+    watch = RowWatch(module, "predict", on_nonfinite)
     for nbatch, batch in enumerate(batches_of(module, eval_data, num_batch, reset, sparse_row_id_fn)):
         module.evaluate(batch)
+        watch.look(nbatch, _pad(batch))
         yield [_unpadded(out, batch) for out in module.get_outputs()], nbatch, batch
+    watch.tell()
 
 
 def predict(
@@ -346,14 +369,19 @@ def predict(
     reset: bool,
     always_output_list: bool,
     sparse_row_id_fn: Any,
+    on_nonfinite: str,
 ) -> Any:
     """Return the outputs for data; see `BaseModule.predict`."""
     if isinstance(eval_data, (NDArray, np.ndarray, torch.Tensor)):
         single = eval_data if isinstance(eval_data, NDArray) else array(eval_data)
         module.forward(DataBatch([single]), is_train=False)
+        watch = RowWatch(module, "predict", on_nonfinite)
+        watch.look(0, 0)
+        watch.tell()
         outputs = [out.copy() for out in module.get_outputs()]
         return outputs if always_output_list or len(outputs) > 1 else outputs[0]
-    rows = [outputs for outputs, _, _ in iter_predict(module, eval_data, num_batch, reset, sparse_row_id_fn)]
+    found = iter_predict(module, eval_data, num_batch, reset, sparse_row_id_fn, on_nonfinite)
+    rows = [outputs for outputs, _, _ in found]
     if not rows or not merge_batches:
         return rows
     counts = {len(outputs) for outputs in rows}

@@ -351,6 +351,15 @@ class SequentialModule(BaseModule):
         """Return, for every output of the last forward, tensors that are finite only if all of it is."""
         return self._modules[-1].output_probes()
 
+    def bad_gradient(self) -> str | None:
+        """Return the name of a parameter whose gradient of the last backward is not finite, None if all are."""
+        return next(filter(None, (module.bad_gradient() for module in self._modules)), None)
+
+    def take_back(self) -> None:
+        """Put auxiliary states back to what they were before the last backward."""
+        for module in self._modules:
+            module.take_back()
+
     @needs(Stage.INITIALIZED)
     def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
         """Return the gradients of the first module's inputs; needs ``bind(inputs_need_grad=True)``."""

@@ -120,6 +120,10 @@ class TrainableModule(BaseModule):
         """Apply the optimizer to the gradients of the last backward, summed over devices."""
         self.updates.apply()
 
+    def bad_gradient(self) -> str | None:
+        """Return the name of a parameter whose gradient of the last backward is not finite, None if all are."""
+        return None if self._updates is None else self._updates.bad_gradient(self._optimizer)
+
     # files
 
     def preload(

@@ -79,11 +79,13 @@ class TrainingLoops:
             contexts: devices to train on; binds again over them, keeping parameters.
             workload: share of each device; None = equal.
             count_padding: count rows that only fill up the last batch in metrics, as MXNet does.
-            on_nonfinite: what to do about NaN or infinity in an output: "raise", "warn" or "ignore".
+            on_nonfinite: what to do about NaN or infinity in an output or a gradient: "raise", before the
+                parameters are changed; "warn", or "ignore".
 
         Raises:
             ArgumentError: an argument does not fit.
-            NonFiniteError: an output is not finite; parameters are those before the batch.
+            NonFiniteError: an output or a gradient is not finite; parameters and auxiliary states are those before the
+                batch.
             KeyboardInterrupt: Ctrl-C, raised after the batch that was running; the module stays usable.
 
         Source: MXNet 1.9.1 `BaseModule.fit`, including the order of its steps.
@@ -103,6 +105,7 @@ class TrainingLoops:
         sparse_row_id_fn: Any = None,
         *,
         count_padding: bool = False,
+        on_nonfinite: str = "warn",
     ) -> list[tuple[str, float]]:
         """Measure metrics on data.
 
@@ -116,9 +119,14 @@ class TrainingLoops:
             epoch: number handed to callbacks.
             sparse_row_id_fn: handed to `prepare`.
             count_padding: count rows that only fill up the last batch, as MXNet does.
+            on_nonfinite: what to do about rows whose outputs are NaN: "warn" of all of them at the end, "raise" at the
+                first, or "ignore".
 
         Returns:
             (name, value) pairs.
+
+        Raises:
+            NonFiniteError: a row is NaN, and `on_nonfinite` is "raise".
         """
         return loops.score(
             self._as_module(),
@@ -131,6 +139,7 @@ class TrainingLoops:
             epoch,
             sparse_row_id_fn,
             count_padding,
+            on_nonfinite,
         )
 
     def predict(
@@ -141,6 +150,8 @@ class TrainingLoops:
         reset: bool = True,
         always_output_list: bool = False,
         sparse_row_id_fn: Any = None,
+        *,
+        on_nonfinite: str = "warn",
     ) -> Any:
         """Return the outputs for data, padding rows cut off.
 
@@ -151,6 +162,11 @@ class TrainingLoops:
             reset: start `eval_data` from its beginning.
             always_output_list: return a list also for a single output.
             sparse_row_id_fn: handed to `prepare`.
+            on_nonfinite: what to do about rows whose outputs are NaN: "warn" of all of them at the end, "raise" at the
+                first, or "ignore".
+
+        Raises:
+            NonFiniteError: a row is NaN, and `on_nonfinite` is "raise".
         """
         return loops.predict(
             self._as_module(),
@@ -160,6 +176,7 @@ class TrainingLoops:
             reset,
             always_output_list,
             sparse_row_id_fn,
+            on_nonfinite,
         )
 
     def iter_predict(
@@ -168,6 +185,10 @@ class TrainingLoops:
         num_batch: int | None = None,
         reset: bool = True,
         sparse_row_id_fn: Any = None,
+        *,
+        on_nonfinite: str = "warn",
     ) -> Iterator[tuple[list[NDArray], int, Any]]:
-        """Yield (outputs, number of the batch, batch) for data, padding rows cut off."""
-        return loops.iter_predict(self._as_module(), eval_data, num_batch, reset, sparse_row_id_fn)
+        """Yield (outputs, number of the batch, batch) for data, padding rows cut off; see `predict`."""
+        return loops.iter_predict(
+            self._as_module(), eval_data, num_batch, reset, sparse_row_id_fn, on_nonfinite
+        )

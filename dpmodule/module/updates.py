@@ -14,6 +14,7 @@ from ..executor.sparse_arrays import all_rows, array_of
 from ..ndarray import NDArray
 from .by_hand import create_kvstore
 from .executor_group import DataParallelExecutorGroup
+from .finite import GradientCheck
 
 __all__ = ["Updates", "check_compression", "make_optimizer", "make_store"]
 
@@ -133,6 +134,7 @@ class Updates:
             for k in range(devices)
         ]
         self._row_sparse = [i for i, name in enumerate(self.names) if name in group.row_sparse_names]
+        self._check: GradientCheck | None = None
 
     def start(self) -> None:
         """Put the parameters into the store."""
@@ -165,6 +167,16 @@ class Updates:
         if self.updater is not None:
             for indices, grads, weights in self._by_device:
                 self.updater.update_all(indices, grads, self._declared(weights))
+
+    def bad_gradient(self, optimizer: opt.Optimizer | None) -> str | None:
+        """Return the name of a parameter whose gradient would spoil it, None if there is none.
+
+        Args:
+            optimizer: what applies the gradients; one that clips them takes infinite ones.
+        """
+        if self._check is None:
+            self._check = GradientCheck(self.names, self._grads)
+        return self._check.first(may_be_infinite=(getattr(optimizer, "clip_gradient", None) or 0) > 0)
 
     def active_updater(self) -> opt.Updater:
         """Return the updater that holds the optimizer's states, in the store or outside.

@@ -1,0 +1,154 @@
+"""NaN and infinity: found in gradients before they reach parameters, and in parameters for what is said about them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import native
+from ..base import ArgumentError, NonFiniteError
+from ..executor.sparse_arrays import is_sparse
+from ..ndarray import NDArray
+
+if TYPE_CHECKING:
+    from .base_module import BaseModule
+
+__all__ = ["GradientCheck", "RowWatch", "are_finite", "check_choice", "names_of_nonfinite"]
+
+
+_CHOICES = ("raise", "warn", "ignore")
+
+
+def check_choice(what: str, on_nonfinite: Any) -> None:
+    """Refuse anything that `on_nonfinite` cannot be.
+
+    Args:
+        what: the name of the method that was called.
+        on_nonfinite: its argument.
+
+    Raises:
+        ArgumentError: it is none of "raise", "warn" and "ignore".
+    """
+    if on_nonfinite not in _CHOICES:
+        raise ArgumentError(f"{what}: on_nonfinite is {on_nonfinite!r}, expected {' or '.join(_CHOICES)}")
+
+
+def are_finite(tensor: torch.Tensor) -> bool:
+    """Say whether every element is finite; the sum tells in one pass unless it overflows."""
+    if not tensor.is_floating_point():
+        return True
+    total = float(tensor.sum())
+    return total - total == 0 or bool(torch.isfinite(tensor).all())
+
+
+def _stored(array: Any) -> torch.Tensor:
+    """Return the numbers of an array; of a sparse one, those that it stores."""
+    found: torch.Tensor = array.values if is_sparse(array) else array.tensor
+    return found
+
+
+def names_of_nonfinite(arrays: Mapping[str, NDArray]) -> list[str]:
+    """Return the names of the arrays in which some element is not finite."""
+    return [name for name, array in arrays.items() if not are_finite(_stored(array))]
+
+
+class GradientCheck:
+    """Looks at gradients, all float32 ones on the CPU in one call of the native extension.
+
+    Args:
+        names: of the parameters.
+        grads: for each parameter its gradient on every context.
+    """
+
+    __slots__ = ("_plain", "_plain_names", "_rest", "_sizes")
+
+    def __init__(self, names: Sequence[str], grads: Sequence[Sequence[NDArray]]) -> None:
+        pairs = [(name, array) for name, arrays in zip(names, grads) for array in arrays]
+        can_look = native.core is not None
+        plain = [pair for pair in pairs if can_look and _is_plain(pair[1])]
+        self._plain_names = [name for name, _ in plain]
+        self._plain = [array for _, array in plain]
+        self._sizes = [array.size for array in self._plain]
+        self._rest = [pair for pair in pairs if not (can_look and _is_plain(pair[1]))]
+
+    def first(self, may_be_infinite: bool) -> str | None:
+        """Return the name of the first parameter whose gradient is not finite, None if there is none.
+
+        Args:
+            may_be_infinite: only NaN counts, as the optimizer cuts infinite numbers down.
+        """
+        if self._plain:
+            addresses = [array.tensor.data_ptr() for array in self._plain]
+            found = native.core.first_nonfinite(addresses, self._sizes)  # type: ignore[union-attr]
+            if found >= 0 and not may_be_infinite:
+                return str(self._plain_names[found])
+            if found >= 0:
+                return next((n for n, array in zip(self._plain_names, self._plain) if _has_nan(array)), None)
+        for name, array in self._rest:
+            if not are_finite(_stored(array)) and (not may_be_infinite or _has_nan(array)):
+                return name
+        return None
+
+
+def _is_plain(array: NDArray) -> bool:
+    """Say whether an array is float32 numbers of the CPU, which lie one behind the other as all gradients do."""
+    return not is_sparse(array) and array.tensor.is_cpu and array.tensor.dtype is torch.float32
+
+
+def _has_nan(array: NDArray) -> bool:
+    return bool(torch.isnan(_stored(array)).any())
+
+
+class RowWatch:
+    """Counts the rows of outputs that are NaN while data is predicted or scored, and says so once, at the end.
+
+    Args:
+        module: what predicts.
+        what: the name of the method, for messages.
+        on_nonfinite: "warn"; "raise", at once; or "ignore".
+
+    Raises:
+        ArgumentError: `on_nonfinite` is something else.
+    """
+
+    def __init__(self, module: BaseModule, what: str, on_nonfinite: str) -> None:
+        check_choice(what, on_nonfinite)
+        self._module, self._what, self._choice = module, what, on_nonfinite
+        self._count, self._first = 0, -1
+
+    def look(self, number: int, pad: int) -> None:
+        """Look at the outputs of the last forward.
+
+        Args:
+            number: of the batch, from 0.
+            pad: how many rows at its end are padding.
+
+        Raises:
+            NonFiniteError: a row is NaN, and the choice is "raise".
+        """
+        if self._choice == "ignore" or not any(map(_may_be_nan, self._module.output_probes())):
+            return
+        found, rows = self._module.nan_rows()
+        found = [row for row in found if row < rows - pad]
+        if found and self._first < 0:
+            self._first = number * rows + found[0]
+        self._count += len(found)
+        if found and self._choice == "raise":
+            raise NonFiniteError(f"{self._text()}; it is in batch {number}")
+
+    def tell(self) -> None:
+        """Warn if there were any."""
+        if self._count:
+            self._module.logger.warning("%s", self._text())
+
+    def _text(self) -> str:
+        rows = "1 row of the outputs is" if self._count == 1 else f"{self._count} rows of the outputs are"
+        return f"{self._what}: {rows} NaN, the first at index {self._first}"
+
+
+def _may_be_nan(parts: Sequence[torch.Tensor]) -> bool:
+    """Say whether some element may be NaN: a sum is, too, if infinite numbers of both signs are among them."""
+    return any(part.is_floating_point() and math.isnan(part.sum()) for part in parts)
