@@ -55,16 +55,17 @@ def columns_of(batch: Any, num_data: int, num_labels: int, axes: Sequence[int]) 
 
     Raises:
         ArgumentError: there are not as many columns, or they differ in length.
+        ShapeError: there are no examples.
     """
     data, labels = list(batch.data or ()), list(batch.label or ())
     if len(data) != num_data:
         raise ArgumentError(f"forward: the batch has {len(data)} columns of data, expected {num_data}")
     columns = [_rows(column, axis) for column, axis in zip((*data, *labels[:num_labels]), axes)]
     lengths = {len(column) for column in columns}
-    if len(lengths) != 1 or not lengths.pop():
-        raise ArgumentError(
-            f"forward: columns of {[len(c) for c in columns]} examples, expected equal ones, not empty"
-        )
+    if len(lengths) != 1:
+        raise ArgumentError(f"forward: columns of {[len(c) for c in columns]} examples, expected equal ones")
+    if not lengths.pop():
+        raise ShapeError("forward: the batch is empty, expected at least one example")
     columns += [[None] * len(columns[0])] * (num_labels - len(labels[:num_labels]))
     return list(zip(*columns))
 

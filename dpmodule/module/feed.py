@@ -102,7 +102,7 @@ class Feed:
         active: positions of the contexts that get samples.
 
     Raises:
-        ShapeError: two inputs disagree about the batch size.
+        ShapeError: two inputs disagree about the batch size, or it is 0.
     """
 
     def __init__(
@@ -147,6 +147,11 @@ class Feed:
             if axis >= len(desc.shape):
                 raise ShapeError(
                     f"{desc.name} has shape {desc.shape}; its layout {desc.layout!r} has N on axis {axis}"
+                )
+            if not desc.shape[axis]:
+                raise ShapeError(
+                    f"{desc.name} has shape {tuple(desc.shape)}: the batch is empty, expected at least one sample on "
+                    f"axis {axis}"
                 )
             if self.batch_size is None:
                 self.batch_size = desc.shape[axis]

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from .. import metric as metrics
-from ..base import ArgumentError, NonFiniteError
+from ..base import ArgumentError, NonFiniteError, StateError
 from ..callback import BatchEndParam
 from ..io import DataBatch, as_data_iter
 from ..ndarray import NDArray, array, concatenate
@@ -222,14 +222,33 @@ def _as_iter(module: BaseModule, data: Any) -> Any:
     return as_data_iter(data, data_names=module.data_names, label_names=label_names)
 
 
+def _first_batch(data: Any, epoch: int) -> tuple[Any, Iterator[Any]]:
+    """Return the first batch and what gives the others; an iterator that is at its end begins anew.
+
+    Raises:
+        StateError: there is no batch.
+    """
+    batches = iter(data)
+    batch = next(batches, None)
+    if batch is None:  # somebody has read it to its end, as `score` does
+        data.reset()
+        batches = iter(data)
+        batch = next(batches, None)
+    if batch is None:
+        raise StateError(
+            f"fit: train_data gave no batch in epoch {epoch}, also after reset(); is it empty, or smaller than a batch "
+            "whose rest is discarded?"
+        )
+    return batch, batches
+
+
 def _run_epoch(
     module: BaseModule, options: FitOptions, train_data: Any, eval_metric: Any, epoch: int
 ) -> list[tuple[str, float]]:
     """Train on every batch once and return the epoch's metrics."""
     callbacks = as_list(options.batch_end_callback)
     monitor = options.monitor
-    batches = iter(train_data)
-    batch = next(batches, None)
+    batch, batches = _first_batch(train_data, epoch)
     nbatch = 0
     values: list[tuple[str, float]] = []
     with _BatchBoundary() as boundary:

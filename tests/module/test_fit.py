@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, NonFiniteError
+from dpmodule.base import ArgumentError, NonFiniteError, ShapeError, StateError
 from helpers.nets import blobs, lenet, mlp
 
 TWO = [mx.cpu(0), mx.cpu(1)]
@@ -239,6 +239,60 @@ def test_a_non_finite_output_can_be_passed_over(caplog):
     it = mx.io.NDArrayIter(data, label, batch_size=16)
     mx.mod.Module(mlp()).fit(it, num_epoch=1, on_nonfinite="warn")
     assert "is not finite" in caplog.text
+
+
+def test_an_iterator_that_is_at_its_end_begins_anew():
+    it = mx.io.NDArrayIter(*blobs(32), batch_size=16)
+    mod = mx.mod.Module(mlp())
+    mod.fit(it, num_epoch=1)
+    seen = []
+    for use in (lambda: mod.score(it, "acc"), lambda: list(it), lambda: mod.predict(it)):
+        use()
+        seen.clear()
+        before = mod.get_params()[0]["fc1_weight"].asnumpy()
+        mod.fit(it, num_epoch=2, batch_end_callback=lambda param: seen.append((param.epoch, param.nbatch)))
+        assert seen == [(0, 0), (0, 1), (1, 0), (1, 1)]
+        assert (mod.get_params()[0]["fc1_weight"].asnumpy() != before).any()
+
+
+def test_an_iterator_that_has_been_begun_goes_on():
+    it = mx.io.NDArrayIter(*blobs(64), batch_size=16)
+    next(it)
+    seen = []
+    mx.mod.Module(mlp()).fit(it, num_epoch=1, batch_end_callback=lambda param: seen.append(param.nbatch))
+    assert seen == [0, 1, 2]
+
+
+def test_an_epoch_without_a_batch_is_an_error():
+    class Empty(mx.io.NDArrayIter):
+        def iter_next(self):
+            return False
+
+    mod = mx.mod.Module(mlp())
+    with pytest.raises(StateError, match=r"train_data gave no batch in epoch 3, also after reset\(\)"):
+        mod.fit(Empty(*blobs(32), batch_size=16), num_epoch=5, begin_epoch=3)
+
+
+@pytest.mark.parametrize("contexts", [[mx.cpu()], [mx.cpu(0), mx.cpu(1)]], ids=["one", "two"])
+def test_an_empty_batch_is_named(contexts):
+    mod = mx.mod.Module(mlp(), context=contexts)
+    full, empty = blobs(8), tuple(each[:0] for each in blobs(8))
+    message = r"data has shape \(0, 6\): the batch is empty, expected at least one sample on axis 0"
+    with pytest.raises(ShapeError, match=message):
+        mod.fit([full, empty], num_epoch=1)
+    batch = mx.io.DataBatch([mx.nd.from_numpy(empty[0])], [mx.nd.from_numpy(empty[1])])
+    uses = (
+        lambda: mod.forward(batch),
+        lambda: mod.forward_backward(batch),
+        lambda: mod.predict(empty[0]),
+        lambda: mod.score([empty], "acc"),
+        lambda: mod.reshape([("data", (0, 6))], [("softmax_label", (0,))]),
+        lambda: mx.mod.Module(mlp(), context=contexts).bind([("data", (0, 6))]),
+    )
+    for use in uses:
+        with pytest.raises(ShapeError, match=message):
+            use()
+    mod.fit([full], num_epoch=1)  # nothing has been broken
 
 
 @pytest.mark.parametrize(
