@@ -11,16 +11,30 @@ import sys
 from collections.abc import Sequence
 
 from ..base import MXNetError
-from . import check, explain, inspect, predict, train
+from . import check, explain, inspect, options, predict, train
 
 __all__ = ["main", "make_parser"]
+
+_EXAMPLES = """\
+examples:
+  dpmodule fit                                  train on handwritten digits, save as model-*
+  dpmodule predict                              classes of the digits kept for validation, as CSV
+  dpmodule fit --data my.csv --network mlp --prefix runs/my
+  dpmodule predict runs/my --data new.csv --label-column none --output classes.csv
+  dpmodule summary runs/my                      layers and numbers of parameters
+  dpmodule COMMAND --help                       all options of a command
+"""
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    parser = argparse.ArgumentParser(
-        prog="dpmodule", description="Train and use symbolic networks on PyTorch, as with MXNet's Module."
+    parser = options.CommandParser(
+        prog="dpmodule",
+        description="Train and use symbolic networks on PyTorch, as with MXNet's Module.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"dpmodule {inspect.version()}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in (train, predict, check, explain, inspect):
         command.add_commands(commands)
@@ -33,8 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: the arguments after the program's name; None takes them from `sys.argv`.
     """
+    words = options.with_values(sys.argv[1:] if argv is None else argv)
     try:
-        args = make_parser().parse_args(argv)
+        args = make_parser().parse_args(words, argparse.Namespace(words=words))
     except SystemExit as stop:  # argparse has printed what there is to say
         return int(stop.code or 0)
     try:
@@ -45,8 +60,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output, such as `head`, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except MemoryError as error:
+        print(f"dpmodule: error: there is not enough memory: {error}", file=sys.stderr)
+        return 2
     except (MXNetError, OSError) as error:
-        print(f"dpmodule: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"dpmodule: error: {' '.join(str(error).splitlines())}", file=sys.stderr)
         return 2
 
 
