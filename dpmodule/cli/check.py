@@ -12,7 +12,7 @@ import numpy as np
 from ..base import dtype_name
 from ..ndarray import NDArray
 from . import options, saved
-from .shapes import find_shapes, given_shapes, input_names, random_batch
+from .shapes import find_shapes, given_shapes, input_lines, input_names, random_batch
 
 __all__ = ["add_commands"]
 
@@ -33,8 +33,7 @@ def _check(args: argparse.Namespace) -> int:
     found = saved.find(args)
     net, values = found.net, found.values
     counts = Counter(node.op.name for node in net.graph.nodes if node.op is not None)
-    params = "" if found.params_file is None else f", parameters from {found.params_file}"
-    print(f"{found.name}: {len(net.graph.nodes)} nodes{params}")
+    print(f"{found.title}: {len(net.graph.nodes)} nodes")
     print(
         "operators:", ", ".join(f"{name} {count}" for name, count in sorted(counts.items())), "(none missing)"
     )
@@ -42,8 +41,7 @@ def _check(args: argparse.Namespace) -> int:
     shapes = find_shapes(net, given, values)
     names = net.list_arguments() + net.list_auxiliary_states()
     inputs = [name for name in net.list_arguments() if name in input_names(net, values)]
-    for name in inputs:
-        print(f"input: {name} {shapes[name]}{'' if name in given else ' (assumed)'}")
+    print("\n".join(input_lines(net, inputs, shapes, given, values, found.comes_along)))
     if found.params_file is not None:
         _compare_names(names, inputs, values)
     bound = random_batch(net, shapes, values)

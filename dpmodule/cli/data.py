@@ -173,6 +173,8 @@ def _files(args: argparse.Namespace, paths: Sequence[str], width: int | None) ->
     """Read files; those in LibSVM's format together, as their columns are counted alike."""
     kinds = [tables.format_of(path) if args.format == "auto" else args.format for path in paths]
     sparse = [path for path, kind in zip(paths, kinds) if kind == "libsvm"]
+    if args.index_base != "auto" and not sparse:
+        raise ArgumentError(f"--index-base {args.index_base} is for LibSVM files; {paths[0]} is none (see --format)")
     dense = iter(_sparse(args, sparse, width) if sparse else ())
     return [
         _samples(args, path, next(dense) if kind == "libsvm" else _table(args, path, kind))
@@ -207,9 +209,9 @@ def _sparse(args: argparse.Namespace, paths: Sequence[str], width: int | None) -
 
 
 def _digits(args: argparse.Namespace) -> Samples:
-    for option in ("label_column", "validation_column"):
-        if getattr(args, option) is not None:
-            raise ArgumentError(f"--{option.replace('_', '-')} needs --data; the digits have no columns")
+    for option in ("format", "index_base", "label_column", "validation_column"):
+        if getattr(args, option) not in (None, "auto"):
+            raise ArgumentError(f"--{option.replace('_', '-')} {getattr(args, option)} needs --data, a file")
     try:
         from sklearn.datasets import load_digits
     except ImportError:

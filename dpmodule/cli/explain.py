@@ -9,7 +9,7 @@ from typing import Any
 from .. import context
 from ..executor import passes
 from . import options, saved
-from .shapes import find_shapes, given_shapes, input_names, random_batch
+from .shapes import find_shapes, given_shapes, input_lines, input_names, random_batch
 
 __all__ = ["add_commands"]
 
@@ -65,9 +65,8 @@ def _explain(args: argparse.Namespace) -> int:
     shapes = find_shapes(net, given, values, guess=bool(values))
     inputs = input_names(net, values) | set(given)
     parameters = [name for name in net.list_arguments() if name not in inputs]
-    for name in net.list_arguments():
-        if name in inputs:
-            print(f"input: {name} {shapes[name]}{'' if name in given else ' (assumed)'}")
+    shown = [name for name in net.list_arguments() if name in inputs]
+    print("\n".join(input_lines(net, shown, shapes, given, values, found.comes_along)))
     wanted = {name: "write" if args.train and name in parameters else "null" for name in net.list_arguments()}
     if args.measure_memory:
         os.environ.setdefault("KINETO_LOG_LEVEL", _QUIET)
@@ -75,6 +74,6 @@ def _explain(args: argparse.Namespace) -> int:
         bound = random_batch(net, shapes, values, wanted, args.context)
         if args.times:
             bound.forward(is_train=args.train)
-        shown = bound.explain(args.train, args.times, args.measure_memory, parameters)
-        print(shown if args.source else shown.summary)
+        plan = bound.explain(args.train, args.times, args.measure_memory, parameters)
+        print(plan if args.source else plan.summary)
     return 0

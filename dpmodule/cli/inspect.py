@@ -14,7 +14,7 @@ import torch
 from .. import context, native
 from ..module import Module
 from . import networks, options, saved
-from .shapes import find_shapes, given_shapes, input_names
+from .shapes import find_shapes, given_shapes, input_lines, input_names
 
 __all__ = ["add_commands", "version"]
 
@@ -50,10 +50,8 @@ def _summary(args: argparse.Namespace) -> int:
     data = [name for name in net.list_arguments() if name in input_names(net, values) and name not in labels]
     module = Module(net, data_names=data, label_names=labels)
     module.bind([(name, shapes[name]) for name in data])
-    params = "" if found.params_file is None else f", parameters from {found.params_file}"
-    print(f"{found.name}{params}")
-    for name in data:
-        print(f"input: {name} {shapes[name]}{'' if name in given else ' (assumed)'}")
+    print(found.title)
+    print("\n".join(input_lines(net, data, shapes, given, values, found.comes_along)))
     print(module.summary())
     return 0
 

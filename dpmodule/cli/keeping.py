@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from .. import checkpoint
-from ..base import FileFormatError, MXNetError
+from ..base import ArgumentError, FileFormatError, MXNetError
 from ..module import Module
 from ..ndarray import NDArray
 from .command import Command
@@ -143,7 +143,7 @@ def save_interrupted(module: KeepingModule, prefix: str, command: Command) -> No
         _unlink(checkpoint.states_file(prefix, checkpoint.INTERRUPTED))
     line = command.changed({"--load-epoch": 1, "--overwrite": 0}, ["--load-epoch", checkpoint.INTERRUPTED])
     name = checkpoint.params_file(prefix, checkpoint.INTERRUPTED)
-    print(f"saved: {name}, after {found.batches} batches of epoch {found.epoch}", file=sys.stderr)
+    print(f"saved: {name} (epoch {found.epoch}, batches done: {found.batches})", file=sys.stderr)
     print(f"to go on from there: {line}", file=sys.stderr)
 
 
@@ -151,10 +151,16 @@ def interrupted_epoch(prefix: str) -> int:
     """Return the number of the epoch in which a training was broken off, to be run again.
 
     Raises:
-        FileError: nothing of the kind is saved.
+        ArgumentError: nothing of the kind is saved.
         FileFormatError: the file that tells it is damaged.
     """
     path = _position_file(prefix)
+    if not os.path.exists(path):
+        epochs = ", ".join(map(str, checkpoint.epochs(prefix))) or "none"
+        raise ArgumentError(
+            f"--load-epoch {checkpoint.INTERRUPTED}: there is no {path}, so no training was broken off under the "
+            f"prefix {prefix!r}; saved epochs: {epochs}"
+        )
     try:
         with open(path, encoding="utf-8") as file:
             epoch = json.load(file)["epoch"]

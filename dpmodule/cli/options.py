@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import kvstore
-from ..base import MXNetError
+from ..base import DeviceError, MXNetError
 from ..checkpoint import INTERRUPTED
 from ..context import Context
 from ..optimizer import Optimizer
@@ -49,8 +49,8 @@ _CONTEXT = re.compile(r"\s*(cpu|gpu)(?:\((\d{1,9})\)|:(\d{1,9}))?\s*")
 _WHOLE = re.compile(r"-?[0-9]{1,12}")
 _NEGATIVE = re.compile(r"-(\d|\.\d|inf|nan).*", re.IGNORECASE)
 _MOST = 2**31 - 1
-_LARGEST = 1e30
-"""Largest number that is taken: well inside float32, in which networks are trained."""
+_LARGEST = 1e6
+"""Largest rate, decay or factor that is taken; beyond lies nothing but overflow."""
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -115,7 +115,7 @@ seed = whole(0, 2**32 - 1)
 
 
 def finite(expected: str, fits: Callable[[float], bool]) -> Callable[[str], float]:
-    """Return what reads numbers that `fits` takes, and that float32 holds."""
+    """Return what reads numbers that `fits` takes and that are not absurdly large."""
 
     def read(text: str) -> float:
         try:
@@ -129,10 +129,10 @@ def finite(expected: str, fits: Callable[[float], bool]) -> Callable[[str], floa
     return read
 
 
-learning_rate = finite(f"a number above 0, at most {_LARGEST:g}", lambda number: number > 0)
-weight_decay = finite(f"a number from 0 to {_LARGEST:g}", lambda number: number >= 0)
+learning_rate = finite(f"a number above 0, at most {_LARGEST:.0f}", lambda number: number > 0)
+weight_decay = finite(f"a number from 0 to {_LARGEST:.0f}", lambda number: number >= 0)
 momentum = finite("a number from 0, below 1", lambda number: 0 <= number < 1)
-scale = finite(f"a number other than 0, at most {_LARGEST:g}", lambda number: number != 0)
+scale = finite(f"a number other than 0, at most {_LARGEST:.0f}", lambda number: number != 0)
 share = finite("a share from 0, below 1", lambda number: 0 <= number < 1)
 fraction = finite("a number from 0 to 1", lambda number: 0 <= number <= 1)
 
@@ -224,6 +224,8 @@ def store(text: str) -> str | None:
         return None
     try:
         kvstore.create(text)
-    except MXNetError as error:
-        raise argparse.ArgumentTypeError(f"{text!r}, expected local, device or none: {error}") from None
+    except DeviceError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+    except MXNetError:
+        raise _refused(text, "local, device or none") from None
     return text

@@ -87,8 +87,11 @@ def _samples(args: argparse.Namespace, found: saved.Network) -> data.Samples:
     if args.data is None or args.validation is not None or samples.held is not None:
         samples = data.part(args, samples)[1]
     if not len(samples.x):
+        option, value = "--validation-column", args.validation_column
+        if value is None:
+            option, value = "--validation", args.validation
         raise ArgumentError(
-            f"{samples.name}: no sample is kept for validation, so there is nothing to predict"
+            f"{option} {value} leaves nothing of {samples.name} to predict; expected some samples"
         )
     return fitted(samples, found.net, found.values, min(args.batch_size, len(samples.x)))
 

@@ -29,6 +29,13 @@ class Network:
     values: Mapping[str, NDArray] = field(default_factory=dict)
     """Parameters and auxiliary states by name; empty if there are none."""
     params_file: str | None = None
+    comes_along: bool = False
+    """Whether it is one of those that come along, and no file."""
+
+    @property
+    def title(self) -> str:
+        """What it is, and where its parameters come from."""
+        return self.name if self.params_file is None else f"{self.name}, parameters from {self.params_file}"
 
 
 def add_arguments(parser: argparse.ArgumentParser, default: str, by_name: bool = False) -> None:
@@ -117,7 +124,7 @@ def find(args: argparse.Namespace, default: str | None = None) -> Network:
         return Network(symbol.load(name), name, {} if params is None else _values(params), params)
     if params is not None and args.epoch is not None:
         raise ArgumentError(f"--epoch {args.epoch} and the parameters {params} are given, expected one")
-    return load(name, args.epoch, params)
+    return load(name, args.epoch, params, option="--epoch")
 
 
 def _built_in(args: argparse.Namespace, name: str, params: str | None, may_be_saved: bool) -> Network:
@@ -133,20 +140,23 @@ def _built_in(args: argparse.Namespace, name: str, params: str | None, may_be_sa
         )
     samples = [shape if of is None else shape[1:] for of, shape in args.shape if of in (None, "data")]
     sample = samples[-1] if samples else _SAMPLE
-    return Network(networks.build(name, sample, 10 if args.classes is None else args.classes), name)
+    net = networks.build(name, sample, 10 if args.classes is None else args.classes)
+    return Network(net, name, comes_along=True)
 
 
-def load(prefix: str, epoch: int | str | None = None, params: str | None = None) -> Network:
+def load(
+    prefix: str, epoch: int | str | None = None, params: str | None = None, option: str = "--load-epoch"
+) -> Network:
     """Return the network saved under a prefix.
 
     Args:
         prefix: its prefix.
         epoch: which epoch, or `checkpoint.INTERRUPTED`; None = the last one, without parameters if there is none.
         params: file of the parameters, if they are not the prefix's.
+        option: the option that names the epoch, for messages.
 
     Raises:
-        ArgumentError: nothing is saved under the prefix, or nothing but what an interrupted training left.
-        FileError: there is no such epoch.
+        ArgumentError: nothing is saved under the prefix, or no such epoch.
         FileFormatError: a file is damaged.
     """
     path = checkpoint.symbol_file(prefix)
@@ -158,12 +168,17 @@ def load(prefix: str, epoch: int | str | None = None, params: str | None = None)
     if params is None and epoch is None:
         if not saved and os.path.exists(checkpoint.params_file(prefix, checkpoint.INTERRUPTED)):
             raise ArgumentError(
-                f"under the prefix {prefix!r} is only what an interrupted training left; --epoch "
-                f"{checkpoint.INTERRUPTED} takes that"
+                f"under the prefix {prefix!r} is only what an interrupted training left; "
+                f"{option} {checkpoint.INTERRUPTED} takes that"
             )
         epoch = saved[-1] if saved else None
     if params is not None or epoch is None:
         return Network(symbol.load(path), path, {} if params is None else _values(params), params)
+    if not os.path.exists(checkpoint.params_file(prefix, epoch)):
+        epochs = ", ".join(map(str, saved)) or "none"
+        raise ArgumentError(
+            f"{option} is {epoch}; saved under the prefix {prefix!r} are the epochs: {epochs}"
+        )
     net, arg_params, aux_params = checkpoint.load_checkpoint(prefix, epoch)
     return Network(net, path, {**arg_params, **aux_params}, checkpoint.params_file(prefix, epoch))
 

@@ -20,6 +20,7 @@ __all__ = [
     "find_shapes",
     "fitted",
     "given_shapes",
+    "input_lines",
     "inferred",
     "input_names",
     "random_batch",
@@ -127,6 +128,33 @@ def find_shapes(
         wanted = " ".join(f"--shape {name}=..." for name in inputs or sorted(_labels(net)))
         raise ArgumentError(f"the shapes of the inputs do not follow from the network; give them: {wanted}")
     return found
+
+
+def input_lines(
+    net: Symbol,
+    names: Sequence[str],
+    shapes: Mapping[str, tuple[int, ...]],
+    given: Mapping[str, tuple[int, ...]],
+    values: Mapping[str, NDArray],
+    comes_along: bool,
+) -> list[str]:
+    """Return a line for each input: its shape, and where that comes from if not from the command line.
+
+    Args:
+        net: the network.
+        names: the inputs.
+        shapes: shape of every argument.
+        given: shapes that the user gave.
+        values: parameters by name.
+        comes_along: whether it is a network of ours, so that no file tells shapes.
+    """
+    saved = {} if comes_along else _declared(net, _shapes_of(net, values), names, 1)
+    origins = {
+        **dict.fromkeys(names, " (assumed)"),
+        **dict.fromkeys(saved, " (as saved)"),
+        **dict.fromkeys(given, ""),
+    }
+    return [f"input: {name} {shapes[name]}{origins[name]}" for name in names]
 
 
 def sample_shape(net: Symbol, values: Mapping[str, NDArray]) -> tuple[int, ...] | None:

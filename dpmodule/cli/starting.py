@@ -74,10 +74,11 @@ def choose(args: argparse.Namespace, loaded: Network | None, parts: Sequence[Sam
         net = _named(args, parts)
     else:
         net, values = loaded.net, loaded.values
-        _check_same(args, loaded, parts)
     data_name, label_name = data_input(net, values), _label(net)
     batch = min(args.batch_size, len(parts[0].x))
     parts = [fitted(samples, net, values, batch) for samples in parts]
+    if loaded is not None:
+        _check_same(args, loaded, parts)
     shapes, outputs = inferred(net, values, {data_name: (batch, *parts[0].x.shape[1:])})
     _check_labels(args, parts, outputs)
     return Start(net, values, parts, data_name, label_name, shapes)

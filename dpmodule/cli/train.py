@@ -47,8 +47,15 @@ def _run(args: argparse.Namespace) -> int:
         files.refuse_others(args.prefix, start.net, start.shapes, command)
     module = _module(args, start)
     files.make_folder(args.prefix)
+    interrupted = checkpoint.params_file(args.prefix, checkpoint.INTERRUPTED)
     if args.overwrite:
         files.remove(args.prefix)
+    elif os.path.exists(interrupted) and args.load_epoch != checkpoint.INTERRUPTED:
+        print(
+            f"note: {interrupted} is left of an earlier training; --load-epoch {checkpoint.INTERRUPTED} goes on "
+            "from it",
+            file=sys.stderr,
+        )
     iterators = [_iterator(start, samples, args.batch_size, i == 0) for i, samples in enumerate(start.parts)]
     _train(args, module, iterators[0], epoch, command)
     return _report(args, module, iterators[-1], "training" if len(iterators) == 1 else "validation")
@@ -142,14 +149,11 @@ def _report(args: argparse.Namespace, module: KeepingModule, samples: io.DataIte
 
 
 def _tell_of_leftovers(args: argparse.Namespace) -> None:
-    """Say which files of earlier trainings other commands would take instead of the new ones."""
+    """Say which file of an earlier training other commands would take instead of the new one."""
     later: Sequence[int] = [epoch for epoch in checkpoint.epochs(args.prefix) if epoch > args.epochs]
     if later:
         print(
-            f"note: an earlier training left epoch {later[-1]} under this prefix, and `dpmodule predict` takes the last "
-            f"one unless it is told --epoch {args.epochs}; fit --overwrite removes what is there",
+            f"note: an earlier training left epoch {later[-1]} under this prefix, and `dpmodule predict` takes the "
+            f"last one unless it is told --epoch {args.epochs}; fit --overwrite removes what is there",
             file=sys.stderr,
         )
-    interrupted = checkpoint.params_file(args.prefix, checkpoint.INTERRUPTED)
-    if os.path.exists(interrupted):
-        print(f"note: {interrupted} is left of an earlier training that was broken off", file=sys.stderr)
