@@ -39,10 +39,9 @@ class Command:
 
 def _program() -> list[str]:
     """Return the words by which this program was started, "dpmodule" where that is not known."""
-    name = os.path.basename(sys.argv[0])
-    if name == "__main__.py":  # python -m dpmodule
+    path = sys.argv[0]
+    folder, name = os.path.split(path)
+    if name == "__main__.py" and os.path.basename(folder) == "dpmodule":  # python -m dpmodule
         return [sys.executable, "-m", "dpmodule"]
-    found = shutil.which("dpmodule")
-    if name == "dpmodule" and found != sys.argv[0]:
-        return [sys.argv[0]]
-    return ["dpmodule"]
+    is_elsewhere = name == "dpmodule" and shutil.which(name) != path
+    return [path if is_elsewhere else "dpmodule"]

@@ -174,7 +174,9 @@ def _files(args: argparse.Namespace, paths: Sequence[str], width: int | None) ->
     kinds = [tables.format_of(path) if args.format == "auto" else args.format for path in paths]
     sparse = [path for path, kind in zip(paths, kinds) if kind == "libsvm"]
     if args.index_base != "auto" and not sparse:
-        raise ArgumentError(f"--index-base {args.index_base} is for LibSVM files; {paths[0]} is none (see --format)")
+        raise ArgumentError(
+            f"--index-base {args.index_base} is for LibSVM files; {paths[0]} is none (see --format)"
+        )
     dense = iter(_sparse(args, sparse, width) if sparse else ())
     return [
         _samples(args, path, next(dense) if kind == "libsvm" else _table(args, path, kind))

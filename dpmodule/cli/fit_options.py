@@ -56,7 +56,8 @@ def _add_network_options(group: Any) -> None:
         "--symbol",
         type=options.input_file,
         metavar="FILE",
-        help="train this -symbol.json instead, with one input for samples and one named '..._label'",
+        help="train the network in this -symbol.json, with one input for samples and one whose name ends in 'label' "
+        "(default: none)",
     )
     group.add_argument(
         "--classes",

@@ -64,17 +64,20 @@ def add_arguments(parser: argparse.ArgumentParser, default: str, by_name: bool =
         help="file of its parameters (default: those of --epoch for a prefix, none for a -symbol.json)",
     )
     group.add_argument(
-        "--prefix", type=options.filled, help="the prefix once more, written as for fit (default: NET)"
+        "--prefix", type=options.filled, help="another way to give NET, if it is a prefix (default: NET)"
     )
     group.add_argument(
-        "--symbol", type=options.input_file, metavar="FILE", help="the -symbol.json once more (default: NET)"
+        "--symbol",
+        type=options.input_file,
+        metavar="FILE",
+        help="another way to give NET, if it is a -symbol.json (default: NET)",
     )
     group.add_argument(
         "--params",
         type=options.input_file,
         metavar="FILE",
         dest="params_option",
-        help="the parameters once more (default: PARAMS)",
+        help="another way to give PARAMS (default: PARAMS)",
     )
     group.add_argument(
         "--epoch",
