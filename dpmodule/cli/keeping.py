@@ -120,10 +120,8 @@ def save_interrupted(module: KeepingModule, prefix: str, command: Command) -> No
     """
     found = module.last_finite()
     if found is None:
-        print(
-            "broken off before the end of a batch, nothing to save: the same command begins again",
-            file=sys.stderr,
-        )
+        print("broken off before the end of a batch: nothing to save", file=sys.stderr)
+        print(f"to begin again: {command.changed()}", file=sys.stderr)
         return
     where = {"epoch": found.epoch, "batches": found.batches}
     try:

@@ -6,7 +6,7 @@ import csv
 import math
 import os
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,9 +24,14 @@ _ENDINGS = {".npz": "npz", ".libsvm": "libsvm", ".svmlight": "libsvm", ".svm": "
 
 _HELD = {
     **dict.fromkeys(("train", "training", "false"), "0"),
-    **dict.fromkeys(("validation", "valid", "val", "true"), "1"),
+    **dict.fromkeys(("validation", "valid", "val", "test", "true"), "1"),
 }
 """Words of a validation column, and the numbers that they stand for."""
+
+_CLASSES = (
+    "a class number, 0, 1, 2, ..., as this column holds labels (--label-column names another, or 'none')"
+)
+_MARKS = "1 or 'validation' for samples kept apart and 0 or 'train' for the others (--validation-column)"
 
 
 @dataclass(frozen=True)
@@ -102,7 +107,7 @@ def read_csv(path: str, label: str | None, held: str | None) -> Table:
     width = len(header or rows[0][1])
     marked = None if held is None else _column(path, "--validation-column", held, header, width)
     labels = _label_column(path, label, header, width, marked)
-    table = _numbers(path, rows, header, width, marked)
+    table = _numbers(path, rows, header, width, {labels: _CLASSES, marked: _MARKS})
     marks = None if marked is None or held is None else _marks(path, held, table[:, marked], len(table))
     kept = [i for i in range(width) if i not in (labels, marked)]
     names = tuple(header[i] for i in kept) if header else ()
@@ -132,8 +137,22 @@ def _is_number(cell: str) -> bool:
 
 
 def _numbers(
-    path: str, rows: Sequence[tuple[int, list[str]]], header: Sequence[str], width: int, marked: int | None
+    path: str,
+    rows: Sequence[tuple[int, list[str]]],
+    header: Sequence[str],
+    width: int,
+    meanings: Mapping[int | None, str],
 ) -> Array:
+    """Return all cells as numbers.
+
+    Args:
+        path: the file, for messages.
+        rows: numbers of lines, and cells.
+        header: names of the columns, or nothing.
+        width: number of columns.
+        meanings: what is expected in columns that do not hold values of a sample.
+    """
+    marked = next((column for column, meaning in meanings.items() if meaning == _MARKS), None)
     table = np.empty((len(rows), width))
     for number, (line, row) in enumerate(rows):
         if len(row) != width:
@@ -148,7 +167,8 @@ def _numbers(
             wrong = next(i for i, cell in enumerate(row) if not _is_number(cell))
             name = f" {header[wrong]!r}" if header else ""
             raise FileFormatError(
-                f"{path}: line {line}, column {wrong}{name}: {row[wrong]!r} is no number"
+                f"{path}: line {line}, column {wrong}{name}: {row[wrong]!r} is no number; "
+                f"expected {meanings.get(wrong, 'a number')}"
             ) from None
     return table
 
@@ -184,10 +204,7 @@ def _marks(path: str, column: str, values: Array, count: int) -> Array:
         )
     wrong = values[(values != 0) & (values != 1)]
     if len(wrong):
-        raise ArgumentError(
-            f"--validation-column {column} of {path} holds {wrong[0]}, expected 1 or 'validation' for samples kept "
-            "apart, 0 or 'train' for the others"
-        )
+        raise ArgumentError(f"--validation-column {column} of {path} holds {wrong[0]}, expected {_MARKS}")
     return values.astype(bool)
 
 
