@@ -7,6 +7,8 @@ import shlex
 import numpy as np
 import pytest
 
+import dpmodule as mx
+
 FIT = ("fit", "--network", "mlp", "--epochs", "1")
 
 
@@ -56,6 +58,18 @@ def test_files_of_another_network_are_refused_with_the_command_that_removes_them
         "my net-symbol.json", "small.npz",
     ]  # fmt: skip
     assert run(*command[:-1]).code == 0  # the same network again
+
+
+def test_a_graph_with_other_operators_is_another_network(run):
+    for act in ("relu", "tanh"):
+        net = mx.sym.Activation(mx.sym.Variable("data"), act_type=act, name="act")
+        net = mx.sym.FullyConnected(mx.sym.Flatten(net, name="flat"), num_hidden=10, name="fc")
+        mx.sym.SoftmaxOutput(net, name="softmax").save(f"{act}-symbol.json")
+    assert run("fit", "--symbol", "relu-symbol.json", "--epochs", "1").code == 0
+    assert run("fit", "--symbol", "relu-symbol.json", "--epochs", "1").code == 0
+    assert (
+        "other operators or attributes" in run("fit", "--symbol", "tanh-symbol.json", "--epochs", "1").error
+    )
 
 
 def test_files_that_hold_no_network_are_refused(run, tmp_path):
