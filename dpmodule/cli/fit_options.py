@@ -6,7 +6,7 @@ import argparse
 import inspect
 from typing import Any
 
-from .. import checkpoint, context
+from .. import checkpoint
 from ..base import ArgumentError
 from ..optimizer import Optimizer
 from . import data, networks, options
@@ -100,13 +100,7 @@ def _add_training_options(group: Any) -> None:
     group.add_argument(
         "--batch-size", type=options.positive, default=64, help="samples per step (default: 64)"
     )
-    group.add_argument(
-        "--contexts",
-        type=options.contexts,
-        default=[context.cpu()],
-        metavar="LIST",
-        help="devices, such as 'cpu(0),cpu(1)' (default: cpu(0))",
-    )
+    options.add_contexts(group)
     group.add_argument(
         "--workload",
         type=options.workload,
@@ -173,15 +167,6 @@ def check(args: argparse.Namespace) -> None:
     if args.momentum is not None and not _takes_momentum(args.optimizer):
         raise ArgumentError(
             f"--momentum {args.momentum:g} does not go with --optimizer {args.optimizer}, which has none"
-        )
-    if (
-        args.load_epoch is not None
-        and args.load_epoch != checkpoint.INTERRUPTED
-        and args.load_epoch >= args.epochs
-    ):
-        raise ArgumentError(
-            f"--load-epoch {args.load_epoch} and --epochs {args.epochs} leave nothing to do; "
-            "--epochs is the number of the last epoch"
         )
 
 

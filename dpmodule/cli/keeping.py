@@ -17,7 +17,7 @@ from ..module import Module
 from ..ndarray import NDArray
 from .command import Command
 
-__all__ = ["KeepingModule", "interrupted_epoch", "remove_interrupted", "save_interrupted"]
+__all__ = ["Copy", "KeepingModule", "interrupted_epoch", "remove_interrupted", "save_interrupted"]
 
 _NUMBERS_PER_BATCH = 2**17
 """How many numbers may be copied after a batch: of larger networks a copy is made only every so many batches, as all
@@ -27,7 +27,7 @@ Params = Mapping[str, NDArray]
 
 
 @dataclass(frozen=True)
-class _Copy:
+class Copy:
     """Parameters after some batch."""
 
     arg_params: Params
@@ -54,7 +54,7 @@ class KeepingModule(Module):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._kept: _Copy | None = None
+        self._kept: Copy | None = None
         self._epoch = self._batches = self._updates_done = 0
         self._is_whole = True
 
@@ -80,7 +80,7 @@ class KeepingModule(Module):
         if self._batches % (1 + size // _NUMBERS_PER_BATCH) == 0:
             self._keep()
 
-    def last_finite(self) -> _Copy | None:
+    def last_finite(self) -> Copy | None:
         """Return the parameters after the last whole batch, or the last ones kept if those are not finite.
 
         None if there has been no whole batch. The optimizer's states come with the former only.
@@ -103,9 +103,9 @@ class KeepingModule(Module):
         if copy.is_finite():
             self._kept = copy
 
-    def _copy(self, with_states: bool = False) -> _Copy:
+    def _copy(self, with_states: bool = False) -> Copy:
         states = self.updates.active_updater().get_states(dump_optimizer=False) if with_states else None
-        return _Copy(*self.get_params(), self._epoch, self._batches, states)
+        return Copy(*self.get_params(), self._epoch, self._batches, states)
 
 
 def save_interrupted(module: KeepingModule, prefix: str, command: Command) -> None:

@@ -16,11 +16,12 @@ from typing import Any
 from .. import kvstore
 from ..base import DeviceError, MXNetError
 from ..checkpoint import INTERRUPTED
-from ..context import Context
+from ..context import Context, cpu
 from ..optimizer import Optimizer
 
 __all__ = [
     "CommandParser",
+    "add_contexts",
     "add_input_shapes",
     "contexts",
     "device",
@@ -73,6 +74,17 @@ def with_values(words: Sequence[str]) -> list[str]:
         else:
             found.append(word)
     return found
+
+
+def add_contexts(group: Any) -> None:
+    """Add ``--contexts`` of the commands that work on several devices."""
+    group.add_argument(
+        "--contexts",
+        type=contexts,
+        default=[cpu()],
+        metavar="LIST",
+        help="devices, such as 'cpu(0),cpu(1)' (default: cpu(0))",
+    )
 
 
 def add_input_shapes(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from .. import context, io
+from .. import io
 from ..base import ArgumentError, ShapeError
 from ..module import Module
 from . import data, files, networks, options, saved
@@ -48,13 +48,7 @@ def add_commands(commands: Any) -> None:
     group.add_argument(
         "--output", type=options.filled, metavar="FILE", help="write the CSV there (default: standard output)"
     )
-    group.add_argument(
-        "--contexts",
-        type=options.contexts,
-        default=[context.cpu()],
-        metavar="LIST",
-        help="devices, such as 'cpu(0),cpu(1)' (default: cpu(0))",
-    )
+    options.add_contexts(group)
     group.add_argument(
         "--batch-size", type=options.positive, default=256, help="samples per step (default: 256)"
     )

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser, default: str, by_name: bool =
     Args:
         parser: where to.
         default: what the help says is taken if none is given.
-        by_name: whether networks that come along may be named too, as `find_or_build` reads them.
+        by_name: whether networks that come along may be named too, as in `explain lenet`.
     """
     group = parser.add_argument_group("network")
     names = sorted(networks.NETWORKS)

@@ -40,8 +40,7 @@ def first_epoch(args: argparse.Namespace) -> int:
     """Return the number of the first epoch.
 
     Raises:
-        ArgumentError: no epoch is left to train.
-        FileError: there is none to go on from.
+        ArgumentError: no epoch is left to train, or no training was broken off.
         FileFormatError: a file is damaged.
     """
     if args.load_epoch is None:

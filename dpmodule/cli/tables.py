@@ -79,7 +79,7 @@ def read_npz(path: str, held: str | None) -> Table:
                     f"{path}: x is {x.dtype} of shape {x.shape}; expected numbers for each sample"
                 )
             marks = None if held is None else _marks(path, held, file[held], len(x))
-            return Table(x.reshape(len(x), -1) if x.ndim == 1 else x, file.get("y"), marks)
+            return Table(x[:, None] if x.ndim == 1 else x, file.get("y"), marks)
     except (ValueError, TypeError, EOFError, OSError, zipfile.BadZipFile) as error:
         if isinstance(error, MXNetError):
             raise

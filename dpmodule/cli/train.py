@@ -6,7 +6,6 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 from .. import callback, checkpoint, initializer, io, lr_scheduler, optimizer, random
@@ -150,7 +149,7 @@ def _report(args: argparse.Namespace, module: KeepingModule, samples: io.DataIte
 
 def _tell_of_leftovers(args: argparse.Namespace) -> None:
     """Say which file of an earlier training other commands would take instead of the new one."""
-    later: Sequence[int] = [epoch for epoch in checkpoint.epochs(args.prefix) if epoch > args.epochs]
+    later = [epoch for epoch in checkpoint.epochs(args.prefix) if epoch > args.epochs]
     if later:
         print(
             f"note: an earlier training left epoch {later[-1]} under this prefix, and `dpmodule predict` takes the "

@@ -162,6 +162,23 @@ def test_large_networks_are_copied_now_and_then(run, at, tmp_path):
     assert all(np.isfinite(values).all() for values in arrays("model-interrupted.params").values())
 
 
+def test_an_update_that_is_broken_off_does_not_count(run, monkeypatch):
+    before = []
+    update = mx.mod.Module.update
+
+    def update_and_stop(module):
+        before.append(module.get_params()[0]["fc1_weight"].asnumpy())
+        update(module)
+        if len(before) == 5:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(mx.mod.Module, "update", update_and_stop)
+    done = run(*FIT)
+    assert done.code == 130
+    assert "batches done: 4)" in done.err
+    np.testing.assert_array_equal(arrays(SAVED[1])["arg:fc1_weight"], before[-1])
+
+
 def test_a_damaged_position_is_told(run, at, tmp_path):
     at(1, 0, interrupt)
     words = command_in(run(*FIT).err)
