@@ -3,6 +3,9 @@
 ``<prefix>-symbol.json`` holds the graph, ``<prefix>-<epoch>.params`` the parameters under keys such as
 "arg:fc1_weight" and "aux:bn_moving_mean", ``<prefix>-<epoch>.states`` the optimizer's states. The files of
 one save switch together: whenever a save is killed, loading finds the old set or the new one (see `commit`).
+
+What a training leaves that was broken off within an epoch stands beside them, with the word "interrupted"
+(`INTERRUPTED`) in place of the number.
 """
 
 from __future__ import annotations
@@ -22,7 +25,9 @@ from .symbol import Symbol
 from .symbol import load as load_symbol
 
 __all__ = [
+    "INTERRUPTED",
     "epochs",
+    "files",
     "load_checkpoint",
     "load_params",
     "load_states",
@@ -33,6 +38,10 @@ __all__ = [
 ]
 
 Params = dict[str, NDArray]
+Epoch = SupportsIndex | str
+
+INTERRUPTED = "interrupted"
+"""What stands in place of an epoch's number in the names of files saved in the middle of one."""
 
 
 def symbol_file(prefix: str) -> str:
@@ -40,19 +49,19 @@ def symbol_file(prefix: str) -> str:
     return f"{os.fspath(prefix)}-symbol.json"
 
 
-def params_file(prefix: str, epoch: int) -> str:
+def params_file(prefix: str, epoch: Epoch) -> str:
     """Return the name of the file that holds an epoch's parameters."""
-    return f"{os.fspath(prefix)}-{_number(epoch):04d}.params"
+    return f"{os.fspath(prefix)}-{_tag(epoch)}.params"
 
 
-def states_file(prefix: str, epoch: int) -> str:
+def states_file(prefix: str, epoch: Epoch) -> str:
     """Return the name of the file that holds an epoch's optimizer states."""
-    return f"{os.fspath(prefix)}-{_number(epoch):04d}.states"
+    return f"{os.fspath(prefix)}-{_tag(epoch)}.states"
 
 
 def save_checkpoint(
     prefix: str,
-    epoch: int,
+    epoch: Epoch,
     symbol: Symbol | None,
     arg_params: Mapping[str, NDArray],
     aux_params: Mapping[str, NDArray],
@@ -68,7 +77,7 @@ def save_checkpoint(
 
     Args:
         prefix: path up to the first "-" of the file names; its folder must exist.
-        epoch: number of the epoch, from 0.
+        epoch: number of the epoch, from 0, or `INTERRUPTED`.
         symbol: the graph; None leaves the graph's file alone.
         arg_params: parameters by name.
         aux_params: auxiliary states by name.
@@ -77,7 +86,7 @@ def save_checkpoint(
         more: content of further files of the set, by path.
 
     Raises:
-        ArgumentError: `epoch` is no number from 0, or a parameter is no NDArray.
+        ArgumentError: `epoch` is neither a number from 0 nor `INTERRUPTED`, or a parameter is no NDArray.
         FileError: a file cannot be written; the old ones are untouched then.
 
     Example:
@@ -105,12 +114,12 @@ def save_checkpoint(
     logging.info('Saved checkpoint to "%s"', params)
 
 
-def load_checkpoint(prefix: str, epoch: int) -> tuple[Symbol, Params, Params]:
+def load_checkpoint(prefix: str, epoch: Epoch) -> tuple[Symbol, Params, Params]:
     """Load a network that `save_checkpoint` or any MXNet saved.
 
     Args:
         prefix: as in `save_checkpoint`.
-        epoch: number of the epoch.
+        epoch: number of the epoch, or `INTERRUPTED`.
 
     Returns:
         (symbol, arg_params, aux_params)
@@ -127,12 +136,12 @@ def load_checkpoint(prefix: str, epoch: int) -> tuple[Symbol, Params, Params]:
     return (symbol, *load_params(prefix, epoch))
 
 
-def load_params(prefix: str, epoch: int) -> tuple[Params, Params]:
+def load_params(prefix: str, epoch: Epoch) -> tuple[Params, Params]:
     """Load the parameters of an epoch.
 
     Args:
         prefix: as in `save_checkpoint`.
-        epoch: number of the epoch.
+        epoch: number of the epoch, or `INTERRUPTED`.
 
     Returns:
         (arg_params, aux_params)
@@ -156,12 +165,12 @@ def load_params(prefix: str, epoch: int) -> tuple[Params, Params]:
     return _sorted_out(path, found)
 
 
-def load_states(prefix: str, epoch: int) -> bytes:
+def load_states(prefix: str, epoch: Epoch) -> bytes:
     """Return the optimizer states saved with an epoch, for `optimizer.Updater.set_states`.
 
     Args:
         prefix: as in `save_checkpoint`.
-        epoch: number of the epoch.
+        epoch: number of the epoch, or `INTERRUPTED`.
 
     Raises:
         FileError: the file is missing; the text tells which epochs there are.
@@ -184,14 +193,28 @@ def epochs(prefix: str) -> list[int]:
     return sorted(int(match[1]) for match in matches if match)
 
 
-def _number(epoch: SupportsIndex) -> int:
+def files(prefix: str) -> list[str]:
+    """Return the paths of all files that are saved under `prefix`, sorted."""
+    folder = os.path.dirname(os.fspath(prefix))
+    is_one = _family(prefix)
     try:
-        number = operator.index(epoch)
+        names = sorted(name for name in os.listdir(folder or ".") if is_one(name))
+    except OSError:
+        return []
+    return [os.path.join(folder, name) for name in names if name.endswith((".params", ".states", ".json"))]
+
+
+def _tag(epoch: Epoch) -> str:
+    """Return what stands for an epoch in the names of its files."""
+    if epoch == INTERRUPTED:
+        return INTERRUPTED
+    try:
+        number = operator.index(epoch)  # type: ignore[arg-type]
     except TypeError:
         number = -1
     if number < 0:
-        raise ArgumentError(f"epoch is {epoch!r}, expected a whole number from 0")
-    return number
+        raise ArgumentError(f"epoch is {epoch!r}, expected a whole number from 0, or {INTERRUPTED!r}")
+    return f"{number:04d}"
 
 
 def _keyed(kind: str, params: Mapping[str, NDArray]) -> Params:
@@ -235,7 +258,8 @@ def _holds(path: str, content: bytes) -> bool:
 def _family(prefix: str) -> Callable[[str], bool]:
     """Tell the files of `prefix` from those of others, such as another prefix that begins like it."""
     name = re.escape(os.path.basename(os.fspath(prefix)))
-    pattern = re.compile(name + r"-(symbol\.json|\d{4,}(\.params|\.states)?)", re.DOTALL)
+    numbered, interrupted = r"\d{4,}(\.params|\.states)?", r"interrupted(\.params|\.states|\.json)?"
+    pattern = re.compile(rf"{name}-(symbol\.json|{numbered}|{interrupted})", re.DOTALL)
     return lambda target: pattern.fullmatch(target) is not None
 
 

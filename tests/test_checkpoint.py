@@ -105,6 +105,27 @@ def test_epoch_is_a_whole_number(prefix, epoch):
     assert names(prefix) == []
 
 
+def test_what_is_saved_in_the_middle_of_an_epoch(prefix):
+    word = checkpoint.INTERRUPTED
+    checkpoint.save_checkpoint(prefix, 3, network(), params(), {})
+    position = {f"{prefix}-interrupted.json": b"{}"}
+    checkpoint.save_checkpoint(prefix, word, network(), params(), {}, states=b"states", more=position)
+    assert checkpoint.epochs(prefix) == [3]
+    assert checkpoint.load_checkpoint(prefix, word)[1].keys() == params().keys()
+    assert checkpoint.load_states(prefix, word) == b"states"
+    assert mx.mod.Module.load(prefix, word, label_names=None).symbol.tojson() == network().tojson()
+    for stray in ("-0004", "-2024.txt", "-other-0003.params", "2-0003.params"):
+        Path(prefix + stray).write_text("not ours")
+    endings = [
+        "-0003.params",
+        "-interrupted.json",
+        "-interrupted.params",
+        "-interrupted.states",
+        "-symbol.json",
+    ]
+    assert checkpoint.files(prefix) == [prefix + ending for ending in endings]
+
+
 def test_parameter_that_is_no_array_is_named(prefix):
     with pytest.raises(ArgumentError, match=r"arg_params\['w'\] is a ndarray"):
         checkpoint.save_checkpoint(prefix, 1, network(), {"w": np.ones(2)}, {})

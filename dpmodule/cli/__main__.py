@@ -6,21 +6,40 @@ Exit codes: 0 done, 1 the accuracy asked for by ``--target`` was missed, 2 an er
 from __future__ import annotations
 
 import argparse
+import errno
 import os
+import re
 import sys
 from collections.abc import Sequence
 
 from ..base import MXNetError
-from . import check, explain, inspect, predict, train
+from . import check, explain, inspect, options, predict, train
 
 __all__ = ["main", "make_parser"]
+
+_EXAMPLES = """\
+examples:
+  dpmodule fit                                  train on handwritten digits, save as model-*
+  dpmodule predict                              classes of the digits kept for validation, as CSV
+  dpmodule fit --data my.csv --network mlp --prefix runs/my
+  dpmodule predict runs/my --data new.csv --label-column none --output classes.csv
+  dpmodule summary runs/my                      layers and numbers of parameters
+  dpmodule COMMAND --help                       all options of a command
+"""
+
+_LARGE = 10**5
+"""Number from which on a value counts among the reasons why memory is short."""
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    parser = argparse.ArgumentParser(
-        prog="dpmodule", description="Train and use symbolic networks on PyTorch, as with MXNet's Module."
+    parser = options.CommandParser(
+        prog="dpmodule",
+        description="Train and use symbolic networks on PyTorch, as with MXNet's Module.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"dpmodule {inspect.version()}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in (train, predict, check, explain, inspect):
         command.add_commands(commands)
@@ -33,8 +52,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: the arguments after the program's name; None takes them from `sys.argv`.
     """
+    words = options.with_values(sys.argv[1:] if argv is None else argv)
     try:
-        args = make_parser().parse_args(argv)
+        args = make_parser().parse_args(words, argparse.Namespace(words=words))
     except SystemExit as stop:  # argparse has printed what there is to say
         return int(stop.code or 0)
     try:
@@ -45,9 +65,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output, such as `head`, has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (MXNetError, OSError) as error:
-        print(f"dpmodule: error: {' '.join(str(error).split())}", file=sys.stderr)
+    except (MXNetError, OSError, MemoryError, RuntimeError) as error:
+        is_memory = _is_lack_of_memory(error)
+        if not is_memory and not isinstance(error, (MXNetError, OSError)):
+            raise
+        text = f"not enough memory{_large(words)}: {error}" if is_memory else str(error)
+        print(f"dpmodule: error: {' '.join(text.splitlines())}", file=sys.stderr)
         return 2
+
+
+def _is_lack_of_memory(error: Exception) -> bool:
+    """Say whether an error comes from an allocation that failed, in Python, NumPy or torch."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error)
+
+
+def _large(words: Sequence[str]) -> str:
+    """Name the options that ask for large numbers, the likely reason."""
+    found, option = [], ""
+    for word in words:
+        name, _, value = word.partition("=") if word.startswith("-") else (option, "", word)
+        option = name
+        if any(int(number) >= _LARGE for number in re.findall(r"\d{1,15}", value)):
+            found.append(f"{option} {value}".strip())
+    return f", with {' and '.join(found)}; expected smaller numbers" if found else ""
 
 
 if __name__ == "__main__":

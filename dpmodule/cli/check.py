@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import ndarray, symbol
-from ..base import ArgumentError, dtype_name
+from ..base import dtype_name
 from ..ndarray import NDArray
-from . import options
-from .shapes import find_shapes, input_names, random_batch
+from . import options, saved
+from .shapes import find_shapes, given_shapes, input_lines, input_names, random_batch
 
 __all__ = ["add_commands"]
 
@@ -26,49 +25,29 @@ def add_commands(commands: Any) -> None:
         description="Load a network, list its operators, infer shapes, run a random batch and print what comes out.",
     )
     parser.set_defaults(run=_check)
-    parser.add_argument("symbol", metavar="NET-symbol.json", help="the graph")
-    parser.add_argument(
-        "params", metavar="NET.params", nargs="?", help="its parameters (default: random ones)"
-    )
-    parser.add_argument(
-        "--shape",
-        type=options.named_shape,
-        action="append",
-        default=[],
-        metavar="NAME=N,C,H,W",
-        help="shape of an input, once for each (default: as the graph says, or a usual size that fits)",
-    )
+    saved.add_arguments(parser, "none, NET must be given")
+    options.add_input_shapes(parser)
 
 
 def _check(args: argparse.Namespace) -> int:
-    net = symbol.load(args.symbol)
+    found = saved.find(args)
+    net, values = found.net, found.values
     counts = Counter(node.op.name for node in net.graph.nodes if node.op is not None)
-    print(f"{args.symbol}: {len(net.graph.nodes)} nodes")
+    print(f"{found.title}: {len(net.graph.nodes)} nodes")
     print(
         "operators:", ", ".join(f"{name} {count}" for name, count in sorted(counts.items())), "(none missing)"
     )
-    values = _parameters(args.params)
-    shapes = find_shapes(net, dict(args.shape), values)
+    given = given_shapes(net, args.shape, values, 1)
+    shapes = find_shapes(net, given, values)
     names = net.list_arguments() + net.list_auxiliary_states()
     inputs = [name for name in net.list_arguments() if name in input_names(net, values)]
-    for name in inputs:
-        print(f"input: {name} {shapes[name]}{'' if name in dict(args.shape) else ' (assumed)'}")
-    if args.params is not None:
+    print("\n".join(input_lines(net, inputs, shapes, given, values, found.comes_along)))
+    if found.params_file is not None:
         _compare_names(names, inputs, values)
     bound = random_batch(net, shapes, values)
     for name, output in zip(net.list_outputs(), bound.forward(is_train=False)):
         print(f"output: {name} {_statistics(output)}")
     return 0
-
-
-def _parameters(path: str | None) -> dict[str, NDArray]:
-    """Return what a file holds by bare name; nothing without a file."""
-    if path is None:
-        return {}
-    found = ndarray.load(path)
-    if not isinstance(found, dict):
-        raise ArgumentError(f"{path} holds a list of arrays without names, expected those of a checkpoint")
-    return {key.split(":", 1)[-1]: value for key, value in found.items()}
 
 
 def _compare_names(names: list[str], inputs: list[str], values: Mapping[str, NDArray]) -> None:

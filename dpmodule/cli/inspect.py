@@ -11,46 +11,54 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import checkpoint, context, native, symbol
+from .. import context, native
 from ..module import Module
-from . import networks, options
+from . import networks, options, saved
+from .shapes import find_shapes, given_shapes, input_lines, input_names
 
-__all__ = ["add_commands"]
+__all__ = ["add_commands", "version"]
 
 
 def add_commands(commands: Any) -> None:
     """Add ``summary`` and ``info`` to the subcommands of the command line."""
-    parser = commands.add_parser("summary", help="print a network's layers, shapes and parameter counts")
-    parser.set_defaults(run=_summary)
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--network", choices=sorted(networks.NETWORKS), default="lenet", help="(default: lenet)"
+    parser = commands.add_parser(
+        "summary",
+        help="print a network's layers, shapes and parameter counts",
+        description="Print a table of a network's operators with output shapes and numbers of parameters.",
     )
-    which.add_argument("--symbol", metavar="FILE", help="a -symbol.json")
-    which.add_argument("--prefix", help="a saved network")
-    parser.add_argument("--shape", type=options.shape, default=(1, 8, 8), help="one sample (default: 1,8,8)")
-    parser.add_argument("--classes", type=options.positive, default=10, help="for --network (default: 10)")
-    parser.add_argument("--batch-size", type=options.positive, default=64, help="(default: 64)")
-    parser = commands.add_parser("info", help="print versions and devices")
+    parser.set_defaults(run=_summary)
+    saved.add_arguments(parser, "lenet", by_name=True)
+    options.add_input_shapes(parser)
+    parser.add_argument(
+        "--batch-size",
+        type=options.positive,
+        default=64,
+        help="number of samples in the shapes (default: 64)",
+    )
+    parser = commands.add_parser(
+        "info", help="print versions and devices", description="Print versions, processors and GPUs."
+    )
     parser.set_defaults(run=_info)
 
 
 def _summary(args: argparse.Namespace) -> int:
-    if args.prefix is not None:
-        net = symbol.load(checkpoint.symbol_file(args.prefix))
-    elif args.symbol is not None:
-        net = symbol.load(args.symbol)
-    else:
-        net = networks.build(args.network, args.shape, args.classes)
-    module = Module(net, label_names=networks.label_names(net))
-    module.bind([("data", (args.batch_size, *args.shape))])
+    found = saved.find(args, default="lenet")
+    net, values = found.net, found.values
+    given = given_shapes(net, args.shape, values, args.batch_size)
+    shapes = find_shapes(net, given, values, args.batch_size, guess=bool(values))
+    labels = networks.label_names(net)
+    data = [name for name in net.list_arguments() if name in input_names(net, values) and name not in labels]
+    module = Module(net, data_names=data, label_names=labels)
+    module.bind([(name, shapes[name]) for name in data])
+    print(found.title)
+    print("\n".join(input_lines(net, data, shapes, given, values, found.comes_along)))
     print(module.summary())
     return 0
 
 
 def _info(args: argparse.Namespace) -> int:
     lines = {
-        "dpmodule": _version(),
+        "dpmodule": version(),
         "native": "active" if native.available() else f"not active: {native.error}",
         "Python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
         "torch": torch.__version__,
@@ -63,7 +71,8 @@ def _info(args: argparse.Namespace) -> int:
     return 0
 
 
-def _version() -> str:
+def version() -> str:
+    """Return the version of the installed package."""
     try:
         return metadata.version("dpmodule")
     except metadata.PackageNotFoundError:

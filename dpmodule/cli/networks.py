@@ -11,7 +11,11 @@ from ..symbol import Symbol
 __all__ = ["NETWORKS", "build", "label_names", "lenet", "mlp", "resnet"]
 
 
-def mlp(num_classes: int, hidden: tuple[int, ...] = (128, 64)) -> Symbol:
+Sample = tuple[int, ...]
+"""Shape of one sample, without the axis of the batch."""
+
+
+def mlp(num_classes: int, sample: Sample | None = None, hidden: tuple[int, ...] = (128, 64)) -> Symbol:
     """Return a multilayer perceptron.
 
     Shape:
@@ -19,14 +23,16 @@ def mlp(num_classes: int, hidden: tuple[int, ...] = (128, 64)) -> Symbol:
         softmax_label: (N,)
         returns: (N, num_classes), probabilities.
     """
-    net = sym.Flatten(sym.Variable("data"), name="flatten")
+    net = sym.Flatten(_data(sample), name="flatten")
     for number, width in enumerate(hidden, 1):
         net = sym.FullyConnected(net, num_hidden=width, name=f"fc{number}")
         net = sym.Activation(net, act_type="relu", name=f"relu{number}")
     return _classifier(net, num_classes)
 
 
-def lenet(num_classes: int, filters: tuple[int, ...] = (16, 32), hidden: int = 64) -> Symbol:
+def lenet(
+    num_classes: int, sample: Sample | None = None, filters: tuple[int, ...] = (16, 32), hidden: int = 64
+) -> Symbol:
     """Return a network on LeNet's plan, with 3x3 filters so that 8x8 images are enough.
 
     Shape:
@@ -36,7 +42,7 @@ def lenet(num_classes: int, filters: tuple[int, ...] = (16, 32), hidden: int = 6
 
     Source: LeCun et al., "Gradient-based learning applied to document recognition", 1998.
     """
-    net = sym.Variable("data")
+    net = _data(sample)
     for number, width in enumerate(filters, 1):
         net = sym.Convolution(net, kernel=(3, 3), pad=(1, 1), num_filter=width, name=f"conv{number}")
         net = sym.Activation(net, act_type="relu", name=f"relu{number}")
@@ -45,7 +51,9 @@ def lenet(num_classes: int, filters: tuple[int, ...] = (16, 32), hidden: int = 6
     return _classifier(sym.Activation(net, act_type="relu", name="relu_fc1"), num_classes)
 
 
-def resnet(num_classes: int, widths: tuple[int, ...] = (16, 32), blocks: int = 1) -> Symbol:
+def resnet(
+    num_classes: int, sample: Sample | None = None, widths: tuple[int, ...] = (16, 32), blocks: int = 1
+) -> Symbol:
     """Return a residual network: per entry of `widths` a stage of `blocks` blocks, each at half the size.
 
     Shape:
@@ -55,7 +63,7 @@ def resnet(num_classes: int, widths: tuple[int, ...] = (16, 32), blocks: int = 1
 
     Source: He et al., "Deep residual learning for image recognition", 2015 (the plan for CIFAR-10).
     """
-    net = _convolution(sym.Variable("data"), widths[0], 1, "stem")
+    net = _convolution(_data(sample), widths[0], 1, "stem")
     net = sym.Activation(net, act_type="relu", name="stem_relu")
     for stage, width in enumerate(widths):
         for block in range(blocks):
@@ -65,11 +73,11 @@ def resnet(num_classes: int, widths: tuple[int, ...] = (16, 32), blocks: int = 1
     return _classifier(sym.Flatten(net, name="flatten"), num_classes)
 
 
-NETWORKS: dict[str, Callable[[int], Symbol]] = {"mlp": mlp, "lenet": lenet, "resnet": resnet}
+NETWORKS: dict[str, Callable[[int, Sample | None], Symbol]] = {"mlp": mlp, "lenet": lenet, "resnet": resnet}
 
 
-def build(name: str, sample: tuple[int, ...], num_classes: int) -> Symbol:
-    """Return the network `name` for samples of shape `sample`.
+def build(name: str, sample: Sample, num_classes: int) -> Symbol:
+    """Return the network `name` for samples of shape `sample`, which its file will tell.
 
     Raises:
         ShapeError: the network wants images and `sample` is none.
@@ -79,12 +87,17 @@ def build(name: str, sample: tuple[int, ...], num_classes: int) -> Symbol:
             f"--network {name} takes images of shape (channels, height, width) from 4x4, "
             f"a sample is {sample}; give --shape, or use --network mlp"
         )
-    return NETWORKS[name](num_classes)
+    return NETWORKS[name](num_classes, sample)
 
 
 def label_names(net: Symbol) -> list[str]:
     """Return the arguments of a network that are labels, by MXNet's custom of naming them."""
     return [name for name in net.list_arguments() if name.endswith("label")]
+
+
+def _data(sample: Sample | None) -> Symbol:
+    """Return the input; its declared shape leaves the batch open and is only read where no other is given."""
+    return sym.Variable("data") if sample is None else sym.Variable("data", shape=(0, *sample))
 
 
 def _classifier(net: Symbol, num_classes: int) -> Symbol:
@@ -112,5 +125,6 @@ def _residual(net: Symbol, width: int, stride: int, project: bool, name: str) ->
     body = sym.Activation(body, act_type="relu", name=f"{name}_a_relu")
     body = _convolution(body, width, 1, f"{name}_b")
     skip = _convolution(net, width, stride, f"{name}_skip", size=1) if project else net
-    body = sym.Activation(body + skip, act_type="relu", name=f"{name}_relu")
+    both = sym.elemwise_add(body, skip, name=f"{name}_sum")  # a name of its own: `+` would count them
+    body = sym.Activation(both, act_type="relu", name=f"{name}_relu")
     return body

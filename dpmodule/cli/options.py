@@ -1,97 +1,241 @@
-"""Argument types and groups of arguments that several commands share."""
+"""The parser of the command line, and the types of its arguments.
+
+A type reads the text of one argument; what it refuses becomes an error that names the option, the text and what was
+expected.
+"""
 
 from __future__ import annotations
 
 import argparse
+import math
+import os
 import re
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from ..context import Context
+from .. import kvstore
+from ..base import DeviceError, MXNetError
+from ..checkpoint import INTERRUPTED
+from ..context import Context, cpu
+from ..optimizer import Optimizer
 
-__all__ = ["add_data_options", "contexts", "fraction", "named_shape", "positive", "shape", "workload"]
+__all__ = [
+    "CommandParser",
+    "add_contexts",
+    "add_input_shapes",
+    "contexts",
+    "device",
+    "epoch",
+    "filled",
+    "finite",
+    "fraction",
+    "input_file",
+    "input_shape",
+    "learning_rate",
+    "momentum",
+    "optimizer_name",
+    "positive",
+    "scale",
+    "seed",
+    "shape",
+    "share",
+    "store",
+    "weight_decay",
+    "whole",
+    "with_values",
+    "workload",
+]
 
-_CONTEXT = re.compile(r"\s*(cpu|gpu)(?:\((\d+)\)|:(\d+))?\s*")
+_CONTEXT = re.compile(r"\s*(cpu|gpu)(?:\((\d{1,9})\)|:(\d{1,9}))?\s*")
+_WHOLE = re.compile(r"-?[0-9]{1,12}")
+_NEGATIVE = re.compile(r"-(\d|\.\d|inf|nan).*", re.IGNORECASE)
+_MOST = 2**31 - 1
+_LARGEST = 1e6
+"""Largest rate, decay or factor that is taken; beyond lies nothing but overflow."""
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser that takes whole names of options only and says in one line what is wrong."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **options})
+
+    def error(self, message: str) -> Any:
+        """Print what is wrong and exit with 2."""
+        self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+
+def with_values(words: Sequence[str]) -> list[str]:
+    """Return the words with negative numbers joined to their options: argparse takes "-1e3" for another option."""
+    found: list[str] = []
+    for word in words:
+        if found and found[-1].startswith("--") and "=" not in found[-1] and _NEGATIVE.fullmatch(word):
+            found[-1] += f"={word}"
+        else:
+            found.append(word)
+    return found
+
+
+def add_contexts(group: Any) -> None:
+    """Add ``--contexts`` of the commands that work on several devices."""
+    group.add_argument(
+        "--contexts",
+        type=contexts,
+        default=[cpu()],
+        metavar="LIST",
+        help="devices, such as 'cpu(0),cpu(1)' (default: cpu(0))",
+    )
+
+
+def add_input_shapes(parser: argparse.ArgumentParser) -> None:
+    """Add ``--shape`` of the commands that run random inputs."""
+    parser.add_argument(
+        "--shape",
+        type=input_shape,
+        action="append",
+        default=[],
+        metavar="[NAME=N,]C,H,W",
+        help="shape of one sample, or name and whole shape of an input, once for each "
+        "(default: as the network's files tell; what they leave open is assumed or asked for)",
+    )
+
+
+def _refused(text: str, expected: str) -> argparse.ArgumentTypeError:
+    return argparse.ArgumentTypeError(f"{text!r}, expected {expected}")
+
+
+def filled(text: str) -> str:
+    """Read any text that is not empty."""
+    if not text.strip():
+        raise _refused(text, "a name")
+    return text
+
+
+def whole(low: int, high: int = _MOST) -> Callable[[str], int]:
+    """Return what reads whole numbers from `low` to `high`."""
+
+    def read(text: str) -> int:
+        if not _WHOLE.fullmatch(text) or not low <= int(text) <= high:
+            raise _refused(text, f"a whole number from {low} to {high}")
+        return int(text)
+
+    return read
+
+
+positive = whole(1)
+seed = whole(0, 2**32 - 1)
+
+
+def finite(expected: str, fits: Callable[[float], bool]) -> Callable[[str], float]:
+    """Return what reads numbers that `fits` takes and that are not absurdly large."""
+
+    def read(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not abs(number) <= _LARGEST or not fits(number):
+            raise _refused(text, expected)
+        return number
+
+    return read
+
+
+learning_rate = finite(f"a number above 0, at most {_LARGEST:.0f}", lambda number: number > 0)
+weight_decay = finite(f"a number from 0 to {_LARGEST:.0f}", lambda number: number >= 0)
+momentum = finite("a number from 0, below 1", lambda number: 0 <= number < 1)
+scale = finite(f"a number other than 0, at most {_LARGEST:.0f}", lambda number: number != 0)
+share = finite("a share from 0, below 1", lambda number: 0 <= number < 1)
+fraction = finite("a number from 0 to 1", lambda number: 0 <= number <= 1)
+
+
+def epoch(text: str) -> int | str:
+    """Read the number of an epoch, or the word for what an interrupted training left."""
+    if text == INTERRUPTED:
+        return text
+    try:
+        return whole(0)(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}, or {INTERRUPTED!r}") from None
 
 
 def contexts(text: str) -> list[Context]:
     """Read devices such as "cpu(0),cpu(1)"; "cpu" alone is "cpu(0)"."""
     found = [_CONTEXT.fullmatch(part) for part in text.split(",")]
     if not all(found):
-        raise argparse.ArgumentTypeError(f"{text!r}, expected devices such as 'cpu(0),cpu(1)' or 'gpu(0)'")
-    return [Context(match[1], int(match[2] or match[3] or 0)) for match in found if match]
+        raise _refused(text, "devices such as 'cpu(0),cpu(1)' or 'gpu(0)'")
+    devices = [Context(match[1], int(match[2] or match[3] or 0)) for match in found if match]
+    try:
+        return [each.check() for each in devices]
+    except MXNetError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+
+
+def device(text: str) -> Context:
+    """Read one device."""
+    found = contexts(text)
+    if len(found) != 1:
+        raise _refused(text, "one device")
+    return found[0]
 
 
 def workload(text: str) -> list[float]:
     """Read shares of a batch per device, such as "1,3"."""
+    read = finite("positive numbers such as '1,3', one for each device", lambda number: number > 0)
     try:
-        shares = [float(part) for part in text.split(",")]
-    except ValueError:
-        shares = []
-    if not shares or min(shares) <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r}, expected positive numbers such as '1,3', one per device")
-    return shares
+        return [read(part) for part in text.split(",")]
+    except argparse.ArgumentTypeError as error:
+        raise _refused(text, str(error).partition(", expected ")[2]) from None
 
 
 def shape(text: str) -> tuple[int, ...]:
     """Read the shape of one sample, such as "1,8,8"."""
+    parts = [part.strip() for part in text.strip().removeprefix("(").removesuffix(")").split(",")]
+    if len(parts) > 1 and not parts[-1]:  # as Python writes (64,)
+        parts.pop()
     try:
-        sizes = tuple(int(part) for part in text.strip("()").split(",") if part.strip())
-    except ValueError:
-        sizes = ()
-    if not sizes or min(sizes) <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r}, expected the shape of one sample such as '1,8,8'")
-    return sizes
+        return tuple(positive(part) for part in parts)
+    except argparse.ArgumentTypeError:
+        raise _refused(text, f"the shape of one sample such as '1,8,8', each from 1 to {_MOST}") from None
 
 
-def named_shape(text: str) -> tuple[str, tuple[int, ...]]:
-    """Read an input's name and its whole shape, such as "data=1,3,224,224"."""
-    name, _, sizes = text.partition("=")
-    if not name or not sizes:
-        raise argparse.ArgumentTypeError(f"{text!r}, expected a name and a shape such as 'data=1,3,224,224'")
-    return name, shape(sizes)
-
-
-def positive(text: str) -> int:
-    """Read a whole number from 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}, expected a whole number from 1")
-    return int(text)
-
-
-def fraction(text: str) -> float:
-    """Read a number from 0 to 1."""
+def input_shape(text: str) -> tuple[str | None, tuple[int, ...]]:
+    """Read an input's name and its whole shape, such as "data=1,3,224,224", or the shape of one sample alone."""
+    name, equals, sizes = text.rpartition("=")
+    expected = "a name and a shape such as 'data=1,3,224,224', or the shape of one sample such as '3,224,224'"
+    if bool(name) != bool(equals):
+        raise _refused(text, expected)
     try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r}, expected a number from 0 to 1")
-    return number
+        return name or None, shape(sizes)
+    except argparse.ArgumentTypeError:
+        raise _refused(text, expected) from None
 
 
-def add_data_options(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say where samples come from."""
-    group = parser.add_argument_group("data")
-    group.add_argument(
-        "--data",
-        metavar="FILE",
-        help="an .npz with arrays x and y, or a CSV; without it scikit-learn's 1797 handwritten digits",
-    )
-    group.add_argument(
-        "--label-column",
-        default="-1",
-        metavar="COLUMN",
-        help="name or number of the CSV's column of class numbers, or 'none' (default: the last)",
-    )
-    group.add_argument(
-        "--shape", type=shape, metavar="C,H,W", help="shape of one sample (default: as stored)"
-    )
-    group.add_argument(
-        "--scale", type=float, help="factor on every value (default: 1/16 for the digits, else 1)"
-    )
-    group.add_argument(
-        "--validation",
-        type=fraction,
-        default=0.2,
-        metavar="SHARE",
-        help="share of the samples kept apart for validation, the same ones every time (default: 0.2)",
-    )
+def input_file(text: str) -> str:
+    """Read the name of a file that is there."""
+    if os.path.isdir(text):
+        raise _refused(text, "a file; this is a folder")
+    if not os.path.exists(text):
+        raise _refused(text, "a file; there is none of this name")
+    return text
+
+
+def optimizer_name(text: str) -> str:
+    """Read the name of an optimizer."""
+    names = sorted(Optimizer.opt_registry)
+    if text.lower() not in names:
+        raise _refused(text, f"one of {', '.join(names)}")
+    return text.lower()
+
+
+def store(text: str) -> str | None:
+    """Read the name of a kvstore; "none" is None."""
+    if text.lower() == "none":
+        return None
+    try:
+        kvstore.create(text)
+    except DeviceError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+    except MXNetError:
+        raise _refused(text, "local, device or none") from None
+    return text

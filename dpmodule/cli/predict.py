@@ -11,10 +11,11 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from .. import checkpoint, context, io, symbol
+from .. import io
 from ..base import ArgumentError, ShapeError
 from ..module import Module
-from . import data, networks, options
+from . import data, files, networks, options, saved
+from .shapes import data_input, fitted, width
 
 __all__ = ["add_commands"]
 
@@ -28,23 +29,41 @@ def add_commands(commands: Any) -> None:
         "Without --data the samples are the digits that `fit` keeps for validation.",
     )
     parser.set_defaults(run=_run)
-    parser.add_argument("--prefix", default="model", help="prefix of the saved network (default: model)")
-    parser.add_argument("--epoch", type=int, help="epoch to load (default: the last one saved)")
-    parser.add_argument(
-        "--output", metavar="FILE", help="write the CSV to this file (default: standard output)"
+    saved.add_arguments(parser, "model")
+    group = data.add_options(parser)
+    which = group.add_mutually_exclusive_group()
+    which.add_argument(
+        "--validation",
+        type=options.fraction,
+        metavar="SHARE",
+        help="only the samples that `fit --validation SHARE` keeps apart (default: all of --data, 0.2 of the digits)",
     )
-    parser.add_argument(
-        "--contexts", type=options.contexts, default=[context.cpu()], help="(default: cpu(0))"
+    which.add_argument(
+        "--validation-column",
+        type=options.filled,
+        metavar="COLUMN",
+        help="only the samples that `fit --validation-column COLUMN` keeps apart (default: all)",
     )
-    parser.add_argument("--batch-size", type=options.positive, default=256, help="(default: 256)")
-    options.add_data_options(parser)
+    group = parser.add_argument_group("running")
+    group.add_argument(
+        "--output", type=options.filled, metavar="FILE", help="write the CSV there (default: standard output)"
+    )
+    options.add_contexts(group)
+    group.add_argument(
+        "--batch-size", type=options.positive, default=256, help="samples per step (default: 256)"
+    )
 
 
 def _run(args: argparse.Namespace) -> int:
-    samples = data.read(args)
-    if args.data is None:
-        samples = data.split(samples, args.validation)[1]
-    scores = _scores(args, samples)
+    if args.output is not None:
+        files.check_output(args.output, "--output")
+    found = saved.find(args, default="model")
+    if not found.values:
+        raise ArgumentError(
+            f"{found.name} comes without parameters; expected PARAMS, their file, or a prefix with a saved epoch"
+        )
+    samples = _samples(args, found)
+    scores = _scores(args, found, samples)
     classes = scores.argmax(axis=1)
     with _output(args.output) as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -56,27 +75,34 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _scores(args: argparse.Namespace, samples: data.Samples) -> np.ndarray[Any, Any]:
-    epoch = args.epoch if args.epoch is not None else _last(args.prefix)
-    net = symbol.load(checkpoint.symbol_file(args.prefix))
-    module = Module.load(args.prefix, epoch, label_names=networks.label_names(net), context=args.contexts)
-    batches = io.NDArrayIter(
-        samples.x, None, min(args.batch_size, len(samples.x)), data_name=module.data_names[0]
-    )
-    module.bind(batches.provide_data, for_training=False)
-    scores = module.predict(batches).asnumpy()
-    if scores.ndim != 2:
-        raise ShapeError(f"the network gives shape {scores.shape}, expected (samples, classes)")
-    return np.asarray(scores)
-
-
-def _last(prefix: str) -> int:
-    saved = checkpoint.epochs(prefix)
-    if not saved:
+def _samples(args: argparse.Namespace, found: saved.Network) -> data.Samples:
+    """Return the samples to predict, in the shape that the network takes."""
+    samples = data.read(args, width(found.net, found.values))
+    if args.data is None or args.validation is not None or samples.held is not None:
+        samples = data.part(args, samples)[1]
+    if not len(samples.x):
+        option, value = "--validation-column", args.validation_column
+        if value is None:
+            option, value = "--validation", args.validation
         raise ArgumentError(
-            f"nothing is saved under the prefix {prefix!r}; train with `dpmodule fit --prefix`"
+            f"{option} {value} leaves nothing of {samples.name} to predict; expected some samples"
         )
-    return saved[-1]
+    return fitted(samples, found.net, found.values, min(args.batch_size, len(samples.x)))
+
+
+def _scores(args: argparse.Namespace, found: saved.Network, samples: data.Samples) -> np.ndarray[Any, Any]:
+    name = data_input(found.net, found.values)
+    module = Module(
+        found.net, data_names=[name], label_names=networks.label_names(found.net), context=args.contexts
+    )
+    batches = io.NDArrayIter(samples.x, None, min(args.batch_size, len(samples.x)), data_name=name)
+    module.bind(batches.provide_data, for_training=False)
+    module.set_params(*saved.split_values(found.net, found.values))
+    outputs = module.predict(batches, always_output_list=True)
+    if len(outputs) != 1 or outputs[0].ndim != 2:
+        shown = ", ".join(f"{name} {o.shape}" for name, o in zip(found.net.list_outputs(), outputs))
+        raise ShapeError(f"{found.name} gives {shown}; expected one output of shape (samples, classes)")
+    return np.asarray(outputs[0].asnumpy())
 
 
 @contextlib.contextmanager
@@ -84,5 +110,6 @@ def _output(path: str | None) -> Iterator[TextIO]:
     if path is None:
         yield sys.stdout
     else:
+        files.make_folder(path)
         with open(path, "w", encoding="utf-8", newline="") as file:
             yield file

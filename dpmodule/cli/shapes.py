@@ -1,21 +1,38 @@
-"""Shapes and values of a network's inputs where the user gives none: as declared, usual ones, random ones."""
+"""Shapes and values of a network's inputs: as its files tell, as the user says, usual ones, random ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from .. import context, ndarray
-from ..base import ArgumentError, MXNetError, Shape
+from ..base import ArgumentError, MXNetError, ShapeError
 from ..generators import host
 from ..ndarray import NDArray
 from ..ops.spec import LABEL
 from ..symbol import Symbol
+from .data import Samples
 
-__all__ = ["find_shapes", "input_names", "random_batch"]
+__all__ = [
+    "data_input",
+    "find_shapes",
+    "fitted",
+    "given_shapes",
+    "input_lines",
+    "inferred",
+    "input_names",
+    "random_batch",
+    "sample_shape",
+    "width",
+]
 
-_SIDES = (224, 112, 32, 28, 48, 24, 12, 64, 96, 128, 160, 256, 299, 300, 512)
+Shapes = dict[str, tuple[int, ...]]
+
+_USUAL_SIDES = (224, 112, 32, 28, 48, 24, 12, 64, 96, 128, 160, 256, 299, 300, 512)
 """Heights and widths of images that published networks take, in the order in which they are tried."""
+_OTHER_SIDES = tuple(side for side in range(4, 301) if side not in _USUAL_SIDES)
 
 
 def _labels(net: Symbol) -> set[str]:
@@ -30,61 +47,221 @@ def _labels(net: Symbol) -> set[str]:
 
 
 def input_names(net: Symbol, values: Mapping[str, NDArray]) -> set[str]:
-    """Return the arguments that are data or labels: those without values, or by their place without a file."""
+    """Return the arguments that are data or labels: those without values, or by name and place without a file."""
+    arguments = net.list_arguments()
     if values:
-        return {name for name in net.list_arguments() if name not in values}
-    return {net.list_arguments()[0], *_labels(net)}
+        return {name for name in arguments if name not in values}
+    return {"data" if "data" in arguments else arguments[0], *_labels(net)}
 
 
-def _candidates(net: Symbol, values: Mapping[str, NDArray], name: str) -> Iterator[tuple[int, ...]]:
-    """Yield shapes that an input may have: a size the network declares, images, rows of numbers."""
+def data_input(net: Symbol, values: Mapping[str, NDArray]) -> str:
+    """Return the argument that takes the samples.
+
+    Raises:
+        ArgumentError: there are several, or none.
+    """
+    labels = {name for name in net.list_arguments() if name.endswith("label")}
+    names = [n for n in net.list_arguments() if n in input_names(net, values) - _labels(net) - labels]
+    if len(names) != 1:
+        raise ArgumentError(
+            f"the network has {len(names)} inputs without values ({', '.join(names) or 'none'}), expected one, "
+            "for the samples; are its parameters complete?"
+        )
+    return names[0]
+
+
+def given_shapes(
+    net: Symbol,
+    asked: Sequence[tuple[str | None, tuple[int, ...]]],
+    values: Mapping[str, NDArray],
+    batch: int,
+) -> Shapes:
+    """Return the shapes that ``--shape`` gave, by name; that of one sample alone goes to the data.
+
+    Raises:
+        ArgumentError: the network has no such argument.
+    """
+    found = {
+        data_input(net, values) if name is None else name: (batch, *shape) if name is None else shape
+        for name, shape in asked
+    }
+    unknown = sorted(set(found) - set(net.list_arguments()))
+    if unknown:
+        raise ArgumentError(
+            f"--shape names {', '.join(unknown)}, expected some of {', '.join(net.list_arguments())}"
+        )
+    return found
+
+
+def find_shapes(
+    net: Symbol,
+    given: Mapping[str, tuple[int, ...]],
+    values: Mapping[str, NDArray],
+    batch: int = 1,
+    guess: bool = True,
+) -> Shapes:
+    """Return the shape of every argument and auxiliary state.
+
+    Args:
+        net: the network.
+        given: shapes that the user gave.
+        values: parameters, whose shapes hold.
+        batch: number of samples where nothing tells it.
+        guess: whether to try usual shapes for an input that neither the network nor the parameters determine.
+
+    Raises:
+        ArgumentError: the shape of an input must be given, or contradicts the parameters.
+        ShapeError: a given shape contradicts the network.
+    """
+    known = {**_shapes_of(net, values), **given}
+    inputs = [n for n in net.list_arguments() if n in input_names(net, values) - _labels(net) - set(given)]
+    try:
+        found = _complete(net, {**_declared(net, known, inputs, batch), **known})
+    except ShapeError as error:
+        if given and values:
+            shown = " ".join(f"--shape {name}={','.join(map(str, shape))}" for name, shape in given.items())
+            raise ArgumentError(f"{shown} does not fit the parameters: {error}") from error
+        raise
+    if found is None and guess and (len(inputs) == 1 or (inputs and not values)):
+        found = _guessed(net, known, values, inputs[0], batch)
+    if found is None:
+        wanted = " ".join(f"--shape {name}=..." for name in inputs or sorted(_labels(net)))
+        raise ArgumentError(f"the shapes of the inputs do not follow from the network; give them: {wanted}")
+    return found
+
+
+def input_lines(
+    net: Symbol,
+    names: Sequence[str],
+    shapes: Mapping[str, tuple[int, ...]],
+    given: Mapping[str, tuple[int, ...]],
+    values: Mapping[str, NDArray],
+    comes_along: bool,
+) -> list[str]:
+    """Return a line for each input: its shape, and where that comes from if not from the command line.
+
+    Args:
+        net: the network.
+        names: the inputs.
+        shapes: shape of every argument.
+        given: shapes that the user gave.
+        values: parameters by name.
+        comes_along: whether it is a network of ours, so that no file tells shapes.
+    """
+    saved = {} if comes_along else _declared(net, _shapes_of(net, values), names, 1)
+    origins = {
+        **dict.fromkeys(names, " (assumed)"),
+        **dict.fromkeys(saved, " (as saved)"),
+        **dict.fromkeys(given, ""),
+    }
+    return [f"input: {name} {shapes[name]}{origins[name]}" for name in names]
+
+
+def sample_shape(net: Symbol, values: Mapping[str, NDArray]) -> tuple[int, ...] | None:
+    """Return the shape of one sample as network and parameters tell it, usual sizes tried; None if they do not."""
+    try:
+        return find_shapes(net, {}, values)[data_input(net, values)][1:]
+    except MXNetError:
+        return None
+
+
+def width(net: Symbol, values: Mapping[str, NDArray]) -> int | None:
+    """Return the number of values in a sample, as `sample_shape` finds it."""
+    shape = sample_shape(net, values)
+    return None if shape is None else math.prod(shape)
+
+
+def inferred(
+    net: Symbol, values: Mapping[str, NDArray], given: Mapping[str, tuple[int, ...]]
+) -> tuple[Shapes, list[tuple[int, ...] | None]]:
+    """Return the shapes of arguments and auxiliary states, as far as they follow from some, and those of the outputs.
+
+    Raises:
+        ShapeError: they contradict each other.
+    """
+    args, outputs, aux = net.infer_shape_partial(**{**_shapes_of(net, values), **given})
+    names = net.list_arguments() + net.list_auxiliary_states()
+    found = dict(zip(names, (*(args or ()), *(aux or ()))))
+    return {name: tuple(s) for name, s in found.items() if s and 0 not in s}, list(outputs or ())
+
+
+def fitted(samples: Samples, net: Symbol, values: Mapping[str, NDArray], batch: int) -> Samples:
+    """Return samples in the shape that a network takes: as they are, or rows of numbers as the images they stand for.
+
+    Raises:
+        ShapeError: they do not fit.
+    """
+    name, shape = data_input(net, values), samples.x.shape[1:]
+    try:
+        inferred(net, values, {name: (batch, *shape)})
+        return samples
+    except ShapeError as error:
+        wanted = sample_shape(net, values)
+        if wanted is None or (wanted == shape):
+            raise ShapeError(
+                f"{samples.name}: samples of shape {shape} do not fit the network: {error}"
+            ) from error
+    if math.prod(wanted) == math.prod(shape):
+        if len(shape) == 1:
+            return replace(samples, x=samples.x.reshape(-1, *wanted))
+        raise ShapeError(f"{samples.name}: a sample has the shape {shape}, but the network takes {wanted}")
+    hint = ""
+    if len(shape) == 1:
+        hint = "; in a CSV, --label-column names the column that is none of them, or 'none'"
+    raise ShapeError(
+        f"{samples.name}: a sample has {math.prod(shape)} values, but the network takes "
+        f"{math.prod(wanted)}{hint}"
+    )
+
+
+def _shapes_of(net: Symbol, values: Mapping[str, NDArray]) -> Shapes:
+    return {name: values[name].shape for name in net.list_arguments() if name in values}
+
+
+def _declared(net: Symbol, known: Mapping[str, tuple[int, ...]], inputs: Sequence[str], batch: int) -> Shapes:
+    """Return shapes of inputs of which all but the number of samples is known."""
+    found = dict(zip(net.list_arguments(), net.infer_shape_partial(**known)[0] or ()))
+    return {
+        name: (batch, *shape[1:])
+        for name in inputs
+        if (shape := found[name]) and shape[0] == 0 and all(size for size in shape[1:])
+    }
+
+
+def _guessed(
+    net: Symbol, known: Mapping[str, tuple[int, ...]], values: Mapping[str, NDArray], name: str, batch: int
+) -> Shapes | None:
+    for sample in _candidates(net, values):
+        try:
+            found = _complete(net, {**known, name: (batch, *sample)})
+        except MXNetError:
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+def _candidates(net: Symbol, values: Mapping[str, NDArray]) -> Iterator[tuple[int, ...]]:
+    """Yield shapes that a sample may have: images, rows of numbers."""
     first = next(
         (values[c.name].shape for node in net.graph.nodes if node.op is not None for c, _ in node.inputs
          if c.name in values and values[c.name].ndim > 1),
         None,
     )  # fmt: skip
-    channels = [first[1]] if first is not None else []
+    channels = first[1:2] if first is not None else ()
+    if first is not None and len(first) == 2:
+        yield channels
     for count in (*channels, 3, 1):
-        yield from ((1, count, side, side) for side in _SIDES)
-    yield from ((1, count) for count in (*channels, 784, 100, 10))
+        yield from ((count, side, side) for side in _USUAL_SIDES)
+    yield from ((count,) for count in (784, 100, 10))
+    for count in channels:
+        yield from ((count, side, side) for side in _OTHER_SIDES)
 
 
-def find_shapes(
-    net: Symbol, given: Mapping[str, tuple[int, ...]], values: Mapping[str, NDArray]
-) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every argument and auxiliary state.
-
-    Raises:
-        ArgumentError: the shape of an input must be given.
-        ShapeError: a given shape contradicts the network or its parameters.
-    """
-    known = {**{k: v.shape for k, v in values.items() if k in net.list_arguments()}, **given}
-    found = _complete(net, known)
-    if found is not None:
-        return found
-    open_inputs = [
-        n for n in net.list_arguments() if n in input_names(net, values) - _labels(net) - set(given)
-    ]
-    if len(open_inputs) == 1 or (open_inputs and not values):
-        for shape in _candidates(net, values, open_inputs[0]):
-            try:
-                found = _complete(net, {**known, open_inputs[0]: shape})
-            except MXNetError:
-                continue
-            if found is not None:
-                return found
-    wanted = " ".join(f"--shape {name}=..." for name in open_inputs or sorted(_labels(net)))
-    raise ArgumentError(f"the shapes of the inputs do not follow from the network; give them: {wanted}")
-
-
-def _complete(net: Symbol, known: Mapping[str, Shape]) -> dict[str, tuple[int, ...]] | None:
+def _complete(net: Symbol, known: Mapping[str, tuple[int, ...]]) -> Shapes | None:
     """Return all shapes, or None if some stay unknown."""
-    args, _, aux = net.infer_shape_partial(**known)
-    names = net.list_arguments() + net.list_auxiliary_states()
-    found = dict(zip(names, (*(args or ()), *(aux or ()))))
-    if len(found) < len(names) or any(s is None or (0 in s) or not s for s in found.values()):
-        return None
-    return {name: tuple(shape) for name, shape in found.items() if shape is not None}
+    found, _ = inferred(net, {}, known)
+    return found if len(found) == len({*net.list_arguments(), *net.list_auxiliary_states()}) else None
 
 
 def random_batch(

@@ -1,21 +1,22 @@
-"""``dpmodule fit``: train a network on digits, an .npz or a CSV."""
+"""``dpmodule fit``: train a network on digits, a CSV, an .npz or a LibSVM file."""
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 from typing import Any
 
-from .. import callback, checkpoint, context, initializer, io, lr_scheduler, random, symbol
-from ..base import ArgumentError
-from ..module import Module
-from . import data, networks, options
+from .. import callback, checkpoint, initializer, io, lr_scheduler, optimizer, random
+from . import data, files, fit_options, saved, starting
+from .command import Command
+from .data import Samples
+from .keeping import KeepingModule, remove_interrupted, save_interrupted
+from .saved import split_values
+from .shapes import width
 
 __all__ = ["add_commands"]
-
-_DEFAULT_LR = {"sgd": 0.1, "nag": 0.1, "adam": 0.003}
-_WITH_MOMENTUM = ("sgd", "nag")
 
 
 def add_commands(commands: Any) -> None:
@@ -23,149 +24,135 @@ def add_commands(commands: Any) -> None:
     parser = commands.add_parser(
         "fit",
         help="train a network",
-        description="Train a network: by default a small LeNet on scikit-learn's handwritten digits.",
+        description="Train a network that tells classes apart: by default a small LeNet on scikit-learn's "
+        "handwritten digits. Ctrl-C saves what has been reached and prints the command that goes on.",
     )
     parser.set_defaults(run=_run)
-    options.add_data_options(parser)
-    _add_network_options(parser.add_argument_group("network and files"))
-    _add_training_options(parser.add_argument_group("training"))
-
-
-def _add_network_options(group: Any) -> None:
-    group.add_argument(
-        "--network", choices=sorted(networks.NETWORKS), default="lenet", help="(default: lenet)"
-    )
-    group.add_argument(
-        "--symbol", metavar="FILE", help="train this -symbol.json, inputs 'data' and '..._label', instead"
-    )
-    group.add_argument(
-        "--prefix",
-        default="model",
-        help="writes PREFIX-symbol.json, PREFIX-NNNN.params and PREFIX-NNNN.states (default: model)",
-    )
-    group.add_argument(
-        "--save-every", type=options.positive, metavar="EPOCHS", help="(default: only after the last epoch)"
-    )
-    group.add_argument(
-        "--load-epoch", type=int, metavar="EPOCH", help="go on from this epoch of PREFIX, optimizer included"
-    )
-
-
-def _add_training_options(group: Any) -> None:
-    group.add_argument(
-        "--contexts",
-        type=options.contexts,
-        default=[context.cpu()],
-        metavar="LIST",
-        help="devices, such as 'cpu(0),cpu(1)' (default: cpu(0))",
-    )
-    group.add_argument(
-        "--workload",
-        type=options.workload,
-        metavar="LIST",
-        help="shares of each batch per device, such as 1,3",
-    )
-    group.add_argument(
-        "--epochs", type=options.positive, default=20, help="number of the last epoch (default: 20)"
-    )
-    group.add_argument(
-        "--batch-size", type=options.positive, default=64, help="samples per step (default: 64)"
-    )
-    group.add_argument("--optimizer", default="sgd", help="name of an optimizer (default: sgd)")
-    group.add_argument("--lr", type=float, help="learning rate (default: the optimizer's; 0.1 for sgd)")
-    group.add_argument("--momentum", type=float, default=0.9, help="of sgd and nag (default: 0.9)")
-    group.add_argument("--wd", type=float, default=0.0, help="weight decay (default: 0)")
-    group.add_argument(
-        "--schedule",
-        choices=["cosine", "constant"],
-        default="cosine",
-        help="how the learning rate goes on; cosine falls to 0 at the last epoch (default: cosine)",
-    )
-    group.add_argument("--kvstore", default="local", help="local, device or none (default: local)")
-    group.add_argument("--seed", type=int, default=0, help="(default: 0)")
-    group.add_argument(
-        "--target", type=options.fraction, help="exit with 1 if the final accuracy is below this"
-    )
+    fit_options.add_options(parser)
 
 
 def _run(args: argparse.Namespace) -> int:
+    """Look at everything that may be wrong, then train."""
+    fit_options.check(args)
+    files.check_prefix(args.prefix)
     random.seed(args.seed)
-    samples = data.read(args)
-    training, validation = data.split(data.labelled(samples), args.validation)
-    module = _module(args, samples)
-    train_iter = _iterator(module, training, args.batch_size, shuffle=True)
-    val_iter = _iterator(module, validation, args.batch_size) if len(validation.x) else None
-    num_batches = math.ceil(len(training.x) / train_iter.batch_size)
-    with callback.TqdmBar(num_batches, train_iter.batch_size) as bar:
-        module.fit(
-            train_iter,
-            eval_metric=["acc", "ce"],
-            optimizer=args.optimizer,
-            optimizer_params=_optimizer_params(args, num_batches),
-            initializer=initializer.Xavier(factor_type="in", magnitude=2.0),
-            kvstore=None if args.kvstore == "none" else args.kvstore,
-            begin_epoch=args.load_epoch or 0,
-            num_epoch=args.epochs,
-            batch_end_callback=bar,
-            epoch_end_callback=callback.module_checkpoint(
-                module, args.prefix, args.save_every or args.epochs, save_optimizer_states=True
-            ),
+    epoch = starting.first_epoch(args)
+    loaded = None if args.load_epoch is None else saved.load(args.prefix, args.load_epoch)
+    start = starting.choose(
+        args, loaded, data.read_both(args, None if loaded is None else width(loaded.net, loaded.values))
+    )
+    command = Command(args.words)
+    if loaded is None and not args.overwrite:
+        files.refuse_others(args.prefix, start.net, start.shapes, command)
+    module = _module(args, start)
+    files.make_folder(args.prefix)
+    interrupted = checkpoint.params_file(args.prefix, checkpoint.INTERRUPTED)
+    if args.overwrite:
+        files.remove(args.prefix)
+    elif os.path.exists(interrupted) and args.load_epoch != checkpoint.INTERRUPTED:
+        print(
+            f"note: {interrupted} is left of an earlier training; --load-epoch {checkpoint.INTERRUPTED} goes on "
+            "from it",
+            file=sys.stderr,
         )
-    return _report(args, module, val_iter or train_iter, "validation" if val_iter else "training")
+    iterators = [_iterator(start, samples, args.batch_size, i == 0) for i, samples in enumerate(start.parts)]
+    _train(args, module, iterators[0], epoch, command)
+    return _report(args, module, iterators[-1], "training" if len(iterators) == 1 else "validation")
 
 
-def _module(args: argparse.Namespace, samples: data.Samples) -> Module:
-    """Return the module to train: loaded, from a file, or one of the named networks."""
-    kwargs = {"context": args.contexts, "work_load_list": args.workload}
-    if args.load_epoch is not None:
-        if args.load_epoch >= args.epochs:
-            raise ArgumentError(
-                f"--load-epoch is {args.load_epoch}, so --epochs {args.epochs} leaves nothing to do; "
-                "--epochs is the number of the last epoch"
-            )
-        net = symbol.load(checkpoint.symbol_file(args.prefix))
-        kwargs["label_names"] = networks.label_names(net)
-        return Module.load(args.prefix, args.load_epoch, load_optimizer_states=True, **kwargs)
-    if args.symbol is not None:
-        net = symbol.load(args.symbol)
-    else:
-        net = networks.build(args.network, samples.x.shape[1:], samples.num_classes)
-    return Module(net, label_names=networks.label_names(net), **kwargs)
+def _module(args: argparse.Namespace, start: starting.Start) -> KeepingModule:
+    """Return the module to train, with the parameters to go on from."""
+    module = KeepingModule(
+        start.net,
+        data_names=[start.data_name],
+        label_names=[start.label_name],
+        context=args.contexts,
+        work_load_list=args.workload,
+    )
+    if start.values:
+        states = checkpoint.states_file(args.prefix, args.load_epoch)
+        there = os.path.exists(states)
+        if not there:
+            print(f"note: there is no {states}, so the optimizer starts anew", file=sys.stderr)
+        module.preload(*split_values(start.net, start.values), states if there else None)
+    return module
 
 
-def _iterator(
-    module: Module, samples: data.Samples, batch_size: int, shuffle: bool = False
-) -> io.NDArrayIter:
-    names = module.label_names
+def _iterator(start: starting.Start, samples: Samples, batch_size: int, shuffle: bool) -> io.NDArrayIter:
     return io.NDArrayIter(
         samples.x,
         samples.y,
         min(batch_size, len(samples.x)),
         shuffle=shuffle,
-        data_name=module.data_names[0],
-        label_name=names[0] if names else "softmax_label",
+        data_name=start.data_name,
+        label_name=start.label_name,
     )
 
 
-def _optimizer_params(args: argparse.Namespace, num_batches: int) -> dict[str, Any]:
-    params: dict[str, Any] = {"wd": args.wd}
-    rate = args.lr if args.lr is not None else _DEFAULT_LR.get(args.optimizer.lower())
-    if rate is not None:
-        params["learning_rate"] = rate
-        if args.schedule == "cosine":
-            params["lr_scheduler"] = lr_scheduler.CosineScheduler(num_batches * args.epochs, base_lr=rate)
-    if args.optimizer.lower() in _WITH_MOMENTUM:
-        params["momentum"] = args.momentum
+def _train(
+    args: argparse.Namespace,
+    module: KeepingModule,
+    batches: io.NDArrayIter,
+    begin_epoch: int,
+    command: Command,
+) -> None:
+    """Train, and save what has been reached even if it is broken off."""
+    num_batches = math.ceil(batches.num_data / batches.batch_size)
+    every = args.save_every or args.epochs
+
+    def save(epoch: int, *_: Any) -> None:
+        if (epoch + 1) % every == 0 or epoch + 1 == args.epochs:
+            module.save_checkpoint(args.prefix, epoch + 1, save_optimizer_states=True)
+
+    try:
+        with callback.TqdmBar(num_batches, batches.batch_size) as bar:
+            module.fit(
+                batches,
+                eval_metric=["acc", "ce"],
+                optimizer=args.optimizer,
+                optimizer_params=_optimizer_params(args, num_batches, begin_epoch),
+                initializer=initializer.Xavier(factor_type="in", magnitude=2.0),
+                kvstore=args.kvstore,
+                begin_epoch=begin_epoch,
+                num_epoch=args.epochs,
+                batch_end_callback=bar,
+                epoch_end_callback=save,
+                on_nonfinite=args.on_nonfinite,
+            )
+    except BaseException:
+        save_interrupted(module, args.prefix, command)
+        raise
+    if args.load_epoch == checkpoint.INTERRUPTED:
+        remove_interrupted(args.prefix)
+
+
+def _optimizer_params(args: argparse.Namespace, num_batches: int, begin_epoch: int) -> dict[str, Any]:
+    params = {**fit_options.optimizer_params(args), "begin_num_update": num_batches * begin_epoch}
+    if args.schedule == "cosine":
+        rate = params.get("learning_rate") or optimizer.create(args.optimizer).lr
+        params["lr_scheduler"] = lr_scheduler.CosineScheduler(num_batches * args.epochs, base_lr=rate)
     return params
 
 
-def _report(args: argparse.Namespace, module: Module, samples: io.DataIter, kind: str) -> int:
+def _report(args: argparse.Namespace, module: KeepingModule, samples: io.DataIter, kind: str) -> int:
     """Print the final accuracy and what was written; return the exit code."""
     accuracy = dict(module.score(samples, "acc"))["accuracy"]
     print(f"final {kind} accuracy: {accuracy:.4f}")
     written = checkpoint.params_file(args.prefix, args.epochs)
     print(f"written: {checkpoint.symbol_file(args.prefix)}, {written} and its .states")
+    _tell_of_leftovers(args)
     if args.target is not None and accuracy < args.target:
         print(f"the target of {args.target:.4f} was missed", file=sys.stderr)
         return 1
     return 0
+
+
+def _tell_of_leftovers(args: argparse.Namespace) -> None:
+    """Say which file of an earlier training other commands would take instead of the new one."""
+    later = [epoch for epoch in checkpoint.epochs(args.prefix) if epoch > args.epochs]
+    if later:
+        print(
+            f"note: an earlier training left epoch {later[-1]} under this prefix, and `dpmodule predict` takes the "
+            f"last one unless it is told --epoch {args.epochs}; fit --overwrite removes what is there",
+            file=sys.stderr,
+        )

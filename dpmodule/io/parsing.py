@@ -17,7 +17,9 @@ __all__ = ["Rows", "input_files", "read_csv", "read_libsvm"]
 
 Array = np.ndarray[Any, Any]
 
+_MOST_COLUMNS = 2**53  # what a float64 tells apart
 _COLON, _NEWLINE = ord(":"), ord("\n")
+_QUERY = re.compile(rb"^([ \t]*\S+[ \t]+)qid:\d+(?!\S)", re.MULTILINE)
 _BLANKS = np.zeros(256, bool)
 _BLANKS[[ord(c) for c in " \t\r\n\v\f"]] = True
 
@@ -120,14 +122,15 @@ def _shown(text: bytes) -> str:
     return repr(text[:60].decode("utf-8", "replace").strip())
 
 
-def read_libsvm(path: str, columns: int) -> Rows:
+def read_libsvm(path: str, columns: int | None) -> Rows:
     """Read a file of rows ``label column:value column:value ...``, columns counted from 0.
 
-    A weight behind the label (``label:weight``) and what follows a ``#`` are left out.
+    A weight behind the label (``label:weight``), a query's number behind it (``label qid:3``) and what follows a ``#``
+    are left out.
 
     Args:
         path: the file, several joined by ``;``, or a folder.
-        columns: how many columns there are.
+        columns: how many columns there are; None = as many as the file names.
 
     Raises:
         FileError: a file cannot be read.
@@ -144,10 +147,12 @@ def _joined(parts: Sequence[Rows]) -> Rows:
     return Rows(labels, values, columns, np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
 
 
-def _read_libsvm(path: str, columns: int) -> Rows:
+def _read_libsvm(path: str, columns: int | None) -> Rows:
     data = _read(path)
     if b"#" in data:
         data = re.sub(rb"#[^\n]*", b"", data)
+    if b"qid:" in data:
+        data = _QUERY.sub(rb"\1", data)
     if not data.endswith(b"\n"):
         data += b"\n"
     raw = np.frombuffer(data, np.uint8)
@@ -167,10 +172,11 @@ def _read_libsvm(path: str, columns: int) -> Rows:
     at = np.concatenate([[0], np.cumsum(held + 1)])[:-1]
     feature = at[~first]
     found = numbers[feature]
-    bad = np.flatnonzero((found < 0) | (found >= columns) | (found != np.floor(found)))
+    limit = _MOST_COLUMNS if columns is None else columns
+    bad = np.flatnonzero(~((found >= 0) & (found < limit) & (found == np.floor(found))))
     if len(bad):
         where = begins[np.flatnonzero(~first)[bad[0]]]
-        raise _libsvm_error(path, data, where, f"columns are whole numbers from 0 to {columns - 1}")
+        raise _libsvm_error(path, data, where, f"columns are whole numbers from 0 to {limit - 1}")
     rows = np.flatnonzero(first)
     starts = np.concatenate([rows, [len(first)]]) - np.arange(len(rows) + 1)
     return Rows(

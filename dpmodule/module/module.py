@@ -117,22 +117,20 @@ class Module(OptimizedModule):
     # checkpoints
 
     @staticmethod
-    def load(prefix: str, epoch: int, load_optimizer_states: bool = False, **kwargs: Any) -> Module:
+    def load(prefix: str, epoch: int | str, load_optimizer_states: bool = False, **kwargs: Any) -> Module:
         """Make a module from a checkpoint.
 
         Args:
             prefix: path and first part of the file names.
-            epoch: number of the epoch.
+            epoch: number of the epoch, or `checkpoint.INTERRUPTED`.
             load_optimizer_states: also read ``prefix-NNNN.states`` once the optimizer is installed.
             kwargs: arguments of the constructor.
         """
-        from ..checkpoint import load_checkpoint
+        from ..checkpoint import load_checkpoint, states_file
 
         symbol, arg_params, aux_params = load_checkpoint(prefix, epoch)
         module = Module(symbol, **kwargs)
-        module.preload(
-            arg_params, aux_params, f"{prefix}-{epoch:04d}.states" if load_optimizer_states else None
-        )
+        module.preload(arg_params, aux_params, states_file(prefix, epoch) if load_optimizer_states else None)
         return module
 
     # properties

@@ -71,5 +71,9 @@ def test_shapes_that_cannot_be_guessed_are_asked_for(tmp_path, capsys):
 
 
 def test_bad_words(capsys):
-    assert check(DET2 / "mtcnn_det2-symbol.json", "--shape", "1,2") == 2
-    assert "data=1,3,224,224" in capsys.readouterr().err
+    for words, match in [
+        (("--shape", "1x2"), "data=1,3,224,224"),
+        (("--shape", "3,24,24", "--shape", "x=1"), "--shape names x"),
+    ]:
+        assert check(DET2 / "mtcnn_det2-symbol.json", *words) == 2
+        assert match in capsys.readouterr().err

@@ -35,6 +35,8 @@ def test_a_file_and_a_prefix(capsys):
     assert "parameters: 100,178\n" in by_file
     assert explain(DET2 / "mtcnn_det2", "--shape", shape, "--no-source") == 0
     assert capsys.readouterr().out == by_file
+    assert explain(DET2 / "mtcnn_det2", "--no-source") == 0
+    assert capsys.readouterr().out == by_file.replace("data (1, 3, 24, 24)", "data (1, 3, 24, 24) (assumed)")
 
 
 def test_shapes_and_training(capsys):
@@ -70,7 +72,7 @@ def test_passes_can_be_switched_off(capsys):
     ("words", "text"),
     [
         (("nowhere",), "nowhere-symbol.json"),
-        (("lenet", "--disable", "all"), "disabled names all, expected some of "),
+        (("lenet", "--disable", "all"), "'all', expected some of "),
         (("lenet", "--shape", "dat=1,1,8,8"), "--shape names dat, expected some of data, "),
         (("lenet", "--shape", "data=1,3"), "a sample is (3,)"),
         (("lenet", "--shape", "data"), "expected a name and a shape"),
@@ -78,6 +80,7 @@ def test_passes_can_be_switched_off(capsys):
         (("lenet", "--context", "cpu(0),cpu(1)"), "expected one device"),
         ((DET2 / "mtcnn_det2", "--shape", "data=1,3,2,2"), "conv"),
         ((), "NET"),
+        ((DET2 / "mtcnn_det2-symbol.json",), "give them: --shape data=..."),
     ],
 )
 def test_bad_words(words, text, capsys):

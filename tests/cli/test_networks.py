@@ -16,7 +16,7 @@ def test_gives_one_probability_per_class(name, sample):
 
 
 def test_residual_blocks_grow_with_their_number():
-    small, big = networks.resnet(10), networks.resnet(10, (8, 16, 32), blocks=2)
+    small, big = networks.resnet(10), networks.resnet(10, widths=(8, 16, 32), blocks=2)
     assert len(big.list_arguments()) > 2 * len(small.list_arguments())
 
 

@@ -1,47 +1,124 @@
-"""Argument types of the command line."""
+"""Options: what they take, and that each refuses what makes no sense, with its name and the value."""
 
 import argparse
 
 import pytest
 
 from dpmodule.cli import options
-from dpmodule.context import cpu, gpu
+from dpmodule.cli.__main__ import make_parser
+from dpmodule.context import cpu
+
+SENSELESS = ["0", "-1", "nan", "inf", "-inf", "-1e3", "1e400", "9" * 30, "no such thing", "", " "]
+TAKEN = {  # of these, what options take, or look at when the data have been read
+    **dict.fromkeys(("--lr", "--batch-size", "--classes", "--epochs", "--save-every", "--workload"), []),
+    **dict.fromkeys(("--wd", "--momentum", "--seed", "--target", "--validation", "--index-base"), ["0"]),
+    **dict.fromkeys(("--epoch", "--load-epoch"), ["0"]),
+    **dict.fromkeys(("--prefix", "--output", "--label-column", "--validation-column"), SENSELESS[:-2]),
+    "--scale": ["-1", "-1e3"],
+}
+
+
+def commands():
+    parser = make_parser()
+    subparsers = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    return subparsers.choices.items()
+
+
+def test_every_option_refuses_what_makes_no_sense(capsys):
+    parser = make_parser()
+    count = 0
+    for command, subparser in commands():
+        for option in (a.option_strings[0] for a in subparser._actions if a.option_strings and a.nargs != 0):
+            for value in SENSELESS:
+                words = options.with_values([command, option, value])
+                if value in TAKEN.get(option, []):
+                    parser.parse_args(words)
+                    continue
+                with pytest.raises(SystemExit) as stopped:
+                    parser.parse_args(words)
+                assert stopped.value.code == 2
+                line = capsys.readouterr().err
+                assert line.startswith(f"dpmodule {command}: error: argument {option}: "), (words, line)
+                assert repr(value) in line, (words, line)
+                assert "expected " in line or "choose from" in line, (words, line)
+                assert line.count("\n") == 1
+                count += 1
+    assert count > 400
+
+
+def test_every_option_tells_its_default():
+    for command, subparser in commands():
+        for action in subparser._actions:
+            if action.option_strings != ["-h", "--help"]:
+                assert "(default" in action.help, (command, action.option_strings)
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("words", "match"),
     [
-        ("cpu", [cpu(0)]),
-        ("cpu(0),cpu(1)", [cpu(0), cpu(1)]),
-        (" cpu:1 , gpu(2)", [cpu(1), gpu(2)]),
+        ([], "the following arguments are required: COMMAND"),
+        (["train"], "invalid choice: 'train'"),
+        (["fit", "--epoch", "3"], "unrecognized arguments: --epoch 3"),
+        (["fit", "--learning-rate=3"], "unrecognized arguments: --learning-rate=3"),
+        (["fit", "--lr"], "argument --lr: expected one argument"),
+        (["fit", "--optimizer", "sdg"], "'sdg', expected one of adadelta, adagrad, adam"),
+        (["fit", "--kvstore", "dist_sync"], "'dist_sync', expected local, device or none"),
+        (["fit", "--kvstore", "nccl"], "'nccl'"),
+        (["fit", "--contexts", "gpu(99)"], "gpu(99) does not exist"),
+        (["fit", "--data", "."], "'.', expected a file; this is a folder"),
+        (["fit", "--validation", "1"], "'1', expected a share from 0, below 1"),
+        (
+            ["fit", "--validation", "0.1", "--validation-data", __file__],
+            "not allowed with argument --validation",
+        ),
+        (["explain", "lenet", "--disable", "dead_steps,all"], "'dead_steps,all', expected some of "),
     ],
 )
-def test_contexts(text, expected):
-    assert options.contexts(text) == expected
+def test_one_line_says_what_is_wrong(words, match, run):
+    assert match in run(*words).error
 
 
-def test_shape_and_workload():
-    assert options.shape("1,8,8") == options.shape("(1, 8, 8)") == (1, 8, 8)
-    assert options.shape("64") == (64,)
-    assert options.workload("1,3") == [1.0, 3.0]
+@pytest.mark.parametrize(
+    ("read", "text", "expected"),
+    [
+        (options.contexts, "cpu", [cpu(0)]),
+        (options.contexts, " cpu:1 , cpu(0)", [cpu(1), cpu(0)]),
+        (options.device, "cpu(3)", cpu(3)),
+        (options.shape, "1,8,8", (1, 8, 8)),
+        (options.shape, "(1, 8, 8)", (1, 8, 8)),
+        (options.shape, "(64,)", (64,)),
+        (options.input_shape, "data=1,3", ("data", (1, 3))),
+        (options.input_shape, "1,3", (None, (1, 3))),
+        (options.workload, "1,3", [1.0, 3.0]),
+        (options.epoch, "interrupted", "interrupted"),
+        (options.epoch, "12", 12),
+        (options.optimizer_name, "Adam", "adam"),
+        (options.store, "none", None),
+        (options.store, "device", "device"),
+    ],
+)
+def test_types(read, text, expected):
+    assert read(text) == expected
 
 
 @pytest.mark.parametrize(
     ("read", "text"),
     [
         (options.contexts, ""),
-        (options.contexts, "tpu(0)"),
         (options.contexts, "cpu(-1)"),
         (options.contexts, "cpu(0)cpu(1)"),
+        (options.device, "cpu(0),cpu(1)"),
         (options.workload, "1,0"),
-        (options.workload, "a"),
-        (options.shape, ""),
+        (options.workload, "1,nan"),
         (options.shape, "1,-8"),
+        (options.shape, "1,,8"),
         (options.shape, "8x8"),
-        (options.positive, "0"),
+        (options.input_shape, "data"),
+        (options.input_shape, "=1,2"),
         (options.positive, "1.5"),
+        (options.positive, "\u00b2"),
+        (options.positive, "9" * 5000),
         (options.fraction, "1.1"),
-        (options.fraction, "nan"),
     ],
 )
 def test_refuses_and_quotes_what_came(read, text):

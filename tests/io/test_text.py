@@ -161,6 +161,13 @@ def test_libsvm_labels_come_from_a_file_of_their_own(tmp_path):
     assert it.provide_label[0] == ("softmax_label", (3, 3))
 
 
+def test_libsvm_query_numbers_are_left_out(tmp_path):
+    (tmp_path / "a").write_text("1 qid:3 0:1.5 3:2\n0 qid:4 1:4\n")
+    batch = mx.io.LibSVMIter(data_libsvm=tmp_path / "a", data_shape=(5,), batch_size=2).next()
+    assert batch.data[0].asnumpy().tolist() == [[1.5, 0, 0, 2, 0], [0, 4, 0, 0, 0]]  # as MXNet 1.9.1
+    assert batch.label[0].asnumpy().tolist() == [1, 0]
+
+
 def test_libsvm_parts_cover_all_rows():
     parts = [
         mx.io.LibSVMIter(

@@ -1,0 +1,120 @@
+"""What a command writes, and what is in its way: looked at before the work begins."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+
+from .. import checkpoint
+from ..base import ArgumentError, MXNetError
+from ..symbol import Symbol
+from . import saved
+from .command import Command
+
+__all__ = ["check_output", "check_prefix", "make_folder", "refuse_others", "remove"]
+
+_LONGEST_ENDING = "-interrupted.params.01234567.commit"
+"""About what is added to a prefix, in the name of a temporary file."""
+
+
+def check_output(path: str, option: str) -> None:
+    """Make sure that a file can be written later; touches nothing.
+
+    Args:
+        path: the file.
+        option: the option that names it, for messages.
+
+    Raises:
+        ArgumentError: it cannot.
+    """
+    if os.path.isdir(path) or not os.path.basename(path):
+        raise ArgumentError(f"{option} is {path!r}, a folder; expected a file")
+    if os.path.exists(path):
+        if not os.access(path, os.W_OK):
+            raise _cannot(option, path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+    else:
+        _check_folder(option, path, path)
+
+
+def check_prefix(prefix: str) -> None:
+    """Make sure that files with this prefix can be written later; touches nothing.
+
+    Raises:
+        ArgumentError: they cannot.
+    """
+    if os.path.basename(prefix) in ("", ".", ".."):
+        raise ArgumentError(
+            f"--prefix is {prefix!r}, expected a folder, if any, and the first part of file names, such as runs/digits"
+        )
+    _check_folder("--prefix", prefix, prefix + _LONGEST_ENDING)
+
+
+def make_folder(path: str) -> None:
+    """Make the folder of a file, and those above it, where they are missing."""
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+
+
+def refuse_others(prefix: str, net: Symbol, shapes: Mapping[str, tuple[int, ...]], command: Command) -> None:
+    """Make sure that what is saved under a prefix is of the same network.
+
+    Args:
+        prefix: the prefix.
+        net: the network that is going to be trained.
+        shapes: the shapes of its parameters, among others.
+        command: the command that is being run.
+
+    Raises:
+        ArgumentError: files of another network are there; the text has the command that removes them.
+    """
+    if not checkpoint.files(prefix):
+        return
+    reason = _difference(prefix, net, shapes)
+    if reason is not None:
+        raise ArgumentError(
+            f"under the prefix {prefix!r} {reason}. Another --prefix keeps its files; this removes them and trains: "
+            f"{command.changed(add=['--overwrite'])}"
+        )
+
+
+def remove(prefix: str) -> None:
+    """Remove everything that is saved under a prefix."""
+    for path in checkpoint.files(prefix):
+        os.unlink(path)
+
+
+def _check_folder(option: str, given: str, path: str) -> None:
+    """Refuse a path whose folder, or the nearest one above it that exists, takes no new file of this name."""
+    folder = os.path.dirname(path) or "."
+    try:
+        while not os.path.lexists(folder):
+            folder = os.path.dirname(folder) or "."
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+        with suppress(FileNotFoundError):
+            os.lstat(os.path.join(folder, os.path.basename(path)))  # complains about a name that is too long
+    except (OSError, ValueError) as error:
+        raise _cannot(option, given, error) from error
+
+
+def _difference(prefix: str, net: Symbol, shapes: Mapping[str, tuple[int, ...]]) -> str | None:
+    """Say how the network saved under a prefix differs from this one; None if it is the same."""
+    epoch = None if checkpoint.epochs(prefix) else checkpoint.INTERRUPTED
+    has_params = epoch is None or os.path.exists(checkpoint.params_file(prefix, epoch))
+    try:
+        other = saved.load(prefix, epoch if has_params else None)
+    except (MXNetError, OSError) as error:
+        return f"are files that hold no network ({error})"
+    for name, value in other.values.items():
+        if name in shapes and tuple(value.shape) != shapes[name]:
+            return f"another network is saved: its {name} is {tuple(value.shape)}, this one's {shapes[name]}"
+    if other.net.tojson() != net.tojson():
+        return f"another network is saved: {other.name} describes other operators or attributes"
+    return None
+
+
+def _cannot(option: str, path: str, error: Exception) -> ArgumentError:
+    reason = getattr(error, "strerror", None) or error
+    return ArgumentError(f"{option} is {path!r}, where nothing can be written: {reason}")

@@ -1,0 +1,182 @@
+"""The options of ``dpmodule fit``."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+from typing import Any
+
+from .. import checkpoint
+from ..base import ArgumentError
+from ..optimizer import Optimizer
+from . import data, networks, options
+
+__all__ = ["add_options", "check", "optimizer_params"]
+
+_USUAL_RATES = {"sgd": 0.1, "nag": 0.1, "adam": 0.003}
+_USUAL_MOMENTUM = {"sgd": 0.9, "nag": 0.9}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add all options."""
+    group = data.add_options(parser)
+    which = group.add_mutually_exclusive_group()
+    which.add_argument(
+        "--validation",
+        type=options.share,
+        metavar="SHARE",
+        help="share of the samples kept apart for validation, the same ones every time (default: 0.2)",
+    )
+    which.add_argument(
+        "--validation-column",
+        type=options.filled,
+        metavar="COLUMN",
+        help="name or number of a CSV's column, or name of an .npz's array, that is 1 (or 'validation') for samples "
+        "kept apart and 0 (or 'train') for the others (default: none)",
+    )
+    which.add_argument(
+        "--validation-data",
+        type=options.input_file,
+        metavar="FILE",
+        help="a second file, with the samples for validation (default: none)",
+    )
+    _add_network_options(parser.add_argument_group("network and files"))
+    _add_training_options(parser.add_argument_group("training"))
+    _add_optimizer_options(parser.add_argument_group("optimizer"))
+
+
+def _add_network_options(group: Any) -> None:
+    which = group.add_mutually_exclusive_group()
+    which.add_argument(
+        "--network",
+        choices=sorted(networks.NETWORKS),
+        help="which of the networks that come along (default: lenet, or the saved one with --load-epoch)",
+    )
+    which.add_argument(
+        "--symbol",
+        type=options.input_file,
+        metavar="FILE",
+        help="train the network in this -symbol.json, with one input for samples and one whose name ends in 'label' "
+        "(default: none)",
+    )
+    group.add_argument(
+        "--classes",
+        type=options.positive,
+        metavar="COUNT",
+        help="number of classes (default: as many as there are labels, which are then 0, 1, ... without a gap)",
+    )
+    group.add_argument(
+        "--prefix",
+        type=options.filled,
+        default="model",
+        help="writes PREFIX-symbol.json, PREFIX-NNNN.params and PREFIX-NNNN.states, and PREFIX-interrupted.* if it "
+        "is broken off; missing folders are made (default: model)",
+    )
+    group.add_argument(
+        "--save-every",
+        type=options.positive,
+        metavar="EPOCHS",
+        help="save after every so many epochs, and after the last (default: only after the last)",
+    )
+    what_is_there = group.add_mutually_exclusive_group()
+    what_is_there.add_argument(
+        "--load-epoch",
+        type=options.epoch,
+        metavar="EPOCH",
+        help=f"go on from this epoch of PREFIX, optimizer included; {checkpoint.INTERRUPTED!r} goes on from what "
+        "Ctrl-C or an error left (default: start anew)",
+    )
+    what_is_there.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="remove all that is saved under PREFIX before training (default: refuse files of another network)",
+    )
+
+
+def _add_training_options(group: Any) -> None:
+    group.add_argument(
+        "--epochs", type=options.positive, default=20, help="number of the last epoch (default: 20)"
+    )
+    group.add_argument(
+        "--batch-size", type=options.positive, default=64, help="samples per step (default: 64)"
+    )
+    options.add_contexts(group)
+    group.add_argument(
+        "--workload",
+        type=options.workload,
+        metavar="LIST",
+        help="shares of each batch per device, such as 1,3 (default: equal ones)",
+    )
+    group.add_argument(
+        "--kvstore",
+        type=options.store,
+        default="local",
+        help="where gradients of several devices are summed: local, device or none (default: local)",
+    )
+    group.add_argument(
+        "--on-nonfinite",
+        choices=["raise", "warn", "ignore"],
+        default="raise",
+        help="what to do when an output of the network is NaN or infinite (default: raise, which stops)",
+    )
+    group.add_argument("--seed", type=options.seed, default=0, help="seed of all random numbers (default: 0)")
+    group.add_argument(
+        "--target",
+        type=options.fraction,
+        metavar="ACCURACY",
+        help="exit with 1 if the final accuracy is below this (default: none)",
+    )
+
+
+def _add_optimizer_options(group: Any) -> None:
+    group.add_argument(
+        "--optimizer",
+        type=options.optimizer_name,
+        default="sgd",
+        help="name of an optimizer, as mx.optimizer.create takes it (default: sgd)",
+    )
+    group.add_argument(
+        "--lr",
+        type=options.learning_rate,
+        help="learning rate (default: 0.1 for sgd and nag, 0.003 for adam, else the optimizer's)",
+    )
+    group.add_argument(
+        "--momentum",
+        type=options.momentum,
+        help="share of the last step that is repeated (default: 0.9 for sgd and nag, else the optimizer's)",
+    )
+    group.add_argument("--wd", type=options.weight_decay, default=0.0, help="weight decay (default: 0)")
+    group.add_argument(
+        "--schedule",
+        choices=["cosine", "constant"],
+        default="cosine",
+        help="how the learning rate goes on; cosine falls to 0 at the last epoch (default: cosine)",
+    )
+
+
+def check(args: argparse.Namespace) -> None:
+    """Look at what options say together.
+
+    Raises:
+        ArgumentError: two of them contradict each other.
+    """
+    if args.workload is not None and len(args.workload) != len(args.contexts):
+        raise ArgumentError(
+            f"--workload has {len(args.workload)} shares, expected {len(args.contexts)}: one for each of --contexts"
+        )
+    if args.momentum is not None and not _takes_momentum(args.optimizer):
+        raise ArgumentError(
+            f"--momentum {args.momentum:g} does not go with --optimizer {args.optimizer}, which has none"
+        )
+
+
+def optimizer_params(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of the optimizer that do not depend on data."""
+    momentum = _USUAL_MOMENTUM.get(args.optimizer) if args.momentum is None else args.momentum
+    rate = _USUAL_RATES.get(args.optimizer) if args.lr is None else args.lr
+    params = {"wd": args.wd, "momentum": momentum, "learning_rate": rate}
+    return {name: value for name, value in params.items() if value is not None}
+
+
+def _takes_momentum(optimizer: str) -> bool:
+    return "momentum" in inspect.signature(Optimizer.opt_registry[optimizer]).parameters

@@ -1,0 +1,203 @@
+"""Which network a command works on: one that was saved, named by its prefix or its files, or one that comes along."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .. import checkpoint, ndarray, symbol
+from ..base import ArgumentError
+from ..ndarray import NDArray
+from ..symbol import Symbol
+from . import networks, options
+
+__all__ = ["Network", "add_arguments", "find", "load", "split_values"]
+
+_SAMPLE = (1, 8, 8)
+"""Shape of a sample for the networks that come along, where nothing else is asked for: that of the digits."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network and, as far as they are known, its parameters."""
+
+    net: Symbol
+    name: str
+    """What messages call it: the file of the graph, or the name of one that comes along."""
+    values: Mapping[str, NDArray] = field(default_factory=dict)
+    """Parameters and auxiliary states by name; empty if there are none."""
+    params_file: str | None = None
+    comes_along: bool = False
+    """Whether it is one of those that come along, and no file."""
+
+    @property
+    def title(self) -> str:
+        """What it is, and where its parameters come from."""
+        return self.name if self.params_file is None else f"{self.name}, parameters from {self.params_file}"
+
+
+def add_arguments(parser: argparse.ArgumentParser, default: str, by_name: bool = False) -> None:
+    """Add the arguments that `find` reads.
+
+    Args:
+        parser: where to.
+        default: what the help says is taken if none is given.
+        by_name: whether networks that come along may be named too, as in `explain lenet`.
+    """
+    group = parser.add_argument_group("network")
+    names = sorted(networks.NETWORKS)
+    or_name = f", or one of {', '.join(names)}" if by_name else ""
+    group.add_argument(
+        "net",
+        nargs="?",
+        metavar="NET",
+        type=options.filled,
+        help=f"prefix of a saved network, or its -symbol.json{or_name} (default: {default})",
+    )
+    group.add_argument(
+        "params",
+        nargs="?",
+        metavar="PARAMS",
+        type=options.input_file,
+        help="file of its parameters (default: those of --epoch for a prefix, none for a -symbol.json)",
+    )
+    group.add_argument(
+        "--prefix", type=options.filled, help="another way to give NET, if it is a prefix (default: NET)"
+    )
+    group.add_argument(
+        "--symbol",
+        type=options.input_file,
+        metavar="FILE",
+        help="another way to give NET, if it is a -symbol.json (default: NET)",
+    )
+    group.add_argument(
+        "--params",
+        type=options.input_file,
+        metavar="FILE",
+        dest="params_option",
+        help="another way to give PARAMS (default: PARAMS)",
+    )
+    group.add_argument(
+        "--epoch",
+        type=options.epoch,
+        help=f"epoch of the prefix, or {checkpoint.INTERRUPTED!r} (default: the last one saved)",
+    )
+    parser.set_defaults(network=None, classes=None, by_name=by_name)
+    if by_name:
+        group.add_argument("--network", choices=names, help="one that comes along (default: NET)")
+        group.add_argument(
+            "--classes", type=options.positive, help="number of its classes, if it comes along (default: 10)"
+        )
+
+
+def find(args: argparse.Namespace, default: str | None = None) -> Network:
+    """Return the network that the arguments of `add_arguments` name.
+
+    Args:
+        args: the arguments.
+        default: what NET is if nothing is named; None = that is an error.
+
+    Raises:
+        ArgumentError: none or two are named, nothing is saved under this name, or other arguments do not go with it.
+        FileFormatError: a file is damaged.
+        ShapeError: a network that comes along wants images, and ``--shape`` gives another shape.
+    """
+    given = {"NET": args.net, "--prefix": args.prefix, "--symbol": args.symbol, "--network": args.network}
+    named = {option: name for option, name in given.items() if name is not None}
+    if len(named) > 1:
+        shown = " and ".join(f"{option} {name}" for option, name in named.items())
+        raise ArgumentError(f"{shown} are given, expected one network")
+    if args.params is not None and args.params_option is not None:
+        raise ArgumentError(f"PARAMS {args.params} and --params {args.params_option} are given, expected one")
+    params = args.params or args.params_option
+    option, name = next(iter(named.items()), ("NET", default))
+    if name is None:
+        raise ArgumentError("which network? Expected NET: the prefix of a saved one, or its -symbol.json")
+    if option == "--network" or (option == "NET" and args.by_name and name in networks.NETWORKS):
+        return _built_in(args, name, params, may_be_saved="NET" in named)
+    if args.classes is not None:
+        raise ArgumentError(f"--classes {args.classes} goes with --network; {name} is a saved network")
+    if args.prefix is None and os.path.isfile(name):
+        if args.epoch is not None:
+            raise ArgumentError(
+                f"--epoch {args.epoch} goes with a prefix; {name} is a file, give its parameters' file"
+            )
+        return Network(symbol.load(name), name, {} if params is None else _values(params), params)
+    if params is not None and args.epoch is not None:
+        raise ArgumentError(f"--epoch {args.epoch} and the parameters {params} are given, expected one")
+    return load(name, args.epoch, params, option="--epoch")
+
+
+def _built_in(args: argparse.Namespace, name: str, params: str | None, may_be_saved: bool) -> Network:
+    for option, value in (("--epoch", args.epoch), ("--params", params)):
+        if value is not None:
+            raise ArgumentError(
+                f"{option} {value} goes with a saved network; {name} comes along, without parameters"
+            )
+    if may_be_saved and checkpoint.files(name):
+        raise ArgumentError(
+            f"{name} is a network that comes along, and there is {checkpoint.symbol_file(name)}; "
+            f"expected --network {name} or --prefix {name}"
+        )
+    samples = [shape if of is None else shape[1:] for of, shape in args.shape if of in (None, "data")]
+    sample = samples[-1] if samples else _SAMPLE
+    net = networks.build(name, sample, 10 if args.classes is None else args.classes)
+    return Network(net, name, comes_along=True)
+
+
+def load(
+    prefix: str, epoch: int | str | None = None, params: str | None = None, option: str = "--load-epoch"
+) -> Network:
+    """Return the network saved under a prefix.
+
+    Args:
+        prefix: its prefix.
+        epoch: which epoch, or `checkpoint.INTERRUPTED`; None = the last one, without parameters if there is none.
+        params: file of the parameters, if they are not the prefix's.
+        option: the option that names the epoch, for messages.
+
+    Raises:
+        ArgumentError: nothing is saved under the prefix, or no such epoch.
+        FileFormatError: a file is damaged.
+    """
+    path = checkpoint.symbol_file(prefix)
+    if not checkpoint.files(prefix):
+        raise ArgumentError(
+            f"nothing is saved under the prefix {prefix!r}: there is no {path}; `fit --prefix` makes one"
+        )
+    saved = checkpoint.epochs(prefix)
+    if params is None and epoch is None:
+        if not saved and os.path.exists(checkpoint.params_file(prefix, checkpoint.INTERRUPTED)):
+            raise ArgumentError(
+                f"under the prefix {prefix!r} is only what an interrupted training left; "
+                f"{option} {checkpoint.INTERRUPTED} takes that"
+            )
+        epoch = saved[-1] if saved else None
+    if params is not None or epoch is None:
+        return Network(symbol.load(path), path, {} if params is None else _values(params), params)
+    if not os.path.exists(checkpoint.params_file(prefix, epoch)):
+        epochs = ", ".join(map(str, saved)) or "none"
+        raise ArgumentError(
+            f"{option} is {epoch}; saved under the prefix {prefix!r} are the epochs: {epochs}"
+        )
+    net, arg_params, aux_params = checkpoint.load_checkpoint(prefix, epoch)
+    return Network(net, path, {**arg_params, **aux_params}, checkpoint.params_file(prefix, epoch))
+
+
+def split_values(net: Symbol, values: Mapping[str, NDArray]) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+    """Return the parameters and the auxiliary states of a network, of both by name."""
+    states = set(net.list_auxiliary_states())
+    return (
+        {name: value for name, value in values.items() if name not in states},
+        {name: value for name, value in values.items() if name in states},
+    )
+
+
+def _values(path: str) -> dict[str, NDArray]:
+    """Return what a file holds by bare name."""
+    found = ndarray.load(path)
+    if not isinstance(found, dict):
+        raise ArgumentError(f"{path} holds a list of arrays without names, expected those of a checkpoint")
+    return {key.split(":", 1)[-1]: value for key, value in found.items()}

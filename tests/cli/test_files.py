@@ -1,0 +1,99 @@
+"""Where the command writes, and what is in its way."""
+
+import os
+import re
+import shlex
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+
+FIT = ("fit", "--network", "mlp", "--epochs", "1")
+
+
+def test_folders_are_made(run, tmp_path):
+    assert run(*FIT, "--prefix", "a/b/net").code == 0
+    assert (tmp_path / "a/b/net-0001.params").exists()
+    assert run("predict", "a/b/net", "--output", "c/d/out.csv").code == 0
+    assert (tmp_path / "c/d/out.csv").read_text().startswith("sample,class,p0")
+
+
+def test_nothing_is_made_for_a_command_that_fails(run, tmp_path):
+    assert "is no number" in run(*FIT, "--data", __file__, "--prefix", "a/net").error
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("prefix", ["file/net", "folder/", ".", "x" * 250, "/proc/net", "new/" + "x" * 300])
+def test_prefixes_that_cannot_be_written_are_refused_first(prefix, run, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("no folder")
+    error = run(*FIT, "--data", __file__, "--prefix", prefix).error  # this file is no data, which comes later
+    assert f"--prefix is {prefix!r}" in error
+    assert run("predict", "--output", "file/out.csv").error.endswith("Not a directory")
+    assert "a folder; expected a file" in run("predict", "--output", tmp_path).error
+
+
+def test_files_of_another_network_are_refused_with_the_command_that_removes_them(run, tmp_path):
+    np.savez("small.npz", x=np.eye(4).repeat(5, 0), y=np.arange(20) % 2)
+    run(*FIT, "--prefix", "my net")
+    (tmp_path / "my net-2024.txt").write_text("mine")
+    (tmp_path / "my net-2024").write_text("mine")
+    (tmp_path / "my net-other-0001.params").write_text("mine")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    for words, reason in [
+        (("fit", "--network", "lenet", "--epochs", "3", "--prefix", "my net"), "its fc1_weight is (128, 64)"),
+        (
+            ("fit", "--network", "mlp", "--epochs", "3", "--prefix=my net", "--data", "small.npz"),
+            "its fc1_weight",
+        ),
+    ]:
+        error = run(*words).error
+        assert reason in error
+        assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    program, *command = shlex.split(re.search(r"trains: (dpmodule .*)", error)[1])
+    assert command == [*words, "--overwrite"]
+    assert run(*command).code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "my net-0003.params", "my net-0003.states", "my net-2024", "my net-2024.txt", "my net-other-0001.params",
+        "my net-symbol.json", "small.npz",
+    ]  # fmt: skip
+    assert run(*command[:-1]).code == 0  # the same network again
+
+
+def test_a_graph_with_other_operators_is_another_network(run):
+    for act in ("relu", "tanh"):
+        net = mx.sym.Activation(mx.sym.Variable("data"), act_type=act, name="act")
+        net = mx.sym.FullyConnected(mx.sym.Flatten(net, name="flat"), num_hidden=10, name="fc")
+        mx.sym.SoftmaxOutput(net, name="softmax").save(f"{act}-symbol.json")
+    assert run("fit", "--symbol", "relu-symbol.json", "--epochs", "1").code == 0
+    assert run("fit", "--symbol", "relu-symbol.json", "--epochs", "1").code == 0
+    assert (
+        "other operators or attributes" in run("fit", "--symbol", "tanh-symbol.json", "--epochs", "1").error
+    )
+
+
+def test_files_that_hold_no_network_are_refused(run, tmp_path):
+    (tmp_path / "model-0003.params").write_bytes(b"")
+    assert "are files that hold no network" in run(*FIT).error
+    assert run(*FIT, "--overwrite").code == 0
+
+
+def test_later_epochs_of_an_earlier_training_are_told(run):
+    run(*FIT, "--epochs", "2")
+    done = run(*FIT)
+    assert done.code == 0
+    assert "left epoch 2 under this prefix" in done.err
+    assert "left epoch" not in run(*FIT, "--overwrite").err
+
+
+def test_load_epoch_goes_on_with_the_saved_network_only(run):
+    run(*FIT)
+    assert (
+        "--network lenet is, with these samples, another network"
+        in run("fit", "--network", "lenet", "--load-epoch", "1", "--epochs", "2").error
+    )
+    assert "not allowed with argument" in run(*FIT, "--load-epoch", "1", "--overwrite").error
+    os.unlink("model-0001.states")
+    done = run(*FIT, "--load-epoch", "1", "--epochs", "2")
+    assert done.code == 0
+    assert "the optimizer starts anew" in done.err
