@@ -2,11 +2,13 @@
 
 import ctypes
 import os
+import random
 import signal
 import sys
 import threading
 import time
 
+import numpy as np
 import torch
 
 __all__ = [
@@ -14,6 +16,7 @@ __all__ = [
     "UnpicklableError",
     "asleep_in_c",
     "deep",
+    "draws",
     "echo",
     "endless",
     "fill_and_echo",
@@ -173,3 +176,11 @@ def fail_before_use(channel, writer):
 
 def send_ones(channel, writer):
     writer.send(torch.ones(2))
+
+
+def draws(channel):
+    """Return numbers of every generator of this process."""
+    import dpmodule as mx  # which other targets do without
+
+    ours = [mx.nd.random.uniform(shape=(3,), ctx=mx.cpu(i)).asnumpy().tolist() for i in range(2)]
+    return [[random.random()], np.random.uniform(size=3).tolist(), torch.rand(3).tolist(), *ours]
