@@ -3,12 +3,11 @@
 import os
 import signal
 
-import numpy as np
 import pytest
 import torch
 
 from dpmodule import generators
-from dpmodule.context import cpu
+from helpers.seeds import start_random_numbers
 
 
 def pytest_configure(config):
@@ -31,8 +30,6 @@ def pytest_collection_modifyitems(config, items):
 def fixed_random_numbers():
     """Start every test from the same random state and put back what it changes."""
     state = generators.get_state()
-    np.random.seed(0)
-    for device_id in range(4):
-        generators.seed(device_id, cpu(device_id))
+    start_random_numbers()
     yield
     generators.set_state(state)

@@ -1,14 +1,17 @@
 """Every operator against real MXNet 1.9.1: names, outputs, gradients and states of recorded cases."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 import dpmodule as mx
 from helpers.op_tables import arrays_of, recorded_calls
+from helpers.walk import walks
 
 
 def all_cases():
-    return [pytest.param(group, case, id=f"{group}-{case['name']}") for group, case in recorded_calls()]
+    return list(recorded_calls())
 
 
 def as_tuples(value):
@@ -70,10 +73,10 @@ def run_and_compare(group, case, symbol, ctx):
         check(found, data[f"{name}/aux_out/{key}"], f"state {key}")
 
 
+@walks(product(all_cases(), (make_symbol, from_json)), family=lambda recorded, make: recorded[0])
 @pytest.mark.filterwarnings("ignore:.*lstm_state_clip")
-@pytest.mark.parametrize("make", [make_symbol, from_json])
-@pytest.mark.parametrize(("group", "case"), all_cases())
-def test_operator_gives_what_mxnet_gives(group, case, make):
+def test_operator_gives_what_mxnet_gives(recorded, make):
+    group, case = recorded
     symbol = make(case)
     assert symbol.list_arguments() == case["arguments"]
     assert symbol.list_auxiliary_states() == case["aux"]
@@ -86,10 +89,9 @@ def test_operator_gives_what_mxnet_gives(group, case, make):
 @pytest.mark.filterwarnings("ignore:.*lstm_state_clip")
 def test_operators_on_a_gpu():
     failed = {}
-    for param in all_cases():
-        group, case = param.values
+    for group, case in all_cases():
         try:
             run_and_compare(group, case, from_json(case), mx.gpu())
         except (AssertionError, mx.MXNetError) as error:
-            failed[param.id] = str(error).strip().splitlines()[0]
+            failed[group, case["name"]] = str(error).strip().splitlines()[0]
     assert failed == {}
