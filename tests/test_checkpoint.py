@@ -6,8 +6,6 @@ import os
 import resource
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +14,7 @@ import pytest
 import dpmodule as mx
 from dpmodule import checkpoint, commit
 from dpmodule.base import ArgumentError, FileError, FileFormatError, MXNetError
+from helpers.programs import run_file
 
 HELPER = Path(__file__).parent / "helpers" / "kill_saves.py"
 
@@ -170,9 +169,7 @@ def test_truncated_parameters_are_refused(prefix):
 
 
 def run_helper(*args):
-    done = subprocess.run(
-        [sys.executable, str(HELPER), *map(str, args)], capture_output=True, text=True, check=False
-    )
+    done = run_file(HELPER, *args, seconds=80)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

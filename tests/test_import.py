@@ -1,9 +1,8 @@
 """What `import dpmodule` does to the process around it, and which of its modules wait until they are needed."""
 
-import subprocess
-import sys
-
 import pytest
+
+from helpers.programs import run_program
 
 LOADED = "*sorted(set(sys.modules) - before)"
 FIT = """
@@ -42,7 +41,8 @@ symbol.control_flow symbol.torch_node
 
 def answer(code: str, question: str) -> str:
     code = f"import gc, sys\n{code}\nprint({question})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_program(code)
+    assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 

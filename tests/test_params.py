@@ -2,8 +2,6 @@
 
 import copy
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +12,7 @@ from torch import multiprocessing
 import dpmodule as mx
 from dpmodule.base import ArgumentError, DTypeError, ShapeError, StateError
 from dpmodule.params import ParamStore
+from helpers.programs import run_program
 from helpers.spawned import arrays_of, attend, fill, values
 
 TWO = [mx.cpu(0), mx.cpu(1)]
@@ -228,9 +227,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 @pytest.mark.skipif(not SHARED.is_dir(), reason="shared memory is not a folder here")
 def test_a_process_that_is_killed_leaves_no_segment_behind():
     before = sorted(SHARED.iterdir())
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED], cwd=Path(mx.__file__).parents[1], check=False, timeout=60
-    )
+    done = run_program(KILLED)
     assert done.returncode == -9
     assert sorted(SHARED.iterdir()) == before
 

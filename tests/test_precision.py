@@ -1,9 +1,6 @@
 """TensorFloat-32 and the layout of images: which switches count, and what a GPU is given."""
 
 import importlib
-import os
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +11,7 @@ import dpmodule as mx
 from dpmodule import precision
 from dpmodule.base import ArgumentError
 from helpers.nets import lenet
+from helpers.programs import run_program
 
 
 @pytest.fixture
@@ -56,7 +54,7 @@ torch.backends.cudnn.conv.fp32_precision = "ieee"
 torch.backends.cudnn.rnn.fp32_precision = "tf32"
 assert not precision.is_tf32()
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = run_program(code)
     assert done.returncode == 0, done.stderr
 
 
@@ -83,8 +81,7 @@ def test_a_wrong_variable_is_named():
 
 def test_the_environment_counts_at_import():
     code = "import dpmodule as mx; raise SystemExit(not mx.util.is_tf32())"
-    environment = {**os.environ, "DPMODULE_TF32": "1"}
-    assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
+    assert run_program(code, DPMODULE_TF32="1").returncode == 0
 
 
 @pytest.mark.usefixtures("settings")

@@ -4,7 +4,6 @@ import gzip
 import io
 import os
 import struct
-import subprocess
 import sys
 import urllib.error
 from pathlib import Path
@@ -16,6 +15,7 @@ import dpmodule as mx
 from dpmodule import test_utils as tu
 from dpmodule.base import ArgumentError, FileError, FileFormatError
 from dpmodule.test_utils import datasets, tolerance
+from helpers.programs import run_program
 
 X = np.array([[1.0, 2.0], [3.0, 4.0]], dtype=np.float32)
 
@@ -535,7 +535,7 @@ def test_discard_stderr():
         "with tu.discard_stderr():\n    os.write(2, b'lost')\n"
         "os.write(2, b'kept')"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = run_program(code)
     assert (done.returncode, done.stderr) == (0, "kept")
 
 
@@ -682,7 +682,7 @@ def test_star_import_gives_the_helpers_and_old_names():
 
 def test_package_comes_without_it_until_asked():
     code = "import sys, dpmodule as mx; a = 'dpmodule.test_utils' in sys.modules; print(a, mx.test_utils.same(1, 1))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_program(code)
     assert done.stdout.split() == ["False", "True"]
     with pytest.raises(AttributeError, match="nothing_like_it"):
         mx.nothing_like_it  # noqa: B018

@@ -1,13 +1,11 @@
 """Every example runs in its short form, ends with one line of result, and exits with 0."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from dpmodule import native
+from helpers.programs import run_file
 
 FOLDER = Path(__file__).parents[2] / "examples"
 STREAMS = sorted((FOLDER / "streams").glob("*.py"))
@@ -16,14 +14,7 @@ EXAMPLES = [*sorted(FOLDER.glob("*.py")), *STREAMS, *AUTOBATCH]
 
 
 def run_short_form(path, tmp_path, *options, **changes):
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(path), "--smoke", *options],
-        cwd=tmp_path,
-        env={**os.environ, **changes},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_file(path, "--smoke", *options, seconds=110, cwd=tmp_path, PYTHONWARNINGS="error", **changes)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "target" in done.stdout.splitlines()[-1]
     assert list(tmp_path.iterdir()) == []
@@ -35,6 +26,7 @@ def test_example_reaches_its_short_target(path, tmp_path):
     run_short_form(path, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.skipif(native.core is None, reason="the test above has done the same")
 @pytest.mark.parametrize("path", [*STREAMS, *AUTOBATCH], ids=lambda path: path.stem)
@@ -43,12 +35,9 @@ def test_example_works_without_the_extension(path, tmp_path):
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("has_extension", [True, False])
-def test_tagger_spells_rare_words_out(tmp_path, has_extension):
-    if has_extension and native.core is None:
-        pytest.skip("there is no extension")
-    changes = {} if has_extension else {"DPMODULE_NATIVE": "0"}
-    run_short_form(FOLDER / "autobatch" / "tagger.py", tmp_path, "--characters", **changes)
+@pytest.mark.parametrize("native", ["1", pytest.param("0", marks=pytest.mark.slow)])
+def test_tagger_spells_rare_words_out(tmp_path, native):
+    run_short_form(FOLDER / "autobatch" / "tagger.py", tmp_path, "--characters", DPMODULE_NATIVE=native)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

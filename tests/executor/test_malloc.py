@@ -1,12 +1,11 @@
 import ctypes
 import platform
-import subprocess
-import sys
 
 import pytest
 
 import dpmodule as mx
 from dpmodule.executor import malloc
+from helpers.programs import run_program
 
 GLIBC = platform.libc_ver()[0] == "glibc"
 CACHED = 7
@@ -37,9 +36,8 @@ print(kept, mx.executor.malloc.keeps_blocks(), (faults() - first) * resource.get
 def child(call, before=""):
     """Return what a new process prints: results of the call, and whether 48 MB blocks come from the system again."""
     code = CODE.format(call=call, before=before, warm=CACHED + 3)
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100
-    )
+    done = run_program(code, seconds=100)
+    assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
 
@@ -90,6 +88,7 @@ import resource
 import torch
 import dpmodule as mx
 from dpmodule.executor import malloc
+from helpers.programs import run_program
 malloc.settle({size})
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -106,7 +105,8 @@ print((faults() - first) * resource.getpagesize() // 2**20)
 @pytest.mark.parametrize(("size", "most"), [(2**30, 20 * (CACHED + 1)), (0, 10**6)])
 def test_blocks_of_a_large_network_stay_from_the_first_batch_on(size, most):
     code = SETTLED.format(size=size)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_program(code)
+    assert done.returncode == 0, done.stderr
     assert int(done.stdout) <= most
     assert size or int(done.stdout) >= 20
 

@@ -1,28 +1,18 @@
 """Damaged files are read or refused with a typed error: never a crash, a hang or a flood of memory."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from helpers.programs import run_file
 
 HERE = Path(__file__).parent
 KINDS = ("symbol.json", "params", "states", "rec", "idx", "csv", "libsvm", "mnist")
 
 
 def run(kind, count, seed, folder, timeout):
-    path = os.pathsep.join([str(HERE), *sys.path])
-    done = subprocess.run(
-        [sys.executable, str(HERE / "campaign.py"), kind, str(count), str(seed)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
+    done = run_file(HERE / "campaign.py", kind, count, seed, seconds=timeout, cwd=folder)
     assert done.returncode == 0, f"{kind}: died on {folder / 'last'}\n{done.stderr[-3000:]}"
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import types
+import warnings
 
 import numpy
 import torch
@@ -38,6 +39,7 @@ def become(wanted, fds):
     os.environ.clear()
     os.environ.update(wanted["environment"])
     os.chdir(wanted["cwd"])
+    warnings._processoptions(list(filter(None, os.environ.get("PYTHONWARNINGS", "").split(","))))
     first = os.path.dirname(wanted["what"]) if wanted["kind"] == "file" else ""
     places = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     sys.path[:] = [first, *places, *(place for place in sys.path if place != OWN)]

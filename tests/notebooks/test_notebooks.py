@@ -20,6 +20,7 @@ def test_notebook_is_stored_without_outputs(path):
             assert cell.execution_count is None
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:jupyter_client")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
