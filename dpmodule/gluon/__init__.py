@@ -9,8 +9,21 @@ from __future__ import annotations
 from . import contrib as contrib
 from . import loss as loss
 from . import utils as utils
-from .absent import absent_from
-
-__all__ = ["contrib", "loss", "utils"]
+from .absent import absent_from, add_modules, names_of
 
 __getattr__ = absent_from("gluon")
+add_modules()
+
+__all__ = [
+    *names_of(""),
+    "block",
+    "contrib",
+    "data",
+    "loss",
+    "model_zoo",
+    "nn",
+    "parameter",
+    "rnn",
+    "trainer",
+    "utils",
+]

@@ -7,9 +7,9 @@ from typing import Any
 from .. import ndarray as nd
 from .. import symbol as sym
 from ..symbol import Symbol
-from .absent import absent_from
+from .absent import absent_from, names_of
 
-__all__ = ["SoftmaxCELoss", "SoftmaxCrossEntropyLoss"]
+__all__ = ["SoftmaxCELoss", "SoftmaxCrossEntropyLoss", *names_of("loss")]
 
 __getattr__ = absent_from("gluon.loss")
 

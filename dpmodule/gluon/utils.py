@@ -15,9 +15,9 @@ from .. import ndarray as nd
 from ..base import ArgumentError, ShapeError
 from ..context import Context
 from ..ndarray import NDArray
-from .absent import absent_from
+from .absent import absent_from, names_of
 
-__all__ = ["check_sha1", "clip_global_norm", "split_and_load", "split_data"]
+__all__ = ["check_sha1", "clip_global_norm", "split_and_load", "split_data", *names_of("utils")]
 
 __getattr__ = absent_from("gluon.utils")
 

@@ -209,7 +209,9 @@ class EvalMetric:
     def reset_local(self) -> None:
         """Forget what `get` shows, and keep what `get_global` shows."""
         self._settle()
-        if np.ndim(self._sum) or np.ndim(self._num):  # several sums, whose form only the subclass's `reset` knows
+        if np.ndim(self._sum) or np.ndim(
+            self._num
+        ):  # several sums, whose form only the subclass's `reset` knows
             self.reset()
         else:
             self._sum, self._num = 0.0, 0

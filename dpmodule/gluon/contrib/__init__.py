@@ -5,6 +5,6 @@ from __future__ import annotations
 from ..absent import absent_from
 from . import rnn as rnn
 
-__all__ = ["rnn"]
+__all__ = ["cnn", "data", "estimator", "nn", "rnn"]
 
 __getattr__ = absent_from("gluon.contrib")

@@ -11,9 +11,9 @@ from ...initializer import Zero
 from ...name import current
 from ...rnn import BaseRNNCell, RNNParams
 from ...symbol import Symbol
-from ..absent import absent_from
+from ..absent import absent_from, names_of
 
-__all__ = ["LSTMPCell"]
+__all__ = ["LSTMPCell", *names_of("contrib.rnn")]
 
 __getattr__ = absent_from("gluon.contrib.rnn")
 
