@@ -30,6 +30,8 @@ from typing import Any
 
 import numpy as np
 
+from . import later
+
 __all__ = [
     "ArgumentError",
     "BoundsError",
@@ -61,6 +63,8 @@ __all__ = [
     "py_str",
     "string_types",
 ]
+
+later.publish(__name__, __all__)
 
 
 class MXNetError(RuntimeError):

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import SupportsIndex
 
-from . import commit
+from . import commit, later
 from .atomic import Writer
 from .base import ArgumentError, FileError, FileFormatError
 from .ndarray import NDArray, serial
@@ -31,6 +31,8 @@ __all__ = [
     "states_file",
     "symbol_file",
 ]
+
+later.publish(__name__, __all__)
 
 Params = dict[str, NDArray]
 

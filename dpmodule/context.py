@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from . import later
 from .base import ArgumentError, DeviceError
 
 __all__ = [
@@ -20,6 +21,8 @@ __all__ = [
     "num_gpus",
     "set_current_context",
 ]
+
+later.publish(__name__, __all__)
 
 
 class _Default(type):

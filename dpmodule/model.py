@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from . import later
 from . import metric as metrics
 from .base import ArgumentError, ShapeError
 from .callback import BatchEndParam, LogValidationMetricsCallback
@@ -24,6 +25,8 @@ from .ndarray import NDArray, array
 from .symbol import Symbol
 
 __all__ = ["BatchEndParam", "FeedForward", "load_checkpoint", "load_params", "save_checkpoint"]
+
+later.publish(__name__, __all__)
 
 Params = Mapping[str, NDArray]
 

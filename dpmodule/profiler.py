@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from . import later
 from .base import ArgumentError, StateError
 
 __all__ = [
@@ -39,6 +40,8 @@ __all__ = [
     "set_config",
     "set_state",
 ]
+
+later.publish(__name__, __all__)
 
 _OPTIONS = frozenset(
     {

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from . import mode
+from . import later, mode
 from .base import ArgumentError, MXNetError
 from .context import Context, gpu_memory_info, num_gpus
 from .executor import keep_large_blocks
@@ -39,6 +39,8 @@ __all__ = [
     "use_np_array",
     "use_np_shape",
 ]
+
+later.publish(__name__, __all__)
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -6,12 +6,12 @@ error that names what takes its place.
 
 from __future__ import annotations
 
+from .. import later
 from . import contrib as contrib
 from . import loss as loss
 from . import utils as utils
 from .absent import absent_from, add_modules, names_of
 
-__getattr__ = absent_from("gluon")
 add_modules()
 
 __all__ = [
@@ -27,3 +27,5 @@ __all__ = [
     "trainer",
     "utils",
 ]
+
+__getattr__, __dir__ = later.attributes(__name__, __all__, otherwise=absent_from("gluon"))

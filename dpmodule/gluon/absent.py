@@ -107,7 +107,8 @@ def _module(path: str, names: list[str]) -> None:
     made = ModuleType(full, f"Stands for MXNet's gluon.{path}, which is not part of this package.")
     made.__spec__ = ModuleSpec(full, None, is_package=True)
     made.__path__, made.__package__ = [], full
-    vars(made).update(__getattr__=absent_from(f"gluon.{path}"), __all__=sorted(names))
+    shown = sorted(names)
+    vars(made).update(__getattr__=absent_from(f"gluon.{path}"), __all__=shown, __dir__=shown.copy)
     sys.modules[full] = made
     parent = sys.modules[f"{_ROOT}.{above}".rstrip(".")]
     setattr(parent, name, made)

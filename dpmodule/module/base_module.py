@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from .. import later
 from ..base import ArgumentError
 from ..base import _as_list as _as_list
 from ..initializer import Uniform
@@ -20,6 +21,8 @@ from .stage import Stage
 from .training_loops import TrainingLoops
 
 __all__ = ["BaseModule"]
+
+later.publish(__name__, __all__)
 
 
 class BaseModule(TrainingLoops):

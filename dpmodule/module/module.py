@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .. import later
 from .. import optimizer as opt
 from ..base import ArgumentError, StateError
 from ..context import Context
@@ -22,6 +23,8 @@ from .stage import Stage, needs
 from .updates import Updates, check_compression
 
 __all__ = ["Module"]
+
+later.publish(__name__, __all__)
 
 _ROW_SPARSE = "1"  # the text of `__storage_type__` in graphs
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ..ops import find, names, namespace_of
-from ..ops.namespaces import listed as listed
 from ..ops.namespaces import names_in as names_in
 from ..ops.signature import docstring, signature
 from ..ops.spec import Op
@@ -15,7 +14,7 @@ from .forms import Forms
 from .invoke import call
 from .plan import execute
 
-__all__ = ["face", "face_of", "listed", "make_face", "names_in"]
+__all__ = ["face", "face_of", "make_face", "names_in"]
 
 Face = Callable[..., Any]
 _faces: dict[str, Face] = {}

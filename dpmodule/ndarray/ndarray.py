@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -10,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from .. import mode
+from .. import later, mode
 from ..base import ArgumentError, DTypeError, ShapeError, StateError
 from ..base import integer_types as integer_types
 from ..base import numeric_types as numeric_types
@@ -25,6 +24,8 @@ from .invoke import as_context
 from .shaping import Shaping
 
 __all__ = ["NDArray"]
+
+later.publish(__name__, __all__)
 
 # names that code written for MXNet imports from here
 py_slice = slice
@@ -46,15 +47,6 @@ _DTYPE_NP_TO_MX = {
     np.uint64: 11,
 }
 _DTYPE_MX_TO_NP = {number: dtype for dtype, number in _DTYPE_NP_TO_MX.items()}
-_ELSEWHERE = frozenset(
-    """
-    CachedOp add arange array concatenate divide empty equal eye from_dlpack from_numpy full greater greater_equal
-    histogram imdecode lesser lesser_equal linspace logical_and logical_or logical_xor maximum minimum modulo moveaxis
-    multiply not_equal onehot_encode ones power split_v2 subtract to_dlpack_for_read to_dlpack_for_write true_divide
-    waitall zeros
-    """.split()  # noqa: SIM905  # forty lines as a list
-)
-"""What MXNet defines in the module of this name, and this package in other ones."""
 
 _ALL = slice(None)
 
@@ -462,12 +454,6 @@ def _unpickle(values: np.ndarray[Any, Any], dtype: str, ctx: Context) -> NDArray
     if wanted == torch.bfloat16:
         tensor = tensor.view(torch.bfloat16)
     return NDArray(tensor.to(ctx.check().torch_device), ctx)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _ELSEWHERE:
-        return getattr(importlib.import_module(__package__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 Handle.result_type = NDArray

@@ -8,12 +8,11 @@ from typing import Any
 
 from ..ops import get as get_op
 from ..ops import namespace_of
-from ..ops.namespaces import listed as listed
-from ..ops.namespaces import names_in
+from ..ops.namespaces import names_in as names_in
 from ..ops.signature import docstring, signature
 from .symbol import Symbol, call
 
-__all__ = ["face_of", "listed"]
+__all__ = ["face_of", "names_in"]
 
 Face = Callable[..., Symbol]
 _faces: dict[str, Face] = {}
