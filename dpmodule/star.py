@@ -129,8 +129,8 @@ _IMPORTED = {
     "test_utils": """
         .=mx .context.Context .context.current_context .ndarray.array .runtime.Features .symbol.Symbol
         .util.get_cuda_compute_capability .util.getenv .util.setenv .util.use_np bz2 collections.OrderedDict
-        contextlib.contextmanager errno gzip json logging numbers numpy=np numpy.testing=npt os platform random=rnd struct sys time
-        traceback zipfile
+        contextlib.contextmanager errno gzip json logging numbers numpy=np numpy.testing=npt os platform random=rnd
+        struct sys time traceback zipfile
     """,
     "util": "ctypes functools inspect .base.py_str threading",
     "visualization": ".symbol.Symbol copy json re warnings",

@@ -11,9 +11,10 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import torch
 
 from .. import generators
-from ..base import ArgumentError, plain
+from ..base import ArgumentError, DTypeError, plain
 from ..ndarray import NDArray
 from ..registry import Registry
 
@@ -121,13 +122,28 @@ class Initializer:
         return self
 
     def dumps(self) -> str:
-        """Return name and arguments as JSON, from which `create` makes an equal initializer."""
-        return json.dumps([type(self).__name__.lower(), _plain_arguments(self._kwargs)])
+        """Return name and arguments as JSON, from which `create` makes an equal initializer.
+
+        Arrays become lists, initializers what they dump themselves.
+
+        Raises:
+            DTypeError: JSON cannot hold an argument.
+        """
+        name = type(self).__name__
+        for argument, value in self._kwargs.items():
+            try:
+                json.dumps(_plain(value))
+            except (TypeError, ValueError):
+                raise DTypeError(
+                    f"{name}.dumps: {argument} is {value!r}, which JSON cannot hold; expected numbers, strings, "
+                    "arrays, initializers, or lists and dicts of them"
+                ) from None
+        return json.dumps([name.lower(), _plain(self._kwargs)])
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other) or not isinstance(other, Initializer):
             return NotImplemented
-        return _plain_arguments(self._kwargs) == _plain_arguments(other._kwargs)
+        return bool(_plain(self._kwargs) == _plain(other._kwargs))
 
     def __hash__(self) -> int:
         return hash(type(self))
@@ -261,9 +277,17 @@ def create(spec: Any, *args: Any, **kwargs: Any) -> Initializer:
     return registry.create(spec, *args, **kwargs)
 
 
-def _plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return constructor arguments as JSON can hold them."""
-    return {name: plain(getattr(value, "asnumpy", lambda v=value: v)()) for name, value in arguments.items()}
+def _plain(value: Any) -> Any:
+    """Return a constructor's argument, or all of them, as JSON can hold it."""
+    if isinstance(value, Initializer):
+        return value.dumps()
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    if isinstance(value, torch.Tensor):
+        return value.detach().tolist()
+    return plain(value.asnumpy() if hasattr(value, "asnumpy") else value)
 
 
 def _magnitude(arr: NDArray) -> np.float32:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError
@@ -122,6 +123,28 @@ def test_dumps_are_mxnets_and_make_the_same_again(name, kwargs, text):
 def test_dumps_of_arrays():
     for value in (np.array([1, 2]), mx.nd.array([1, 2]), [1, 2]):
         assert json.loads(mx.init.Constant(value).dumps()) == ["constant", {"value": [1, 2]}]
+
+
+def test_dumps_of_arrays_inside_lists_and_of_torch():
+    @mx.init.register
+    class Holds(mx.init.Initializer):
+        def __init__(self, value):
+            super().__init__(value=value)
+
+        def _init_weight(self, name, arr):
+            arr[:] = 0
+
+    for value, text in (
+        ([mx.nd.array([1, 2]), np.float32(3)], [[1.0, 2.0], 3.0]),
+        ({"mean": np.arange(2)}, {"mean": [0, 1]}),
+        (torch.ones(2, requires_grad=True), [1.0, 1.0]),
+        ((mx.init.One(),), ['["one", {}]']),
+    ):
+        init = Holds(value)
+        assert json.loads(init.dumps()) == ["holds", {"value": text}]
+        assert mx.init.create(init.dumps()) == init
+    with pytest.raises(TypeError, match=r"Holds\.dumps: value is cpu\(0\), which JSON cannot hold; expected numbers"):
+        Holds(mx.cpu()).dumps()
 
 
 def test_equality_and_text():
