@@ -11,11 +11,11 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import torch
 
 from .. import generators
-from ..base import ArgumentError, DTypeError, plain
+from ..base import ArgumentError, DTypeError
 from ..ndarray import NDArray
+from ..ndarray.convert import jsonable
 from ..registry import Registry
 
 __all__ = ["InitDesc", "Initializer", "alias", "create", "register"]
@@ -130,20 +130,18 @@ class Initializer:
             DTypeError: JSON cannot hold an argument.
         """
         name = type(self).__name__
-        for argument, value in self._kwargs.items():
-            try:
-                json.dumps(_plain(value))
-            except (TypeError, ValueError):
-                raise DTypeError(
-                    f"{name}.dumps: {argument} is {value!r}, which JSON cannot hold; expected numbers, strings, "
-                    "arrays, initializers, or lists and dicts of them"
-                ) from None
-        return json.dumps([name.lower(), _plain(self._kwargs)])
+        try:
+            return json.dumps([name.lower(), jsonable(self._kwargs)])
+        except (TypeError, ValueError) as error:
+            raise DTypeError(
+                f"{name}.dumps: JSON cannot hold the arguments of {self!r}: {error}; expected numbers, strings, "
+                "arrays, initializers, or lists and dicts of them"
+            ) from None
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other) or not isinstance(other, Initializer):
             return NotImplemented
-        return bool(_plain(self._kwargs) == _plain(other._kwargs))
+        return bool(jsonable(self._kwargs) == jsonable(other._kwargs))
 
     def __hash__(self) -> int:
         return hash(type(self))
@@ -275,19 +273,6 @@ def create(spec: Any, *args: Any, **kwargs: Any) -> Initializer:
         ArgumentError: there is no initializer of this name, or `spec` is of another type.
     """
     return registry.create(spec, *args, **kwargs)
-
-
-def _plain(value: Any) -> Any:
-    """Return a constructor's argument, or all of them, as JSON can hold it."""
-    if isinstance(value, Initializer):
-        return value.dumps()
-    if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    if isinstance(value, torch.Tensor):
-        return value.detach().tolist()
-    return plain(value.asnumpy() if hasattr(value, "asnumpy") else value)
 
 
 def _magnitude(arr: NDArray) -> np.float32:
