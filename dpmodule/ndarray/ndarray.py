@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -14,13 +14,14 @@ from ..base import ArgumentError, DTypeError, ShapeError, StateError
 from ..base import integer_types as integer_types
 from ..base import numeric_types as numeric_types
 from ..context import Context
+from ..ops import get
 from ..ops.dtypes import name_of
 from ..ops.exposure import expose
 from . import indexing, tape
 from .convert import dtype_pair, host_array, is_number, tensor_of, to_numpy
 from .differentiate import differentiate
 from .handle import Handle
-from .invoke import as_context
+from .invoke import as_context, call
 from .shaping import Shaping
 
 __all__ = ["NDArray"]
@@ -342,7 +343,7 @@ class NDArray(Shaping):
         if stype not in self.casts:
             known = ", ".join(map(repr, ("default", *sorted(self.casts, reverse=True))))
             raise ArgumentError(f"stype is {stype!r}, expected one of {known}")
-        return cast("NDArray", self.casts[stype](self))
+        return converted(self, stype, self.casts[stype])
 
     @property
     def writable(self) -> bool:
@@ -454,6 +455,19 @@ def _unpickle(values: np.ndarray[Any, Any], dtype: str, ctx: Context) -> NDArray
     if wanted == torch.bfloat16:
         tensor = tensor.view(torch.bfloat16)
     return NDArray(tensor.to(ctx.check().torch_device), ctx)
+
+
+def converted(array: NDArray, stype: str, convert: Callable[[Any], Any]) -> NDArray:
+    """Return an array in another storage type, by way of the operator where autograd is to know of it.
+
+    Args:
+        array: the array.
+        stype: the storage type.
+        convert: makes it of the array.
+    """
+    if mode.is_recording() and tape.in_graph(array):
+        return cast("NDArray", call(get("cast_storage"), (array,), {"stype": stype}))
+    return cast("NDArray", convert(array))
 
 
 Handle.result_type = NDArray

@@ -15,7 +15,7 @@ from ..ops.shapes import prod
 from .convert import dtype_pair, is_number, tensor_of, to_numpy
 from .handle import Handle
 from .invoke import as_context
-from .ndarray import NDArray
+from .ndarray import NDArray, converted
 from .sparse_operators import alike
 
 __all__ = ["BaseSparseNDArray"]
@@ -218,9 +218,9 @@ class BaseSparseNDArray(NDArray):
             ArgumentError: `stype` is the other sparse storage type, or there is no such type.
         """
         if stype == "default":
-            return NDArray(self.dense(), self.context)
+            return converted(self, stype, lambda array: NDArray(array.dense(), array.context))
         if stype == self.stype:
-            return self.copy()
+            return converted(self, stype, type(self).copy)
         if stype in self.casts:
             raise ArgumentError(
                 f"cast_storage from {self.stype} to {stype} is not supported; go by tostype('default')"
