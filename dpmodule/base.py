@@ -25,7 +25,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,9 +49,11 @@ __all__ = [
     "OpError",
     "Shape",
     "ShapeError",
+    "SignatureError",
     "StateError",
     "data_dir",
     "data_dir_default",
+    "did_you_mean",
     "dtype_code",
     "dtype_from_code",
     "dtype_name",
@@ -73,6 +75,10 @@ class MXNetError(RuntimeError):
 
 class ArgumentError(MXNetError, ValueError):
     """A value, name or combination of arguments that the call does not take."""
+
+
+class SignatureError(ArgumentError, TypeError):
+    """An argument that there is none of, or one that is missing, where Python itself raises TypeError."""
 
 
 class OpError(ArgumentError):
@@ -208,6 +214,20 @@ def dtype_from_code(code: int) -> str:
     if not 0 <= code < len(_DTYPES):
         raise DTypeError(f"unknown type number {code}; expected 0 to {len(_DTYPES) - 1}")
     return _DTYPES[code]
+
+
+def did_you_mean(name: str, known: Iterable[str], count: int = 3) -> str:
+    """Return the end of a message that offers those of some names that look like one; "" where none does.
+
+    Example:
+        >>> from dpmodule.base import did_you_mean
+        >>> did_you_mean("fc_weigth", ["data", "fc_bias", "fc_weight"])
+        '; did you mean fc_weight?'
+    """
+    import difflib  # few programs misspell
+
+    near = difflib.get_close_matches(name, list(known), count)
+    return f"; did you mean {', '.join(near)}?" if near else ""
 
 
 def plain(value: Any) -> Any:

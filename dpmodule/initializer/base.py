@@ -244,7 +244,7 @@ class Initializer:
         )
 
 
-registry: Registry[Initializer] = Registry(Initializer, "initializer")
+registry: Registry[Initializer] = Registry(Initializer, "initializer", unlisted=["torchvalue"])
 
 
 def register(klass: type[Initializer]) -> type[Initializer]:

@@ -18,6 +18,7 @@ from .by_hand import check_input_names as _check_input_names  # noqa: F401  old 
 from .by_hand import check_names_match as _check_names_match  # noqa: F401
 from .by_hand import parse_data_desc as _parse_data_desc  # noqa: F401
 from .stage import Stage
+from .summary import describe
 from .training_loops import TrainingLoops
 
 __all__ = ["BaseModule"]
@@ -47,6 +48,9 @@ class BaseModule(TrainingLoops):
         """Return the error of a method that subclasses define, which names the method that was called."""
         caller = sys._getframe(1).f_code.co_name
         return NotImplementedError(f"{type(self).__name__} does not define {caller}")
+
+    def __repr__(self) -> str:
+        return describe(self)
 
     # life cycle
 

@@ -290,13 +290,14 @@ class NDArray(Shaping):
             if other.shape != self.shape:
                 raise ShapeError(f"copyto: the target has shape {other.shape}, expected {self.shape}")
             return self._copy_into(other)
-        if isinstance(other, Context):
-            device = other.check().torch_device
+        if isinstance(other, (Context, torch.device)):
+            where = as_context(other)
+            device = where.torch_device
 
             def move(tensor: torch.Tensor) -> torch.Tensor:
                 return tensor.to(device, copy=True, memory_format=torch.contiguous_format)
 
-            return tape.apply(self, move, "copyto", ctx=other)
+            return tape.apply(self, move, "copyto", ctx=where)
         raise DTypeError(f"copyto takes an NDArray or a Context, got {type(other).__name__}")
 
     def _copy_into(self, other: Handle) -> Handle:

@@ -178,8 +178,9 @@ class BaseSparseNDArray(NDArray):
             ShapeError: the other array has another shape.
             DTypeError: `other` is neither, or an array of another sparse storage type.
         """
-        if isinstance(other, Context):
-            return self.replaced(self.values.to(other.check().torch_device, copy=True), other)
+        if isinstance(other, (Context, torch.device)):
+            where = as_context(other)
+            return self.replaced(self.values.to(where.torch_device, copy=True), where)
         if not isinstance(other, Handle):
             raise DTypeError(f"copyto takes an NDArray or a Context, got {type(other).__name__}")
         if other is self:

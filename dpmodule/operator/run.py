@@ -49,7 +49,7 @@ def _run(a: PropCall, env: Env, takes_rows: Sequence[bool], *values: Value) -> A
         takes_rows: for each value, whether its gradient may be one of rows.
         values: see `run`.
     """
-    ctx = env.context or _context_of(env.device)
+    ctx = env.context or Context(env.device)
     job = _Job(a, ctx, env.is_train, _operator(a, env, ctx, values), values)
     arguments = values[: len(a.arguments)]
     if torch.is_grad_enabled() and any(value.requires_grad for value in arguments):
@@ -60,10 +60,6 @@ def _run(a: PropCall, env: Env, takes_rows: Sequence[bool], *values: Value) -> A
     else:
         outputs = job.forward()
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
-
-
-def _context_of(device: torch.device) -> Context:
-    return Context("gpu", device.index or 0) if device.type == "cuda" else Context("cpu", 0)
 
 
 def _operator(a: PropCall, env: Env, ctx: Context, values: Sequence[Value]) -> Made:

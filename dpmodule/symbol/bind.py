@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..base import ArgumentError, DeviceError, DTypeError, Shape, ShapeError, dtype_name
-from ..context import Context, current_context
+from ..context import Context, context_of, current_context
 from ..executor import Binding, Executor, Placement, allocate, from_pool, placement, requirements
 from ..executor.gradients import check_differentiable
 from ..executor.sparse_arrays import allocate_as
@@ -26,9 +26,7 @@ __all__ = ["bind", "evaluate", "simple_bind"]
 
 
 def _context(ctx: Any) -> Context:
-    if not isinstance(ctx, Context):
-        raise ArgumentError(f"ctx is {ctx!r}, expected a Context such as mx.cpu()")
-    return ctx.check()
+    return context_of(ctx).check()
 
 
 def _named(what: str, names: Sequence[str], given: Any, *, partial: bool) -> dict[str, NDArray]:

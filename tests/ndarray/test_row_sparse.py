@@ -459,7 +459,9 @@ def test_results_are_written_into_sparse_arrays():
     assert drawn.asnumpy().min() >= 1
 
 
-@pytest.mark.parametrize(("before", "after"), [("default", "csr"), ("csr", "default"), ("row_sparse", "default")])
+@pytest.mark.parametrize(
+    ("before", "after"), [("default", "csr"), ("csr", "default"), ("row_sparse", "default")]
+)
 def test_a_changed_storage_type_is_recorded(before, after):
     array = nd.array(TWO_ROWS).tostype(before)
     array.attach_grad()
