@@ -25,7 +25,8 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -216,8 +217,16 @@ def dtype_from_code(code: int) -> str:
     return _DTYPES[code]
 
 
-def did_you_mean(name: str, known: Iterable[str], count: int = 3) -> str:
-    """Return the end of a message that offers those of some names that look like one; "" where none does.
+def did_you_mean(
+    name: str, known: Iterable[str], *more: str, synonyms: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """Return the end of a message about unknown names, which offers what may have been meant; "" where nothing may.
+
+    Args:
+        name: the name.
+        known: names that there are.
+        more: further unknown names.
+        synonyms: what names of other systems are called here.
 
     Example:
         >>> from dpmodule.base import did_you_mean
@@ -226,7 +235,12 @@ def did_you_mean(name: str, known: Iterable[str], count: int = 3) -> str:
     """
     import difflib  # few programs misspell
 
-    near = difflib.get_close_matches(name, list(known), count)
+    names = list(known)
+    found = [
+        [synonyms[each]] if each in synonyms else difflib.get_close_matches(each, names)
+        for each in (name, *more)
+    ]
+    near = [each for part in found for each in part]
     return f"; did you mean {', '.join(near)}?" if near else ""
 
 

@@ -130,7 +130,8 @@ class Registry(Generic[T]):
         try:
             inspect.signature(found).bind(*args, **kwargs)
         except TypeError as error:
-            raise SignatureError(f"{self._kind} {spec!r}: {error}; it takes {_parameters(found)}") from None
+            names = ", ".join(inspect.signature(found).parameters) or "no arguments"
+            raise SignatureError(f"{self._kind} {spec!r}: {error}; it takes {names}") from None
         return found(*args, **kwargs)
 
     def _decoded(self, text: str) -> dict[str, Any]:
@@ -146,10 +147,6 @@ class Registry(Generic[T]):
                 f'or {{"{self._kind}": "name", ...}}'
             ) from error
         return dict(value)
-
-
-def _parameters(cls: type) -> str:
-    return ", ".join(str(each) for each in inspect.signature(cls).parameters.values()) or "no arguments"
 
 
 class _Classes(Mapping[str, type[T]]):

@@ -76,7 +76,7 @@ class Optimizer:
         **unknown: Any,
     ) -> None:
         if unknown:
-            raise SignatureError(_unknown(type(self), unknown))
+            raise SignatureError(_unknown(type(self), list(unknown)))
         if param_idx2name is not None and not isinstance(param_idx2name, Mapping):
             raise ArgumentError(f"param_idx2name is {param_idx2name!r}, expected a dict from index to name")
         self.rescale_grad = rescale_grad
@@ -322,18 +322,15 @@ _TORCH = {"lr": "learning_rate", "weight_decay": "wd", "betas": "beta1 and beta2
 """What arguments of `torch.optim` are called here."""
 
 
-def _unknown(cls: type[Optimizer], unknown: Iterable[str]) -> str:
+def _unknown(cls: type[Optimizer], unknown: Sequence[str]) -> str:
     """Say which arguments an optimizer does not have, and which it has."""
     kinds = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     constructors = [vars(each)["__init__"] for each in cls.__mro__[:-1] if "__init__" in vars(each)]
     parameters = [each for one in constructors for each in inspect.signature(one).parameters.values()]
     known = dict.fromkeys(each.name for each in parameters if each.kind in kinds and each.name != "self")
-    hints = [
-        f"; did you mean {_TORCH[name]}?" if name in _TORCH else did_you_mean(name, known) for name in unknown
-    ]
-    listed = ", ".join(map(repr, unknown))
+    hint = did_you_mean(unknown[0], known, *unknown[1:], synonyms=_TORCH)
     return (
-        f"{cls.__name__} has no argument {listed}; it takes {', '.join(known)}{next(filter(None, hints), '')}"
+        f"{cls.__name__} has no argument {', '.join(map(repr, unknown))}; it takes {', '.join(known)}{hint}"
     )
 
 

@@ -193,6 +193,14 @@ def test_aliases_and_unknown_names():
     assert mx.init.create("ones") == mx.init.One()
     with pytest.raises(ArgumentError, match="unknown initializer 'nix'; expected one of bilinear"):
         mx.init.create("nix")
+    with pytest.raises(ArgumentError, match=r"zeros; did you mean xavier\?$") as caught:
+        mx.init.create("xaver")
+    assert "torchvalue" not in str(caught.value)
+    module = mx.mod.Module(mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2), label_names=[])
+    module.bind([("data", (2, 3))])
+    with pytest.raises(ArgumentError, match="unknown initializer 'foo'"):
+        module.init_params("foo")
+    module.init_params("xavier")
     with pytest.raises(ArgumentError, match="not a subclass of Initializer"):
         mx.init.register(int)
 

@@ -106,7 +106,12 @@ def test_force_rebind_keeps_parameters():
             {"data_names": ["image"]},
             "data_names holds 'image', which is no argument of the symbol; it has data, softmax_label",
         ),
-        ({"fixed_param_names": ["nothing"]}, "fixed_param_names holds 'nothing'"),
+        ({"fixed_param_names": ["fc1_weigth"]}, r"'fc1_weigth', .*; did you mean fc1_weight, fc2_weight\?$"),
+        (
+            {"fixed_param_names": ["nothing"]},
+            "'nothing', .*; it has fc1_weight, fc1_bias, fc2_weight, fc2_bias$",
+        ),
+        ({"state_names": ["dta"]}, r"state_names holds 'dta', .*; did you mean data\?$"),
         ({"context": "gpu"}, r"context is 'gpu', expected a Context"),
         ({"compression_params": {"type": "3bit"}}, "compression '3bit' is unknown"),
     ],
