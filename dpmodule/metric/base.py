@@ -209,10 +209,8 @@ class EvalMetric:
     def reset_local(self) -> None:
         """Forget what `get` shows, and keep what `get_global` shows."""
         self._settle()
-        if np.ndim(self._sum) or np.ndim(
-            self._num
-        ):  # several sums, whose form only the subclass's `reset` knows
-            self.reset()
+        if not self._has_global_stats and (_are_several(self._sum) or _are_several(self._num)):
+            self.reset()  # which alone knows their form
         else:
             self._sum, self._num = 0.0, 0
 
@@ -247,6 +245,10 @@ class EvalMetric:
         if self._has_global_stats and "get_global" in vars(shown):
             return _as_pairs(*self.get_global())
         return self.get_name_value()
+
+
+def _are_several(sums: Any) -> bool:
+    return isinstance(sums, (list, tuple, dict)) or np.size(sums) > 1
 
 
 def _as_pairs(name: Any, value: Any) -> list[tuple[str, Any]]:

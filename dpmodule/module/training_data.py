@@ -37,7 +37,7 @@ def labelled_iter(module: BaseModule, data: Any, task: str) -> Any:
         ArgumentError: there are no labels, and the module's symbol takes some.
     """
     found = as_iter(module, data)
-    symbol = None if found.provide_label else _symbol(module)
+    symbol = None if getattr(found, "provide_label", True) else _symbol(module)
     if symbol is not None:
         given = {desc[0] for desc in found.provide_data or ()}
         taken = {*_label_names(module)} & {*symbol.list_arguments()} - given
