@@ -7,9 +7,12 @@ from collections import defaultdict
 from types import TracebackType
 from typing import ClassVar
 
+from . import later
 from .base import ArgumentError
 
 __all__ = ["BARE_KEYS", "AttrScope", "current", "stored_key", "subgraph_name"]
+
+later.publish(__name__, __all__)
 
 BARE_KEYS = frozenset({"ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage"})
 """Attributes that users write without the double underscores they are stored with."""

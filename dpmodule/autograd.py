@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from . import mode
+from . import later, mode
 from .base import ArgumentError, DTypeError, StateError
 from .graph import Entry
 from .graph import Node as GraphNode
@@ -45,6 +45,8 @@ __all__ = [
     "set_training",
     "train_mode",
 ]
+
+later.publish(__name__, __all__)
 
 
 class _Flags:

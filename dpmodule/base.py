@@ -25,10 +25,13 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+
+from . import later
 
 __all__ = [
     "ArgumentError",
@@ -47,9 +50,11 @@ __all__ = [
     "OpError",
     "Shape",
     "ShapeError",
+    "SignatureError",
     "StateError",
     "data_dir",
     "data_dir_default",
+    "did_you_mean",
     "dtype_code",
     "dtype_from_code",
     "dtype_name",
@@ -62,6 +67,8 @@ __all__ = [
     "string_types",
 ]
 
+later.publish(__name__, __all__)
+
 
 class MXNetError(RuntimeError):
     """Base of every error raised by this package."""
@@ -69,6 +76,10 @@ class MXNetError(RuntimeError):
 
 class ArgumentError(MXNetError, ValueError):
     """A value, name or combination of arguments that the call does not take."""
+
+
+class SignatureError(ArgumentError, TypeError):
+    """An argument that there is none of, or one that is missing, where Python itself raises TypeError."""
 
 
 class OpError(ArgumentError):
@@ -204,6 +215,33 @@ def dtype_from_code(code: int) -> str:
     if not 0 <= code < len(_DTYPES):
         raise DTypeError(f"unknown type number {code}; expected 0 to {len(_DTYPES) - 1}")
     return _DTYPES[code]
+
+
+def did_you_mean(
+    name: str, known: Iterable[str], *more: str, synonyms: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """Return the end of a message about unknown names, which offers what may have been meant; "" where nothing may.
+
+    Args:
+        name: the name.
+        known: names that there are.
+        more: further unknown names.
+        synonyms: what names of other systems are called here.
+
+    Example:
+        >>> from dpmodule.base import did_you_mean
+        >>> did_you_mean("fc_weigth", ["data", "fc_bias", "fc_weight"])
+        '; did you mean fc_weight?'
+    """
+    import difflib  # few programs misspell
+
+    names = list(known)
+    found = [
+        [synonyms[each]] if each in synonyms else difflib.get_close_matches(each, names)
+        for each in (name, *more)
+    ]
+    near = [each for part in found for each in part]
+    return f"; did you mean {', '.join(near)}?" if near else ""
 
 
 def plain(value: Any) -> Any:

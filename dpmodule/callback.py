@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from . import later
 from .base import ArgumentError
 
 __all__ = [
@@ -23,6 +24,8 @@ __all__ = [
     "log_train_metric",
     "module_checkpoint",
 ]
+
+later.publish(__name__, __all__)
 
 
 class BatchEndParam(NamedTuple):

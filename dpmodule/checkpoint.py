@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import SupportsIndex
 
-from . import commit
+from . import commit, later
 from .atomic import Writer
 from .base import ArgumentError, FileError, FileFormatError
 from .ndarray import NDArray, serial
@@ -36,6 +36,8 @@ __all__ = [
     "states_file",
     "symbol_file",
 ]
+
+later.publish(__name__, __all__)
 
 Params = dict[str, NDArray]
 Epoch = SupportsIndex | str

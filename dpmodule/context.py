@@ -8,10 +8,12 @@ from typing import Any, ClassVar
 
 import torch
 
+from . import later
 from .base import ArgumentError, DeviceError
 
 __all__ = [
     "Context",
+    "context_of",
     "cpu",
     "cpu_pinned",
     "current_context",
@@ -20,6 +22,8 @@ __all__ = [
     "num_gpus",
     "set_current_context",
 ]
+
+later.publish(__name__, __all__)
 
 
 class _Default(type):
@@ -43,7 +47,7 @@ class Context(metaclass=_Default):
     arrays made inside.
 
     Args:
-        device_type: "cpu", "gpu", "cpu_pinned" or "cpu_shared", or another Context to copy.
+        device_type: "cpu", "gpu", "cpu_pinned" or "cpu_shared", or another Context or torch device to take both from.
         device_id: number of the device, from 0.
 
     Raises:
@@ -58,10 +62,13 @@ class Context(metaclass=_Default):
     devstr2type: ClassVar[dict[str, int]] = {"cpu": 1, "gpu": 2, "cpu_pinned": 3, "cpu_shared": 5}
     _scope: ClassVar[threading.local] = threading.local()
 
-    def __init__(self, device_type: str | Context, device_id: int = 0) -> None:
+    def __init__(self, device_type: str | Context | torch.device, device_id: int = 0) -> None:
         if isinstance(device_type, Context):
             other: Context = device_type
             device_type, device_id = other.device_type, other.device_id
+        elif isinstance(device_type, torch.device):
+            device: torch.device = device_type
+            device_type, device_id = _TORCH.get(device.type, device.type), device.index or 0
         if device_type not in self.devstr2type:
             raise ArgumentError(
                 f"unknown device type {device_type!r}; expected one of {', '.join(self.devstr2type)}"
@@ -154,7 +161,23 @@ def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
     return torch.cuda.mem_get_info(device_id)
 
 
+_TORCH = {"cuda": "gpu"}
+"""MXNet's words for torch's types of devices, where they differ."""
+
 _DEFAULT = Context("cpu", 0)
+
+
+def context_of(ctx: Any) -> Context:
+    """Return a Context, or the one that a torch device means, which need not exist here.
+
+    Raises:
+        ArgumentError: it is neither.
+    """
+    if isinstance(ctx, torch.device):
+        return Context(ctx)
+    if not isinstance(ctx, Context):
+        raise ArgumentError(f"ctx is {ctx!r}, expected a Context such as mx.cpu(), or a torch.device")
+    return ctx
 
 
 def current_context() -> Context:

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from . import later
 from .base import ArgumentError
 
 __all__ = ["bulk", "set_bulk_size"]
+
+later.publish(__name__, __all__)
 
 _size = 15  # MXNet's default
 

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from . import later
 from .base import ArgumentError, ShapeError
 from .context import Context
 from .module import DataParallelExecutorGroup as ExecutorGroup
@@ -18,6 +19,8 @@ from .slicing import split_input_slice as _split_input_slice
 from .symbol import Symbol
 
 __all__ = ["DataParallelExecutorGroup", "DataParallelExecutorManager"]
+
+later.publish(__name__, __all__)
 
 
 def _check_arguments(symbol: Symbol) -> None:

@@ -53,7 +53,7 @@ def seed(seed_state: int, ctx: Context | str = "all") -> None:
 
     Args:
         seed_state: an integer; negative ones are taken modulo 2^32.
-        ctx: a Context, a device type such as "cpu" for its first device, or "all".
+        ctx: a Context, a torch device, a device type such as "cpu" for its first device, or "all".
 
     Raises:
         ArgumentError: `seed_state` is no integer, or `ctx` none of these.
@@ -67,7 +67,7 @@ def seed(seed_state: int, ctx: Context | str = "all") -> None:
         _host = np.random.RandomState(number)
         for each, gen in _generators.items():
             gen.manual_seed(_seed_of(each))
-    elif isinstance(ctx, (Context, str)):
+    elif isinstance(ctx, (Context, torch.device, str)):
         generator(Context(ctx)).manual_seed(number)
     else:
         raise ArgumentError(f'ctx is {ctx!r}, expected a Context, a device type or "all"')

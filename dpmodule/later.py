@@ -1,13 +1,16 @@
-"""Attributes that are imported or made when they are first asked for: of packages (PEP 562), and methods of classes."""
+"""Attributes that are found when they are first asked for: of public modules (PEP 562), and methods of classes."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
-__all__ = ["Method", "attributes", "modules_of"]
+from .star import find, paths
+
+__all__ = ["Method", "attributes", "modules_of", "publish"]
 
 
 def modules_of(table: Mapping[str, str]) -> dict[str, str]:
@@ -17,33 +20,49 @@ def modules_of(table: Mapping[str, str]) -> dict[str, str]:
 
 def attributes(
     owner: str,
-    table: Mapping[str, str],
+    shown: list[str],
+    table: Mapping[str, str] = MappingProxyType({}),
     otherwise: Callable[[str], Any] | None = None,
     package: str | None = None,
+    operators: Callable[[], Iterable[str]] = tuple,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return the functions ``__getattr__`` and ``__dir__`` of a package some of whose modules are imported late.
+    """Return the functions ``__getattr__`` and ``__dir__`` of a public module.
+
+    The first finds what is imported late, and what programs get from MXNet's module of this name because it imports
+    that itself (see `star`). The second lists the module's own public names only.
 
     Args:
         owner: its ``__name__``.
-        table: modules, and the names that each of them gives the package, with blanks between. They are attributes of
+        shown: its ``__all__``. What a star import finds under that name is made when it asks, with what it is to
+            bring besides: operators, of which there may be more later, and what MXNet's module imports.
+        table: modules, and the names that each of them gives the module, with blanks between. They are attributes of
             their package themselves.
-        otherwise: returns an attribute that is not in the table, or raises AttributeError (default: that).
+        otherwise: returns an attribute that is not found so, or raises AttributeError (default: that).
         package: what the modules are in (default: `owner`).
+        operators: returns names of operators that `otherwise` finds.
 
     Example:
-        >>> __getattr__, __dir__ = attributes("dpmodule.io", {"text": "CSVIter LibSVMIter"})
+        >>> __getattr__, __dir__ = attributes("dpmodule.io", ["CSVIter"], {"text": "CSVIter LibSVMIter"})
         >>> __getattr__("CSVIter").__module__
         'dpmodule.io.text'
+        >>> [name for name in __dir__() if not name.startswith("__")]
+        ['CSVIter']
     """
     homes = modules_of(table)
     parts = frozenset(table) if package is None else frozenset()
     home = package or owner
+    borrowed = paths(owner)
+    vars(sys.modules[owner]).pop("__all__", None)  # so that `getattribute` is asked for it
 
     def getattribute(name: str) -> Any:
+        if name == "__all__":
+            return sorted({*shown, *operators(), *borrowed})
         if name in parts:
             return import_module(f"{home}.{name}")
         if name in homes:
             found = getattr(import_module(f"{home}.{homes[name]}"), name)
+        elif name in borrowed:
+            found = find(borrowed[name])
         elif otherwise is not None:
             found = otherwise(name)
         else:
@@ -52,9 +71,23 @@ def attributes(
         return found
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[owner]), *homes, *parts})
+        marks = (name for name in vars(sys.modules[owner]) if name.startswith("__"))
+        return sorted({*shown, *operators(), *marks})
 
     return getattribute, names
+
+
+def publish(owner: str, shown: list[str]) -> None:
+    """Give a public module that imports nothing late its ``__getattr__`` and ``__dir__``, see `attributes`.
+
+    Type checkers do not see them, and go on telling names that the module does not have.
+
+    Args:
+        owner: its ``__name__``.
+        shown: its ``__all__``.
+    """
+    getattribute, names = attributes(owner, shown)
+    vars(sys.modules[owner]).update(__getattr__=getattribute, __dir__=names)
 
 
 class Method:

@@ -6,7 +6,11 @@ from pathlib import Path
 
 import torch
 
+from . import later
+
 __all__ = ["find_include_path", "find_lib_path"]
+
+later.publish(__name__, __all__)
 
 
 def find_lib_path(prefix: str = "libtorch") -> list[str]:

@@ -11,7 +11,11 @@ from logging import INFO as INFO
 from logging import NOTSET as NOTSET
 from logging import WARNING as WARNING
 
+from . import later
+
 __all__ = ["CRITICAL", "DEBUG", "ERROR", "INFO", "NOTSET", "WARNING", "getLogger", "get_logger"]
+
+later.publish(__name__, __all__)
 
 
 def get_logger(

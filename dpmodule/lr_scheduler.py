@@ -12,9 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from . import later
 from .base import ArgumentError
 
 __all__ = ["CosineScheduler", "FactorScheduler", "LRScheduler", "MultiFactorScheduler", "PolyScheduler"]
+
+later.publish(__name__, __all__)
 
 _WARMUP_MODES = ("linear", "constant")
 

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from . import later
+
 __all__ = [
     "carries_integers",
     "integers_carried",
@@ -20,6 +22,8 @@ __all__ = [
     "set_recording",
     "set_training",
 ]
+
+later.publish(__name__, __all__)
 
 
 class _Flags(threading.local):

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from . import later
 from . import metric as metrics
 from .base import ArgumentError, ShapeError
 from .callback import BatchEndParam, LogValidationMetricsCallback
 from .checkpoint import load_checkpoint, load_params, save_checkpoint
-from .context import Context, cpu
+from .context import Context
 from .initializer import Uniform
 from .io import DataIter, NDArrayIter, ResizeIter
 from .module import BaseModule, BucketingModule, Module
@@ -20,10 +21,13 @@ from .module.by_hand import create_kvstore as _create_kvstore  # noqa: F401  old
 from .module.by_hand import initialize_kvstore as _initialize_kvstore  # noqa: F401
 from .module.by_hand import update_params as _update_params  # noqa: F401
 from .module.by_hand import update_params_on_kvstore as _update_params_on_kvstore  # noqa: F401
+from .module.group_contexts import contexts_of
 from .ndarray import NDArray, array
 from .symbol import Symbol
 
 __all__ = ["BatchEndParam", "FeedForward", "load_checkpoint", "load_params", "save_checkpoint"]
+
+later.publish(__name__, __all__)
 
 Params = Mapping[str, NDArray]
 
@@ -94,8 +98,7 @@ class FeedForward:
         self.sym_gen = None if isinstance(symbol, Symbol) else symbol
         if self.sym_gen is not None and not callable(self.sym_gen):
             raise ArgumentError(f"symbol is {type(symbol).__name__}, expected a Symbol or a function")
-        contexts = [cpu()] if ctx is None else ctx
-        self.ctx = [contexts] if isinstance(contexts, Context) else list(contexts)
+        self.ctx = contexts_of(ctx)
         self.num_epoch = num_epoch
         self.epoch_size = epoch_size
         self.optimizer = optimizer

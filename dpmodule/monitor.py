@@ -8,10 +8,13 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
+from . import later
 from .base import ArgumentError, StateError
 from .ndarray import NDArray
 
 __all__ = ["Monitor"]
+
+later.publish(__name__, __all__)
 
 Stat = tuple[int, str, Any]
 """Step, name of the array, and its statistic."""

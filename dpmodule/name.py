@@ -6,7 +6,11 @@ import threading
 from types import TracebackType
 from typing import ClassVar
 
+from . import later
+
 __all__ = ["NameManager", "Prefix", "current"]
+
+later.publish(__name__, __all__)
 
 
 class _Current(type):

@@ -1,7 +1,8 @@
 """MXNet's profiler calls (`mx.profiler`) over `torch.profiler`.
 
 ``set_state("run")`` starts, ``set_state("stop")`` ends a recording; `dump` writes it as a Chrome trace, `dumps` tells
-it as a table. Ranges that a program marks (`Task`, `Frame`, `Event`, `Marker`) appear in both under their names.
+it as a table. What no `dump` has written is written when the program ends, by an exception or `sys.exit` too. Ranges
+that a program marks (`Task`, `Frame`, `Event`, `Marker`) appear in both under their names.
 
 Example:
     >>> mx.profiler.set_config(filename="profile.json")
@@ -14,12 +15,16 @@ Example:
 
 from __future__ import annotations
 
+import atexit
 import json
+import logging
+import os
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from . import later
 from .base import ArgumentError, StateError
 
 __all__ = [
@@ -40,6 +45,8 @@ __all__ = [
     "set_state",
 ]
 
+later.publish(__name__, __all__)
+
 _OPTIONS = frozenset(
     {
         "filename",
@@ -58,17 +65,29 @@ _SORT = {"total": "cpu_time_total", "avg": "cpu_time", "min": "cpu_time", "max":
 
 
 class _Recording:
-    """What has been configured and recorded: one torch profiler at a time, and those that were paused."""
+    """What has been configured and recorded: one torch profiler at a time, and those that were stopped."""
 
     def __init__(self) -> None:
         self.filename = "profile.json"
         self.memory = False
         self.running: Any = None
-        self.parts: list[Any] = []
-        self.traces: dict[int, list[Any]] = {}  # torch writes the trace of a part once
         self.counters: dict[str, float] = {}
+        self.table: list[Any] = []  # the parts that `dumps` sums up
+        self._parts: list[Any] = []  # those of the trace
+        self._traces: dict[int, list[Any]] = {}  # torch writes the trace of a part once
+        self._is_written = True
+        self._process: int | None = None
+
+    def begin(self) -> None:
+        """Start a recording; its trace goes on with the last one's unless that has been written."""
+        if self._is_written:
+            self._parts, self._traces = [], {}
+        self.start()
 
     def start(self) -> None:
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            atexit.register(self._finish, self._process)
         if self.running is None:
             kinds = [torch.profiler.ProfilerActivity.CPU]
             if torch.cuda.is_available():
@@ -77,23 +96,47 @@ class _Recording:
                 activities=kinds, profile_memory=self.memory, acc_events=True
             )
             self.running.start()
+            self._is_written = False
 
     def stop(self) -> None:
         if self.running is not None:
             self.running.stop()
-            self.parts.append(self.running)
+            self._parts.append(self.running)
+            self.table.append(self.running)
             self.running = None
 
-    def forget(self) -> None:
-        self.parts, self.traces = [], {}
+    def write(self) -> None:
+        """Write the trace.
 
-    def events(self, path: Path) -> list[Any]:
-        """Return the events of all parts; those not written yet are written to `path` on the way."""
-        for number, part in enumerate(self.parts):
-            if number not in self.traces:
+        Raises:
+            StateError: nothing was recorded.
+        """
+        if not self._parts:
+            raise StateError('dump: nothing was recorded; call set_state("run") first')
+        path = Path(self.filename)
+        for number, part in enumerate(self._parts):
+            if number not in self._traces:
                 part.export_chrome_trace(str(path))
-                self.traces[number] = json.loads(path.read_text())["traceEvents"]
-        return [event for events in self.traces.values() for event in events]
+                self._traces[number] = json.loads(path.read_text())["traceEvents"]
+        path.write_text(
+            json.dumps({"traceEvents": [each for events in self._traces.values() for each in events]})
+        )
+        self._is_written = True
+
+    def _finish(self, process: int) -> None:
+        """Write at the end of the program what has not been; torch may crash if it still records then.
+
+        Args:
+            process: number of the process that recorded; a forked one has nothing to write.
+        """
+        if process != os.getpid():
+            return
+        self.stop()
+        if not self._is_written:
+            try:
+                self.write()
+            except OSError as error:
+                logging.warning("mx.profiler: the trace was not written: %s", error)
 
 
 _recording = _Recording()
@@ -127,7 +170,7 @@ def set_state(state: str = "stop", profile_process: str = "worker") -> None:
     """Start or stop recording.
 
     Args:
-        state: "run" or "stop". A new run forgets what was recorded before.
+        state: "run" or "stop". A new run goes on with the trace, unless it has been written; then it begins another.
         profile_process: accepted and ignored.
 
     Raises:
@@ -138,8 +181,7 @@ def set_state(state: str = "stop", profile_process: str = "worker") -> None:
     if state == "stop":
         _recording.stop()
     elif _recording.running is None:
-        _recording.forget()
-        _recording.start()
+        _recording.begin()
 
 
 def profiler_set_state(state: str = "stop") -> None:
@@ -160,6 +202,8 @@ def resume(profile_process: str = "worker") -> None:
 def dump(finished: bool = True, profile_process: str = "worker") -> None:
     """Write what was recorded as a Chrome trace, to be opened in a browser's tracing page.
 
+    A program that records and never calls this writes at its end.
+
     Args:
         finished: stop recording first; a recording that runs is stopped in any case and goes on after.
         profile_process: accepted and ignored.
@@ -169,10 +213,7 @@ def dump(finished: bool = True, profile_process: str = "worker") -> None:
     """
     running = _recording.running is not None
     _recording.stop()
-    if not _recording.parts:
-        raise StateError('dump: nothing was recorded; call set_state("run") first')
-    path = Path(_recording.filename)
-    path.write_text(json.dumps({"traceEvents": _recording.events(path)}))
+    _recording.write()
     if running and not finished:
         _recording.start()
 
@@ -183,10 +224,10 @@ def dump_profile() -> None:
 
 
 def dumps(reset: bool = False, format: str = "table", sort_by: str = "total", ascending: bool = False) -> str:
-    """Return what was recorded, summed up by operator.
+    """Return what was recorded, summed up by operator; a recording goes on.
 
     Args:
-        reset: forget it afterwards.
+        reset: begin anew afterwards; the trace keeps everything.
         format: "table" or "json".
         sort_by: "total", "avg", "min", "max" or "count".
         ascending: smallest first.
@@ -198,8 +239,11 @@ def dumps(reset: bool = False, format: str = "table", sort_by: str = "total", as
         raise ArgumentError(f'format is {format!r}, expected "table" or "json"')
     if sort_by not in _SORT:
         raise ArgumentError(f"sort_by is {sort_by!r}, expected one of {', '.join(_SORT)}")
+    if _recording.running is not None:
+        _recording.stop()
+        _recording.start()
     rows: dict[str, list[float]] = {}
-    for part in _recording.parts:
+    for part in _recording.table:
         for row in part.key_averages():
             entry = rows.setdefault(row.key, [0, 0.0])
             entry[0] += row.count
@@ -212,7 +256,7 @@ def dumps(reset: bool = False, format: str = "table", sort_by: str = "total", as
     )
     counters = dict(_recording.counters)
     if reset:
-        _recording.forget()
+        _recording.table.clear()
     if format == "json":
         table = {
             name: {"Count": int(n), "Total": t / 1e3, "Avg": t / 1e3 / max(n, 1)} for name, (n, t) in order

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from . import later
 from .generators import seed as seed
 from .ndarray.random import exponential as exponential
 from .ndarray.random import gamma as gamma
@@ -29,3 +30,5 @@ __all__ = [
     "shuffle",
     "uniform",
 ]
+
+later.publish(__name__, __all__)

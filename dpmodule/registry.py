@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, Generic, TypeVar
 
-from .base import ArgumentError
+from . import later
+from .base import ArgumentError, SignatureError, did_you_mean
 
 __all__ = ["Registry", "get_alias_func", "get_create_func", "get_register_func", "get_registry"]
+
+later.publish(__name__, __all__)
 
 T = TypeVar("T")
 
@@ -23,11 +27,13 @@ class Registry(Generic[T]):
     Args:
         base: the class that every registered one derives from.
         kind: what the entries are called in messages, such as "optimizer".
+        unlisted: names that messages do not offer, besides those that begin with an underscore.
     """
 
-    def __init__(self, base: type[T], kind: str) -> None:
+    def __init__(self, base: type[T], kind: str, unlisted: Iterable[str] = ()) -> None:
         self._base = base
         self._kind = kind
+        self._unlisted = frozenset(unlisted)
         self._classes: dict[str, type[T]] = {}
         self._later: dict[str, str] = {}
         _registries.setdefault(base, self)
@@ -65,6 +71,9 @@ class Registry(Generic[T]):
         """Return all registered names, sorted."""
         return sorted({*self._classes, *self._later})
 
+    def _offered(self) -> list[str]:
+        return [name for name in self.names() if name[:1] != "_" and name not in self._unlisted]
+
     @property
     def classes(self) -> Mapping[str, type[T]]:
         """All registered classes by lower-case name, as a view that follows later registrations."""
@@ -84,7 +93,9 @@ class Registry(Generic[T]):
         """
         found = self.get(name.lower())
         if found is None:
-            raise ArgumentError(f"unknown {self._kind} {name!r}; expected one of {', '.join(self.names())}")
+            offered = self._offered()
+            hint = did_you_mean(name.lower(), offered)
+            raise ArgumentError(f"unknown {self._kind} {name!r}; expected one of {', '.join(offered)}{hint}")
         return found
 
     def create(self, spec: Any, *args: Any, **kwargs: Any) -> T:
@@ -98,6 +109,7 @@ class Registry(Generic[T]):
 
         Raises:
             ArgumentError: `spec` is none of these, or names nothing.
+            SignatureError: the class does not take these arguments, or wants others.
         """
         if isinstance(spec, self._base):
             if args or kwargs:
@@ -112,9 +124,15 @@ class Registry(Generic[T]):
         if not isinstance(spec, str):
             raise ArgumentError(
                 f"{self._kind} is {spec!r}, expected an instance of {self._base.__name__}, "
-                f"or a name: {', '.join(self.names())}"
+                f"or a name: {', '.join(self._offered())}"
             )
-        return self.find(spec)(*args, **kwargs)
+        found = self.find(spec)
+        try:
+            inspect.signature(found).bind(*args, **kwargs)
+        except TypeError as error:
+            names = ", ".join(inspect.signature(found).parameters) or "no arguments"
+            raise SignatureError(f"{self._kind} {spec!r}: {error}; it takes {names}") from None
+        return found(*args, **kwargs)
 
     def _decoded(self, text: str) -> dict[str, Any]:
         """Return the dictionary that a JSON text stands for."""

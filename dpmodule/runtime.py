@@ -9,9 +9,12 @@ from typing import Any, ClassVar
 
 import torch
 
+from . import later
 from .base import ArgumentError
 
 __all__ = ["Feature", "Features", "feature_list"]
+
+later.publish(__name__, __all__)
 
 # in MXNet's order; those without an entry in `_present` are never there
 _NAMES = """

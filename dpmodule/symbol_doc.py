@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import later
+
 __all__ = ["SymbolDoc"]
+
+later.publish(__name__, __all__)
 
 
 class SymbolDoc:

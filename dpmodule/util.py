@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, TypeVar
 
 import torch
 
-from . import mode
+from . import later, mode
 from .base import ArgumentError, MXNetError
 from .context import Context, gpu_memory_info, num_gpus
 from .executor import keep_large_blocks
@@ -37,6 +39,8 @@ __all__ = [
     "use_np_array",
     "use_np_shape",
 ]
+
+later.publish(__name__, __all__)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -81,12 +85,41 @@ class np_shape:
 
 
 def use_np_shape(func: F) -> F:
-    """Decorate a function so that it runs inside `np_shape`."""
+    """Decorate a function, or all methods and properties of a class, so that they run inside `np_shape`.
 
-    @functools.wraps(func)
+    Raises:
+        ArgumentError: `func` can not be called.
+    """
+    return _inside(np_shape, "use_np_shape", func)
+
+
+def _inside(scope: Callable[[], AbstractContextManager[Any]], what: str, target: F) -> F:
+    """Let a function or the methods of a class run inside a scope; return it decorated.
+
+    Args:
+        scope: makes the scope, anew for each call.
+        what: the decorator, for the message.
+        target: the function or class.
+    """
+    if isinstance(target, type):
+        for name in {name for cls in target.__mro__[:-1] for name in vars(cls)}:
+            member = inspect.getattr_static(target, name)
+            if isinstance(member, (staticmethod, classmethod)):
+                setattr(target, name, type(member)(_inside(scope, what, member.__func__)))
+            elif isinstance(member, property):
+                parts: list[Any] = [member.fget, member.fset, member.fdel]
+                get, put, delete = (part and _inside(scope, what, part) for part in parts)
+                setattr(target, name, property(get, put, delete, member.__doc__))
+            elif inspect.isfunction(member):
+                setattr(target, name, _inside(scope, what, member))
+        return target
+    if not callable(target):
+        raise ArgumentError(f"{what}: got {target!r}, expected a function or a class")
+
+    @functools.wraps(target)
     def inner(*args: Any, **kwargs: Any) -> Any:
-        with np_shape():
-            return func(*args, **kwargs)
+        with scope():
+            return target(*args, **kwargs)
 
     return inner  # type: ignore[return-value]
 
@@ -123,18 +156,20 @@ class np_array:
 
 
 def use_np_array(func: F) -> F:
-    """Decorate a function that needs `mx.np` arrays: calling it raises, see `np_array`."""
+    """Decorate a function or class that needs `mx.np` arrays: calling it, or a method, raises, see `np_array`.
 
-    @functools.wraps(func)
-    def inner(*args: Any, **kwargs: Any) -> Any:
-        with np_array():
-            return func(*args, **kwargs)
-
-    return inner  # type: ignore[return-value]
+    Raises:
+        ArgumentError: `func` can not be called.
+    """
+    return _inside(np_array, "use_np_array", func)
 
 
 def use_np(func: F) -> F:
-    """Decorate a function that needs `mx.np` arrays and shapes: calling it raises, see `np_array`."""
+    """Decorate a function or class that needs `mx.np` arrays and shapes: calling it, or a method, raises.
+
+    Raises:
+        ArgumentError: `func` can not be called.
+    """
     return use_np_shape(use_np_array(func))
 
 

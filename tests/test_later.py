@@ -18,7 +18,8 @@ def package(tmp_path, monkeypatch):
     folder.mkdir()
     (folder / "__init__.py").write_text(
         "from dpmodule import later\n"
-        "__getattr__, __dir__ = later.attributes(__name__, {'first': 'One Two', 'second': ''})\n"
+        "__all__ = ['One', 'Two', 'second']\n"
+        "__getattr__, __dir__ = later.attributes(__name__, __all__, {'first': 'One Two', 'second': ''})\n"
     )
     (folder / "first.py").write_text("class One: pass\nclass Two: pass\n")
     (folder / "second.py").write_text("")
@@ -36,9 +37,17 @@ def test_a_module_is_imported_when_its_attribute_is_asked_for(package):
     assert isinstance(package.second, types.ModuleType)
 
 
-def test_dir_lists_what_waits_without_importing_it(package):
-    assert {"One", "Two", "first", "second"} <= set(dir(package))
+def test_dir_lists_what_is_public_without_importing_it(package):
+    assert {"One", "Two", "second"} == {name for name in dir(package) if not name.startswith("__")}
+    assert "__name__" in dir(package)
     assert "waiting.first" not in sys.modules
+
+
+def test_a_star_import_brings_what_waits(package):
+    found: dict[str, object] = {}
+    exec("from waiting import *", found)
+    assert found["One"] is package.first.One
+    assert package.__all__ == ["One", "Two", "second"]
 
 
 def test_other_names_are_errors(package):

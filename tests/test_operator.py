@@ -358,12 +358,6 @@ def test_operator_inside_a_loop_keeps_one_object_per_step():
     assert executor.arg_dict["cu_calls"].asscalar() == 2 * 4 * 11
 
 
-def test_sparse_inputs_come_as_dense_copies():
-    x = mx.nd.array([[0, 2], [0, 0]]).tostype("csr")
-    found = mx.nd.Custom(x, mx.nd.ones((1,)), mx.nd.zeros((1,)), op_type="test_scale")
-    assert found.asnumpy().tolist() == [[0, 4], [0, 0]]
-
-
 # errors
 
 

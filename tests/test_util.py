@@ -40,6 +40,45 @@ def test_use_np_shape():
     assert not util.is_np_array()
 
 
+def test_use_np_of_a_class():
+    class Base:
+        def inherited(self):
+            return util.is_np_shape()
+
+    @util.use_np_shape
+    class Asked(Base):
+        def __init__(self):
+            self.made = util.is_np_shape()
+
+        @property
+        def prop(self):
+            return util.is_np_shape()
+
+        @staticmethod
+        def static():
+            return util.is_np_shape()
+
+        @classmethod
+        def named(cls):
+            return cls.__name__, util.is_np_shape()
+
+    one = Asked()
+    assert [one.made, one.inherited(), one.prop, one.static(), Asked.static()] == [True] * 5
+    assert one.named() == ("Asked", True)
+    assert isinstance(one, Asked)
+    assert not Base().inherited()
+
+    @util.use_np
+    class Needs:
+        def method(self):
+            return 1
+
+    with pytest.raises(MXNetError, match=r"no mx\.np arrays"):
+        Needs().method()
+    with pytest.raises(ArgumentError, match="use_np_array: got 3, expected a function or a class"):
+        util.use_np(3)
+
+
 def test_environment(monkeypatch):
     monkeypatch.delenv("DPMODULE_TEST_VARIABLE", raising=False)
     assert util.getenv("DPMODULE_TEST_VARIABLE") is None

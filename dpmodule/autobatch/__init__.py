@@ -21,6 +21,7 @@ describes what an engine is.
 
 from __future__ import annotations
 
+from .. import later
 from .batched import training as training
 from .builders.bidirectional import BiRNNBuilder as BiRNNBuilder
 from .builders.coupled import CoupledLSTMBuilder as CoupledLSTMBuilder
@@ -481,5 +482,7 @@ __all__ = [
     "zeroes",
     "zeros",
 ]
+
+later.publish(__name__, __all__)
 
 from_command_line()

@@ -21,6 +21,7 @@ from __future__ import annotations
 import os
 import sys
 
+from .. import later
 from ..base import ArgumentError, BoundsError, MXNetError, NonFiniteError, ShapeError, StateError
 
 __all__ = [
@@ -38,6 +39,8 @@ __all__ = [
     "StateError",
     "user_line",
 ]
+
+later.publish(__name__, __all__)
 
 
 class StaleExpressionError(StateError, ValueError):

@@ -1,8 +1,6 @@
 """What MXNet keeps under `mx.contrib`; ``mx.contrib.nd`` and ``mx.contrib.sym`` hold the contrib operators."""
 
-import importlib
-from types import ModuleType
-
+from .. import later
 from ..ndarray import contrib as nd
 from ..symbol import contrib as sym
 from . import svrg_optimization as svrg_optimization
@@ -11,8 +9,4 @@ ndarray, symbol = nd, sym
 
 __all__ = ["amp", "autograd", "io", "nd", "ndarray", "svrg_optimization", "sym", "symbol"]
 
-
-def __getattr__(name: str) -> ModuleType:
-    if name in ("amp", "autograd", "io"):
-        return importlib.import_module(f".{name}", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = later.attributes(__name__, __all__, {"amp": "", "autograd": "", "io": ""})

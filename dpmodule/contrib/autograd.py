@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from functools import wraps
 from typing import Any
 
-from .. import mode
+from .. import later, mode
 from ..autograd import backward as backward
 from ..autograd import mark_variables as mark_variables
 from ..base import ArgumentError
@@ -23,6 +23,8 @@ __all__ = [
     "test_section",
     "train_section",
 ]
+
+later.publish(__name__, __all__)
 
 
 def set_is_training(is_train: bool) -> bool:

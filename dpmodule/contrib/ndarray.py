@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
+from .. import later
 from ..ndarray import contrib
+from ..ops.namespaces import names_in
 
 __all__: list[str] = []
 
-
-def __getattr__(name: str) -> Any:
-    return getattr(contrib, name)
-
-
-def __dir__() -> list[str]:
-    return dir(contrib)
+__getattr__, __dir__ = later.attributes(
+    __name__, __all__, otherwise=partial(getattr, contrib), operators=partial(names_in, "contrib")
+)

@@ -20,6 +20,8 @@ from .requirements import requirements as requirements
 if TYPE_CHECKING:
     from .recorded import RecordingExecutor as RecordingExecutor
 
+__all__ = ["Executor"]
+
 __getattr__, __dir__ = later.attributes(
-    __name__, {"compiled": "", "cuda_graphs": "", "mirroring": "", "recorded": "RecordingExecutor"}
+    __name__, __all__, {"compiled": "", "cuda_graphs": "", "mirroring": "", "recorded": "RecordingExecutor"}
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..base import ArgumentError, StateError
+from ..base import SignatureError, StateError
 from ..graph.merge import merge_equal
 from ..ndarray import NDArray
 from .arrays import Binding, assign
@@ -22,9 +22,8 @@ from .runs import Run, Starts, heads_of, seeds_of, with_carriers
 
 __all__ = ["Executor"]
 
-
-class UnknownArgumentError(ArgumentError, TypeError):
-    """A keyword of `forward` that is no argument of the graph."""
+_SHOWN = 6
+"""How many arrays of a kind `repr` names."""
 
 
 class Executor(InspectedRunner):
@@ -45,6 +44,11 @@ class Executor(InspectedRunner):
         self._before: list[tuple[int, torch.Tensor]] = []
         self._merges = os.environ.get("MXNET_ELIMINATE_COMMON_EXPR", "1") != "0"
 
+    def __repr__(self) -> str:
+        flow = f"{_few(self._args.items())} -> {_few(zip(self.graph.output_names, self._outputs))}"
+        wanted = sum(grad is not None for grad in self._grads.values())
+        return f"<Executor on {self.context}: {flow}; gradients for {wanted} of {len(self._grads)}>"
+
     # forward
 
     def forward(self, is_train: bool = False, **kwargs: Any) -> list[NDArray]:
@@ -58,16 +62,14 @@ class Executor(InspectedRunner):
             The outputs.
 
         Raises:
-            UnknownArgumentError: a keyword is no argument; a TypeError.
+            SignatureError: a keyword is no argument; a TypeError.
             ShapeError: a value has another shape than its argument.
             NodeError: an operator failed; names the node.
         """
         arguments = self.arg_dict
         for name, value in kwargs.items():
             if name not in arguments:
-                raise UnknownArgumentError(
-                    f"forward: {name!r} is no argument; arguments: {', '.join(arguments)}"
-                )
+                raise SignatureError(f"forward: {name!r} is no argument; arguments: {', '.join(arguments)}")
             assign(name, arguments[name], value)
         self.run(bool(is_train))
         return self._outputs
@@ -249,3 +251,9 @@ class Executor(InspectedRunner):
 
 def _any_integers(given: Sequence[torch.Tensor | None]) -> bool:
     return any(grad is not None and not grad.is_floating_point() for grad in given)
+
+
+def _few(arrays: Iterable[tuple[str, NDArray]]) -> str:
+    """Return names and shapes of some arrays as text, not more than fit a line."""
+    found = [f"{name} {array.shape}" for name, array in arrays]
+    return ", ".join(found[:_SHOWN]) + (f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else "")

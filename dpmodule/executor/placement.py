@@ -16,7 +16,7 @@ from functools import cache
 import torch
 
 from ..base import ArgumentError
-from ..context import Context
+from ..context import Context, context_of
 from ..graph import Graph, Node
 from .lowering import Lowered, Step
 
@@ -38,7 +38,8 @@ def placement(graph: Graph, ctx: Context, group2ctx: Mapping[str, Context] | Non
     """
     if not group2ctx:
         return {}
-    if not isinstance(group2ctx, Mapping) or not all(isinstance(c, Context) for c in group2ctx.values()):
+    kinds = (Context, torch.device)
+    if not isinstance(group2ctx, Mapping) or not all(isinstance(c, kinds) for c in group2ctx.values()):
         raise ArgumentError(f"group2ctx is {group2ctx!r}, expected a dict of Contexts by group name")
     found = {}
     for node in graph.nodes:
@@ -48,7 +49,7 @@ def placement(graph: Graph, ctx: Context, group2ctx: Mapping[str, Context] | Non
                 f"{node.describe()} belongs to the context group {group!r}, but group2ctx names only "
                 f"{', '.join(map(repr, group2ctx))}; add {group!r} to it"
             )
-        found[node] = ctx if group is None else group2ctx[group].check()
+        found[node] = ctx if group is None else context_of(group2ctx[group]).check()
     return found if any(c != ctx for c in found.values()) else {}
 
 

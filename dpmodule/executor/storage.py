@@ -6,7 +6,7 @@ runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ..graph import Entry, Graph, Node
@@ -48,12 +48,13 @@ def declared_storage(graph: Graph) -> dict[str, str]:
     return found
 
 
-def storage_of(graph: Graph, stypes: Mapping[str, str]) -> Storage | None:
+def storage_of(graph: Graph, stypes: Mapping[str, str], free: Collection[str] = ()) -> Storage | None:
     """Follow storage types through a graph.
 
     Args:
         graph: the graph.
         stypes: storage types of variables by name; those left out are dense.
+        free: names of variables left out that are stored as their first reader wants.
 
     Returns:
         What is known, or None if no value and no operator has to do with sparse arrays.
@@ -68,6 +69,8 @@ def storage_of(graph: Graph, stypes: Mapping[str, str]) -> Storage | None:
             if node.name in given:
                 values[node, 0] = given[node.name]
             continue
+        if free:
+            _settle(node, values, free)
         kinds = tuple(values.get(entry, _DENSE) for entry in node.inputs)
         found = _rule_for(node, kinds)
         if found is None:
@@ -78,6 +81,23 @@ def storage_of(graph: Graph, stypes: Mapping[str, str]) -> Storage | None:
                 values[node, i] = stype
     variables = (*graph.arguments, *graph.auxiliary)
     return Storage(tuple(given.get(node.name, _DENSE) for node in variables), values, rules)
+
+
+def _settle(node: Node, values: dict[Entry, str], free: Collection[str]) -> None:
+    """Enter the storage types that an operator wants of variables that declare none.
+
+    Args:
+        node: the operator.
+        values: storage types known so far, which grow.
+        free: names of those variables.
+    """
+    kinds = tuple(values.get(entry, _DENSE) for entry in node.inputs)
+    rule = rule_of(node.op) if node.op is not None and _counts_alone(node) else None
+    if rule is None or rule.wanted is None:
+        return
+    for entry, stype in zip(node.inputs, rule.wanted(node.a, kinds), strict=True):
+        if entry[0].op is None and entry[0].name in free and entry not in values and stype != _DENSE:
+            values[entry] = stype
 
 
 def _counts_alone(node: Node) -> bool:

@@ -6,11 +6,26 @@ error that names what takes its place.
 
 from __future__ import annotations
 
+from .. import later
 from . import contrib as contrib
 from . import loss as loss
 from . import utils as utils
-from .absent import absent_from
+from .absent import absent_from, add_modules, names_of
 
-__all__ = ["contrib", "loss", "utils"]
+add_modules()
 
-__getattr__ = absent_from("gluon")
+__all__ = [
+    *names_of(""),
+    "block",
+    "contrib",
+    "data",
+    "loss",
+    "model_zoo",
+    "nn",
+    "parameter",
+    "rnn",
+    "trainer",
+    "utils",
+]
+
+__getattr__, __dir__ = later.attributes(__name__, __all__, otherwise=absent_from("gluon"))

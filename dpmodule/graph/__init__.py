@@ -17,4 +17,18 @@ if TYPE_CHECKING:
     from .serial import input_versions as input_versions
     from .serial import to_json as to_json
 
-__getattr__, __dir__ = later.attributes(__name__, {"serial": "from_json input_versions to_json"})
+__all__ = [
+    "Entry",
+    "Graph",
+    "InferredBody",
+    "Node",
+    "from_json",
+    "infer_shapes",
+    "infer_types",
+    "input_versions",
+    "to_json",
+    "variable_dtype",
+    "variable_shape",
+]
+
+__getattr__, __dir__ = later.attributes(__name__, __all__, {"serial": "from_json input_versions to_json"})

@@ -31,6 +31,7 @@ def variable_dtype(node: Node) -> str | None:
     text = node.attrs.get("__dtype__")
     if text is None or text == "-1":
         return None
+    text = attribute_types.as_python3(text)
     return dtype_from_code(int(text)) if text.isdecimal() and len(text) < 4 else dtype_name(text)
 
 

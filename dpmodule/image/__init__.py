@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .. import later
 from . import detection as detection
 from . import image as image
 from .detection import (
@@ -84,7 +85,9 @@ __all__ = [
     "center_crop",
     "color_normalize",
     "copyMakeBorder",
+    "detection",
     "fixed_crop",
+    "image",
     "imdecode",
     "imread",
     "imresize",
@@ -95,3 +98,5 @@ __all__ = [
     "resize_short",
     "scale_down",
 ]
+
+later.publish(__name__, __all__)

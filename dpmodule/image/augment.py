@@ -7,9 +7,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ..ndarray import NDArray
+from ..ndarray.convert import jsonable
 from .functions import (
     center_crop,
     imresize,
@@ -31,17 +30,7 @@ __all__ = [
     "RandomSizedCropAug",
     "ResizeAug",
     "SequentialAug",
-    "plain_arguments",
 ]
-
-
-def plain_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments with arrays turned into lists, as JSON takes them."""
-    plain = {}
-    for name, value in arguments.items():
-        array = value.asnumpy() if isinstance(value, NDArray) else value
-        plain[name] = array.tolist() if isinstance(array, np.ndarray) else array
-    return plain
 
 
 class Augmenter:
@@ -54,7 +43,7 @@ class Augmenter:
     """
 
     def __init__(self, **kwargs: Any) -> None:
-        self._kwargs = plain_arguments(kwargs)
+        self._kwargs = jsonable(kwargs)
 
     def dumps(self) -> Any:
         """Return the class's name and arguments as JSON text."""

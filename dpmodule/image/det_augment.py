@@ -14,7 +14,8 @@ import numpy as np
 
 from ..base import ArgumentError, DTypeError, numeric_types
 from ..ndarray import NDArray
-from .augment import Augmenter, plain_arguments
+from ..ndarray.convert import jsonable
+from .augment import Augmenter
 from .functions import copyMakeBorder, fixed_crop
 
 __all__ = [
@@ -44,7 +45,7 @@ class DetAugmenter:
     """
 
     def __init__(self, **kwargs: Any) -> None:
-        self._kwargs = plain_arguments(kwargs)
+        self._kwargs = jsonable(kwargs)
 
     def dumps(self) -> Any:
         """Return the class's name and arguments as JSON text."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .. import later
 from .det_augment import (
     DetAugmenter,
     DetBorrowAug,
@@ -24,3 +25,5 @@ __all__ = [
     "DetRandomSelectAug",
     "ImageDetIter",
 ]
+
+later.publish(__name__, __all__)

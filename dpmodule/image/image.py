@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .. import later
 from .augment import (
     Augmenter,
     CastAug,
@@ -83,3 +84,5 @@ __all__ = [
     "resize_short",
     "scale_down",
 ]
+
+later.publish(__name__, __all__)

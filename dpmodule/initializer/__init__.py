@@ -56,4 +56,4 @@ _LATER = {
 """Initializers that are imported when they are first asked for, by their module."""
 
 registry.add_later(__name__, {**_LATER, "structured": "Bilinear Constant LSTMBias One ones Zero zeros"})
-__getattr__, __dir__ = later.attributes(__name__, _LATER)
+__getattr__, __dir__ = later.attributes(__name__, __all__, _LATER)

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from .. import generators
-from ..base import ArgumentError, plain
+from ..base import ArgumentError, DTypeError
 from ..ndarray import NDArray
+from ..ndarray.convert import jsonable
 from ..registry import Registry
 
 __all__ = ["InitDesc", "Initializer", "alias", "create", "register"]
@@ -121,13 +122,26 @@ class Initializer:
         return self
 
     def dumps(self) -> str:
-        """Return name and arguments as JSON, from which `create` makes an equal initializer."""
-        return json.dumps([type(self).__name__.lower(), _plain_arguments(self._kwargs)])
+        """Return name and arguments as JSON, from which `create` makes an equal initializer.
+
+        Arrays become lists, initializers what they dump themselves.
+
+        Raises:
+            DTypeError: JSON cannot hold an argument.
+        """
+        name = type(self).__name__
+        try:
+            return json.dumps([name.lower(), jsonable(self._kwargs)])
+        except (TypeError, ValueError) as error:
+            raise DTypeError(
+                f"{name}.dumps: JSON cannot hold the arguments of {self!r}: {error}; expected numbers, strings, "
+                "arrays, initializers, or lists and dicts of them"
+            ) from None
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other) or not isinstance(other, Initializer):
             return NotImplemented
-        return _plain_arguments(self._kwargs) == _plain_arguments(other._kwargs)
+        return bool(jsonable(self._kwargs) == jsonable(other._kwargs))
 
     def __hash__(self) -> int:
         return hash(type(self))
@@ -230,7 +244,7 @@ class Initializer:
         )
 
 
-registry: Registry[Initializer] = Registry(Initializer, "initializer")
+registry: Registry[Initializer] = Registry(Initializer, "initializer", unlisted=["torchvalue"])
 
 
 def register(klass: type[Initializer]) -> type[Initializer]:
@@ -259,11 +273,6 @@ def create(spec: Any, *args: Any, **kwargs: Any) -> Initializer:
         ArgumentError: there is no initializer of this name, or `spec` is of another type.
     """
     return registry.create(spec, *args, **kwargs)
-
-
-def _plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return constructor arguments as JSON can hold them."""
-    return {name: plain(getattr(value, "asnumpy", lambda v=value: v)()) for name, value in arguments.items()}
 
 
 def _magnitude(arr: NDArray) -> np.float32:

@@ -46,10 +46,13 @@ __all__ = [
     "ProcessPrefetchingIter",
     "ResizeIter",
     "as_data_iter",
+    "io",
+    "utils",
 ]
 
 __getattr__, __dir__ = later.attributes(
     __name__,
+    __all__,
     {
         "data_iter": "MXDataIter",
         "data_loader": "DataLoaderIter",

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from ..base import ArgumentError, StateError
 from ..ndarray import NDArray
@@ -16,6 +17,8 @@ from .wrap import is_array, numbered_names, shares_read_only, wrap
 
 __all__ = ["IterableIter", "as_data_iter"]
 
+_KEPT = frozenset({torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64})
+"""Types of tensors that networks may be meant to have; integers may be the numbers of words."""
 _DATA_NAME = "data"
 _LABEL_NAME = "softmax_label"
 
@@ -54,9 +57,9 @@ def as_data_iter(
 class IterableIter(CurrentBatch):
     """Read an iterable of batches; `reset` iterates over it anew.
 
-    Tensors are wrapped without copying and keep their type; NumPy arrays become float32. A last batch that is
-    smaller has its own shape and no padding. An iterable that can be read only once, such as a generator,
-    gives one epoch.
+    Tensors of float32, of halves and of 32-bit and 64-bit integers are wrapped without copying; others, such as bytes
+    and doubles, and NumPy arrays become float32. A last batch that is smaller has its own shape and no padding. An
+    iterable that can be read only once, such as a generator, gives one epoch.
 
     Args:
         data: the iterable; see `as_data_iter` for what it may yield.
@@ -230,6 +233,8 @@ def _wrap_all(values: list[Any], what: str) -> list[NDArray]:
 def _wrap(value: Any, what: str) -> NDArray:
     if isinstance(value, (list, tuple, int, float)):
         value = np.asarray(value)
+    if isinstance(value, torch.Tensor) and value.dtype not in _KEPT:
+        value = value.float()
     return wrap(value.copy() if shares_read_only(value) else value, what)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .. import later
 from .arrays import NDArrayIter as NDArrayIter
 from .data_iter import MXDataIter as MXDataIter
 from .desc import DataBatch as DataBatch
@@ -38,3 +39,5 @@ __all__ = [
     "PrefetchingIter",
     "ResizeIter",
 ]
+
+later.publish(__name__, __all__)

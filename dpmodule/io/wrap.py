@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ..base import ArgumentError, DTypeError
-from ..context import Context, cpu, current_context, gpu
+from ..context import Context, current_context
 from ..ndarray import NDArray
 from ..ndarray.sparse_creation import csr_matrix, is_scipy
 from ..ops.exposure import expose
@@ -48,7 +48,7 @@ def wrap(value: Any, what: str) -> NDArray:
         return csr_matrix(value)
     if isinstance(value, torch.Tensor):
         expose(value)
-        return NDArray(value.detach(), _context_of(value))
+        return NDArray(value.detach(), Context(value.device))
     if not is_array(value):
         raise ArgumentError(
             f"{what} is {type(value).__name__}, expected an NDArray, a torch tensor, a NumPy array, "
@@ -68,10 +68,6 @@ def _from_numpy(array: np.ndarray[Any, np.dtype[np.float32]]) -> torch.Tensor:
     with warnings.catch_warnings():  # torch warns here; shares_read_only tells who has to take care
         warnings.simplefilter("ignore", UserWarning)
         return torch.from_numpy(array)
-
-
-def _context_of(tensor: torch.Tensor) -> Context:
-    return gpu(tensor.device.index) if tensor.device.type == "cuda" else cpu()
 
 
 def numbered_names(name: str, count: int) -> list[str]:

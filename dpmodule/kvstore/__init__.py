@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .compress import Compression
     from .local import KVStore
 
-__all__ = ["Compression", "KVStore", "KVStoreBase", "TestStore", "create", "is_local"]
+__all__ = ["Compression", "KVStore", "KVStoreBase", "TestStore", "base", "create", "is_local"]
 
 _KINDS = {
     "local": False,
@@ -66,5 +66,5 @@ def create(name: str = "local") -> KVStoreBase:
 
 
 __getattr__, __dir__ = later.attributes(
-    __name__, {"compress": "Compression", "keys": "", "local": "KVStore", "reduce": ""}
+    __name__, __all__, {"compress": "Compression", "keys": "", "local": "KVStore", "reduce": ""}
 )

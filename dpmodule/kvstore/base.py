@@ -5,9 +5,12 @@ from __future__ import annotations
 import warnings
 from typing import Any, ClassVar, TypeVar
 
+from .. import later
 from ..base import ArgumentError
 
 __all__ = ["KVStoreBase"]
+
+later.publish(__name__, __all__)
 
 StoreT = TypeVar("StoreT", bound="type[KVStoreBase]")
 

@@ -51,4 +51,4 @@ registry.add_later(
     __name__,
     {**_LATER, "custom": "Caffe CustomMetric Loss Torch", "regression": f"{_LATER['regression']} pearsonr"},
 )
-__getattr__, __dir__ = later.attributes(__name__, _LATER)
+__getattr__, __dir__ = later.attributes(__name__, __all__, _LATER)

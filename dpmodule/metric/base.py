@@ -209,7 +209,10 @@ class EvalMetric:
     def reset_local(self) -> None:
         """Forget what `get` shows, and keep what `get_global` shows."""
         self._settle()
-        self._sum, self._num = 0.0, 0
+        if not self._has_global_stats and (_are_several(self._sum) or _are_several(self._num)):
+            self.reset()  # which alone knows their form
+        else:
+            self._sum, self._num = 0.0, 0
 
     # reading
 
@@ -232,18 +235,27 @@ class EvalMetric:
         )
 
     def get_name_value(self) -> list[tuple[str, Any]]:
-        """Return `get` as a list of (name, value) pairs."""
+        """Return `get` as a list of (name, value) pairs, one for each name that it returns."""
         return _as_pairs(*self.get())
 
     def get_global_name_value(self) -> list[tuple[str, Any]]:
-        """Return `get_global` as a list of (name, value) pairs."""
-        return _as_pairs(*self.get_global())
+        """Return `get_global` as a list of (name, value) pairs; `get`, where that alone is the subclass's own."""
+        classes = type(self).__mro__
+        shown = next(cls for cls in classes if "get" in vars(cls) or "get_global" in vars(cls))
+        if self._has_global_stats and "get_global" in vars(shown):
+            return _as_pairs(*self.get_global())
+        return self.get_name_value()
+
+
+def _are_several(sums: Any) -> bool:
+    return isinstance(sums, (list, tuple, dict)) or np.size(sums) > 1
 
 
 def _as_pairs(name: Any, value: Any) -> list[tuple[str, Any]]:
-    names = name if isinstance(name, list) else [name]
-    values = value if isinstance(value, list) else [value]
-    return list(zip(names, values))
+    several = isinstance(name, (list, tuple))
+    names = list(name) if several else [name]
+    values = list(value) if isinstance(value, (list, tuple)) or several and np.ndim(value) else [value]
+    return [(each, plain_number(number)) for each, number in zip(names, values)]
 
 
 MetricT = TypeVar("MetricT", bound=EvalMetric)

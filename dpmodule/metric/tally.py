@@ -87,7 +87,8 @@ def pairs(labels: Any, preds: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """
     found_labels, found_preds = _listed(labels), _listed(preds)
     if len(found_labels) != len(found_preds):
-        raise ShapeError(f"got {len(found_labels)} labels for {len(found_preds)} predictions")
+        hint = "" if found_labels else "; the batches have no labels: give the iterator or loader some"
+        raise ShapeError(f"got {len(found_labels)} labels for {len(found_preds)} predictions{hint}")
     found = []
     for label, pred in zip(found_labels, found_preds):
         target, guess = tensor_of(label), tensor_of(pred)

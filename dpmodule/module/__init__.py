@@ -16,8 +16,26 @@ if TYPE_CHECKING:
     from .sequential_module import SequentialModule as SequentialModule
     from .torch_module import TorchModule as TorchModule
 
+__all__ = [
+    "AutobatchModule",
+    "BaseModule",
+    "BucketingModule",
+    "Module",
+    "PythonLossModule",
+    "PythonModule",
+    "SequentialModule",
+    "TorchModule",
+    "base_module",
+    "bucketing_module",
+    "executor_group",
+    "module",
+    "python_module",
+    "sequential_module",
+]
+
 __getattr__, __dir__ = later.attributes(
     __name__,
+    __all__,
     {
         "autobatch_module": "AutobatchModule",
         "bucketing_module": "BucketingModule",

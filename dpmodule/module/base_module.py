@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from .. import later
 from ..base import ArgumentError
 from ..base import _as_list as _as_list
 from ..initializer import Uniform
@@ -17,9 +18,12 @@ from .by_hand import check_input_names as _check_input_names  # noqa: F401  old 
 from .by_hand import check_names_match as _check_names_match  # noqa: F401
 from .by_hand import parse_data_desc as _parse_data_desc  # noqa: F401
 from .stage import Stage
+from .summary import describe
 from .training_loops import TrainingLoops
 
 __all__ = ["BaseModule"]
+
+later.publish(__name__, __all__)
 
 
 class BaseModule(TrainingLoops):
@@ -44,6 +48,9 @@ class BaseModule(TrainingLoops):
         """Return the error of a method that subclasses define, which names the method that was called."""
         caller = sys._getframe(1).f_code.co_name
         return NotImplementedError(f"{type(self).__name__} does not define {caller}")
+
+    def __repr__(self) -> str:
+        return describe(self)
 
     # life cycle
 

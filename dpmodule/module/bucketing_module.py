@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from .. import later
 from ..base import ArgumentError, ShapeError, StateError
 from ..context import Context
 from ..initializer import Uniform
@@ -18,6 +19,8 @@ from .buckets import Buckets, SymGen, with_symbols
 from .stage import Stage, needs
 
 __all__ = ["BucketingModule"]
+
+later.publish(__name__, __all__)
 
 
 class BucketingModule(BoundBuckets):

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import kvstore as kv
-from ..base import ArgumentError
+from ..base import ArgumentError, did_you_mean
 from ..io import DataDesc
 from ..ndarray import NDArray, concatenate
 from ..ndarray import op as array_ops
@@ -39,6 +39,10 @@ Columns = Sequence[Sequence[Any]]
 """For each parameter, its arrays on all devices."""
 
 
+_PARAMETERS = ("_weight", "_bias", "_gamma", "_beta")
+"""Endings of names of parameters; all others may be inputs."""
+
+
 def _complain(text: str, throw: bool) -> None:
     if throw:
         raise ArgumentError(text)
@@ -60,13 +64,10 @@ def check_input_names(symbol: Any, names: Sequence[str], typename: str, throw: b
     arguments = symbol.list_arguments()
     for name in names:
         if name not in arguments:
-            ends = ("_weight", "_bias", "_gamma", "_beta")
-            near = ", ".join(a for a in arguments if not a.endswith(ends))
-            _complain(
-                f"{typename}_names holds {name!r}, which is no argument of the symbol; "
-                f"did you mean one of: {near}?",
-                throw,
-            )
+            are_parameters = typename == "fixed_param"
+            alike = [each for each in arguments if each.endswith(_PARAMETERS) == are_parameters]
+            hint = did_you_mean(name, arguments) or f"; it has {', '.join(alike) or 'none of this kind'}"
+            _complain(f"{typename}_names holds {name!r}, which is no argument of the symbol{hint}", throw)
 
 
 def check_names_match(data_names: Sequence[str], data_shapes: Sequence[Any], name: str, throw: bool) -> None:

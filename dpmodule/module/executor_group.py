@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .. import later
 from ..base import ShapeError, StateError
 from ..executor import Executor
 from ..executor.sparse_arrays import is_sparse, load_stored
@@ -20,6 +21,8 @@ from .group_binding import BoundGroup
 from .workers import run_parallel
 
 __all__ = ["DataParallelExecutorGroup"]
+
+later.publish(__name__, __all__)
 
 
 class DataParallelExecutorGroup(BoundGroup):

@@ -8,7 +8,7 @@ from typing import Any
 from ..base import ArgumentError, dtype_name
 from ..context import cpu
 from ..executor import allocate
-from ..initializer import InitDesc
+from ..initializer import InitDesc, create
 from ..ndarray import NDArray
 
 __all__ = ["first_values"]
@@ -29,13 +29,13 @@ def first_values(
     Args:
         arrays: the arrays by name.
         given: values by name; None = initialize everything.
-        initializer: called with a description and an array; None leaves arrays as they are.
+        initializer: called with a description and an array, or a name of one; None leaves arrays as they are.
         attributes: attributes of the symbol's nodes by name.
         allow_missing: initialize what is not given.
         allow_extra: pass over names that `arrays` lacks.
 
     Raises:
-        ArgumentError: a value is missing or has no array.
+        ArgumentError: a value is missing or has no array, or no initializer has this name.
     """
     if given is not None and not allow_extra:
         extra = [name for name in given if name not in arrays]
@@ -44,6 +44,8 @@ def first_values(
                 f"set_params: {', '.join(extra)} is given, but the symbol has no such parameter "
                 "(allow_extra=True passes over it)"
             )
+    if isinstance(initializer, str):
+        initializer = create(initializer)
     values = {}
     for name in sorted(arrays):
         values[name] = arrays[name]

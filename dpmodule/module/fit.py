@@ -17,9 +17,10 @@ import torch
 from .. import metric as metrics
 from ..base import ArgumentError, NonFiniteError, StateError
 from ..callback import BatchEndParam
-from ..io import DataBatch, as_data_iter
+from ..io import DataBatch
 from ..ndarray import NDArray, array, concatenate
 from .finite import RowWatch, are_finite, check_choice, names_of_nonfinite
+from .training_data import as_iter, bindable, labelled_iter
 
 if TYPE_CHECKING:
     from .base_module import BaseModule
@@ -147,15 +148,16 @@ def _state_of(module: BaseModule) -> str:
 def _prepare_module(module: BaseModule, options: FitOptions, data: Any) -> None:
     """Bind, initialize parameters and install the optimizer, as far as that is still to do."""
     rebind: Any = getattr(module, "rebind", None)
+    shapes = bindable(module, data.provide_data)
     if (options.contexts is not None or options.workload is not None) and rebind is None:
         raise ArgumentError(f"fit: {type(module).__name__} takes no contexts; give them to its constructor")
     if options.contexts is not None or options.workload is not None:
-        rebind(options.contexts, options.workload, data.provide_data, data.provide_label)
+        rebind(options.contexts, options.workload, shapes, data.provide_label)
     elif module.binded and not module.for_training and rebind is not None:
-        rebind(None, None, data.provide_data, data.provide_label)
+        rebind(None, None, shapes, data.provide_label)
     else:
         module.bind(
-            data_shapes=data.provide_data,
+            data_shapes=shapes,
             label_shapes=data.provide_label,
             for_training=True,
             force_rebind=options.force_rebind,
@@ -179,8 +181,8 @@ def fit(module: BaseModule, options: FitOptions) -> None:
     if options.num_epoch is None:
         raise ArgumentError("fit: num_epoch is missing; give the number of epochs")
     check_choice("fit", options.on_nonfinite)
-    data = _as_iter(module, options.train_data)
-    eval_data = None if options.eval_data is None else _as_iter(module, options.eval_data)
+    data = labelled_iter(module, options.train_data, "fit")
+    eval_data = None if options.eval_data is None else labelled_iter(module, options.eval_data, "fit")
     _prepare_module(module, options, data)
     eval_metric = metrics.create(options.eval_metric)
     validation = eval_metric if options.validation_metric is None else options.validation_metric
@@ -213,13 +215,6 @@ def fit(module: BaseModule, options: FitOptions) -> None:
             for name, value in found:
                 module.logger.info("Epoch[%d] Validation-%s=%f", epoch, name, value)
         data.reset()
-
-
-def _as_iter(module: BaseModule, data: Any) -> Any:
-    if hasattr(data, "provide_data") and hasattr(data, "reset"):  # tells names by itself
-        return as_data_iter(data)
-    label_names = getattr(module, "label_names", ["softmax_label"])
-    return as_data_iter(data, data_names=module.data_names, label_names=label_names)
 
 
 def _first_batch(data: Any, epoch: int) -> tuple[Any, Iterator[Any]]:
@@ -322,6 +317,7 @@ def score(
     watch = RowWatch(module, "score", on_nonfinite)
     eval_metric = metrics.create(eval_metric)
     eval_metric.reset()
+    eval_data = labelled_iter(module, eval_data, "score")
     nbatch = 0
     for nbatch, batch in enumerate(batches_of(module, eval_data, num_batch, reset, sparse_row_id_fn), 1):
         module.evaluate(batch)
@@ -343,7 +339,7 @@ def batches_of(
     module: BaseModule, data: Any, num_batch: int | None, reset: bool, sparse_row_id_fn: Any
 ) -> Iterator[Any]:
     """Yield the batches of data, after `prepare`; see `BaseModule.predict` for the arguments."""
-    data = _as_iter(module, data)
+    data = as_iter(module, data)
     if reset:
         data.reset()
     for number, batch in enumerate(data):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import torch
+
 from ..base import ArgumentError
-from ..context import Context, cpu
+from ..context import Context, context_of, cpu
 
 __all__ = ["contexts_of", "distinct", "per_context"]
 
@@ -14,15 +16,21 @@ __all__ = ["contexts_of", "distinct", "per_context"]
 def contexts_of(context: Any) -> list[Context]:
     """Return one context or several as a list.
 
+    Args:
+        context: a Context or torch device, several of them, or None for ``cpu(0)``.
+
     Raises:
         ArgumentError: something else was given.
     """
-    found = [cpu()] if context is None else [context] if isinstance(context, Context) else list(context)
-    if not found or not all(isinstance(c, Context) for c in found):
+    if context is None:
+        return [cpu()]
+    several = isinstance(context, Iterable) and not isinstance(context, str)
+    found = list(context) if several else [context]
+    if not found or not all(isinstance(each, (Context, torch.device)) for each in found):
         raise ArgumentError(
             f"context is {context!r}, expected a Context or a list such as [mx.cpu(0), mx.cpu(1)]"
         )
-    return found
+    return [context_of(each) for each in found]
 
 
 def distinct(contexts: Sequence[Context]) -> list[Context]:

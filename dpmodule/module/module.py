@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .. import later
 from .. import optimizer as opt
 from ..base import ArgumentError, StateError
 from ..context import Context
@@ -19,9 +20,12 @@ from .first_values import first_values
 from .group_contexts import contexts_of
 from .optimizing import OptimizedModule
 from .stage import Stage, needs
+from .summary import describe
 from .updates import Updates, check_compression
 
 __all__ = ["Module"]
+
+later.publish(__name__, __all__)
 
 _ROW_SPARSE = "1"  # the text of `__storage_type__` in graphs
 
@@ -113,6 +117,13 @@ class Module(OptimizedModule):
         self._grad_req: Any = "write"
         self._optimizer: opt.Optimizer | None = None
         self._updates: Updates | None = None
+
+    def __repr__(self) -> str:
+        counted = f"{len(self._param_names)} parameters"
+        if self._group is not None:
+            sizes = [self._group.store.array(name, 0).size for name in self._param_names]
+            counted += f" of {sum(sizes):,} numbers"
+        return describe(self, [counted, f"on {', '.join(map(str, self._context))}"])
 
     # checkpoints
 

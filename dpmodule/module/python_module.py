@@ -8,12 +8,15 @@ from typing import Any
 
 import torch
 
+from .. import later
 from ..base import ArgumentError, ShapeError, StateError
 from ..initializer import Uniform
 from ..ndarray import NDArray, array
 from .base_module import BaseModule
 
 __all__ = ["PythonLossModule", "PythonModule"]
+
+later.publish(__name__, __all__)
 
 
 class PythonModule(BaseModule):

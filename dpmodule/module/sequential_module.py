@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from .. import later
 from ..base import ArgumentError, MXNetError, ShapeError, StateError
 from ..initializer import Uniform
 from ..ndarray import NDArray
@@ -28,6 +29,8 @@ from .joints import (
 from .stage import Stage, needs
 
 __all__ = ["SequentialModule"]
+
+later.publish(__name__, __all__)
 
 
 class SequentialModule(BaseModule):

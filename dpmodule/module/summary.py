@@ -1,16 +1,50 @@
-"""A table of a bound network."""
+"""What a module says of itself: a line, and a table of a bound network."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ..base import MXNetError
 from ..graph import infer_shapes
 from ..ops.shapes import prod
+from .stage import Stage
 
 if TYPE_CHECKING:
+    from .base_module import BaseModule
     from .executor_group import DataParallelExecutorGroup
 
-__all__ = ["summarize"]
+__all__ = ["describe", "summarize"]
+
+_STAGES = {
+    Stage.CREATED: "not bound",
+    Stage.BOUND: "bound, without parameters",
+    Stage.INITIALIZED: "with parameters",
+    Stage.READY: "ready for updates",
+}
+
+
+def describe(module: BaseModule, further: Iterable[str] = ()) -> str:
+    """Return a line about a module: how far it has come, and what goes in and comes out.
+
+    Args:
+        module: the module; what it does not tell is left out.
+        further: what else there is to say.
+    """
+    kind = "shapes" if module.stage >= Stage.BOUND else "names"
+    parts = [_told(module, f"{what}_{kind}") for what in ("data", "label", "output")]
+    inputs = ", ".join(filter(None, parts[:2]))
+    flow = f"{inputs} -> {parts[2]}" if inputs and parts[2] else inputs
+    return f"<{type(module).__name__}: {'; '.join(filter(None, (_STAGES[module.stage], flow, *further)))}>"
+
+
+def _told(module: BaseModule, name: str) -> str:
+    """Return names, or names and shapes, that a module has under a name, as text; "" where it has none."""
+    try:
+        found = getattr(module, name, None) or ()
+    except (MXNetError, NotImplementedError):
+        return ""
+    return ", ".join(each if isinstance(each, str) else f"{each[0]} {tuple(each[1])}" for each in found)
 
 
 def summarize(group: DataParallelExecutorGroup) -> str:

@@ -65,7 +65,7 @@ class TrainingLoops:
             optimizer_params: its arguments, a dict or pairs; rescale_grad is 1 / batch size unless given.
             eval_end_callback: called after validation.
             eval_batch_end_callback: called after every batch of validation.
-            initializer: gives parameters their first values.
+            initializer: gives parameters their first values; an `Initializer`, or its name.
             arg_params: values to start from.
             aux_params: auxiliary states to start from.
             allow_missing: let the initializer fill in what `arg_params` lacks.

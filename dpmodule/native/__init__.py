@@ -7,7 +7,11 @@ import logging
 import os
 from types import ModuleType
 
+from .. import later
+
 __all__ = ["available", "core", "error", "include", "report"]
+
+later.publish(__name__, __all__)
 
 core: ModuleType | None = None
 """The extension, None where there is none or ``DPMODULE_NATIVE=0`` is set."""

@@ -40,7 +40,7 @@ from .creation import (
     waitall,
     zeros,
 )
-from .faces import face_of, listed
+from .faces import face_of, names_in
 from .ndarray import NDArray
 from .operators import (
     add,
@@ -78,6 +78,7 @@ __all__ = [
     "array",
     "cast_storage",
     "concatenate",
+    "contrib",
     "divide",
     "empty",
     "equal",
@@ -89,9 +90,11 @@ __all__ = [
     "greater",
     "greater_equal",
     "histogram",
+    "image",
     "imdecode",
     "lesser",
     "lesser_equal",
+    "linalg",
     "linspace",
     "load",
     "load_frombuffer",
@@ -106,20 +109,25 @@ __all__ = [
     "not_equal",
     "onehot_encode",
     "ones",
+    "op",
     "power",
+    "random",
     "save",
+    "sparse",
     "split_v2",
     "subtract",
     "to_dlpack_for_read",
     "to_dlpack_for_write",
     "true_divide",
+    "utils",
     "waitall",
     "zeros",
 ]
 
 
-__getattr__, _own = later.attributes(
+__getattr__, __dir__ = later.attributes(
     __name__,
+    __all__,
     {
         "contrib_functions": "",
         "contrib_updates": "",
@@ -131,8 +139,5 @@ __getattr__, _own = later.attributes(
         "utils": "",
     },
     partial(face_of, ""),
+    operators=partial(names_in, ""),
 )
-
-
-def __dir__() -> list[str]:
-    return listed("", _own())

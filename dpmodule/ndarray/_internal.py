@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from .. import later
 from ..base import ArgumentError
 from .cached_op import CachedOp as CachedOp
-from .faces import face_of, listed
+from .faces import face_of, names_in
 from .handle import Handle
 from .ndarray import NDArray
+
+__all__ = ["CachedOp", "NDArrayBase"]
+
+__getattr__, __dir__ = later.attributes(
+    __name__, __all__, otherwise=partial(face_of, "_internal"), operators=partial(names_in, "_internal")
+)
 
 NDArrayBase = Handle
 
@@ -27,12 +35,3 @@ def _set_value(src: float, out: Any = None) -> Any:
         raise ArgumentError(f"_set_value: out is {type(out).__name__}, expected the array to fill")
     out[:] = src
     return out
-
-
-def __getattr__(name: str) -> Any:
-    found = globals()[name] = face_of("_internal", name)
-    return found
-
-
-def __dir__() -> list[str]:
-    return listed("_internal", globals())

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from .. import later
-from .faces import face_of, listed
+from .faces import face_of, names_in
 
 if TYPE_CHECKING:
     from .contrib_functions import isfinite as isfinite
@@ -31,8 +31,8 @@ _LATER = {
     "control_flow": "cond foreach while_loop",
 }
 
-__getattr__, _own = later.attributes(__name__, _LATER, partial(face_of, "contrib"), __package__)
+__all__ = list(later.modules_of(_LATER))
 
-
-def __dir__() -> list[str]:
-    return listed("contrib", _own())
+__getattr__, __dir__ = later.attributes(
+    __name__, __all__, _LATER, partial(face_of, "contrib"), __package__, partial(names_in, "contrib")
+)

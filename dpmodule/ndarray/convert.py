@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import index
 from typing import Any
 
 import numpy as np
 import torch
 
-from ..base import DTypeError, NonFiniteError, ShapeError, dtype_name
+from ..base import DTypeError, NonFiniteError, ShapeError, dtype_name, plain
 from ..ops.dtypes import torch_dtype
 from .handle import Handle
 
-__all__ = ["dtype_pair", "host_array", "integers", "is_number", "tensor_of", "to_numpy", "wanted_shape"]
+__all__ = [
+    "dtype_pair",
+    "host_array",
+    "integers",
+    "is_number",
+    "jsonable",
+    "tensor_of",
+    "to_numpy",
+    "wanted_shape",
+]
 
 
 def is_number(value: Any) -> bool:
     """Say whether `value` is one number: Python's, or a NumPy scalar."""
     return isinstance(value, (int, float, np.number, np.bool_))
+
+
+def jsonable(value: Any) -> Any:
+    """Return what JSON holds in place of a value, in lists and dicts too.
+
+    Arrays become lists, NumPy's numbers Python's, and what has a method `dumps` what that returns.
+    """
+    if isinstance(value, Mapping):
+        return {key: jsonable(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [jsonable(each) for each in value]
+    if isinstance(value, Handle):
+        return jsonable(value.tensor)
+    if isinstance(value, torch.Tensor):
+        return value.detach().to_dense().tolist()
+    of_numpy = isinstance(value, (np.generic, np.ndarray, np.dtype, type))  # arrays have a `dumps` too
+    return plain(value) if of_numpy or not hasattr(value, "dumps") else value.dumps()
 
 
 def integers(value: Any) -> tuple[int, ...]:

@@ -117,7 +117,9 @@ class CSRNDArray(BaseSparseNDArray):
 
     def record(self) -> Csr:
         """Return what operators read; parts are shared. Errors as for `parts`."""
-        return Csr(*self.parts(), self._shape)
+        found = Csr(*self.parts(), self._shape)
+        found.home = self
+        return found
 
     def take_over(self, record: Csr) -> None:
         """Take over what an operator made, of this matrix's shape; parts are shared."""

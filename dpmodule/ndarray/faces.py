@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from typing import Any
 
+from ..base import did_you_mean
 from ..ops import find, names, namespace_of
-from ..ops.namespaces import listed as listed
 from ..ops.namespaces import names_in as names_in
 from ..ops.signature import docstring, signature
 from ..ops.spec import Op
@@ -15,7 +14,7 @@ from .forms import Forms
 from .invoke import call
 from .plan import execute
 
-__all__ = ["face", "face_of", "listed", "make_face", "names_in"]
+__all__ = ["face", "face_of", "make_face", "names_in"]
 
 Face = Callable[..., Any]
 _faces: dict[str, Face] = {}
@@ -52,9 +51,7 @@ def face(name: str) -> Face:
     if found is None:
         op = find(name)
         if op is None:
-            near = difflib.get_close_matches(name, names(), 3)
-            hint = f"; did you mean {', '.join(near)}?" if near else ""
-            raise AttributeError(f"there is no operator {name!r}{hint}")
+            raise AttributeError(f"there is no operator {name!r}{did_you_mean(name, names())}")
         found = _faces[name] = make_face(op, namespace_of(name)[1])
     return found
 
@@ -68,7 +65,6 @@ def face_of(space: str, name: str) -> Face:
     known = names_in(space)
     if name not in known:
         where = f"nd.{space}" if space else "nd"
-        near = [] if name.startswith("__") else difflib.get_close_matches(name, known, 3)
-        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        hint = "" if name.startswith("__") else did_you_mean(name, known)
         raise AttributeError(f"{where} has no operator {name!r}{hint}")
     return face(known[name])

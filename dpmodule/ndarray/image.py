@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
-from .faces import face_of, listed
+from .. import later
+from .faces import face_of, names_in
 
+__all__: list[str] = []
 
-def __getattr__(name: str) -> Any:
-    found = globals()[name] = face_of("image", name)
-    return found
-
-
-def __dir__() -> list[str]:
-    return listed("image", globals())
+__getattr__, __dir__ = later.attributes(
+    __name__, __all__, otherwise=partial(face_of, "image"), operators=partial(names_in, "image")
+)

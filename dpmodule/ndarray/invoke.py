@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import torch
+
 from ..base import ArgumentError, OpError
-from ..context import Context, current_context
+from ..context import Context, context_of, current_context
 from ..ops.dtypes import name_of
 from ..ops.signature import split_call
 from ..ops.spec import Op
@@ -20,7 +22,7 @@ _EXTRA = ("name", "out", "ctx")
 
 
 def as_context(ctx: Any) -> Context:
-    """Return the context meant by `ctx`: a Context, text such as "cpu(0)", or None for the current one.
+    """Return the context meant by `ctx`: a Context, torch device, text such as "cpu(0)", or None for the current one.
 
     Raises:
         ArgumentError: it is none of these.
@@ -28,8 +30,8 @@ def as_context(ctx: Any) -> Context:
     """
     if ctx is None:
         return current_context().check()
-    if isinstance(ctx, Context):
-        return ctx.check()
+    if isinstance(ctx, (Context, torch.device)):
+        return context_of(ctx).check()
     match = re.fullmatch(r"\s*(\w+)\s*(?:\(\s*(\d{1,9})\s*\))?\s*", ctx) if isinstance(ctx, str) else None
     if match is None:
         raise ArgumentError(f'ctx is {ctx!r}, expected a Context such as mx.cpu(0), or text such as "cpu(0)"')

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import importlib
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 import torch
 
-from .. import mode
+from .. import later, mode
 from ..base import ArgumentError, DTypeError, ShapeError, StateError
 from ..base import integer_types as integer_types
 from ..base import numeric_types as numeric_types
 from ..context import Context
+from ..ops import get
 from ..ops.dtypes import name_of
 from ..ops.exposure import expose
 from . import indexing, tape
 from .convert import dtype_pair, host_array, is_number, tensor_of, to_numpy
 from .differentiate import differentiate
 from .handle import Handle
-from .invoke import as_context
+from .invoke import as_context, call
 from .shaping import Shaping
 
 __all__ = ["NDArray"]
+
+later.publish(__name__, __all__)
 
 # names that code written for MXNet imports from here
 py_slice = slice
@@ -46,15 +48,6 @@ _DTYPE_NP_TO_MX = {
     np.uint64: 11,
 }
 _DTYPE_MX_TO_NP = {number: dtype for dtype, number in _DTYPE_NP_TO_MX.items()}
-_ELSEWHERE = frozenset(
-    """
-    CachedOp add arange array concatenate divide empty equal eye from_dlpack from_numpy full greater greater_equal
-    histogram imdecode lesser lesser_equal linspace logical_and logical_or logical_xor maximum minimum modulo moveaxis
-    multiply not_equal onehot_encode ones power split_v2 subtract to_dlpack_for_read to_dlpack_for_write true_divide
-    waitall zeros
-    """.split()  # noqa: SIM905  # forty lines as a list
-)
-"""What MXNet defines in the module of this name, and this package in other ones."""
 
 _ALL = slice(None)
 
@@ -297,13 +290,14 @@ class NDArray(Shaping):
             if other.shape != self.shape:
                 raise ShapeError(f"copyto: the target has shape {other.shape}, expected {self.shape}")
             return self._copy_into(other)
-        if isinstance(other, Context):
-            device = other.check().torch_device
+        if isinstance(other, (Context, torch.device)):
+            where = as_context(other)
+            device = where.torch_device
 
             def move(tensor: torch.Tensor) -> torch.Tensor:
                 return tensor.to(device, copy=True, memory_format=torch.contiguous_format)
 
-            return tape.apply(self, move, "copyto", ctx=other)
+            return tape.apply(self, move, "copyto", ctx=where)
         raise DTypeError(f"copyto takes an NDArray or a Context, got {type(other).__name__}")
 
     def _copy_into(self, other: Handle) -> Handle:
@@ -350,7 +344,7 @@ class NDArray(Shaping):
         if stype not in self.casts:
             known = ", ".join(map(repr, ("default", *sorted(self.casts, reverse=True))))
             raise ArgumentError(f"stype is {stype!r}, expected one of {known}")
-        return cast("NDArray", self.casts[stype](self))
+        return converted(self, stype, self.casts[stype])
 
     @property
     def writable(self) -> bool:
@@ -464,10 +458,17 @@ def _unpickle(values: np.ndarray[Any, Any], dtype: str, ctx: Context) -> NDArray
     return NDArray(tensor.to(ctx.check().torch_device), ctx)
 
 
-def __getattr__(name: str) -> Any:
-    if name in _ELSEWHERE:
-        return getattr(importlib.import_module(__package__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def converted(array: NDArray, stype: str, convert: Callable[[Any], Any]) -> NDArray:
+    """Return an array in another storage type, by way of the operator where autograd is to know of it.
+
+    Args:
+        array: the array.
+        stype: the storage type.
+        convert: makes it of the array.
+    """
+    if mode.is_recording() and tape.in_graph(array):
+        return cast("NDArray", call(get("cast_storage"), (array,), {"stype": stype}))
+    return cast("NDArray", convert(array))
 
 
 Handle.result_type = NDArray

@@ -5,16 +5,14 @@ The functions are made from the declarations in `dpmodule.ops` when they are fir
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
+from .. import later
 from .cached_op import CachedOp as CachedOp
-from .faces import face_of, listed
+from .faces import face_of, names_in
 
+__all__ = ["CachedOp"]
 
-def __getattr__(name: str) -> Any:
-    found = globals()[name] = face_of("", name)
-    return found
-
-
-def __dir__() -> list[str]:
-    return listed("", globals())
+__getattr__, __dir__ = later.attributes(
+    __name__, __all__, otherwise=partial(face_of, ""), operators=partial(names_in, "")
+)

@@ -82,8 +82,10 @@ class Plan:
         given = dict(attributes)
         variadic = op.variadic
         if variadic is not None and variadic.count in op.attrs and variadic.count is not None:
-            stated = given.setdefault(variadic.count, variadic.units(count))
-            if variadic.total(int(stated)) != count and not variadic.is_fixed(op.parse(given)):
+            given.setdefault(variadic.count, variadic.units(count))
+            a = op.parse(given)
+            stated = getattr(a, variadic.count)
+            if variadic.total(stated) != count and not variadic.is_fixed(a):
                 raise OpError(f"{op.name}: {variadic.count} is {stated}, but {count} inputs are given")
         self.op = op
         self.a = a = op.parse(given)

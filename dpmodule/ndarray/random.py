@@ -6,12 +6,14 @@ The generator of the context is used, which `mx.random.seed` seeds.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from .. import later
 from ..base import ArgumentError
 from ..context import Context
 from .convert import is_number
-from .faces import face, face_of, listed
+from .faces import face, face_of, names_in
 from .handle import Handle
 
 __all__ = [
@@ -214,10 +216,6 @@ def shuffle(data: Any, **kwargs: Any) -> Any:
     return face("_shuffle")(data, **kwargs)
 
 
-def __getattr__(name: str) -> Any:
-    found = globals()[name] = face_of("random", name)
-    return found
-
-
-def __dir__() -> list[str]:
-    return listed("random", globals())
+__getattr__, __dir__ = later.attributes(
+    __name__, __all__, otherwise=partial(face_of, "random"), operators=partial(names_in, "random")
+)

@@ -115,7 +115,7 @@ def by_rule(plan: Plan, env: Env, arrays: Sequence[Handle]) -> Any:
     if not plan.alone and set(kinds) <= {"default"}:
         return None
     rule = rule_of(plan.op)
-    if rule is None or rule.grad is None:
+    if rule is None or not rule.differentiates:
         return None
     stypes = rule.storage(plan.a, kinds)
     if stypes is None:

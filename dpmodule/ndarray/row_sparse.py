@@ -114,7 +114,9 @@ class RowSparseNDArray(BaseSparseNDArray):
 
     def record(self) -> Rows:
         """Return what operators read; parts are shared. Errors as for `parts`."""
-        return Rows(*self.parts(), self._shape)
+        found = Rows(*self.parts(), self._shape)
+        found.home = self
+        return found
 
     def take_over(self, record: Rows) -> None:
         """Take over what an operator made, of this array's shape; parts are shared."""

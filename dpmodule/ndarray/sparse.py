@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
+from .. import later
 from . import sparse_updates as sparse_updates
 from .csr import CSRNDArray
-from .faces import face_of, listed
+from .faces import face_of, names_in
 from .row_sparse import RowSparseNDArray
 from .sparse_base import BaseSparseNDArray
 from .sparse_creation import array, cast_storage, csr_matrix, empty, row_sparse_array, zeros
@@ -28,11 +29,6 @@ __all__ = [
     "zeros",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    found = globals()[name] = face_of("sparse", name)
-    return found
-
-
-def __dir__() -> list[str]:
-    return listed("sparse", globals())
+__getattr__, __dir__ = later.attributes(
+    __name__, __all__, otherwise=partial(face_of, "sparse"), operators=partial(names_in, "sparse")
+)

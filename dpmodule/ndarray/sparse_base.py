@@ -15,7 +15,7 @@ from ..ops.shapes import prod
 from .convert import dtype_pair, is_number, tensor_of, to_numpy
 from .handle import Handle
 from .invoke import as_context
-from .ndarray import NDArray
+from .ndarray import NDArray, converted
 from .sparse_operators import alike
 
 __all__ = ["BaseSparseNDArray"]
@@ -178,8 +178,9 @@ class BaseSparseNDArray(NDArray):
             ShapeError: the other array has another shape.
             DTypeError: `other` is neither, or an array of another sparse storage type.
         """
-        if isinstance(other, Context):
-            return self.replaced(self.values.to(other.check().torch_device, copy=True), other)
+        if isinstance(other, (Context, torch.device)):
+            where = as_context(other)
+            return self.replaced(self.values.to(where.torch_device, copy=True), where)
         if not isinstance(other, Handle):
             raise DTypeError(f"copyto takes an NDArray or a Context, got {type(other).__name__}")
         if other is self:
@@ -218,9 +219,9 @@ class BaseSparseNDArray(NDArray):
             ArgumentError: `stype` is the other sparse storage type, or there is no such type.
         """
         if stype == "default":
-            return NDArray(self.dense(), self.context)
+            return converted(self, stype, lambda array: NDArray(array.dense(), array.context))
         if stype == self.stype:
-            return self.copy()
+            return converted(self, stype, type(self).copy)
         if stype in self.casts:
             raise ArgumentError(
                 f"cast_storage from {self.stype} to {stype} is not supported; go by tostype('default')"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import later
 from . import creation, sparse_creation
 from .creation import empty as empty
 from .creation import zeros as zeros
@@ -14,6 +15,8 @@ from .serial import save as save
 from .sparse_base import BaseSparseNDArray
 
 __all__ = ["array", "empty", "load", "load_frombuffer", "save", "zeros"]
+
+later.publish(__name__, __all__)
 
 
 def array(source_array: Any, ctx: Any = None, dtype: Any = None) -> NDArray:

@@ -2,19 +2,11 @@
 
 A class derived from `CustomOpProp`, registered under a name, describes an operator; the `CustomOp` it makes computes.
 ``mx.sym.Custom(..., op_type=name)`` and ``mx.nd.Custom`` apply it.
-
-MXNet's module has no `__all__`, so programs written for it get what it imports itself by a star import. Those names
-that they use are here for them.
 """
 
 from __future__ import annotations
 
-import ctypes
-import traceback
-import warnings
-
-from ..base import NDArrayHandle, py_str
-from ..ndarray import NDArray, array
+from .. import later
 from .base import CustomOp as CustomOp
 from .base import CustomOpProp as CustomOpProp
 from .listing import OperatorArguments as OperatorArguments
@@ -28,18 +20,13 @@ from .register import register as register
 __all__ = [
     "CustomOp",
     "CustomOpProp",
-    "NDArray",
-    "NDArrayHandle",
     "NDArrayOp",
     "NumpyOp",
     "OperatorArguments",
     "PythonOp",
-    "array",
-    "ctypes",
     "get_all_registered_operators",
     "get_operator_arguments",
-    "py_str",
     "register",
-    "traceback",
-    "warnings",
 ]
+
+later.publish(__name__, __all__)

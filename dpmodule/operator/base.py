@@ -122,6 +122,8 @@ class CustomOpProp:
     def infer_storage_type(self, in_stype: list[str]) -> Sequence[Any]:
         """Return storage types of inputs, outputs and auxiliary states; where it is not overridden, all are dense.
 
+        `forward` gets arrays of these types, and what it writes into the outputs is returned so.
+
         Args:
             in_stype: "default", "row_sparse" or "csr" for each input.
 
@@ -145,11 +147,13 @@ class CustomOpProp:
     ) -> Sequence[Any]:
         """Return storage types of five kinds of arrays in the backward pass, in the order of the arguments.
 
+        `backward` gets gradients of outputs and inputs of these types; the other three are stored as in `forward`.
+
         Args:
-            ograd_stype: gradients of the outputs.
+            ograd_stype: gradients of the outputs, all "default".
             in_stype: inputs.
             out_stype: outputs.
-            igrad_stype: gradients of the inputs.
+            igrad_stype: gradients of the inputs, all "undefined".
             aux_stype: auxiliary states.
 
         Raises:

@@ -11,9 +11,12 @@ from ..context import Context
 from ..ops.shapes import known, unify
 from ..ops.spec import AUX, DATA, Input
 from ..ops.user_code import user_code
-from .base import CustomOp
+from .base import CustomOp, CustomOpProp
 
 __all__ = ["Made", "PropCall"]
+
+Stypes = tuple[str, ...]
+_DENSE = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +172,90 @@ class PropCall:
             return [dtype_name(t) for t in (*arguments, *states)], [dtype_name(t) for t in outputs]
         except DTypeError as error:
             raise OpError(f"{self.label}: infer_type returned {found!r}: {error}") from None
+
+    # storage types
+
+    @property
+    def asks_storage(self) -> bool:
+        """Whether the class answers about storage types itself, so that arrays may be sparse."""
+        return self._overrides("infer_storage_type") or self._overrides("infer_storage_type_backward")
+
+    def _overrides(self, method: str) -> bool:
+        own = getattr(type(self.prop), method, None)
+        return own is not None and own is not getattr(CustomOpProp, method)
+
+    def wanted_storage(self, stypes: Sequence[str]) -> tuple[Stypes, Stypes]:
+        """Return the storage types that the inputs are to have, and those of the outputs.
+
+        Args:
+            stypes: storage types of the arguments and states.
+
+        Raises:
+            OpError: the answer is no answer.
+            ArgumentError: an argument is sparse, and the class does not answer.
+        """
+        count = len(self.arguments)
+        with user_code():
+            ask = getattr(self.prop, "infer_storage_type", CustomOpProp().infer_storage_type)
+            found = ask(list(stypes[:count]))
+        arguments, outputs, states = self._parts("infer_storage_type", found)
+        return tuple(map(self._stype, (*arguments, *states))), tuple(map(self._stype, outputs))
+
+    def infer_storage(self, stypes: Sequence[str]) -> Stypes:
+        """Return the storage types of the outputs.
+
+        Args:
+            stypes: storage types of the arguments and states.
+
+        Raises:
+            OpError: the answer is no answer, or says that an input is stored otherwise than it is.
+            ArgumentError: an argument is sparse, and the class does not answer.
+        """
+        inputs, outputs = self.wanted_storage(stypes)
+        for name, said, given in zip((*self.arguments, *self.states), inputs, stypes, strict=True):
+            if said != given:
+                raise OpError(
+                    f"{self.label}: infer_storage_type says that {name} is stored as {said!r}, and it is given as "
+                    f"{given!r}; convert it before with tostype or cast_storage, or declare its variable with stype"
+                )
+        return outputs
+
+    def infer_storage_backward(self, stypes: Sequence[str], outputs: Sequence[str]) -> tuple[Stypes, Stypes]:
+        """Return the storage types of the outputs' gradients and of the arguments' gradients.
+
+        Args:
+            stypes: storage types of the arguments and states.
+            outputs: storage types of the outputs.
+
+        Raises:
+            OpError: the answer is no answer.
+        """
+        count = len(self.arguments)
+        if not self._overrides("infer_storage_type_backward"):
+            return (_DENSE,) * len(outputs), (_DENSE,) * count
+        given = (
+            [_DENSE] * len(outputs),
+            list(stypes[:count]),
+            list(outputs),
+            ["undefined"] * count,  # as MXNet's executors ask
+            list(stypes[count:]),
+        )
+        lengths = [len(part) for part in given]
+        with user_code():
+            found = self.prop.infer_storage_type_backward(*given)
+        if not isinstance(found, (list, tuple)) or [len(part) for part in found] != lengths:
+            raise OpError(
+                f"{self.label}: infer_storage_type_backward returned {found!r}, expected five lists, for the outputs' "
+                f"gradients, inputs, outputs, inputs' gradients and states, of the lengths {lengths}"
+            )
+        return tuple(map(self._stype, found[0])), tuple(map(self._stype, found[3]))
+
+    def _stype(self, value: Any) -> str:
+        if value not in ("default", "row_sparse", "csr", "undefined"):
+            raise OpError(
+                f"{self.label}: infer_storage_type returned {value!r}, expected 'default', 'row_sparse' or 'csr'"
+            )
+        return _DENSE if value == "undefined" else str(value)
 
     # making the operator
 

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple, TypeVar
 from ..base import ArgumentError, OpError, Shape
 from ..ops.attrs import string
 from ..ops.registry import op
+from ..ops.sparse import add_rule
 from ..ops.spec import NEVER, Attr, Env, Input, Onnx
 from .base import CustomOpProp
 from .prop_call import PropCall
-from .run import run
+from .run import SPARSE, run
 
 __all__ = ["declare_prop_op", "prop_of", "register"]
 
@@ -156,4 +157,5 @@ declare_prop_op(
     Source: MXNet 1.9.1 `Custom`.
     """,
 )
+add_rule("Custom", SPARSE, alone=lambda a: bool(a.asks_storage))
 register("custom_op")(CustomOpProp)

@@ -1,4 +1,4 @@
-"""Running a user's operator on tensors, forward and backward."""
+"""Running a user's operator on tensors and on what sparse arrays store, forward and backward."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ import torch
 
 from .. import mode
 from ..context import Context
-from ..ndarray import NDArray
+from ..ndarray import NDArray, sparse
+from ..ndarray.handle import Handle
 from ..ops.dtypes import name_of, torch_dtype
 from ..ops.exposure import expose
+from ..ops.sparse import Sparse, SparseRule, anchor_for, as_rows, fitting, leaf_of, stored_as, with_history
 from ..ops.spec import Env
 from ..ops.user_code import user_code
 from .prop_call import Made, PropCall
 
-__all__ = ["run"]
+__all__ = ["SPARSE", "run"]
 
 Tensor = torch.Tensor
+Value = Any  # a tensor, or a record of what a sparse array stores
 
 
-def run(a: PropCall, env: Env, *tensors: Tensor) -> Any:
+def run(a: PropCall, env: Env, *values: Value) -> Any:
     """Call a user's operator.
 
     Its states are written where they lie, in forward and in backward, as in MXNet.
@@ -29,29 +32,40 @@ def run(a: PropCall, env: Env, *tensors: Tensor) -> Any:
     Args:
         a: the property object.
         env: context, mode, and what is kept of the operator between calls.
-        tensors: arguments, then auxiliary states.
+        values: arguments, then auxiliary states.
 
     Raises:
         OpError: a method of the property object returned something wrong. What users' code raises comes through.
     """
-    ctx = env.context or _context_of(env.device)
-    job = _Job(a, ctx, env.is_train, _operator(a, env, ctx, tensors), tensors[len(a.arguments) :])
-    arguments = tensors[: len(a.arguments)]
-    if torch.is_grad_enabled() and any(t.requires_grad for t in arguments):
-        outputs = _Recorded.apply(job, *arguments)  # type: ignore[no-untyped-call]
+    return _run(a, env, (False,) * len(values), *values)
+
+
+def _run(a: PropCall, env: Env, takes_rows: Sequence[bool], *values: Value) -> Any:
+    """Do the work of `run`.
+
+    Args:
+        a: the property object.
+        env: see `run`.
+        takes_rows: for each value, whether its gradient may be one of rows.
+        values: see `run`.
+    """
+    ctx = env.context or Context(env.device)
+    job = _Job(a, ctx, env.is_train, _operator(a, env, ctx, values), values)
+    arguments = values[: len(a.arguments)]
+    if torch.is_grad_enabled() and any(value.requires_grad for value in arguments):
+        made: list[Value] = []
+        leaves = [leaf_of(value) for value in arguments]
+        tensors = _Recorded.apply(job, tuple(takes_rows), made, *leaves)  # type: ignore[no-untyped-call]
+        outputs = [with_history(one, tensor) for one, tensor in zip(made, tensors, strict=True)]
     else:
-        outputs = job.forward(arguments)
+        outputs = job.forward()
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
-def _context_of(device: torch.device) -> Context:
-    return Context("gpu", device.index or 0) if device.type == "cuda" else Context("cpu", 0)
-
-
-def _operator(a: PropCall, env: Env, ctx: Context, tensors: Sequence[Tensor]) -> Made:
+def _operator(a: PropCall, env: Env, ctx: Context, values: Sequence[Value]) -> Made:
     """Return the operator for these inputs: the one made before in this place, or a new one."""
-    shapes = tuple(tuple(t.shape) for t in tensors)
-    dtypes = tuple(name_of(t.dtype) for t in tensors)
+    shapes = tuple(tuple(value.shape) for value in values)
+    dtypes = tuple(name_of(value.dtype) for value in values)
     key = repr(a), shapes, dtypes
     if env.memo is None:
         return a.create(ctx, shapes, dtypes)
@@ -59,6 +73,15 @@ def _operator(a: PropCall, env: Env, ctx: Context, tensors: Sequence[Tensor]) ->
     if found is None:
         found = env.memo[key] = a.create(ctx, shapes, dtypes)
     return found
+
+
+def _stype(value: Value) -> str:
+    return value.stype if isinstance(value, Sparse) else "default"
+
+
+def _value(array: Any) -> Value:
+    """Return what an array holds: its tensor, or a record of what it stores."""
+    return array.tensor if array.stype == "default" else array.record()
 
 
 class _Job:
@@ -69,75 +92,139 @@ class _Job:
         ctx: where it runs.
         is_train: training mode.
         made: the operator.
-        states: auxiliary states.
+        values: arguments and auxiliary states.
     """
 
     def __init__(
-        self, a: PropCall, ctx: Context, is_train: bool, made: Made, states: Sequence[Tensor]
+        self, a: PropCall, ctx: Context, is_train: bool, made: Made, values: Sequence[Value]
     ) -> None:
         self._a, self._ctx, self._is_train, self._made = a, ctx, is_train, made
-        self._states = self._arrays(states)
-        self._inputs: list[NDArray] = []
-        self._outputs: list[NDArray] = []
+        self._stypes = tuple(map(_stype, values))
+        self._given_states = values[len(a.arguments) :]
+        self._states = self._arrays(self._given_states)
+        self._inputs = self._arrays(values[: len(a.arguments)])
+        self._outputs: list[Any] = []
+        self._device = values[0].device if values else ctx.torch_device
 
-    def _arrays(self, tensors: Sequence[Tensor]) -> list[NDArray]:
-        """Wrap tensors for users' code; `data` has no history and a count of writes of its own."""
-        for tensor in tensors:
-            expose(tensor)
-        return [NDArray(t.data, self._ctx, pinned=True) for t in tensors]
-
-    def forward(self, arguments: Sequence[Tensor]) -> list[Tensor]:
-        """Return the outputs."""
-        device = self._ctx.torch_device if not arguments else arguments[0].device
-        outputs = [
-            torch.zeros(shape, dtype=torch_dtype(dtype), device=device)
-            for shape, dtype in zip(self._made.shapes, self._made.dtypes)
+    def _arrays(self, values: Sequence[Value]) -> list[Any]:
+        """Wrap values for users' code; `data` has no history and a count of writes of its own."""
+        for value in values:
+            expose(value.values if isinstance(value, Sparse) else value)
+        return [
+            Handle.of_records[value.stype](value.detach(), self._ctx)
+            if isinstance(value, Sparse)
+            else NDArray(value.data, self._ctx, pinned=True)
+            for value in values
         ]
-        self._inputs, self._outputs = self._arrays(arguments), self._arrays(outputs)
+
+    def _zeros(self, stype: str, shape: Sequence[int], dtype: torch.dtype) -> Any:
+        """Return a new array for users' code to write into."""
+        if stype != "default":
+            return sparse.zeros(stype, shape, self._ctx, name_of(dtype))
+        return self._arrays([torch.zeros(tuple(shape), dtype=dtype, device=self._device)])[0]
+
+    def _keep_states(self) -> None:
+        """Let the arrays of sparse states have what users' code has put in their place."""
+        for given, array in zip(self._given_states, self._states, strict=True):
+            if isinstance(given, Sparse) and given.home is not None:
+                given.home.take_over(array.record())
+
+    def forward(self) -> list[Value]:
+        """Return the outputs."""
+        stypes = (
+            self._a.infer_storage(self._stypes)
+            if self._a.asks_storage
+            else ("default",) * len(self._made.shapes)
+        )
+        self._outputs = [
+            self._zeros(stype, shape, torch_dtype(dtype))
+            for stype, shape, dtype in zip(stypes, self._made.shapes, self._made.dtypes, strict=True)
+        ]
         with torch.no_grad(), mode.scope(recording=False, training=self._is_train), self._ctx, user_code():
             self._made.op.forward(
                 is_train=self._is_train,
-                req=["write"] * len(outputs),
+                req=["write"] * len(self._outputs),
                 in_data=list(self._inputs),
                 out_data=list(self._outputs),
                 aux=list(self._states),
             )
-        return outputs
+        self._keep_states()
+        return [_value(array) for array in self._outputs]
 
-    def backward(self, grads: Sequence[Tensor], wanted: Sequence[bool]) -> list[Tensor | None]:
+    def backward(self, grads: Sequence[Tensor], wanted: Sequence[bool]) -> list[Value]:
         """Return the gradients of the arguments, None for those that nobody wants."""
+        outputs = [array.stype for array in self._outputs]
+        heads, stypes = self._a.infer_storage_backward(self._stypes, outputs)
         made = [
-            torch.zeros_like(x.tensor) if is_wanted else torch.empty_like(x.tensor)
-            for x, is_wanted in zip(self._inputs, wanted)
+            self._zeros(stype, array.shape, _value(array).dtype)
+            for stype, array in zip(stypes, self._inputs, strict=True)
         ]
+        given = [_head(grad, stype) for grad, stype in zip(grads, heads, strict=True)]
         with torch.no_grad(), mode.scope(recording=False, training=self._is_train), self._ctx, user_code():
             self._made.op.backward(
                 req=["write" if is_wanted else "null" for is_wanted in wanted],
-                out_grad=self._arrays([g.contiguous() for g in grads]),
+                out_grad=self._arrays(given),
                 in_data=list(self._inputs),
                 out_data=list(self._outputs),
-                in_grad=self._arrays(made),
+                in_grad=list(made),
                 aux=list(self._states),
             )
-        return [grad if is_wanted else None for grad, is_wanted in zip(made, wanted)]
+        self._keep_states()
+        return [_value(array) if is_wanted else None for array, is_wanted in zip(made, wanted, strict=True)]
+
+
+def _head(grad: Tensor, stype: str) -> Value:
+    """Return an output's gradient, a dense tensor or one of rows, in a storage type."""
+    if grad.is_sparse and stype == "row_sparse":
+        return as_rows(grad)
+    return stored_as((grad.to_dense() if grad.is_sparse else grad).contiguous(), stype)
 
 
 class _Recorded(torch.autograd.Function):
     """A call that torch's engine differentiates by calling the user's backward."""
 
     @staticmethod
-    def forward(ctx: Any, job: _Job, *arguments: Tensor) -> tuple[Tensor, ...]:
-        ctx.job = job
-        outputs = job.forward(arguments)
-        ctx.like = [(o.shape, o.dtype, o.device) for o in outputs]
-        ctx.mark_non_differentiable(*(o for o in outputs if not o.is_floating_point()))
-        return tuple(outputs)
+    def forward(
+        ctx: Any, job: _Job, takes_rows: tuple[bool, ...], made: list[Value], *leaves: Tensor
+    ) -> tuple[Tensor, ...]:
+        ctx.job, ctx.takes_rows = job, takes_rows
+        made.extend(job.forward())
+        tensors = [anchor_for(one.shape, one.values) if isinstance(one, Sparse) else one for one in made]
+        ctx.like = [(tensor.shape, tensor.dtype, tensor.device) for tensor in tensors]
+        ctx.mark_non_differentiable(*(tensor for tensor in tensors if not tensor.is_floating_point()))
+        return tuple(tensors)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         given = [
             torch.zeros(shape, dtype=dtype, device=device) if grad is None else grad
             for grad, (shape, dtype, device) in zip(grads, ctx.like)
         ]
-        return None, *ctx.job.backward(given, ctx.needs_input_grad[1:])
+        wanted = ctx.needs_input_grad[3:]
+        return None, None, None, *map(fitting, ctx.job.backward(given, wanted), ctx.takes_rows, wanted)
+
+
+def _storage(a: PropCall, stypes: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return the storage types of the outputs, None where nothing of the operator is sparse."""
+    if not a.asks_storage and set(stypes) <= {"default"}:
+        return None
+    return a.infer_storage(stypes)
+
+
+def _grad_storage(a: PropCall, stypes: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the storage types of the gradients of all inputs; states have none."""
+    states = ("default",) * len(a.states)
+    if not a.asks_storage:
+        return ("default",) * len(a.arguments) + states
+    return a.infer_storage_backward(stypes, a.infer_storage(stypes))[1] + states
+
+
+SPARSE = SparseRule(
+    _storage,
+    run,
+    grad_storage=_grad_storage,
+    recorded=_run,
+    wanted=lambda a, stypes: a.wanted_storage(stypes)[0],
+)
+"""What `Custom` does with sparse arrays: it asks the user's class which there are, and hands them over."""

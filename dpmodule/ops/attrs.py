@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from ..base import dtype_name, plain
 
 __all__ = [
     "AttrType",
+    "as_python3",
     "boolean",
     "choice",
     "dtype",
@@ -44,11 +46,29 @@ def to_text(value: Any) -> str:
     return str(value) if isinstance(value, np.floating) else str(plain(value))
 
 
+_LONG = re.compile(r"(?<![\w.+-])([+-]?\d+)L\b")
+_UNICODE = re.compile(r"""u(['"])(.*)\1""", re.DOTALL)
+
+
+def as_python3(text: str) -> str:
+    """Return attribute text without the marks of Python 2: its long integers end in L, its words may be ``u'word'``.
+
+    Example:
+        >>> from dpmodule.ops.attrs import as_python3
+        >>> as_python3("(8L, 3L)"), as_python3("u'same'")
+        ('(8, 3)', 'same')
+    """
+    word = _UNICODE.fullmatch(text)
+    if word:
+        return word[2]
+    return _LONG.sub(r"\1", text) if "L" in text else text
+
+
 def _literal(value: Any) -> Any:
     """Read text as a Python literal; MXNet also writes lists and the bare words true and false."""
     if not isinstance(value, str):
         return plain(value)
-    text = value.strip()
+    text = as_python3(value.strip())
     return (
         {"true": True, "false": False, "none": None}.get(text.lower())
         if text.isalpha()
@@ -67,7 +87,7 @@ def _to_int(value: Any) -> int:
 
 def _to_real(value: Any) -> float:
     if isinstance(value, str):
-        return float(value)
+        return float(as_python3(value.strip()))
     found = plain(value)
     if not isinstance(found, (int, float)):
         raise TypeError(value)
@@ -101,6 +121,14 @@ def _to_shape(value: Any) -> tuple[int, ...]:
     return tuple(_to_int(v) for v in _to_tuple(value))
 
 
+def _to_word(value: Any) -> str:
+    return as_python3(value) if isinstance(value, str) else str(value)
+
+
+def _to_dtype(value: Any) -> str:
+    return dtype_name(as_python3(value) if isinstance(value, str) else value)
+
+
 def _to_ints_or_none(value: Any) -> tuple[int | None, ...]:
     if value is None or isinstance(value, str) and value.strip() == "None":
         return (None,)
@@ -123,7 +151,7 @@ def integer(low: int | None = None, high: int | None = None) -> AttrType:
 real = AttrType(_to_real, "a number", "float")
 fraction = AttrType(_to_fraction, "a number from 0 to 1", "float")
 boolean = AttrType(_to_bool, "True or False", "bool")
-string = AttrType(str, "a string", "str")
+string = AttrType(_to_word, "a string", "str")
 shape = AttrType(_to_shape, "a tuple of integers", "tuple[int, ...]")
 ints = AttrType(_to_shape, "an integer or a tuple of integers", "int | tuple[int, ...]")
 ints_or_none = AttrType(
@@ -132,16 +160,17 @@ ints_or_none = AttrType(
 reals = AttrType(
     lambda value: tuple(_to_real(v) for v in _to_tuple(value)), "a tuple of numbers", "tuple[float, ...]"
 )
-dtype = AttrType(dtype_name, "a dtype such as 'float32'", "Any")
+dtype = AttrType(_to_dtype, "a dtype such as 'float32'", "Any")
 
 
 def choice(*names: str) -> AttrType:
     """One of a few words."""
 
     def parse(value: Any) -> str:
-        if value not in names:
+        word = _to_word(value)
+        if word not in names:
             raise ValueError(value)
-        return str(value)
+        return word
 
     return AttrType(parse, "one of " + ", ".join(names), "str")
 

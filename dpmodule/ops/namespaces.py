@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache
 
 from .registry import names, namespace_of
 
-__all__ = ["listed", "names_in"]
+__all__ = ["names_in"]
 
 
 def names_in(space: str) -> dict[str, str]:
@@ -27,8 +26,3 @@ def _names_in(space: str, count: int) -> dict[str, str]:
         return {n: n for n in names() if n.startswith("_")}
     pairs = ((n, *namespace_of(n)) for n in names() if not n.startswith("_sample_"))
     return {public: name for name, where, public in pairs if where == space}
-
-
-def listed(space: str, own: Iterable[str]) -> list[str]:
-    """Return what ``dir()`` of a namespace module shows: its operators and its own names."""
-    return sorted({*names_in(space), *own})

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ..base import OpError
+from ..base import OpError, did_you_mean
 from ..later import modules_of
 from .later import LATER
 from .spec import Attr, Env, Input, Loss, Op
@@ -178,11 +178,7 @@ def get(name: str) -> Op:
     """
     found = find(name)
     if found is None:
-        import difflib
-
-        near = difflib.get_close_matches(name, names(), 3)
-        hint = f"; did you mean {', '.join(near)}?" if near else ""
-        raise OpError(f"there is no operator {name!r}{hint}")
+        raise OpError(f"there is no operator {name!r}{did_you_mean(name, names())}")
     return found
 
 

@@ -58,4 +58,4 @@ _LATER = {
 """Optimizers that few programs need, by the module that is imported when one of them is asked for."""
 
 registry.add_later(__name__, {**_LATER, "contrib": "GroupAdaGrad"})
-__getattr__, __dir__ = later.attributes(__name__, {**_LATER, "contrib": "", "optimizer": ""})
+__getattr__, __dir__ = later.attributes(__name__, __all__, {**_LATER, "contrib": "", "optimizer": ""})

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import torch
 
-from ..base import ArgumentError, StateError
+from ..base import ArgumentError, SignatureError, StateError, did_you_mean
 from ..lr_scheduler import LRScheduler
 from ..ndarray import NDArray
 from ..registry import Registry
@@ -51,6 +52,7 @@ class Optimizer:
 
     Raises:
         ArgumentError: `param_idx2name` is no dict.
+        SignatureError: there is an argument beside these; the text names what may have been meant.
     """
 
     opt_registry: ClassVar[Mapping[str, type[Optimizer]]]
@@ -71,7 +73,10 @@ class Optimizer:
         begin_num_update: int = 0,
         multi_precision: bool = False,
         param_dict: Mapping[Key, Any] | None = None,
+        **unknown: Any,
     ) -> None:
+        if unknown:
+            raise SignatureError(_unknown(type(self), list(unknown)))
         if param_idx2name is not None and not isinstance(param_idx2name, Mapping):
             raise ArgumentError(f"param_idx2name is {param_idx2name!r}, expected a dict from index to name")
         self.rescale_grad = rescale_grad
@@ -273,7 +278,7 @@ class Optimizer:
 
 OptimizerT = TypeVar("OptimizerT", bound=Optimizer)
 
-registry = Registry(Optimizer, "optimizer")
+registry = Registry(Optimizer, "optimizer", unlisted=("test", "torchoptimizer"))
 Optimizer.opt_registry = registry.classes
 
 
@@ -311,6 +316,22 @@ def create(name: Any, **kwargs: Any) -> Optimizer:
     if isinstance(name, torch.optim.Optimizer) or (callable(name) and not isinstance(name, Optimizer)):
         return registry.create("torchoptimizer", name, **kwargs)
     return registry.create(name, **kwargs)
+
+
+_TORCH = {"lr": "learning_rate", "weight_decay": "wd", "betas": "beta1 and beta2", "eps": "epsilon"}
+"""What arguments of `torch.optim` are called here."""
+
+
+def _unknown(cls: type[Optimizer], unknown: Sequence[str]) -> str:
+    """Say which arguments an optimizer does not have, and which it has."""
+    kinds = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    constructors = [vars(each)["__init__"] for each in cls.__mro__[:-1] if "__init__" in vars(each)]
+    parameters = [each for one in constructors for each in inspect.signature(one).parameters.values()]
+    known = dict.fromkeys(each.name for each in parameters if each.kind in kinds and each.name != "self")
+    hint = did_you_mean(unknown[0], known, *unknown[1:], synonyms=_TORCH)
+    return (
+        f"{cls.__name__} has no argument {', '.join(map(repr, unknown))}; it takes {', '.join(known)}{hint}"
+    )
 
 
 def is_half(weight: NDArray) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from .. import later
 from ..base import ArgumentError, ShapeError
 from ..ndarray import NDArray
 from .base import register
@@ -13,6 +14,8 @@ from .group import Group
 from .grouped import GroupedOptimizer
 
 __all__ = ["GroupAdaGrad"]
+
+later.publish(__name__, __all__)
 
 Tensor = torch.Tensor
 

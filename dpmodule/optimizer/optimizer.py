@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .. import later
 from .adaptive import AdaGrad as AdaGrad
 from .adaptive import Adam as Adam
 from .adaptive import RMSProp as RMSProp
@@ -51,3 +52,5 @@ __all__ = [
     "get_updater",
     "register",
 ]
+
+later.publish(__name__, __all__)

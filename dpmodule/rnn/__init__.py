@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .. import later
 from . import rnn as rnn
 from . import rnn_cell as rnn_cell
 from .base import BaseRNNCell as BaseRNNCell
@@ -47,7 +48,12 @@ __all__ = [
     "ZoneoutCell",
     "do_rnn_checkpoint",
     "encode_sentences",
+    "io",
     "load_rnn_checkpoint",
+    "rnn",
+    "rnn_cell",
     "rnn_unroll",
     "save_rnn_checkpoint",
 ]
+
+later.publish(__name__, __all__)

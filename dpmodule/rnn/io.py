@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from .. import generators
+from .. import generators, later
 from .. import ndarray as nd
 from ..base import ArgumentError, dtype_name
 from ..io import DataBatch, DataDesc, DataIter
 from ..ndarray import NDArray
 
 __all__ = ["BucketSentenceIter", "encode_sentences"]
+
+later.publish(__name__, __all__)
 
 
 def encode_sentences(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .. import later
 from ..checkpoint import load_checkpoint as load_checkpoint
 from ..checkpoint import save_checkpoint as save_checkpoint
 from .base import BaseRNNCell as BaseRNNCell
@@ -19,3 +20,5 @@ __all__ = [
     "save_checkpoint",
     "save_rnn_checkpoint",
 ]
+
+later.publish(__name__, __all__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .. import later
 from .base import BaseRNNCell as BaseRNNCell
 from .base import RNNParams as RNNParams
 from .cell import GRUCell as GRUCell
@@ -37,3 +38,5 @@ __all__ = [
     "SequentialRNNCell",
     "ZoneoutCell",
 ]
+
+later.publish(__name__, __all__)

@@ -22,6 +22,7 @@ from __future__ import annotations
 import errno
 import pickle
 
+from .. import later
 from ..base import FileError, MXNetError
 from ..native.errors import FunctorError as FunctorError
 from ..native.errors import LoopClosedError as LoopClosedError
@@ -43,6 +44,8 @@ __all__ = [
     "WorkerStuck",
     "refused",
 ]
+
+later.publish(__name__, __all__)
 
 
 def refused(what: str, error: OSError) -> FileError:

@@ -9,12 +9,15 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
+from .. import later
 from ..base import StateError
 from .checks import check_count, check_seconds
 from .launch import check_start_method
 from .process import GRACE_S, ChildProcess, close_all
 
 __all__ = ["START_S", "Supervisor"]
+
+later.publish(__name__, __all__)
 
 START_S = 60.0
 """How long a process that is not forked may take to start and import torch on a busy machine, in seconds."""

@@ -32,7 +32,7 @@ from .creation import (
     split_v2,
     zeros,
 )
-from .faces import face_of, listed
+from .faces import face_of, names_in
 from .symbol import Group, Symbol, Variable, load, load_json, var
 
 if TYPE_CHECKING:
@@ -44,18 +44,24 @@ __all__ = [
     "Symbol",
     "Variable",
     "arange",
+    "contrib",
     "eye",
     "full",
     "histogram",
     "hypot",
+    "image",
+    "linalg",
     "linspace",
     "load",
     "load_json",
     "maximum",
     "minimum",
     "ones",
+    "op",
     "pow",
     "power",
+    "random",
+    "sparse",
     "split_v2",
     "torch_module",
     "var",
@@ -64,12 +70,10 @@ __all__ = [
 ]
 
 
-__getattr__, _own = later.attributes(
+__getattr__, __dir__ = later.attributes(
     __name__,
+    __all__,
     {"control_flow": "", "random": "", "subgraph": "", "torch_node": "torch_module write_back"},
     partial(face_of, ""),
+    operators=partial(names_in, ""),
 )
-
-
-def __dir__() -> list[str]:
-    return listed("", _own())

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..base import ArgumentError, DeviceError, DTypeError, Shape, ShapeError, dtype_name
-from ..context import Context, current_context
+from ..context import Context, context_of, current_context
 from ..executor import Binding, Executor, Placement, allocate, from_pool, placement, requirements
 from ..executor.gradients import check_differentiable
 from ..executor.sparse_arrays import allocate_as
@@ -26,9 +26,7 @@ __all__ = ["bind", "evaluate", "simple_bind"]
 
 
 def _context(ctx: Any) -> Context:
-    if not isinstance(ctx, Context):
-        raise ArgumentError(f"ctx is {ctx!r}, expected a Context such as mx.cpu()")
-    return ctx.check()
+    return context_of(ctx).check()
 
 
 def _named(what: str, names: Sequence[str], given: Any, *, partial: bool) -> dict[str, NDArray]:
@@ -129,7 +127,7 @@ _STYPES = ("default", "row_sparse", "csr")
 
 
 def _storage_types(graph: Graph, stype_dict: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the storage types of variables that are not dense: as given, else as declared.
+    """Return the storage types of variables that are not dense: as given, else as declared, or as operators want them.
 
     Raises:
         ArgumentError: there is no such type.
@@ -138,7 +136,13 @@ def _storage_types(graph: Graph, stype_dict: Mapping[str, str] | None) -> dict[s
     for name, stype in given.items():
         if stype not in _STYPES:
             raise ArgumentError(f"stype_dict: {name} is {stype!r}, expected one of {', '.join(_STYPES)}")
-    return {name: stype for name, stype in {**declared_storage(graph), **given}.items() if stype != "default"}
+    found = {
+        name: stype for name, stype in {**declared_storage(graph), **given}.items() if stype != "default"
+    }
+    variables = [node for node in graph.nodes if node.op is None and "__storage_type__" not in node.attrs]
+    storage = storage_of(graph, found, {node.name for node in variables} - {*given})
+    settled = {} if storage is None else storage.values
+    return found | {node.name: stype for (node, _), stype in settled.items() if node.op is None}
 
 
 def _check_devices(graph: Graph, ctx: Context, places: Placement, arrays: Mapping[str, NDArray]) -> None:
@@ -198,7 +202,7 @@ class _Source:
         """Return the array of an auxiliary state; one that the other executor has is shared with it."""
         if self.executor is not None and self.names and name in self.executor.aux_dict:
             return _fitting(name, self.executor.aux_dict, shape, dtype)
-        return allocate(shape, self.contexts[name], dtype)
+        return allocate_as(self.stypes.get(name, "default"), shape, self.contexts[name], dtype)
 
     def _own(self, name: str, key: str, shape: tuple[int, ...], dtype: str) -> NDArray:
         if self.pool is not None:

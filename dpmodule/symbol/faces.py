@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from typing import Any
 
+from ..base import did_you_mean
 from ..ops import get as get_op
 from ..ops import namespace_of
-from ..ops.namespaces import listed as listed
-from ..ops.namespaces import names_in
+from ..ops.namespaces import names_in as names_in
 from ..ops.signature import docstring, signature
 from .symbol import Symbol, call
 
-__all__ = ["face_of", "listed"]
+__all__ = ["face_of", "names_in"]
 
 Face = Callable[..., Symbol]
 _faces: dict[str, Face] = {}
@@ -47,8 +46,7 @@ def face_of(space: str, name: str) -> Face:
     known = names_in(space)
     if name not in known:
         where = f"sym.{space}" if space else "sym"
-        near = [] if name.startswith("__") else difflib.get_close_matches(name, known, 3)
-        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        hint = "" if name.startswith("__") else did_you_mean(name, known)
         raise AttributeError(f"{where} has no operator {name!r}{hint}")
     alias = known[name]
     if alias not in _faces:

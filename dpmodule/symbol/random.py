@@ -6,11 +6,13 @@ Every forward draws anew, from the generator of the executor's context.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from .. import later
 from ..base import ArgumentError
 from ..ndarray.convert import is_number
-from .faces import face_of, listed
+from .faces import face_of, names_in
 from .symbol import Symbol, call
 
 __all__ = [
@@ -135,10 +137,6 @@ def shuffle(data: Symbol, **kwargs: Any) -> Symbol:
     return call("_shuffle", data, **kwargs)
 
 
-def __getattr__(name: str) -> Any:
-    found = globals()[name] = face_of("random", name)
-    return found
-
-
-def __dir__() -> list[str]:
-    return listed("random", globals())
+__getattr__, __dir__ = later.attributes(
+    __name__, __all__, otherwise=partial(face_of, "random"), operators=partial(names_in, "random")
+)

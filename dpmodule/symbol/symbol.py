@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from .. import later
 from ..attribute import stored_key
 from ..base import (
     ArgumentError,
@@ -24,12 +24,9 @@ from . import bind as binding
 from .arithmetic import Arithmetic
 from .compose import apply_op, make_variable, substitute
 
-_ELSEWHERE = frozenset(
-    "arange eye full histogram hypot linspace maximum minimum ones pow power split_v2 zeros".split()  # noqa: SIM905
-)
-"""What MXNet defines in the module of this name, and this package in other ones."""
-
 __all__ = ["Group", "Symbol", "Variable", "load", "load_json", "var"]
+
+later.publish(__name__, __all__)
 
 
 class Symbol(Arithmetic):
@@ -349,9 +346,3 @@ def load(fname: str) -> Symbol:
         raise FileFormatError(f"{fname}: not UTF-8 text at byte {error.start}; not a symbol file") from None
     except FileFormatError as error:
         raise FileFormatError(f"{fname}: {error}") from error
-
-
-def __getattr__(name: str) -> Any:
-    if name in _ELSEWHERE:
-        return getattr(importlib.import_module(__package__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -62,6 +62,7 @@ def test_every_option_tells_its_default():
         (["fit", "--learning-rate=3"], "unrecognized arguments: --learning-rate=3"),
         (["fit", "--lr"], "argument --lr: expected one argument"),
         (["fit", "--optimizer", "sdg"], "'sdg', expected one of adadelta, adagrad, adam"),
+        (["fit", "--optimizer", "torchoptimizer"], "'torchoptimizer', expected one of adadelta"),
         (["fit", "--kvstore", "dist_sync"], "'dist_sync', expected local, device or none"),
         (["fit", "--kvstore", "nccl"], "'nccl'"),
         (["fit", "--contexts", "gpu(99)"], "gpu(99) does not exist"),

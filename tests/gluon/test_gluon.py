@@ -1,6 +1,13 @@
+"""Gluon is left out: programs may name it; making or calling something of it says what takes its place."""
+
+import importlib
+from abc import ABC
+from contextlib import suppress
+
 import pytest
 
 import dpmodule as mx
+from dpmodule.gluon.names import MODULES
 
 
 def test_importing_gluon_works_and_using_it_says_what_takes_its_place():
@@ -11,3 +18,59 @@ def test_importing_gluon_works_and_using_it_says_what_takes_its_place():
         gluon.nn.Dense(3)
     with pytest.raises(mx.MXNetError, match=r"gluon\.Trainer is not available"):
         mx.gluon.Trainer({}, "sgd")
+
+
+def test_a_twin_may_be_defined_beside_a_symbol():
+    from dpmodule.gluon import nn
+
+    @mx.util.use_np_shape
+    class Net(mx.gluon.HybridBlock, ABC):
+        kind: "nn.Dense | None" = None
+
+        def __init__(self, units):
+            super().__init__()
+            self.body = nn.Dense(units)
+
+        @property
+        def units(self):
+            return 3
+
+        def hybrid_forward(self, F, x):
+            return self.body(x)
+
+    class Deeper(Net, nn.HybridSequential):
+        pass
+
+    assert issubclass(Deeper, mx.gluon.HybridBlock)
+    assert not any(isinstance(thing, (Net, nn.Dense, mx.gluon.Block)) for thing in (mx.sym.Variable("x"), 3))
+    assert not hasattr(Net, "no_such_attribute")
+    assert Net.__name__ == "Net"
+    with pytest.raises(
+        mx.MXNetError, match=r"gluon\.HybridBlock, from which Net derives, is not available: .*torch"
+    ):
+        Net(3)
+    with pytest.raises(mx.MXNetError, match="from which Deeper derives"):
+        Deeper(units=3)
+    with pytest.raises(ZeroDivisionError), suppress(mx.gluon.parameter.DeferredInitializationError):
+        _ = 1 / 0
+
+
+def test_every_module_of_gluon_can_be_imported_with_its_names():
+    from dpmodule.gluon.data.vision import transforms
+    from dpmodule.gluon.nn.basic_layers import Dense
+
+    assert Dense is mx.gluon.nn.Dense
+    assert mx.gluon.nn.Block is mx.gluon.block.Block is mx.gluon.Block
+    with pytest.raises(mx.MXNetError, match=r"gluon\.data\.vision\.transforms\.Compose is not"):
+        transforms.Compose([])
+    for package, modules in MODULES.items():
+        found: dict[str, object] = {}
+        exec(f"from dpmodule.gluon{'.' if package else ''}{package} import *", found)
+        for module, names in modules.items():
+            assert set(names.split()) <= set(found)
+            path = ".".join(part for part in ("dpmodule.gluon", package, module) if part)
+            assert all(
+                isinstance(getattr(importlib.import_module(path), name), type) for name in names.split()
+            )
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("dpmodule.gluon.no_such_module")

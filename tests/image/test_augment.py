@@ -112,3 +112,8 @@ def test_an_empty_selection_changes_nothing():
     found, objects = I.DetRandomSelectAug([])(image, OBJECTS)
     assert found is image
     assert objects is OBJECTS
+
+
+def test_dumps_of_numbers_of_numpy_in_lists():
+    change = mx.image.ColorNormalizeAug([np.float32(1), 2], np.ones(3))
+    assert json.loads(change.dumps()) == ["colornormalizeaug", {"mean": [1.0, 2], "std": [1.0, 1.0, 1.0]}]

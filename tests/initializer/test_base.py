@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError
@@ -124,6 +125,28 @@ def test_dumps_of_arrays():
         assert json.loads(mx.init.Constant(value).dumps()) == ["constant", {"value": [1, 2]}]
 
 
+def test_dumps_of_arrays_inside_lists_and_of_torch():
+    @mx.init.register
+    class Holds(mx.init.Initializer):
+        def __init__(self, value):
+            super().__init__(value=value)
+
+        def _init_weight(self, name, arr):
+            arr[:] = 0
+
+    for value, text in (
+        ([mx.nd.array([1, 2]), np.float32(3)], [[1.0, 2.0], 3.0]),
+        ({"mean": np.arange(2)}, {"mean": [0, 1]}),
+        (torch.ones(2, requires_grad=True), [1.0, 1.0]),
+        ((mx.init.One(),), ['["one", {}]']),
+    ):
+        init = Holds(value)
+        assert json.loads(init.dumps()) == ["holds", {"value": text}]
+        assert mx.init.create(init.dumps()) == init
+    with pytest.raises(TypeError, match=r"arguments of Holds\(value=cpu\(0\)\): .*expected numbers"):
+        Holds(mx.cpu()).dumps()
+
+
 def test_equality_and_text():
     assert mx.init.Xavier() == mx.init.Xavier()
     assert mx.init.Xavier() != mx.init.Xavier(magnitude=2)
@@ -170,6 +193,14 @@ def test_aliases_and_unknown_names():
     assert mx.init.create("ones") == mx.init.One()
     with pytest.raises(ArgumentError, match="unknown initializer 'nix'; expected one of bilinear"):
         mx.init.create("nix")
+    with pytest.raises(ArgumentError, match=r"zeros; did you mean xavier\?$") as caught:
+        mx.init.create("xaver")
+    assert "torchvalue" not in str(caught.value)
+    module = mx.mod.Module(mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2), label_names=[])
+    module.bind([("data", (2, 3))])
+    with pytest.raises(ArgumentError, match="unknown initializer 'foo'"):
+        module.init_params("foo")
+    module.init_params("xavier")
     with pytest.raises(ArgumentError, match="not a subclass of Initializer"):
         mx.init.register(int)
 

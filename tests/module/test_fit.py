@@ -233,6 +233,68 @@ def test_an_output_that_trains_nothing_may_be_non_finite():
     assert all(np.isfinite(v.asnumpy()).all() for v in mod.get_params()[0].values())
 
 
+class Several(mx.metric.EvalMetric):
+    """A metric of two names, as detectors have: sums in lists, and a `reset` from before there were global sums."""
+
+    def reset(self):
+        self.sum_metric, self.num_inst = [0.0, 0.0], [0, 0]
+
+    def update(self, labels, preds):
+        for k in range(2):
+            self.sum_metric[k] += k + 1.0
+            self.num_inst[k] += 1
+
+    def get(self):
+        values = [total / count if count else 0.5 for total, count in zip(self.sum_metric, self.num_inst)]
+        return ["a", "b"], values
+
+
+class InTuples(Several):
+    def get(self):
+        names, values = super().get()
+        return tuple(names), tuple(values)
+
+
+class InArrays(Several):
+    def get(self):
+        names, values = super().get()
+        return names, np.array(values)
+
+
+class OnTopOfOurs(mx.metric.Accuracy):
+    def get(self):
+        return ["a", "b"], [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "make", [Several, InTuples, InArrays, OnTopOfOurs], ids=["list", "tuple", "array", "derived"]
+)
+def test_a_metric_of_several_names_logs_each(make, caplog):
+    own = make() if make is OnTopOfOurs else make("own")
+    data = mx.io.NDArrayIter(*blobs(32), batch_size=16)
+    mod = mx.mod.Module(mlp())
+    lines = [
+        mx.callback.Speedometer(16, 1),
+        mx.callback.log_train_metric(1, auto_reset=True),
+        mx.callback.TqdmBar(disable=True),
+    ]
+    with caplog.at_level(logging.INFO):
+        mod.fit(
+            data,
+            eval_data=data,
+            eval_metric=own,
+            num_epoch=1,
+            batch_end_callback=lines,
+            eval_end_callback=mx.callback.LogValidationMetricsCallback(),
+        )
+    for text in ("Epoch[0] Train-", "Epoch[0] Validation-", "Iter[0] Batch[0] Train-"):
+        assert [line for line in caplog.messages if line.startswith(text + "a=1.000000")]
+        assert [line for line in caplog.messages if line.startswith(text + "b=2.000000")]
+    assert "\ta=" in caplog.text
+    assert mod.score(data, own) == own.get_name_value() == [("a", 1.0), ("b", 2.0)]
+    assert mod.score(data, [own, "acc"])[:2] == [("a", 1.0), ("b", 2.0)]
+
+
 def test_a_non_finite_output_can_be_passed_over(caplog):
     data, label = blobs(32)
     data[20, 2] = np.nan

@@ -104,9 +104,14 @@ def test_force_rebind_keeps_parameters():
     [
         (
             {"data_names": ["image"]},
-            "data_names holds 'image', which is no argument of the symbol; did you mean",
+            "data_names holds 'image', which is no argument of the symbol; it has data, softmax_label",
         ),
-        ({"fixed_param_names": ["nothing"]}, "fixed_param_names holds 'nothing'"),
+        ({"fixed_param_names": ["fc1_weigth"]}, r"'fc1_weigth', .*; did you mean fc1_weight, fc2_weight\?$"),
+        (
+            {"fixed_param_names": ["nothing"]},
+            "'nothing', .*; it has fc1_weight, fc1_bias, fc2_weight, fc2_bias$",
+        ),
+        ({"state_names": ["dta"]}, r"state_names holds 'dta', .*; did you mean data\?$"),
         ({"context": "gpu"}, r"context is 'gpu', expected a Context"),
         ({"compression_params": {"type": "3bit"}}, "compression '3bit' is unknown"),
     ],
@@ -626,3 +631,32 @@ def test_parameters_declared_row_sparse_come_and_are_saved_row_sparse(kind, cont
     assert module.get_params()[0]["v"].asnumpy().sum() == 0
     module.load_params(str(tmp_path / "v.params"))
     np.testing.assert_array_equal(module.get_params()[0]["v"].asnumpy(), found.asnumpy())
+
+
+def test_repr_says_how_far_a_module_has_come():
+    mod = mx.mod.Module(mlp(), context=[mx.cpu(0), mx.cpu(1)])
+    assert repr(mod) == (
+        "<Module: not bound; data, softmax_label -> softmax_output; 4 parameters; on cpu(0), cpu(1)>"
+    )
+    mod.bind([("data", (4, 6))], [("softmax_label", (4,))])
+    flow = "data (4, 6), softmax_label (4,) -> softmax_output (4, 4); 4 parameters of"
+    assert repr(mod).startswith(f"<Module: bound, without parameters; {flow} ")
+    mod.init_params()
+    mod.init_optimizer()
+    size = sum(array.size for array in mod.get_params()[0].values())
+    assert repr(mod) == f"<Module: ready for updates; {flow} {size} numbers; on cpu(0), cpu(1)>"
+    bucketing = mx.mod.BucketingModule(lambda key: (mlp(), ["data"], ["softmax_label"]), default_bucket_key=1)
+    assert repr(bucketing) == "<BucketingModule: not bound; data, softmax_label -> softmax_output>"
+    assert repr(mx.mod.SequentialModule()) == "<SequentialModule: not bound>"
+    assert repr(type("Mine", (mx.mod.BaseModule,), {})()) == "<Mine: not bound>"
+
+
+def test_repr_of_an_executor():
+    executor = mlp().simple_bind(mx.cpu(), data=(2, 6), grad_req={"fc1_weight": "write"})
+    assert repr(executor).startswith("<Executor on cpu(0): data (2, 6), fc1_weight (")
+    assert repr(executor).endswith("-> softmax_output (2, 4); gradients for 1 of 6>")
+    many = mx.sym.add_n(*[mx.sym.Variable(f"x{k}") for k in range(9)], name="sum")
+    shapes = {f"x{k}": (1,) for k in range(9)}
+    assert "x5 (1,) and 3 more -> sum_output (1,); gradients for 9 of 9>" in repr(
+        many.simple_bind(mx.cpu(), **shapes)
+    )

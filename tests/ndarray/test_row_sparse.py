@@ -459,6 +459,20 @@ def test_results_are_written_into_sparse_arrays():
     assert drawn.asnumpy().min() >= 1
 
 
+@pytest.mark.parametrize(
+    ("before", "after"), [("default", "csr"), ("csr", "default"), ("row_sparse", "default")]
+)
+def test_a_changed_storage_type_is_recorded(before, after):
+    array = nd.array(TWO_ROWS).tostype(before)
+    array.attach_grad()
+    with mx.autograd.record():
+        other = array.tostype(after)
+        loss = mx.nd.dot(other, mx.nd.ones((TWO_ROWS.shape[1], 1))).sum()
+    assert other.stype == after
+    loss.backward()
+    assert (array.grad.asnumpy() == 1).all()
+
+
 def test_cast_storage():
     check(nd.cast_storage(nd.array(TWO_ROWS), "row_sparse"), TWO_ROWS, [0, 2])
     check(sparse.cast_storage(two_rows(), stype="default"), TWO_ROWS)

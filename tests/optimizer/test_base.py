@@ -147,12 +147,49 @@ def test_names_are_mxnets():
 def test_unknown_names_are_listed():
     with pytest.raises(ArgumentError, match="unknown optimizer 'foo'.*adagrad.*sgd"):
         optimizer.create("foo")
+    with pytest.raises(
+        ArgumentError, match=r"signum; did you mean sgd\?$"
+    ) as caught:  # none that only we make
+        optimizer.create("sdg")
+    assert "torchoptimizer" not in str(caught.value)
+    assert "_svrg" not in str(caught.value)
+    with pytest.raises(
+        ArgumentError, match="'torchoptimizer': missing a required argument: 'factory'; it takes fac"
+    ):
+        optimizer.create("torchoptimizer")
     with pytest.raises(ValueError, match="expected an? Optimizer|optimizer is 3"):
         optimizer.create(3)
     with pytest.raises(ArgumentError, match="param_idx2name"):
         optimizer.SGD(param_idx2name=[1])
     with pytest.raises(TypeError, match="foo"):
         optimizer.create("sgd", foo=3)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "hint"),
+    [
+        (
+            {"lr": 0.1},
+            r"SGD has no argument 'lr'; it takes momentum, .*learning_rate.*; did you mean learning_rate\?$",
+        ),
+        (
+            {"lr": 0.1, "weight_decay": 0.1},
+            r"'lr', 'weight_decay'; it takes .*; did you mean learning_rate, wd\?$",
+        ),
+        ({"momentun": 0.9}, r"did you mean momentum\?$"),
+        ({"zzz": 0.9}, "'zzz'; it takes .*param_dict$"),
+    ],
+)
+def test_arguments_that_there_are_none_of(wrong, hint):
+    for make in (optimizer.SGD, lambda **kwargs: optimizer.create("sgd", **kwargs)):
+        with pytest.raises(TypeError, match=hint) as caught:
+            make(**wrong)
+        assert isinstance(caught.value, ArgumentError)
+    module = mx.mod.Module(mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2), label_names=[])
+    module.bind([("data", (2, 3))])
+    module.init_params()
+    with pytest.raises(TypeError, match=hint):
+        module.init_optimizer(optimizer_params=wrong)
 
 
 def test_an_instance_passes_through():

@@ -1,5 +1,8 @@
 """Automatic mixed precision for symbols: casts that let costly operators run in 16 bits."""
 
+from ... import later
+from . import amp as amp
+from . import lists as lists
 from .amp import convert_bucketing_module as convert_bucketing_module
 from .amp import convert_model as convert_model
 from .amp import convert_symbol as convert_symbol
@@ -8,3 +11,18 @@ from .amp import list_fp32_ops as list_fp32_ops
 from .amp import list_loss_output_functions as list_loss_output_functions
 from .amp import list_lp16_ops as list_lp16_ops
 from .amp import list_widest_type_cast as list_widest_type_cast
+
+__all__ = [
+    "amp",
+    "convert_bucketing_module",
+    "convert_model",
+    "convert_symbol",
+    "list_conditional_fp32_ops",
+    "list_fp32_ops",
+    "list_loss_output_functions",
+    "list_lp16_ops",
+    "list_widest_type_cast",
+    "lists",
+]
+
+later.publish(__name__, __all__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ... import later
 from ...base import ArgumentError, dtype_code
 from ...graph import Graph, Node
 from ...graph.node import Entry
@@ -24,6 +25,8 @@ __all__ = [
     "list_lp16_ops",
     "list_widest_type_cast",
 ]
+
+later.publish(__name__, __all__)
 
 Conditions = Sequence[tuple[str, str, Sequence[str]]]
 

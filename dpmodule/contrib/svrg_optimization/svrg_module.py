@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ... import later
 from ...base import ArgumentError, DTypeError, StateError
 from ...context import Context
 from ...module import Module
@@ -16,6 +17,8 @@ from ...ndarray import NDArray
 from .svrg_optimizer import _SVRGOptimizer
 
 __all__ = ["SVRGModule"]
+
+later.publish(__name__, __all__)
 
 
 class SVRGModule(Module):

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ... import later
 from ... import symbol as sym
 from ...base import ArgumentError
 from ...initializer import Zero
 from ...name import current
 from ...rnn import BaseRNNCell, RNNParams
 from ...symbol import Symbol
-from ..absent import absent_from
+from ..absent import absent_from, names_of
 
-__all__ = ["LSTMPCell"]
+__all__ = ["LSTMPCell", *names_of("contrib.rnn")]
 
-__getattr__ = absent_from("gluon.contrib.rnn")
+__getattr__, __dir__ = later.attributes(__name__, __all__, otherwise=absent_from("gluon.contrib.rnn"))
 
 _GATES = 4
 

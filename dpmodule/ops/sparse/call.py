@@ -11,7 +11,7 @@ from ..spec import Env, Op
 from .records import Csr, Rows, Sparse, anchor_for, as_rows, leaf_of, row_gradient
 from .rule import SparseRule
 
-__all__ = ["SparseCall", "densify", "stored_as"]
+__all__ = ["SparseCall", "densify", "fitting", "stored_as", "with_history"]
 
 Tensor = torch.Tensor
 
@@ -94,11 +94,17 @@ class _Recorded(torch.autograd.Function):
         if all(grad is None for grad in grads):
             return (None,) * (5 + len(wanted))
         found = ctx.call.rule.grad(ctx.a, ctx.env, wanted, grads, *ctx.inputs)
-        return (*(None,) * 5, *map(_fitting, found, ctx.call.takes_rows, wanted))
+        return (*(None,) * 5, *map(fitting, found, ctx.call.takes_rows, wanted))
 
 
-def _fitting(grad: Any, takes_rows: bool, wanted: bool) -> Any:
-    """Return a gradient as what it goes to can take it."""
+def fitting(grad: Any, takes_rows: bool, wanted: bool) -> Any:
+    """Return a gradient as what it goes to can take it.
+
+    Args:
+        grad: a tensor, a record, or None.
+        takes_rows: see `SparseCall`.
+        wanted: whether there is something that it goes to.
+    """
     if not wanted or grad is None:
         return None
     if isinstance(grad, Rows):
@@ -127,13 +133,15 @@ class SparseCall:
         """Run on tensors and records; what comes out carries history where gradients are recorded."""
         if not (torch.is_grad_enabled() and any(value.requires_grad for value in inputs)):
             return self.rule.run(a, env, *inputs)
+        if self.rule.recorded is not None:
+            return self.rule.recorded(a, env, self.takes_rows, *inputs)
         if self.rule.grad is None:
             return self._dense(a, env, inputs)
         made: list[Any] = []
         plain = [value.detach() for value in inputs]
         leaves = [leaf_of(value) for value in inputs]
         tensors = _Recorded.apply(self, a, env, made, plain, *leaves)  # type: ignore[no-untyped-call]
-        results = [_with_history(result, tensor) for result, tensor in zip(made, tensors, strict=True)]
+        results = [with_history(result, tensor) for result, tensor in zip(made, tensors, strict=True)]
         return results[0] if len(results) == 1 else tuple(results)
 
     def _dense(self, a: Any, env: Env, inputs: Sequence[Any]) -> Any:
@@ -144,7 +152,8 @@ class SparseCall:
         return tuple(stored_as(one, stype) for one, stype in zip(found, self.stypes, strict=False))
 
 
-def _with_history(result: Any, tensor: Tensor) -> Any:
+def with_history(result: Any, tensor: Tensor) -> Any:
+    """Return what an operator made, its gradient flowing through a tensor that torch's engine gave back for it."""
     if isinstance(result, Sparse):
         result.anchor = tensor
         return result

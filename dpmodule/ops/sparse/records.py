@@ -39,15 +39,17 @@ class Sparse:
         values: the stored elements.
         shape: lengths of all axes.
         anchor: where gradients flow; None where nothing is recorded.
+        home: the array that these are the parts of, None for what an operator made; a state is written there.
     """
 
-    __slots__ = ("anchor", "shape", "values")
+    __slots__ = ("anchor", "home", "shape", "values")
 
     stype = "default"
 
     values: Tensor
     shape: tuple[int, ...]
     anchor: Tensor | None
+    home: Any
 
     @property
     def dtype(self) -> torch.dtype:
@@ -81,7 +83,9 @@ class Sparse:
 
     def detach(self) -> Any:
         """Return the same values without their history."""
-        return self.replaced(self.values)
+        found = self.replaced(self.values)
+        found.home = self.home
+        return found
 
     @property
     def data(self) -> Any:
@@ -117,7 +121,8 @@ class Rows(Sparse):
     stype = "row_sparse"
 
     def __init__(self, rows: Tensor, values: Tensor, shape: Sequence[int]) -> None:
-        self.rows, self.values, self.shape, self.anchor = rows, values, tuple(shape), None
+        self.rows, self.values, self.shape = rows, values, tuple(shape)
+        self.anchor = self.home = None
 
     def to(self, device: torch.device) -> Rows:
         """Return the rows on a device, without an anchor; this record if they are there already."""
@@ -176,7 +181,7 @@ class Csr(Sparse):
         known: dict[str, Any] | None = None,
     ) -> None:
         self.starts, self.columns, self.values = starts, columns, values
-        self.shape, self.anchor = tuple(shape), None
+        self.shape, self.anchor, self.home = tuple(shape), None, None
         self._known: dict[str, Any] = {} if known is None else known
 
     def replaced(self, values: Tensor) -> Csr:

@@ -37,26 +37,43 @@ class SparseRule:
             (a tuple of booleans); tensors, dense or made by `row_gradient`. Without it, dense copies are
             differentiated.
         grad_storage: ``(a, stypes of the inputs) -> stypes`` of the inputs' gradients; None = all dense.
+        recorded: ``(a, env, takes_rows, *inputs) -> output or tuple``, in place of `run` and `grad` where gradients are
+            wanted: inputs come and outputs go with their history; see `SparseCall` for `takes_rows`.
+        wanted: ``(a, stypes of the inputs) -> stypes`` that variables among the inputs get if they declare none; None =
+            none.
     """
 
     storage: Callable[[Any, Stypes], Stypes | None]
     run: Callable[..., Any]
     grad: Callable[..., Sequence[Any]] | None = None
     grad_storage: Callable[[Any, Stypes], Stypes] | None = None
+    recorded: Callable[..., Any] | None = None
+    wanted: Callable[[Any, Stypes], Stypes] | None = None
+
+    @property
+    def differentiates(self) -> bool:
+        """Whether gradients are worked out on stored parts, too."""
+        return self.grad is not None or self.recorded is not None
 
 
 _rules: dict[str, SparseRule] = {}
 
 
-def add_rule(names: str | Sequence[str], rule: SparseRule) -> None:
+def add_rule(
+    names: str | Sequence[str], rule: SparseRule, alone: Callable[[Any], bool] | None = None
+) -> None:
     """Enter a rule for operators by name.
 
     Args:
         names: registry names, as one text or several.
         rule: what they do.
+        alone: tells from the attributes whether the rule counts even where all inputs are dense; None = never, unless
+            the table here says otherwise.
     """
     for name in names.split() if isinstance(names, str) else names:
         _rules[name] = rule
+        if alone is not None:
+            _ALONE[name] = alone
 
 
 def rule_of(op: Op) -> SparseRule | None:

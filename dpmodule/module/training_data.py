@@ -1,0 +1,99 @@
+"""What `fit`, `score` and `predict` are given to read: iterators of it, whether it has labels, and its types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..base import ArgumentError, MXNetError
+from ..io import DataDesc, as_data_iter
+from ..symbol import Symbol
+
+if TYPE_CHECKING:
+    from .base_module import BaseModule
+
+__all__ = ["as_iter", "bindable", "labelled_iter"]
+
+
+def as_iter(module: BaseModule, data: Any) -> Any:
+    """Return data as an iterator of batches, with the module's names where it has none of its own."""
+    if hasattr(data, "provide_data") and hasattr(data, "reset"):
+        return as_data_iter(data)
+    label_names = getattr(module, "label_names", ["softmax_label"])
+    return as_data_iter(data, data_names=module.data_names, label_names=label_names)
+
+
+def labelled_iter(module: BaseModule, data: Any, task: str) -> Any:
+    """Return data as an iterator of batches that have labels if the network takes some.
+
+    Args:
+        module: the module that reads it.
+        data: the data.
+        task: what they are for, such as "fit".
+
+    Raises:
+        ArgumentError: there are no labels, and the module's symbol takes some.
+    """
+    found = as_iter(module, data)
+    symbol = None if getattr(found, "provide_label", True) else _symbol(module)
+    if symbol is not None:
+        given = {desc[0] for desc in found.provide_data or ()}
+        taken = {*_label_names(module)} & {*symbol.list_arguments()} - given
+        if taken:
+            raise ArgumentError(
+                f"{task}: {type(data).__name__} gives no labels, and the network takes {', '.join(sorted(taken))}; "
+                "let it give pairs (data, label), or an NDArrayIter label="
+            )
+    return found
+
+
+def bindable(module: BaseModule, descs: Sequence[Any] | None) -> Any:
+    """Return descriptions of data with float32 in place of integers that would make parameters integers.
+
+    Bytes of an image, and whole numbers in a table, are to be computed with; numbers of words, which are looked up,
+    stay as they are.
+
+    Args:
+        module: the module that is to be bound.
+        descs: descriptions of its data.
+    """
+    doubtful = [desc for desc in descs or () if _is_integer(getattr(desc, "dtype", None))]
+    symbol = _symbol(module) if doubtful else None
+    if symbol is None or descs is None:
+        return descs
+    names = [desc[0] for desc in descs]
+    inputs = {*names, *_label_names(module)}
+
+    def bound(desc: Any) -> Any:
+        types = dict.fromkeys(names, np.float32) | {desc[0]: desc.dtype}
+        if not any(_is_integer(dtype) for name, dtype in _types(symbol, types).items() if name not in inputs):
+            return desc
+        return DataDesc(desc[0], desc[1], np.float32, getattr(desc, "layout", "NCHW"))
+
+    return [bound(desc) if desc in doubtful else desc for desc in descs]
+
+
+def _symbol(module: BaseModule) -> Symbol | None:
+    """Return the symbol of a module that is made of one; a bucketing module has none before it is bound."""
+    try:
+        found = module.symbol
+    except (MXNetError, AttributeError):
+        return None
+    return found if isinstance(found, Symbol) else None
+
+
+def _label_names(module: BaseModule) -> Sequence[str]:
+    return getattr(module, "label_names", None) or ()
+
+
+def _is_integer(dtype: Any) -> bool:
+    return dtype is not None and dtype != "bfloat16" and np.dtype(dtype).kind in "iub"
+
+
+def _types(symbol: Symbol, types: dict[str, Any]) -> dict[str, Any]:
+    """Return the types of a symbol's arguments that follow from those of some inputs."""
+    names = symbol.list_arguments()
+    found, _, _ = symbol.infer_type_partial(**{name: dtype for name, dtype in types.items() if name in names})
+    return dict(zip(names, found or ()))

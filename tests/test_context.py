@@ -1,0 +1,44 @@
+"""Contexts: torch devices take their place."""
+
+import numpy as np
+import pytest
+import torch
+
+import dpmodule as mx
+from dpmodule.base import ArgumentError, DeviceError
+from helpers.nets import mlp
+
+CPU = torch.device("cpu")
+
+
+def test_a_torch_device_is_a_context_wherever_one_is_taken():
+    one = mx.nd.ones((2, 6), ctx=CPU)
+    moved = [
+        one.as_in_context(CPU),
+        one.copyto(CPU),
+        one.tostype("csr").copyto(CPU),
+        mx.nd.random.normal(ctx=CPU),
+    ]
+    assert all(array.context == mx.cpu() for array in [one, *moved])
+    assert mx.Context(torch.device("cuda", 3)) == mx.gpu(3)
+    net = mlp()
+    assert net.simple_bind(CPU, data=(2, 6)).outputs[0].context == mx.cpu()
+    with mx.AttrScope(ctx_group="far"):
+        far = mx.sym.Variable("x") * 2
+    assert far.bind(CPU, [one], group2ctx={"far": torch.device("cpu", 1)}).outputs[0].context == mx.cpu(1)
+    data = mx.io.NDArrayIter(np.zeros((4, 6), "f4"), np.zeros(4, "f4"), 2)
+    for context in (CPU, [CPU, mx.cpu(1)], {CPU}):
+        mx.mod.Module(net, context=context).fit(data, num_epoch=1)
+    mx.mod.Module(net).fit(data, num_epoch=1, contexts=[CPU, CPU])
+    mx.random.seed(3, ctx=CPU)
+    assert mx.model.FeedForward(net, ctx=CPU).ctx == [mx.cpu()]
+
+
+def test_devices_that_are_none_or_not_here():
+    with pytest.raises(ArgumentError, match="unknown device type 'meta'"):
+        mx.nd.ones((2,), ctx=torch.device("meta"))
+    with pytest.raises(DeviceError, match=r"gpu\(98\) does not exist"):
+        mx.nd.ones((2,), ctx=torch.device("cuda", 98))
+    for wrong in (3, "cpu", [CPU, 0]):
+        with pytest.raises(ArgumentError, match="expected a Context or a list such as"):
+            mx.mod.Module(mlp(), context=wrong)
