@@ -7,6 +7,7 @@ expected.
 from __future__ import annotations
 
 import argparse
+import inspect
 import math
 import os
 import re
@@ -221,11 +222,17 @@ def input_file(text: str) -> str:
 
 
 def optimizer_name(text: str) -> str:
-    """Read the name of an optimizer."""
-    names = sorted(Optimizer.opt_registry)
+    """Read the name of an optimizer that wants no arguments beyond those of all."""
+    names = sorted(name for name, kind in Optimizer.opt_registry.items() if not _required(kind))
     if text.lower() not in names:
         raise _refused(text, f"one of {', '.join(names)}")
     return text.lower()
+
+
+def _required(kind: Any) -> list[str]:
+    """Return the arguments of a class that have no default."""
+    every = inspect.signature(kind).parameters.values()
+    return [one.name for one in every if one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD]
 
 
 def store(text: str) -> str | None:
