@@ -39,7 +39,7 @@ class Monitored(Protocol):
 
 def rms(x: NDArray) -> NDArray:
     """Return the norm of `x` divided by the root of its size, as an array of one number."""
-    norm = x.tensor.float().norm() / math.sqrt(max(x.size, 1))
+    norm = x.raw.float().norm() / math.sqrt(max(x.size, 1))
     return NDArray(norm.reshape(1), x.context)
 
 

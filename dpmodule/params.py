@@ -117,19 +117,19 @@ class ParamStore:
         array = table[0][name]
         if tuple(memory.shape) != array.shape:
             raise ShapeError(f"{name} has shape {array.shape}, the memory for it {tuple(memory.shape)}")
-        if memory.dtype != array.tensor.dtype:
+        if memory.dtype != array.raw.dtype:
             raise DTypeError(f"{name} is {dtype_name(array.dtype)}, the memory for it {memory.dtype}")
-        if memory.device != array.tensor.device or not memory.is_contiguous():
+        if memory.device != array.raw.device or not memory.is_contiguous():
             raise ArgumentError(
-                f"{name}: expected contiguous memory on {array.tensor.device}, it lies on {memory.device}"
+                f"{name}: expected contiguous memory on {array.raw.device}, it lies on {memory.device}"
             )
         if keep:
-            memory.copy_(array.tensor)
-        array.tensor, array.pinned = memory, True
+            memory.copy_(array.raw)
+        array.raw, array.pinned = memory, True
         expose(memory)
         if not keep:
             for other in table[1:]:
-                other[name].tensor.copy_(memory)
+                other[name].raw.copy_(memory)
 
     def array(self, name: str, i: int) -> NDArray:
         """Return a parameter on context `i`."""
@@ -178,8 +178,8 @@ class ParamStore:
                     target = arrays[name]
                     if target.shape != value.shape:
                         raise ShapeError(f"{name} has shape {value.shape}, expected {target.shape}")
-                    if target.tensor is not value.tensor:
-                        target.tensor.copy_(value.tensor)
+                    if target.raw is not value.raw:
+                        target.raw.copy_(value.raw)
 
     def average(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
         """Return parameters and states as new CPU arrays, averaged over the contexts."""
@@ -189,10 +189,10 @@ class ParamStore:
         home = cpu()
         found = {}
         for name, first in table[0].items():
-            total = first.tensor.to(home.torch_device, copy=True)
+            total = first.raw.to(home.torch_device, copy=True)
             if len(table) > 1 and total.is_floating_point():
                 for arrays in table[1:]:
-                    total += arrays[name].tensor.to(home.torch_device)
+                    total += arrays[name].raw.to(home.torch_device)
                 total /= len(table)
             found[name] = NDArray(total, home)
         return found
@@ -232,7 +232,7 @@ class ParamStore:
                 )
         by_device: dict[torch.device, list[_Slot]] = {}
         for slot in slots:
-            by_device.setdefault(self._at(slot).tensor.device, []).append(slot)
+            by_device.setdefault(self._at(slot).raw.device, []).append(slot)
         for members in by_device.values():
             self._move(members)
 
@@ -252,10 +252,10 @@ class ParamStore:
 
     def _move(self, slots: list[_Slot]) -> None:
         """Put arrays of one device into a segment of their own."""
-        segment = Segment([self._at(slot).tensor for slot in slots])
+        segment = Segment([self._at(slot).raw for slot in slots])
         for slot, tensor in zip(slots, segment.tensors(), strict=True):
             array = self._at(slot)
-            array.tensor, array.pinned = tensor, True
+            array.raw, array.pinned = tensor, True
         self._segments.append((segment, slots))
 
     def _share_latecomer(self, array: NDArray) -> None:

@@ -41,7 +41,7 @@ def assign(name: str, target: NDArray, value: Any) -> None:
     if is_sparse(target):
         target[:] = value if isinstance(value, NDArray) else np.asarray(value)
         return
-    own = target.tensor
+    own = target.raw
     tensor = tensor_of(value, own.dtype, name_of(own.dtype), own.device)
     if tensor.shape != own.shape:
         raise ShapeError(f"{name} has shape {tuple(tensor.shape)}, expected {target.shape}")
@@ -211,7 +211,7 @@ class BoundArrays:
         self._outputs = [
             allocate_as(o.stype, o.shape, o.context, dtype_name(o.dtype))
             if is_sparse(o)
-            else NDArray(o.tensor.new_zeros(()).expand(o.shape), o.context)
+            else NDArray(o.raw.new_zeros(()).expand(o.shape), o.context)
             for o in self._outputs
         ]
         self._given_up = True
@@ -227,7 +227,7 @@ class BoundArrays:
             if is_sparse(self._variables[slot]):
                 self._variables[slot].take_over(tensor.clone())  # type: ignore[attr-defined]
             else:
-                self._variables[slot].tensor.copy_(tensor)
+                self._variables[slot].raw.copy_(tensor)
         self._borrowed = {}
         return copied
 

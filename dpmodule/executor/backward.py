@@ -56,7 +56,7 @@ class Backward:
         self.adds = [grad_req[name] == "add" for _, name, _ in wanted]
         self._names = frozenset(name for _, name, _ in wanted)
         self.dense_only = dense and not any(map(is_sparse, self.targets))
-        self.integers = self.dense_only and not all(t.tensor.is_floating_point() for t in self.targets)
+        self.integers = self.dense_only and not all(t.raw.is_floating_point() for t in self.targets)
         self._ignores_gradient = [
             node.op is not None and not node.op.wants_head(node.a) for node, _ in graph.heads
         ]
@@ -96,7 +96,7 @@ class Backward:
             if i in cut:
                 loss, made = cut[i]
                 rest = [densify(run.values[n] if m is None else m.detach()) for n, m in zip(loss.rest, made)]
-                seed = seed_at(loss, env, outputs[i].tensor, root, rest, free)
+                seed = seed_at(loss, env, outputs[i].raw, root, rest, free)
             else:
                 seed = required(self._graph.output_names[i], self.ignores_head(i, given[i]), given[i], root)
             leaf = root if self.dense_only else leaf_of(root)
@@ -152,7 +152,7 @@ class Backward:
         seeds = [seed for _, _, seed in starts]
         grads = self.gradients(run, starts)
         if self.dense_only:
-            taken = [*seeds, *run.values, *(o.tensor for o in outputs)]
+            taken = [*seeds, *run.values, *(o.raw for o in outputs)]
             deliver(grads, self.targets, self.adds, taken)
             return
         taken = dense_pointers([*seeds, *run.values, *map(value_of, outputs)])

@@ -82,10 +82,10 @@ class Executor(InspectedRunner):
         found = []
         for (node, _), out in zip(self.graph.heads, self._outputs):
             if node.op is not None and node.op.name == "BlockGrad":
-                found.append(out.tensor.new_empty(0))
+                found.append(out.raw.new_empty(0))
                 continue
             probe = None if node.op is None or node.op.loss is None else node.op.loss.probe
-            found.append(out.tensor if probe is None else probe(node.a, out.tensor))
+            found.append(out.raw if probe is None else probe(node.a, out.raw))
         return found
 
     # backward

@@ -104,7 +104,7 @@ def deliver(
     sums: list[torch.Tensor] = []
     terms: list[torch.Tensor] = []
     for grad, target, add in zip(grads, targets, adds):
-        tensor = target.tensor
+        tensor = target.raw
         if add:
             if grad is not None:
                 sums.append(tensor)
@@ -120,7 +120,7 @@ def deliver(
                 and grad.shape == tensor.shape
                 and _is_own_memory(grad)
             ):
-                target.tensor = grad
+                target.raw = grad
             else:
                 tensor.copy_(grad)
             seen.add(pointer)

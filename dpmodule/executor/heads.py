@@ -66,7 +66,7 @@ def given_gradients(
     else:
         raise ArgumentError(f"out_grads is {type(out_grads).__name__}, expected an NDArray, a list or a dict")
     given += [None] * (count - len(given))
-    written = {array.tensor.data_ptr() for array in targets if not is_sparse(array)}
+    written = {array.raw.data_ptr() for array in targets if not is_sparse(array)}
     found: list[torch.Tensor | None] = []
     for name, grad, out in zip(names, given, outputs):  # MXNet passes over what there is more
         tensor = None if grad is None else _checked(name, grad, out)

@@ -73,7 +73,7 @@ def _holders(array: NDArray) -> tuple[int, int, int, int]:
 
     All are 0 if that is not known, or other processes may have the memory as well.
     """
-    tensor, storage = array.tensor, array.tensor.untyped_storage()
+    tensor, storage = array.raw, array.raw.untyped_storage()
     uses = private.storage_uses(storage._cdata), private.tensor_uses(tensor)
     if storage.is_shared() or not all(uses):
         return _UNKNOWN
@@ -96,13 +96,13 @@ def reusable(output: NDArray) -> torch.Tensor | None:
     Args:
         output: an output, whose handle is going to show the new values.
     """
-    if not output.tensor.is_cpu:
+    if not output.raw.is_cpu:
         return None
-    if not output.pinned and output.tensor.is_contiguous() and _holders(output) == _alone() != _UNKNOWN:
-        return output.tensor
-    if output.size * output.tensor.element_size() < _OWN_PAGES:
+    if not output.pinned and output.raw.is_contiguous() and _holders(output) == _alone() != _UNKNOWN:
+        return output.raw
+    if output.size * output.raw.element_size() < _OWN_PAGES:
         return None
-    return allocate(output.shape, output.context, dtype_name(output.dtype)).tensor
+    return allocate(output.shape, output.context, dtype_name(output.dtype)).raw
 
 
 def from_pool(

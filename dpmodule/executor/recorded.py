@@ -88,7 +88,7 @@ class RecordingExecutor(Executor):
         return Recorder(
             driver,
             lambda: me._work(is_train),
-            lambda: [array.tensor for array in variables],
+            lambda: [array.raw for array in variables],
             [generator(self.context)] if program.random else [],
             _logger,
         )
@@ -102,7 +102,7 @@ class RecordingExecutor(Executor):
             return False
         self._borrowed = {}
         for name, tensor in (inputs or {}).items():
-            own = self._args[name].tensor
+            own = self._args[name].raw
             if tensor is not own:
                 own.copy_(tensor)
         states = [generator(self.context).get_state()] if self.program(is_train).random else []
@@ -117,7 +117,7 @@ class RecordingExecutor(Executor):
     def _show(self, results: Results) -> None:
         """Put results where users find them; the next replay overwrites those of this one."""
         for handle, out in zip(self._outputs, results.outputs):
-            handle.tensor = out.clone()
+            handle.raw = out.clone()
             handle.pinned = False
         self._given_up = False
         if results.grads:
@@ -135,7 +135,7 @@ class RecordingExecutor(Executor):
             if not is_train:
                 return Results(outputs, [])
             for handle, out in zip(self._outputs, outputs):  # losses read them
-                handle.tensor = out
+                handle.raw = out
             run = Run(prepared, values, aliases, result)
             grads = self._backward.gradients(run, self._starts(run, [None] * len(outputs)))
             self._commit(prepared.program, result[3], at_once=False)

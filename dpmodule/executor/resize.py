@@ -76,7 +76,7 @@ def _resized(name: str, array: NDArray, shape: tuple[int, ...], grow: bool) -> N
 
 def show_in(array: NDArray, other: NDArray) -> None:
     """Write an array to the head of the memory of another one, if that is large enough."""
-    count = array.tensor.numel()
-    if count <= other.tensor.numel():
+    count = array.raw.numel()
+    if count <= other.raw.numel():
         with torch.no_grad():
-            other.tensor.view(-1)[:count].copy_(array.tensor.view(-1))
+            other.raw.view(-1)[:count].copy_(array.raw.view(-1))

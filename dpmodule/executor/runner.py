@@ -97,7 +97,7 @@ class Runner(BoundArrays):
                 continue
             # a version counter of its own: an output may be written before backward, as in MXNet
             own = out.data if is_train else out
-            handle.tensor = own if own.is_contiguous() else own.contiguous()
+            handle.raw = own if own.is_contiguous() else own.contiguous()
             handle.pinned = False
         self._given_up = False
         if self._elder is not None:
@@ -105,7 +105,7 @@ class Runner(BoundArrays):
         if program.low.mutated:
             self._commit(program, result[3], at_once=True)
         if program.written:  # by operators, through aliases whose writes torch counts apart
-            written([self._variables[slot].tensor for slot in program.written])
+            written([self._variables[slot].raw for slot in program.written])
         if is_train:
             drop_changed()
             self._run = Run(prepared, values, aliases, result)
@@ -141,7 +141,7 @@ class Runner(BoundArrays):
     def _inputs(self, recorded: bool) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """Return the tensors of all variables, and which of them want a gradient; aliases where it is recorded."""
         if self._storage is None:
-            values = [array.tensor for array in self._variables]
+            values = [array.raw for array in self._variables]
         else:
             values = [value_of(array, i in self._stored) for i, array in enumerate(self._variables)]
         for slot, tensor in self._borrowed.items():
@@ -225,7 +225,7 @@ class Runner(BoundArrays):
             for (slot, _, now), new in zip(program.low.mutated, mutated):
                 if now is at_once and new is not None and (at_once or slot not in self._resting):
                     if not at_once:
-                        before.append((slot, self._variables[slot].tensor.clone()))
+                        before.append((slot, self._variables[slot].raw.clone()))
                     self._variables[slot].overwrite(new)
         return before
 

@@ -114,7 +114,7 @@ def repeating(
         variables: the arrays of all variables.
     """
     saved = [generator(ctx).get_state() for ctx in contexts] if program.random else []
-    written = [variables[slot].tensor for slot in program.written]
+    written = [variables[slot].raw for slot in program.written]
     kept = [state.clone() for state in written]
     if saved:
         for ctx, state in zip(contexts, states):

@@ -59,13 +59,13 @@ def value_of(array: NDArray, as_stored: bool = False) -> Any:
     """
     if isinstance(array, BaseSparseNDArray):
         return array.record()
-    return all_rows(array.tensor) if as_stored else array.tensor
+    return all_rows(array.raw) if as_stored else array.raw
 
 
 def stored_bytes(array: NDArray) -> int:
     """Return the memory that an array's values take, in bytes; of a sparse one, with the places of those it stores."""
     if not isinstance(array, BaseSparseNDArray):
-        return array.tensor.nbytes
+        return array.raw.nbytes
     record = array.record()
     parts = (getattr(record, name, None) for name in ("values", "rows", "columns", "starts"))
     return sum(part.nbytes for part in parts if part is not None)
@@ -100,13 +100,13 @@ def show(target: NDArray, value: Any) -> None:
 def seed_of(grad: NDArray, out: NDArray) -> Any:
     """Return the gradient given for an output: of some rows if both are row-sparse, else dense."""
     dtype, device = (
-        (out.values if isinstance(out, BaseSparseNDArray) else out.tensor).dtype,
+        (out.values if isinstance(out, BaseSparseNDArray) else out.raw).dtype,
         out.context.torch_device,
     )
     if isinstance(grad, RowSparseNDArray) and isinstance(out, RowSparseNDArray):
         rows, values = grad.parts()
         return row_gradient(rows.to(device), values.to(device, dtype), grad.shape)
-    return grad.tensor.to(device, dtype)
+    return grad.raw.to(device, dtype)
 
 
 def dense_pointers(values: Iterable[Any]) -> list[torch.Tensor]:
@@ -143,9 +143,9 @@ def deliver_sparse(
             _to_csr(grad, target, add)
         elif grad is not None and grad.is_sparse:
             if not add:
-                target.tensor.zero_()
+                target.raw.zero_()
             rows, values = stored_rows(grad)
-            target.tensor.index_add_(0, rows, values.to(target.tensor.dtype))
+            target.raw.index_add_(0, rows, values.to(target.raw.dtype))
         else:
             rest.append(i)
     return rest
@@ -178,7 +178,7 @@ def clear(array: NDArray) -> None:
     if isinstance(array, BaseSparseNDArray):
         array.take_over(nothing_in(array.record()))
     else:
-        array.tensor.zero_()
+        array.raw.zero_()
 
 
 def load_stored(name: str, array: NDArray, value: Any, borrow: bool) -> Any:
@@ -199,7 +199,7 @@ def load_stored(name: str, array: NDArray, value: Any, borrow: bool) -> Any:
     if tuple(value.shape) != array.shape:
         raise ShapeError(f"{name} has shape {tuple(value.shape)}, expected {array.shape}")
     if not isinstance(array, BaseSparseNDArray):
-        array.tensor.copy_(densify(value))
+        array.raw.copy_(densify(value))
         return None
     found = stored_as(value.to(array.values.device), array.stype)
     if found.dtype != array.values.dtype:

@@ -210,7 +210,7 @@ class HorizontalFlipAug(Augmenter):
     def __call__(self, src: NDArray) -> NDArray:
         """Return the changed image, (H, W, C)."""
         if random.random() < self.p:
-            src = NDArray(src.tensor.flip(1), src.context)
+            src = NDArray(src.raw.flip(1), src.context)
         return src
 
 

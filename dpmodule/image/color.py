@@ -112,8 +112,8 @@ class HueJitterAug(Augmenter):
 
 def _mixed(src: NDArray, matrix: Any) -> NDArray:
     """Multiply every color by a matrix from the right."""
-    table = torch.as_tensor(matrix, dtype=src.tensor.dtype, device=src.tensor.device)
-    return NDArray(src.tensor @ table, src.context)
+    table = torch.as_tensor(matrix, dtype=src.raw.dtype, device=src.raw.device)
+    return NDArray(src.raw @ table, src.context)
 
 
 class ColorJitterAug(RandomOrderAug):
@@ -190,4 +190,4 @@ class RandomGrayAug(Augmenter):
 
     def __call__(self, src: NDArray) -> NDArray:
         """Return the changed image, (H, W, 3)."""
-        return _mixed(src, self.mat.tensor) if random.random() < self.p else src
+        return _mixed(src, self.mat.raw) if random.random() < self.p else src

@@ -127,7 +127,7 @@ class DetHorizontalFlipAug(DetAugmenter):
     def __call__(self, src: NDArray, label: Labels) -> Changed:
         """Return the changed image and its objects."""
         if random.random() < self.p:
-            src = NDArray(src.tensor.flip(1), src.context)
+            src = NDArray(src.raw.flip(1), src.context)
             left = label[:, 1].copy()
             label[:, 1] = 1.0 - label[:, 3]
             label[:, 3] = 1.0 - left

@@ -335,7 +335,7 @@ class ImageIter(DataIter):
 
     def postprocess_data(self, datum: NDArray) -> NDArray:
         """Return an image as it goes into a batch: (C, H, W)."""
-        return NDArray(datum.tensor.permute(2, 0, 1), datum.context)
+        return NDArray(datum.raw.permute(2, 0, 1), datum.context)
 
 
 def _open(path: str | None, index: str | None) -> recordio.MXRecordIO | None:

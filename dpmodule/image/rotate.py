@@ -48,7 +48,7 @@ def imrotate(src: NDArray, rotation_degrees: Any, zoom_in: bool = False, zoom_ou
         raise DTypeError(
             f"imrotate: rotation_degrees is {rotation_degrees!r}, expected one number for one image"
         )
-    images = src.tensor.unsqueeze(0) if single else src.tensor
+    images = src.raw.unsqueeze(0) if single else src.raw
     degrees = _angles(rotation_degrees, len(images), images.device)
     rotated = _rotated(images, degrees * np.pi / 180, zoom_in, zoom_out)
     return NDArray(rotated[0] if single else rotated, src.context)
@@ -57,7 +57,7 @@ def imrotate(src: NDArray, rotation_degrees: Any, zoom_in: bool = False, zoom_ou
 def _angles(degrees: Any, count: int, device: torch.device) -> torch.Tensor:
     if isinstance(degrees, Number):
         return torch.full((count,), float(degrees), device=device)  # type: ignore[arg-type]
-    values = degrees.tensor if isinstance(degrees, NDArray) else torch.as_tensor(degrees)
+    values = degrees.raw if isinstance(degrees, NDArray) else torch.as_tensor(degrees)
     if tuple(values.shape) != (count,):
         raise ShapeError(f"imrotate: rotation_degrees has shape {tuple(values.shape)}, expected ({count},)")
     return values.to(device, torch.float32)

@@ -163,9 +163,9 @@ class Initializer:
         if not isinstance(arr, NDArray):
             raise ArgumentError(f"{type(self).__name__}: arr is {type(arr).__name__}, expected an NDArray")
         if arr.stype != "default":  # the rules write to the memory of a dense array
-            dense = NDArray(arr.tensor, arr.context)
+            dense = NDArray(arr.raw, arr.context)
             self(desc, dense)
-            arr.tensor = dense.tensor
+            arr.raw = dense.raw
             return
         if not isinstance(desc, InitDesc):
             self._legacy_init(desc, arr)
@@ -207,19 +207,19 @@ class Initializer:
         raise NotImplementedError(f"{type(self).__name__} does not define _init_weight")
 
     def _init_bias(self, name: str, arr: NDArray) -> None:
-        arr.tensor.zero_()
+        arr.raw.zero_()
 
     def _init_gamma(self, name: str, arr: NDArray) -> None:
-        arr.tensor.fill_(1.0)
+        arr.raw.fill_(1.0)
 
     def _init_beta(self, name: str, arr: NDArray) -> None:
-        arr.tensor.zero_()
+        arr.raw.zero_()
 
     def _init_zero(self, name: str, arr: NDArray) -> None:
-        arr.tensor.zero_()
+        arr.raw.zero_()
 
     def _init_one(self, name: str, arr: NDArray) -> None:
-        arr.tensor.fill_(1.0)
+        arr.raw.fill_(1.0)
 
     def _init_bilinear(self, name: str, arr: NDArray) -> None:
         create("bilinear")._init_weight(name, arr)
@@ -231,10 +231,10 @@ class Initializer:
         arr[:] = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]
 
     def _init_quantized_weight(self, name: str, arr: NDArray) -> None:
-        arr.tensor.random_(-127, 128, generator=generators.generator(arr.context))
+        arr.raw.random_(-127, 128, generator=generators.generator(arr.context))
 
     def _init_quantized_bias(self, name: str, arr: NDArray) -> None:
-        arr.tensor.zero_()
+        arr.raw.zero_()
 
     def _init_default(self, name: str, arr: NDArray) -> None:
         raise ArgumentError(
@@ -276,4 +276,4 @@ def create(spec: Any, *args: Any, **kwargs: Any) -> Initializer:
 
 
 def _magnitude(arr: NDArray) -> np.float32:
-    return np.float32(float(arr.tensor.float().norm()) / math.sqrt(max(arr.size, 1)))
+    return np.float32(float(arr.raw.float().norm()) / math.sqrt(max(arr.size, 1)))

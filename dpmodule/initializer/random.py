@@ -22,7 +22,7 @@ Draw = Callable[[torch.Tensor, torch.Generator], object]
 
 def _fill(arr: NDArray, draw: Draw) -> None:
     """Draw into an array; in an integer array the fractions are cut off."""
-    target, generator = arr.tensor, generators.generator(arr.context)
+    target, generator = arr.raw, generators.generator(arr.context)
     if target.is_floating_point():
         draw(target, generator)
     else:
@@ -179,11 +179,11 @@ class Orthogonal(Initializer):
         if arr.ndim < 2:
             raise ShapeError(f"Orthogonal: {name} has shape {arr.shape}, expected at least 2 axes")
         rows, columns = arr.shape[0], math.prod(arr.shape[1:])
-        drawn = NDArray(torch.empty(rows, columns, device=arr.tensor.device), arr.context)
+        drawn = NDArray(torch.empty(rows, columns, device=arr.raw.device), arr.context)
         if self.rand_type == "uniform":
             _uniform(drawn, 1.0)
         else:
             _normal(drawn, 1.0)
-        left, _, right = torch.linalg.svd(drawn.tensor, full_matrices=False)
+        left, _, right = torch.linalg.svd(drawn.raw, full_matrices=False)
         matrix = right if rows <= columns else left
-        arr.tensor.copy_((self.scale * matrix).reshape(arr.shape))
+        arr.raw.copy_((self.scale * matrix).reshape(arr.shape))

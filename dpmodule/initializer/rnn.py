@@ -79,7 +79,7 @@ class FusedRNN(Initializer):
                 "initializer on an InitDesc whose __init__ attribute is this one's dumps()"
             )
         pieces = rnn_weights.unpack(
-            arr.tensor, self._mode, self._num_layers, self._num_hidden, self._bidirectional
+            arr.raw, self._mode, self._num_layers, self._num_hidden, self._bidirectional
         )
         for suffix, piece in pieces.items():
             if self._mode == "lstm" and suffix.endswith("_f_bias"):

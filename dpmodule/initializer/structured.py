@@ -26,7 +26,7 @@ class Zero(Initializer):
         super().__init__()
 
     def _init_weight(self, name: str, arr: NDArray) -> None:
-        arr.tensor.zero_()
+        arr.raw.zero_()
 
 
 @alias("ones")
@@ -37,7 +37,7 @@ class One(Initializer):
         super().__init__()
 
     def _init_weight(self, name: str, arr: NDArray) -> None:
-        arr.tensor.fill_(1.0)
+        arr.raw.fill_(1.0)
 
 
 @register
@@ -77,7 +77,7 @@ class Bilinear(Initializer):
         centre = (2 * factor - 1 - factor % 2) / (2.0 * factor)
         rows = 1 - (torch.arange(height, dtype=torch.float64) / factor - centre).abs()
         columns = 1 - (torch.arange(width, dtype=torch.float64) / factor - centre).abs()
-        arr.tensor.copy_(torch.outer(rows, columns).expand(arr.shape))
+        arr.raw.copy_(torch.outer(rows, columns).expand(arr.shape))
 
 
 @register
@@ -101,8 +101,8 @@ class LSTMBias(Initializer):
                 f"LSTMBias: {name} has shape {arr.shape}, expected a first axis of 4 * num_hidden"
             )
         hidden = arr.shape[0] // 4
-        arr.tensor.zero_()
-        arr.tensor[hidden : 2 * hidden] = self.forget_bias
+        arr.raw.zero_()
+        arr.raw[hidden : 2 * hidden] = self.forget_bias
 
 
 class Mixed:

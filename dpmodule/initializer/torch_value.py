@@ -26,4 +26,4 @@ class TorchValue(Initializer):
         self._number, self._path = number, path
 
     def _init_weight(self, name: str, arr: NDArray) -> None:
-        arr.tensor.copy_(torch_value(self._number, self._path))
+        arr.raw.copy_(torch_value(self._number, self._path))

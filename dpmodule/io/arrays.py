@@ -44,7 +44,7 @@ class _Source:
     def cut(self, start: int, length: int) -> NDArray:
         if isinstance(self.array, CSRNDArray):
             return self.array[start : start + length]
-        tensor = self.array.tensor
+        tensor = self.array.raw
         # the same view, in half the time
         part = tensor[start : start + length] if self.axis == 0 else tensor.narrow(self.axis, start, length)
         return NDArray(part.clone() if self.read_only else part, self.array.context)
@@ -52,7 +52,7 @@ class _Source:
     def gather(self, rows: torch.Tensor) -> NDArray:
         if isinstance(self.array, CSRNDArray):
             return self.array.rows(rows)
-        tensor = self.array.tensor
+        tensor = self.array.raw
         return NDArray(tensor.index_select(self.axis, rows.to(tensor.device)), self.array.context)
 
 
@@ -327,7 +327,7 @@ def _sources(pairs: list[tuple[str, Any]], what: str, layout: str) -> list[_Sour
 def _watched(sources: list[_Source]) -> list[torch.Tensor]:
     """Return the tensors whose batches are views that can be written into."""
     dense = [each for each in sources if each.array.stype == "default"]
-    return [each.array.tensor for each in dense if not (each.read_only or each.array.tensor.is_inference())]
+    return [each.array.raw for each in dense if not (each.read_only or each.array.raw.is_inference())]
 
 
 def _common_size(sources: list[_Source]) -> int:

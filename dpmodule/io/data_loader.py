@@ -178,8 +178,8 @@ class DataLoaderIter(CurrentBatch):
             array = array.astype(self._dtype, copy=False)
         if missing <= 0 or not array.ndim:
             return array
-        filled = array.tensor.new_zeros((self.batch_size, *array.shape[1:]))
-        filled[: array.shape[0]] = array.tensor
+        filled = array.raw.new_zeros((self.batch_size, *array.shape[1:]))
+        filled[: array.shape[0]] = array.raw
         return NDArray(filled, array.context)
 
     def close(self) -> None:

@@ -79,13 +79,13 @@ class Compression:
             return list(arrays)
         return [
             NDArray(
-                quantize(array.tensor, self._residual(key, position, array), self.threshold), array.context
+                quantize(array.raw, self._residual(key, position, array), self.threshold), array.context
             )
             for position, array in enumerate(arrays)
         ]
 
     def _residual(self, key: Any, position: int, array: NDArray) -> torch.Tensor:
-        like = array.tensor
+        like = array.raw
         if not like.is_floating_point():
             raise DTypeError(f"kvstore: key {key!r}: only floats are compressed, got {array.describe()}")
         known = self._residuals.get((key, position))

@@ -24,12 +24,12 @@ __all__ = ["KVStore"]
 
 def _dims(array: NDArray) -> Sequence[int]:
     """Return an array's shape, without making a tuple of it where that is not needed."""
-    return array.tensor.shape if type(array) is NDArray else array.shape
+    return array.raw.shape if type(array) is NDArray else array.shape
 
 
 def _all_rows(array: NDArray) -> torch.Tensor:
     """Return all elements; of a row-sparse array that stores every row, these rows themselves."""
-    return array.record().dense() if isinstance(array, RowSparseNDArray) else array.tensor
+    return array.record().dense() if isinstance(array, RowSparseNDArray) else array.raw
 
 
 class KVStore(KVStoreBase):
@@ -131,7 +131,7 @@ class KVStore(KVStoreBase):
     def _place(self, key: Key, arrays: Sequence[NDArray]) -> Context:
         """Return where a key's arrays are added up; a stored value on the CPU follows them to a GPU."""
         stored = self._stored[key]
-        if not self._on_devices or arrays[0].tensor.device == stored.context.torch_device:
+        if not self._on_devices or arrays[0].raw.device == stored.context.torch_device:
             return stored.context
         where = arrays[0].context
         if stored.context.torch_device.type == "cpu":
@@ -202,7 +202,7 @@ class KVStore(KVStoreBase):
                     array[:] = stored
                 else:
                     sources.append(dense)
-                    targets.append(array.tensor)
+                    targets.append(array.raw)
         if targets:
             with torch.no_grad():
                 private.foreach_copy(targets, sources)
@@ -249,7 +249,7 @@ class KVStore(KVStoreBase):
                 kept = stored.retain(ids)
                 if array.stype == "default":
                     picked, values = kept.parts()
-                    memory = array.tensor
+                    memory = array.raw
                     memory.index_copy_(0, picked.to(memory.device), values.to(memory))
                 else:
                     array[:] = kept

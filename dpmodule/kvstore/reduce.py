@@ -31,8 +31,8 @@ def total(arrays: Sequence[NDArray], ctx: Context) -> NDArray:
             raise ArgumentError(f"kvstore: cannot add up {found} arrays; use tostype('default')")
     device = ctx.torch_device
     if len(arrays) == 1:
-        return NDArray(arrays[0].tensor.to(device), ctx)
-    summed = arrays[0].tensor.to(device) + arrays[1].tensor.to(device)
+        return NDArray(arrays[0].raw.to(device), ctx)
+    summed = arrays[0].raw.to(device) + arrays[1].raw.to(device)
     for array in arrays[2:]:
-        summed += array.tensor.to(device)
+        summed += array.raw.to(device)
     return NDArray(summed, ctx)

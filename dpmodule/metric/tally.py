@@ -68,7 +68,7 @@ class Tally:
 def tensor_of(value: Any) -> torch.Tensor:
     """Return the tensor of an NDArray, a torch tensor, or anything that NumPy takes; without copying the first two."""
     if isinstance(value, NDArray):
-        return value.tensor
+        return value.raw
     if isinstance(value, torch.Tensor):
         return value.detach()
     array = np.asarray(value)

@@ -201,7 +201,7 @@ def array_of_labels(column: Any, count: int, stack: bool | None = None, axis: in
         axis: the axis of the examples, in an array.
     """
     if isinstance(column, NDArray) and stack is not False and not axis:
-        return NDArray(column.tensor[:count], column.context)
+        return NDArray(column.raw[:count], column.context)
     return merged([_tensor(each) for each in _rows(column, axis)[:count]], stack)
 
 

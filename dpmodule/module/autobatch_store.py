@@ -117,9 +117,9 @@ class CollectionStore:
                 continue
             gradient = self.parameters[name].gradient
             if not adds:
-                target.tensor.zero_()
+                target.raw.zero_()
             if gradient is not None:
-                target.tensor.add_(gradient)
+                target.raw.add_(gradient)
         self.clear()
 
     def no_gradients(self, i: int) -> None:
@@ -127,7 +127,7 @@ class CollectionStore:
         for name in self.trained:
             target = self.store.grad(name, i)
             if target is not None:
-                target.tensor.zero_()
+                target.raw.zero_()
 
     @contextmanager
     def placed(self, i: int) -> Iterator[None]:
@@ -139,7 +139,7 @@ class CollectionStore:
         own = {name: storage.tensor for name, storage in both.items()}
         try:
             for name, storage in both.items():
-                storage.tensor = self.arrays(name)[i].tensor
+                storage.tensor = self.arrays(name)[i].raw
             yield
         finally:
             for name, storage in both.items():

@@ -244,11 +244,11 @@ class BaseModule(TrainingLoops):
             outputs = self.get_outputs()
         except NotImplementedError:  # by a subclass that is trained for its effects alone
             return []
-        return [[output.tensor] for output in outputs]
+        return [[output.raw] for output in outputs]
 
     def nan_rows(self) -> tuple[list[int], int]:
         """Return the numbers of the rows of the last outputs in which something is NaN, and how many rows there are."""
-        outputs = [out.tensor for out in self.get_outputs()]
+        outputs = [out.raw for out in self.get_outputs()]
         found = [
             torch.isnan(out).flatten(1).any(1) for out in outputs if out.dim() and out.is_floating_point()
         ]

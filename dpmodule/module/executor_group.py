@@ -70,7 +70,7 @@ class DataParallelExecutorGroup(BoundGroup):
                 if value is not None:
                     kept[name] = value
                 continue
-            own = array.tensor
+            own = array.raw
             if tensor.shape != own.shape:
                 raise ShapeError(f"{name} has shape {tuple(tensor.shape)}, expected {tuple(own.shape)}")
             if borrow and tensor.dtype == own.dtype and tensor.device == own.device:

@@ -74,7 +74,7 @@ def _tensor(array: Any) -> Any:
     if isinstance(array, CSRNDArray):
         return array.record()
     if isinstance(array, NDArray):
-        return array.tensor
+        return array.raw
     if isinstance(array, torch.Tensor):
         expose(array)
     return torch.as_tensor(array)
@@ -289,7 +289,7 @@ class Feed:
             return grad
         part = self.slices[self.active[k]]
         per_sample = rows // (part.stop - part.start)
-        tensor = grad.tensor.narrow(axis, part.start * per_sample, rows)
+        tensor = grad.raw.narrow(axis, part.start * per_sample, rows)
         return NDArray(on_device(tensor, ctx.torch_device), ctx)
 
     # counting
@@ -313,6 +313,6 @@ class Feed:
         for (name, array), axis in zip(arrays.items(), axes):
             rows = array.shape[axis] if 0 <= axis < array.ndim else 0
             if rows and rows % size == 0 and valid < size:
-                array = NDArray(array.tensor.narrow(axis, 0, rows // size * valid), array.context)
+                array = NDArray(array.raw.narrow(axis, 0, rows // size * valid), array.context)
             cut[name] = array
         return cut

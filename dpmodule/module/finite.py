@@ -46,7 +46,7 @@ def are_finite(tensor: torch.Tensor) -> bool:
 
 def _stored(array: Any) -> torch.Tensor:
     """Return the numbers of an array; of a sparse one, those that it stores."""
-    found: torch.Tensor = array.values if is_sparse(array) else array.tensor
+    found: torch.Tensor = array.values if is_sparse(array) else array.raw
     return found
 
 
@@ -81,7 +81,7 @@ class GradientCheck:
             may_be_infinite: only NaN counts, as the optimizer cuts infinite numbers down.
         """
         if self._plain:
-            addresses = [array.tensor.data_ptr() for array in self._plain]
+            addresses = [array.raw.data_ptr() for array in self._plain]
             found = native.core.first_nonfinite(addresses, self._sizes)  # type: ignore[union-attr]
             if found >= 0 and not may_be_infinite:
                 return str(self._plain_names[found])
@@ -95,7 +95,7 @@ class GradientCheck:
 
 def _is_plain(array: NDArray) -> bool:
     """Say whether an array is float32 numbers of the CPU, which lie one behind the other as all gradients do."""
-    return not is_sparse(array) and array.tensor.is_cpu and array.tensor.dtype is torch.float32
+    return not is_sparse(array) and array.raw.is_cpu and array.raw.dtype is torch.float32
 
 
 def _has_nan(array: NDArray) -> bool:

@@ -356,7 +356,7 @@ def _pad(batch: Any) -> int:
 def _unpadded(output: NDArray, batch: Any, axis: int = 0) -> NDArray:
     """Return a copy of an output without padding rows."""
     rows = output.shape[axis] - _pad(batch)
-    return NDArray(output.tensor.narrow(axis, 0, rows).clone(), output.context)
+    return NDArray(output.raw.narrow(axis, 0, rows).clone(), output.context)
 
 
 def iter_predict(

@@ -164,7 +164,7 @@ class GroupArrays:
         for averages, target in zip(self.store.average(), (arg_params, aux_params)):
             for name, value in averages.items():
                 if name in target:
-                    target[name].tensor.copy_(value.tensor)
+                    target[name].raw.copy_(value.raw)
                 else:
                     target[name] = value
 
@@ -190,12 +190,12 @@ class GroupArrays:
         if value is not None:
             for targets in self.state_arrays:
                 for target in targets:
-                    target.tensor.fill_(value)
+                    target.raw.fill_(value)
             return
         pairs = self._matched_states(states)
         for source, target in pairs:
             if source is not target:
-                target.tensor.copy_(source.tensor)
+                target.raw.copy_(source.raw)
 
     def _matched_states(self, states: Any) -> list[tuple[NDArray, NDArray]]:
         """Return each given state with the array it goes to.

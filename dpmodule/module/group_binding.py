@@ -324,7 +324,7 @@ class BoundGroup(GroupArrays):
 def _memory(array: NDArray) -> int:
     if is_sparse(array):  # each executor has one of its own
         return 0
-    return array.tensor.untyped_storage().data_ptr()
+    return array.raw.untyped_storage().data_ptr()
 
 
 def _known(shape: Any) -> bool:

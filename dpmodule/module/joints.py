@@ -63,7 +63,7 @@ def clear_input_grads(module: BaseModule) -> None:
     for parts in module.get_input_grads(merge_multi_context=False):
         for part in parts:
             if part is not None:
-                part.tensor.zero_()
+                part.raw.zero_()
 
 
 def joint(modules: Sequence[BaseModule], number: int, shapes: Sequence[Any]) -> str:

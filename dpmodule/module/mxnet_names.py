@@ -130,7 +130,7 @@ class MXNetNames(BaseModule):
     @property
     def _total_exec_bytes(self) -> int:
         pools = self.group.shared_data_arrays
-        return sum(array.tensor.nbytes for pool in pools for array in pool.values())
+        return sum(array.raw.nbytes for pool in pools for array in pool.values())
 
     @property
     def _kvstore(self) -> Any:

@@ -351,5 +351,5 @@ def _as_array(value: Any, like: NDArray) -> NDArray:
     if isinstance(value, NDArray):
         return value
     if isinstance(value, torch.Tensor):
-        return NDArray(value.detach().to(like.tensor), like.context)
+        return NDArray(value.detach().to(like.raw), like.context)
     return array(value, ctx=like.context, dtype=like.dtype)

@@ -51,7 +51,7 @@ class TorchModule(Module):
         >>> mod.init_params()
         >>> sorted(mod.get_params()[0])
         ['fc_bias', 'fc_weight']
-        >>> mod.group.store.array("fc_weight", 0).tensor.data_ptr() == linear.weight.data_ptr()
+        >>> mod.group.store.array("fc_weight", 0).raw.data_ptr() == linear.weight.data_ptr()
         True
     """
 
@@ -167,7 +167,7 @@ class TorchModule(Module):
             StateError: the store and the module no longer share a parameter.
         """
         for held, array, part, attribute in self._places:
-            if array.tensor.data_ptr() != getattr(part, attribute).data_ptr():
+            if array.raw.data_ptr() != getattr(part, attribute).data_ptr():
                 raise StateError(
                     f"TorchModule: {held} is no longer where it was at bind (module.to(...) moves parameters); "
                     "bind again with force_rebind=True"

@@ -150,7 +150,7 @@ class Updates:
             return weights
         found = list(weights)
         for i in self._row_sparse:
-            found[i] = array_of(all_rows(weights[i].tensor), weights[i].context)
+            found[i] = array_of(all_rows(weights[i].raw), weights[i].context)
         return found
 
     def apply(self) -> None:

@@ -40,7 +40,7 @@ def jsonable(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [jsonable(each) for each in value]
     if isinstance(value, Handle):
-        return jsonable(value.tensor)
+        return jsonable(value.raw)
     if isinstance(value, torch.Tensor):
         return value.detach().to_dense().tolist()
     of_numpy = isinstance(value, (np.generic, np.ndarray, np.dtype, type))  # arrays have a `dumps` too
@@ -134,7 +134,7 @@ def tensor_of(value: Any, dtype: torch.dtype, name: str, device: torch.device) -
         DTypeError: `value` holds no numbers.
     """
     if isinstance(value, Handle):
-        return value.tensor.to(device)
+        return value.raw.to(device)
     if isinstance(value, torch.Tensor):
         return value.detach().to(device)
     return torch.from_numpy(host_array(value, name)).to(device, dtype)

@@ -69,7 +69,7 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
     if isinstance(source_array, BaseSparseNDArray) or sparse.is_scipy(source_array):
         return sparse.array(source_array, where, dtype)
     if isinstance(source_array, (Handle, torch.Tensor)):
-        given = source_array.tensor if isinstance(source_array, Handle) else source_array.detach()
+        given = source_array.raw if isinstance(source_array, Handle) else source_array.detach()
         if dtype is None:
             dtype = given.dtype if isinstance(source_array, Handle) else "float32"
         wanted = dtype_pair(dtype)[1]
@@ -331,7 +331,7 @@ def concatenate(arrays: Sequence[NDArray], axis: int = 0, always_copy: bool = Tr
         raise ShapeError("concatenate needs at least one array")
     if len(arrays) == 1 and not always_copy:
         return arrays[0]
-    if len({a.tensor.dtype for a in arrays}) > 1:
+    if len({a.raw.dtype for a in arrays}) > 1:
         raise DTypeError(
             f"concatenate takes arrays of one type, got {', '.join(a.describe() for a in arrays)}"
         )
@@ -339,7 +339,7 @@ def concatenate(arrays: Sequence[NDArray], axis: int = 0, always_copy: bool = Tr
     if mode.is_recording() and any(map(tape.in_graph, arrays)):
         return cast("NDArray", call(get("Concat"), tuple(arrays), {"dim": axis}))
     try:
-        joined = torch.cat([a.tensor.to(first.tensor.device) for a in arrays], axis)
+        joined = torch.cat([a.raw.to(first.raw.device) for a in arrays], axis)
     except (RuntimeError, IndexError):
         shapes = ", ".join(str(a.shape) for a in arrays)
         raise ShapeError(f"cannot join arrays of shapes {shapes} along axis {axis}") from None
@@ -383,9 +383,9 @@ def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:
         raise ShapeError(
             f"onehot_encode: indices have shape {indices.shape}, out {out.shape}, expected (N,) and (N, K)"
         )
-    columns = torch.arange(out.shape[1], device=out.tensor.device)
+    columns = torch.arange(out.shape[1], device=out.raw.device)
     with torch.no_grad():
-        out.tensor.copy_(indices.tensor.to(columns).unsqueeze(1) == columns)
+        out.raw.copy_(indices.raw.to(columns).unsqueeze(1) == columns)
     return out
 
 

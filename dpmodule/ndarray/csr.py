@@ -71,7 +71,7 @@ class CSRNDArray(BaseSparseNDArray):
         Raises:
             ShapeError: the array has not two axes.
         """
-        tensor = array.tensor
+        tensor = array.raw
         if tensor.dim() != 2:
             raise ShapeError(f"csr arrays have two axes, this array has shape {tuple(tensor.shape)}")
         places = tensor.ne(0).nonzero()

@@ -50,7 +50,7 @@ def _seed(root: Tensor, given: Handle | None, create_graph: bool) -> Tensor:
     """
     if given is None:
         return torch.ones_like(root, requires_grad=False)
-    tensor = inputs_of((given,))[0][0] if create_graph else given.tensor
+    tensor = inputs_of((given,))[0][0] if create_graph else given.raw
     if tensor.numel() != root.numel():
         raise ShapeError(f"a head gradient has shape {given.shape}, expected {tuple(root.shape)} as its head")
     return tensor.to(root.device, root.dtype).reshape(root.shape)

@@ -86,7 +86,7 @@ def targets_of(plan: Plan, results: Sequence[torch.Tensor], out: Any) -> list[Ha
             raise OpError(f"{plan.op.name}: out is {type(target).__name__}, expected NDArray")
         if target.shape != result.shape:
             raise ShapeError(f"{plan.op.name}: out has shape {target.shape}, expected {tuple(result.shape)}")
-        kind = target.tensor.dtype
+        kind = target.raw.dtype
         if kind != result.dtype:
             have, want = name_of(kind), name_of(result.dtype)
             raise DTypeError(f"{plan.op.name}: out has type {have}, expected {want}")

@@ -13,6 +13,7 @@ import torch
 from ..base import ArgumentError, np_dtype
 from ..context import Context
 from ..ops.dtypes import name_of
+from ..ops.exposure import expose
 
 __all__ = ["Handle"]
 
@@ -51,15 +52,18 @@ class Handle:
     `ctx` then be left out: monitors written for MXNet make their arrays like that.
 
     Attributes:
-        tensor: the values. Library code may *rebind* it to another tensor as long as `pinned` is False.
+        raw: the values, for the library's own use, which may *rebind* it to another tensor as long as `pinned` is
+            False.
+        tensor: the same for users. Whoever takes it may write it in ways that torch does not count, so that nothing
+            is remembered about its memory from then on (see `ops.exposure`).
         context: the context; two CPU contexts are two places although torch knows one CPU device.
-        pinned: if True, nobody rebinds `tensor`: new values are written into its memory.
+        pinned: if True, nobody rebinds `raw`: new values are written into its memory.
         trace: the array's place in a recorded graph (see `tape`), None outside any.
     """
 
-    __slots__ = ("__weakref__", "context", "pinned", "tensor", "trace")
+    __slots__ = ("__weakref__", "context", "pinned", "raw", "trace")
 
-    tensor: torch.Tensor
+    raw: torch.Tensor
     context: Context
     pinned: bool
     trace: Any
@@ -82,11 +86,22 @@ class Handle:
         if ctx is None:
             other = _of_number(tensor)
             other.pinned = pinned = True
-            tensor, ctx = other.tensor, other.context
-        self.tensor = tensor
+            tensor, ctx = other.raw, other.context
+        self.raw = tensor
         self.context = ctx
         self.pinned = pinned
         self.trace = None
+
+    @property
+    def tensor(self) -> torch.Tensor:
+        """The values."""
+        expose(self.raw)
+        return self.raw
+
+    @tensor.setter
+    def tensor(self, tensor: torch.Tensor) -> None:
+        expose(tensor)
+        self.raw = tensor
 
     @property
     def _as_parameter_(self) -> ctypes.c_void_p:
@@ -97,22 +112,22 @@ class Handle:
     @property
     def shape(self) -> tuple[int, ...]:
         """Lengths of the axes."""
-        return tuple(self.tensor.shape)
+        return tuple(self.raw.shape)
 
     @property
     def dtype(self) -> Any:
         """Element type as a NumPy scalar type, such as ``numpy.float32``; for bfloat16 its name."""
-        return _numpy_type(self.tensor.dtype)
+        return _numpy_type(self.raw.dtype)
 
     @property
     def ndim(self) -> int:
         """Number of axes."""
-        return self.tensor.dim()
+        return self.raw.dim()
 
     @property
     def size(self) -> int:
         """Number of elements."""
-        return self.tensor.numel()
+        return self.raw.numel()
 
     @property
     def ctx(self) -> Context:
@@ -126,7 +141,7 @@ class Handle:
 
     def overwrite(self, values: torch.Tensor) -> None:
         """Take over values of the same shape, converted to this array's type; the memory stays where it is."""
-        self.tensor.detach().copy_(values.detach())
+        self.raw.detach().copy_(values.detach())
 
     def describe(self) -> str:
         """Return shape, type and context in a few words, for messages."""

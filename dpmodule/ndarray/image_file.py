@@ -54,10 +54,10 @@ def imdecode(
     values = pixels.float()
     if mean is not None:
         _check_shape("mean", mean.shape, values)
-        values = values - mean.tensor.to(values)
+        values = values - mean.raw.to(values)
     if out is None:
         return NDArray(values.contiguous(), cpu())
-    target = out.tensor[index] if out.ndim == 4 else out.tensor
+    target = out.raw[index] if out.ndim == 4 else out.raw
     _check_shape("out", tuple(target.shape), values)
     target.copy_(values)
     return out

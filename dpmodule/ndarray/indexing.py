@@ -119,14 +119,14 @@ def _plain_slice(given: slice) -> slice:
 
 
 def _whole(value: Any) -> int:
-    found: Any = value.tensor.item() if isinstance(value, Handle) else value
+    found: Any = value.raw.item() if isinstance(value, Handle) else value
     return operator.index(found)
 
 
 def _index_tensors(key: Any, device: torch.device) -> list[Any]:
     """Return an index array as an integer tensor; a mask becomes one tensor per axis it covers."""
     if isinstance(key, Handle):
-        tensor = key.tensor
+        tensor = key.raw
     elif isinstance(key, torch.Tensor):
         tensor = key
     else:

@@ -122,5 +122,5 @@ def _place(ctx: Any, out: Any, attributes: dict[str, Any], op: Op) -> Context:
     if "shape" in op.attrs and attributes.get("shape") is None:
         attributes["shape"] = first.shape
     if "dtype" in op.attrs and attributes.get("dtype") is None:
-        attributes["dtype"] = name_of(first.tensor.dtype)
+        attributes["dtype"] = name_of(first.raw.dtype)
     return first.context

@@ -76,8 +76,8 @@ class NDArray(Shaping):
 
     def asnumpy(self) -> np.ndarray[Any, Any]:
         """Return a copy of the values as a NumPy array, after waiting for them; bfloat16 becomes float32."""
-        array = to_numpy(self.tensor)
-        if self.tensor.device.type == "cpu" and self.tensor.dtype != torch.bfloat16:
+        array = to_numpy(self.raw)
+        if self.raw.device.type == "cpu" and self.raw.dtype != torch.bfloat16:
             return array.copy(order="C")
         return array
 
@@ -101,34 +101,34 @@ class NDArray(Shaping):
 
     def tolist(self) -> Any:
         """Return the values as nested lists of Python numbers."""
-        return to_numpy(self.tensor).tolist()
+        return to_numpy(self.raw).tolist()
 
     def torch(self) -> torch.Tensor:
         """Return the tensor that holds the values; writing to it writes to this array."""
         self.pinned = True
-        expose(self.tensor)
-        return self.tensor
+        expose(self.raw)
+        return self.raw
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Return the values as a NumPy array, sharing memory on the CPU unless a copy is needed or wanted."""
-        array = to_numpy(self.tensor)
-        shares = self.tensor.device.type == "cpu" and self.tensor.dtype != torch.bfloat16
+        array = to_numpy(self.raw)
+        shares = self.raw.device.type == "cpu" and self.raw.dtype != torch.bfloat16
         if copy is False and not (shares and (dtype is None or array.dtype == np.dtype(dtype))):
             raise ValueError(f"a {self.describe()} cannot be given to NumPy as {dtype} without a copy")
         if copy and shares:
             array = array.copy()
         elif shares:
             self.pinned = True
-            expose(self.tensor)
+            expose(self.raw)
         return array if dtype is None else array.astype(dtype, copy=False)
 
     def __dlpack__(self, **options: Any) -> Any:
         self.pinned = True
-        expose(self.tensor)
-        return self.tensor.__dlpack__(**options)
+        expose(self.raw)
+        return self.raw.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[Any, int]:
-        return self.tensor.__dlpack_device__()
+        return self.raw.__dlpack_device__()
 
     def to_dlpack_for_read(self) -> Any:
         """Return a DLPack capsule over this array's memory, for reading."""
@@ -147,11 +147,11 @@ class NDArray(Shaping):
     def __bool__(self) -> bool:
         if self.size > 1:
             raise ShapeError("the truth value of an NDArray with multiple elements is ambiguous")
-        return self.size == 1 and bool(self.tensor.reshape(-1)[0])
+        return self.size == 1 and bool(self.raw.reshape(-1)[0])
 
     def __repr__(self) -> str:
         dims = "x".join(map(str, self.shape))
-        return f"\n{to_numpy(self.tensor)}\n<{type(self).__name__} {dims} @{self.context}>"
+        return f"\n{to_numpy(self.raw)}\n<{type(self).__name__} {dims} @{self.context}>"
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         """Take over what an array pickled by MXNet holds, wherever it was: it comes on cpu(0) here.
@@ -161,18 +161,18 @@ class NDArray(Shaping):
         """
         data = state["handle"]
         found = NDArray(torch.empty(0), Context("cpu", 0)) if data is None else Handle.of_bytes(bytes(data))
-        NDArray.__init__(self, found.tensor, found.context)
+        NDArray.__init__(self, found.raw, found.context)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        bits = self.tensor.view(torch.int16) if self.tensor.dtype == torch.bfloat16 else self.tensor
-        return _unpickle, (to_numpy(bits), name_of(self.tensor.dtype), self.context)
+        bits = self.raw.view(torch.int16) if self.raw.dtype == torch.bfloat16 else self.raw
+        return _unpickle, (to_numpy(bits), name_of(self.raw.dtype), self.context)
 
     # --- parts
 
     def __len__(self) -> int:
-        if not self.tensor.dim():
+        if not self.raw.dim():
             raise DTypeError("len() of an array without axes")
-        return self.tensor.shape[0]
+        return self.raw.shape[0]
 
     def __iter__(self) -> Iterator[NDArray]:
         for i in range(len(self)):
@@ -184,12 +184,12 @@ class NDArray(Shaping):
             return self
         if self.trace is not None and mode.is_recording():
             return self._read_recorded(key)
-        part, shared = indexing.read(self.tensor, key)
+        part, shared = indexing.read(self.raw, key)
         return self._view(part) if shared else NDArray(part, self.context)
 
     def _read_recorded(self, key: Any) -> NDArray:
         """Return a part, and record that."""
-        shared = indexing.read(self.tensor, key)[1]
+        shared = indexing.read(self.raw, key)[1]
         part: NDArray = tape.apply(self, lambda t: indexing.read(t, key)[0], "getitem", shared)
         return part
 
@@ -197,7 +197,7 @@ class NDArray(Shaping):
         """Write numbers or an array, broadcast and converted to this array's type, to a part."""
         if mode.is_recording() and self._write_recorded(key, value):
             return
-        tensor = self.tensor
+        tensor = self.raw
         if type(key) is slice and key == _ALL:
             if _write_all(tensor, value):
                 return
@@ -222,7 +222,7 @@ class NDArray(Shaping):
         Raises:
             StateError: this array is in a graph, or a part of it would be.
         """
-        shape = indexing.whole(self.tensor, key)
+        shape = indexing.whole(self.raw, key)
         if shape is not None and isinstance(value, np.ndarray):  # MXNet copies it past the operators
             return False
         tape.check_writable(self)
@@ -308,7 +308,7 @@ class NDArray(Shaping):
                 (traced,), nodes = tape.inputs_of((self,))
                 other.trace = tape.copy_into(traced, other), tape.Node(tape.Step("copyto"), nodes)
                 return other
-        other.overwrite(self.tensor)
+        other.overwrite(self.raw)
         return other
 
     def as_in_context(self, context: Context) -> NDArray:
@@ -321,7 +321,7 @@ class NDArray(Shaping):
     def astype(self, dtype: Any, copy: bool = True) -> NDArray:
         """Return a copy of another type; this array itself if `copy` is False and the type is the same."""
         _, wanted = dtype_pair(dtype)
-        if not copy and wanted == self.tensor.dtype:
+        if not copy and wanted == self.raw.dtype:
             return self
 
         def convert(tensor: torch.Tensor) -> torch.Tensor:
@@ -367,7 +367,7 @@ class NDArray(Shaping):
         Raises:
             ArgumentError: there is no such `grad_req` or storage type.
         """
-        grad = NDArray(torch.zeros_like(self.tensor, memory_format=torch.contiguous_format), self.context)
+        grad = NDArray(torch.zeros_like(self.raw, memory_format=torch.contiguous_format), self.context)
         kind = self.stype if stype is None else stype
         tape.mark(self, grad if kind == "default" else grad.tostype(kind), grad_req)
 
@@ -410,12 +410,12 @@ class NDArray(Shaping):
 
     def detach(self) -> NDArray:
         """Return an array over the same memory that is in no graph."""
-        return self._view(self.tensor)
+        return self._view(self.raw)
 
     def wait_to_read(self) -> None:
         """Wait until the values are there."""
-        if self.tensor.device.type == "cuda":
-            torch.cuda.synchronize(self.tensor.device)
+        if self.raw.device.type == "cuda":
+            torch.cuda.synchronize(self.raw.device)
 
     wait_to_write = wait_to_read
 
@@ -432,7 +432,7 @@ def _write_all(tensor: torch.Tensor, value: Any) -> bool:
         return True
     if not isinstance(value, Handle):
         return False
-    source = value.tensor
+    source = value.raw
     if source.shape != tensor.shape:
         return False
     if source.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr():

@@ -81,10 +81,10 @@ class _Binary:
 
     def within(self, lhs: Handle, rhs: Any) -> Any:
         """Run on an array and write the result into it."""
-        if self.inplace is not None and not mode.is_recording() and lhs.tensor.is_floating_point():
-            value = _direct(lhs.tensor, rhs)
+        if self.inplace is not None and not mode.is_recording() and lhs.raw.is_floating_point():
+            value = _direct(lhs.raw, rhs)
             if value is not None:
-                self.inplace(lhs.tensor.detach(), value)
+                self.inplace(lhs.raw.detach(), value)
                 return lhs
         return self.right(lhs, rhs, lhs)
 
@@ -113,8 +113,8 @@ def _scalar_plan(name: str, number: Any) -> Plan:
 
 def _beside(array: Handle, values: Any) -> Handle:
     """Return a NumPy array as one of the other operand's type and context."""
-    dtype = array.tensor.dtype
-    return Handle(tensor_of(values, dtype, name_of(dtype), array.tensor.device), array.context)
+    dtype = array.raw.dtype
+    return Handle(tensor_of(values, dtype, name_of(dtype), array.raw.device), array.context)
 
 
 def _direct(tensor: torch.Tensor, other: Any) -> Any:
@@ -126,7 +126,7 @@ def _direct(tensor: torch.Tensor, other: Any) -> Any:
         return other
     if not isinstance(other, Handle):
         return None
-    found = other.tensor
+    found = other.raw
     if found.dtype != tensor.dtype or found.shape != tensor.shape or found.device != tensor.device:
         return None
     apart = found.untyped_storage().data_ptr() != tensor.untyped_storage().data_ptr()

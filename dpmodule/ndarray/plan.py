@@ -171,7 +171,7 @@ def execute(plan: Plan, arrays: Sequence[Handle], ctx: Context | None = None, ou
         found = _run_sparse(plan, arrays, out, recorded)
         if found is not None:
             return found
-        tensors, nodes = tape.inputs_of(arrays) if recorded else ([x.tensor for x in arrays], ())
+        tensors, nodes = tape.inputs_of(arrays) if recorded else ([x.raw for x in arrays], ())
     except AttributeError:
         if all(isinstance(x, Handle) for x in arrays):
             raise
@@ -291,7 +291,7 @@ def _run_sparse(plan: Plan, arrays: Sequence[Any], out: Any, recorded: bool) -> 
         and made[0].stype == out.stype
     ):
         return made[0].copyto(out)
-    return _write_out(plan, [array.tensor for array in made], out)
+    return _write_out(plan, [array.raw for array in made], out)
 
 
 def _check_update(plan: Plan, arrays: Sequence[Any], out: Any) -> Any:
@@ -317,7 +317,7 @@ def _by_rule(plan: Plan, arrays: Sequence[Any]) -> tuple[tuple[str, ...], Sequen
 
 def _stored(array: Any) -> Any:
     """Return what a sparse rule reads: a tensor, or a record of a sparse array's parts."""
-    return array.tensor if array.stype == "default" else array.record()
+    return array.raw if array.stype == "default" else array.record()
 
 
 def _as_array(value: Any, ctx: Context) -> Any:

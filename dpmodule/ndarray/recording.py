@@ -47,7 +47,7 @@ def has_copies(arrays: Sequence[Handle], tensors: Sequence[torch.Tensor]) -> boo
         tensors: the traced tensors of these.
     """
     return tape.Variable.any_copies and any(
-        array.stype == "default" and tensor.dtype is not array.tensor.dtype
+        array.stype == "default" and tensor.dtype is not array.raw.dtype
         for array, tensor in zip(arrays, tensors, strict=True)
     )
 
@@ -71,7 +71,7 @@ def states_of(
         return [news[i].detach() for i in chosen]  # type: ignore[union-attr]  # those that are None are left out
 
     states = tuple(arrays[position] for position in chosen.values())
-    versions = tuple(state.tensor._version for state in states)
+    versions = tuple(state.raw._version for state in states)
     return tape.States(states, taken(values), versions, lambda: taken(again()))
 
 

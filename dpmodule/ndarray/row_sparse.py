@@ -75,7 +75,7 @@ class RowSparseNDArray(BaseSparseNDArray):
         Raises:
             ShapeError: the array has no axes.
         """
-        tensor = array.tensor
+        tensor = array.raw
         if not tensor.dim():
             raise ShapeError("an array without axes has no rows to store")
         rows = tensor.reshape(tensor.shape[0], -1).ne(0).any(1).nonzero().flatten()
@@ -233,7 +233,7 @@ def row_numbers(indices: Any, count: int) -> Tensor:
         DTypeError: `indices` holds no numbers.
     """
     try:
-        given = indices.tensor if isinstance(indices, Handle) else torch.as_tensor(np.asarray(indices))
+        given = indices.raw if isinstance(indices, Handle) else torch.as_tensor(np.asarray(indices))
     except TypeError as error:
         raise DTypeError(f"row numbers are {indices!r}, expected integers: {error}") from None
     found, _ = distinct(given.to(torch.int64).flatten())
@@ -257,7 +257,7 @@ def rows_of(array: Handle, rows: Tensor) -> Tensor:
         rows: which, int64 on its device, within its shape.
     """
     if not isinstance(array, RowSparseNDArray):
-        return array.tensor.index_select(0, rows)
+        return array.raw.index_select(0, rows)
     stored, values = array.parts()
     found = values.new_zeros((rows.numel(), *array.shape[1:]))
     if stored.numel():

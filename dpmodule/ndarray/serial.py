@@ -97,7 +97,7 @@ def _write(file: IO[bytes], names: list[str], arrays: list[Handle]) -> None:
         if isinstance(array, BaseSparseNDArray):
             _write_sparse(file, array)
         else:
-            _write_array(file, array.tensor)
+            _write_array(file, array.raw)
     file.write(struct.pack("<Q", len(names)))
     for name in names:
         text = name.encode()
@@ -116,10 +116,10 @@ def _write_array(file: IO[bytes], tensor: torch.Tensor) -> None:
 def _write_sparse(file: IO[bytes], array: BaseSparseNDArray) -> None:
     """Write one V2 record of a sparse array, whose index arrays follow the data."""
     if isinstance(array, RowSparseNDArray):
-        storage, indices = 1, [array.indices.tensor]
+        storage, indices = 1, [array.indices.raw]
     else:
         csr = cast("CSRNDArray", array)
-        storage, indices = 2, [csr.indptr.tensor, csr.indices.tensor]
+        storage, indices = 2, [csr.indptr.raw, csr.indices.raw]
     head = struct.pack("<Ii", V2, storage) + _shape(array.values.shape) + _shape(array.shape)
     file.write(head + _CPU + struct.pack("<i", dtype_code(name_of(array.values.dtype))))
     for index in indices:

@@ -73,7 +73,7 @@ class Shaping(Arithmetic):
         wanted = shape[0] if len(shape) == 1 else shape or kwargs.get("shape")
         dims = _target(self.shape, wanted, bool(kwargs.get("reverse", False)))
         # memory from from_torch or from_dlpack may have gaps; then it is copied, as in NumPy
-        shares = self.tensor.is_contiguous()
+        shares = self.raw.is_contiguous()
         return self._derive("reshape", lambda t: t.reshape(dims), shares)
 
     def head_view(self, shape: Sequence[int]) -> Self:
@@ -84,9 +84,9 @@ class Shaping(Arithmetic):
         """
         dims = wanted_shape(shape)
         count = prod(dims)
-        if count > self.size or not self.tensor.is_contiguous():
+        if count > self.size or not self.raw.is_contiguous():
             raise ShapeError(f"a view of shape {dims} does not fit into a {self.describe()}")
-        return self._view(self.tensor.view(-1)[:count].view(dims))
+        return self._view(self.raw.view(-1)[:count].view(dims))
 
     @property
     def T(self) -> Self:

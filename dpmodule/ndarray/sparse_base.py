@@ -103,12 +103,12 @@ class BaseSparseNDArray(NDArray):
     # --- what a handle has
 
     @property
-    def tensor(self) -> torch.Tensor:
+    def raw(self) -> torch.Tensor:
         """All elements as a dense tensor, made anew each time; writing to it changes nothing here."""
         return self.dense()
 
-    @tensor.setter
-    def tensor(self, tensor: torch.Tensor) -> None:
+    @raw.setter
+    def raw(self, tensor: torch.Tensor) -> None:
         self.overwrite(tensor)
 
     def overwrite(self, values: torch.Tensor) -> None:

@@ -39,7 +39,7 @@ def _tensor(source: Any, dtype: Any, where: Context) -> torch.Tensor:
         dtype = source.dtype
     name, wanted = dtype_pair(dtype)
     if isinstance(source, Handle):
-        return source.tensor.to(where.torch_device, wanted, copy=True, memory_format=torch.contiguous_format)
+        return source.raw.to(where.torch_device, wanted, copy=True, memory_format=torch.contiguous_format)
     return torch.from_numpy(host_array(source, name)).to(where.torch_device, wanted)
 
 

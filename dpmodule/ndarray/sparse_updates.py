@@ -19,7 +19,7 @@ Tensor = torch.Tensor
 def _write_rows(array: Handle, rows: Tensor, values: Tensor) -> None:
     """Give rows of a dense or row-sparse array new values in place; the latter stores them from now on."""
     if not isinstance(array, RowSparseNDArray):
-        array.tensor.index_copy_(0, rows, values)
+        array.raw.index_copy_(0, rows, values)
         return
     stored, kept = array.parts()
     if stored.numel() == array.shape[0]:

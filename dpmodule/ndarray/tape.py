@@ -87,7 +87,7 @@ class States(NamedTuple):
     def commit(self) -> None:
         """Write the new values."""
         values = self.values
-        if any(a.tensor._version != v for a, v in zip(self.arrays, self.versions, strict=True)):
+        if any(a.raw._version != v for a, v in zip(self.arrays, self.versions, strict=True)):
             values = self.again()
         for array, value in zip(self.arrays, values, strict=True):
             array.overwrite(value)
@@ -146,7 +146,7 @@ class Variable(Node):
         self.fresh = False
         self._source: Tensor | None = None
         if array.stype == "default":
-            self._source = array.tensor
+            self._source = array.raw
             self.alias = self._source.data
         else:
             self.alias = anchor_for(array.shape, array.values)  # type: ignore[attr-defined]  # a sparse array
@@ -160,9 +160,9 @@ class Variable(Node):
     def follow(self, array: Handle) -> None:
         """Move the alias to the memory that the array has now; copy integers anew."""
         if self.dtype is not self.alias.dtype:
-            self.alias.data = array.tensor.double()
-        elif self._source is not None and array.tensor is not self._source:
-            self._source = array.tensor
+            self.alias.data = array.raw.double()
+        elif self._source is not None and array.raw is not self._source:
+            self._source = array.raw
             self.alias.data = self._source.data
 
     def free(self) -> None:
@@ -180,7 +180,7 @@ class Variable(Node):
             (grad + rows if self.request == "add" else rows).copyto(grad)
         else:
             dense = value.to_dense() if value.is_sparse else value
-            grad.overwrite(grad.tensor + dense.to(grad.tensor) if self.request == "add" else dense)
+            grad.overwrite(grad.raw + dense.to(grad.raw) if self.request == "add" else dense)
 
 
 def rows_array(value: Tensor, ctx: Context) -> Handle:
@@ -229,7 +229,7 @@ def inputs_of(arrays: Sequence[Handle]) -> tuple[list[Tensor], list[Node | None]
         trace = array.trace
         if trace is None or not trace[1].live:
             nodes.append(None)
-            tensors.append(array.tensor.data)
+            tensors.append(array.raw.data)
             continue
         traced, node = trace
         if node.plan is None and isinstance(node, Variable):
@@ -253,7 +253,7 @@ def values_of(arrays: Sequence[Handle]) -> tuple[list[Any], list[Node | None]]:
         if array.stype != "default":
             values.append(_record(array, traced))
         else:
-            values.append(array.tensor.data if traced is None else traced)
+            values.append(array.raw.data if traced is None else traced)
     return values, nodes
 
 
@@ -319,14 +319,14 @@ def apply(
     where = ctx or array.context
     array.pinned |= pinned
     if array.trace is None or not mode.is_recording() or not in_graph(array):
-        return array.result_type(function(array.tensor), where, pinned)
+        return array.result_type(function(array.raw), where, pinned)
     (traced,), nodes = inputs_of((array,))
     with torch.enable_grad():
         result = function(traced)
-    copies = traced.dtype is not array.tensor.dtype
-    made = array.result_type(function(array.tensor) if copies else result.data, where, pinned)
+    copies = traced.dtype is not array.raw.dtype
+    made = array.result_type(function(array.raw) if copies else result.data, where, pinned)
     if pinned and not copies:
-        expose(made.tensor)  # writes to it count apart from those to the array
+        expose(made.raw)  # writes to it count apart from those to the array
     made.trace = result, Node(Step(name, function), nodes)
     return made
 
@@ -338,7 +338,7 @@ class _Into(torch.autograd.Function):
     def forward(ctx: Any, values: Tensor, target: Handle) -> Tensor:
         ctx.like = values.dtype, values.device
         target.overwrite(values)
-        return target.tensor.data
+        return target.raw.data
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
@@ -411,7 +411,7 @@ def record_function(
     shapes = [(t.shape, t.dtype, t.device) for t in traced]
     run: Callable[..., tuple[Tensor, ...]] = _Given.apply
     with torch.enable_grad():
-        results = run([o.tensor.data for o in outputs], grads_of, *traced)
+        results = run([o.raw.data for o in outputs], grads_of, *traced)
     attach(outputs, results, Node(Step(name), nodes))
 
 
@@ -425,6 +425,6 @@ def _as_gradient(name: str, value: Any, like: tuple[torch.Size, torch.dtype, tor
         return None
     if not isinstance(value, Handle):
         raise DTypeError(f"{name}.backward returned {type(value).__name__}, expected NDArrays or None")
-    if value.tensor.shape != shape:
+    if value.raw.shape != shape:
         raise ShapeError(f"{name}.backward returned shape {value.shape}, expected {tuple(shape)}")
-    return value.tensor.data.to(device, dtype)
+    return value.raw.data.to(device, dtype)

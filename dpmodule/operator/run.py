@@ -81,7 +81,7 @@ def _stype(value: Value) -> str:
 
 def _value(array: Any) -> Value:
     """Return what an array holds: its tensor, or a record of what it stores."""
-    return array.tensor if array.stype == "default" else array.record()
+    return array.raw if array.stype == "default" else array.record()
 
 
 class _Job:

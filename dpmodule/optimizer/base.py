@@ -151,8 +151,8 @@ class Optimizer:
             self.update(index, weight, grad, state)
             return
         master, inner = self.master_of(state)
-        self.update(index, master, NDArray(grad.tensor.float(), grad.context), inner)
-        weight.tensor.copy_(master.tensor)
+        self.update(index, master, NDArray(grad.raw.float(), grad.context), inner)
+        weight.raw.copy_(master.raw)
 
     # rates
 
@@ -259,7 +259,7 @@ class Optimizer:
 
     def master_copy(self, weight: NDArray) -> NDArray:
         """Return a float32 copy of a parameter, on its context."""
-        return NDArray(weight.tensor.to(torch.float32, copy=True), weight.context)
+        return NDArray(weight.raw.to(torch.float32, copy=True), weight.context)
 
     def master_of(self, state: Any) -> tuple[NDArray, Any]:
         """Take a `multi_precision` state apart into the float32 copy and the state proper."""
@@ -336,7 +336,7 @@ def _unknown(cls: type[Optimizer], unknown: Sequence[str]) -> str:
 
 def is_half(weight: NDArray) -> bool:
     """Say whether a parameter is of a 16-bit floating type."""
-    return weight.tensor.dtype in HALF
+    return weight.raw.dtype in HALF
 
 
 def _starting_rate(rate: float | None, scheduler: LRScheduler | None) -> float | None:

@@ -57,7 +57,7 @@ class GroupAdaGrad(GroupedOptimizer):
         """
         if weight.ndim != 2:
             raise ShapeError(f"GroupAdaGrad: parameter {index!r} has shape {weight.shape}, expected 2 axes")
-        return NDArray(weight.tensor.new_zeros((weight.shape[0], 1)), weight.context)
+        return NDArray(weight.raw.new_zeros((weight.shape[0], 1)), weight.context)
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
         """Update one group in place."""

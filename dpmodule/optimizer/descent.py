@@ -130,7 +130,7 @@ class DCASGD(GroupedOptimizer):
     def create_state(self, index: Any, weight: NDArray) -> tuple[NDArray | None, NDArray]:
         """Return the momentum, None without one, and a copy of the parameter."""
         return zeros_like(weight) if self.momentum != 0.0 else None, NDArray(
-            weight.tensor.clone(), weight.context
+            weight.raw.clone(), weight.context
         )
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:

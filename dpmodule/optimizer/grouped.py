@@ -133,7 +133,7 @@ class GroupedOptimizer(Optimizer):
             elif half:
                 master, inner = self.master_of(state)
                 self._update_rows(index, master, grad.replaced(grad.values.float()), inner)
-                target.tensor.copy_(master.tensor)
+                target.raw.copy_(master.raw)
             else:
                 self._update_rows(index, target, grad, state)
 
@@ -198,7 +198,7 @@ class Plan:
             )
         self._optimizer = optimizer
         self._indices = tuple(indices)
-        self._tensors = [w.tensor for w in weights]
+        self._tensors = [w.raw for w in weights]
         self._states = list(states)
         self._halves = halves
         self._lr_mult = dict(optimizer.lr_mult)
@@ -222,7 +222,7 @@ class Plan:
             or len(weights) != len(self._tensors)
         ):
             return False
-        same_tensors = all(map(is_, [w.tensor for w in weights], self._tensors))
+        same_tensors = all(map(is_, [w.raw for w in weights], self._tensors))
         return same_tensors and all(map(is_, map(states.get, self._indices), self._states))
 
     def run(self, grads: Sequence[NDArray]) -> None:
@@ -234,7 +234,7 @@ class Plan:
         together = not optimizer.uses_count or counts.count(counts[0]) == len(counts)
         lr, wd = optimizer.learning_rate, optimizer.wd
         for positions, lr_mult, wd_mult, group in self._groups:
-            found = group.prepare([grads[p].tensor for p in positions])
+            found = group.prepare([grads[p].raw for p in positions])
             rates = lr * lr_mult, wd * wd_mult
             if together:
                 optimizer.step(group, found, *rates, counts[0])
@@ -245,7 +245,7 @@ class Plan:
     def run_one(self, grad: NDArray, lr: float, wd: float, count: int) -> None:
         """Apply the rule to the only parameter, at rates found elsewhere, without counting."""
         ((_, _, _, group),) = self._groups
-        self._optimizer.step(group, group.prepare([grad.tensor]), lr, wd, count)
+        self._optimizer.step(group, group.prepare([grad.raw]), lr, wd, count)
         group.finish()
 
     def _run_parts(
@@ -265,13 +265,13 @@ class Plan:
             slots = slots_of(inner)
             for array in (*slots, *((master,) if half else ())):
                 array.pinned = True  # the groups keep its tensor, so nobody may put another in its place
-            target, kept = master.tensor, [slot.tensor for slot in slots]
-            fits = is_fusable(target, kept) and (not half or weight.tensor.is_contiguous())
+            target, kept = master.raw, [slot.raw for slot in slots]
+            fits = is_fusable(target, kept) and (not half or weight.raw.is_contiguous())
             lr_mult, wd_mult = self._optimizer.multipliers(index)
             key = (
                 lr_mult,
                 wd_mult if self._decays else 1.0,  # without decay, weights and biases go together
-                weight.tensor.dtype,
+                weight.raw.dtype,
                 target.dtype,
                 weight.context,
                 len(slots),

@@ -295,7 +295,7 @@ class LBSGD(GroupedOptimizer):
         if self.batch_scale == 1:
             return grad
         before = waiting["cum_grad"]
-        total = before.tensor.add_(grad) if isinstance(before, NDArray) else grad.clone()
+        total = before.raw.add_(grad) if isinstance(before, NDArray) else grad.clone()
         complete = waiting["num_cums"] % self.batch_scale == 0
         waiting["cum_grad"] = 0 if complete else NDArray(total, group.context)
         return total.div_(self.batch_scale) if complete else None

@@ -37,14 +37,14 @@ def written_back(weight: NDArray) -> Iterator[NDArray]:
         if rows.numel() == weight.shape[0]:
             yield NDArray(values, weight.context)
             return
-    dense = NDArray(weight.tensor.clone(), weight.context)
+    dense = NDArray(weight.raw.clone(), weight.context)
     yield dense
-    weight.overwrite(dense.tensor)
+    weight.overwrite(dense.raw)
 
 
 def densified(grad: NDArray) -> NDArray:
     """Return a gradient with zeros in place of what it does not store; a dense one as it is."""
-    return grad if grad.stype == "default" else NDArray(grad.tensor, grad.context)
+    return grad if grad.stype == "default" else NDArray(grad.raw, grad.context)
 
 
 class RowUpdate:
@@ -59,7 +59,7 @@ class RowUpdate:
 
     def __init__(self, index: Any, weight: NDArray, slots: Iterable[NDArray], grad: RowSparseNDArray) -> None:
         self._rows, values = grad.parts()
-        self._sources = [weight.tensor, *(slot.tensor for slot in slots)]
+        self._sources = [weight.raw, *(slot.raw for slot in slots)]
         target, *kept = [source.index_select(0, self._rows) for source in self._sources]
         self.group = Group(
             [target], [kept], fused=is_fusable(target, kept), keys=[index], context=weight.context

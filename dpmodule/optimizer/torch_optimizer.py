@@ -181,7 +181,7 @@ class _Engine:
         for param, record in zip(self._params, records):
             for key, value in self._made.state[param].items():
                 held = record.get(key)
-                if not (isinstance(held, NDArray) and held.tensor is value):
+                if not (isinstance(held, NDArray) and held.raw is value):
                     record[key] = _from_torch(value, self._context)
 
 
@@ -193,7 +193,7 @@ def _to_torch(value: Any) -> Any:
     """Return a state's value with tensors in place of NDArrays."""
     if isinstance(value, NDArray):
         value.pinned = True
-        return value.tensor
+        return value.raw
     return type(value)(map(_to_torch, value)) if isinstance(value, (list, tuple)) else value
 
 

@@ -94,7 +94,7 @@ def write_back(
                 raise ArgumentError(
                     f"write_back: no value is given for {name}, which is {slot.path} of {call.kind}"
                 )
-            call.value(slot).copy_(values[name].tensor)
+            call.value(slot).copy_(values[name].raw)
 
 
 def held_names(node: Node, call: TorchCall) -> list[tuple[str, Slot]]:

@@ -263,7 +263,7 @@ class SVRGModule(Module):
         for name in self._trained_names():
             means = [grads[name] for grads in self._full_grads()]
             for mean in means:
-                mean.tensor.div_(num_batches - padding / rows)
+                mean.raw.div_(num_batches - padding / rows)
             if self._kvstore is not None:
                 self._accumulate_kvstore(name, means)
 
@@ -277,7 +277,7 @@ class SVRGModule(Module):
         store = self._mod_aux.group.store
         for i, sums in enumerate(self._full_grads()):
             for name in self._trained_names():
-                sums[name].tensor.add_(_gradient(store, name, i))
+                sums[name].raw.add_(_gradient(store, name, i))
 
     def _accumulate_kvstore(self, key: str, value: list[NDArray]) -> None:
         """Sum a full gradient over contexts (and workers), and give each context its share of it.
@@ -288,14 +288,14 @@ class SVRGModule(Module):
         """
         self._kvstore.pushpull(f"{key}_full", value, value)
         for grads, total in zip(self._full_grads(), value):
-            grads[key] = NDArray(total.tensor / self._ctx_len, total.context)
+            grads[key] = NDArray(total.raw / self._ctx_len, total.context)
 
     def _update_svrg_gradients(self) -> None:
         """Take the second module's gradients away from the module's own, and add the full ones."""
         own, second = self.group.store, self._mod_aux.group.store
         for i, full in enumerate(self._full_grads()):
             for name in self._trained_names():
-                _gradient(own, name, i).sub_(_gradient(second, name, i)).add_(full[name].tensor)
+                _gradient(own, name, i).sub_(_gradient(second, name, i)).add_(full[name].raw)
 
     def start_epoch(self, epoch: int, train_data: Any) -> None:
         """Compute the full gradients every `update_freq` epochs of `fit`.
@@ -315,10 +315,10 @@ class SVRGModule(Module):
 
 
 def _zeros_like(array: NDArray) -> NDArray:
-    return NDArray(torch.zeros_like(array.tensor), array.context)
+    return NDArray(torch.zeros_like(array.raw), array.context)
 
 
 def _gradient(store: Any, name: str, i: int) -> torch.Tensor:
     """Return a trained parameter's gradient on a context."""
-    found: torch.Tensor = store.grad(name, i).tensor
+    found: torch.Tensor = store.grad(name, i).raw
     return found

@@ -40,7 +40,7 @@ class _AssignmentOptimizer(opt.Optimizer):
             grad: its gradient.
             state: none.
         """
-        weight.tensor.copy_(grad.tensor)
+        weight.raw.copy_(grad.raw)
 
 
 @opt.register

@@ -41,7 +41,7 @@ class MeanImage:
             raise FileFormatError(
                 f"{self.path}: a mean image is one array of three axes, here are {len(arrays)}"
             )
-        values: torch.Tensor = arrays[0].tensor.float()
+        values: torch.Tensor = arrays[0].raw.float()
         return values
 
     @property

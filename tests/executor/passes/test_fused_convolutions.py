@@ -536,6 +536,29 @@ def by_torch_data(bound, name):
     handed.data.mul_(2)
 
 
+def by_tensor(bound, name):
+    bound.arg_dict[name].tensor.data.copy_(torch.full(bound.arg_dict[name].shape, 2.5))
+
+
+def by_tensor_as_numpy(bound, name):
+    bound.arg_dict[name].tensor.numpy()[...] = 2.5
+
+
+def by_tensor_taken_before(bound, name):
+    handed = bound.arg_dict[name].tensor
+    for _ in range(2):
+        answer(bound)
+    handed.numpy()[0] += 1
+
+
+def by_a_tensor_in_its_place(bound, name):
+    own = torch.full(bound.arg_dict[name].shape, 2.5)
+    bound.arg_dict[name].tensor = own
+    for _ in range(3):
+        answer(bound)
+    own.data[0] = 1
+
+
 def by_numpy(bound, name):
     shared = np.asarray(bound.arg_dict[name])
     for _ in range(2):
