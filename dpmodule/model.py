@@ -21,6 +21,7 @@ from .module.by_hand import create_kvstore as _create_kvstore  # noqa: F401  old
 from .module.by_hand import initialize_kvstore as _initialize_kvstore  # noqa: F401
 from .module.by_hand import update_params as _update_params  # noqa: F401
 from .module.by_hand import update_params_on_kvstore as _update_params_on_kvstore  # noqa: F401
+from .module.finite import RowWatch
 from .module.group_contexts import contexts_of
 from .ndarray import NDArray, array
 from .symbol import Symbol
@@ -309,6 +310,7 @@ class FeedForward:
         if reset:
             data.reset()
         module = self._bound(data)
+        watch = RowWatch(module, "predict", "warn")
         outputs: list[list[Any]] = []
         inputs: list[list[Any]] = []
         labels: list[list[Any]] = []
@@ -316,10 +318,12 @@ class FeedForward:
             if number == num_batch:
                 break
             module.forward(batch, is_train=False)
+            watch.look(number, batch.pad or 0)
             outputs.append(_cut(module.get_outputs(), batch.pad))
             if return_data:
                 inputs.append(_cut(batch.data or (), batch.pad))
                 labels.append(_cut(batch.label or (), batch.pad))
+        watch.tell()
         if not outputs:
             raise ArgumentError("predict: the data hold no batch; is the iterator at its end (reset=False)?")
         found = _joined(outputs)
@@ -351,6 +355,7 @@ class FeedForward:
         if reset:
             data.reset()
         module = self._bound(data)
+        watch = RowWatch(module, "score", "warn")
         callbacks = (
             batch_end_callback if isinstance(batch_end_callback, (list, tuple)) else [batch_end_callback]
         )
@@ -358,9 +363,11 @@ class FeedForward:
             if number == num_batch:
                 break
             module.forward(batch, is_train=False)
+            watch.look(number, batch.pad or 0)
             measure.update(batch.label, module.get_outputs())
             for call in filter(None, callbacks):
                 call(BatchEndParam(epoch=0, nbatch=number, eval_metric=measure, locals=locals()))
+        watch.tell()
         return measure.get()[1]
 
     # files

@@ -55,6 +55,17 @@ def test_predict_cuts_padding_and_returns_what_was_read():
     assert model.score(mx.io.NDArrayIter(x, y, 20)) == np.mean(scores.argmax(1) == y)
 
 
+def test_rows_that_are_nan_are_told_of(caplog):
+    _, model = CASES.feed_forward(mx)
+    x, y = CASES.data()
+    x = x.copy()
+    x[[7, 30]] = np.nan
+    model.predict(x)
+    model.score(mx.io.NDArrayIter(x, y, 20))
+    text = "rows of the outputs are NaN, the first at index 7"
+    assert caplog.messages == [f"predict: 2 {text}", f"score: 2 {text}"]
+
+
 def test_arrays_are_enough():
     x, y = CASES.data()
     seen = []

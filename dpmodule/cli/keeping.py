@@ -40,8 +40,7 @@ class Copy:
         """Say whether there is neither NaN nor infinity in it."""
         arrays = [*self.arg_params.values(), *self.aux_params.values()]
         return all(
-            bool(torch.isfinite(array.raw.sum())) or bool(torch.isfinite(array.raw).all())
-            for array in arrays
+            bool(torch.isfinite(array.raw.sum())) or bool(torch.isfinite(array.raw).all()) for array in arrays
         )
 
 

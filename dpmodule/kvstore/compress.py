@@ -78,9 +78,7 @@ class Compression:
         if any(array.stype != "default" for array in arrays):
             return list(arrays)
         return [
-            NDArray(
-                quantize(array.raw, self._residual(key, position, array), self.threshold), array.context
-            )
+            NDArray(quantize(array.raw, self._residual(key, position, array), self.threshold), array.context)
             for position, array in enumerate(arrays)
         ]
 
