@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import logging
 import os
 from types import ModuleType
@@ -23,8 +23,14 @@ def _load() -> None:
     if os.environ.get("DPMODULE_NATIVE", "1") == "0":
         error = "switched off by DPMODULE_NATIVE=0"
         return
+    folder = os.path.dirname(__file__)
     try:
-        core = importlib.import_module("dpmodule._native")
+        spec = importlib.util.find_spec("dpmodule._native")
+        origin = "" if spec is None else spec.origin or ""
+        if os.path.dirname(origin) != os.path.dirname(folder) and os.path.exists(os.path.join(folder, "module.cpp")):
+            core, error = importlib.import_module("dpmodule.native.installed").extension(origin)
+        else:
+            core = importlib.import_module("dpmodule._native")
     except ImportError as failure:
         again = "pip install --no-cache-dir --no-deps --force-reinstall dpmodule"
         error = f"{failure}; install a C++17 compiler and run: {again}"

@@ -15,7 +15,7 @@ public:
     void operator()() override {}
 };
 
-void dealloc(PyObject *self) {
+void functor_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     reinterpret_cast<FunctorObject *>(self)->functor.~shared_ptr();
     type->tp_free(self);
@@ -38,23 +38,23 @@ PyObject *new_noop(PyTypeObject *type, PyObject *arguments, PyObject *keywords) 
     }
 }
 
-PyObject *capsule(PyObject *self, PyObject *) {
+PyObject *functor_as_capsule(PyObject *self, PyObject *) {
     return make_capsule(reinterpret_cast<FunctorObject *>(self)->functor);
 }
 
-PyMethodDef methods[] = {
-    {"__dpmodule_functor__", capsule, METH_NOARGS, "Return the functor as a capsule."},
+PyMethodDef functor_methods[] = {
+    {"__dpmodule_functor__", functor_as_capsule, METH_NOARGS, "Return the functor as a capsule."},
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyType_Slot slots[] = {
-    {Py_tp_dealloc, reinterpret_cast<void *>(dealloc)},
+PyType_Slot functor_slots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void *>(functor_dealloc)},
     {Py_tp_new, reinterpret_cast<void *>(new_base)},
-    {Py_tp_methods, methods},
+    {Py_tp_methods, functor_methods},
     {Py_tp_doc, const_cast<char *>("A job in C++ for a worker of a ThreadPool.")},
     {0, nullptr},
 };
-PyType_Spec spec = {"dpmodule._native.Functor", sizeof(FunctorObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+PyType_Spec functor_spec = {"dpmodule._native.Functor", sizeof(FunctorObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, functor_slots};
 
 PyType_Slot noop_slots[] = {
     {Py_tp_new, reinterpret_cast<void *>(new_noop)},
@@ -93,7 +93,7 @@ std::shared_ptr<Functor> functor_of(PyObject *object) noexcept {
 }
 
 int add_functor(PyObject *module) {
-    PyObject *type = PyType_FromSpec(&spec);
+    PyObject *type = PyType_FromSpec(&functor_spec);
     if (!type) return -1;
     functor_type = reinterpret_cast<PyTypeObject *>(Py_NewRef(type));  // for as long as the process lives
     if (add(module, "Functor", type) < 0) return -1;
