@@ -1,5 +1,6 @@
 #include "functor_type.hpp"
 
+#include <cstring>
 #include <new>
 
 #include "errors.hpp"
@@ -13,6 +14,7 @@ namespace {
 class Noop : public Functor {
 public:
     void operator()() override {}
+    bool reentrant() const noexcept override { return true; }
 };
 
 void functor_dealloc(PyObject *self) {
@@ -84,6 +86,12 @@ std::shared_ptr<Functor> functor_of(PyObject *object) noexcept {
     std::shared_ptr<Functor> functor = functor_from(object);
     if (!functor && PyErr_ExceptionMatches(PyExc_TypeError)) {
         PyErr_Clear();
+        const char *name = PyCapsule_CheckExact(object) ? PyCapsule_GetName(object) : nullptr;
+        if (name && std::strncmp(name, "dpmodule.functor.", 17) == 0) {
+            set_error_format(Kind::argument, "got a functor \"%.200s\", expected \"%s\": build its extension anew, with the "
+                             "header of this dpmodule (dpmodule.get_include())", name, functor_capsule);
+            return functor;
+        }
         set_error_format(Kind::argument,
                          "expected a functor, that is a capsule \"%s\" or an object whose __dpmodule_functor__() returns "
                          "one, got %.200s; run functions of Python in a thread, with asyncio.to_thread",

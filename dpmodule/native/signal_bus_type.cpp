@@ -90,7 +90,7 @@ PyObject *result_of(Job *job) {
     switch (job->end) {
     case Job::End::done:
         try {
-            PyObject *result = job->functor->result();
+            PyObject *result = job->flight.functor->result();
             if (!result && !PyErr_Occurred()) set_error(Kind::functor, "the functor's result() gave neither a value nor an exception");
             return result;
         } catch (...) {
