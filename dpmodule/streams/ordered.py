@@ -50,12 +50,10 @@ class SortedExtendableStream(BaseAsyncExtendableStream[T]):
     # the same as the base class does with these hooks, without calling them
 
     def put(self, data: T) -> None:  # noqa: D102
-        if not self._quick_put:
+        if self._quick_put and self._sleeper is None:
+            self.queue.append(data)
+        else:
             BaseAsyncExtendableStream.put(self, data)
-            return
-        self.queue.append(data)
-        if self._sleeper is not None:
-            self._wake()
 
     async def __anext__(self) -> T:
         while self._quick_next:
