@@ -16,6 +16,7 @@ from multiprocessing import reduction, resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from .. import shared_memory
 from ..base import ArgumentError, StateError
 from . import child
 from .child import START, Link, Passed
@@ -84,10 +85,15 @@ def pack_target(target: Callable[..., Any], args: tuple[Any, ...]) -> Message:
 
     Raises:
         UnpicklableError: the function or one of its arguments cannot be given to another process.
+        MemoryError: there is not as much shared memory left as tensors and bytes among the arguments need.
     """
     try:
         data, fds = _dumps((target, args))
+    except MemoryError:
+        raise
     except Exception as error:  # whatever the objects' own code raises
+        if shared_memory.no_room(error):
+            raise shared_memory.refusal(f"the arguments of {_name(target)}") from error
         raise UnpicklableError(_explain(target, args, error)) from error
     main = _main_for(target, data)
     return pack(START, (main, data), fds=fds)

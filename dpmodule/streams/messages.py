@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from .errors import refused
+
 __all__ = ["Message", "Received", "pack"]
 
 _ALIGNMENT = 64
@@ -116,14 +118,24 @@ def _rooms(sizes: Sequence[int]) -> list[int]:
 
 
 def _spill(parts: list[memoryview]) -> int:
-    """Write the parts into new shared memory and return its descriptor."""
-    fd = os.memfd_create("dpmodule-message", os.MFD_CLOEXEC)
+    """Write the parts into new shared memory and return its descriptor.
+
+    Raises:
+        FileError: the system has no descriptor or no memory left.
+    """
+    try:
+        fd = os.memfd_create("dpmodule-message", os.MFD_CLOEXEC)
+    except OSError as error:
+        raise refused("shared memory for a message", error) from error
     try:
         offset = 0
         for part, room in zip(parts, _rooms([part.nbytes for part in parts])):
             _write_at(fd, part, offset)
             offset += room
         os.ftruncate(fd, offset)
+    except OSError as error:
+        os.close(fd)
+        raise refused("shared memory for a message", error) from error
     except BaseException:
         os.close(fd)
         raise
