@@ -19,7 +19,9 @@ UNITS = {
     "kernels_avx512": ("autobatch/kernels_avx512.cpp",),
     "kernels_avx2": ("autobatch/kernels_avx2.cpp",),
     "kernels_plain": ("autobatch/kernels_plain.cpp",),
-    "autobatch_python": tuple(f"autobatch/{name}.cpp" for name in ("*_type", "engine_*", "function_*", "python_*", "update_*")),
+    "autobatch_python": tuple(
+        f"autobatch/{name}.cpp" for name in ("*_type", "engine_*", "function_*", "python_*", "update_*")
+    ),
     "streams": ("*.cpp", "functors/*.cpp", "pipe/*.cpp"),
     "autobatch": ("autobatch/*.cpp",),
 }

@@ -55,7 +55,9 @@ def refusal(what: str, size: int | None = None) -> MemoryError:
         size: how many bytes were asked for, None where that is not known.
     """
     free = _free()
-    asked = "there is no shared memory left" if size is None else f"{size} bytes of shared memory were asked for"
+    asked = (
+        "there is no shared memory left" if size is None else f"{size} bytes of shared memory were asked for"
+    )
     where = "" if free is None else f", {free} bytes are free in {_FOLDER}"
     return MemoryError(f"{what}: {asked}{where}; send less at a time, or enlarge it (docker run --shm-size)")
 

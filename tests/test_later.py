@@ -82,3 +82,15 @@ def test_passes_are_functions_in_modules_of_their_names():
 def test_passes_need_operators_by_the_names_that_graphs_hold():
     for each in PASSES:
         assert [name for name in each.needs if ops.get(name).name != name] == []
+
+
+@pytest.mark.parametrize("package", ["streams", "module", "io"])
+def test_a_star_import_brings_what_all_lists(package):
+    names = {}
+    exec(f"from dpmodule.{package} import *", names)
+    names.pop("__builtins__")
+    found = getattr(mx, package)
+    assert sorted(names) == sorted(found.__all__)
+    assert not [
+        name for name, value in names.items() if name.startswith("_") or isinstance(value, types.ModuleType)
+    ]

@@ -65,4 +65,9 @@ def test_a_full_folder_is_a_memory_error(tmp_path):
     lines = done.stdout.splitlines()
     assert len(lines) == 4
     assert all("bytes are free in /dev/shm; send less at a time" in line for line in lines)
-    assert [f"{3 << 20} bytes of shared memory were asked for" in line for line in lines] == [True, True, False, True]
+    assert [f"{3 << 20} bytes of shared memory were asked for" in line for line in lines] == [
+        True,
+        True,
+        False,
+        True,
+    ]

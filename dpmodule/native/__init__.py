@@ -27,7 +27,9 @@ def _load() -> None:
     try:
         spec = importlib.util.find_spec("dpmodule._native")
         origin = "" if spec is None else spec.origin or ""
-        if os.path.dirname(origin) != os.path.dirname(folder) and os.path.exists(os.path.join(folder, "module.cpp")):
+        if os.path.dirname(origin) != os.path.dirname(folder) and os.path.exists(
+            os.path.join(folder, "module.cpp")
+        ):
             core, error = importlib.import_module("dpmodule.native.installed").extension(origin)
         else:
             core = importlib.import_module("dpmodule._native")

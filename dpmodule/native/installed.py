@@ -1,7 +1,7 @@
 """The extension of an installed package, for a source tree in which none was built.
 
-Python takes the package from the folder it is started in, so that ``python -m dpmodule`` in a checkout does not run what
-``pip install .`` has installed. The tree uses the installed extension if that was built from the same C++ sources.
+Python takes the package from the folder it is started in, so that ``python -m dpmodule`` in a checkout does not run
+what ``pip install .`` has installed. The tree uses the installed extension if that was built from the same C++ sources.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the extension is built from: ``setup.py`` writes it into the extension, and it is compared with a source tree."""
+"""What the extension is built from, in short: ``setup.py`` writes it into the extension, to be compared with a tree."""
 
 from __future__ import annotations
 

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from ..later import attributes
+from .. import later
 
-__getattr__, __dir__ = attributes(
-    __name__,
-    {
-        "abc": "Stream Worker WorkerPool",
-        "child": "Channel",
-        "completion": "CompletionExtendableStream",
-        "cpp_pool": "CppWorker CppWorkerPool",
-        "extendable": "BaseAsyncExtendableStream",
-        "functors": "CompressFunctor Crc32cFunctor DecompressFunctor MemcpyFunctor MultiSlotFunctor MultiSlotLines "
-        "ReadyFunctor Records RecordsFunctor Slot SlotValues",
-        "ordered": "PriorityExtendableStream SortedExtendableStream",
-        "process": "ChildProcess",
-        "process_pool": "ProcessWorkerPool",
-        "read_ahead": "ReadAhead",
-        "pipe.tensor_pipe": "PipeStats TensorPipeReader TensorPipeWriter tensor_pipe",
-        "testing": "ConformanceError check_stream check_worker_pool",
-        "string_handle": "StringHandle",
-        "supervisor": "Supervisor",
-        "thread_pool": "ThreadWorker ThreadWorkerPool",
-        "worker_pool": "BaseAsyncWorker BaseAsyncWorkerPool",
-        "errors": "FunctorError LoopClosedError PipeBroken PipeClosed PipeTimeout PoolClosedError RemoteTraceback "
-        "StreamStopped StructureError UnpicklableError WorkerDied WorkerError WorkerStuck",
-        "signal_bus": "SignalSocketBus",
-        "threaded": "FunctorLike NoopFunctor ThreadPool cpp_threaded_worker",
-    },
-)
+_NAMES = {
+    "abc": "Stream Worker WorkerPool",
+    "child": "Channel",
+    "completion": "CompletionExtendableStream",
+    "cpp_pool": "CppWorker CppWorkerPool",
+    "extendable": "BaseAsyncExtendableStream",
+    "functors": "CompressFunctor Crc32cFunctor DecompressFunctor MemcpyFunctor MultiSlotFunctor MultiSlotLines "
+    "ReadyFunctor Records RecordsFunctor Slot SlotValues",
+    "ordered": "PriorityExtendableStream SortedExtendableStream",
+    "process": "ChildProcess",
+    "process_pool": "ProcessWorkerPool",
+    "read_ahead": "ReadAhead",
+    "pipe.tensor_pipe": "PipeStats TensorPipeReader TensorPipeWriter tensor_pipe",
+    "testing": "ConformanceError check_stream check_worker_pool",
+    "string_handle": "StringHandle",
+    "supervisor": "Supervisor",
+    "thread_pool": "ThreadWorker ThreadWorkerPool",
+    "worker_pool": "BaseAsyncWorker BaseAsyncWorkerPool",
+    "errors": "FunctorError LoopClosedError PipeBroken PipeClosed PipeTimeout PoolClosedError RemoteTraceback "
+    "StreamStopped StructureError UnpicklableError WorkerDied WorkerError WorkerStuck",
+    "signal_bus": "SignalSocketBus",
+    "threaded": "FunctorLike NoopFunctor ThreadPool cpp_threaded_worker",
+}
+
+__all__ = sorted(later.modules_of(_NAMES))
+__getattr__, __dir__ = later.attributes(__name__, _NAMES)

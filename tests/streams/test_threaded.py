@@ -277,7 +277,9 @@ def test_a_functor_is_in_one_thread_at_a_time(worker, new_loop):
         with jobs.opened(), ThreadPool(1) as other:
             future = worker(functor)
             for again in (worker, worker, cpp_threaded_worker(other)):
-                with pytest.raises(StateError, match="has been sent before and has not ended.*functor for each call"):
+                with pytest.raises(
+                    StateError, match="has been sent before and has not ended.*functor for each call"
+                ):
                     again(functor)
             future.cancel()
             await asyncio.sleep(0)
