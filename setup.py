@@ -25,9 +25,9 @@ UNITS = {
     "streams": ("*.cpp", "functors/*.cpp", "pipe/*.cpp"),
     "autobatch": ("autobatch/*.cpp",),
 }
-"""What is compiled as one file, so that headers and templates are read once for all of it: patterns of the sources that
-no unit before it has. So names are unique within a unit, in anonymous namespaces, too. Kernels stay alone: their pragmas
-hold to the end of a file."""
+"""What is compiled as one file, so that headers and templates are compiled once for all of it: for each unit patterns of
+the sources that no unit before it has. Names, also those in anonymous namespaces, differ within a unit. Kernels stay
+alone, since their pragmas hold to the end of a file."""
 
 
 def asked_for(option):
@@ -50,8 +50,9 @@ def units(folder):
     left = sorted(NATIVE.rglob("*.cpp"))
     found = []
     for name, patterns in UNITS.items():
-        sources = [path for path in left if any(path in NATIVE.glob(pattern) for pattern in patterns)]
-        left = [path for path in left if path not in sources]
+        fitting = {path for pattern in patterns for path in NATIVE.glob(pattern)}
+        sources = [path for path in left if path in fitting]
+        left = [path for path in left if path not in fitting]
         found.insert(0, sources[0] if len(sources) == 1 else unit(folder / f"unit_{name}.cpp", sources))
     if left:
         raise ValueError(f"no unit in setup.py has {', '.join(map(str, left))}")

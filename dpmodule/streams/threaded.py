@@ -129,9 +129,9 @@ def cpp_threaded_worker(pool: ThreadPool) -> Worker:
     (The ready-made ones may: they are `reentrant`, see ``dpmodule/functor.h``.)
 
     The call raises ArgumentError if it is given something else than a functor, PoolClosedError once the pool is closed,
-    and StateError where no event loop is running or the functor has been sent and has not ended. The future raises what the functor threw: `std::bad_alloc` as
-    MemoryError, `dpmodule::Error` as the exception of its kind, any other as FunctorError with its text; it raises
-    PoolClosedError if the pool was closed before the job began.
+    and StateError where no event loop is running or the functor has been sent and has not ended. The future raises what
+    the functor threw: `std::bad_alloc` as MemoryError, `dpmodule::Error` as the exception of its kind, any other as
+    FunctorError with its text; it raises PoolClosedError if the pool was closed before the job began.
 
     Args:
         pool: the threads; the worker keeps it alive.
