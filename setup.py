@@ -25,8 +25,8 @@ UNITS = {
     "streams": ("*.cpp", "functors/*.cpp", "pipe/*.cpp"),
     "autobatch": ("autobatch/*.cpp",),
 }
-"""What is compiled as one file, so that headers and templates are compiled once for all of it: for each unit patterns of
-the sources that no unit before it has. Names, also those in anonymous namespaces, differ within a unit. Kernels stay
+"""What is compiled as one file, so that headers and templates are compiled once for all of it: for each unit patterns
+of the sources that no unit before it has. Names, also those in anonymous namespaces, differ within a unit. Kernels stay
 alone, since their pragmas hold to the end of a file."""
 
 
