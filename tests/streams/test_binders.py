@@ -1,0 +1,66 @@
+"""The functors that the documentation shows for pybind11 and nanobind: compiled as they stand there, and sent."""
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from dpmodule import native
+from dpmodule.base import StateError
+from dpmodule.streams import ThreadPool, cpp_threaded_worker
+from helpers import compiled
+from helpers.loops import run
+
+PAGE = Path(__file__).parents[2] / "docs" / "streams.md"
+NAMES = ["sum_pybind11", "sum_nanobind"]
+pytestmark = [
+    pytest.mark.timeout(100),
+    pytest.mark.skipif(native.core is None, reason="functors in C++ need the extension"),
+    pytest.mark.skipif(compiled.compiler() is None, reason="there is no C++ compiler"),
+]
+
+
+def needs(name):
+    """Return the sources and the flags that a binder needs beside the file of the module."""
+    binder = pytest.importorskip(name.removeprefix("sum_"))
+    if name == "sum_pybind11":
+        return [], [f"-I{binder.get_include()}"]
+    folder = Path(binder.source_dir()).parent
+    return [folder / "src/nb_combined.cpp"], [
+        f"-I{folder / path}" for path in ("include", "ext/robin_map/include")
+    ]
+
+
+@pytest.fixture(scope="module")
+def modules(tmp_path_factory):
+    """The modules by their names."""
+    folder = tmp_path_factory.mktemp("binders")
+    for file, code in re.findall(r"```cpp\n// (\S+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
+        (folder / file).write_text(code)
+
+    def build(name, needed):
+        sources, flags = needed
+        target = folder / f"{name}.so"
+        compiled.build([folder / f"{name}.cpp", *sources], target, "-O0", "-fno-strict-aliasing", *flags)
+        return compiled.load_file(name, target)
+
+    with ThreadPoolExecutor() as pool:
+        return dict(zip(NAMES, pool.map(build, NAMES, map(needs, NAMES)), strict=True))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_functor_of_a_binder_is_sent_and_sent_again(modules, name):
+    async def main():
+        with ThreadPool(1) as pool:
+            worker = cpp_threaded_worker(pool)
+            functor = modules[name].Sum(memoryview(b"abc"))
+            future = worker(functor)
+            with pytest.raises(StateError, match="has been sent"):
+                worker(functor)
+            assert await future == sum(b"abc")
+            assert await worker(functor) == sum(b"abc")
+
+    run(main())
+    with pytest.raises(TypeError, match="bytes-like object"):
+        modules[name].Sum("text")
