@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 from abc import ABC, abstractmethod
 from asyncio import get_running_loop
+from threading import get_ident
 from types import TracebackType
 from typing import Any, ClassVar, Generic, NoReturn, TypeVar
 
@@ -71,6 +72,7 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
     def _begin(self) -> None:
         self._waiter: asyncio.Future[None] | None = None  # while it exists, somebody waits in __anext__;
         self._sleeper: asyncio.Future[None] | None = None  # the same if `put` has yet to wake it
+        self._waiter_thread = 0  # where it was made
         self._error: BaseException | None = None
         self._trace: TracebackType | None = None
         self._stopped = False
@@ -114,12 +116,15 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
             StateError: the consumer waits in the event loop of another thread; the item was not added.
             LoopClosedError: the consumer's event loop is closed.
         """
-        self._check_thread("put")
         if not self._accepts:
             self._settle()
+        if self._sleeper is None:
+            self._async_iterator_put_impl(data)
+            return
+        if get_ident() != self._waiter_thread:
+            self._check_thread("put")
         self._async_iterator_put_impl(data)
-        if self._sleeper is not None:
-            self._wake()
+        self._wake()
 
     def stop(self) -> None:
         """Say that there will be no more items; the consumer's loop ends after those there are.
@@ -244,6 +249,7 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
             if self._stopped and not self._expecting_impl():
                 raise StopAsyncIteration
         self._waiter = self._sleeper = waiter = loop.create_future()
+        self._waiter_thread = get_ident()
         return waiter
 
     def _check_thread(self, call: str) -> None:

@@ -7,6 +7,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 from itertools import count
+from threading import get_ident
 from typing import Any, TypeVar
 
 from .extendable import BaseAsyncExtendableStream, inlines
@@ -50,10 +51,15 @@ class SortedExtendableStream(BaseAsyncExtendableStream[T]):
     # the same as the base class does with these hooks, without calling them
 
     def put(self, data: T) -> None:  # noqa: D102
-        if self._quick_put and self._sleeper is None:
+        if not self._quick_put:
+            BaseAsyncExtendableStream.put(self, data)
+        elif self._sleeper is None:
             self.queue.append(data)
         else:
-            BaseAsyncExtendableStream.put(self, data)
+            if get_ident() != self._waiter_thread:
+                self._check_thread("put")
+            self.queue.append(data)
+            self._wake()
 
     async def __anext__(self) -> T:
         while self._quick_next:
