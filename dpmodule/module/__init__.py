@@ -16,19 +16,6 @@ if TYPE_CHECKING:
     from .sequential_module import SequentialModule as SequentialModule
     from .torch_module import TorchModule as TorchModule
 
-__all__ = [
-    "AutobatchModule",
-    "BaseModule",
-    "BucketingModule",
-    "DataParallelExecutorGroup",
-    "ExampleIter",
-    "Module",
-    "PythonLossModule",
-    "PythonModule",
-    "SequentialModule",
-    "TorchModule",
-]
-
 __getattr__, __dir__ = later.attributes(
     __name__,
     {

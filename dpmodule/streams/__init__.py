@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import later
 
-_NAMES = {
+_LATER = {
     "abc": "Stream Worker WorkerPool",
     "child": "Channel",
     "completion": "CompletionExtendableStream",
@@ -28,5 +28,6 @@ _NAMES = {
     "threaded": "FunctorLike NoopFunctor ThreadPool cpp_threaded_worker",
 }
 
-__all__ = sorted(later.modules_of(_NAMES))
-__getattr__, __dir__ = later.attributes(__name__, _NAMES)
+__all__ = list(later.modules_of(_LATER))
+
+__getattr__, __dir__ = later.attributes(__name__, _LATER)
