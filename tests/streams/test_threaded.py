@@ -108,7 +108,9 @@ def test_a_result_may_raise_what_a_future_refuses(worker):
     run(main())
 
 
-@pytest.mark.parametrize("wrong", [lambda: 1, len, 3, None, object, "noop"], ids=repr)
+@pytest.mark.parametrize(
+    "wrong", [lambda: 1, len, 3, None, object, "noop"], ids=lambda wrong: type(wrong).__name__
+)
 def test_what_is_no_functor_is_refused(worker, wrong):
     async def main():
         with pytest.raises(ArgumentError, match="expected a functor.*asyncio.to_thread"):
