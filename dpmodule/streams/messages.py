@@ -37,6 +37,7 @@ class Message:
         body: follows; what is not in shared memory.
         fds: descriptors that go with it; the last one is the shared memory, if there is any.
         owned: those of them to be closed once it is sent.
+        kept: what has to live until then, such as the memory behind the others.
     """
 
     kind: int
@@ -44,12 +45,14 @@ class Message:
     body: list[bytes | memoryview]
     fds: list[int] = field(default_factory=list)
     owned: list[int] = field(default_factory=list)
+    kept: Any = None
 
     def close(self) -> None:
-        """Close the descriptors that belong to the message."""
+        """Close the descriptors that belong to the message, and let go of what it keeps."""
         for fd in self.owned:
             os.close(fd)
         self.owned.clear()
+        self.kept = None
 
 
 def _rebuild_tensor(buffer: Any, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:

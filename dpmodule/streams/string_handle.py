@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from multiprocessing.context import get_spawning_popen
 from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +39,14 @@ def _reduce(handle: StringHandle) -> tuple[Any, ...]:
         return StringHandle, (bytes(handle),)
     shared = shared_bytes("StringHandle", len(handle))
     shared.numpy()[:] = np.frombuffer(memoryview(handle), np.uint8)
+    process: Any = get_spawning_popen()
+    if process is not None:  # it passes on the descriptor itself, later
+        weakref.finalize(process, _let_go, shared)
     return StringHandle, (shared,)
+
+
+def _let_go(memory: torch.Tensor) -> None:
+    pass
 
 
 ForkingPickler.register(StringHandle, _reduce)
