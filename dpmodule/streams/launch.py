@@ -74,8 +74,8 @@ def _dumps(value: Any) -> tuple[bytes, list[int], object]:
     """Pickle for a child; tensors are moved to shared memory, as torch.multiprocessing does.
 
     Returns:
-        The pickle, the descriptors it needs, and what keeps these open: the pickler, which holds all it has pickled, also
-        what was made for that alone.
+        The pickle, the descriptors it needs, and what keeps these open: the pickler, which holds all it has pickled,
+        also what was made for that alone.
     """
     collector, buffer = _Collector(), io.BytesIO()
     pickler = reduction.ForkingPickler(buffer)
