@@ -24,16 +24,15 @@ def _load() -> None:
         error = "switched off by DPMODULE_NATIVE=0"
         return
     folder = os.path.dirname(__file__)
+    is_source_tree = os.path.exists(os.path.join(folder, "module.cpp"))
     try:
         spec = importlib.util.find_spec("dpmodule._native")
-        origin = "" if spec is None else spec.origin or ""
-        if os.path.dirname(origin) != os.path.dirname(folder) and os.path.exists(
-            os.path.join(folder, "module.cpp")
-        ):
-            core, error = importlib.import_module("dpmodule.native.installed").extension(origin)
+        found = "" if spec is None else spec.origin or ""
+        if is_source_tree and os.path.dirname(found) != os.path.dirname(folder):
+            core, error = importlib.import_module("dpmodule.native.installed").extension(found)
         else:
             core = importlib.import_module("dpmodule._native")
-    except ImportError as failure:
+    except (ImportError, OSError) as failure:
         again = "pip install --no-cache-dir --no-deps --force-reinstall dpmodule"
         error = f"{failure}; install a C++17 compiler and run: {again}"
 

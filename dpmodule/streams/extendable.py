@@ -116,15 +116,13 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
             StateError: the consumer waits in the event loop of another thread; the item was not added.
             LoopClosedError: the consumer's event loop is closed.
         """
+        if self._sleeper is not None and get_ident() != self._waiter_thread:
+            self._check_thread("put")
         if not self._accepts:
             self._settle()
-        if self._sleeper is None:
-            self._async_iterator_put_impl(data)
-            return
-        if get_ident() != self._waiter_thread:
-            self._check_thread("put")
         self._async_iterator_put_impl(data)
-        self._wake()
+        if self._sleeper is not None:
+            self._wake()
 
     def stop(self) -> None:
         """Say that there will be no more items; the consumer's loop ends after those there are.

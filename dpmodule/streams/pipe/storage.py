@@ -129,7 +129,7 @@ class Slots:
         if like is not None:
             outline, leaves = nested.parts(like)
             return Pattern(outline, [Leaf.of(leaf) for leaf in leaves], True)
-        if self._pattern is None:
+        if self._pattern is None or self._pattern.outline is None:
             raise StateError("nothing was sent yet: say what the slot is to look like with acquire(like=...)")
         return self._pattern
 
