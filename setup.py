@@ -1,6 +1,8 @@
 """Build script: adds the optional native extension to what stands in setup.cfg."""
 
 import os
+import runpy
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -8,10 +10,63 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 NATIVE = Path("dpmodule", "native")
+FINGERPRINT = runpy.run_path(str(NATIVE / "sources.py"))["fingerprint"](NATIVE)
 REQUIRED = bool(os.environ.get("DPMODULE_REQUIRE_NATIVE"))
+
+UNITS = {
+    "finite": ("finite.cpp",),
+    "lstm": ("lstm.cpp",),
+    "product": ("product.cpp",),
+    "kernels_avx512": ("autobatch/kernels_avx512.cpp",),
+    "kernels_avx2": ("autobatch/kernels_avx2.cpp",),
+    "kernels_plain": ("autobatch/kernels_plain.cpp",),
+    "autobatch_python": tuple(
+        f"autobatch/{name}.cpp" for name in ("*_type", "engine_*", "function_*", "python_*", "update_*")
+    ),
+    "streams": ("*.cpp", "functors/*.cpp", "pipe/*.cpp"),
+    "autobatch": ("autobatch/*.cpp",),
+}
+"""What is compiled as one file, so that headers and templates are compiled once for all of it: for each unit patterns
+of the sources that no unit before it has. Names, also those in anonymous namespaces, differ within a unit. Kernels stay
+alone, since their pragmas hold to the end of a file."""
+
+
+def asked_for(option):
+    """Say whether whoever builds has given the compiler an option that begins like this one."""
+    given = " ".join(os.environ.get(name, "") for name in ("CFLAGS", "CXXFLAGS")).split()
+    return any(word.startswith(option) for word in given)
+
+
 FLAGS = ["-std=c++17", "-fvisibility=hidden", "-pthread", "-Wall", "-Wextra"]
-if "-O" not in os.environ.get("CXXFLAGS", ""):
+LINK_FLAGS = ["-pthread"]
+if not asked_for("-O"):
     FLAGS.append("-O2")
+if not asked_for("-g"):  # Python's own flags do, for a file of 25 times the size
+    FLAGS.append("-g0")
+    LINK_FLAGS.append("-Wl,-x" if sys.platform == "darwin" else "-s")
+
+
+def units(folder):
+    """Return the files to compile, those that take longest first; write those of more than one source into a folder."""
+    left = sorted(NATIVE.rglob("*.cpp"))
+    found = []
+    for name, patterns in UNITS.items():
+        fitting = {path for pattern in patterns for path in NATIVE.glob(pattern)}
+        sources = [path for path in left if path in fitting]
+        left = [path for path in left if path not in fitting]
+        found.insert(0, sources[0] if len(sources) == 1 else unit(folder / f"unit_{name}.cpp", sources))
+    if left:
+        raise ValueError(f"no unit in setup.py has {', '.join(map(str, left))}")
+    return [str(path) for path in found]
+
+
+def unit(path, sources):
+    """Write the file that includes some sources, unless it is there, and return its path."""
+    text = "".join(f'#include "{source.relative_to(NATIVE).as_posix()}"\n' for source in sources)
+    if not path.exists() or path.read_text() != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return path
 
 
 def several_at_once(compile_files):
@@ -32,6 +87,7 @@ class OptionalBuildExt(build_ext):
         """Build one extension; a failure becomes a warning."""
         self.compiler.compile = several_at_once(self.compiler.compile)
         try:
+            ext.sources = units(Path(self.build_temp))
             super().build_extension(ext)
         except Exception as error:
             if REQUIRED:
@@ -44,11 +100,12 @@ setup(
         Extension(
             "dpmodule._native",
             sources=sorted(map(str, NATIVE.rglob("*.cpp"))),
-            depends=sorted(map(str, NATIVE.rglob("*.h*"))),
+            depends=sorted(str(path) for pattern in ("*.cpp", "*.h*") for path in NATIVE.rglob(pattern)),
+            define_macros=[("DPMODULE_FINGERPRINT", f'"{FINGERPRINT}"')],
             include_dirs=[str(NATIVE / "include"), str(NATIVE)],
             language="c++",
             extra_compile_args=FLAGS,
-            extra_link_args=["-pthread"],
+            extra_link_args=LINK_FLAGS,
             optional=not REQUIRED,  # else setuptools itself swallows the failure
         )
     ],

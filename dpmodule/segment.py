@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import torch
 
+from .shared_memory import shared_bytes
+
 __all__ = ["Segment"]
 
 _ALIGNMENT = 64
@@ -33,6 +35,9 @@ class Segment:
 
     Args:
         tensors: what to copy, all on one device.
+
+    Raises:
+        MemoryError: there is not as much shared memory left.
     """
 
     __slots__ = ("memory", "places")
@@ -43,8 +48,7 @@ class Segment:
             places.append(_Place(end, tensor.dtype, tuple(tensor.shape)))
             end += -(-tensor.numel() * tensor.itemsize // _ALIGNMENT) * _ALIGNMENT
         self.places = tuple(places)
-        self.memory = torch.zeros(end, dtype=torch.uint8, device=tensors[0].device)
-        self.memory.share_memory_()  # type: ignore[no-untyped-call]  # torch gives it no types
+        self.memory = shared_bytes("parameters", end, tensors[0].device)
         with torch.no_grad():
             for own, tensor in zip(self.tensors(), tensors, strict=True):
                 own.copy_(tensor)

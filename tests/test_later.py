@@ -91,3 +91,13 @@ def test_passes_are_functions_in_modules_of_their_names():
 def test_passes_need_operators_by_the_names_that_graphs_hold():
     for each in PASSES:
         assert [name for name in each.needs if ops.get(name).name != name] == []
+
+
+def test_a_star_import_of_streams_brings_what_its_list_names():
+    names = {}
+    exec("from dpmodule.streams import *", names)
+    names.pop("__builtins__")
+    assert sorted(names) == sorted(mx.streams.__all__)
+    assert not [
+        name for name, value in names.items() if name.startswith("_") or isinstance(value, types.ModuleType)
+    ]

@@ -6,6 +6,7 @@ import argparse
 import os
 import platform
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ def _summary(args: argparse.Namespace) -> int:
 def _info(args: argparse.Namespace) -> int:
     lines = {
         "dpmodule": version(),
-        "native": "active" if native.available() else f"not active: {native.error}",
+        "native": _native(),
         "Python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
         "torch": torch.__version__,
         "NumPy": np.__version__,
@@ -69,6 +70,14 @@ def _info(args: argparse.Namespace) -> int:
     for name, value in lines.items():
         print(f"{name:10} {value}")
     return 0
+
+
+def _native() -> str:
+    if native.core is None:
+        return f"not active: {native.error}"
+    file = Path(native.core.__file__ or "")
+    package = Path(native.__file__).parents[1]
+    return "active" if file.parent == package else f"active, that of the installed package: {file}"
 
 
 def version() -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import logging
 import os
 from types import ModuleType
@@ -27,9 +27,16 @@ def _load() -> None:
     if os.environ.get("DPMODULE_NATIVE", "1") == "0":
         error = "switched off by DPMODULE_NATIVE=0"
         return
+    folder = os.path.dirname(__file__)
+    is_source_tree = os.path.exists(os.path.join(folder, "module.cpp"))
     try:
-        core = importlib.import_module("dpmodule._native")
-    except ImportError as failure:
+        spec = importlib.util.find_spec("dpmodule._native")
+        found = "" if spec is None else spec.origin or ""
+        if is_source_tree and os.path.dirname(found) != os.path.dirname(folder):
+            core, error = importlib.import_module("dpmodule.native.installed").extension(found)
+        else:
+            core = importlib.import_module("dpmodule._native")
+    except (ImportError, OSError) as failure:
         again = "pip install --no-cache-dir --no-deps --force-reinstall dpmodule"
         error = f"{failure}; install a C++17 compiler and run: {again}"
 

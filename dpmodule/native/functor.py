@@ -11,7 +11,13 @@ __all__ = ["Functor", "NoopFunctor", "work_of"]
 
 
 class Functor:
-    """A job in Python for the stand-in of the pool; subclasses give `run`."""
+    """A job in Python for the stand-in of the pool; subclasses give `run`.
+
+    Attributes:
+        reentrant: whether `run` may be called in several threads at once.
+    """
+
+    reentrant = False
 
     def run(self) -> Any:
         """Do the work, in a thread of the pool, and return what `await` gives."""
@@ -24,12 +30,14 @@ class Functor:
 class NoopFunctor(Functor):
     """A job that does nothing, for measuring; its result is None."""
 
+    reentrant = True
+
     def run(self) -> None:
         """Do nothing."""
 
 
-def work_of(functor: Any) -> Callable[[], Any]:
-    """Return what a thread has to call for a functor.
+def work_of(functor: Any) -> tuple[Any, Callable[[], Any]]:
+    """Return a functor in Python, and what a thread has to call for it.
 
     Args:
         functor: an object whose method ``__dpmodule_functor__()`` returns one with a method `run`.
@@ -39,11 +47,11 @@ def work_of(functor: Any) -> Callable[[], Any]:
     """
     convert = getattr(type(functor), "__dpmodule_functor__", None)
     found = functor if convert is None else convert(functor)
-    run: Callable[[], Any] | None = getattr(found, "run", None)
+    run = getattr(found, "run", None)
     if callable(run):
-        return run
+        return found, run
     if convert is not None and callable(found):
-        return found  # type: ignore[no-any-return]  # nothing is known of the class
+        return found, found
     if type(found).__name__ == "PyCapsule":
         raise ArgumentError(
             f"{functor!r} is a functor in C++, which runs only with the native extension; "

@@ -1,5 +1,6 @@
 #include "functor_type.hpp"
 
+#include <cstring>
 #include <new>
 
 #include "errors.hpp"
@@ -13,9 +14,10 @@ namespace {
 class Noop : public Functor {
 public:
     void operator()() override {}
+    bool reentrant() const noexcept override { return true; }
 };
 
-void dealloc(PyObject *self) {
+void functor_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     reinterpret_cast<FunctorObject *>(self)->functor.~shared_ptr();
     type->tp_free(self);
@@ -38,23 +40,23 @@ PyObject *new_noop(PyTypeObject *type, PyObject *arguments, PyObject *keywords) 
     }
 }
 
-PyObject *capsule(PyObject *self, PyObject *) {
+PyObject *functor_as_capsule(PyObject *self, PyObject *) {
     return make_capsule(reinterpret_cast<FunctorObject *>(self)->functor);
 }
 
-PyMethodDef methods[] = {
-    {"__dpmodule_functor__", capsule, METH_NOARGS, "Return the functor as a capsule."},
+PyMethodDef functor_methods[] = {
+    {"__dpmodule_functor__", functor_as_capsule, METH_NOARGS, "Return the functor as a capsule."},
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyType_Slot slots[] = {
-    {Py_tp_dealloc, reinterpret_cast<void *>(dealloc)},
+PyType_Slot functor_slots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void *>(functor_dealloc)},
     {Py_tp_new, reinterpret_cast<void *>(new_base)},
-    {Py_tp_methods, methods},
+    {Py_tp_methods, functor_methods},
     {Py_tp_doc, const_cast<char *>("A job in C++ for a worker of a ThreadPool.")},
     {0, nullptr},
 };
-PyType_Spec spec = {"dpmodule._native.Functor", sizeof(FunctorObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+PyType_Spec functor_spec = {"dpmodule._native.Functor", sizeof(FunctorObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, functor_slots};
 
 PyType_Slot noop_slots[] = {
     {Py_tp_new, reinterpret_cast<void *>(new_noop)},
@@ -84,6 +86,12 @@ std::shared_ptr<Functor> functor_of(PyObject *object) noexcept {
     std::shared_ptr<Functor> functor = functor_from(object);
     if (!functor && PyErr_ExceptionMatches(PyExc_TypeError)) {
         PyErr_Clear();
+        const char *name = PyCapsule_CheckExact(object) ? PyCapsule_GetName(object) : nullptr;
+        if (name && std::strncmp(name, "dpmodule.functor.", 17) == 0) {
+            set_error_format(Kind::argument, "got a functor \"%.200s\", expected \"%s\": build its extension anew, with the "
+                             "header of this dpmodule (dpmodule.get_include())", name, functor_capsule);
+            return functor;
+        }
         set_error_format(Kind::argument,
                          "expected a functor, that is a capsule \"%s\" or an object whose __dpmodule_functor__() returns "
                          "one, got %.200s; run functions of Python in a thread, with asyncio.to_thread",
@@ -93,7 +101,7 @@ std::shared_ptr<Functor> functor_of(PyObject *object) noexcept {
 }
 
 int add_functor(PyObject *module) {
-    PyObject *type = PyType_FromSpec(&spec);
+    PyObject *type = PyType_FromSpec(&functor_spec);
     if (!type) return -1;
     functor_type = reinterpret_cast<PyTypeObject *>(Py_NewRef(type));  // for as long as the process lives
     if (add(module, "Functor", type) < 0) return -1;

@@ -11,18 +11,50 @@ namespace dpmodule {
 
 class SignalBus;
 
+// How often this process has been forked off since the first of its ancestors loaded the extension.
+unsigned fork_generation() noexcept;
+
+// Begin counting forks.
+void watch_forks() noexcept;
+
+// One functor's way through a pool, from the call of a worker until its result has been asked for or dropped: there is
+// one at a time, unless the functor is reentrant. What was on its way when the process forked is on its way in the parent
+// only. Needs the GIL.
+class Flight {
+public:
+    // Throws Error, a StateError, if the functor is on its way already.
+    explicit Flight(std::shared_ptr<Functor> given) : functor(std::move(given)) {
+        if (functor->flight_ == number_ && !functor->reentrant()) {
+            throw Error(Kind::state,
+                        "this functor has been sent before and has not ended; await its future first, or make a functor "
+                        "for each call");
+        }
+        functor->flight_ = number_;
+    }
+    ~Flight() {
+        if (functor->flight_ == number_) functor->flight_ = 0;
+    }
+    Flight(const Flight &) = delete;
+    Flight &operator=(const Flight &) = delete;
+
+    const std::shared_ptr<Functor> functor;
+
+private:
+    const unsigned number_ = fork_generation() + 1;
+};
+
 // Made and deleted by threads that hold the GIL; a worker only runs the functor and fills in how it ended. The job is its
 // own link in every list, so nothing is allocated on the way, and a worker cannot fail for want of memory.
 struct Job {
     Job(std::shared_ptr<Functor> functor, std::shared_ptr<SignalBus> bus, PyObject *future)
-        : functor(std::move(functor)), bus(std::move(bus)), future(Py_NewRef(future)) {}
+        : flight(std::move(functor)), bus(std::move(bus)), future(Py_NewRef(future)) {}
     ~Job() { Py_DECREF(future); }
     Job(const Job &) = delete;
     Job &operator=(const Job &) = delete;
 
     enum class End { done, failed, refused };  // refused: its pool was closed before it began
 
-    std::shared_ptr<Functor> functor;
+    Flight flight;
     std::shared_ptr<SignalBus> bus;
     PyObject *future;
     End end = End::done;
@@ -87,11 +119,5 @@ JobStack &orphans() noexcept;
 
 // Delete a list of jobs; needs the GIL, for functors and futures may be Python's.
 void delete_jobs(Job *jobs) noexcept;
-
-// How often this process has been forked off since the first of its ancestors loaded the extension.
-unsigned fork_generation() noexcept;
-
-// Begin counting forks.
-void watch_forks() noexcept;
 
 }  // namespace dpmodule

@@ -53,7 +53,7 @@ PyObject *backward(PyObject *, PyObject *const *given, Py_ssize_t count) {
 }
 
 // Python keeps a pointer to this table
-PyMethodDef functions[] = {
+PyMethodDef lstm_functions[] = {
     {"lstm_forward", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(forward)), METH_FASTCALL,
      "lstm_forward(steps, rows, units, step_gap, row_gap, weight, bias, hidden_begin, cell_begin, gates, hidden, "
      "cells, before, last_hidden, last_cell)\n--\n\n"
@@ -65,7 +65,7 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-int add_lstm(PyObject *module) { return PyModule_AddFunctions(module, functions); }
+int add_lstm(PyObject *module) { return PyModule_AddFunctions(module, lstm_functions); }
 
 }  // namespace dpmodule
 

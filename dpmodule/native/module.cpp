@@ -46,5 +46,6 @@ PyMODINIT_FUNC PyInit__native() {
             return nullptr;
         }
     }
+    if (PyModule_AddStringConstant(module, "fingerprint", DPMODULE_FINGERPRINT) < 0) Py_CLEAR(module);
     return module;
 }

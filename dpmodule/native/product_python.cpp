@@ -30,7 +30,7 @@ PyObject *multiply_tensors(PyObject *, PyObject *const *given, Py_ssize_t count)
 }
 
 // Python keeps a pointer to this table
-PyMethodDef functions[] = {
+PyMethodDef product_functions[] = {
     {"multiply", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(multiply_tensors)), METH_FASTCALL,
      "multiply(rows, columns, depth, left, row_gap, column_gap, right, row_gap, column_gap, bias, result)\n--\n\n"
      "Multiply two matrices; arguments are sizes, strides and addresses, see product.hpp."},
@@ -40,7 +40,7 @@ PyMethodDef functions[] = {
 
 int add_product(PyObject *module) {
     if (PyModule_AddIntConstant(module, "vector_width", vector_width()) < 0) return -1;
-    return PyModule_AddFunctions(module, functions);
+    return PyModule_AddFunctions(module, product_functions);
 }
 
 }  // namespace dpmodule

@@ -4,7 +4,20 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <cstdint>
+
 namespace dpmodule {
+
+// A function as a slot of a type.
+template <class F>
+void *slot(F function) {
+    return reinterpret_cast<void *>(function);
+}
+
+// Floats at an address that Python has given as a number.
+inline float *pointer(unsigned long long address) {
+    return reinterpret_cast<float *>(static_cast<std::uintptr_t>(address));
+}
 
 int add_functor(PyObject *module);      // functor_type.cpp
 int add_signal_bus(PyObject *module);   // signal_bus_type.cpp

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from ..base import StateError
 from .errors import PoolClosedError
 
 __all__ = ["Job", "SignalBus", "fork_generation"]
@@ -17,8 +19,9 @@ _forks = 0
 
 
 def _count_fork() -> None:
-    global _forks
+    global _forks, _flights
     _forks += 1
+    _flights = Flights()  # what is on its way is the parent's
 
 
 os.register_at_fork(after_in_child=_count_fork)
@@ -29,17 +32,51 @@ def fork_generation() -> int:
     return _forks
 
 
+class Flights:
+    """The functors that are on their way, so that none is in two threads at once unless it is `reentrant`.
+
+    A job that nobody holds any more, since its loop was closed, has ended.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs: weakref.WeakValueDictionary[int, Job] = weakref.WeakValueDictionary()
+
+    def add(self, job: Job) -> None:
+        """Enter a job.
+
+        Raises:
+            StateError: its functor is on its way already.
+        """
+        if getattr(job.functor, "reentrant", False):
+            return
+        with self._lock:
+            other = self._jobs.get(id(job.functor))
+            if other is not None and not other.ended:
+                raise StateError(
+                    "this functor has been sent before and has not ended; await its future first, or make a functor "
+                    "for each call"
+                )
+            self._jobs[id(job.functor)] = job
+
+
+_flights = Flights()
+
+
 class Job:
     """One call of a functor on its way from the loop's thread to a worker and back."""
 
-    __slots__ = ("bus", "error", "future", "refused", "result", "work")
+    __slots__ = ("__weakref__", "bus", "ended", "error", "functor", "future", "refused", "result", "work")
 
-    def __init__(self, work: Callable[[], Any], bus: SignalBus, future: asyncio.Future[Any]) -> None:
-        self.work, self.future = work, future
+    def __init__(
+        self, functor: Any, work: Callable[[], Any], bus: SignalBus, future: asyncio.Future[Any]
+    ) -> None:
+        self.functor, self.work, self.future = functor, work, future
         self.bus: SignalBus | None = bus
-        self.refused = False
+        self.refused = self.ended = False
         self.result: Any = None
         self.error: BaseException | None = None
+        _flights.add(self)
 
     def run(self) -> None:
         """Do the work and keep how it ended."""
@@ -61,6 +98,7 @@ class Job:
 
     def resolve(self) -> None:
         """Give the future what came out; in the loop's thread."""
+        self.ended = True
         if self.future.done():  # cancelled meanwhile
             return
         if self.error is None:

@@ -14,17 +14,17 @@ namespace {
 
 PyObject *name_done, *name_set_result, *name_set_exception, *name_exception;
 
-SignalBusObject *cast(PyObject *self) { return reinterpret_cast<SignalBusObject *>(self); }
+SignalBusObject *as_bus(PyObject *self) { return reinterpret_cast<SignalBusObject *>(self); }
 
-PyObject *make(PyTypeObject *type, PyObject *, PyObject *) {
+PyObject *bus_make(PyTypeObject *type, PyObject *, PyObject *) {
     PyObject *self = type->tp_alloc(type, 0);
     if (!self) return nullptr;
-    new (&cast(self)->bus) std::shared_ptr<SignalBus>();
-    new (&cast(self)->link) std::shared_ptr<BusLink>();
+    new (&as_bus(self)->bus) std::shared_ptr<SignalBus>();
+    new (&as_bus(self)->link) std::shared_ptr<BusLink>();
     return self;
 }
 
-int init(PyObject *self, PyObject *arguments, PyObject *keywords) {
+int bus_init(PyObject *self, PyObject *arguments, PyObject *keywords) {
     PyObject *loop, *create_future;
     int pipe = 0;
     static const char *names[] = {"loop", "create_future", "pipe", nullptr};
@@ -32,7 +32,7 @@ int init(PyObject *self, PyObject *arguments, PyObject *keywords) {
                                      &create_future, &pipe)) {
         return -1;
     }
-    SignalBusObject *made = cast(self);
+    SignalBusObject *made = as_bus(self);
     if (made->bus) return set_error(Kind::state, "a SignalBus is initialized once"), -1;
     try {
         made->link = std::make_shared<BusLink>();
@@ -48,15 +48,15 @@ int init(PyObject *self, PyObject *arguments, PyObject *keywords) {
     return 0;
 }
 
-int traverse(PyObject *self, visitproc visit, void *arg) {
-    Py_VISIT(cast(self)->loop);
-    Py_VISIT(cast(self)->create_future);
+int bus_traverse(PyObject *self, visitproc visit, void *arg) {
+    Py_VISIT(as_bus(self)->loop);
+    Py_VISIT(as_bus(self)->create_future);
     Py_VISIT(Py_TYPE(self));
     return 0;
 }
 
-int clear(PyObject *self) {
-    SignalBusObject *bus = cast(self);
+int bus_clear(PyObject *self) {
+    SignalBusObject *bus = as_bus(self);
     if (bus->link) bus->link->self = nullptr;
     if (bus->bus) delete_jobs(bus->bus->close());
     Py_CLEAR(bus->loop);
@@ -64,13 +64,13 @@ int clear(PyObject *self) {
     return 0;
 }
 
-void dealloc(PyObject *self) {
+void bus_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    if (cast(self)->weak_references) PyObject_ClearWeakRefs(self);
-    clear(self);
-    cast(self)->bus.~shared_ptr();
-    cast(self)->link.~shared_ptr();
+    if (as_bus(self)->weak_references) PyObject_ClearWeakRefs(self);
+    bus_clear(self);
+    as_bus(self)->bus.~shared_ptr();
+    as_bus(self)->link.~shared_ptr();
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -90,7 +90,7 @@ PyObject *result_of(Job *job) {
     switch (job->end) {
     case Job::End::done:
         try {
-            PyObject *result = job->functor->result();
+            PyObject *result = job->flight.functor->result();
             if (!result && !PyErr_Occurred()) set_error(Kind::functor, "the functor's result() gave neither a value nor an exception");
             return result;
         } catch (...) {
@@ -139,8 +139,8 @@ void resolve(Job *job) {
     if (job->end == Job::End::refused) keep_quiet(job->future);
 }
 
-PyObject *drain(PyObject *self, PyObject *) {
-    SignalBusObject *object = cast(self);
+PyObject *bus_drain(PyObject *self, PyObject *) {
+    SignalBusObject *object = as_bus(self);
     std::shared_ptr<SignalBus> bus = object->bus;  // a result's code might close the bus
     if (!bus) Py_RETURN_NONE;
     bus->clear();
@@ -156,53 +156,53 @@ PyObject *drain(PyObject *self, PyObject *) {
     Py_RETURN_NONE;
 }
 
-PyObject *close(PyObject *self, PyObject *) {
-    clear(self);
+PyObject *bus_close(PyObject *self, PyObject *) {
+    bus_clear(self);
     Py_RETURN_NONE;
 }
 
-PyObject *fileno(PyObject *self, PyObject *) {
-    return PyLong_FromLong(cast(self)->bus ? cast(self)->bus->descriptor() : -1);
+PyObject *bus_fileno(PyObject *self, PyObject *) {
+    return PyLong_FromLong(as_bus(self)->bus ? as_bus(self)->bus->descriptor() : -1);
 }
-PyObject *get_loop(PyObject *self, void *) { return Py_NewRef(cast(self)->loop ? cast(self)->loop : Py_None); }
-PyObject *closed(PyObject *self, void *) { return PyBool_FromLong(!cast(self)->bus || cast(self)->bus->closed()); }
-PyObject *usable(PyObject *self, void *) { return PyBool_FromLong(cast(self)->usable()); }
-PyObject *in_flight(PyObject *self, void *) { return PyLong_FromSsize_t(cast(self)->in_flight); }
+PyObject *bus_get_loop(PyObject *self, void *) { return Py_NewRef(as_bus(self)->loop ? as_bus(self)->loop : Py_None); }
+PyObject *bus_closed(PyObject *self, void *) { return PyBool_FromLong(!as_bus(self)->bus || as_bus(self)->bus->closed()); }
+PyObject *bus_usable(PyObject *self, void *) { return PyBool_FromLong(as_bus(self)->usable()); }
+PyObject *bus_in_flight(PyObject *self, void *) { return PyLong_FromSsize_t(as_bus(self)->in_flight); }
 
-PyMethodDef methods[] = {
-    {"drain", drain, METH_NOARGS, "Resolve the futures of all jobs that have ended."},
-    {"close", close, METH_NOARGS, "Close the descriptor; jobs that end later are dropped."},
-    {"fileno", fileno, METH_NOARGS, "Return the descriptor that becomes readable, -1 once closed."},
+PyMethodDef bus_methods[] = {
+    {"drain", bus_drain, METH_NOARGS, "Resolve the futures of all jobs that have ended."},
+    {"close", bus_close, METH_NOARGS, "Close the descriptor; jobs that end later are dropped."},
+    {"fileno", bus_fileno, METH_NOARGS, "Return the descriptor that becomes readable, -1 once closed."},
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyGetSetDef properties[] = {
-    {"loop", get_loop, nullptr, "The event loop, None once closed.", nullptr},
-    {"closed", closed, nullptr, "Whether the bus has been closed.", nullptr},
-    {"usable", usable, nullptr, "Whether jobs may be sent: neither closed nor made before a fork.", nullptr},
-    {"in_flight", in_flight, nullptr, "Number of jobs that were sent and have not come back.", nullptr},
+PyGetSetDef bus_properties[] = {
+    {"loop", bus_get_loop, nullptr, "The event loop, None once closed.", nullptr},
+    {"closed", bus_closed, nullptr, "Whether the bus has been closed.", nullptr},
+    {"usable", bus_usable, nullptr, "Whether jobs may be sent: neither closed nor made before a fork.", nullptr},
+    {"in_flight", bus_in_flight, nullptr, "Number of jobs that were sent and have not come back.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
-PyMemberDef members[] = {
+PyMemberDef bus_members[] = {
     {"__weaklistoffset__", T_PYSSIZET, offsetof(SignalBusObject, weak_references), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr},
 };
 
-PyType_Slot slots[] = {
-    {Py_tp_new, reinterpret_cast<void *>(make)},
-    {Py_tp_init, reinterpret_cast<void *>(init)},
-    {Py_tp_dealloc, reinterpret_cast<void *>(dealloc)},
-    {Py_tp_traverse, reinterpret_cast<void *>(traverse)},
-    {Py_tp_clear, reinterpret_cast<void *>(clear)},
-    {Py_tp_methods, methods},
-    {Py_tp_getset, properties},
-    {Py_tp_members, members},
+PyType_Slot bus_slots[] = {
+    {Py_tp_new, reinterpret_cast<void *>(bus_make)},
+    {Py_tp_init, reinterpret_cast<void *>(bus_init)},
+    {Py_tp_dealloc, reinterpret_cast<void *>(bus_dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void *>(bus_traverse)},
+    {Py_tp_clear, reinterpret_cast<void *>(bus_clear)},
+    {Py_tp_methods, bus_methods},
+    {Py_tp_getset, bus_properties},
+    {Py_tp_members, bus_members},
     {Py_tp_doc, const_cast<char *>("SignalBus(loop, create_future, pipe=False): from workers to one event loop.")},
     {0, nullptr},
 };
-PyType_Spec spec = {"dpmodule._native.SignalBus", sizeof(SignalBusObject), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
+PyType_Spec bus_spec = {"dpmodule._native.SignalBus", sizeof(SignalBusObject), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, bus_slots};
 
 }  // namespace
 
@@ -211,7 +211,7 @@ int add_signal_bus(PyObject *module) {
     name_set_result = PyUnicode_InternFromString("set_result");
     name_set_exception = PyUnicode_InternFromString("set_exception");
     name_exception = PyUnicode_InternFromString("exception");
-    PyObject *type = PyType_FromSpec(&spec);
+    PyObject *type = PyType_FromSpec(&bus_spec);
     if (!name_done || !name_set_result || !name_set_exception || !name_exception || !type) return -1;
     signal_bus_type = reinterpret_cast<PyTypeObject *>(Py_NewRef(type));
     if (PyModule_AddObject(module, "SignalBus", type) == 0) return 0;

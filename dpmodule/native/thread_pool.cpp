@@ -54,7 +54,7 @@ private:
 
 void run(Job *job) {
     try {
-        (*job->functor)();
+        (*job->flight.functor)();
 #ifdef __GLIBCXX__
     } catch (abi::__forced_unwind &) {  // a functor asked for the GIL while Python ends, which ends its thread
         throw;

@@ -104,11 +104,11 @@ class ThreadPool:
             loop = bus.loop
             if loop is None or not bus.usable:
                 raise LoopClosedError("the event loop's bus is closed")
-            work = work_of(functor)
+            found, work = work_of(functor)
             if not self._threads:
                 self._start()
             future: asyncio.Future[Any] = loop.create_future()
-            self._jobs.put(Job(work, bus, future))
+            self._jobs.put(Job(found, work, bus, future))
         bus.in_flight += 1
         return future
 

@@ -15,25 +15,25 @@ namespace {
 constexpr int most_threads = 4096;
 constexpr double between_signals = 0.05;  // seconds between two looks for Ctrl-C while Python waits for the pool
 
-ThreadPoolObject *cast(PyObject *self) { return reinterpret_cast<ThreadPoolObject *>(self); }
+ThreadPoolObject *as_pool(PyObject *self) { return reinterpret_cast<ThreadPoolObject *>(self); }
 
-PyObject *make(PyTypeObject *type, PyObject *, PyObject *) {
+PyObject *pool_make(PyTypeObject *type, PyObject *, PyObject *) {
     PyObject *self = type->tp_alloc(type, 0);
     if (!self) return nullptr;
-    new (&cast(self)->pool) std::unique_ptr<ThreadPool>();
-    new (&cast(self)->name) std::string();
-    cast(self)->closed = true;
+    new (&as_pool(self)->pool) std::unique_ptr<ThreadPool>();
+    new (&as_pool(self)->name) std::string();
+    as_pool(self)->closed = true;
     return self;
 }
 
-int init(PyObject *self, PyObject *arguments, PyObject *keywords) {
+int pool_init(PyObject *self, PyObject *arguments, PyObject *keywords) {
     int threads;
     const char *name;
     static const char *names[] = {"threads", "name", nullptr};
     if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "is:ThreadPool", const_cast<char **>(names), &threads, &name)) {
         return -1;
     }
-    ThreadPoolObject *made = cast(self);
+    ThreadPoolObject *made = as_pool(self);
     if (made->threads) return set_error(Kind::state, "a ThreadPool is initialized once"), -1;
     if (threads < 1 || threads > most_threads) {
         return set_error_format(Kind::argument, "ThreadPool: threads=%d, expected 1 to %d", threads, most_threads), -1;
@@ -59,11 +59,11 @@ void refresh(ThreadPoolObject *self) noexcept {
     self->generation = fork_generation();
 }
 
-void dealloc(PyObject *self) {
+void pool_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
-    refresh(cast(self));
-    cast(self)->pool.~unique_ptr();
-    cast(self)->name.~basic_string();
+    refresh(as_pool(self));
+    as_pool(self)->pool.~unique_ptr();
+    as_pool(self)->name.~basic_string();
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -89,15 +89,15 @@ PyObject *py_submit(PyObject *self, PyObject *const *arguments, Py_ssize_t count
     if (count != 2 || !PyObject_TypeCheck(arguments[1], signal_bus_type)) {
         return PyErr_SetString(PyExc_TypeError, "submit() takes a functor and a SignalBus"), nullptr;
     }
-    return submit(cast(self), arguments[0], reinterpret_cast<SignalBusObject *>(arguments[1]));
+    return submit(as_pool(self), arguments[0], reinterpret_cast<SignalBusObject *>(arguments[1]));
 }
 
-PyObject *close(PyObject *self, PyObject *argument) {
+PyObject *pool_close(PyObject *self, PyObject *argument) {
     int finish = PyObject_IsTrue(argument);
     if (finish < 0) return nullptr;
-    refresh(cast(self));
-    cast(self)->closed = true;
-    if (ThreadPool *pool = cast(self)->pool.get()) {
+    refresh(as_pool(self));
+    as_pool(self)->closed = true;
+    if (ThreadPool *pool = as_pool(self)->pool.get()) {
         Py_BEGIN_ALLOW_THREADS  // a worker's mutex is held for a moment only, but by a thread that may be preempted
         pool->close(finish);
         Py_END_ALLOW_THREADS
@@ -105,11 +105,11 @@ PyObject *close(PyObject *self, PyObject *argument) {
     Py_RETURN_NONE;
 }
 
-PyObject *wait(PyObject *self, PyObject *argument) {
+PyObject *pool_wait(PyObject *self, PyObject *argument) {
     double left = PyFloat_AsDouble(argument);
     if (left == -1.0 && PyErr_Occurred()) return nullptr;
-    refresh(cast(self));
-    ThreadPool *pool = cast(self)->pool.get();
+    refresh(as_pool(self));
+    ThreadPool *pool = as_pool(self)->pool.get();
     if (!pool) Py_RETURN_TRUE;
     for (;;) {
         bool ended;
@@ -126,46 +126,46 @@ PyObject *wait(PyObject *self, PyObject *argument) {
     }
 }
 
-PyObject *threads(PyObject *self, void *) { return PyLong_FromLong(cast(self)->threads); }
-PyObject *closed(PyObject *self, void *) { return PyBool_FromLong(cast(self)->closed); }
+PyObject *pool_threads(PyObject *self, void *) { return PyLong_FromLong(as_pool(self)->threads); }
+PyObject *pool_closed(PyObject *self, void *) { return PyBool_FromLong(as_pool(self)->closed); }
 
-PyObject *alive(PyObject *self, void *) {
-    refresh(cast(self));
-    return PyLong_FromLong(cast(self)->pool ? cast(self)->pool->alive() : 0);
+PyObject *pool_alive(PyObject *self, void *) {
+    refresh(as_pool(self));
+    return PyLong_FromLong(as_pool(self)->pool ? as_pool(self)->pool->alive() : 0);
 }
 
-PyObject *queued(PyObject *self, void *) {
-    refresh(cast(self));
-    return PyLong_FromLong(cast(self)->pool ? cast(self)->pool->queued() : 0);
+PyObject *pool_queued(PyObject *self, void *) {
+    refresh(as_pool(self));
+    return PyLong_FromLong(as_pool(self)->pool ? as_pool(self)->pool->queued() : 0);
 }
 
-PyMethodDef methods[] = {
+PyMethodDef pool_methods[] = {
     {"submit", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_submit)), METH_FASTCALL,
      "Send a functor to the pool and return the future that the bus will resolve."},
-    {"stop", close, METH_O, "Take no more jobs; do those that have not begun if the argument is true."},
-    {"wait", wait, METH_O, "Wait so many seconds for the threads to end after stop(); say whether they have."},
+    {"stop", pool_close, METH_O, "Take no more jobs; do those that have not begun if the argument is true."},
+    {"wait", pool_wait, METH_O, "Wait so many seconds for the threads to end after stop(); say whether they have."},
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyGetSetDef properties[] = {
-    {"threads", threads, nullptr, "Number of threads.", nullptr},
-    {"closed", closed, nullptr, "Whether the pool takes no more jobs.", nullptr},
-    {"alive", alive, nullptr, "Number of threads that have not ended.", nullptr},
-    {"queued", queued, nullptr, "Number of jobs that have not begun.", nullptr},
+PyGetSetDef pool_properties[] = {
+    {"threads", pool_threads, nullptr, "Number of threads.", nullptr},
+    {"closed", pool_closed, nullptr, "Whether the pool takes no more jobs.", nullptr},
+    {"alive", pool_alive, nullptr, "Number of threads that have not ended.", nullptr},
+    {"queued", pool_queued, nullptr, "Number of jobs that have not begun.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
-PyType_Slot slots[] = {
-    {Py_tp_new, reinterpret_cast<void *>(make)},
-    {Py_tp_init, reinterpret_cast<void *>(init)},
-    {Py_tp_dealloc, reinterpret_cast<void *>(dealloc)},
-    {Py_tp_methods, methods},
-    {Py_tp_getset, properties},
+PyType_Slot pool_slots[] = {
+    {Py_tp_new, reinterpret_cast<void *>(pool_make)},
+    {Py_tp_init, reinterpret_cast<void *>(pool_init)},
+    {Py_tp_dealloc, reinterpret_cast<void *>(pool_dealloc)},
+    {Py_tp_methods, pool_methods},
+    {Py_tp_getset, pool_properties},
     {Py_tp_doc, const_cast<char *>("ThreadPool(threads, name): threads that run functors without Python.")},
     {0, nullptr},
 };
-PyType_Spec spec = {"dpmodule._native.ThreadPool", sizeof(ThreadPoolObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
-                    slots};
+PyType_Spec pool_spec = {"dpmodule._native.ThreadPool", sizeof(ThreadPoolObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+                    pool_slots};
 
 }  // namespace
 
@@ -196,7 +196,7 @@ PyObject *submit(ThreadPoolObject *self, PyObject *functor, SignalBusObject *bus
 
 int add_thread_pool(PyObject *module) {
     watch_forks();
-    PyObject *type = PyType_FromSpec(&spec);
+    PyObject *type = PyType_FromSpec(&pool_spec);
     if (!type) return -1;
     thread_pool_type = reinterpret_cast<PyTypeObject *>(Py_NewRef(type));
     if (PyModule_AddObject(module, "ThreadPool", type) == 0) return 0;

@@ -19,7 +19,7 @@ struct WorkerObject {
     std::shared_ptr<BusLink> link;  // the bus of the last call; looking it up again costs more than the call
 };
 
-WorkerObject *cast(PyObject *self) { return reinterpret_cast<WorkerObject *>(self); }
+WorkerObject *as_worker(PyObject *self) { return reinterpret_cast<WorkerObject *>(self); }
 
 // The bus of the loop that is running: a new reference, or nullptr with an exception.
 SignalBusObject *current_bus(WorkerObject *self) {
@@ -47,13 +47,13 @@ SignalBusObject *current_bus(WorkerObject *self) {
     return bus;
 }
 
-PyObject *call(PyObject *self, PyObject *const *arguments, size_t flags, PyObject *keywords) {
+PyObject *worker_call(PyObject *self, PyObject *const *arguments, size_t flags, PyObject *keywords) {
     if (PyVectorcall_NARGS(flags) != 1 || (keywords && PyTuple_GET_SIZE(keywords))) {
         return PyErr_SetString(PyExc_TypeError, "a worker is called with one functor"), nullptr;
     }
-    SignalBusObject *bus = current_bus(cast(self));
+    SignalBusObject *bus = current_bus(as_worker(self));
     if (!bus) return nullptr;
-    PyObject *future = submit(reinterpret_cast<ThreadPoolObject *>(cast(self)->pool), arguments[0], bus);
+    PyObject *future = submit(reinterpret_cast<ThreadPoolObject *>(as_worker(self)->pool), arguments[0], bus);
     Py_DECREF(bus);
     return future;
 }
@@ -67,7 +67,7 @@ bool find_asyncio() {
     return get_running_loop != nullptr;
 }
 
-PyObject *make(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
+PyObject *worker_make(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
     PyObject *pool, *bus_of;
     static const char *names[] = {"pool", "bus_of", nullptr};
     if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O:Worker", const_cast<char **>(names), thread_pool_type,
@@ -77,52 +77,52 @@ PyObject *make(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
     if (!find_asyncio()) return nullptr;
     PyObject *self = type->tp_alloc(type, 0);
     if (!self) return nullptr;
-    cast(self)->call = call;
-    cast(self)->pool = Py_NewRef(pool);
-    cast(self)->bus_of = Py_NewRef(bus_of);
-    new (&cast(self)->link) std::shared_ptr<BusLink>();
+    as_worker(self)->call = worker_call;
+    as_worker(self)->pool = Py_NewRef(pool);
+    as_worker(self)->bus_of = Py_NewRef(bus_of);
+    new (&as_worker(self)->link) std::shared_ptr<BusLink>();
     return self;
 }
 
-int traverse(PyObject *self, visitproc visit, void *arg) {
-    Py_VISIT(cast(self)->pool);
-    Py_VISIT(cast(self)->bus_of);
+int worker_traverse(PyObject *self, visitproc visit, void *arg) {
+    Py_VISIT(as_worker(self)->pool);
+    Py_VISIT(as_worker(self)->bus_of);
     Py_VISIT(Py_TYPE(self));
     return 0;
 }
 
-void dealloc(PyObject *self) {
+void worker_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
-    Py_CLEAR(cast(self)->pool);
-    Py_CLEAR(cast(self)->bus_of);
-    cast(self)->link.~shared_ptr();
+    Py_CLEAR(as_worker(self)->pool);
+    Py_CLEAR(as_worker(self)->bus_of);
+    as_worker(self)->link.~shared_ptr();
     type->tp_free(self);
     Py_DECREF(type);
 }
 
-PyMemberDef members[] = {
+PyMemberDef worker_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(WorkerObject, call), READONLY, nullptr},
     {"pool", T_OBJECT_EX, offsetof(WorkerObject, pool), READONLY, "The pool that runs the functors."},
     {nullptr, 0, 0, 0, nullptr},
 };
 
-PyType_Slot slots[] = {
-    {Py_tp_new, reinterpret_cast<void *>(make)},
-    {Py_tp_dealloc, reinterpret_cast<void *>(dealloc)},
-    {Py_tp_traverse, reinterpret_cast<void *>(traverse)},
+PyType_Slot worker_slots[] = {
+    {Py_tp_new, reinterpret_cast<void *>(worker_make)},
+    {Py_tp_dealloc, reinterpret_cast<void *>(worker_dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void *>(worker_traverse)},
     {Py_tp_call, reinterpret_cast<void *>(PyVectorcall_Call)},
-    {Py_tp_members, members},
+    {Py_tp_members, worker_members},
     {Py_tp_doc, const_cast<char *>("Worker(pool, bus_of): calling it sends a functor and returns its future.")},
     {0, nullptr},
 };
-PyType_Spec spec = {"dpmodule._native.Worker", sizeof(WorkerObject), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC, slots};
+PyType_Spec worker_spec = {"dpmodule._native.Worker", sizeof(WorkerObject), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC, worker_slots};
 
 }  // namespace
 
 int add_worker(PyObject *module) {
-    PyObject *type = PyType_FromSpec(&spec);
+    PyObject *type = PyType_FromSpec(&worker_spec);
     if (!type) return -1;
     if (PyModule_AddObject(module, "Worker", type) == 0) return 0;
     Py_DECREF(type);

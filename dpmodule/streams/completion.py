@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
-from ..base import ArgumentError
+from ..base import ArgumentError, StateError
 from .extendable import BaseAsyncExtendableStream
 
 __all__ = ["CompletionExtendableStream"]
@@ -71,6 +71,13 @@ class CompletionExtendableStream(BaseAsyncExtendableStream[Any]):
         self.ready.clear()
 
     def _future(self, data: Any) -> asyncio.Future[Any]:
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError as error:
+            raise StateError(
+                "CompletionExtendableStream.put: no event loop is running in this thread; call it in the thread of the "
+                "loop that reads the stream, put_threadsafe in others"
+            ) from error
         if isinstance(data, concurrent.futures.Future):
             return asyncio.wrap_future(data)
         if not inspect.isawaitable(data):
@@ -78,7 +85,7 @@ class CompletionExtendableStream(BaseAsyncExtendableStream[Any]):
                 f"CompletionExtendableStream.put: {type(data).__name__} cannot be awaited; expected a future"
             )
         future = asyncio.ensure_future(data)
-        if future.get_loop() is not asyncio.get_running_loop():
+        if future.get_loop() is not loop:
             raise ArgumentError("CompletionExtendableStream.put: the future belongs to another event loop")
         return future
 

@@ -6,10 +6,11 @@ import asyncio
 import dataclasses
 from abc import ABC, abstractmethod
 from asyncio import get_running_loop
+from threading import get_ident
 from types import TracebackType
 from typing import Any, ClassVar, Generic, NoReturn, TypeVar
 
-from ..base import ArgumentError, MXNetError
+from ..base import ArgumentError, MXNetError, StateError
 from .errors import LoopClosedError, StreamStopped
 from .hooks import drive, never_waits, steps
 from .mailbox import Mailbox
@@ -71,6 +72,7 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
     def _begin(self) -> None:
         self._waiter: asyncio.Future[None] | None = None  # while it exists, somebody waits in __anext__;
         self._sleeper: asyncio.Future[None] | None = None  # the same if `put` has yet to wake it
+        self._waiter_thread = 0  # where it was made
         self._error: BaseException | None = None
         self._trace: TracebackType | None = None
         self._stopped = False
@@ -111,8 +113,11 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
 
         Raises:
             StreamStopped: the stream has been stopped, or thrown an error, which is the cause.
+            StateError: the consumer waits in the event loop of another thread; the item was not added.
             LoopClosedError: the consumer's event loop is closed.
         """
+        if self._sleeper is not None and get_ident() != self._waiter_thread:
+            self._check_thread("put")
         if not self._accepts:
             self._settle()
         self._async_iterator_put_impl(data)
@@ -120,7 +125,12 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
             self._wake()
 
     def stop(self) -> None:
-        """Say that there will be no more items; the consumer's loop ends after those there are."""
+        """Say that there will be no more items; the consumer's loop ends after those there are.
+
+        Raises:
+            StateError: as in `put`, and LoopClosedError.
+        """
+        self._check_thread("stop")
         with self._mailbox.lock:  # an item that a thread may put is delivered, any other is refused
             self._deliver()
             self._stopped = True
@@ -134,8 +144,14 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
 
         Args:
             error: the exception, or its class.
+
+        Raises:
+            ArgumentError: `error` is something else.
+            StateError: as in `put`, and LoopClosedError.
         """
-        self._fail(_exception(error, self))
+        failure = _exception(error, self)
+        self._check_thread("throw")
+        self._fail(failure)
 
     def cancel(self) -> None:
         """Throw `asyncio.CancelledError` into the stream."""
@@ -231,7 +247,24 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
             if self._stopped and not self._expecting_impl():
                 raise StopAsyncIteration
         self._waiter = self._sleeper = waiter = loop.create_future()
+        self._waiter_thread = get_ident()
         return waiter
+
+    def _check_thread(self, call: str) -> None:
+        """Refuse a call that would have to wake the consumer, but comes from another thread than that of its loop."""
+        loop = None if self._waiter is None else self._waiter.get_loop()
+        if loop is None or not loop.is_running():
+            return
+        try:
+            is_here = get_running_loop() is loop
+        except RuntimeError:
+            is_here = False
+        if not is_here:
+            name = type(self).__name__
+            raise StateError(
+                f"{name}.{call} was called in another thread than that of the event loop which reads the stream; "
+                f"call {call}_threadsafe there"
+            )
 
     def _wake(self) -> None:
         """Let the consumer look again, if it waits for an item or the end."""
@@ -240,6 +273,8 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
             try:
                 sleeper.set_result(None)
             except RuntimeError as error:
+                if not sleeper.get_loop().is_closed():
+                    raise
                 raise LoopClosedError(
                     f"{type(self).__name__}: the event loop that reads it is closed"
                 ) from error

@@ -7,8 +7,8 @@ Each is made with its data, and awaited through a worker, or run at once in the 
     StringHandle(b'to be or not')
 
 Data are a `StringHandle` or whatever one can be made of. They are not copied, so a buffer must not be written to before
-the work is done. A functor may be run several times, with equal results. Without the extension the same names work in
-Python, slower; without libz.so.1 the two of zlib do, and hold the GIL now and then.
+the work is done. A functor may be run several times, also at once, with equal results. Without the extension the same
+names work in Python, slower; without libz.so.1 the two of zlib do, and hold the GIL now and then.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ _Result = TypeVar("_Result")
 
 class _InPython(Generic[_Result]):
     """A job in Python, with the methods of the native one."""
+
+    reentrant = True
 
     def __init__(self, run: Callable[[], _Result]) -> None:
         self.run = run

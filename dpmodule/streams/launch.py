@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import multiprocessing
 import multiprocessing.context
 import multiprocessing.spawn
@@ -16,6 +17,7 @@ from multiprocessing import reduction, resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from .. import shared_memory
 from ..base import ArgumentError, StateError
 from . import child
 from .child import START, Link, Passed
@@ -68,13 +70,20 @@ class _Collector:
         return len(self.fds) - 1
 
 
-def _dumps(value: Any) -> tuple[bytes, list[int]]:
-    """Pickle for a child; tensors are moved to shared memory, as torch.multiprocessing does."""
-    collector = _Collector()
+def _dumps(value: Any) -> tuple[bytes, list[int], object]:
+    """Pickle for a child; tensors are moved to shared memory, as torch.multiprocessing does.
+
+    Returns:
+        The pickle, the descriptors it needs, and what keeps these open: the pickler, which holds all it has pickled,
+        also what was made for that alone.
+    """
+    collector, buffer = _Collector(), io.BytesIO()
+    pickler = reduction.ForkingPickler(buffer)
     before = multiprocessing.context.get_spawning_popen()
     multiprocessing.context.set_spawning_popen(collector)  # type: ignore[arg-type]
     try:
-        return bytes(reduction.ForkingPickler.dumps(value)), collector.fds
+        pickler.dump(value)
+        return buffer.getvalue(), collector.fds, pickler
     finally:
         multiprocessing.context.set_spawning_popen(before)
 
@@ -84,13 +93,20 @@ def pack_target(target: Callable[..., Any], args: tuple[Any, ...]) -> Message:
 
     Raises:
         UnpicklableError: the function or one of its arguments cannot be given to another process.
+        MemoryError: there is not as much shared memory left as tensors and bytes among the arguments need.
     """
     try:
-        data, fds = _dumps((target, args))
+        data, fds, kept = _dumps((target, args))
+    except MemoryError:
+        raise
     except Exception as error:  # whatever the objects' own code raises
+        if shared_memory.no_room(error):
+            raise shared_memory.refusal(f"the arguments of {_name(target)}") from error
         raise UnpicklableError(_explain(target, args, error)) from error
     main = _main_for(target, data)
-    return pack(START, (main, data), fds=fds)
+    message = pack(START, (main, data), fds=fds)
+    message.kept = kept
+    return message
 
 
 def _explain(target: Callable[..., Any], args: tuple[Any, ...], error: Exception) -> str:

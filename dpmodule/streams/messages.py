@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from .errors import refused
+
 __all__ = ["Message", "Received", "pack"]
 
 _ALIGNMENT = 64
@@ -35,6 +37,7 @@ class Message:
         body: follows; what is not in shared memory.
         fds: descriptors that go with it; the last one is the shared memory, if there is any.
         owned: those of them to be closed once it is sent.
+        kept: what has to live until then, such as the memory behind the others.
     """
 
     kind: int
@@ -42,12 +45,14 @@ class Message:
     body: list[bytes | memoryview]
     fds: list[int] = field(default_factory=list)
     owned: list[int] = field(default_factory=list)
+    kept: Any = None
 
     def close(self) -> None:
-        """Close the descriptors that belong to the message."""
+        """Close the descriptors that belong to the message, and let go of what it keeps."""
         for fd in self.owned:
             os.close(fd)
         self.owned.clear()
+        self.kept = None
 
 
 def _rebuild_tensor(buffer: Any, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
@@ -116,14 +121,24 @@ def _rooms(sizes: Sequence[int]) -> list[int]:
 
 
 def _spill(parts: list[memoryview]) -> int:
-    """Write the parts into new shared memory and return its descriptor."""
-    fd = os.memfd_create("dpmodule-message", os.MFD_CLOEXEC)
+    """Write the parts into new shared memory and return its descriptor.
+
+    Raises:
+        FileError: the system has no descriptor or no memory left.
+    """
+    try:
+        fd = os.memfd_create("dpmodule-message", os.MFD_CLOEXEC)
+    except OSError as error:
+        raise refused("shared memory for a message", error) from error
     try:
         offset = 0
         for part, room in zip(parts, _rooms([part.nbytes for part in parts])):
             _write_at(fd, part, offset)
             offset += room
         os.ftruncate(fd, offset)
+    except OSError as error:
+        os.close(fd)
+        raise refused("shared memory for a message", error) from error
     except BaseException:
         os.close(fd)
         raise

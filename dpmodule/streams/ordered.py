@@ -7,6 +7,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 from itertools import count
+from threading import get_ident
 from typing import Any, TypeVar
 
 from .extendable import BaseAsyncExtendableStream, inlines
@@ -52,9 +53,12 @@ class SortedExtendableStream(BaseAsyncExtendableStream[T]):
     def put(self, data: T) -> None:  # noqa: D102
         if not self._quick_put:
             BaseAsyncExtendableStream.put(self, data)
-            return
-        self.queue.append(data)
-        if self._sleeper is not None:
+        elif self._sleeper is None:
+            self.queue.append(data)
+        else:
+            if get_ident() != self._waiter_thread:
+                self._check_thread("put")
+            self.queue.append(data)
             self._wake()
 
     async def __anext__(self) -> T:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from multiprocessing.context import get_spawning_popen
 from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +12,7 @@ import torch
 
 from .. import native
 from ..native import string_handle as stand_in
+from ..shared_memory import shared_bytes
 
 __all__ = ["StringHandle"]
 
@@ -24,16 +27,26 @@ else:
 
 
 def _reduce(handle: StringHandle) -> tuple[Any, ...]:
-    """Say how multiprocessing passes a handle to another process."""
+    """Say how multiprocessing passes a handle to another process.
+
+    Raises:
+        MemoryError: there is not as much shared memory left as it needs.
+    """
     source: Any = handle.source
     if isinstance(source, torch.Tensor) and source.is_shared():  # type: ignore[no-untyped-call]
         return StringHandle, (source.detach().reshape(-1)[handle.offset : handle.offset + len(handle)],)
     if len(handle) <= _BY_VALUE_BYTES:
         return StringHandle, (bytes(handle),)
-    shared = torch.empty(len(handle), dtype=torch.uint8)
-    shared.share_memory_()  # type: ignore[no-untyped-call]
+    shared = shared_bytes("StringHandle", len(handle))
     shared.numpy()[:] = np.frombuffer(memoryview(handle), np.uint8)
+    process: Any = get_spawning_popen()
+    if process is not None:  # it passes on the descriptor itself, later
+        weakref.finalize(process, _let_go, shared)
     return StringHandle, (shared,)
+
+
+def _let_go(memory: torch.Tensor) -> None:
+    pass
 
 
 ForkingPickler.register(StringHandle, _reduce)

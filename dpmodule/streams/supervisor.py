@@ -96,6 +96,7 @@ class Supervisor:
 
         Raises:
             UnpicklableError: the function or an argument cannot be given to another process; none is started then.
+            MemoryError: shared memory is not enough for tensors and bytes among the arguments; likewise.
             StateError: the supervisor is closed.
         """
         if self._closed:

@@ -125,12 +125,13 @@ def cpp_threaded_worker(pool: ThreadPool) -> Worker:
 
     Calling the worker queues the functor at once, for the event loop that is running, and returns an `asyncio.Future`.
     If that, or the task that awaits it, is cancelled, the functor runs all the same; it stays alive until it has, and
-    what comes out is dropped. A functor may be sent again once it has ended, not before.
+    what comes out is dropped. A functor may be sent again once it has ended, not before: it is in one thread at a time.
+    (The ready-made ones may: they are `reentrant`, see ``dpmodule/functor.h``.)
 
     The call raises ArgumentError if it is given something else than a functor, PoolClosedError once the pool is closed,
-    and StateError where no event loop is running. The future raises what the functor threw: `std::bad_alloc` as
-    MemoryError, `dpmodule::Error` as the exception of its kind, any other as FunctorError with its text; it raises
-    PoolClosedError if the pool was closed before the job began.
+    and StateError where no event loop is running or the functor has been sent and has not ended. The future raises what
+    the functor threw: `std::bad_alloc` as MemoryError, `dpmodule::Error` as the exception of its kind, any other as
+    FunctorError with its text; it raises PoolClosedError if the pool was closed before the job began.
 
     Args:
         pool: the threads; the worker keeps it alive.

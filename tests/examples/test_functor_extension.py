@@ -15,7 +15,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "streams" / "functor_extensio
 CHECKS = """
 import asyncio, word_count
 from dpmodule import streams
-from dpmodule.base import FileFormatError
+from dpmodule.base import FileFormatError, StateError
 
 async def main():
     with streams.ThreadPool(2) as pool:
@@ -24,6 +24,15 @@ async def main():
         for _ in range(2):
             assert await worker(functor) == {b"the": 2, b"cat": 1, b"dog": 1}
         assert await worker(word_count.WordCount(b"")) == {}
+        large = word_count.WordCount(b"a b " * 100_000)
+        first = worker(large)
+        for _ in range(20):
+            try:
+                worker(large)
+            except StateError:
+                continue
+            raise SystemExit("in two threads at once")
+        assert await first == await worker(large) == {b"a": 100_000, b"b": 100_000}
         try:
             await worker(word_count.WordCount(b"x" * 100_000))
         except FileFormatError as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import dpmodule
 
-__all__ = ["compiler", "load"]
+__all__ = ["build", "compiler", "load", "load_file"]
 
 _FOLDER = "DPMODULE_TEST_COMPILED"  # processes that tests start find here what has been compiled
 
@@ -42,25 +42,32 @@ def load(source):
     name = f"dpm_test_{source.stem}"
     target = _folder() / f"{name}.so"
     if not target.exists():
-        includes = [dpmodule.get_include(), sysconfig.get_paths()["include"]]
-        extra = shlex.split(os.environ.get("DPMODULE_TEST_CXXFLAGS", ""))
-        if sys.platform == "darwin":
-            extra += ["-undefined", "dynamic_lookup"]
-        command = [
-            compiler(),
-            "-std=c++17",
-            "-O1",
-            "-g",
-            "-shared",
-            "-fPIC",
-            "-fvisibility=hidden",
-            "-pthread",
-        ]
-        command += [*(f"-I{path}" for path in includes), *extra, str(source), "-o", f"{target}.new"]
-        plain = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}  # of a sanitizer
-        subprocess.run(command, check=True, env=plain)
-        os.replace(f"{target}.new", target)
-    spec = importlib.util.spec_from_file_location(name, target)
+        build([source], target, "-O1", "-g")
+    return load_file(name, target)
+
+
+def build(sources, target, *flags):
+    """Compile an extension module.
+
+    Args:
+        sources: its C++ files.
+        target: the file to make.
+        flags: further ones of the compiler.
+    """
+    includes = [dpmodule.get_include(), sysconfig.get_paths()["include"]]
+    extra = shlex.split(os.environ.get("DPMODULE_TEST_CXXFLAGS", ""))
+    if sys.platform == "darwin":
+        extra += ["-undefined", "dynamic_lookup"]
+    command = [compiler(), "-std=c++17", "-shared", "-fPIC", "-fvisibility=hidden", "-pthread", *flags]
+    command += [*(f"-I{path}" for path in includes), *extra, *map(str, sources), "-o", f"{target}.new"]
+    plain = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}  # of a sanitizer
+    subprocess.run(command, check=True, env=plain)
+    os.replace(f"{target}.new", target)
+
+
+def load_file(name, path):
+    """Return the extension module of a file."""
+    spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

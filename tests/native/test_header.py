@@ -31,7 +31,9 @@ def test_bytes_come_from_capsules_and_from_objects_that_have_one():
     assert JOBS.sum(Handle()) == sum(b"bc")
 
 
-@pytest.mark.parametrize("wrong", ["text", 3, None, memoryview(b"abcdef")[::2]], ids=repr)
+@pytest.mark.parametrize(
+    "wrong", ["text", 3, None, memoryview(b"abcdef")[::2]], ids=lambda wrong: type(wrong).__name__
+)
 def test_what_has_no_bytes_is_refused(wrong):
     with pytest.raises((TypeError, BufferError)):
         JOBS.sum(wrong)

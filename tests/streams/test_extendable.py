@@ -11,7 +11,7 @@ import traceback
 
 import pytest
 
-from dpmodule.base import ArgumentError, MXNetError
+from dpmodule.base import ArgumentError, MXNetError, StateError
 from dpmodule.streams import (
     BaseAsyncExtendableStream,
     CompletionExtendableStream,
@@ -677,6 +677,39 @@ def test_a_closed_loop_is_an_error(kind, new_loop):
     assert run(again(), new_loop) == 2
 
 
+@every_loop
+@pytest.mark.parametrize("kind", [*IN_ORDER, CompletionExtendableStream])
+def test_a_call_of_another_thread_that_cannot_wake_the_loop_says_so(kind, new_loop):
+    """In asyncio's debug mode as without, and the stream is as before."""
+
+    async def main(debug):
+        asyncio.get_running_loop().set_debug(debug)
+        stream = kind()
+        consumer = asyncio.ensure_future(stream.__anext__())
+        await asyncio.sleep(0)
+        for name, call in (
+            ("put", lambda: stream.put(done(1))),
+            ("stop", stream.stop),
+            ("throw", lambda: stream.throw(KeyError)),
+            ("throw", stream.cancel),
+        ):
+            says = rf"{kind.__name__}\.{name} was called in another thread.* call {name}_threadsafe there"
+            with pytest.raises(StateError, match=says):
+                await asyncio.to_thread(call)
+        stream.put(done(2))
+        return await consumer
+
+    def done(value):
+        if kind is not CompletionExtendableStream:
+            return value
+        future = concurrent.futures.Future()
+        future.set_result(value)
+        return future
+
+    for debug in (False, True):
+        assert run(main(debug), new_loop) == 2
+
+
 @pytest.mark.filterwarnings("ignore:coroutine")
 def test_put_for_a_consumer_whose_loop_is_closed():
     stream = SortedExtendableStream()
@@ -873,6 +906,11 @@ def test_completion_refuses_what_cannot_be_awaited():
         return [item async for item in stream]
 
     assert run(main()) == []
+
+
+def test_completion_by_put_needs_the_loop_of_this_thread():
+    with pytest.raises(StateError, match="no event loop is running in this thread.*put_threadsafe in others"):
+        CompletionExtendableStream().put(concurrent.futures.Future())
 
 
 def test_completion_from_a_thread():

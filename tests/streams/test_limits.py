@@ -1,4 +1,4 @@
-"""What happens when the system has no descriptors left: a typed error, nothing lost, nothing leaked."""
+"""What happens when the system has no descriptors or no memory left: a typed error, nothing lost, nothing leaked."""
 
 import contextlib
 import gc
@@ -69,6 +69,42 @@ def test_a_message_waits_for_a_descriptor(core):
         assert torch.equal(reader.recv(timeout=10)[0], torch.ones(3))
         writer.send([torch.full((3,), 2.0)])
         assert torch.equal(reader.recv(timeout=10)[0], torch.full((3,), 2.0))
+
+
+@contextlib.contextmanager
+def free_memory(size):
+    """Leave only so many bytes of addresses free."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm", encoding="ascii") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.skipif("DPMODULE_TEST_SLOWNESS" in os.environ, reason="a sanitizer takes all addresses")
+@pytest.mark.parametrize("begins", [True, False])
+@every_core
+def test_a_message_without_memory_leaves_room_for_smaller_ones(core, begins):
+    large, small = torch.zeros(1 << 25), torch.ones(3)
+    with pipe(core) as (reader, writer):
+        if begins:  # else the large one is the first of its structure
+            writer.send([small])
+            assert torch.equal(reader.recv(timeout=10)[0], small)
+        with free_memory(1 << 26):
+            for _ in range(2):
+                with pytest.raises(FileError, match="memory"):
+                    writer.send([large])
+                with pytest.raises(FileError, match="memory"):
+                    writer.acquire(like=[large])
+                writer.send([small])
+                assert torch.equal(reader.recv(timeout=10)[0], small)
+            assert writer.acquire()[0].shape == small.shape
+            writer.release()
+        writer.send([large])
+        assert reader.recv(timeout=10)[0].shape == large.shape
 
 
 @pytest.mark.parametrize("free", range(4))

@@ -10,9 +10,9 @@ from multiprocessing.reduction import ForkingPickler
 import pytest
 import torch
 
-from dpmodule.streams import StringHandle
+from dpmodule.streams import StringHandle, Supervisor
 from helpers.both_backends import again_in_python, descriptors, in_native
-from helpers.handle_child import answer, give
+from helpers.handle_child import answer, give, report
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -80,6 +80,15 @@ def test_handles_go_to_a_child(start):
             tensor.fill_(1 if tensor is shared else 2)
         child.connection.send(None)
         assert child.connection.recv() == "done"
+
+
+def test_a_handle_may_be_an_argument_of_a_process():
+    """The shared memory that is made for it lives until the process has it."""
+    expected = (b"abcd", 200_000)
+    with Child("spawn", report, StringHandle(b"abcd" * 50_000)) as child, Supervisor() as supervisor:
+        assert supervisor.start(report, StringHandle(b"abcd" * 50_000)).recv(30) == expected
+        assert child.connection.poll(30)
+        assert child.connection.recv() == expected
 
 
 @every_start

@@ -108,7 +108,9 @@ def test_a_result_may_raise_what_a_future_refuses(worker):
     run(main())
 
 
-@pytest.mark.parametrize("wrong", [lambda: 1, len, 3, None, object, "noop"], ids=repr)
+@pytest.mark.parametrize(
+    "wrong", [lambda: 1, len, 3, None, object, "noop"], ids=lambda wrong: type(wrong).__name__
+)
 def test_what_is_no_functor_is_refused(worker, wrong):
     async def main():
         with pytest.raises(ArgumentError, match="expected a functor.*asyncio.to_thread"):
@@ -263,6 +265,58 @@ def test_a_pool_has_a_thread_per_core_by_default():
             if hasattr(os, "sched_getaffinity")
             else os.cpu_count()
         )
+
+
+# --- one functor again
+
+
+@every_loop
+def test_a_functor_is_in_one_thread_at_a_time(worker, new_loop):
+    """Whatever worker it is sent with, and whether somebody still waits for it or not."""
+
+    async def main():
+        functor, failing = jobs.wait(), jobs.fail(0, b"once")
+        with jobs.opened(), ThreadPool(1) as other:
+            future = worker(functor)
+            for again in (worker, worker, cpp_threaded_worker(other)):
+                with pytest.raises(
+                    StateError, match="has been sent before and has not ended.*functor for each call"
+                ):
+                    again(functor)
+            future.cancel()
+            await asyncio.sleep(0)
+            with pytest.raises(StateError, match="has been sent"):
+                worker(functor)
+            assert SignalSocketBus.of().in_flight == 1
+        await soon(lambda: SignalSocketBus.of().in_flight == 0)
+        for _ in range(2):
+            assert await worker(functor) is None
+            assert type(await raised(worker(failing))) is FunctorError
+
+    run(main(), new_loop)
+
+
+def test_a_functor_that_was_refused_or_outlived_its_loop_may_be_sent_again(worker):
+    waiting, refused = jobs.wait(), jobs.noop()
+
+    async def leave():
+        with ThreadPool(1) as pool:
+            closed = cpp_threaded_worker(pool)
+            closed(waiting)
+            await soon(lambda: jobs.counts()["running"] == 1)
+            future = closed(refused)
+            pool.close(0.0)
+            assert isinstance(await raised(future), PoolClosedError)
+            assert await worker(refused) is None
+            raise KeyError  # does not wait for the job
+
+    async def send():
+        assert await worker(waiting) is None
+
+    with jobs.opened():
+        assert isinstance(run(raised(leave())), KeyError)
+    jobs.settle("running", 0)
+    run(send())
 
 
 # --- cancelling

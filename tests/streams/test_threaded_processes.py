@@ -123,9 +123,13 @@ async def use(n):
     assert await asyncio.gather(*(worker(jobs.value(i)) for i in range(n))) == list(range(n))
     return SignalSocketBus.of()
 
+async def send(functor):
+    await worker(functor)
+
 async def fork_in_a_coroutine():
     with jobs.opened():
-        stuck = worker(jobs.wait())
+        functor = jobs.wait()
+        stuck = worker(functor)
         bus = await use(5)
         child = os.fork()
         if not child:
@@ -135,6 +139,7 @@ async def fork_in_a_coroutine():
                 jobs.JOBS.set_gate(True)
                 asyncio.events._set_running_loop(None)
                 asyncio.run(use(100))
+                asyncio.run(send(functor))  # it is on its way in the parent only
                 assert pool.alive == 2
                 assert pool.close(5.0) and pool.alive == 0
                 bus.close()

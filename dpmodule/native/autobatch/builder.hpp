@@ -19,6 +19,9 @@ inline int bits(float x) {
     return found;
 }
 
+// The size of a shape along an axis; axes that it lacks have size 1.
+inline int padded(const std::vector<int> &dims, std::size_t axis) { return axis < dims.size() ? dims[axis] : 1; }
+
 class Builder {
    public:
     explicit Builder(Graph &graph) : graph_(graph) {}

@@ -9,8 +9,6 @@ namespace {
 
 constexpr int view_code = 1002, part_code = 1003, transpose_code = 1004, reshape_code = 1006;
 
-int padded(const std::vector<int> &dims, std::size_t axis) { return axis < dims.size() ? dims[axis] : 1; }
-
 }  // namespace
 
 int Builder::elements(int x, const std::vector<int> &places) {

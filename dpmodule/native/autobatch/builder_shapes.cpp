@@ -4,13 +4,6 @@
 #include "builder.hpp"
 
 namespace dpmodule::autobatch {
-namespace {
-
-
-int padded(const std::vector<int> &dims, std::size_t axis) { return axis < dims.size() ? dims[axis] : 1; }
-
-}  // namespace
-
 bool Builder::is_flat(int shape) const {
     const std::vector<int> &dims = graph_.signatures.shape(shape).dims;
     return std::count_if(dims.begin(), dims.end(), [](int d) { return d != 1; }) <= 1;

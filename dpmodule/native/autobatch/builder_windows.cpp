@@ -5,12 +5,6 @@
 #include "builder.hpp"
 
 namespace dpmodule::autobatch {
-namespace {
-
-int padded(const std::vector<int> &dims, std::size_t axis) { return axis < dims.size() ? dims[axis] : 1; }
-
-}  // namespace
-
 // As many windows as there are places for, so that none sticks out, or so that each step has one.
 int Builder::slide(Op op, const int *args, int count, Window window, bool is_narrow) {
     const std::vector<int> image = shape(args[0]).dims;

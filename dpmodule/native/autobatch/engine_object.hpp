@@ -76,8 +76,6 @@ inline PyObject *tuple_of(const std::vector<int> &numbers) {
     return made;
 }
 
-inline float *pointer(unsigned long long address) { return reinterpret_cast<float *>(static_cast<std::uintptr_t>(address)); }
-
 // Methods by subject, each table ending with an empty entry.
 extern const PyMethodDef parameter_methods[];   // engine_parameters.cpp
 extern const PyMethodDef node_methods[];        // engine_nodes.cpp

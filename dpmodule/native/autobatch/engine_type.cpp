@@ -243,8 +243,6 @@ PyMethodDef *all_methods() {
     return all.data();
 }
 
-template <class F> void *slot(F function) { return reinterpret_cast<void *>(function); }
-
 PyType_Slot engine_slots[] = {
     {Py_tp_doc, const_cast<char *>("A graph of small operations and its batched computation.")},
     {Py_tp_new, slot(engine_new)},

@@ -234,12 +234,6 @@ int attempt(const Fast &fast, PyObject *const *args, Py_ssize_t count) {
     }
 }
 
-// The node of an operand or None (-1); false where the slow way is needed.
-bool optional(PyObject *x, int &found) {
-    found = x == Py_None ? -1 : node_of(x);
-    return x == Py_None || found >= 0;
-}
-
 // h, c, Wx, Wh, b and forget_bias, which follow the input in the arguments of a step.
 struct Lstm {
     int h, c, wx, wh, b;
@@ -368,8 +362,6 @@ PyMemberDef function_members[] = {
     {"__weaklistoffset__", T_PYSSIZET, offsetof(FunctionObject, weak), READONLY, nullptr},
     {"__wrapped__", T_OBJECT, offsetof(FunctionObject, slow), READONLY, "the function in Python"},
     {nullptr, 0, 0, 0, nullptr}};
-
-template <class F> void *slot(F function) { return reinterpret_cast<void *>(function); }
 
 PyType_Slot function_slots[] = {
     {Py_tp_doc, const_cast<char *>("AutobatchFunction(name, slow)\n--\n\nAn operation with a fast way; `slow` takes what it does not.")},

@@ -29,6 +29,8 @@ struct Block {
     std::ptrdiff_t stride = 0;
 };
 
+inline float *row_of(Block block, int i) { return block.at + i * block.stride; }
+
 enum class Layout : int {
     Packed,    // panels made by `pack`
     Rows,      // rows, some numbers apart

@@ -99,8 +99,6 @@ PyGetSetDef layers_attributes[] = {
     {"masks", get_masks, set_masks, "for each layer what its input and its output going around are multiplied with, or None", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
-template <class F> void *slot(F function) { return reinterpret_cast<void *>(function); }
-
 PyType_Slot layers_slots[] = {
     {Py_tp_doc, const_cast<char *>("AutobatchLayers(weights, has_memory, forget_bias)\n--\n\n"
                                    "The parameters of recurrent layers, each reading the one below: (Wx, Wh, b) of LSTMs; or, where\n"

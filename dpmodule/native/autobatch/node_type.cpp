@@ -65,7 +65,7 @@ PyObject *slowly(const char *name, const char *reflected, PyObject *a, PyObject 
 }
 
 // A number operand: an int or float of Python itself, so that bool, numpy and others take the slow way.
-bool number(PyObject *x, float &found) {
+bool plain_number(PyObject *x, float &found) {
     if (PyFloat_CheckExact(x)) found = static_cast<float>(PyFloat_AS_DOUBLE(x));
     else if (PyLong_CheckExact(x)) found = static_cast<float>(PyLong_AsDouble(x));
     else return false;
@@ -81,8 +81,8 @@ PyObject *operation(PyObject *a, PyObject *b, const char *name, const char *refl
             float k;
             int made = -1;
             if (x >= 0 && y >= 0) made = pair(x, y);
-            else if (x >= 0 && number(b, k)) made = left(x, k);
-            else if (y >= 0 && number(a, k)) made = right(y, k);
+            else if (x >= 0 && plain_number(b, k)) made = left(x, k);
+            else if (y >= 0 && plain_number(a, k)) made = right(y, k);
             if (made >= 0) return make_expression(made);
         }
         return slowly(name, reflected, a, b);
@@ -131,7 +131,7 @@ PyObject *negate(PyObject *a) {
 }
 
 // table[row]
-PyObject *lookup(PyObject *self, PyObject *index) {
+PyObject *node_lookup(PyObject *self, PyObject *index) {
     const auto *object = reinterpret_cast<NodeObject *>(self);
     int overflow;
     if (current.engine && object->serial == current.serial && PyLong_CheckExact(index)) {
@@ -168,7 +168,7 @@ int slices(int x, PyObject *index) {
 
 PyObject *subscript(PyObject *a, PyObject *index) {
     return guarded([&]() -> PyObject * {
-        if (reinterpret_cast<NodeObject *>(a)->table >= 0) return lookup(a, index);
+        if (reinterpret_cast<NodeObject *>(a)->table >= 0) return node_lookup(a, index);
         const int x = current.engine ? node_of(a) : -1;
         int made = -1;
         if (x >= 0 && PyLong_CheckExact(index)) {
@@ -186,8 +186,6 @@ PyObject *subscript(PyObject *a, PyObject *index) {
         return current.slow ? PyObject_CallMethod(current.slow, "__getitem__", "OO", a, index) : nullptr;
     });
 }
-
-template <class F> void *slot(F function) { return reinterpret_cast<void *>(function); }
 
 PyType_Slot node_slots[] = {
     {Py_tp_doc, const_cast<char *>("The handle of a node of the graph under construction.")},
@@ -253,7 +251,7 @@ PyObject *make_inputs(PyObject *, PyObject *args) {
     return made;
 }
 
-PyMethodDef functions[] = {
+PyMethodDef node_functions[] = {
     {"autobatch_expressions", make_type, METH_VARARGS,
      "autobatch_expressions(slow, name, doc)\n--\n\nMake the class of expressions; `slow` has the operators in Python."},
     {"autobatch_inputs", make_inputs, METH_VARARGS,
@@ -294,7 +292,7 @@ int add_autobatch_node(PyObject *module) {
     current.expression = expression_base;
     Py_INCREF(expression);
     if (PyModule_AddObjectRef(module, "AutobatchNode", made) < 0 || PyModule_AddObjectRef(module, "AutobatchExpression", expression) < 0) return -1;
-    return PyModule_AddFunctions(module, functions);
+    return PyModule_AddFunctions(module, node_functions);
 }
 
 }  // namespace dpmodule

@@ -49,8 +49,6 @@ PyObject *float32() {
     return found;
 }
 
-float *pointer(unsigned long long place) { return reinterpret_cast<float *>(static_cast<std::uintptr_t>(place)); }
-
 }  // namespace
 
 int PythonParameters::All::add(PyObject *reference, bool is_updated) {

@@ -88,6 +88,12 @@ inline int node_of(PyObject *x) {
     return enter(x);
 }
 
+// The node of an operand or None (-1); false where the slow way is needed.
+inline bool optional(PyObject *x, int &node) {
+    node = x == Py_None ? -1 : node_of(x);
+    return x == Py_None || node >= 0;
+}
+
 // Raises an error of dpmodule.autobatch.errors.
 inline void raise(const char *name, const char *text) {
     PyObject *errors = PyImport_ImportModule("dpmodule.autobatch.errors");

@@ -5,12 +5,6 @@
 namespace dpmodule::autobatch {
 namespace {
 
-// The node of an expression or None (-1); false where it is no such thing.
-bool optional(PyObject *x, int &node) {
-    node = x == Py_None ? -1 : node_of(x);
-    return x == Py_None || node >= 0;
-}
-
 // New references that are given back together.
 class References {
    public:

@@ -5,7 +5,7 @@
 namespace dpmodule::autobatch {
 namespace {
 
-constexpr int few = 8;   // operands that are compared with all others
+constexpr int few_operands = 8;   // operands that are compared with all others
 
 }  // namespace
 
@@ -19,7 +19,7 @@ int Recipes::number(int operation, int attributes, const int *operands, int coun
     }
     // and so are x * x and x * y, for it has to be clear which operand an argument is
     for (int i = 1; i < count; i++) {
-        const int *same = std::find(operands, operands + std::min(i, few), operands[i]);
+        const int *same = std::find(operands, operands + std::min(i, few_operands), operands[i]);
         if (*same == operands[i] && same < operands + i) key_.insert(key_.end(), {i, static_cast<int>(same - operands)});
     }
     const auto [found, fresh] = numbers_.number(key_);
@@ -40,8 +40,8 @@ int Recipes::follow(int recipe, const int *operands, int own) {
 }
 
 void Recipes::remember(int recipe, const int *operands, int count, int first, int result) {
-    for (int i = few + 1; i < count; i++) {
-        if (std::find(operands + few, operands + i, operands[i]) != operands + i) return;   // the key does not tell
+    for (int i = few_operands + 1; i < count; i++) {
+        if (std::find(operands + few_operands, operands + i, operands[i]) != operands + i) return;   // the key does not tell
     }
     Recipe &known = all_[recipe];
     std::vector<Made> found;

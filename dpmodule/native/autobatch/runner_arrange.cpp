@@ -10,8 +10,6 @@
 namespace dpmodule::autobatch {
 namespace {
 
-float *row_of(Block block, int i) { return block.at + i * block.stride; }
-
 void copy(int rows, int width, const float *from, int step, float *to, int to_step) {
     for (int r = 0; r < rows; r++, from += step, to += to_step) {
         for (int j = 0; j < width; j++) to[j] = from[j];

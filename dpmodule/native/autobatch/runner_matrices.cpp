@@ -23,12 +23,12 @@ Runner::Rows Runner::gradients(const Work &work, Operand operand) const {
 
 namespace {
 
-constexpr int few = 2;   // up to so many rows, packing the other factor costs more than it saves
+constexpr int few_rows = 2;   // up to so many rows, packing the other factor costs more than it saves
 
 // C (m x n) = A (m x k) B (k x n), for each of so many elements of a minibatch.  Where B has none, the rows of all
 // elements are those of one product.
-struct Sizes {
-    Sizes(const Signature &s, const Shape &shape) : m(shape.dims[0]), k(s.params[2]), parts(shape.batch) {
+struct Factors {
+    Factors(const Signature &s, const Shape &shape) : m(shape.dims[0]), k(s.params[2]), parts(shape.batch) {
         n = s.width / parts / m;
         a = s.widths[0] == m * k ? 0 : m * k;
         if (s.widths[1] == k * n) m *= parts, a = 0, parts = 1;
@@ -37,10 +37,8 @@ struct Sizes {
     int a;   // numbers from one element of A to the next
 };
 
-float *row_of(Block block, int i) { return block.at + i * block.stride; }
-
 // A large parameter times matrices: the columns of all of them become rows of one product with packed weights.
-bool by_columns(const Signature &s, const Sizes &z) {
+bool by_columns(const Signature &s, const Factors &z) {
     constexpr int large = 1 << 14;   // less is not worth turning the matrices
     return s.params[0] >= 0 && z.n > 1 && static_cast<std::int64_t>(z.m) * z.k >= large;
 }
@@ -48,12 +46,12 @@ bool by_columns(const Signature &s, const Sizes &z) {
 }  // namespace
 
 void Runner::multiply(const Work &work, const Step &step, const Signature &s) {
-    const Sizes z(s, graph_.signatures.shape(s.shape));
+    const Factors z(s, graph_.signatures.shape(s.shape));
     const Rows a = values(work, step.in[0]), b = values(work, step.in[1]);
     const Block c = value_of(work, step);
     const Kernels &kernel = kernels();
     if (by_columns(s, z)) return multiply_columns(work, step, s);
-    const bool packs = s.params[1] >= 0 && z.m * work.count > few;
+    const bool packs = s.params[1] >= 0 && z.m * work.count > few_rows;
     for (int e = 0; e < work.count * z.parts; e++) {
         const int i = e / z.parts, part = e % z.parts;
         const float *row = a[i] + part * z.a, *right = b[i] + part * z.k * z.n;
@@ -68,13 +66,13 @@ void Runner::multiply(const Work &work, const Step &step, const Signature &s) {
 }
 
 void Runner::multiply_back(const Work &work, const Step &step, const Signature &s) {
-    const Sizes z(s, graph_.signatures.shape(s.shape));
+    const Factors z(s, graph_.signatures.shape(s.shape));
     const Rows a = values(work, step.in[0]), b = values(work, step.in[1]);
     const Rows da = gradients(work, step.in[0]), db = gradients(work, step.in[1]);
     const Block dc = grad_of(work, step);
     const Kernels &kernel = kernels();
     if (by_columns(s, z)) return multiply_columns_back(work, step, s);
-    const bool is_fixed = s.params[1] >= 0, packs = z.n > 1 && z.m * (is_fixed ? work.count : 1) > few;
+    const bool is_fixed = s.params[1] >= 0, packs = z.n > 1 && z.m * (is_fixed ? work.count : 1) > few_rows;
     float *turned = packs && !is_fixed ? scratch_.take(packed_size(kernel, z.n, z.k)) : nullptr;
     for (int e = 0; e < work.count * z.parts; e++) {
         const int i = e / z.parts, part = e % z.parts;
@@ -99,7 +97,7 @@ void Runner::multiply_back(const Work &work, const Step &step, const Signature &
 }
 
 void Runner::multiply_columns(const Work &work, const Step &step, const Signature &s) {
-    const Sizes z(s, graph_.signatures.shape(s.shape));
+    const Factors z(s, graph_.signatures.shape(s.shape));
     const Rows b = values(work, step.in[1]);
     const Block c = value_of(work, step);
     const int matrices = work.count * z.parts, rows = matrices * z.n, in = z.k * z.n, out = z.m * z.n;
@@ -110,7 +108,7 @@ void Runner::multiply_columns(const Work &work, const Step &step, const Signatur
 }
 
 void Runner::multiply_columns_back(const Work &work, const Step &step, const Signature &s) {
-    const Sizes z(s, graph_.signatures.shape(s.shape));
+    const Factors z(s, graph_.signatures.shape(s.shape));
     const Rows b = values(work, step.in[1]), db = gradients(work, step.in[1]);
     const Block dc = grad_of(work, step);
     const int matrices = work.count * z.parts, rows = matrices * z.n, in = z.k * z.n, out = z.m * z.n;

@@ -202,8 +202,6 @@ PyMethodDef state_methods[] = {
     {"output", output, METH_NOARGS, "output($self)\n--\n\nReturn the output of the last layer; None before the first input."},
     {nullptr, nullptr, 0, nullptr}};
 
-template <class F> void *slot(F function) { return reinterpret_cast<void *>(function); }
-
 PyType_Slot state_slots[] = {
     {Py_tp_doc, const_cast<char *>("A position in a sequence, whose steps are added here where `_cells` has them.")},
     {Py_tp_new, slot(PyType_GenericNew)},

@@ -8,8 +8,6 @@
 namespace dpmodule::autobatch {
 namespace {
 
-float *pointer(unsigned long long address) { return reinterpret_cast<float *>(static_cast<std::uintptr_t>(address)); }
-
 // An array seen as rows: those that `rows` names, or all of it as one.
 struct Rows {
     unsigned long long numbers;   // address of int64, 0: one row
@@ -21,7 +19,7 @@ struct Rows {
 };
 
 // Of one parameter: addresses of value, gradient, three moments and row numbers, or 0; count, width.
-struct Place {
+struct Parameter {
     unsigned long long value, gradient, moments[3];
     Rows rows;
 };
@@ -37,7 +35,7 @@ template <class F> bool each_place(PyObject *places, F body) {
         }
         for (int k = 0; k < 8; k++) n[k] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(numbers, k));
         if (PyErr_Occurred()) return false;
-        body(Place{n[0], n[1], {n[2], n[3], n[4]}, {n[5], static_cast<long long>(n[6]), static_cast<long long>(n[7])}});
+        body(Parameter{n[0], n[1], {n[2], n[3], n[4]}, {n[5], static_cast<long long>(n[6]), static_cast<long long>(n[7])}});
     }
     return true;
 }
@@ -47,7 +45,7 @@ PyObject *squared_length(PyObject *, PyObject *args) {
     PyObject *places;
     if (!PyArg_ParseTuple(args, "O!", &PyList_Type, &places)) return nullptr;
     double total = 0;
-    const bool done = each_place(places, [&](const Place &p) {
+    const bool done = each_place(places, [&](const Parameter &p) {
         const float *at = pointer(p.gradient);
         p.rows.each([&](long long begin) {
             // in pieces, whose sums are added in double precision
@@ -67,7 +65,7 @@ PyObject *rule(PyObject *, PyObject *args) {
     float factors[4], scale;
     if (!PyArg_ParseTuple(args, "iO!fffff", &kind, &PyList_Type, &places, &factors[0], &factors[1], &factors[2], &factors[3], &scale)) return nullptr;
     if (kind < 0 || kind > static_cast<int>(Rule::Amsgrad)) return PyErr_Format(PyExc_ValueError, "no rule %d", kind);
-    const bool done = each_place(places, [&](const Place &p) {
+    const bool done = each_place(places, [&](const Parameter &p) {
         p.rows.each([&](long long begin) {
             float *g = pointer(p.gradient) + begin, *moments[3];
             for (int i = 0; i < 3; i++) moments[i] = p.moments[i] ? pointer(p.moments[i]) + begin : nullptr;
@@ -79,7 +77,7 @@ PyObject *rule(PyObject *, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-PyMethodDef functions[] = {
+PyMethodDef update_functions[] = {
     {"autobatch_squared_length", squared_length, METH_VARARGS, "The sum of squares of gradients, or of some of their rows."},
     {"autobatch_rule", rule, METH_VARARGS, "A trainer's step in place; the gradients become zero."},
     {nullptr, nullptr, 0, nullptr}};
@@ -89,6 +87,6 @@ PyMethodDef functions[] = {
 
 namespace dpmodule {
 
-int add_autobatch_update(PyObject *module) { return PyModule_AddFunctions(module, autobatch::functions); }
+int add_autobatch_update(PyObject *module) { return PyModule_AddFunctions(module, autobatch::update_functions); }
 
 }  // namespace dpmodule

@@ -46,13 +46,13 @@ PyObject *make_callback(PyObject *, PyObject *function) {
     return ready_from([=] { return std::make_shared<Callback>(function); });
 }
 
-PyMethodDef functions[] = {
+PyMethodDef callback_functions[] = {
     {"callback", make_callback, METH_O, "callback(function): a functor that calls a function of Python."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 }  // namespace
 
-int add_callback(PyObject *module) { return PyModule_AddFunctions(module, functions); }
+int add_callback(PyObject *module) { return PyModule_AddFunctions(module, callback_functions); }
 
 }  // namespace dpmodule

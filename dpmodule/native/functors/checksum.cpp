@@ -34,7 +34,7 @@ PyObject *make_crc32c(PyObject *, PyObject *args) {
 
 PyObject *kind(PyObject *, PyObject *) { return PyUnicode_FromString(crc32c_kind()); }
 
-PyMethodDef functions[] = {
+PyMethodDef checksum_functions[] = {
     {"crc32c", make_crc32c, METH_VARARGS, "crc32c(data, value, by_table=False): a functor."},
     {"crc32c_kind", kind, METH_NOARGS, "How it computes here: sse4.2, arm or table."},
     {nullptr, nullptr, 0, nullptr},
@@ -42,6 +42,6 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-int add_checksum(PyObject *module) { return PyModule_AddFunctions(module, functions); }
+int add_checksum(PyObject *module) { return PyModule_AddFunctions(module, checksum_functions); }
 
 }  // namespace dpmodule

@@ -38,13 +38,13 @@ PyObject *make_copy(PyObject *, PyObject *args) {
     });
 }
 
-PyMethodDef functions[] = {
+PyMethodDef copy_functions[] = {
     {"copy", make_copy, METH_VARARGS, "copy(target, source, size, owners): a functor; both are addresses."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 }  // namespace
 
-int add_copy(PyObject *module) { return PyModule_AddFunctions(module, functions); }
+int add_copy(PyObject *module) { return PyModule_AddFunctions(module, copy_functions); }
 
 }  // namespace dpmodule

@@ -195,7 +195,7 @@ PyObject *zlib_version(PyObject *, PyObject *) {
     return PyUnicode_FromString(zlib()->version());
 }
 
-PyMethodDef functions[] = {
+PyMethodDef deflate_functions[] = {
     {"compress", compress, METH_VARARGS, "compress(data, format, level): a functor; only with a zlib_version()."},
     {"decompress", decompress, METH_VARARGS, "decompress(data, format, most): a functor; only with a zlib_version()."},
     {"zlib_version", zlib_version, METH_NOARGS, "The version of the libz that was found, or None."},
@@ -204,6 +204,6 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-int add_deflate(PyObject *module) { return PyModule_AddFunctions(module, functions); }
+int add_deflate(PyObject *module) { return PyModule_AddFunctions(module, deflate_functions); }
 
 }  // namespace dpmodule

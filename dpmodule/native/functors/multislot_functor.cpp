@@ -81,13 +81,13 @@ PyObject *make_multislot(PyObject *, PyObject *args) {
     });
 }
 
-PyMethodDef functions[] = {
+PyMethodDef multislot_functions[] = {
     {"multislot", make_multislot, METH_VARARGS, "multislot(data, slots, source, first_line, final, finish): a functor."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 }  // namespace
 
-int add_multislot(PyObject *module) { return PyModule_AddFunctions(module, functions); }
+int add_multislot(PyObject *module) { return PyModule_AddFunctions(module, multislot_functions); }
 
 }  // namespace dpmodule

@@ -23,6 +23,8 @@ public:
         made_.swap(made);  // what was there goes when the lock is open again: it may need the GIL
     }
 
+    bool reentrant() const noexcept final { return true; }
+
     PyObject *result() final {
         std::shared_ptr<const Result> made;
         {

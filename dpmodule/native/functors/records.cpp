@@ -158,13 +158,13 @@ PyObject *make_records(PyObject *, PyObject *args) {
     return ready_from([&] { return std::make_shared<Records>(std::move(bytes), source, offset, final != 0, finish); });
 }
 
-PyMethodDef functions[] = {
+PyMethodDef records_functions[] = {
     {"records", make_records, METH_VARARGS, "records(data, source, offset, final, finish): a functor."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 }  // namespace
 
-int add_records(PyObject *module) { return PyModule_AddFunctions(module, functions); }
+int add_records(PyObject *module) { return PyModule_AddFunctions(module, records_functions); }
 
 }  // namespace dpmodule

@@ -139,7 +139,7 @@ PyObject *skip(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
     Py_RETURN_NONE;
 }
 
-PyObject *set_slot(PyObject *self, PyObject *arguments) {
+PyObject *reader_set_slot(PyObject *self, PyObject *arguments) {
     State &state = state_of(self);
     int number, fd;
     Py_ssize_t size;
@@ -165,7 +165,7 @@ PyObject *set_slot(PyObject *self, PyObject *arguments) {
     Py_RETURN_NONE;
 }
 
-PyObject *unset_slot(PyObject *self, PyObject *argument) {
+PyObject *reader_unset_slot(PyObject *self, PyObject *argument) {
     size_t number = PyLong_AsSize_t(argument);
     if (PyErr_Occurred()) return nullptr;
     if (number < state_of(self).slots.size()) state_of(self).slots[number].clear();
@@ -192,31 +192,31 @@ PyObject *forget_shared(PyObject *self, PyObject *argument) {
     Py_RETURN_NONE;
 }
 
-PyObject *arm(PyObject *self, PyObject *) {
+PyObject *reader_arm(PyObject *self, PyObject *) {
     State &state = state_of(self);
     return PyBool_FromLong(Waiting::arm(*state.control, [&] { return state.is_ready(); }));
 }
 
-PyObject *wait(PyObject *self, PyObject *seconds) {
+PyObject *reader_wait(PyObject *self, PyObject *seconds) {
     State &state = state_of(self);
     return wait_for(state.waiting, *state.control, seconds, [&] { return state.is_ready(); });
 }
 
-PyObject *watch(PyObject *self, PyObject *arguments) {
+PyObject *reader_watch(PyObject *self, PyObject *arguments) {
     int socket, process;
     if (!PyArg_ParseTuple(arguments, "ii", &socket, &process)) return nullptr;
     state_of(self).waiting.watch(socket, process);
     Py_RETURN_NONE;
 }
 
-PyObject *get_busy(PyObject *self, void *) { return PyBool_FromLong(state_of(self).busy); }
+PyObject *reader_get_busy(PyObject *self, void *) { return PyBool_FromLong(state_of(self).busy); }
 
-PyObject *release(PyObject *self, PyObject *) {
+PyObject *reader_release(PyObject *self, PyObject *) {
     state_of(self).clear();
     Py_RETURN_NONE;
 }
 
-PyObject *make(PyTypeObject *type, PyObject *arguments, PyObject *) {
+PyObject *reader_make(PyTypeObject *type, PyObject *arguments, PyObject *) {
     PyObject *table;
     int fd, own_fd, other_fd;
     if (!PyArg_ParseTuple(arguments, "O!iii", &PyTuple_Type, &table, &fd, &own_fd, &other_fd)) return nullptr;
@@ -232,28 +232,28 @@ PyObject *make(PyTypeObject *type, PyObject *arguments, PyObject *) {
     return self;
 }
 
-void dealloc(PyObject *self) {
+void reader_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     delete cast(self)->state;
     type->tp_free(self);
     Py_DECREF(type);
 }
 
-PyMethodDef methods[] = {
+PyMethodDef reader_methods[] = {
     {"recv", recv, METH_NOARGS, "Return the next structure; NotImplemented if there is none or something else is first."},
     {"recv_soon", recv_soon, METH_NOARGS, "Like recv, but if there is none watch for one for a few microseconds."},
     {"recv_wait", recv_wait, METH_NOARGS, "Like recv, but wait for one; NotImplemented if something else comes first."},
     {"peek", peek, METH_NOARGS, "Return the next message's word, 0 if there is none."},
     {"skip", reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(skip)), METH_FASTCALL,
      "skip([slot]): count the next message as taken, and give a slot back."},
-    {"set_slot", set_slot, METH_VARARGS, "set_slot(slot, fd, size, outline): use new memory for a slot."},
-    {"unset_slot", unset_slot, METH_O, "Forget the memory of a slot."},
+    {"set_slot", reader_set_slot, METH_VARARGS, "set_slot(slot, fd, size, outline): use new memory for a slot."},
+    {"unset_slot", reader_unset_slot, METH_O, "Forget the memory of a slot."},
     {"set_shared", set_shared, METH_VARARGS, "set_shared(number, fd, size): map a shared block."},
     {"forget_shared", forget_shared, METH_O, "Let go of a shared block."},
-    {"arm", arm, METH_NOARGS, "Say whether there is work; if not, the next piece of it wakes the signal."},
-    {"watch", watch, METH_VARARGS, "watch(socket, process): end waiting for news from these, too; -1 for none."},
-    {"wait", wait, METH_O, "wait(seconds): block until there is work or news."},
-    {"release", release, METH_NOARGS, "Let go of all memory; received tensors keep their own part."},
+    {"arm", reader_arm, METH_NOARGS, "Say whether there is work; if not, the next piece of it wakes the signal."},
+    {"watch", reader_watch, METH_VARARGS, "watch(socket, process): end waiting for news from these, too; -1 for none."},
+    {"wait", reader_wait, METH_O, "wait(seconds): block until there is work or news."},
+    {"release", reader_release, METH_NOARGS, "Let go of all memory; received tensors keep their own part."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -263,27 +263,27 @@ PyMemberDef members[] = {
     {nullptr, 0, 0, 0, nullptr},
 };
 
-PyGetSetDef properties[] = {
-    {"busy", get_busy, nullptr, "Whether a thread waits.", nullptr},
+PyGetSetDef reader_properties[] = {
+    {"busy", reader_get_busy, nullptr, "Whether a thread waits.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
-PyType_Slot type_slots[] = {
-    {Py_tp_new, reinterpret_cast<void *>(make)},
-    {Py_tp_dealloc, reinterpret_cast<void *>(dealloc)},
-    {Py_tp_methods, methods},
+PyType_Slot reader_slots[] = {
+    {Py_tp_new, reinterpret_cast<void *>(reader_make)},
+    {Py_tp_dealloc, reinterpret_cast<void *>(reader_dealloc)},
+    {Py_tp_methods, reader_methods},
     {Py_tp_members, members},
-    {Py_tp_getset, properties},
+    {Py_tp_getset, reader_properties},
     {Py_tp_doc, const_cast<char *>("PipeReader(table, fd, own_fd, other_fd): the receiving side of a tensor pipe.")},
     {0, nullptr},
 };
-PyType_Spec spec = {"dpmodule._native.PipeReader", sizeof(Reader), 0, Py_TPFLAGS_DEFAULT, type_slots};
+PyType_Spec reader_spec = {"dpmodule._native.PipeReader", sizeof(Reader), 0, Py_TPFLAGS_DEFAULT, reader_slots};
 
 }  // namespace
 }  // namespace pipe
 
 int add_pipe_reader(PyObject *module) {
-    PyObject *type = PyType_FromSpec(&pipe::spec);
+    PyObject *type = PyType_FromSpec(&pipe::reader_spec);
     if (!type) return -1;
     int failed = PyModule_AddObjectRef(module, "PipeReader", type);
     Py_DECREF(type);

@@ -94,7 +94,7 @@ PyObject *free_slots(PyObject *self, PyObject *) {
     return found;
 }
 
-PyObject *set_slot(PyObject *self, PyObject *arguments) {
+PyObject *writer_set_slot(PyObject *self, PyObject *arguments) {
     Sending &sending = sending_of(self);
     int number, fd;
     Py_ssize_t size;
@@ -121,7 +121,7 @@ PyObject *set_slot(PyObject *self, PyObject *arguments) {
     Py_RETURN_NONE;
 }
 
-PyObject *unset_slot(PyObject *self, PyObject *argument) {
+PyObject *writer_unset_slot(PyObject *self, PyObject *argument) {
     Sending &sending = sending_of(self);
     size_t number = PyLong_AsSize_t(argument);
     if (PyErr_Occurred() || refuse_while_busy(sending)) return nullptr;
@@ -251,29 +251,29 @@ PyObject *publish(PyObject *self, PyObject *arguments) {
     Py_RETURN_NONE;
 }
 
-PyObject *arm(PyObject *self, PyObject *) {
+PyObject *writer_arm(PyObject *self, PyObject *) {
     Sending &sending = sending_of(self);
     return PyBool_FromLong(Waiting::arm(sending.control, [&] { return sending.is_ready(); }));
 }
 
-PyObject *wait(PyObject *self, PyObject *seconds) {
+PyObject *writer_wait(PyObject *self, PyObject *seconds) {
     Sending &sending = sending_of(self);
     return wait_for(sending.waiting, sending.control, seconds, [&] { return sending.is_ready(); });
 }
 
-PyObject *watch(PyObject *self, PyObject *arguments) {
+PyObject *writer_watch(PyObject *self, PyObject *arguments) {
     int socket, process;
     if (!PyArg_ParseTuple(arguments, "ii", &socket, &process)) return nullptr;
     sending_of(self).waiting.watch(socket, process);
     Py_RETURN_NONE;
 }
 
-PyObject *release(PyObject *self, PyObject *) {
+PyObject *writer_release(PyObject *self, PyObject *) {
     sending_of(self).release();
     Py_RETURN_NONE;
 }
 
-PyObject *make(PyTypeObject *type, PyObject *arguments, PyObject *) {
+PyObject *writer_make(PyTypeObject *type, PyObject *arguments, PyObject *) {
     PyObject *table, *find;
     int fd, own_fd, other_fd;
     if (!PyArg_ParseTuple(arguments, "O!iiiO", &PyTuple_Type, &table, &fd, &own_fd, &other_fd, &find)) return nullptr;
@@ -289,14 +289,14 @@ PyObject *make(PyTypeObject *type, PyObject *arguments, PyObject *) {
     return self;
 }
 
-void dealloc(PyObject *self) {
+void writer_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     delete reinterpret_cast<Writer *>(self)->sending;
     type->tp_free(self);
     Py_DECREF(type);
 }
 
-PyObject *get_busy(PyObject *self, void *) { return PyBool_FromLong(sending_of(self).busy); }
+PyObject *writer_get_busy(PyObject *self, void *) { return PyBool_FromLong(sending_of(self).busy); }
 PyObject *get_frames(PyObject *self, void *) { return PyLong_FromUnsignedLong(sending_of(self).frames); }
 PyObject *get_sent(PyObject *self, void *) { return PyLong_FromUnsignedLongLong(sending_of(self).messages); }
 PyObject *get_zero_copy(PyObject *self, void *) { return PyLong_FromUnsignedLongLong(sending_of(self).zero_copy); }
@@ -309,15 +309,15 @@ int set_frames(PyObject *self, PyObject *value, void *) {
     return 0;
 }
 
-PyMethodDef methods[] = {
+PyMethodDef writer_methods[] = {
     {"send", reinterpret_cast<PyCFunction>(reinterpret_cast<void *>(send_with)), METH_FASTCALL,
      "send(value[, slot]): send a structure if a free slot, or the one named, has its outline and room; else say why not."},
     {"send_soon", send_soon, METH_O, "Like send(value), but if no slot is free watch for one for a few microseconds."},
     {"send_wait", send_wait, METH_O, "Like send(value), but wait for a slot; FULL if something else comes first."},
     {"fits", fits, METH_O, "Say whether a value has the outline of a slot, and tensors that can be sent."},
     {"free_slots", free_slots, METH_NOARGS, "Return the slots that may be written to."},
-    {"set_slot", set_slot, METH_VARARGS, "set_slot(slot, fd, size, outline): use new memory for a slot."},
-    {"unset_slot", unset_slot, METH_O, "Forget the memory of a slot."},
+    {"set_slot", writer_set_slot, METH_VARARGS, "set_slot(slot, fd, size, outline): use new memory for a slot."},
+    {"unset_slot", writer_unset_slot, METH_O, "Forget the memory of a slot."},
     {"shape", shape, METH_VARARGS, "shape(slot, leaves): describe contiguous tensors like these in a slot."},
     {"lease", lease, METH_O, "Take a free slot and return its structure for filling in."},
     {"unlease", unlease, METH_O, "Give a leased slot back unsent."},
@@ -325,15 +325,15 @@ PyMethodDef methods[] = {
     {"places", places, METH_VARARGS, "places(leaves, slot): in which leaf's place of a slot each tensor lies, or -1."},
     {"know", know, METH_VARARGS, "know(start, size): tensors at these addresses lie in a shared block."},
     {"publish", publish, METH_VARARGS, "publish(kind[, slot]): make a message visible to the reader and wake it."},
-    {"arm", arm, METH_NOARGS, "Say whether a slot is free; if not, the next one wakes the signal."},
-    {"watch", watch, METH_VARARGS, "watch(socket, process): end waiting for news from these, too; -1 for none."},
-    {"wait", wait, METH_O, "wait(seconds): block until a slot is free or there is news."},
-    {"release", release, METH_NOARGS, "Let go of all memory; what lives in it keeps its own part."},
+    {"arm", writer_arm, METH_NOARGS, "Say whether a slot is free; if not, the next one wakes the signal."},
+    {"watch", writer_watch, METH_VARARGS, "watch(socket, process): end waiting for news from these, too; -1 for none."},
+    {"wait", writer_wait, METH_O, "wait(seconds): block until a slot is free or there is news."},
+    {"release", writer_release, METH_NOARGS, "Let go of all memory; what lives in it keeps its own part."},
     {nullptr, nullptr, 0, nullptr},
 };
 
-PyGetSetDef properties[] = {
-    {"busy", get_busy, nullptr, "Whether a call is under way, in another thread.", nullptr},
+PyGetSetDef writer_properties[] = {
+    {"busy", writer_get_busy, nullptr, "Whether a call is under way, in another thread.", nullptr},
     {"frames", get_frames, set_frames, "How many frames have been sent.", nullptr},
     {"sent", get_sent, nullptr, "How many structures have been sent.", nullptr},
     {"zero_copy", get_zero_copy, nullptr, "How many tensors went without a copy.", nullptr},
@@ -341,21 +341,21 @@ PyGetSetDef properties[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
-PyType_Slot type_slots[] = {
-    {Py_tp_new, reinterpret_cast<void *>(make)},
-    {Py_tp_dealloc, reinterpret_cast<void *>(dealloc)},
-    {Py_tp_methods, methods},
-    {Py_tp_getset, properties},
+PyType_Slot writer_slots[] = {
+    {Py_tp_new, reinterpret_cast<void *>(writer_make)},
+    {Py_tp_dealloc, reinterpret_cast<void *>(writer_dealloc)},
+    {Py_tp_methods, writer_methods},
+    {Py_tp_getset, writer_properties},
     {Py_tp_doc, const_cast<char *>("PipeWriter(table, fd, own_fd, other_fd, find): the sending side of a tensor pipe.")},
     {0, nullptr},
 };
-PyType_Spec spec = {"dpmodule._native.PipeWriter", sizeof(Writer), 0, Py_TPFLAGS_DEFAULT, type_slots};
+PyType_Spec writer_spec = {"dpmodule._native.PipeWriter", sizeof(Writer), 0, Py_TPFLAGS_DEFAULT, writer_slots};
 
 }  // namespace
 }  // namespace pipe
 
 int add_pipe_writer(PyObject *module) {
-    PyObject *type = PyType_FromSpec(&pipe::spec);
+    PyObject *type = PyType_FromSpec(&pipe::writer_spec);
     if (!type) return -1;
     int failed = PyModule_AddObjectRef(module, "PipeWriter", type);
     Py_DECREF(type);

@@ -129,22 +129,26 @@ class Sizes:
 
     Args:
         outline: the outline of the structures.
-        needed: bytes of each leaf.
+        capacities: bytes of each leaf.
+        overflows: how often each leaf has outgrown its place; None for never.
     """
 
-    def __init__(self, outline: Any, needed: Sequence[int]) -> None:
+    def __init__(
+        self, outline: Any, capacities: Sequence[int], overflows: Sequence[int] | None = None
+    ) -> None:
         self.outline = outline
-        self.capacities = list(needed)
-        self._overflows = [0] * len(needed)
+        self.capacities = tuple(capacities)
+        self._overflows = [0] * len(capacities) if overflows is None else list(overflows)
 
-    def grow(self, needed: Sequence[int], slack: float) -> list[int]:
+    def grown(self, needed: Sequence[int], slack: float) -> Sizes:
         """Return capacities in bytes that hold `needed`, those of leaves that did not fit times the slack."""
+        capacities, overflows = list(self.capacities), list(self._overflows)
         for leaf, size in enumerate(needed):
-            if size > self.capacities[leaf]:
-                self._overflows[leaf] += 1
-                factor: float = slack ** min(self._overflows[leaf], 3)
-                self.capacities[leaf] = max(size, int(size * factor))
-        return self.capacities
+            if size > capacities[leaf]:
+                overflows[leaf] += 1
+                factor: float = slack ** min(overflows[leaf], 3)
+                capacities[leaf] = max(size, int(size * factor))
+        return Sizes(self.outline, capacities, overflows)
 
 
 def table(outline: Any, capacities: Sequence[int], axes: int) -> tuple[bytes, int]:

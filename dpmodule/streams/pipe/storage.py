@@ -11,7 +11,7 @@ from ...base import StateError
 from .. import nested
 from .layout import MIN_AXES, Leaf, Sizes, table
 
-__all__ = ["Layout", "Plan", "Slots"]
+__all__ = ["Layout", "Pattern", "Plan", "Slots"]
 
 _MAX_OUTLINES = 8
 
@@ -20,7 +20,7 @@ class Layout(NamedTuple):
     """How one slot is laid out: for which outline, with how many bytes for each leaf, with room for how many axes."""
 
     outline: Any
-    capacities: list[int]
+    capacities: Sequence[int]
     axes: int
 
     def holds(self, leaves: Sequence[Leaf]) -> bool:
@@ -31,13 +31,23 @@ class Layout(NamedTuple):
         )
 
 
+class Pattern(NamedTuple):
+    """What an acquired slot looks like: its outline and leaves, and whether `acquire` was told them."""
+
+    outline: Any
+    leaves: list[Leaf]
+    is_explicit: bool
+
+
 class Plan(NamedTuple):
-    """New memory for a slot: the head of it, and its bytes in all."""
+    """New memory for a slot: the head of it, and its bytes in all; and what is known once it exists."""
 
     slot: int
     layout: Layout
     head: bytes
     size: int
+    sizes: Sizes
+    pattern: Pattern
 
 
 class Slots:
@@ -52,14 +62,12 @@ class Slots:
         self._slack = slack
         self._layouts: list[Layout | None] = [None] * count
         self._sizes: list[Sizes] = []
-        self.outline: Any = None
-        self.leaves: list[Leaf] = []
-        self._explicit = False
+        self._pattern: Pattern | None = None
 
     def plan(
         self, free: Sequence[int], outline: Any, needed: Sequence[int], leaves: Sequence[torch.Tensor | Leaf]
     ) -> Plan:
-        """Choose a slot and say how to lay it out.
+        """Choose a slot and say how to lay it out; nothing is known of that before `use`.
 
         Args:
             free: the slots to choose from.
@@ -70,26 +78,30 @@ class Slots:
         Raises:
             StructureError: the outline has a class that cannot be pickled.
         """
-        capacities = list(self._grown(outline, needed))
+        sizes = self._grown(outline, needed)
         axes = max((len(leaf.shape) for leaf in leaves), default=0)
-        slot = min(free, key=lambda slot: self._rank(slot, outline, capacities))
+        slot = min(free, key=lambda slot: self._rank(slot, outline, sizes.capacities))
         layout = self._layouts[slot]
         if layout is not None and layout.outline == outline:
             axes = max(axes, layout.axes)
-        if not self._explicit:
-            self.outline = outline
-            self.leaves = [Leaf.of(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-        return Plan(slot, Layout(outline, capacities, max(axes, MIN_AXES)), *table(outline, capacities, axes))
+        described = [Leaf.of(leaf) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        layout = Layout(outline, sizes.capacities, max(axes, MIN_AXES))
+        head, size = table(outline, sizes.capacities, axes)
+        return Plan(slot, layout, head, size, sizes, Pattern(outline, described, False))
 
     def use(self, plan: Plan) -> None:
-        """Note that a slot has been laid out as planned."""
+        """Note that a slot has been laid out as planned: its memory exists."""
         self._layouts[plan.slot] = plan.layout
+        others = [sizes for sizes in self._sizes if sizes.outline != plan.sizes.outline]
+        self._sizes = [*others[-_MAX_OUTLINES + 1 :], plan.sizes]
+        if self._pattern is None or not self._pattern.is_explicit:
+            self._pattern = plan.pattern
 
     def forget(self, slot: int) -> None:
         """Note that a slot has no memory."""
         self._layouts[slot] = None
 
-    def _rank(self, slot: int, outline: Any, capacities: list[int]) -> int:
+    def _rank(self, slot: int, outline: Any, capacities: Sequence[int]) -> int:
         """Order slots: one whose place has become too small, an unused one, one of another outline, then any other.
 
         A slot with room for it may have become free since the message did not fit into those that were.
@@ -101,33 +113,35 @@ class Slots:
             return 2
         return 3 if layout.capacities == capacities else 0
 
-    def _grown(self, outline: Any, needed: Sequence[int]) -> Sequence[int]:
+    def _grown(self, outline: Any, needed: Sequence[int]) -> Sizes:
         for sizes in self._sizes:
             if sizes.outline == outline:
-                return sizes.grow(needed, self._slack)
-        del self._sizes[: len(self._sizes) - _MAX_OUTLINES + 1]
-        self._sizes.append(Sizes(outline, needed))
-        return needed
+                return sizes.grown(needed, self._slack)
+        return Sizes(outline, needed)
 
-    def pattern(self, like: Any) -> None:
-        """Take over what the next acquired slot is to look like; None leaves it as it is.
+    def pattern(self, like: Any) -> Pattern:
+        """Return what the next acquired slot is to look like: `like`, or with None what the last one did.
 
         Raises:
             StateError: nothing is known to take it from.
             StructureError: `like` is no nested structure.
         """
         if like is not None:
-            self.outline, leaves = nested.parts(like)
-            self.leaves = [Leaf.of(leaf) for leaf in leaves]
-            self._explicit = True
-        elif self.outline is None and not self.leaves:
+            outline, leaves = nested.parts(like)
+            return Pattern(outline, [Leaf.of(leaf) for leaf in leaves], True)
+        if self._pattern is None or self._pattern.outline is None:
             raise StateError("nothing was sent yet: say what the slot is to look like with acquire(like=...)")
+        return self._pattern
 
-    def fitting(self, free: Sequence[int]) -> int | None:
-        """Return a free slot with the outline, and the room, of the pattern."""
+    def acquired(self, pattern: Pattern) -> None:
+        """Note that there is a slot of this pattern."""
+        self._pattern = pattern
+
+    def fitting(self, free: Sequence[int], pattern: Pattern) -> int | None:
+        """Return a free slot with the outline, and the room, of a pattern."""
         for slot in free:
             layout = self._layouts[slot]
-            if layout is not None and layout.outline == self.outline and layout.holds(self.leaves):
+            if layout is not None and layout.outline == pattern.outline and layout.holds(pattern.leaves):
                 return slot
         return None
 

@@ -14,6 +14,7 @@ from . import control as c
 from .codes import LOOK, SENT
 from .end import deadline_of
 from .sending import SendingEnd
+from .storage import Pattern
 
 __all__ = ["PipeStats", "TensorPipeWriter"]
 
@@ -128,11 +129,11 @@ class TensorPipeWriter(SendingEnd):
         """
         self._enter_unleased()
         try:
-            self._slots.pattern(like)
+            pattern = self._slots.pattern(like)
             while not self._core.free_slots():
                 self._check()
                 await self._pause()
-            return self._lease()
+            return self._lease(pattern)
         finally:
             self._leave()
 
@@ -150,24 +151,24 @@ class TensorPipeWriter(SendingEnd):
         deadline = deadline_of(timeout)
         self._enter_unleased()
         try:
-            self._slots.pattern(like)
+            pattern = self._slots.pattern(like)
             while not self._core.free_slots():
                 self._check()
                 self._block(deadline)
-            return self._lease()
+            return self._lease(pattern)
         finally:
             self._leave()
 
-    def _lease(self) -> Any:
+    def _lease(self, pattern: Pattern) -> Any:
         self._check_peer()  # who only fills slots in place hears of its end from nobody else
         self._check()
-        slot = self._slots.fitting(self._core.free_slots())
+        slot = self._slots.fitting(self._core.free_slots(), pattern)
         if slot is None:
-            leaves = self._slots.leaves
-            slot = self._lay_out(self._slots.outline, [leaf.nbytes for leaf in leaves], leaves)
-        self._core.shape(slot, self._slots.leaves)
+            slot = self._lay_out(pattern.outline, [leaf.nbytes for leaf in pattern.leaves], pattern.leaves)
+        self._core.shape(slot, pattern.leaves)
         value = self._core.lease(slot)
         self._leased = slot
+        self._slots.acquired(pattern)
         return value
 
     def commit(self, value: Any = None) -> None:

@@ -22,7 +22,7 @@ public:
 
     // In a thread of the pool: no Python here. The words are views of the text, which `text_` keeps alive.
     void operator()() override {
-        counts_.clear();  // a functor may be sent again
+        counts_.clear();  // a functor may be sent again, once it has ended
         std::string_view rest = text_.text();
         while (!rest.empty()) {
             std::size_t size = 0;

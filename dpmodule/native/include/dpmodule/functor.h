@@ -42,10 +42,15 @@
 namespace dpmodule {
 
 // Names of the capsules. The number grows when the layout of Functor or Bytes changes; an old extension is then refused.
-inline constexpr const char *functor_capsule = "dpmodule.functor.v1";
+inline constexpr const char *functor_capsule = "dpmodule.functor.v2";
 inline constexpr const char *bytes_capsule = "dpmodule.bytes.v1";
 
 // A job. It is made and destroyed with the GIL held; only operator() runs without.
+//
+// It runs in one thread at a time: a worker that is called with a functor which has been sent before, by whatever worker,
+// and has not ended raises StateError. So what operator() writes and result() reads needs no lock, and a functor may be
+// sent again: once its future has its result or exception, or, if the future was cancelled, once operator() has returned.
+// For the same work twice at once make two functors.
 class Functor {
 public:
     Functor() = default;
@@ -61,6 +66,14 @@ public:
     // Return what `await` gives, a new reference, or nullptr with a Python exception set. Runs afterwards, in the event
     // loop's thread with the GIL, and only if operator() returned and somebody still waits; so it should be short.
     virtual PyObject *result() { Py_RETURN_NONE; }
+
+    // Whether operator() may run in several threads at once, and result() then give what any of them has made: if it locks
+    // what it writes, or writes nothing. The functor may then be sent while it is on its way.
+    virtual bool reentrant() const noexcept { return false; }
+
+private:
+    friend class Flight;  // of dpmodule's own, which holds the GIL
+    unsigned flight_ = 0;
 };
 
 // What went wrong, as one of dpmodule's Python exceptions.

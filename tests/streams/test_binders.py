@@ -1,0 +1,65 @@
+"""The functors that the documentation shows for pybind11 and nanobind: compiled as they stand there, and sent."""
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from dpmodule import native
+from dpmodule.base import StateError
+from dpmodule.streams import ThreadPool, cpp_threaded_worker
+from helpers import compiled
+from helpers.loops import run
+
+PAGE = Path(__file__).parents[2] / "docs" / "streams.md"
+NAMES = ["sum_pybind11", "sum_nanobind"]
+pytestmark = [
+    pytest.mark.timeout(100),
+    pytest.mark.skipif(native.core is None, reason="functors in C++ need the extension"),
+    pytest.mark.skipif(compiled.compiler() is None, reason="there is no C++ compiler"),
+]
+
+
+def needs(name):
+    """Return the sources and the flags that a binder needs beside the file of the module."""
+    binder = pytest.importorskip(name.removeprefix("sum_"))
+    if name == "sum_pybind11":
+        return [], [f"-I{binder.get_include()}"]
+    folder = Path(binder.source_dir()).parent
+    return [folder / "src/nb_combined.cpp"], [
+        f"-I{folder / path}" for path in ("include", "ext/robin_map/include")
+    ]
+
+
+@pytest.fixture
+def modules(tmp_path):
+    """The modules of all binders."""
+    for file, code in re.findall(r"```cpp\n// (\S+)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
+        (tmp_path / file).write_text(code)
+
+    def build(name, needed):
+        sources, flags = needed
+        target = tmp_path / f"{name}.so"
+        compiled.build([tmp_path / f"{name}.cpp", *sources], target, "-O0", "-fno-strict-aliasing", *flags)
+        return compiled.load_file(name, target)
+
+    with ThreadPoolExecutor() as pool:
+        return list(pool.map(build, NAMES, [needs(name) for name in NAMES]))
+
+
+def test_functors_of_binders_are_sent_and_sent_again(modules):
+    async def main(module):
+        with ThreadPool(1) as pool:
+            worker = cpp_threaded_worker(pool)
+            functor = module.Sum(memoryview(b"abc"))
+            future = worker(functor)
+            with pytest.raises(StateError, match="has been sent"):
+                worker(functor)
+            assert await future == sum(b"abc")
+            assert await worker(functor) == sum(b"abc")
+
+    for module in modules:
+        run(main(module))
+        with pytest.raises(TypeError, match="bytes-like object"):
+            module.Sum("text")
