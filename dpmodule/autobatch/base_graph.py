@@ -22,9 +22,13 @@ Marks = Mapping["weakref.ref[ParameterStorage]", tuple[int, int]]
 
 
 def as_array(found: torch.Tensor) -> NDArray[Any]:
-    """Turn a tensor (batch, *d) into DyNet's form of an array: (*d, batch), or (*d) for a single element."""
-    array: NDArray[Any] = found.detach().cpu().numpy()
-    return array[0].copy() if array.shape[0] == 1 else np.moveaxis(array, 0, -1).copy()
+    """Turn a tensor (batch, *d) into DyNet's form of an array: (*d, batch), or (*d) for a single element.
+
+    Numbers are float64, as in DyNet, whatever the graph computes in; integers stay what they are.
+    """
+    array = found.numpy(force=True)
+    dtype = np.float64 if found.is_floating_point() else array.dtype
+    return (array[0] if array.shape[0] == 1 else np.moveaxis(array, 0, -1)).astype(dtype, order="C")
 
 
 class BaseGraph:
@@ -52,7 +56,7 @@ class BaseGraph:
         raise NotImplementedError(f"{type(self).__name__} does not define value")
 
     def array(self, node: int) -> NDArray[Any]:
-        """Return the value of a node as an array of its own, (*d, batch), or (*d) where there is no minibatch."""
+        """Return the value of a node as a float64 array of its own, (*d, batch), or (*d) without a minibatch."""
         return as_array(self.value(node))
 
     def enter(self, parameter: Any) -> int:

@@ -235,8 +235,8 @@ class NativeGraph(BaseGraph):
         dim = self.dim(node)
         found = np.frombuffer(self.machine.value(node), np.float32)
         if dim.batch == 1:
-            return found.reshape(dim.d)
-        return found.reshape(dim.batch, dim.size).T.copy().reshape(*dim.d, dim.batch)
+            return found.reshape(dim.d).astype(np.float64)
+        return found.reshape(dim.batch, dim.size).T.astype(np.float64, order="C").reshape(*dim.d, dim.batch)
 
     def backward(self, node: int, full: bool = False) -> None:
         """Compute gradients from a node of one number.

@@ -89,7 +89,7 @@ class Node(_Base):
         return node
 
     def npvalue(self, recalculate: bool = False) -> Array:
-        """Return the value as an array; the minibatch is the last axis, if there is more than one element."""
+        """Return the value as a float64 array; the minibatch is the last axis, if there is more than one element."""
         found: Array = state.graph.array(self._asked(recalculate))
         return found
 
@@ -144,7 +144,7 @@ class Node(_Base):
         state.graph.backward(self.enter(), flag(full, "full"))
 
     def gradient(self) -> Array:
-        """Return the gradient of what `backward` was called for with respect to this expression.
+        """Return the gradient of what `backward` was called for with respect to this expression, in float64.
 
         Raises:
             NoGradientError: `backward` has not been called for a later expression.

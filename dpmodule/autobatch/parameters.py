@@ -108,14 +108,12 @@ class _Held(Expression):
         return tuple(self.storage.tensor.shape)
 
     def as_array(self) -> Array:
-        """Return a copy of the value."""
-        found: Array = self.storage.tensor.numpy(force=True).copy()
-        return found
+        """Return a copy of the value, in float64."""
+        return _copy(self.storage.tensor)
 
     def grad_as_array(self) -> Array:
-        """Return a copy of the gradient, added up since the last update."""
-        found: Array = self.storage.dense_gradient().numpy(force=True).copy()
-        return found
+        """Return a copy of the gradient, added up since the last update, in float64."""
+        return _copy(self.storage.dense_gradient())
 
     def is_updated(self) -> bool:
         """Say whether trainers change it."""
@@ -207,7 +205,7 @@ class Parameters(_Held):
         >>> m = dy.ParameterCollection()
         >>> W = m.add_parameters((3, 2), init=1.0)
         >>> (W * dy.inputTensor([1.0, 2.0])).npvalue()
-        array([3., 3., 3.], dtype=float32)
+        array([3., 3., 3.])
     """
 
     __slots__ = ()
@@ -329,7 +327,7 @@ class LookupParameters(_Held):
         self._changing()[: len(array)].copy_(torch.from_numpy(np.ascontiguousarray(array, np.float64)))
 
     def row_as_array(self, row: int) -> Array:
-        """Return a copy of one row.
+        """Return a copy of one row, in float64.
 
         Raises:
             BoundsError: there is no such row.
@@ -339,8 +337,7 @@ class LookupParameters(_Held):
 
     def rows_as_array(self, rows: Sequence[int]) -> Array:
         """Return a copy of several rows, (len(rows), *d); see `row_as_array`."""
-        found: Array = self.storage.tensor[checked_rows(self, rows)].cpu().numpy()
-        return found
+        return _copy(self.storage.tensor[checked_rows(self, rows)])
 
     def row_grad_as_array(self, row: int) -> Array:
         """Return a copy of the gradient of one row, added up since the last update; see `row_as_array`."""
@@ -349,8 +346,12 @@ class LookupParameters(_Held):
 
     def rows_grad_as_array(self, rows: Sequence[int]) -> Array:
         """Return a copy of the gradient of several rows, (len(rows), *d); see `row_grad_as_array`."""
-        found: Array = self.storage.dense_gradient()[checked_rows(self, rows)].cpu().numpy()
-        return found
+        return _copy(self.storage.dense_gradient()[checked_rows(self, rows)])
+
+
+def _copy(tensor: torch.Tensor) -> Array:
+    found: Array = tensor.numpy(force=True).astype(np.float64)
+    return found
 
 
 def _rows(table: LookupParameters, i: Sequence[int], update: bool = True) -> Expression:

@@ -10,7 +10,7 @@ import numpy as np
 
 from .errors import ForeignValueError, ShapeError, user_line
 
-__all__ = ["TOO_LARGE", "as_label", "sizes_of", "whole"]
+__all__ = ["TOO_LARGE", "as_label", "one_or_several", "sizes_of", "whole"]
 
 TOO_LARGE = 1 << 31
 """Sizes and attributes are numbers of 32 bits in the native engine."""
@@ -41,6 +41,28 @@ def as_label(value: Any) -> Any:
     except TypeError:
         is_whole = isinstance(value, (float, np.floating)) and float(value).is_integer()
         return int(value) if is_whole else value
+
+
+def one_or_several(value: Any, what: str) -> Any:
+    """Return a plain integer, or something to make a list of as it is.
+
+    Args:
+        value: an integer, see `whole`, or a list of them.
+        what: what it is for.
+
+    Raises:
+        ForeignValueError: it is neither.
+    """
+    found = as_label(value)
+    if not isinstance(found, (int, list)):
+        try:
+            iter(found)
+        except TypeError:
+            raise ForeignValueError(
+                f"{what}: {type(value).__name__} {value!r} is no integer and no list of integers"
+                f" (at {user_line()})"
+            ) from None
+    return found
 
 
 def sizes_of(dim: int | Sequence[int]) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from ..given import flag, number, numbers, probability
 from ..ops.source import CONSTANT, INPUT, ONE_HOT, RANDOM
 from ..ops.spec import Dim
 from ..state import state
-from ..whole import TOO_LARGE, as_label, sizes_of, whole
+from ..whole import TOO_LARGE, one_or_several, sizes_of, whole
 
 __all__ = [
     "InputExpression",
@@ -172,7 +172,7 @@ def inputTensorTranspose(
         >>> import dpmodule.autobatch as dy
         >>> dy.inputTensorTranspose([1, 2, 3, 4], (2, 2)).npvalue()
         array([[1., 3.],
-               [2., 4.]], dtype=float32)
+               [2., 4.]])
     """
     array = numbers(arr, "inputTensorTranspose")
     if array.ndim != 1:
@@ -346,7 +346,7 @@ def one_hot(d: int, idx: int | Sequence[int], device: str = "") -> Expression:
     Raises:
         BoundsError: a place is outside.
     """
-    given = as_label(idx)
+    given = one_or_several(idx, "one_hot")
     places = [
         whole(each, "one_hot")
         for each in ([given] if isinstance(given, int) else not_empty("one_hot", given))

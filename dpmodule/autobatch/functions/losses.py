@@ -23,7 +23,7 @@ from ..ops.softmax import (
     SPARSEMAX,
 )
 from ..state import state
-from ..whole import as_label, whole
+from ..whole import one_or_several, whole
 
 __all__ = [
     "binary_log_loss",
@@ -119,7 +119,7 @@ def pickneglogsoftmax(x: Expression, v: int | Sequence[int]) -> Expression:
     Raises:
         BoundsError: the label is outside.
     """
-    if type(v) is not int and not isinstance(v := as_label(v), int):
+    if type(v) is not int and not isinstance(v := one_or_several(v, "PickNegLogSoftmax"), int):
         return pickneglogsoftmax_batch(x, v)
     return apply(PICKNEGLOGSOFTMAX, (x,), (), checked_label("PickNegLogSoftmax", x, v))
 
@@ -150,7 +150,7 @@ def hinge(x: Expression, v: int | Sequence[int], m: float = 1.0) -> Expression:
     Raises:
         BoundsError: the label is outside.
     """
-    if not isinstance(v := as_label(v), int):
+    if type(v) is not int and not isinstance(v := one_or_several(v, "Hinge"), int):
         return hinge_batch(x, v, m)
     return apply(HINGE, (x,), (number(m, "m"),), checked_label("Hinge", x, v))
 

@@ -10,7 +10,7 @@ from ..fast import fast
 from ..given import flag
 from ..ops import reduce
 from ..state import state
-from ..whole import TOO_LARGE, as_label, whole
+from ..whole import TOO_LARGE, one_or_several, whole
 
 __all__ = [
     "cumsum",
@@ -47,7 +47,7 @@ def _small(value: int, what: str) -> int:
 
 
 def _axes(d: int | Sequence[int]) -> tuple[int, ...]:
-    if isinstance(d := as_label(d), int):
+    if isinstance(d := one_or_several(d, "d"), int):
         return (d,)
     return tuple(whole(axis, "d") for axis in listed("d", d))
 
