@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,6 +96,21 @@ class BaseGraph:
             raise StateError(
                 f"{what} was called while another thread computes the graph; use the graph in one thread"
                 f" (at {user_line()})"
+            )
+
+    def check_marked(self, marks: Sequence[object]) -> None:
+        """Check that there is a checkpoint to go back to.
+
+        Args:
+            marks: what has been remembered.
+
+        Raises:
+            StateError: nothing.
+        """
+        if not marks:
+            raise StateError(
+                "cg_revert was called without a checkpoint: call cg_checkpoint() first, once for each cg_revert();"
+                f" renew_cg() throws the whole graph away (at {user_line()})"
             )
 
     def check_root(self, node: int) -> None:

@@ -166,11 +166,14 @@ class ParameterCollection:
         """Make a parameter of memory that exists: updates are seen by everyone who shares it.
 
         Args:
-            tensor: dense, row-major, of the element type of the graph.
+            tensor: dense, row-major, of the element type of the graph; a single number is a vector of one.
             name: its name inside this collection.
 
         Raises:
             ArgumentError: the elements of `tensor` do not lie side by side.
+            DTypeError: they are no floating point numbers.
+            ForeignValueError: it is no tensor.
+            ShapeError: there are none.
         """
         return self._adopt(_dense(tensor), name)
 
@@ -352,4 +355,4 @@ def _dense(tensor: torch.Tensor) -> torch.Tensor:
             f"tensor: its elements do not lie side by side (shape {tuple(tensor.shape)}, strides {tensor.stride()});"
             " pass tensor.contiguous()"
         )
-    return tensor.detach()
+    return tensor.detach().view(tensor.shape or (1,))

@@ -319,6 +319,9 @@ def forward(exps: Iterable[Expression], recalculate: bool = False) -> None:
     found = listed("forward", exps)
     if found:
         max(found, key=node_of).forward(recalculate)
+    if state.graph.has_failed:
+        for each in found:
+            each.forward()
 
 
 def values(exps: Iterable[Expression], recalculate: bool = False) -> list[Any]:

@@ -14,6 +14,10 @@ brings another engine (`dpmodule/native/autobatch`) implements the same ones:
     What the node is.
 ``forward(node)``
     Compute everything up to and including the node that has not been computed yet. Values stay until `renew`.
+    Raises what an operation raises that the node depends on, and no errors of others. Whoever asks for a node that has
+    failed has it computed again.
+``has_failed``
+    Whether there are such nodes.
 ``value(node) -> Tensor``
     The value, (batch, *d), after `forward`; not to be written to.
 ``backward(node, full)``
@@ -249,7 +253,7 @@ class Graph(BaseGraph):
 
     def forward(self, node: int) -> None:
         """Compute what is missing up to a node."""
-        self.engine.forward(self, node + 1)
+        self.engine.forward(self, node)
 
     def value(self, node: int) -> torch.Tensor:
         """Return the value of a node, (batch, *d)."""
@@ -265,6 +269,8 @@ class Graph(BaseGraph):
         """
         self.check_root(node)
         self.forward(node)
+        for reference in self.marks():
+            reference().check_shape()  # type: ignore[union-attr] # the graph holds it
         self.engine.backward(self, node, full)
         self.note_parameters()
 
@@ -317,6 +323,11 @@ class Graph(BaseGraph):
         return self.engine.is_running
 
     @property
+    def has_failed(self) -> bool:
+        """Whether there are nodes that could not be computed."""
+        return bool(self.engine.failed)
+
+    @property
     def root(self) -> int:
         """The node that the last `backward` began at, -1 for none."""
         return self.engine.root
@@ -344,9 +355,14 @@ class Graph(BaseGraph):
         self._marks.append((self.size, self.engine.mark()))
 
     def revert(self) -> None:
-        """Forget all nodes since the last `checkpoint`; without one, all of them."""
+        """Forget all nodes since the last `checkpoint`.
+
+        Raises:
+            StateError: there is none.
+        """
         self.check_free("cg_revert")
-        size, mark = self._marks.pop() if self._marks else (0, None)
+        self.check_marked(self._marks)
+        size, mark = self._marks.pop()
         self._enter(size)
         del self.numbers[size:], self.flat[self._table[1, size] :]
         self._entered = size

@@ -202,11 +202,44 @@ class NativeGraph(BaseGraph):
         self._idle_since = time.perf_counter()
 
     def _run(self, node: int) -> None:
+        if not self.machine.skips and self._attempt(node) is None:
+            return
+        errors = self._compute_each(node)
+        if node not in errors:  # it has a value, or what it reads has failed earlier and is tried again
+            node = self.machine.again(node)
+            errors = self._compute_each(node)
+        if node in errors:
+            raise errors[node]
+
+    def _attempt(self, node: int) -> Exception | None:
+        """Compute what is missing up to a node; return why that fails, if it does."""
         try:
             self.machine.forward(node)
-        except BaseException:
+        except BaseException as error:
             self._caller.cut(self.machine.computed)
+            if isinstance(error, Exception):  # of a user's operation, which may raise anything
+                return error
             raise
+        return None
+
+    def _compute_each(self, last: int) -> dict[int, Exception]:
+        """Compute what is missing up to a node one by one, since a node fails.
+
+        Returns:
+            Why nodes could not be computed; those that read what had failed before are left out.
+        """
+        machine = self.machine
+        errors: dict[int, Exception] = {}
+        for node in range(machine.computed, last + 1):
+            reads = [each for each in self.operands(node) if machine.is_skipped(each)]
+            error = next((errors[each] for each in reads if each in errors), None)
+            if not reads:
+                error = self._attempt(node)
+            if reads or error is not None:
+                machine.skip()
+            if error is not None:
+                errors[node] = error
+        return errors
 
     def _tensor(self, node: int, data: bytearray) -> Tensor:
         dim = self.dim(node)
@@ -365,6 +398,12 @@ class NativeGraph(BaseGraph):
         return found
 
     @property
+    def has_failed(self) -> bool:
+        """Whether there are nodes that could not be computed."""
+        found: bool = self.machine.skips
+        return found
+
+    @property
     def root(self) -> int:
         """The node that the last `backward` began at, -1 for none."""
         return self._root
@@ -398,9 +437,14 @@ class NativeGraph(BaseGraph):
         self._marks.append((self.size, self.machine.computed))
 
     def revert(self) -> None:
-        """Forget all nodes since the last `checkpoint`; without one, all of them."""
+        """Forget all nodes since the last `checkpoint`.
+
+        Raises:
+            StateError: there is none.
+        """
         self.check_free("cg_revert")
-        size, computed = self._marks.pop() if self._marks else (0, 0)
+        self.check_marked(self._marks)
+        size, computed = self._marks.pop()
         self.machine.revert(size, computed)
         self._caller.cut(self.machine.computed)
         entered.leave(size)

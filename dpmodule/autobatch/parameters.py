@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import textfile
 from .entered import entered
-from .errors import BoundsError, ForeignValueError, NegativeIndexError, ShapeError, user_line
+from .errors import BoundsError, ForeignValueError, NegativeIndexError, ShapeError, StateError, user_line
 from .expression import Expression, listed, not_empty
 from .fast import fast, uses_native
 from .given import flag, number, numbers, text
@@ -32,9 +32,7 @@ _new = Expression.__new__  # `__init__` takes as long as all the rest
 class _Held(Expression):
     """What both kinds share: a storage, and one node of each graph that they are used in."""
 
-    __slots__ = ("_constant", "_constant_version", "storage")
-
-    storage: ParameterStorage
+    __slots__ = ("_constant", "_constant_version", "_storage")
 
     def __init__(self, storage: ParameterStorage) -> None:
         super().__init__(-1, -1)
@@ -43,8 +41,24 @@ class _Held(Expression):
                 f"{type(self).__name__}: {type(storage).__name__} {storage!r} is no memory of a parameter; make"
                 f" parameters with ParameterCollection.add_parameters (at {user_line()})"
             )
-        self.storage = storage
+        self._storage = storage
         self._constant, self._constant_version = -1, -1
+
+    @property
+    def storage(self) -> ParameterStorage:
+        """The memory, which is always the same: graphs and trainers know it."""
+        return self._storage
+
+    @storage.setter
+    def storage(self, value: Any) -> None:
+        raise StateError(
+            f"{self!r}: its storage cannot be replaced, since graphs and trainers know it; set_value() copies values"
+            f" into it (at {user_line()})"
+        )
+
+    def begin_with(self, storage: ParameterStorage) -> None:
+        """Take other memory, before anybody has used the parameter."""
+        self._storage = storage
 
     def enter(self) -> int:
         """Return the node in the graph under construction, adding it there when it is first used."""

@@ -189,6 +189,7 @@ void engine_dealloc(PyObject *self) {
 PyObject *get_size(PyObject *self, void *) { return PyLong_FromLong(graph_of(self).size()); }
 PyObject *get_serial(PyObject *self, void *) { return PyLong_FromLong(machine_of(self).serial); }
 PyObject *get_computed(PyObject *self, void *) { return PyLong_FromLong(machine_of(self).engine.computed()); }
+PyObject *get_skips(PyObject *self, void *) { return PyBool_FromLong(graph_of(self).has_skipped()); }
 PyObject *get_busy(PyObject *self, void *) { return PyBool_FromLong(machine_of(self).engine.busy()); }
 PyObject *get_signatures(PyObject *self, void *) { return PyLong_FromLong(graph_of(self).signatures.size()); }
 PyObject *get_bytes(PyObject *self, void *) { return PyLong_FromSize_t(machine_of(self).engine.bytes()); }
@@ -211,6 +212,7 @@ PyGetSetDef engine_attributes[] = {
     {"size", get_size, nullptr, "the number of nodes", nullptr},
     {"serial", get_serial, nullptr, "tells engines apart", nullptr},
     {"computed", get_computed, nullptr, "how many of them have been computed", nullptr},
+    {"skips", get_skips, nullptr, "whether there are nodes that could not be computed", nullptr},
     {"busy", get_busy, nullptr, "whether it is at work, and calls what runs now", nullptr},
     {"signatures", get_signatures, nullptr, "the number of signatures met so far", nullptr},
     {"bytes", get_bytes, nullptr, "memory held for values and gradients", nullptr},
