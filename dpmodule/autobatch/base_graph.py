@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping, Sequence
+from threading import current_thread, get_ident
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from .calling import called
 from .errors import NoGradientError, NonFiniteError, NotScalarError, StateError, user_line
 from .ops.spec import Dim, shown
+from .owner import Owner
 from .storage import ParameterStorage
 
 __all__ = ["BaseGraph", "Marks", "as_array"]
@@ -32,10 +34,15 @@ def as_array(found: torch.Tensor) -> NDArray[Any]:
 
 
 class BaseGraph:
-    """The base of both graphs: calls that come at the wrong time, and wrong places to begin a backward pass."""
+    """The base of both graphs: calls at the wrong time or in the wrong thread, and wrong places to go backward from.
+
+    Attributes:
+        owner: the thread that the graph belongs to: the one that has begun it, or that has put the first node into it.
+    """
 
     def __init__(self) -> None:
         self._noted: Marks = {}
+        self.owner = Owner()
 
     @property
     def is_running(self) -> bool:
@@ -78,6 +85,30 @@ class BaseGraph:
         """Say whether a node is an input whose gradient is here."""
         raise NotImplementedError(f"{type(self).__name__} does not define is_given")
 
+    @property
+    def size(self) -> int:
+        """The number of nodes."""
+        raise NotImplementedError(f"{type(self).__name__} does not define size")
+
+    def change_thread(self) -> None:
+        """Let another thread than the owner use the graph; called where `owner.ident` is not the thread's number.
+
+        Raises:
+            StateError: there are nodes, which are the owner's.
+        """
+        if self.size:
+            raise StateError(
+                f"the graph under construction was begun in thread {self.owner.name!r} and is used in thread"
+                f" {current_thread().name!r}: one graph is built at a time, in one thread; call renew_cg() in the thread"
+                f" that goes on, and take numbers with you, not expressions (at {user_line()})"
+            )
+        self.owner.take()
+
+    def check_thread(self) -> None:
+        """Check that the graph may be used in this thread; see `change_thread`."""
+        if get_ident() != self.owner.ident:
+            self.change_thread()
+
     def check_free(self, what: str) -> None:
         """Check that the graph may be thrown away or cut.
 
@@ -94,8 +125,8 @@ class BaseGraph:
             )
         if self.is_running:
             raise StateError(
-                f"{what} was called while another thread computes the graph; use the graph in one thread"
-                f" (at {user_line()})"
+                f"{what} was called in thread {current_thread().name!r} while thread {self.owner.name!r} computes the"
+                f" graph; use it in one thread (at {user_line()})"
             )
 
     def check_marked(self, marks: Sequence[object]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Real
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from .. import native
@@ -216,6 +217,8 @@ def single(op: Op) -> Callable[..., Expression]:
 
     def spelled_out(x: Any) -> Expression:
         graph = state.graph
+        if get_ident() != graph.owner.ident:
+            graph.change_thread()
         version, numbers = graph.version, graph.numbers
         try:
             node = x.node if x.version == version else x.enter()
@@ -233,17 +236,20 @@ def single(op: Op) -> Callable[..., Expression]:
 
 def _plain(op: Op, x: Any, y: Any, z: Any = ...) -> Expression:
     graph = state.graph
+    if get_ident() != graph.owner.ident:
+        graph.change_thread()
     version, numbers = graph.version, graph.numbers
     try:
         first = x.node if x.version == version else x.enter()
         second = y.node if y.version == version else y.enter()
         number = graph.ways[op][numbers[first]][numbers[second]]
+        flat = graph.flat
         if z is ...:
-            graph.flat += first, second
+            flat += first, second
         else:
             third = z.node if z.version == version else z.enter()
             number = number[numbers[third]]
-            graph.flat += first, second, third
+            flat += first, second, third
     except (KeyError, IndexError, AttributeError):
         return _learned(op, (x, y) if z is ... else (x, y, z))
     found = _new(Expression)

@@ -30,6 +30,9 @@ brings another engine (`dpmodule/native/autobatch`) implements the same ones:
 ``checkpoint()``, ``revert()``
     Remember the number of nodes; forget all nodes since. Gradients of those that stay are kept as long as the node
     that `backward` began at.
+``owner``, ``check_thread()``, ``change_thread()``
+    The thread that the graph belongs to; whoever adds nodes or asks for values checks that it is its own.
+    `base_graph.BaseGraph` has these.
 ``check_free(what)``
     Raise a `StateError` if the graph is being computed; `renew`, `checkpoint` and `revert` begin with it.
     `base_graph.BaseGraph` has it.
@@ -58,6 +61,7 @@ operation has no `grad`) are there for every engine.
 from __future__ import annotations
 
 from collections import deque
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -124,6 +128,8 @@ class Graph(BaseGraph):
         Raises:
             ShapeError: the operands do not fit.
         """
+        if get_ident() != self.owner.ident:
+            self.change_thread()
         numbers = self.numbers
         try:  # this is where programs spend their time
             found = self._known[op][attrs]
@@ -180,6 +186,7 @@ class Graph(BaseGraph):
         Raises:
             ShapeError: the operation does not take this shape.
         """
+        self.check_thread()
         numbers, signatures = self.numbers, self.table.signatures
         operands = [signatures[number] for number in {numbers[arg] for arg in args}]
         self._counted.append((len(numbers), len(args)))
@@ -303,6 +310,7 @@ class Graph(BaseGraph):
             autobatch: for this graph only, whether to batch.
         """
         self.check_free("renew_cg")
+        self.owner.take()
         self.version += 1
         self._is_slow, self.is_checking = immediate or checking, checking
         self.table.tidy()
@@ -352,6 +360,7 @@ class Graph(BaseGraph):
     def checkpoint(self) -> None:
         """Remember the number of nodes, for `revert`."""
         self.check_free("cg_checkpoint")
+        self.check_thread()
         self._marks.append((self.size, self.engine.mark()))
 
     def revert(self) -> None:
@@ -361,6 +370,7 @@ class Graph(BaseGraph):
             StateError: there is none.
         """
         self.check_free("cg_revert")
+        self.check_thread()
         self.check_marked(self._marks)
         size, mark = self._marks.pop()
         self._enter(size)

@@ -116,6 +116,7 @@ class NativeGraph(BaseGraph):
         Raises:
             ShapeError: the operands do not fit.
         """
+        self.check_thread()
         if args:
             maker = KERNELS.get(op.name)
             node = maker(self.machine, attrs, args, aux) if maker is not None else -1
@@ -133,6 +134,7 @@ class NativeGraph(BaseGraph):
         Raises:
             ShapeError: the operation does not take this shape.
         """
+        self.check_thread()
         maker = KERNELS.get(op.name)
         node = maker(self.machine, attrs, args, None) if maker is not None else -1
         if node < 0:
@@ -376,6 +378,7 @@ class NativeGraph(BaseGraph):
             autobatch: for this graph only, whether to batch.
         """
         self.check_free("renew_cg")
+        self.owner.take()
         self.version += 1
         self._tidy()
         self.is_immediate, self.is_checking = immediate or checking, checking
@@ -386,10 +389,19 @@ class NativeGraph(BaseGraph):
         self.machine.batched = self.options.autobatch if autobatch is None else bool(autobatch)
         self.machine.renew(self.version)
         self._built, self._idle_since = 0.0, time.perf_counter()
+        self._activate()
+
+    def _activate(self) -> None:
+        """Let the fast functions add to this graph, in this thread."""
         if self.is_immediate:
-            self.machine.deactivate()  # the fast functions compute nothing
+            self.machine.deactivate()  # they compute nothing
         else:
             self.machine.activate(self.version)
+
+    def change_thread(self) -> None:
+        """Let another thread than the owner use the graph; see `BaseGraph`."""
+        super().change_thread()
+        self._activate()
 
     @property
     def is_running(self) -> bool:
@@ -434,6 +446,7 @@ class NativeGraph(BaseGraph):
     def checkpoint(self) -> None:
         """Remember the number of nodes, for `revert`."""
         self.check_free("cg_checkpoint")
+        self.check_thread()
         self._marks.append((self.size, self.machine.computed))
 
     def revert(self) -> None:
@@ -443,6 +456,7 @@ class NativeGraph(BaseGraph):
             StateError: there is none.
         """
         self.check_free("cg_revert")
+        self.check_thread()
         self.check_marked(self._marks)
         size, computed = self._marks.pop()
         self.machine.revert(size, computed)

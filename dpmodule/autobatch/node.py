@@ -51,8 +51,10 @@ class Node(_Base):
 
         Raises:
             StaleExpressionError: the expression belongs to an earlier graph.
+            StateError: the graph belongs to another thread.
         """
         graph = state.graph
+        graph.check_thread()
         node = self.node
         if self.version != graph.version or not 0 <= node < graph.size:
             raise StaleExpressionError(

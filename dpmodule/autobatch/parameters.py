@@ -63,6 +63,7 @@ class _Held(Expression):
     def enter(self) -> int:
         """Return the node in the graph under construction, adding it there when it is first used."""
         graph = state.graph
+        graph.check_thread()
         if self.version != graph.version:
             node = graph.enter(self)
             if node < 0:
@@ -97,6 +98,7 @@ class _Held(Expression):
         graph = state.graph
         if flag(update, "update"):
             return Expression(self.enter(), graph.version)
+        graph.check_thread()
         if self._constant_version != graph.version:
             self._check()
             self._constant, self._constant_version = self._add(False), graph.version

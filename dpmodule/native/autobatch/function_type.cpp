@@ -300,7 +300,7 @@ PyObject *function_call(PyObject *self, PyObject *const *args, std::size_t flags
         const Way way = function->fast->way;
         Arguments given;
         PyObject *made = nullptr;
-        if (current.engine && given.read(function->names, args, flags, keywords)) {
+        if (current.is_open() && given.read(function->names, args, flags, keywords)) {
             if (way == Way::Node) {
                 const int node = given.count == 1 ? node_of(given.at[0]) : -1;
                 if (node >= 0) return PyLong_FromLong(node);

@@ -76,7 +76,7 @@ bool number(PyObject *x, float &found) {
 template <class Pair, class Left, class Right>
 PyObject *operation(PyObject *a, PyObject *b, const char *name, const char *reflected, Pair pair, Left left, Right right) {
     return guarded([&]() -> PyObject * {
-        if (current.engine) {
+        if (current.is_open()) {
             const int x = node_of(a), y = node_of(b);
             float k;
             int made = -1;
@@ -122,7 +122,7 @@ PyObject *power(PyObject *a, PyObject *b, PyObject *modulus) {
 
 PyObject *negate(PyObject *a) {
     return guarded([&]() -> PyObject * {
-        if (current.engine) {
+        if (current.is_open()) {
             const int x = node_of(a);
             if (x >= 0) return make_expression(builder().unary(Unary::Neg, 0, x));
         }
@@ -134,7 +134,7 @@ PyObject *negate(PyObject *a) {
 PyObject *lookup(PyObject *self, PyObject *index) {
     const auto *object = reinterpret_cast<NodeObject *>(self);
     int overflow;
-    if (current.engine && object->serial == current.serial && PyLong_CheckExact(index)) {
+    if (current.is_open() && object->serial == current.serial && PyLong_CheckExact(index)) {
         const long row = PyLong_AsLongAndOverflow(index, &overflow);
         const int made = !overflow && row == static_cast<int>(row) ? builder().lookup(object->table, static_cast<int>(row)) : -1;
         if (made >= 0) {
@@ -169,7 +169,7 @@ int slices(int x, PyObject *index) {
 PyObject *subscript(PyObject *a, PyObject *index) {
     return guarded([&]() -> PyObject * {
         if (reinterpret_cast<NodeObject *>(a)->table >= 0) return lookup(a, index);
-        const int x = current.engine ? node_of(a) : -1;
+        const int x = current.is_open() ? node_of(a) : -1;
         int made = -1;
         if (x >= 0 && PyLong_CheckExact(index)) {
             int overflow;

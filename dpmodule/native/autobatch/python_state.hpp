@@ -45,11 +45,14 @@ extern Handles handles;
 // The engine that fast functions add to; `engine` is nullptr where the graph under construction is not native.
 struct Current {
     Engine *engine = nullptr;
+    std::uint64_t thread = 0;      // which alone adds to it; numbers are never used again
     int version = -1;              // of the graph
     int serial = 0;                // of the engine
     PyTypeObject *expression = nullptr;
     PyTypeObject *input = nullptr; // of inputs
     PyObject *slow = nullptr;      // the class with the operators in Python
+    // Is there a native graph, and this thread the one that adds to it?
+    bool is_open() const { return engine && PyThreadState_Get()->id == thread; }
 };
 extern Current current;
 
