@@ -146,6 +146,7 @@ if TYPE_CHECKING or native.core is None:
 else:
     # the operators in C come first, those above take what they do not
     Expression = native.core.autobatch_expressions(Operators, f"{__name__}.Expression", Operators.__doc__)
+    Expression.__name__ = "Expression"  # Python's errors show a class made in C with its module otherwise
 
 _new = Expression.__new__  # `__init__` takes as long as all the rest
 
@@ -295,7 +296,8 @@ def listed(name: str, xs: Iterable[Any]) -> list[Any]:
         ForeignValueError: `xs` is nothing to make one of.
     """
     try:
-        return list(xs)
+        if not isinstance(xs, Node):  # which has elements, but is one operand
+            return list(xs)
     except TypeError:
         if isinstance(xs, Iterator):  # the error is its own
             raise

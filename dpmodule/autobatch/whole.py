@@ -75,7 +75,9 @@ def sizes_of(dim: int | Sequence[int]) -> tuple[int, ...]:
         ForeignValueError: a size is no integer.
         ShapeError: a size is not positive, or does not fit 32 bits.
     """
-    is_list = type(dim) in (tuple, list) or (isinstance(dim, Iterable) and getattr(dim, "ndim", 1) > 0)
+    is_list = type(dim) in (tuple, list) or (
+        isinstance(dim, Iterable) and not isinstance(dim, str) and getattr(dim, "ndim", 1) > 0
+    )
     given: Iterable[Any] = dim if is_list else (dim,)  # type: ignore[assignment]
     found = tuple([size if type(size) is int else whole(size, "dim") for size in given])
     for size in found:

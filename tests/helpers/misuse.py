@@ -175,10 +175,24 @@ class Misuse:
         """Return a right call with one or two places changed."""
         tree = ast.parse(text, mode="eval")
         for _ in range(self.draw.choice([1, 1, 2])):
-            places = _places(tree)
-            parent, name, index = self.draw.choice(places)
-            self._change(parent, name, index)
+            if self.draw.random() < 0.1:
+                self._count(tree)
+            else:
+                self._change(*self.draw.choice(_places(tree)))
         return ast.unparse(tree) if hasattr(ast, "unparse") else text
+
+    def _count(self, tree):
+        """Give a call one argument more or less, or one by a name."""
+        calls = [each for each in ast.walk(tree) if _is_function(each)]
+        if not calls:
+            return
+        call, what = self.draw.choice(calls), self.draw.randrange(3)
+        if what == 0 and call.args:
+            call.args.pop()
+        elif what == 1:
+            call.args.append(_constant("1"))
+        else:
+            call.keywords.append(ast.keyword(self.draw.choice(["x", "d", "dim", "m", "other"]), _constant("1")))
 
     def _change(self, parent, name, index):
         old = getattr(parent, name) if index is None else getattr(parent, name)[index]
@@ -260,6 +274,11 @@ def _places(tree):
     inside = {id(part) for each in ast.walk(tree) if _is_operand(each) for part in ast.walk(each) if part is not each}
     found = [place for place in found if id(place[0]) not in inside]
     return found or [(tree, "body", None)]
+
+
+def _is_function(node):
+    """Say whether it is a call of the module's functions."""
+    return isinstance(node, ast.Call) and ast.unparse(node.func).startswith("dy.") and ast.unparse(node.func).count(".") == 1
 
 
 def _is_operand(node):

@@ -184,6 +184,15 @@ class RNNState(_Base):
         return given
 
 
+# as Python's own errors name them
+for _name, _methods in {
+    "RNNState.add_input": (RNNState._step, _PlainState.add_input),
+    "RNNState.transduce": (RNNState._run, _PlainState.transduce),
+}.items():
+    for _method in _methods:
+        _method.__qualname__ = _name
+
+
 class StackedRNNState:
     """The states of networks that read each other's outputs.
 

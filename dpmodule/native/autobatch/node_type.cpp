@@ -142,7 +142,7 @@ PyObject *lookup(PyObject *self, PyObject *index) {
             return make_expression(made);
         }
     }
-    return PyObject_CallMethod(self, "row", "O", index);
+    return PyObject_CallMethod(self, "row", "(O)", index);   // a tuple is one argument, too
 }
 
 // x[a:b:c], x[a:b:c, d:e:f], ...; -1 for what is something else.
@@ -156,7 +156,7 @@ int slices(int x, PyObject *index) {
         PyObject *each = several ? PyTuple_GET_ITEM(index, static_cast<Py_ssize_t>(k)) : index;
         if (!PySlice_Check(each)) return -1;
         Py_ssize_t start, stop, step;
-        if (PySlice_Unpack(each, &start, &stop, &step) < 0) throw PythonError();
+        if (PySlice_Unpack(each, &start, &stop, &step) < 0) return leave_to_slow_way(), -1;
         const int size = k < shape.dims.size() ? shape.dims[k] : shape.batch;
         PySlice_AdjustIndices(size, &start, &stop, step);
         steps.push_back(static_cast<int>(std::clamp<Py_ssize_t>(step, 0, size)));
@@ -177,8 +177,11 @@ PyObject *subscript(PyObject *a, PyObject *index) {
             if (!overflow && at == static_cast<int>(at)) made = builder().pick(x, static_cast<int>(at));
         } else if (x >= 0 && PySlice_Check(index)) {
             Py_ssize_t start, stop, step;
-            if (PySlice_Unpack(index, &start, &stop, &step) < 0) throw PythonError();
-            PySlice_AdjustIndices(current.engine->graph.shape(x).dims[0], &start, &stop, step);
+            if (PySlice_Unpack(index, &start, &stop, &step) < 0) {
+                leave_to_slow_way();
+                step = 0;
+            }
+            if (step) PySlice_AdjustIndices(current.engine->graph.shape(x).dims[0], &start, &stop, step);
             if (step == 1) made = builder().range(x, static_cast<int>(start), static_cast<int>(stop));
         }
         if (x >= 0 && made < 0) made = slices(x, index);
@@ -268,9 +271,10 @@ int enter(PyObject *x) {
         const int node = parameters_of_current->parameter(-2 - object->table);
         if (node >= 0) return node;
     }
-    // an object of an earlier graph: an expression raises, a parameter enters the present one
+    // an object of an earlier graph: a parameter enters the present one, an expression raises; then the slow way does, in
+    // its turn among the arguments
     PyObject *found = PyObject_CallMethod(x, "enter", nullptr);
-    if (!found) throw PythonError();
+    if (!found) return leave_to_slow_way(), -1;
     const long node = PyLong_AsLong(found);
     Py_DECREF(found);
     if (node == -1 && PyErr_Occurred()) throw PythonError();

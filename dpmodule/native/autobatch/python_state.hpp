@@ -82,13 +82,20 @@ inline PyObject *make_expression(int node) {
 }
 
 // The node of an operand, -1 if it is no expression of the current graph (then the way in Python says what is wrong).
-// Parameters enter the graph at their first use; that may raise (PythonError).
+// Parameters enter the graph at their first use.
 int enter(PyObject *x);
 inline int node_of(PyObject *x) {
     if (!PyObject_TypeCheck(x, node_type)) return -1;
     const auto *object = reinterpret_cast<NodeObject *>(x);
     if (object->version == current.version && object->node < current.engine->graph.size()) return object->node;
     return enter(x);
+}
+
+// Python has raised: forget it, since the slow way will raise in its turn among the arguments.  Others than Exceptions, such
+// as an interrupt, go on.
+inline void leave_to_slow_way() {
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) throw PythonError();
+    PyErr_Clear();
 }
 
 // Raises an error of dpmodule.autobatch.errors.

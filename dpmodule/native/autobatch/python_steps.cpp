@@ -61,9 +61,7 @@ int learn(PyObject *network, PyObject *weights, bool has_memory, const int *oper
         if (call_cell(network, weights, has_memory, stand_ins, output, memory)) found = remember_compound(graph, first, count, output, memory);
     } catch (const PythonError &) {
         graph.revert(first, first);
-        if (!PyErr_ExceptionMatches(PyExc_Exception)) throw;
-        PyErr_Clear();   // the way in Python will say it of the operands themselves
-        return -1;
+        return leave_to_slow_way(), -1;   // which will say it of the operands themselves
     }
     graph.revert(first, first);
     return found;
