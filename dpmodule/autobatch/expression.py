@@ -8,12 +8,13 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from .. import native
-from .errors import EmptySequenceError, ForeignValueError, user_line
+from .errors import EmptySequenceError, ForeignValueError, ShapeError, user_line
 from .fast import fast, uses_native
 from .node import Array, Node
 from .ops.binary import CDIV, MINUS, POW, SUM
+from .ops.join import RESHAPE
 from .ops.linear import MATMUL
-from .ops.spec import Op
+from .ops.spec import Dim, Op
 from .ops.unary import EXPONENT, RAISE, RECIPROCAL, SCALE, SHIFT, UNARY
 from .slicing import picked
 from .state import state
@@ -23,6 +24,7 @@ __all__ = [
     "append",
     "append_many",
     "apply",
+    "apply_to_alike",
     "forward",
     "listed",
     "node_of",
@@ -287,6 +289,32 @@ plain = fast("plain", plain)
 append_many = fast("append_many", append_many)
 
 node_of = fast("node_of", node_of)
+
+
+def apply_to_alike(
+    op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), chosen: Callable[..., Dim] = max
+) -> Expression:
+    """Do what `apply` does with operands of equal dimensions; some may lack a 1 at the end of these.
+
+    Args:
+        op: the operation.
+        operands: expressions or parameters.
+        attrs: the attributes, hashable.
+        chosen: `max` if the result has the longest of their dimensions, `min` if it has the shortest.
+
+    Raises:
+        ShapeError: their dimensions differ otherwise.
+    """
+    try:
+        return apply(op, operands, attrs)
+    except ShapeError:
+        dims = [state.graph.dim(node_of(x)).d for x in operands]
+        longest = max(dims, key=len)
+        padded = {(*d, *[1] * (len(longest) - len(d))) for d in dims}
+        if len(padded) > 1 or len(set(dims)) == 1:
+            raise
+    shape = Dim(chosen(dims, key=len))
+    return apply(op, [apply(RESHAPE, (x,), (shape,)) for x in operands], attrs)
 
 
 def listed(name: str, xs: Iterable[Any]) -> list[Any]:

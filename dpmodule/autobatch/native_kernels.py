@@ -48,12 +48,14 @@ def _argmax(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any
 
 def _conv2d(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
     stride, is_valid = attrs
-    node: int = engine.slide(OP["conv2d"], args, 1, 1, *stride, is_valid)
+    node: int = engine.slide(OP["conv2d"], args, 1, 1, *stride, is_valid) if max(stride) < TOO_LARGE else -1
     return node
 
 
 def _maxpooling2d(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
     window, stride, is_valid = attrs
+    if max(*window, *stride) >= TOO_LARGE:
+        return -1
     node: int = engine.slide(OP["maxpooling2d"], args, *window, *stride, is_valid)
     return node
 

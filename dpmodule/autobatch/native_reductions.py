@@ -25,11 +25,11 @@ def reduced(engine: Any, kind: str, x: int, axes: Sequence[int], is_batch: bool,
         divisor: what a mean or a deviation divides by; 0 for the number of elements.
     """
     known = set(axes)
-    if not (known or is_batch) or len(known) != len(axes) or not all(0 <= axis <= LAST_AXIS for axis in known):
+    if len(known) != len(axes) or not all(0 <= axis <= LAST_AXIS for axis in known):
         return -1
     node = _kernel(engine, kind, x, known, is_batch, divisor)
     layout = Layout(engine, x)
-    if node >= 0 or any(axis >= len(layout.d) for axis in known):
+    if node >= 0 or not (known or is_batch) or any(axis >= len(layout.d) for axis in known):
         return node
     return _kernel(engine, kind, _side_by_side(engine, x, layout, known, is_batch), {0}, False, divisor)
 

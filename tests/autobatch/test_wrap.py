@@ -94,7 +94,7 @@ def test_beside_other_operations(setting):
 
     found = loss()
     found.backward()
-    table = torch.from_numpy(E.as_array()).requires_grad_()
+    table = E.tensor.clone().requires_grad_()
     total = torch.zeros(())
     grads = [each.grad.clone() for each in net.parameters()]
     net.zero_grad()

@@ -15,7 +15,7 @@ from ..ops.gates import LSTM_C, LSTM_GATES, LSTM_H, NOISY_LSTM_GATES
 from ..ops.spec import Op
 from ..ops.unary import IDENTITY
 from ..state import state
-from ..whole import TOO_LARGE, whole
+from ..whole import whole
 from .combine import concatenate
 
 __all__ = [
@@ -47,13 +47,11 @@ __all__ = [
 def _pair(name: str, values: Sequence[int]) -> tuple[int, int]:
     if type(values) in (list, tuple) and len(values) == 2:  # the usual case, in less time
         first, second = values
-        if type(first) is int and type(second) is int and 0 < first < TOO_LARGE and 0 < second < TOO_LARGE:
+        if type(first) is int and type(second) is int and first > 0 and second > 0:
             return first, second
     found = [whole(each, name) for each in listed(name, values)]
-    if len(found) != 2 or not all(0 < each < TOO_LARGE for each in found):
-        raise ArgumentError(
-            f"{name} is {found}, expected two positive integers below {TOO_LARGE} (at {user_line()})"
-        )
+    if len(found) != 2 or min(found) < 1:
+        raise ArgumentError(f"{name} is {found}, expected two positive integers (at {user_line()})")
     return found[0], found[1]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import BoundsError, NegativeIndexError, ShapeError, user_line
-from ..expression import Expression, apply, node_of, not_empty
+from ..expression import Expression, apply, apply_to_alike, node_of, not_empty
 from ..fast import fast
 from ..given import number, number_from
 from ..ops import loss
@@ -118,7 +118,7 @@ def pickneglogsoftmax(x: Expression, v: int | Sequence[int]) -> Expression:
 
     Args:
         x: a vector of scores.
-        v: the label; for a minibatch, a list with one for each element.
+        v: the label; for a minibatch, a list with one for each element, or a label that all of them have.
 
     Raises:
         BoundsError: the label is outside.
@@ -150,7 +150,7 @@ def hinge(x: Expression, v: int | Sequence[int], m: float = 1.0) -> Expression:
 
     Args:
         x: a vector of scores.
-        v: the label; for a minibatch, a list with one for each element.
+        v: the label; for a minibatch, a list with one for each element, or a label that all of them have.
         m: the margin.
 
     Raises:
@@ -228,7 +228,7 @@ def squared_distance(x: Expression, y: Expression) -> Expression:
         x: one operand.
         y: the other, of its dimensions.
     """
-    return apply(loss.SQUARED_DISTANCE, (x, y))
+    return apply_to_alike(loss.SQUARED_DISTANCE, (x, y))
 
 
 def l1_distance(x: Expression, y: Expression) -> Expression:
@@ -238,7 +238,7 @@ def l1_distance(x: Expression, y: Expression) -> Expression:
         x: one operand.
         y: the other, of its dimensions.
     """
-    return apply(loss.L1, (x, y))
+    return apply_to_alike(loss.L1, (x, y))
 
 
 def huber_distance(x: Expression, y: Expression, c: float = 1.345) -> Expression:
@@ -249,7 +249,7 @@ def huber_distance(x: Expression, y: Expression, c: float = 1.345) -> Expression
         y: the other, of its dimensions.
         c: where the loss becomes linear.
     """
-    return apply(HUBER, (x, y), (c if type(c) is float else number(c, "huber_distance: c"),))
+    return apply_to_alike(HUBER, (x, y), (c if type(c) is float else number(c, "huber_distance: c"),))
 
 
 def binary_log_loss(x: Expression, y: Expression) -> Expression:

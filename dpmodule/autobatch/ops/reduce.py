@@ -33,8 +33,6 @@ def _over(name: str) -> Callable[[tuple[Any, ...], Sequence[Dim]], Dim]:
 
     def shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
         _checked(name, attrs[0], dims)
-        if not attrs[0] and not attrs[1]:
-            fail(name, dims, "at least one dimension has to be reduced, or the minibatch")
         return Dim(without(dims[0].d, attrs[0]), 1 if attrs[1] else dims[0].batch)
 
     return shape

@@ -76,15 +76,15 @@ def _labelled(name: str, counts: Sequence[int], dims: Sequence[Dim]) -> int:
 
     Args:
         name: the operation.
-        counts: how many labels a list has; empty for a single label.
+        counts: how many labels a list has; empty for a single label, which is that of all elements.
         dims: the scores; without a minibatch, they are compared with every label.
     """
     batch = dims[0].batch
-    if not counts and batch != 1:
-        fail(name, dims, f"a single label for a minibatch of {batch}, which needs a list of {batch} labels")
-    if counts and batch not in (1, counts[0]):
+    if not counts:
+        return batch
+    if batch not in (1, counts[0]):
         fail(f"{name}_batch", dims, f"{counts[0]} labels for a minibatch of {batch}")
-    return counts[0] if counts else 1
+    return counts[0]
 
 
 def _logs(scores: Tensor) -> Tensor:

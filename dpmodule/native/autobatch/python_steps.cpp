@@ -27,12 +27,6 @@ class References {
     std::vector<PyObject *> all_;
 };
 
-// Raises what an expression that cg_revert has taken back raises.
-void refuse(int node) {
-    References made;
-    enter(made.add(make_expression(node)));
-}
-
 enum Place { X, H, C, Mask, places };
 
 // What `cell` returns for stand-ins of the operands; false for something else than (output,) or (output, memory).
@@ -128,7 +122,7 @@ bool Steps::read_before(const StateObject &state) {
         for (int l = 0; l < count; l++) {
             layers_[l].h = state.outputs[l];
             if (cells_->has_memory) layers_[l].c = state.outputs[l] + 1;
-            if (state.outputs[l] + cells_->has_memory >= size) refuse(state.outputs[l]);
+            if (state.outputs[l] + cells_->has_memory >= size) return false;   // cg_revert has taken it back
         }
         return state.count == count;
     }
