@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from threading import current_thread, get_ident
 from typing import Any
 
@@ -12,7 +12,14 @@ import torch
 from numpy.typing import NDArray
 
 from .calling import called
-from .errors import NoGradientError, NonFiniteError, NotScalarError, StateError, user_line
+from .errors import (
+    NoGradientError,
+    NonFiniteError,
+    NotScalarError,
+    StaleExpressionError,
+    StateError,
+    user_line,
+)
 from .ops.spec import Dim, shown
 from .owner import Owner
 from .storage import ParameterStorage
@@ -108,6 +115,22 @@ class BaseGraph:
         """Check that the graph may be used in this thread; see `change_thread`."""
         if get_ident() != self.owner.ident:
             self.change_thread()
+
+    def check_nodes(self, nodes: Iterable[int]) -> None:
+        """Check that expressions have nodes in the graph.
+
+        Args:
+            nodes: their numbers.
+
+        Raises:
+            StaleExpressionError: one has been taken back.
+        """
+        size = self.size
+        for node in nodes:
+            if node >= size:
+                raise StaleExpressionError(
+                    f"Stale Expression: node {node} was taken back by cg_revert (at {user_line()})"
+                )
 
     def check_free(self, what: str) -> None:
         """Check that the graph may be thrown away or cut.

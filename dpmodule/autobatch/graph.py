@@ -72,7 +72,6 @@ from .arena import Pool
 from .base_graph import BaseGraph, Marks
 from .engine import Engine, Options
 from .entered import entered
-from .errors import StaleExpressionError, user_line
 from .ops.source import CONSTANT, INPUT, PARAMETER, READING
 from .ops.spec import Dim, Op
 from .schedule import Plan
@@ -137,7 +136,7 @@ class Graph(BaseGraph):
                 found = found[numbers[arg]]
             number: int = found[_END]
         except (KeyError, IndexError):
-            self._check(args)
+            self.check_nodes(args)
             number = self._resolve(op, attrs, args)
         if number < 0:
             return self._add(self.table.signatures[~number], args, aux)
@@ -148,13 +147,6 @@ class Graph(BaseGraph):
         if aux is not None:
             self.aux[node] = aux
         return node
-
-    def _check(self, args: tuple[int, ...]) -> None:
-        for arg in args:
-            if arg >= len(self.numbers):
-                raise StaleExpressionError(
-                    f"Stale Expression: node {arg} was taken back by cg_revert (at {user_line()})"
-                )
 
     def _resolve(self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
         """Return the number of a signature, and remember the way to it; its complement if `append` is not enough."""
@@ -187,6 +179,7 @@ class Graph(BaseGraph):
             ShapeError: the operation does not take this shape.
         """
         self.check_thread()
+        self.check_nodes(args)
         numbers, signatures = self.numbers, self.table.signatures
         operands = [signatures[number] for number in {numbers[arg] for arg in args}]
         self._counted.append((len(numbers), len(args)))
@@ -256,7 +249,11 @@ class Graph(BaseGraph):
 
     def dim(self, node: int) -> Dim:
         """Return the shape of a node."""
-        return self.table.signatures[self.numbers[node]].dim
+        try:
+            return self.table.signatures[self.numbers[node]].dim
+        except IndexError:
+            self.check_nodes((node,))
+            raise
 
     def forward(self, node: int) -> None:
         """Compute what is missing up to a node."""

@@ -117,6 +117,7 @@ class NativeGraph(BaseGraph):
             ShapeError: the operands do not fit.
         """
         self.check_thread()
+        self.check_nodes(args)
         if args:
             maker = KERNELS.get(op.name)
             node = maker(self.machine, attrs, args, aux) if maker is not None else -1
@@ -135,6 +136,7 @@ class NativeGraph(BaseGraph):
             ShapeError: the operation does not take this shape.
         """
         self.check_thread()
+        self.check_nodes(args)
         maker = KERNELS.get(op.name)
         node = maker(self.machine, attrs, args, None) if maker is not None else -1
         if node < 0:
@@ -177,7 +179,11 @@ class NativeGraph(BaseGraph):
 
     def dim(self, node: int) -> Dim:
         """Return the shape of a node."""
-        return self._nodes.dim(node)
+        try:
+            return self._nodes.dim(node)
+        except IndexError:
+            self.check_nodes((node,))
+            raise
 
     def are_alike(self, nodes: list[int]) -> bool:
         """Say whether all nodes have one shape, and none is a parameter."""

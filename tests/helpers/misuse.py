@@ -154,7 +154,7 @@ RIGHT = {
 
 INTEGERS = ["-1", "0", "1", "2", "3", "4", "7", "LARGE", "-LARGE", "1.5", "2.0", NAN, INFINITE, "None", "'1'", "[0]", "[0, 1]", "[]", "True", "np.int64(1)", "np.float32(1.5)", "np.array([1])", "np.array(1)", "np.array([0, 1])", "(1,)"]  # fmt: skip
 NUMBERS = [NAN, INFINITE, "-float('inf')", "-1.0", "0.0", "1.0", "2.0", "1e300", "1e-300", "1", "-3", "HUGE", "None", "'a'", "[]", "[0.5]", "True", "np.float32(0.5)", "np.array([0.5])", "np.array(0.5)", "np.array([0.5, 1.0])", "1j"]  # fmt: skip
-OTHERS = ["None", "3", "2.0", "'x'", "[X(3)]", "[1.0, 2.0, 3.0]", "np.ones(3)", "np.float32(2.0)", "S()", "T(5, 3)", "object", NAN]  # fmt: skip
+OTHERS = ["None", "3", "2.0", "'x'", "[X(3)]", "[1.0, 2.0, 3.0]", "np.ones(3)", "np.float32(2.0)", "S()", "R()", "T(5, 3)", "object", NAN]  # fmt: skip
 FLAGS = ["None", "'no'", "1", "0", "2", "[]", "0.5", "np.bool_(True)", "np.array([True, False])"]
 TEXTS = ["None", "'a'", "3", "''", "'GPU:0'", "[]"]
 SHAPES = ["1", "2", "3", "4", "5", "6", "12", "3, 1", "1, 3", "3, 4", "4, 3", "3, 3", "4, 4", "2, 3, 4", "3, 4, 1", "5, 4, 2", "12, 2", "1, 1", "2, 2, 2, 2"]  # fmt: skip
@@ -304,7 +304,7 @@ class Runner:
         self._dy = dy
         dy.renew_cg()
         stale = dy.inputVector([1.0, 2.0, 3.0])
-        self._names = {"dy": dy, "np": np, "X": self._input, "P": self._parameter, "T": self._table, "M": dy.ParameterCollection, "S": lambda: stale, "LARGE": 2**40, "HUGE": 10**400}  # fmt: skip
+        self._names = {"dy": dy, "np": np, "X": self._input, "P": self._parameter, "T": self._table, "M": dy.ParameterCollection, "S": lambda: stale, "R": lambda: self._reverted, "LARGE": 2**40, "HUGE": 10**400}  # fmt: skip
 
     def _input(self, *shape, n=0):
         full = (*shape, n) if n else shape
@@ -320,6 +320,9 @@ class Runner:
         """Return (what has failed: "call", "value" or ""; type of the error; its text; dimensions; value)."""
         self._dy.renew_cg()
         self._dy.reset_random_seed(1)
+        self._dy.cg_checkpoint()
+        self._reverted = [self._dy.scalarInput(1.0) for _ in range(40)][-1]
+        self._dy.cg_revert()
         done = "call"
         try:
             found = eval(compile(call, "<call>", "eval"), self._names)

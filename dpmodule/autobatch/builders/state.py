@@ -95,6 +95,9 @@ class RNNState(_Base):
                 "Using stale builder. Create .new_graph() after computation graph is renewed: call initial_state()"
                 f" again after renew_cg() (at {user_line()})"
             )
+        layers = self._layers
+        if layers and layers[-1][-1].node >= shared.graph.size:  # before others get its number
+            shared.graph.check_nodes((layers[-1][-1].node,))
         self._builder.refresh()
 
     def _step(self, x: Expression) -> RNNState:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..errors import BoundsError, NegativeIndexError, ShapeError, user_line
 from ..expression import Expression, apply, apply_to_alike, node_of, not_empty
 from ..fast import fast
-from ..given import number, number_from
+from ..given import number, number_from, place
 from ..ops import loss
 from ..ops.loss import HUBER
 from ..ops.softmax import (
@@ -23,7 +23,7 @@ from ..ops.softmax import (
     SPARSEMAX,
 )
 from ..state import state
-from ..whole import one_or_several, whole
+from ..whole import TOO_LARGE, one_or_several, whole
 
 __all__ = [
     "binary_log_loss",
@@ -281,12 +281,9 @@ def poisson_loss(log_lambda: Expression, x: int) -> Expression:
         x: the count.
 
     Raises:
-        NegativeIndexError: it is negative.
+        BoundsError: it does not fit 32 bits, or is negative.
     """
-    count = whole(x, "poisson_loss: x")
-    if count < 0:
-        raise NegativeIndexError(f"poisson_loss: x: can't convert negative value {count} (at {user_line()})")
-    return apply(loss.POISSON, (log_lambda,), (), count)
+    return apply(loss.POISSON, (log_lambda,), (), place(x, TOO_LARGE, "poisson_loss: x"))
 
 
 softmax = fast("softmax", softmax)
