@@ -252,7 +252,7 @@ class LookupParameters(_Held):
         return f"LookupParameter {self.storage.name}"
 
     def __len__(self) -> int:
-        return len(self.storage.tensor)
+        return self._size
 
     if TYPE_CHECKING or not uses_native():
 
