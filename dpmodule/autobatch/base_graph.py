@@ -106,8 +106,8 @@ class BaseGraph:
         if self.size:
             raise StateError(
                 f"the graph under construction was begun in thread {self.owner.name!r} and is used in thread"
-                f" {current_thread().name!r}: one graph is built at a time, in one thread; call renew_cg() in the thread"
-                f" that goes on, and take numbers with you, not expressions (at {user_line()})"
+                f" {current_thread().name!r}: one graph is built at a time, in one thread; call renew_cg() in the"
+                f" thread that goes on, and take numbers there, not expressions (at {user_line()})"
             )
         self.owner.take()
 

@@ -292,7 +292,7 @@ node_of = fast("node_of", node_of)
 
 
 def apply_to_alike(
-    op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), chosen: Callable[..., Dim] = max
+    op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), chosen: Callable[..., tuple[int, ...]] = max
 ) -> Expression:
     """Do what `apply` does with operands of equal dimensions; some may lack a 1 at the end of these.
 

@@ -47,7 +47,9 @@ def number(value: Any, what: str) -> float:
         try:
             return float(value)
         except OverflowError:
-            raise ArgumentError(f"{what}: an integer that is too large for a float (at {user_line()})") from None
+            raise ArgumentError(
+                f"{what}: an integer that is too large for a float (at {user_line()})"
+            ) from None
         except (TypeError, ValueError, RuntimeError):  # torch raises the last one
             pass
     raise ForeignValueError(f"{what}: {type(value).__name__} {value!r} is no number (at {user_line()})")

@@ -141,5 +141,3 @@ class Values:
         if where.index is not None:
             return source.index_select(0, where.index)
         return source[where.first : where.first + where.count]
-
-

@@ -75,11 +75,13 @@ def sizes_of(dim: int | Sequence[int]) -> tuple[int, ...]:
         ForeignValueError: a size is no integer.
         ShapeError: a size is not positive, or does not fit 32 bits.
     """
-    is_list = type(dim) in (tuple, list) or (
-        isinstance(dim, Iterable) and not isinstance(dim, str) and getattr(dim, "ndim", 1) > 0
+    given: Any = dim  # a text has elements, too
+    is_list = type(given) in (tuple, list) or (
+        isinstance(given, Iterable) and not isinstance(given, str) and getattr(given, "ndim", 1) > 0
     )
-    given: Iterable[Any] = dim if is_list else (dim,)  # type: ignore[assignment]
-    found = tuple([size if type(size) is int else whole(size, "dim") for size in given])
+    found = tuple(
+        [size if type(size) is int else whole(size, "dim") for size in (given if is_list else (given,))]
+    )
     for size in found:
         if not 0 < size < TOO_LARGE:
             raise ShapeError(f"dim is {dim!r}, expected positive sizes below {TOO_LARGE} (at {user_line()})")

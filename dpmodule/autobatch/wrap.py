@@ -72,7 +72,7 @@ class Wrapped(Batched):
 
         Raises:
             ArgumentError: there are no inputs, or not as many as `dtypes`.
-            ShapeError: the function fails on inputs of these shapes; it is of the type that the function has raised, too.
+            ShapeError: the function fails on inputs of these shapes; the error is also of the type that it has raised.
             NotBatchableError: `torch.vmap` refuses the function; says what to declare.
             StaleExpressionError: an input belongs to an earlier graph.
         """

@@ -18,7 +18,11 @@ _KINDS: dict[tuple[type[Exception], type[MXNetError]], Any] = {}
 def _both(kind: type[Exception], other: type[MXNetError] = MXNetError) -> Any:
     """Return the class of errors that are of the user's type and of ours, None if Python cannot join them."""
     if (kind, other) not in _KINDS:
-        body: dict[str, Any] = {"__module__": kind.__module__, "__doc__": kind.__doc__, "__reduce__": _reduced}
+        body: dict[str, Any] = {
+            "__module__": kind.__module__,
+            "__doc__": kind.__doc__,
+            "__reduce__": _reduced,
+        }
         if other is not MXNetError:
             body["__str__"] = _text
         try:

@@ -80,7 +80,9 @@ def test_devices_that_are_not_here(given, init, arguments):
     for _ in range(2):
         with pytest.raises(dy.ArgumentError, match="GPU:0|TPU"):
             init()
-        assert sys.argv == ["program", "a", *arguments.split(), "--dynet-autobatch", "1"], "nothing is swallowed"
+        assert sys.argv == ["program", "a", *arguments.split(), "--dynet-autobatch", "1"], (
+            "nothing is swallowed"
+        )
     assert dy.settings() == before
     with pytest.raises(dy.ArgumentError, match="GPU:1"):
         dy.DynetParams().set_requested_gpus(2)

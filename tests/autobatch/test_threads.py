@@ -93,7 +93,9 @@ def test_whoever_renews_the_graph_owns_it():
     assert in_thread("first", begin) == 6.0
     assert in_thread("second", begin) == 6.0
     for use in (lambda: dy.scalarInput(1.0), x.value):
-        with pytest.raises(dy.StateError, match="begun in thread 'second' and is used in thread 'MainThread'"):
+        with pytest.raises(
+            dy.StateError, match="begun in thread 'second' and is used in thread 'MainThread'"
+        ):
             use()
     dy.renew_cg()
     assert dy.scalarInput(1.0).value() == 1.0

@@ -175,17 +175,82 @@ RIGHT = {
 """Right calls by the name of the operation that they add."""
 
 _NOT_FINITE = ["float('nan')", "float('inf')"]
-_INTEGERS = ["-1", "0", "1", "2", "3", "4", "7", "LARGE", "-LARGE", "1.5", "2.0", "None", "'1'", "True", "[0]"]
+_INTEGERS = [
+    "-1",
+    "0",
+    "1",
+    "2",
+    "3",
+    "4",
+    "7",
+    "LARGE",
+    "-LARGE",
+    "1.5",
+    "2.0",
+    "None",
+    "'1'",
+    "True",
+    "[0]",
+]
 _INTEGERS += ["[0, 1]", "[]", "(1,)", "np.int64(1)", "np.float32(1.5)", "np.array([1])", "np.array(1)"]
 _INTEGERS += ["np.array([0, 1])", *_NOT_FINITE]
-_NUMBERS = ["-1.0", "0.0", "1.0", "2.0", "1e300", "1e-300", "1", "-3", "HUGE", "None", "'a'", "[]", "[0.5]", "True"]
-_NUMBERS += ["np.float32(0.5)", "np.array([0.5])", "np.array(0.5)", "np.array([0.5, 1.0])", "1j", *_NOT_FINITE]
-_OPERANDS = ["None", "3", "2.0", "'x'", "[X(3)]", "[1.0, 2.0, 3.0]", "np.ones(3)", "np.float32(2.0)", "S()", "R()"]
+_NUMBERS = [
+    "-1.0",
+    "0.0",
+    "1.0",
+    "2.0",
+    "1e300",
+    "1e-300",
+    "1",
+    "-3",
+    "HUGE",
+    "None",
+    "'a'",
+    "[]",
+    "[0.5]",
+    "True",
+]
+_NUMBERS += [
+    "np.float32(0.5)",
+    "np.array([0.5])",
+    "np.array(0.5)",
+    "np.array([0.5, 1.0])",
+    "1j",
+    *_NOT_FINITE,
+]
+_OPERANDS = [
+    "None",
+    "3",
+    "2.0",
+    "'x'",
+    "[X(3)]",
+    "[1.0, 2.0, 3.0]",
+    "np.ones(3)",
+    "np.float32(2.0)",
+    "S()",
+    "R()",
+]
 _OPERANDS += ["T(5, 3)", "object", "float('nan')"]
 _FLAGS = ["None", "'no'", "1", "0", "2", "[]", "0.5", "np.bool_(True)", "np.array([True, False])"]
 _TEXTS = ["None", "'a'", "3", "''", "'GPU:0'", "[]"]
 _ENDS = ["None", "0", "1", "2", "-1", "9", "-9"]
-_SHAPES = ["1", "2", "3", "4", "5", "6", "12", "3, 1", "1, 3", "3, 4", "4, 3", "3, 3", "4, 4", "2, 3, 4", "3, 4, 1"]
+_SHAPES = [
+    "1",
+    "2",
+    "3",
+    "4",
+    "5",
+    "6",
+    "12",
+    "3, 1",
+    "1, 3",
+    "3, 4",
+    "4, 3",
+    "3, 3",
+    "4, 4",
+    "2, 3, 4",
+    "3, 4, 1",
+]
 _SHAPES += ["5, 4, 2", "12, 2", "1, 1", "2, 2, 2, 2"]
 _KEYWORDS = ["x", "d", "dim", "m", "other"]
 
@@ -249,7 +314,13 @@ class _Draw(random.Random):
             return changed
         items = [ast.unparse(each) for each in old.elts]
         all_of, last = ", ".join(items), items[-1]
-        forms = ["[]", f"[{', '.join(items[:-1])}]", f"[{all_of}, {last}]", f"({all_of},)", f"iter([{all_of}])"]
+        forms = [
+            "[]",
+            f"[{', '.join(items[:-1])}]",
+            f"[{all_of}, {last}]",
+            f"({all_of},)",
+            f"iter([{all_of}])",
+        ]
         forms += [f"[[{all_of}]]", "None", items[0]]
         if not re.search("[XP]", all_of):
             forms += [f"np.array([{all_of}])"]

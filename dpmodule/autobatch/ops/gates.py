@@ -18,7 +18,13 @@ def _gates_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
     _, has_masks = attrs
     x, h, wx, wh, b = dims[:5]
     size = h.d[0]
-    if len(x.d) > 1 or len(h.d) > 1 or wx.d != (4 * size, x.d[0]) or wh.d != (4 * size, size) or b.d != (4 * size,):
+    if (
+        len(x.d) > 1
+        or len(h.d) > 1
+        or wx.d != (4 * size, x.d[0])
+        or wh.d != (4 * size, size)
+        or b.d != (4 * size,)
+    ):
         fail("vanilla_lstm_gates", dims, "x (I), h (H), Wx (4H, I), Wh (4H, H) and b (4H) are needed")
     if has_masks and (dims[5].d != x.d or dims[6].d != h.d):
         fail("vanilla_lstm_gates", dims, "the masks need the dimensions of x and h")

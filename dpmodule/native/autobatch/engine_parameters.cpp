@@ -107,7 +107,7 @@ PyObject *used_tables(PyObject *self, PyObject *) {
 const PyMethodDef parameter_methods[] = {
     {"add_parameter", add_parameter, METH_VARARGS, "add_parameter(dims, weak reference to the storage, is_updated) -> its number"},
     {"add_table", add_table, METH_VARARGS, "add_table(dims, the first of which counts rows, weak reference to the storage) -> its number"},
-    {"parameter", parameter, METH_O, "parameter(number) -> node, -1: its value is not of float32 on the CPU, or has got another shape"},
+    {"parameter", parameter, METH_O, "parameter(number) -> node, -1: its value is not of float32 on the CPU"},
     {"follow", follow, METH_NOARGS, "follow(): look where values lie, and whether they have changed; raises if another shape or type has been put there"},
     {"begin_pass", begin_pass, METH_NOARGS, "begin_pass(): likewise, and let a backward pass add to the gradients of parameters"},
     {"end_pass", end_pass, METH_NOARGS, "end_pass(): nothing adds to gradients any more"},

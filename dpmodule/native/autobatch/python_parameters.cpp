@@ -122,7 +122,7 @@ bool PythonParameters::is_here(int number) const {
 int PythonParameters::parameter(int number) {
     if (!is_here(number)) {
         const Owned tensor(attribute(params_.enter(number), names().tensor));
-        if (!is_of_engine(tensor) || !has_shape(tensor, params_.known[number].dims)) return -1;
+        if (!is_of_engine(tensor)) return -1;
     }
     return engine_.graph.param_node(number);
 }
@@ -140,7 +140,7 @@ PyObject *PythonParameters::pair(const Mark &mark) { return Py_BuildValue("(KL)"
 bool PythonParameters::has_changed(Known &known, PyObject *tensor) {
     const Mark now = mark_of(tensor);
     if (now == known.seen) return false;
-    if (!has_shape(tensor, known.dims) || (now.place != known.seen.place && !is_of_engine(tensor))) {
+    if (now.place != known.seen.place && !(has_shape(tensor, known.dims) && is_of_engine(tensor))) {
         Owned(PyObject_CallMethodObjArgs(known.storage, names().check_fits, cpu(), float32(), nullptr));   // raises
     }
     known.seen = now;

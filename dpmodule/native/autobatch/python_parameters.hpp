@@ -16,7 +16,7 @@ class PythonParameters {
     // The number of a new one; `reference` is a weak reference to its storage.
     int add_parameter(const std::vector<int> &dims, PyObject *reference, bool is_updated);
     int add_table(const std::vector<int> &dims, PyObject *reference);   // the first dimension counts rows
-    // The node of a parameter; -1: its value is not of float32 on the CPU, or has got another shape.
+    // The node of a parameter; -1: its value is not of float32 on the CPU.
     int parameter(int number);
     // A row of it is looked up: it stays as long as the graph.
     void hold_table(int number) { tables_.enter(number); }
