@@ -153,9 +153,12 @@ def test_updates_of_a_parameter_whose_memory_was_replaced():
 def test_tensors_that_are_no_parameters(tensor, error):
     m = dy.ParameterCollection()
     for make in (m.parameter_from_tensor, m.lookup_parameter_from_tensor):
-        with pytest.raises(error, match=r"parameter /_\d would .*test_element_types\.py"):
+        with pytest.raises(error, match=r"parameter /\(unnamed\) would .*test_element_types\.py"):
             make(tensor)
+        with pytest.raises(error, match="parameter /w would"):
+            make(tensor, "w")
     assert m.parameter_count() == 0
+    assert [m.add_parameters(2).name(), m.add_parameters(2, name="w").name()] == ["/_0", "/w"]
     with pytest.raises((error, ArgumentError)):
         dy.wrap(torch.tanh, params=[tensor.requires_grad_() if tensor.is_floating_point() else tensor])
     if error is dy.ShapeError:
