@@ -49,6 +49,7 @@ class Backward:
         self.root, self._full = root, full
         self._engine, self._aux = engine, aux
         self._rows = engine.values.rows  # as they are now: `Engine.revert` goes on with a copy
+        self._failed = engine.failed
         self._reads: Reads | None = None
         self._start()
         if signature.kind.op is PARAMETER:
@@ -256,6 +257,7 @@ class Backward:
             return torch.zeros_like(value) if found is None else found[None]
         found, reads = self._tensors.get(signature.dim), self._reads
         is_dead = reads is not None and reads.alive is not None and not reads.alive[node]
+        is_dead |= node in self._failed
         if found is None or is_dead or (reads and not signature.needs):
             options, dim = self._engine.options, signature.dim
             return torch.zeros(dim.batch, *dim.d, device=options.device, dtype=options.dtype)

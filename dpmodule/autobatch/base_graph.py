@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from threading import current_thread, get_ident
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,16 @@ import torch
 from numpy.typing import NDArray
 
 from .calling import called
-from .errors import NoGradientError, NonFiniteError, NotScalarError, StateError, user_line
+from .errors import (
+    NoGradientError,
+    NonFiniteError,
+    NotScalarError,
+    StaleExpressionError,
+    StateError,
+    user_line,
+)
 from .ops.spec import Dim, shown
+from .owner import Owner
 from .storage import ParameterStorage
 
 __all__ = ["BaseGraph", "Marks", "as_array"]
@@ -22,16 +31,25 @@ Marks = Mapping["weakref.ref[ParameterStorage]", tuple[int, int]]
 
 
 def as_array(found: torch.Tensor) -> NDArray[Any]:
-    """Turn a tensor (batch, *d) into DyNet's form of an array: (*d, batch), or (*d) for a single element."""
-    array: NDArray[Any] = found.detach().cpu().numpy()
-    return array[0].copy() if array.shape[0] == 1 else np.moveaxis(array, 0, -1).copy()
+    """Turn a tensor (batch, *d) into DyNet's form of an array: (*d, batch), or (*d) for a single element.
+
+    Numbers are float64, as in DyNet, whatever the graph computes in; integers stay what they are.
+    """
+    array = found.numpy(force=True)
+    dtype = np.float64 if found.is_floating_point() else array.dtype
+    return (array[0] if array.shape[0] == 1 else np.moveaxis(array, 0, -1)).astype(dtype, order="C")
 
 
 class BaseGraph:
-    """The base of both graphs: calls that come at the wrong time, and wrong places to begin a backward pass."""
+    """The base of both graphs: calls at the wrong time or in the wrong thread, and wrong places to go backward from.
+
+    Attributes:
+        owner: the thread that the graph belongs to: the one that has begun it, or that has put the first node into it.
+    """
 
     def __init__(self) -> None:
         self._noted: Marks = {}
+        self.owner = Owner()
 
     @property
     def is_running(self) -> bool:
@@ -52,7 +70,7 @@ class BaseGraph:
         raise NotImplementedError(f"{type(self).__name__} does not define value")
 
     def array(self, node: int) -> NDArray[Any]:
-        """Return the value of a node as an array of its own, (*d, batch), or (*d) where there is no minibatch."""
+        """Return the value of a node as a float64 array of its own, (*d, batch), or (*d) without a minibatch."""
         return as_array(self.value(node))
 
     def enter(self, parameter: Any) -> int:
@@ -74,6 +92,46 @@ class BaseGraph:
         """Say whether a node is an input whose gradient is here."""
         raise NotImplementedError(f"{type(self).__name__} does not define is_given")
 
+    @property
+    def size(self) -> int:
+        """The number of nodes."""
+        raise NotImplementedError(f"{type(self).__name__} does not define size")
+
+    def change_thread(self) -> None:
+        """Let another thread than the owner use the graph; called where `owner.ident` is not the thread's number.
+
+        Raises:
+            StateError: there are nodes, which are the owner's.
+        """
+        if self.size:
+            raise StateError(
+                f"the graph under construction was begun in thread {self.owner.name!r} and is used in thread"
+                f" {current_thread().name!r}: one graph is built at a time, in one thread; call renew_cg() in the"
+                f" thread that goes on, and take numbers there, not expressions (at {user_line()})"
+            )
+        self.owner.take()
+
+    def check_thread(self) -> None:
+        """Check that the graph may be used in this thread; see `change_thread`."""
+        if get_ident() != self.owner.ident:
+            self.change_thread()
+
+    def check_nodes(self, nodes: Iterable[int]) -> None:
+        """Check that expressions have nodes in the graph.
+
+        Args:
+            nodes: their numbers.
+
+        Raises:
+            StaleExpressionError: one has been taken back.
+        """
+        size = self.size
+        for node in nodes:
+            if node >= size:
+                raise StaleExpressionError(
+                    f"Stale Expression: node {node} was taken back by cg_revert (at {user_line()})"
+                )
+
     def check_free(self, what: str) -> None:
         """Check that the graph may be thrown away or cut.
 
@@ -90,8 +148,23 @@ class BaseGraph:
             )
         if self.is_running:
             raise StateError(
-                f"{what} was called while another thread computes the graph; use the graph in one thread"
-                f" (at {user_line()})"
+                f"{what} was called in thread {current_thread().name!r} while thread {self.owner.name!r} computes the"
+                f" graph; use it in one thread (at {user_line()})"
+            )
+
+    def check_marked(self, marks: Sequence[object]) -> None:
+        """Check that there is a checkpoint to go back to.
+
+        Args:
+            marks: what has been remembered.
+
+        Raises:
+            StateError: nothing.
+        """
+        if not marks:
+            raise StateError(
+                "cg_revert was called without a checkpoint: call cg_checkpoint() first, once for each cg_revert();"
+                f" renew_cg() throws the whole graph away (at {user_line()})"
             )
 
     def check_root(self, node: int) -> None:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 __all__ = ["called", "calling"]
 
-_names: list[str] = []
+
+class _Names(threading.local):
+    """The functions that a thread is in, the innermost last."""
+
+    def __init__(self) -> None:
+        self.all: list[str] = []
+
+
+_names = _Names()
 
 
 @contextmanager
@@ -17,13 +26,13 @@ def calling(name: str) -> Iterator[None]:
     Args:
         name: as errors show it.
     """
-    _names.append(name)
+    _names.all.append(name)
     try:
         yield
     finally:
-        _names.pop()
+        _names.all.pop()
 
 
 def called() -> str:
-    """Return the name of the innermost function that is being called, "" for none."""
-    return _names[-1] if _names else ""
+    """Return the name of the innermost function that is being called in this thread, "" for none."""
+    return _names.all[-1] if _names.all else ""

@@ -319,7 +319,7 @@ def cell(
         >>> fc = dy.cell(net, {"fc_weight": w, "fc_bias": b})
         >>> y = fc([1.0, 2.0, 3.0])
         >>> y.npvalue()
-        array([1., 5.], dtype=float32)
+        array([1., 5.])
         >>> dy.sum_elems(y).backward()
         >>> b.grad.asnumpy()
         array([1., 1.], dtype=float32)

@@ -76,7 +76,7 @@ class CellParameters:
         for name in self._states & self.held.keys():
             storage = self.held[name].storage
             if not isinstance(storage, StateStorage):
-                self.held[name].storage = StateStorage(storage.name, storage.tensor)
+                self.held[name].begin_with(StateStorage(storage.name, storage.tensor))
 
     def operands(self) -> dict[str, Parameters]:
         """Return the parameters by name, in the order of the arguments; states are not among them."""
@@ -164,7 +164,7 @@ class CellParameters:
             tensor = value.tensor.to(state.options.device, state.options.dtype)
             made = self.collection.parameter_from_tensor(tensor, name)
             if name in self._states:
-                made.storage = StateStorage(made.name(), tensor)
+                made.begin_with(StateStorage(made.name(), tensor))
             described[made.storage] = attributes.get(name, {})
             self.held[name] = made
         self.missing = []

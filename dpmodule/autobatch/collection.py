@@ -15,7 +15,7 @@ from .given import line_text, number_from, text
 from .initializers import NumpyInitializer, initializer_of
 from .parameters import LookupParameters, Parameters
 from .state import state
-from .storage import LookupStorage, ParameterStorage
+from .storage import LookupStorage, ParameterStorage, shape_of
 from .whole import sizes_of
 
 __all__ = ["Model", "ParameterCollection", "as_collection"]
@@ -166,17 +166,20 @@ class ParameterCollection:
         """Make a parameter of memory that exists: updates are seen by everyone who shares it.
 
         Args:
-            tensor: dense, row-major, of the element type of the graph.
+            tensor: dense, row-major, of the element type of the graph; a single number is a vector of one.
             name: its name inside this collection.
 
         Raises:
             ArgumentError: the elements of `tensor` do not lie side by side.
+            DTypeError: they are no floating point numbers.
+            ForeignValueError: it is no tensor.
+            ShapeError: there are none.
         """
-        return self._adopt(_dense(tensor), name)
+        return self._adopt(_dense(tensor, self._name, name), name)
 
     def lookup_parameter_from_tensor(self, tensor: torch.Tensor, name: str = "") -> LookupParameters:
         """Make a table of memory that exists; see `parameter_from_tensor`."""
-        return self._adopt_lookup(_dense(tensor), name)
+        return self._adopt_lookup(_dense(tensor, self._name, name), name)
 
     def _adopt(self, tensor: torch.Tensor, name: str) -> Parameters:
         found = Parameters(ParameterStorage(self._free_name(name, of_parameter=True), tensor))
@@ -341,7 +344,7 @@ def _shape_of(dim: int | Sequence[int]) -> tuple[int, ...]:
     return shape
 
 
-def _dense(tensor: torch.Tensor) -> torch.Tensor:
+def _dense(tensor: torch.Tensor, folder: str, name: str) -> torch.Tensor:
     if not isinstance(tensor, torch.Tensor):
         raise ForeignValueError(
             f"{type(tensor).__name__} {tensor!r} is no torch tensor; arrays become parameters by parameters_from_numpy"
@@ -352,4 +355,5 @@ def _dense(tensor: torch.Tensor) -> torch.Tensor:
             f"tensor: its elements do not lie side by side (shape {tuple(tensor.shape)}, strides {tensor.stride()});"
             " pass tensor.contiguous()"
         )
-    return tensor.detach()
+    shape = shape_of(f"{folder}{name or '(unnamed)'}", tensor)  # what is refused takes no name
+    return tensor.detach().view(shape or (1,))

@@ -52,5 +52,9 @@ def cg_checkpoint() -> None:
 
 
 def cg_revert() -> None:
-    """Forget all expressions made since `cg_checkpoint`."""
+    """Forget all expressions made since `cg_checkpoint`.
+
+    Raises:
+        StateError: there has been none in this graph, or all were gone back to.
+    """
     state.graph.revert()

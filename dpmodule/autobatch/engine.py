@@ -36,6 +36,9 @@ __all__ = ["Engine", "Options"]
 
 Tensor = torch.Tensor
 
+Mark = tuple[int, int, int, frozenset[int]]
+"""How many nodes had been computed, in how many records and plans, and which of them had failed."""
+
 
 @dataclass(slots=True)
 class Options:
@@ -64,6 +67,8 @@ class Engine:
 
     Attributes:
         values: where the values lie.
+        computed: all nodes before this one have been computed, but for `failed`.
+        failed: nodes that could not be computed, or depend on such.
         plans: the plans that were run.
         seconds: time spent in "schedule", "run" and "backward", in seconds; "build" is the time between them.
         is_running: whether it is at work.
@@ -74,6 +79,7 @@ class Engine:
         self.values = Values(options.device, options.dtype, pool)
         self.autobatch = options.autobatch
         self.computed = 0
+        self.failed: frozenset[int] = frozenset()
         self.records: list[Record] = []
         self.plans: list[Plan] = []
         self.seconds = {"build": 0.0, "schedule": 0.0, "run": 0.0, "backward": 0.0}
@@ -81,23 +87,91 @@ class Engine:
         self._last: Backward | None = None
         self.is_running = False
 
-    def forward(self, graph: Graph, end: int) -> None:
-        """Compute the nodes before `end` that have not been computed."""
-        if end <= self.computed:
+    def forward(self, graph: Graph, node: int) -> None:
+        """Compute what has not been computed, up to a node.
+
+        Operations may fail. They are errors of the nodes that depend on them, and of no others.
+        """
+        end = node + 1
+        if end <= self.computed and node not in self.failed:
             return
         while end < graph.size and graph.signature(end).kind.op is EXTRA:
             end += 1  # do not cut an operation from its further results
         start = time.perf_counter()
         self.seconds["build"] += start - self._idle_since
-        plan = (make_plan if self.autobatch else make_serial_plan)(graph, self.computed, end)
-        plan.seconds = time.perf_counter() - start
-        self.seconds["schedule"] += plan.seconds
-        with torch.no_grad(), self._alone():
+        scheduled = self.seconds["schedule"]
+        try:
+            with torch.no_grad(), self._alone():
+                error = self._compute(graph, node, end)
+        finally:
+            self._idle_since = time.perf_counter()
+            self.seconds["run"] += self._idle_since - start - self.seconds["schedule"] + scheduled
+        if error is not None:
+            raise error
+
+    def _compute(self, graph: Graph, node: int, end: int) -> Exception | None:
+        """Compute the nodes before `end`; return why `node` could not be computed, if so."""
+        if not self.failed:
+            start, records = time.perf_counter(), len(self.records)
+            plan = (make_plan if self.autobatch else make_serial_plan)(graph, self.computed, end)
+            plan.seconds = time.perf_counter() - start
+            self.seconds["schedule"] += plan.seconds
+            try:
+                self._run(plan, graph.aux)
+            except Exception:  # a user's operation may raise anything
+                del self.records[records:]
+            else:
+                self.computed = end
+                self.plans.append(plan)
+                return None
+        return self._compute_each(graph, node, end).get(node)
+
+    def _compute_each(self, graph: Graph, node: int, end: int) -> dict[int, Exception]:
+        """Compute the nodes before `end` one by one, since one of them fails; try again what `node` depends on.
+
+        Returns:
+            Why nodes could not be computed; those that had failed before, and were not tried again, are left out.
+        """
+        errors: dict[int, Exception] = {}
+        failed = set(self.failed)
+        done = Plan([], self.computed, end)
+        for each in (*self._to_try_again(graph, node), *range(self.computed, end)):
+            if graph.signature(each).kind.op is EXTRA:
+                continue  # a further result
+            results = range(each, each + 1 + len(graph.signature(each).extras))
+            failed.difference_update(results)
+            reads = failed.intersection(graph.operands(each))
+            error = next((errors[operand] for operand in reads if operand in errors), None)
+            if not reads:
+                error = self._attempt(graph, each, done)
+            if reads or error is not None:
+                failed.update(results)
+            if error is not None:
+                errors.update(dict.fromkeys(results, error))
+        self.computed, self.failed = max(self.computed, end), frozenset(failed)
+        self.plans.append(done)
+        return errors
+
+    def _attempt(self, graph: Graph, node: int, done: Plan) -> Exception | None:
+        """Compute a node alone; return why that fails, if it does."""
+        plan = make_serial_plan(graph, node, node + 1)
+        try:
             self._run(plan, graph.aux)
-        self.computed = end
-        self.plans.append(plan)
-        self._idle_since = time.perf_counter()
-        self.seconds["run"] += self._idle_since - start - plan.seconds
+        except Exception as error:
+            return error
+        done.steps += plan.steps
+        return None
+
+    def _to_try_again(self, graph: Graph, node: int) -> list[int]:
+        """Return the nodes that have failed and that a node depends on, as long as those between have no values."""
+        found, open_nodes = set(), [node]
+        while open_nodes:
+            each = open_nodes.pop()
+            if each in found or (each < self.computed and each not in self.failed):
+                continue
+            found.add(each)
+            open_nodes += graph.operands(each)
+        return sorted(found & self.failed)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -183,7 +257,9 @@ class Engine:
     def value(self, node: int, signature: Signature) -> Tensor:
         """Return the value of a node that has been computed, (batch, *d)."""
         if signature.kind.op is PARAMETER:
-            tensor: Tensor = signature.kind.attrs[1]().tensor
+            storage = signature.kind.attrs[1]()
+            storage.check_fits(self.options.device, self.options.dtype)
+            tensor: Tensor = storage.tensor
             return tensor[None]
         return self.values.arenas[signature.dim].tensor[int(self.values.rows[node])]
 
@@ -217,18 +293,18 @@ class Engine:
         self.values.arenas.clear()
         self.pool.refill(tensors)
 
-    def mark(self) -> tuple[int, int, int]:
+    def mark(self) -> Mark:
         """Remember what has been computed."""
-        return self.computed, len(self.records), len(self.plans)
+        return self.computed, len(self.records), len(self.plans), self.failed
 
-    def revert(self, mark: tuple[int, int, int] | None, size: int = 0) -> None:
+    def revert(self, mark: Mark | None, size: int = 0) -> None:
         """Forget what has been computed since a mark.
 
         Args:
             mark: from `mark`; None for the beginning.
             size: the number of nodes that stay; gradients are kept if `backward` began at one of them.
         """
-        self.computed, records, plans = mark or (0, 0, 0)
+        self.computed, records, plans, self.failed = mark or (0, 0, 0, frozenset())
         del self.records[records:]
         del self.plans[plans:]
         if self.root >= size:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Real
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from .. import native
-from .errors import EmptySequenceError, ForeignValueError, user_line
+from .errors import EmptySequenceError, ForeignValueError, ShapeError, user_line
 from .fast import fast, uses_native
 from .node import Array, Node
 from .ops.binary import CDIV, MINUS, POW, SUM
+from .ops.join import RESHAPE
 from .ops.linear import MATMUL
-from .ops.spec import Op
+from .ops.spec import Dim, Op
 from .ops.unary import EXPONENT, RAISE, RECIPROCAL, SCALE, SHIFT, UNARY
 from .slicing import picked
 from .state import state
@@ -22,6 +24,7 @@ __all__ = [
     "append",
     "append_many",
     "apply",
+    "apply_to_alike",
     "forward",
     "listed",
     "node_of",
@@ -145,6 +148,7 @@ if TYPE_CHECKING or native.core is None:
 else:
     # the operators in C come first, those above take what they do not
     Expression = native.core.autobatch_expressions(Operators, f"{__name__}.Expression", Operators.__doc__)
+    Expression.__name__ = "Expression"  # Python's errors show a class made in C with its module otherwise
 
 _new = Expression.__new__  # `__init__` takes as long as all the rest
 
@@ -216,6 +220,8 @@ def single(op: Op) -> Callable[..., Expression]:
 
     def spelled_out(x: Any) -> Expression:
         graph = state.graph
+        if get_ident() != graph.owner.ident:
+            graph.change_thread()
         version, numbers = graph.version, graph.numbers
         try:
             node = x.node if x.version == version else x.enter()
@@ -233,17 +239,20 @@ def single(op: Op) -> Callable[..., Expression]:
 
 def _plain(op: Op, x: Any, y: Any, z: Any = ...) -> Expression:
     graph = state.graph
+    if get_ident() != graph.owner.ident:
+        graph.change_thread()
     version, numbers = graph.version, graph.numbers
     try:
         first = x.node if x.version == version else x.enter()
         second = y.node if y.version == version else y.enter()
         number = graph.ways[op][numbers[first]][numbers[second]]
+        flat = graph.flat
         if z is ...:
-            graph.flat += first, second
+            flat += first, second
         else:
             third = z.node if z.version == version else z.enter()
             number = number[numbers[third]]
-            graph.flat += first, second, third
+            flat += first, second, third
     except (KeyError, IndexError, AttributeError):
         return _learned(op, (x, y) if z is ... else (x, y, z))
     found = _new(Expression)
@@ -282,6 +291,32 @@ append_many = fast("append_many", append_many)
 node_of = fast("node_of", node_of)
 
 
+def apply_to_alike(
+    op: Op, operands: Sequence[Any], attrs: tuple[Any, ...] = (), chosen: Callable[..., tuple[int, ...]] = max
+) -> Expression:
+    """Do what `apply` does with operands of equal dimensions; some may lack a 1 at the end of these.
+
+    Args:
+        op: the operation.
+        operands: expressions or parameters.
+        attrs: the attributes, hashable.
+        chosen: `max` if the result has the longest of their dimensions, `min` if it has the shortest.
+
+    Raises:
+        ShapeError: their dimensions differ otherwise.
+    """
+    try:
+        return apply(op, operands, attrs)
+    except ShapeError:
+        dims = [state.graph.dim(node_of(x)).d for x in operands]
+        longest = max(dims, key=len)
+        padded = {(*d, *[1] * (len(longest) - len(d))) for d in dims}
+        if len(padded) > 1 or len(set(dims)) == 1:
+            raise
+    shape = Dim(chosen(dims, key=len))
+    return apply(op, [apply(RESHAPE, (x,), (shape,)) for x in operands], attrs)
+
+
 def listed(name: str, xs: Iterable[Any]) -> list[Any]:
     """Return a list.
 
@@ -289,7 +324,8 @@ def listed(name: str, xs: Iterable[Any]) -> list[Any]:
         ForeignValueError: `xs` is nothing to make one of.
     """
     try:
-        return list(xs)
+        if not isinstance(xs, Node):  # which has elements, but is one operand
+            return list(xs)
     except TypeError:
         if isinstance(xs, Iterator):  # the error is its own
             raise
@@ -319,6 +355,9 @@ def forward(exps: Iterable[Expression], recalculate: bool = False) -> None:
     found = listed("forward", exps)
     if found:
         max(found, key=node_of).forward(recalculate)
+    if state.graph.has_failed:
+        for each in found:
+            each.forward()
 
 
 def values(exps: Iterable[Expression], recalculate: bool = False) -> list[Any]:

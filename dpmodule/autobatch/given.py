@@ -36,6 +36,7 @@ def number(value: Any, what: str) -> float:
         what: the argument, as errors name it.
 
     Raises:
+        ArgumentError: it is an integer beyond all floats.
         ForeignValueError: it is something else, also where it is the text of a number.
     """
     if type(value) is float:
@@ -45,6 +46,10 @@ def number(value: Any, what: str) -> float:
     if not isinstance(value, (str, bytes)):
         try:
             return float(value)
+        except OverflowError:
+            raise ArgumentError(
+                f"{what}: an integer that is too large for a float (at {user_line()})"
+            ) from None
         except (TypeError, ValueError, RuntimeError):  # torch raises the last one
             pass
     raise ForeignValueError(f"{what}: {type(value).__name__} {value!r} is no number (at {user_line()})")

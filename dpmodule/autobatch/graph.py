@@ -14,6 +14,10 @@ brings another engine (`dpmodule/native/autobatch`) implements the same ones:
     What the node is.
 ``forward(node)``
     Compute everything up to and including the node that has not been computed yet. Values stay until `renew`.
+    Raises what an operation raises that the node depends on, and no errors of others. Whoever asks for a node that has
+    failed has it computed again.
+``has_failed``
+    Whether there are such nodes.
 ``value(node) -> Tensor``
     The value, (batch, *d), after `forward`; not to be written to.
 ``backward(node, full)``
@@ -26,6 +30,9 @@ brings another engine (`dpmodule/native/autobatch`) implements the same ones:
 ``checkpoint()``, ``revert()``
     Remember the number of nodes; forget all nodes since. Gradients of those that stay are kept as long as the node
     that `backward` began at.
+``owner``, ``check_thread()``, ``change_thread()``
+    The thread that the graph belongs to; whoever adds nodes or asks for values checks that it is its own.
+    `base_graph.BaseGraph` has these.
 ``check_free(what)``
     Raise a `StateError` if the graph is being computed; `renew`, `checkpoint` and `revert` begin with it.
     `base_graph.BaseGraph` has it.
@@ -54,6 +61,7 @@ operation has no `grad`) are there for every engine.
 from __future__ import annotations
 
 from collections import deque
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -64,7 +72,6 @@ from .arena import Pool
 from .base_graph import BaseGraph, Marks
 from .engine import Engine, Options
 from .entered import entered
-from .errors import StaleExpressionError, user_line
 from .ops.source import CONSTANT, INPUT, PARAMETER, READING
 from .ops.spec import Dim, Op
 from .schedule import Plan
@@ -120,6 +127,8 @@ class Graph(BaseGraph):
         Raises:
             ShapeError: the operands do not fit.
         """
+        if get_ident() != self.owner.ident:
+            self.change_thread()
         numbers = self.numbers
         try:  # this is where programs spend their time
             found = self._known[op][attrs]
@@ -127,7 +136,7 @@ class Graph(BaseGraph):
                 found = found[numbers[arg]]
             number: int = found[_END]
         except (KeyError, IndexError):
-            self._check(args)
+            self.check_nodes(args)
             number = self._resolve(op, attrs, args)
         if number < 0:
             return self._add(self.table.signatures[~number], args, aux)
@@ -138,13 +147,6 @@ class Graph(BaseGraph):
         if aux is not None:
             self.aux[node] = aux
         return node
-
-    def _check(self, args: tuple[int, ...]) -> None:
-        for arg in args:
-            if arg >= len(self.numbers):
-                raise StaleExpressionError(
-                    f"Stale Expression: node {arg} was taken back by cg_revert (at {user_line()})"
-                )
 
     def _resolve(self, op: Op, attrs: tuple[Any, ...], args: tuple[int, ...]) -> int:
         """Return the number of a signature, and remember the way to it; its complement if `append` is not enough."""
@@ -176,6 +178,8 @@ class Graph(BaseGraph):
         Raises:
             ShapeError: the operation does not take this shape.
         """
+        self.check_thread()
+        self.check_nodes(args)
         numbers, signatures = self.numbers, self.table.signatures
         operands = [signatures[number] for number in {numbers[arg] for arg in args}]
         self._counted.append((len(numbers), len(args)))
@@ -245,11 +249,15 @@ class Graph(BaseGraph):
 
     def dim(self, node: int) -> Dim:
         """Return the shape of a node."""
-        return self.table.signatures[self.numbers[node]].dim
+        try:
+            return self.table.signatures[self.numbers[node]].dim
+        except IndexError:
+            self.check_nodes((node,))
+            raise
 
     def forward(self, node: int) -> None:
         """Compute what is missing up to a node."""
-        self.engine.forward(self, node + 1)
+        self.engine.forward(self, node)
 
     def value(self, node: int) -> torch.Tensor:
         """Return the value of a node, (batch, *d)."""
@@ -265,6 +273,8 @@ class Graph(BaseGraph):
         """
         self.check_root(node)
         self.forward(node)
+        for reference in self.marks():
+            reference().check_shape()  # type: ignore[union-attr] # the graph holds it
         self.engine.backward(self, node, full)
         self.note_parameters()
 
@@ -297,6 +307,7 @@ class Graph(BaseGraph):
             autobatch: for this graph only, whether to batch.
         """
         self.check_free("renew_cg")
+        self.owner.take()
         self.version += 1
         self._is_slow, self.is_checking = immediate or checking, checking
         self.table.tidy()
@@ -315,6 +326,11 @@ class Graph(BaseGraph):
     def is_running(self) -> bool:
         """Whether the engine is at work."""
         return self.engine.is_running
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether there are nodes that could not be computed."""
+        return bool(self.engine.failed)
 
     @property
     def root(self) -> int:
@@ -341,12 +357,19 @@ class Graph(BaseGraph):
     def checkpoint(self) -> None:
         """Remember the number of nodes, for `revert`."""
         self.check_free("cg_checkpoint")
+        self.check_thread()
         self._marks.append((self.size, self.engine.mark()))
 
     def revert(self) -> None:
-        """Forget all nodes since the last `checkpoint`; without one, all of them."""
+        """Forget all nodes since the last `checkpoint`.
+
+        Raises:
+            StateError: there is none.
+        """
         self.check_free("cg_revert")
-        size, mark = self._marks.pop() if self._marks else (0, None)
+        self.check_thread()
+        self.check_marked(self._marks)
+        size, mark = self._marks.pop()
         self._enter(size)
         del self.numbers[size:], self.flat[self._table[1, size] :]
         self._entered = size

@@ -11,7 +11,7 @@ from ..ndarray import NDArray
 from ..ndarray.tape import variable_of
 from .collection import ParameterCollection
 from .parameters import Parameters
-from .storage import ParameterStorage
+from .storage import ParameterStorage, shape_of
 
 __all__ = ["ArrayStorage", "HeldCollection", "StateStorage", "TorchStorage", "described", "find"]
 
@@ -36,6 +36,7 @@ class ArrayStorage(ParameterStorage):
 
     def __init__(self, name: str, array: NDArray) -> None:
         self.name, self.array = name, array  # the base would write the gradient
+        self.shape = shape_of(name, array.tensor)
         self._trained, self.spare = True, None
         if variable_of(array) is None:
             array.attach_grad("add")
@@ -88,6 +89,7 @@ class TorchStorage(ParameterStorage):
 
     def __init__(self, name: str, parameter: Tensor) -> None:
         self.name, self.parameter = name, parameter
+        self.shape = shape_of(name, self.tensor)
         self.spare = None
 
     @property
@@ -126,7 +128,8 @@ class StateStorage(ParameterStorage):
     __slots__ = ()
 
     def __init__(self, name: str, tensor: Tensor) -> None:
-        super().__init__(name, tensor)
+        self.name, self.tensor, self.shape = name, tensor, tensor.shape  # of any type: nothing trains it
+        self.gradient = self.spare = None
         self.updated = False
 
 

@@ -12,7 +12,7 @@ from ..base import FileError
 from .errors import ArgumentError, ForeignValueError, user_line
 from .expression import listed
 from .given import file_name, flag, number_from
-from .options import configure, number_of_argument, take_arguments
+from .options import configure, from_command_line, gpus, settings_of
 from .picture import graphviz_text
 from .whole import whole
 
@@ -29,11 +29,12 @@ class DynetParams:
         self._settings: dict[str, Any] = {}
 
     def from_args(self, shared_parameters: Any = None) -> None:
-        """Take the ``--dynet-...`` arguments out of `sys.argv`."""
-        found = take_arguments(sys.argv)
-        for name, kind in (("autobatch", int), ("random_seed", int), ("weight_decay", float)):
-            if name in found:
-                self._settings[name] = number_of_argument(name, found[name], kind)
+        """Take the ``--dynet-...`` arguments out of `sys.argv`.
+
+        Raises:
+            ArgumentError: an argument cannot be followed; then all of them stay.
+        """
+        self._settings.update(settings_of(sys.argv))
 
     def from_config(self, conf: Mapping[str, Any]) -> None:
         """Take the settings that `dynet_config.get()` returns.
@@ -68,9 +69,13 @@ class DynetParams:
         self._settings["weight_decay"] = number_from(weight_decay, 0.0, "weight_decay")
 
     def set_requested_gpus(self, requested_gpus: int) -> None:
-        """Choose whether graphs are on a GPU."""
-        if whole(requested_gpus, "requested_gpus"):
-            self._settings["device"] = "GPU:0"
+        """Choose whether graphs are on a GPU.
+
+        Raises:
+            ArgumentError: there are fewer GPUs here.
+        """
+        if names := gpus(whole(requested_gpus, "requested_gpus")):
+            self._settings["device"] = names[0]
 
     def set_cpu_mode(self) -> None:
         """Choose the CPU."""
@@ -103,10 +108,12 @@ class DynetParams:
 
 
 def init(shared_parameters: Any = None) -> None:
-    """Take the ``--dynet-...`` arguments out of `sys.argv` and follow them; importing the package has done so."""
-    params = DynetParams()
-    params.from_args()
-    params.init()
+    """Take the ``--dynet-...`` arguments out of `sys.argv` and follow them, as importing the package has done.
+
+    Raises:
+        ArgumentError: an argument cannot be followed, such as a device that is not here; then all of them stay.
+    """
+    from_command_line()
 
 
 def init_from_params(params: DynetParams) -> None:

@@ -7,6 +7,7 @@ together.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -93,11 +94,14 @@ class Kept:
             gradients: those of the results, (all rows, batch, *d).
             targets: for every operand, where its gradient goes, (all rows or 1, batch, *d); None for nowhere.
         """
-        batches: dict[Drawn, list[tuple[int, int]]] = {}
+        batches: dict[tuple[Drawn, int], list[tuple[int, int]]] = {}
+        seen: Counter[int] = Counter()
         for row in rows:
             drawn, at = self._rows[places[row]]
-            batches.setdefault(drawn, []).append((row, at))
-        for drawn, pairs in batches.items():
+            # nodes that were made anew, because they had failed, have the number of those before
+            batches.setdefault((drawn, seen[places[row]]), []).append((row, at))
+            seen[places[row]] += 1
+        for (drawn, _), pairs in batches.items():
             here, there = (torch.tensor(column) for column in zip(*pairs))
             call = drawn.call
             call.wants = tuple(target is not None for target in targets)

@@ -65,9 +65,8 @@ def _drawn(name: str) -> Maker:
 
     def make(engine: Any, attrs: tuple[Any, ...], args: tuple[int, ...], aux: Any) -> int:
         rate, *axis = attrs
-        node: int = (
-            engine.kernel(OP["drawn"], kind, args, rate, *axis) if max(axis, default=0) < TOO_LARGE else -1
-        )
+        fits = all(0 <= each < TOO_LARGE for each in axis)
+        node: int = engine.kernel(OP["drawn"], kind, args, rate, *axis) if fits else -1
         return node
 
     return make

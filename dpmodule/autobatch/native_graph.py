@@ -116,6 +116,8 @@ class NativeGraph(BaseGraph):
         Raises:
             ShapeError: the operands do not fit.
         """
+        self.check_thread()
+        self.check_nodes(args)
         if args:
             maker = KERNELS.get(op.name)
             node = maker(self.machine, attrs, args, aux) if maker is not None else -1
@@ -133,6 +135,8 @@ class NativeGraph(BaseGraph):
         Raises:
             ShapeError: the operation does not take this shape.
         """
+        self.check_thread()
+        self.check_nodes(args)
         maker = KERNELS.get(op.name)
         node = maker(self.machine, attrs, args, None) if maker is not None else -1
         if node < 0:
@@ -175,7 +179,11 @@ class NativeGraph(BaseGraph):
 
     def dim(self, node: int) -> Dim:
         """Return the shape of a node."""
-        return self._nodes.dim(node)
+        try:
+            return self._nodes.dim(node)
+        except IndexError:
+            self.check_nodes((node,))
+            raise
 
     def are_alike(self, nodes: list[int]) -> bool:
         """Say whether all nodes have one shape, and none is a parameter."""
@@ -202,11 +210,44 @@ class NativeGraph(BaseGraph):
         self._idle_since = time.perf_counter()
 
     def _run(self, node: int) -> None:
+        if not self.machine.skips and self._attempt(node) is None:
+            return
+        errors = self._compute_each(node)
+        if node not in errors:  # it has a value, or what it reads has failed earlier and is tried again
+            node = self.machine.again(node)
+            errors = self._compute_each(node)
+        if node in errors:
+            raise errors[node]
+
+    def _attempt(self, node: int) -> Exception | None:
+        """Compute what is missing up to a node; return why that fails, if it does."""
         try:
             self.machine.forward(node)
-        except BaseException:
+        except BaseException as error:
             self._caller.cut(self.machine.computed)
+            if isinstance(error, Exception):  # of a user's operation, which may raise anything
+                return error
             raise
+        return None
+
+    def _compute_each(self, last: int) -> dict[int, Exception]:
+        """Compute what is missing up to a node one by one, since a node fails.
+
+        Returns:
+            Why nodes could not be computed; those that read what had failed before are left out.
+        """
+        machine = self.machine
+        errors: dict[int, Exception] = {}
+        for node in range(machine.computed, last + 1):
+            reads = [each for each in self.operands(node) if machine.is_skipped(each)]
+            error = next((errors[each] for each in reads if each in errors), None)
+            if not reads:
+                error = self._attempt(node)
+            if reads or error is not None:
+                machine.skip()
+            if error is not None:
+                errors[node] = error
+        return errors
 
     def _tensor(self, node: int, data: bytearray) -> Tensor:
         dim = self.dim(node)
@@ -235,8 +276,8 @@ class NativeGraph(BaseGraph):
         dim = self.dim(node)
         found = np.frombuffer(self.machine.value(node), np.float32)
         if dim.batch == 1:
-            return found.reshape(dim.d)
-        return found.reshape(dim.batch, dim.size).T.copy().reshape(*dim.d, dim.batch)
+            return found.reshape(dim.d).astype(np.float64)
+        return found.reshape(dim.batch, dim.size).T.astype(np.float64, order="C").reshape(*dim.d, dim.batch)
 
     def backward(self, node: int, full: bool = False) -> None:
         """Compute gradients from a node of one number.
@@ -343,6 +384,7 @@ class NativeGraph(BaseGraph):
             autobatch: for this graph only, whether to batch.
         """
         self.check_free("renew_cg")
+        self.owner.take()
         self.version += 1
         self._tidy()
         self.is_immediate, self.is_checking = immediate or checking, checking
@@ -353,15 +395,30 @@ class NativeGraph(BaseGraph):
         self.machine.batched = self.options.autobatch if autobatch is None else bool(autobatch)
         self.machine.renew(self.version)
         self._built, self._idle_since = 0.0, time.perf_counter()
+        self._activate()
+
+    def _activate(self) -> None:
+        """Let the fast functions add to this graph, in this thread."""
         if self.is_immediate:
-            self.machine.deactivate()  # the fast functions compute nothing
+            self.machine.deactivate()  # they compute nothing
         else:
             self.machine.activate(self.version)
+
+    def change_thread(self) -> None:
+        """Let another thread than the owner use the graph; see `BaseGraph`."""
+        super().change_thread()
+        self._activate()
 
     @property
     def is_running(self) -> bool:
         """Whether the engine is at work."""
         found: bool = self.machine.busy
+        return found
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether there are nodes that could not be computed."""
+        found: bool = self.machine.skips
         return found
 
     @property
@@ -395,12 +452,19 @@ class NativeGraph(BaseGraph):
     def checkpoint(self) -> None:
         """Remember the number of nodes, for `revert`."""
         self.check_free("cg_checkpoint")
+        self.check_thread()
         self._marks.append((self.size, self.machine.computed))
 
     def revert(self) -> None:
-        """Forget all nodes since the last `checkpoint`; without one, all of them."""
+        """Forget all nodes since the last `checkpoint`.
+
+        Raises:
+            StateError: there is none.
+        """
         self.check_free("cg_revert")
-        size, computed = self._marks.pop() if self._marks else (0, 0)
+        self.check_thread()
+        self.check_marked(self._marks)
+        size, computed = self._marks.pop()
         self.machine.revert(size, computed)
         self._caller.cut(self.machine.computed)
         entered.leave(size)

@@ -75,7 +75,7 @@ class NativeParameters:
         if number is None:
             storage = reference()
             shape = tuple(storage.tensor.shape) if storage else (0,)
-            number = self._numbers[key] = self._machine.add_table(shape[0], shape[1:] or (1,), reference)
+            number = self._numbers[key] = self._machine.add_table(shape, reference)
             self._tables.append((reference, is_updated))
         return number
 

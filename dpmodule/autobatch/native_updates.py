@@ -61,6 +61,9 @@ class Places:
         Args:
             storage: the parameter.
             rows: those that matter (int64), None for all.
+
+        Raises:
+            ShapeError: the value has another shape than the parameter was made with.
         """
         value, gradient = storage.tensor, storage.gradient
         if gradient is None:
@@ -68,6 +71,7 @@ class Places:
         here = value.data_ptr(), gradient.data_ptr()
         seen = self._seen.get(storage)
         if seen is None or seen[0] is not value or seen[1] is not gradient or seen[2] != here:
+            storage.check_shape()
             if not _fits(value, gradient):
                 return None
             addresses = [*here, *[each.data_ptr() for each in self._moments(storage)]]

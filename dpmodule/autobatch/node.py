@@ -50,16 +50,20 @@ class Node(_Base):
         """Return the number of the node in the graph under construction.
 
         Raises:
-            StaleExpressionError: the expression belongs to an earlier graph.
+            StaleExpressionError: the expression belongs to an earlier graph, or was taken back.
+            StateError: the graph belongs to another thread.
         """
         graph = state.graph
+        graph.check_thread()
         node = self.node
-        if self.version != graph.version or not 0 <= node < graph.size:
+        if self.version != graph.version or node < 0:
             raise StaleExpressionError(
                 "Stale Expression (created before renewing the Computation Graph): this expression is node"
                 f" {self.node} of graph {self.version}, the graph under construction is {graph.version}; build"
                 f" expressions again after renew_cg() (at {user_line()})"
             )
+        if node >= graph.size:
+            graph.check_nodes((node,))
         return node
 
     def dim(self) -> tuple[tuple[int, ...], int]:
@@ -89,7 +93,7 @@ class Node(_Base):
         return node
 
     def npvalue(self, recalculate: bool = False) -> Array:
-        """Return the value as an array; the minibatch is the last axis, if there is more than one element."""
+        """Return the value as a float64 array; the minibatch is the last axis, if there is more than one element."""
         found: Array = state.graph.array(self._asked(recalculate))
         return found
 
@@ -144,7 +148,7 @@ class Node(_Base):
         state.graph.backward(self.enter(), flag(full, "full"))
 
     def gradient(self) -> Array:
-        """Return the gradient of what `backward` was called for with respect to this expression.
+        """Return the gradient of what `backward` was called for with respect to this expression, in float64.
 
         Raises:
             NoGradientError: `backward` has not been called for a later expression.

@@ -17,7 +17,16 @@ from .given import flag, number_from
 from .state import state
 from .whole import whole
 
-__all__ = ["configure", "reset_random_seed", "set_random_seed", "settings", "take_arguments"]
+__all__ = [
+    "configure",
+    "from_command_line",
+    "gpus",
+    "reset_random_seed",
+    "set_random_seed",
+    "settings",
+    "settings_of",
+    "take_arguments",
+]
 
 # what an argument without dashes and "dynet-" sets, and whether it is followed by a value
 _ARGUMENTS: dict[str, tuple[str | None, bool]] = {
@@ -26,11 +35,11 @@ _ARGUMENTS: dict[str, tuple[str | None, bool]] = {
     "weight-decay": ("weight_decay", True),
     "gpus": ("gpus", True),
     "gpu": ("gpu", False),
+    "gpu-ids": ("gpu_ids", True),
     "devices": ("devices", True),
     "mem": (None, True),
     "profiling": (None, True),
     "autotune": (None, True),
-    "gpu-ids": (None, True),
     "viz": (None, False),
     "autobatch-debug": (None, False),
     "shared-params": (None, False),
@@ -203,22 +212,66 @@ def take_arguments(argv: list[str]) -> dict[str, str]:
     return found
 
 
-def from_command_line() -> None:
-    """Take DyNet's arguments out of `sys.argv` and follow them; done when the package is imported."""
-    found = take_arguments(sys.argv)
+def settings_of(argv: list[str]) -> dict[str, Any]:
+    """Take the ``--dynet-...`` arguments out of a command line.
+
+    Args:
+        argv: the command line, changed in place; left as it is if an argument is wrong.
+
+    Returns:
+        What they ask for, as `configure` takes it.
+
+    Raises:
+        ArgumentError: a value is missing or no number, or a device is not here.
+    """
+    rest = list(argv)
+    found = take_arguments(rest)
     chosen: dict[str, Any] = {}
     for name, kind in (("autobatch", int), ("random_seed", int), ("weight_decay", float)):
         if name in found:
-            chosen[name] = number_of_argument(name, found[name], kind)
-    if found.get("gpu") or number_of_argument("gpus", found.get("gpus", "0"), int):
-        chosen["device"] = "GPU:0"
+            chosen[name] = _number(name, found[name], kind)
+    devices = _devices(found)
+    for each in devices:
+        _device(each)
+    if devices:
+        chosen["device"] = devices[0]
+    argv[:] = rest
+    return chosen
+
+
+def _devices(found: dict[str, str]) -> list[str]:
+    """Return the devices that arguments name; a graph lies on the first one."""
     if "devices" in found:
-        chosen["device"] = found["devices"].split(",")[0]
+        return found["devices"].split(",")
+    if "gpu_ids" in found:
+        return [f"GPU:{_number('gpu_ids', each, int)}" for each in found["gpu_ids"].split(",")]
+    return gpus(max(_number("gpus", found.get("gpus", "0"), int), "gpu" in found))
+
+
+def gpus(count: int) -> list[str]:
+    """Return the names of as many GPUs.
+
+    Raises:
+        ArgumentError: there are not as many here.
+    """
+    names = [f"GPU:{index}" for index in range(count)]
+    if names:
+        _device(names[-1])
+    return names
+
+
+def from_command_line() -> None:
+    """Take DyNet's arguments out of `sys.argv` and follow them; done when the package is imported, and by `init`.
+
+    Raises:
+        ArgumentError: an argument cannot be followed; then all of them stay.
+    """
+    chosen = settings_of(sys.argv)
     if chosen:
         configure(**chosen)
 
 
-def number_of_argument(name: str, text: str, kind: type) -> Any:
+def _number(name: str, text: str, kind: type) -> Any:
     """Return the number that follows an argument on the command line.
 
     Args:

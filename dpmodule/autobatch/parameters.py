@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from . import textfile
 from .entered import entered
-from .errors import BoundsError, ForeignValueError, NegativeIndexError, ShapeError, user_line
+from .errors import BoundsError, ForeignValueError, NegativeIndexError, ShapeError, StateError, user_line
 from .expression import Expression, listed, not_empty
 from .fast import fast, uses_native
 from .given import flag, number, numbers, text
@@ -32,9 +32,7 @@ _new = Expression.__new__  # `__init__` takes as long as all the rest
 class _Held(Expression):
     """What both kinds share: a storage, and one node of each graph that they are used in."""
 
-    __slots__ = ("_constant", "_constant_version", "storage")
-
-    storage: ParameterStorage
+    __slots__ = ("_constant", "_constant_version", "_storage")
 
     def __init__(self, storage: ParameterStorage) -> None:
         super().__init__(-1, -1)
@@ -43,12 +41,29 @@ class _Held(Expression):
                 f"{type(self).__name__}: {type(storage).__name__} {storage!r} is no memory of a parameter; make"
                 f" parameters with ParameterCollection.add_parameters (at {user_line()})"
             )
-        self.storage = storage
+        self._storage = storage
         self._constant, self._constant_version = -1, -1
+
+    @property
+    def storage(self) -> ParameterStorage:
+        """The memory, which is always the same: graphs and trainers know it."""
+        return self._storage
+
+    @storage.setter
+    def storage(self, value: Any) -> None:
+        raise StateError(
+            f"{self!r}: its storage cannot be replaced, since graphs and trainers know it; set_value() copies values"
+            f" into it (at {user_line()})"
+        )
+
+    def begin_with(self, storage: ParameterStorage) -> None:
+        """Take other memory, before anybody has used the parameter."""
+        self._storage = storage
 
     def enter(self) -> int:
         """Return the node in the graph under construction, adding it there when it is first used."""
         graph = state.graph
+        graph.check_thread()
         if self.version != graph.version:
             node = graph.enter(self)
             if node < 0:
@@ -83,6 +98,7 @@ class _Held(Expression):
         graph = state.graph
         if flag(update, "update"):
             return Expression(self.enter(), graph.version)
+        graph.check_thread()
         if self._constant_version != graph.version:
             self._check()
             self._constant, self._constant_version = self._add(False), graph.version
@@ -108,14 +124,12 @@ class _Held(Expression):
         return tuple(self.storage.tensor.shape)
 
     def as_array(self) -> Array:
-        """Return a copy of the value."""
-        found: Array = self.storage.tensor.numpy(force=True).copy()
-        return found
+        """Return a copy of the value, in float64."""
+        return _copy(self.storage.tensor)
 
     def grad_as_array(self) -> Array:
-        """Return a copy of the gradient, added up since the last update."""
-        found: Array = self.storage.dense_gradient().numpy(force=True).copy()
-        return found
+        """Return a copy of the gradient, added up since the last update, in float64."""
+        return _copy(self.storage.dense_gradient())
 
     def is_updated(self) -> bool:
         """Say whether trainers change it."""
@@ -207,7 +221,7 @@ class Parameters(_Held):
         >>> m = dy.ParameterCollection()
         >>> W = m.add_parameters((3, 2), init=1.0)
         >>> (W * dy.inputTensor([1.0, 2.0])).npvalue()
-        array([3., 3., 3.], dtype=float32)
+        array([3., 3., 3.])
     """
 
     __slots__ = ()
@@ -238,7 +252,7 @@ class LookupParameters(_Held):
         return f"LookupParameter {self.storage.name}"
 
     def __len__(self) -> int:
-        return len(self.storage.tensor)
+        return self._size
 
     if TYPE_CHECKING or not uses_native():
 
@@ -329,7 +343,7 @@ class LookupParameters(_Held):
         self._changing()[: len(array)].copy_(torch.from_numpy(np.ascontiguousarray(array, np.float64)))
 
     def row_as_array(self, row: int) -> Array:
-        """Return a copy of one row.
+        """Return a copy of one row, in float64.
 
         Raises:
             BoundsError: there is no such row.
@@ -339,8 +353,7 @@ class LookupParameters(_Held):
 
     def rows_as_array(self, rows: Sequence[int]) -> Array:
         """Return a copy of several rows, (len(rows), *d); see `row_as_array`."""
-        found: Array = self.storage.tensor[checked_rows(self, rows)].cpu().numpy()
-        return found
+        return _copy(self.storage.tensor[checked_rows(self, rows)])
 
     def row_grad_as_array(self, row: int) -> Array:
         """Return a copy of the gradient of one row, added up since the last update; see `row_as_array`."""
@@ -349,8 +362,12 @@ class LookupParameters(_Held):
 
     def rows_grad_as_array(self, rows: Sequence[int]) -> Array:
         """Return a copy of the gradient of several rows, (len(rows), *d); see `row_grad_as_array`."""
-        found: Array = self.storage.dense_gradient()[checked_rows(self, rows)].cpu().numpy()
-        return found
+        return _copy(self.storage.dense_gradient()[checked_rows(self, rows)])
+
+
+def _copy(tensor: torch.Tensor) -> Array:
+    found: Array = tensor.numpy(force=True).astype(np.float64)
+    return found
 
 
 def _rows(table: LookupParameters, i: Sequence[int], update: bool = True) -> Expression:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .errors import ArgumentError, BoundsError, user_line
+from .errors import ArgumentError, BoundsError, ForeignValueError, user_line
 from .ops.pick import PICK, PICK_RANGE, STRIDED
 from .ops.spec import Dim, Op
 from .whole import whole
@@ -34,6 +34,15 @@ def picked(dim: Dim, index: Any) -> tuple[Op, tuple[Any, ...], Any]:
     return PICK, (0,), at % size
 
 
+def _indices(given: slice, size: int) -> tuple[int, int, int]:
+    try:
+        return given.indices(size)
+    except TypeError as failure:
+        raise ForeignValueError(f"{given!r}: {failure} (at {user_line()})") from None
+    except ValueError as failure:
+        raise ArgumentError(f"{given!r}: {failure} (at {user_line()})") from None
+
+
 def _slices(dim: Dim, index: tuple[Any, ...]) -> tuple[Op, tuple[Any, ...], Any]:
     sizes = (*dim.d, dim.batch) if len(index) > len(dim.d) else dim.d
     if len(index) > len(sizes):
@@ -42,7 +51,7 @@ def _slices(dim: Dim, index: tuple[Any, ...]) -> tuple[Op, tuple[Any, ...], Any]
     for each, size in zip(index, sizes):
         if not isinstance(each, slice):
             raise ArgumentError(f"{each!r} among slices: take one dimension at a time (at {user_line()})")
-        start, stop, step = each.indices(size)
+        start, stop, step = _indices(each, size)
         if step < 1:
             raise ArgumentError(f"step {step}: only steps of 1 and more are possible (at {user_line()})")
         if start >= stop:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from ..base import DTypeError, dtype_name
-from .errors import user_line
+from ..base import DTypeError
+from .errors import ShapeError, user_line
 
-__all__ = ["LookupStorage", "ParameterStorage", "mark_of"]
+__all__ = ["LookupStorage", "ParameterStorage", "mark_of", "shape_of"]
 
 Tensor = torch.Tensor
 
@@ -15,6 +15,34 @@ Tensor = torch.Tensor
 def mark_of(tensor: Tensor) -> tuple[int, int]:
     """Return what tells whether somebody has written to a tensor, or taken another one."""
     return tensor.data_ptr(), tensor._version
+
+
+def shape_of(name: str, tensor: Tensor) -> torch.Size:
+    """Return the shape of what a parameter is made of.
+
+    Args:
+        name: of the parameter.
+        tensor: its value.
+
+    Raises:
+        DTypeError: it is of no type that has gradients.
+        ShapeError: it holds no numbers.
+    """
+    if not tensor.is_floating_point():
+        raise DTypeError(
+            f"parameter {name} would be {_name(tensor.dtype)}, expected float32 or float64: what is trained needs"
+            f" gradients; pass tensor.float() (at {user_line()})"
+        )
+    if not tensor.numel():
+        raise ShapeError(
+            f"parameter {name} would have the shape {tuple(tensor.shape)}, which holds no numbers"
+            f" (at {user_line()})"
+        )
+    return tensor.shape
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 class ParameterStorage:
@@ -25,15 +53,20 @@ class ParameterStorage:
         tensor: the value; this very memory is read and updated, so an array that shares it sees every update.
 
     Attributes:
+        shape: of the value; it never changes.
         gradient: what `backward` has added up since the last update; None stands for zeros.
         updated: whether trainers change it.
         spare: a tensor of zeros for the next gradient, if there is one.
+
+    Raises:
+        DTypeError: the value is of no type that has gradients.
+        ShapeError: it holds no numbers.
     """
 
-    __slots__ = ("__weakref__", "gradient", "name", "spare", "tensor", "updated")
+    __slots__ = ("__weakref__", "gradient", "name", "shape", "spare", "tensor", "updated")
 
     def __init__(self, name: str, tensor: Tensor) -> None:
-        self.name, self.tensor = name, tensor
+        self.name, self.tensor, self.shape = name, tensor, shape_of(name, tensor)
         self.gradient: Tensor | None = None
         self.spare: Tensor | None = None
         self.updated = True
@@ -47,13 +80,29 @@ class ParameterStorage:
 
         Raises:
             DTypeError: the value is elsewhere, or of another type.
+            ShapeError: see `check_shape`.
         """
         tensor = self.tensor
         if tensor.dtype is not dtype or tensor.device.type != device.type:
             raise DTypeError(
-                f"parameter {self.name} is {dtype_name(tensor.dtype)} on {tensor.device}, this graph"
-                f" {dtype_name(dtype)} on {device}; call configure(dtype=, device=) before parameters are made"
+                f"parameter {self.name} is {_name(tensor.dtype)} on {tensor.device}, this graph"
+                f" {_name(dtype)} on {device}; call configure(dtype=, device=) before parameters are made"
                 f" (at {user_line()})"
+            )
+        self.check_shape()
+
+    def check_shape(self) -> None:
+        """Check that the value still has the shape that the parameter was made with.
+
+        Raises:
+            ShapeError: somebody has put a tensor of another shape in its place.
+        """
+        found = self.tensor.shape
+        if found != self.shape:
+            raise ShapeError(
+                f"parameter {self.name} was made with the shape {tuple(self.shape)}, and a tensor of shape"
+                f" {tuple(found)} has been put in its place; set_value() takes other values, another shape needs"
+                f" another parameter (at {user_line()})"
             )
 
     def mark(self) -> tuple[int, int]:

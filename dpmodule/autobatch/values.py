@@ -87,7 +87,7 @@ class Values:
             else:
                 columns += [step.args[:, place] for place in kind.computed]
             if kind.index not in held:
-                held[kind.index] = [_held(each) for each in kind.parameters[: 1 if kind.many else None]]
+                held[kind.index] = [self._held(each) for each in kind.parameters[: 1 if kind.many else None]]
         found = [held[step.kind.index].copy() for step in steps]
         if columns:
             located = self._columns(columns)
@@ -108,6 +108,20 @@ class Values:
         index = torch.split(torch.from_numpy(rows).to(self._device), sizes)
         return zip(rows[starts].tolist(), sizes, in_row.tolist(), equal.tolist(), index)
 
+    def _held(self, parameter: Any) -> Where:
+        """Return where an operand lies that is a parameter; something for the others to take the place of."""
+        if parameter is None:
+            return Where(0, 0, None, None)
+        if type(parameter) is Stacked:
+            return Where(0, 1, None, parameter, torch.stack([self._value(each) for each in parameter]))
+        return Where(0, 1, None, parameter, self._value(parameter)[None, None])
+
+    def _value(self, parameter: Any) -> Tensor:
+        storage = parameter[1]()
+        storage.check_fits(self._device, self._dtype)
+        found: Tensor = storage.tensor
+        return found
+
     @staticmethod
     def _fill(kind: Kind, wheres: list[Where], columns: Iterator[_Column]) -> None:
         for place in (0,) if kind.many else kind.computed:
@@ -127,17 +141,3 @@ class Values:
         if where.index is not None:
             return source.index_select(0, where.index)
         return source[where.first : where.first + where.count]
-
-
-def _held(parameter: Any) -> Where:
-    """Return where an operand lies that is a parameter; something for the others to take the place of."""
-    if parameter is None:
-        return Where(0, 0, None, None)
-    if type(parameter) is Stacked:
-        return Where(0, 1, None, parameter, torch.stack([_value(each) for each in parameter]))
-    return Where(0, 1, None, parameter, _value(parameter)[None, None])
-
-
-def _value(parameter: Any) -> Tensor:
-    found: Tensor = parameter[1]().tensor
-    return found

@@ -10,7 +10,7 @@ import numpy as np
 
 from .errors import ForeignValueError, ShapeError, user_line
 
-__all__ = ["TOO_LARGE", "as_label", "sizes_of", "whole"]
+__all__ = ["TOO_LARGE", "as_label", "one_or_several", "sizes_of", "whole"]
 
 TOO_LARGE = 1 << 31
 """Sizes and attributes are numbers of 32 bits in the native engine."""
@@ -43,6 +43,28 @@ def as_label(value: Any) -> Any:
         return int(value) if is_whole else value
 
 
+def one_or_several(value: Any, what: str) -> Any:
+    """Return a plain integer, or something to make a list of as it is.
+
+    Args:
+        value: an integer, see `whole`, or a list of them.
+        what: what it is for.
+
+    Raises:
+        ForeignValueError: it is neither.
+    """
+    found = as_label(value)
+    if not isinstance(found, (int, list)):
+        try:
+            iter(found)
+        except TypeError:
+            raise ForeignValueError(
+                f"{what}: {type(value).__name__} {value!r} is no integer and no list of integers"
+                f" (at {user_line()})"
+            ) from None
+    return found
+
+
 def sizes_of(dim: int | Sequence[int]) -> tuple[int, ...]:
     """Return dimensions as a tuple of plain integers.
 
@@ -53,9 +75,13 @@ def sizes_of(dim: int | Sequence[int]) -> tuple[int, ...]:
         ForeignValueError: a size is no integer.
         ShapeError: a size is not positive, or does not fit 32 bits.
     """
-    is_list = type(dim) in (tuple, list) or (isinstance(dim, Iterable) and getattr(dim, "ndim", 1) > 0)
-    given: Iterable[Any] = dim if is_list else (dim,)  # type: ignore[assignment]
-    found = tuple([size if type(size) is int else whole(size, "dim") for size in given])
+    given: Any = dim  # a text has elements, too
+    is_list = type(given) in (tuple, list) or (
+        isinstance(given, Iterable) and not isinstance(given, str) and getattr(given, "ndim", 1) > 0
+    )
+    found = tuple(
+        [size if type(size) is int else whole(size, "dim") for size in (given if is_list else (given,))]
+    )
     for size in found:
         if not 0 < size < TOO_LARGE:
             raise ShapeError(f"dim is {dim!r}, expected positive sizes below {TOO_LARGE} (at {user_line()})")

@@ -13,6 +13,7 @@ import torch
 from ..base import ArgumentError, ShapeError
 from ..ops.dtypes import torch_dtype
 from ..ops.torch_instances import drawing_from, in_mode
+from ..ops.user_code import explained
 from .batched import Batched, as_expression, forced_mode
 from .errors import NotBatchableError, StateError, user_line
 from .expression import listed
@@ -71,7 +72,7 @@ class Wrapped(Batched):
 
         Raises:
             ArgumentError: there are no inputs, or not as many as `dtypes`.
-            ShapeError: the function fails on inputs of these shapes.
+            ShapeError: the function fails on inputs of these shapes; the error is also of the type that it has raised.
             NotBatchableError: `torch.vmap` refuses the function; says what to declare.
             StaleExpressionError: an input belongs to an earlier graph.
         """
@@ -200,9 +201,8 @@ class Wrapped(Batched):
                     f" rows=False to call it once for every example (at {user_line()})"
                 ) from error
             given = ", ".join(map(str, shapes))
-            raise ShapeError(
-                f"{self.name} fails on inputs of shapes {given}: {error} (at {user_line()})"
-            ) from error
+            text = f"{self.name} fails on inputs of shapes {given}: {error} (at {user_line()})"
+            raise explained(error, ShapeError, text) from error
 
     def _works_alone(self, rows: Sequence[Tensor]) -> bool:
         try:

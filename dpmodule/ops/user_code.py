@@ -7,22 +7,33 @@ from typing import Any
 
 from ..base import MXNetError
 
-__all__ = ["is_users", "user_code"]
+__all__ = ["explained", "is_users", "user_code"]
 
 _MARK = "_dpmodule_user_code"
+_TEXT = "_dpmodule_text"
 
-_KINDS: dict[type[Exception], Any] = {}
+_KINDS: dict[tuple[type[Exception], type[MXNetError]], Any] = {}
 
 
-def _both(kind: type[Exception]) -> Any:
-    """Return the class of errors that are of the user's type and MXNetErrors, None if Python cannot join them."""
-    if kind not in _KINDS:
-        body = {"__module__": kind.__module__, "__doc__": kind.__doc__, "__reduce__": _reduced}
+def _both(kind: type[Exception], other: type[MXNetError] = MXNetError) -> Any:
+    """Return the class of errors that are of the user's type and of ours, None if Python cannot join them."""
+    if (kind, other) not in _KINDS:
+        body: dict[str, Any] = {
+            "__module__": kind.__module__,
+            "__doc__": kind.__doc__,
+            "__reduce__": _reduced,
+        }
+        if other is not MXNetError:
+            body["__str__"] = _text
         try:
-            _KINDS[kind] = type(kind.__name__, (kind, MXNetError), body)
+            _KINDS[kind, other] = type(kind.__name__, (kind, other), body)
         except TypeError:
-            _KINDS[kind] = None
-    return _KINDS[kind]
+            _KINDS[kind, other] = None
+    return _KINDS[kind, other]
+
+
+def _text(error: Exception) -> str:
+    return str(getattr(error, _TEXT))
 
 
 def _joined(error: Exception) -> Exception:
@@ -48,6 +59,22 @@ def _unpickled(kind: Any, args: tuple[Any, ...], attributes: dict[str, Any]) -> 
 def _reduced(error: Exception) -> tuple[Any, ...]:
     """Let an error of a joined class be pickled by the name of the user's class, which alone can be looked up."""
     return _unpickled, (type(error).__bases__[0], error.args, error.__dict__)
+
+
+def explained(error: Exception, kind: type[MXNetError], text: str) -> Exception:
+    """Return an error of the type of `error`, with what it carries, that is of `kind` too and shows another text.
+
+    Args:
+        error: what users' code has raised.
+        kind: what this package raises in the place.
+        text: what `str` gives.
+    """
+    both = None if isinstance(error, kind) else _both(type(error), kind)
+    if both is None:
+        return kind(text)
+    made = _remade(both, error.args, error.__dict__)
+    setattr(made, _TEXT, text)
+    return made
 
 
 class _UserCode:

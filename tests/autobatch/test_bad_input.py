@@ -128,6 +128,35 @@ def test_indices_that_are_no_integers(call):
         call()
 
 
+@pytest.mark.parametrize("index", [1.5, float("nan"), None, np.float32(0.5), torch.tensor(1.5)])
+def test_what_is_neither_an_index_nor_a_list(index):
+    for call in (
+        lambda: dy.pick(vector(), index),
+        lambda: dy.pickneglogsoftmax(vector(), index),
+        lambda: dy.hinge(vector(), index),
+        lambda: dy.one_hot(3, index),
+        lambda: dy.sum_dim(matrix(), index),
+    ):
+        with pytest.raises(
+            dy.ForeignValueError, match=r"is no integer and no list of integers \(at .*test_bad_input"
+        ):
+            call()
+
+
+def test_going_back_without_a_checkpoint():
+    x = vector()
+    for back in (dy.cg_revert, lambda: dy.cg().revert()):
+        with pytest.raises(dy.StateError, match=r"cg_checkpoint\(\) first.*test_bad_input"):
+            back()
+        assert dy.tanh(x).npvalue().shape == (3,)
+        dy.cg_checkpoint()
+        dy.cg_revert()
+    dy.cg_checkpoint()
+    dy.renew_cg()
+    with pytest.raises(dy.StateError):
+        dy.cg_revert()
+
+
 @pytest.mark.parametrize(
     "index", [2, 2.0, np.int64(2), np.uint8(2), np.float32(2), torch.tensor(2), np.array(2)]
 )

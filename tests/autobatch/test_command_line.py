@@ -1,30 +1,88 @@
-"""Importing the package follows DyNet's arguments and takes them out of `sys.argv`."""
+"""DyNet's arguments on the command line: followed when the package is imported, and by `init`."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
 
+import dpmodule.autobatch as dy
+from helpers.programs import run_program
+
+PROGRAM = """
+import sys
+sys.argv = ["program", *"a --dynet-autobatch 1 --dynet-seed 7 --dynet-mem=512 b --dynet-weight-decay 0.5".split()]
+import dpmodule.autobatch as dy
+print(sys.argv[1:], dy.settings()["autobatch"], dy.settings()["weight_decay"])
+
+import torch
+torch.cuda.device_count = lambda: 0
+for name in [name for name in sys.modules if name.startswith("dpmodule.autobatch")]:
+    del sys.modules[name]
+sys.argv += ["--dynet-devices", "GPU:0"]
+for _ in range(2):
+    try:
+        import dpmodule.autobatch
+    except ValueError as error:
+        print("GPU:0" in str(error), sys.argv[1:])
+"""
+
 
 @pytest.mark.timeout(60)
 def test_import_takes_arguments():
-    program = (
-        "import sys; import dpmodule.autobatch as dy;"
-        "print(sys.argv[1:], dy.settings()['autobatch'], dy.settings()['weight_decay'])"
-    )
-    command = [
-        sys.executable,
-        "-c",
-        program,
-        "a",
-        "--dynet-autobatch",
-        "1",
-        "--dynet-seed",
-        "7",
-        "--dynet-mem=512",
-    ]
-    command += ["b", "--dynet-weight-decay", "0.5"]
-    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert out.strip() == "['a', 'b'] True 0.5"
+    done = run_program(PROGRAM)
+    assert done.stdout.splitlines() == [
+        "['a', 'b'] True 0.5",
+        *["True ['a', 'b', '--dynet-devices', 'GPU:0']"] * 2,
+    ], done.stderr
+
+
+@pytest.fixture
+def given(monkeypatch):
+    """Set the arguments of the program; no GPU is here, whatever the machine has."""
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    yield lambda text: monkeypatch.setattr(sys, "argv", ["program", *text.split()])
+    dy.configure(autobatch=False, weight_decay=0.0, device="cpu")
+
+
+def collected():
+    params = dy.DynetParams()
+    params.from_args()
+    params.init()
+
+
+@pytest.mark.parametrize("init", [dy.init, collected])
+def test_init_reads_arguments_anew(given, init):
+    given("a --dynet-autobatch 1 --dynet-weight-decay 0.5 --dynet-devices CPU b")
+    init()
+    assert (dy.settings()["autobatch"], dy.settings()["weight_decay"]) == (True, 0.5)
+    assert sys.argv == ["program", "a", "b"]
+    given("--dynet-autobatch=0")
+    init()
+    assert (dy.settings()["autobatch"], dy.settings()["weight_decay"]) == (False, 0.5)
+
+
+@pytest.mark.parametrize("init", [dy.init, collected])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "--dynet-devices GPU:0",
+        "--dynet-devices CPU,GPU:0",
+        "--dynet-devices TPU",
+        "--dynet-gpu",
+        "--dynet-gpus 1",
+        "--dynet-gpu-ids 0",
+    ],
+)
+def test_devices_that_are_not_here(given, init, arguments):
+    before = dy.settings()
+    given(f"a {arguments} --dynet-autobatch 1")
+    for _ in range(2):
+        with pytest.raises(dy.ArgumentError, match="GPU:0|TPU"):
+            init()
+        assert sys.argv == ["program", "a", *arguments.split(), "--dynet-autobatch", "1"], (
+            "nothing is swallowed"
+        )
+    assert dy.settings() == before
+    with pytest.raises(dy.ArgumentError, match="GPU:1"):
+        dy.DynetParams().set_requested_gpus(2)

@@ -181,7 +181,7 @@ def test_values_are_arrays_of_their_own():
     y = dy.tanh(x)
     found = y.npvalue()
     assert found.flags.c_contiguous
-    assert found.dtype == np.float32
+    assert found.dtype == np.float64
     before = found.copy()
     found[:] = 7.0
     np.testing.assert_array_equal(y.npvalue(), before)

@@ -189,8 +189,8 @@ def test_convolutions_of_any_size(engine, size, channels, stride, is_valid):
     dy.esum([dy.dot_product(y, dy.inputTensor(weights)) for y in ys]).backward(full=True)
 
     x = torch.tensor(np.stack(images)).permute(0, 3, 1, 2).requires_grad_()
-    kernel = torch.tensor(f.as_array()).permute(3, 2, 0, 1).requires_grad_()
-    bias = torch.tensor(b.as_array(), requires_grad=True)
+    kernel = f.tensor.clone().permute(3, 2, 0, 1).requires_grad_()
+    bias = b.tensor.clone().requires_grad_()
     missing = (
         [0, 0]
         if is_valid

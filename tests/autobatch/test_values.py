@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
+import torch
 
 import dpmodule.autobatch as dy
 
@@ -96,3 +99,28 @@ def test_dropout_of_nothing_draws_nothing(rate):
     np.testing.assert_allclose(x.gradient(), [2.0, 4.0, 6.0], rtol=1e-6)
     with pytest.raises(dy.ForeignValueError):
         dy.dropout([1.0], rate)
+
+
+def test_arrays_are_of_doubles_as_in_dynet():
+    """So `json` and others take their numbers; what the graph computes in is another matter."""
+    m = dy.ParameterCollection()
+    w, table = m.add_parameters((2, 3)), m.add_lookup_parameters((4, 3))
+    x = dy.inputTensor(np.ones((3, 2), np.float32), batched=True)
+    y = dy.tanh(w * x + dy.sum_elems(table[1]))
+    loss = dy.sum_batches(dy.sum_elems(y))
+    loss.backward(full=True)
+    arrays = [loss.npvalue(), y.npvalue(), w.value(), y.tensor_value().as_numpy(), *dy.npvalues([x, loss])]
+    arrays += [x.gradient(), w.gradient(), w.as_array(), w.grad_as_array(), table.as_array()]
+    arrays += [table.grad_as_array(), table.row_as_array(1), table.rows_as_array([1, 2])]
+    arrays += [table.row_grad_as_array(1), table.rows_grad_as_array([1, 2])]
+    for each in arrays:
+        assert type(each) is np.ndarray
+        assert each.dtype == np.float64
+        assert each.flags.c_contiguous
+        each[...] = 0.0
+    assert json.loads(json.dumps(list(dy.scalarInput(0.5).npvalue()))) == [0.5]
+    assert y.npvalue().any(), "a copy was written to"
+    assert w.as_array().any(), "a copy was written to"
+    assert table.row_grad_as_array(1).any(), "a copy was written to"
+    assert y.value_tensor().dtype is torch.float32
+    assert y.tensor_value().argmax().as_numpy().dtype == np.int64

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import re
 import warnings
 
 import numpy as np
@@ -94,7 +96,7 @@ def test_beside_other_operations(setting):
 
     found = loss()
     found.backward()
-    table = torch.from_numpy(E.as_array()).requires_grad_()
+    table = E.tensor.clone().requires_grad_()
     total = torch.zeros(())
     grads = [each.grad.clone() for each in net.parameters()]
     net.zero_grad()
@@ -253,6 +255,14 @@ def test_outputs_of_integers_have_no_gradient(setting):
     np.testing.assert_array_equal(x.gradient(), [2, 2, 2])
 
 
+class Mine(Exception):
+    """An error of a user's function."""
+
+    def __init__(self, code, text):
+        super().__init__(code, text)
+        self.code = code
+
+
 class TestBadInput:
     def test_the_number_of_outputs_changes(self, setting):
         twice = dy.wrap(lambda x: (x, x * 2) if len(x) > 2 else x)
@@ -306,6 +316,33 @@ class TestBadInput:
     def test_wrong_shape_names_the_line(self, batched):
         with pytest.raises(dy.ShapeError, match=r"Linear fails on inputs of shapes \(3,\).*test_wrap\.py:"):
             dy.wrap(torch.nn.Linear(2, 2))([1.0, 2.0, 3.0])
+
+    @pytest.mark.parametrize("rows", [True, False, None])
+    def test_errors_of_the_function_keep_their_type(self, batched, rows):
+        def fails(error, is_first):
+            def function(x):
+                if is_first or bool((x != 0).any()):
+                    raise error
+                return x
+
+            return function
+
+        for error in (Mine(3, "own"), KeyError("key"), FileNotFoundError(2, "no", "file"), TypeError("type")):
+            with pytest.raises(type(error)) as caught:
+                dy.wrap(fails(error, True), rows=rows)([1.0, 2.0])
+            assert isinstance(caught.value, dy.ShapeError)
+            assert caught.value.args == error.args
+            assert caught.value.__cause__ is error
+            assert re.search(r"function fails on inputs of shapes \(2,\).*test_wrap\.py:", str(caught.value))
+            assert isinstance(pickle.loads(pickle.dumps(caught.value)), type(error))
+            if rows is not None:
+                y = dy.wrap(fails(error, False), rows=rows)([1.0, 2.0])
+                with pytest.raises(type(error)) as caught:
+                    y.value()
+                assert caught.value is error
+        with pytest.raises(Mine) as caught:
+            dy.wrap(fails(Mine(3, "own"), True), rows=rows)([1.0])
+        assert caught.value.code == 3
 
     def test_arguments(self, batched):
         with pytest.raises(dy.ArgumentError, match="no torch module and no function"):

@@ -221,7 +221,7 @@ def test_one_wrong_setting_changes_none(wrong):
     with pytest.raises((dy.ArgumentError, dy.ForeignValueError)):
         dy.configure(**{**right, **wrong})
     assert dy.settings() == before
-    assert (collection().parameters_list()[0] * vector()).npvalue().dtype == np.float32
+    assert (collection().parameters_list()[0] * vector()).value_tensor().dtype is torch.float32
 
 
 def test_settings_may_be_numbers_of_numpy():

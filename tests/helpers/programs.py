@@ -180,7 +180,7 @@ def again_without_native(file, *options, seconds=100):
     """Run the tests of a file once more on what stands in for the extension."""
     if native.core is None or "DPMODULE_TEST_SLOWNESS" in os.environ:  # sanitizers have nothing to see there
         return
-    options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow", *options]
+    options = ["-q", "-x", "-p", "no:cacheprovider", "-n", "0", "-m", "not slow", *options]
     done = run_module("pytest", *options, file, seconds=seconds, cwd=TESTS.parent, DPMODULE_NATIVE="0")
     assert done.returncode == 0, done.stdout + done.stderr
     assert " passed" in done.stdout

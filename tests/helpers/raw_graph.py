@@ -91,7 +91,7 @@ class RawGraph:
         value, grad = torch.randn(rows, width), torch.zeros(rows, width)
         self._storages.append(LookupStorage("", value))
         self.tables.append((value, grad))
-        return self.machine.add_table(rows, (width,), weakref.ref(self._storages[-1]))
+        return self.machine.add_table((rows, width), weakref.ref(self._storages[-1]))
 
     def renew(self):
         self.version += 1

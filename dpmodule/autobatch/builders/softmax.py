@@ -90,7 +90,7 @@ class SoftmaxBuilder:
         dim = state.graph.dim(node_of(x))
         if len(dim.d) > 1 or dim.batch > 1:
             raise ShapeError(f"sample of {shown(dim)}: expected one vector (at {user_line()})")
-        weights = np.exp(self.full_log_distribution(x).npvalue().astype(np.float64))
+        weights = np.exp(self.full_log_distribution(x).npvalue())
         return int(host().choice(len(weights), p=weights / weights.sum()))
 
 

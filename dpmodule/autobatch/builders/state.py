@@ -95,6 +95,9 @@ class RNNState(_Base):
                 "Using stale builder. Create .new_graph() after computation graph is renewed: call initial_state()"
                 f" again after renew_cg() (at {user_line()})"
             )
+        layers = self._layers
+        if layers and layers[-1][-1].node >= shared.graph.size:  # before others get its number
+            shared.graph.check_nodes((layers[-1][-1].node,))
         self._builder.refresh()
 
     def _step(self, x: Expression) -> RNNState:
@@ -182,6 +185,15 @@ class RNNState(_Base):
         for each in given:
             node_of(each)  # that it is an expression, and of this graph
         return given
+
+
+# as Python's own errors name them
+for _name, _methods in {
+    "RNNState.add_input": (RNNState._step, _PlainState.add_input),
+    "RNNState.transduce": (RNNState._run, _PlainState.transduce),
+}.items():
+    for _method in _methods:
+        _method.__qualname__ = _name
 
 
 class StackedRNNState:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..expression import Expression, append_many, apply, node_of, not_empty, plain
+from ..expression import Expression, append_many, apply, apply_to_alike, node_of, not_empty, plain
 from ..fast import fast
 from ..ops.binary import CDIV, CMULT, COLWISE_ADD, LOGSUMEXP, MAX, MIN, POW, SUM
 from ..ops.join import CONCATENATE, CONCATENATE_MANY, TO_BATCH, TO_BATCH_MANY
@@ -102,7 +102,8 @@ def logsumexp(xs: Iterable[Expression]) -> Expression:
     Args:
         xs: at least one, of equal dimensions.
     """
-    return apply(LOGSUMEXP, xs if type(xs) is list and xs else not_empty("logsumexp", xs))
+    found = xs if type(xs) is list and xs else not_empty("logsumexp", xs)
+    return apply_to_alike(LOGSUMEXP, found, (), min)
 
 
 def bmax(x: Expression, y: Expression) -> Expression:

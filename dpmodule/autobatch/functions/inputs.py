@@ -13,11 +13,11 @@ from ... import native
 from ..errors import ArgumentError, BoundsError, ForeignValueError, ShapeError, user_line
 from ..expression import Expression, append, listed, not_empty
 from ..fast import fast
-from ..given import flag, number, numbers, probability
+from ..given import flag, number, numbers, place, probability
 from ..ops.source import CONSTANT, INPUT, ONE_HOT, RANDOM
 from ..ops.spec import Dim
 from ..state import state
-from ..whole import TOO_LARGE, as_label, sizes_of, whole
+from ..whole import TOO_LARGE, one_or_several, sizes_of, whole
 
 __all__ = [
     "InputExpression",
@@ -94,6 +94,7 @@ else:
     InputExpression = native.core.autobatch_inputs(
         Settable, f"{__name__}.InputExpression", "An input whose value can be replaced with `set`."
     )
+    InputExpression.__name__ = "InputExpression"
 
 
 def _made(array: Array, dim: Dim) -> InputExpression:
@@ -172,7 +173,7 @@ def inputTensorTranspose(
         >>> import dpmodule.autobatch as dy
         >>> dy.inputTensorTranspose([1, 2, 3, 4], (2, 2)).npvalue()
         array([[1., 3.],
-               [2., 4.]], dtype=float32)
+               [2., 4.]])
     """
     array = numbers(arr, "inputTensorTranspose")
     if array.ndim != 1:
@@ -346,16 +347,10 @@ def one_hot(d: int, idx: int | Sequence[int], device: str = "") -> Expression:
     Raises:
         BoundsError: a place is outside.
     """
-    given = as_label(idx)
-    places = [
-        whole(each, "one_hot")
-        for each in ([given] if isinstance(given, int) else not_empty("one_hot", given))
-    ]
+    given = one_or_several(idx, "one_hot")
+    places = [given] if isinstance(given, int) else not_empty("one_hot", given)
     dim = dim_of(d, len(places))
-    for place in places:
-        if not 0 <= place < dim.d[0]:
-            raise BoundsError(f"one_hot: {place} is outside 0 ... {dim.d[0] - 1} (at {user_line()})")
-    return append(ONE_HOT, (dim,), (), places)
+    return append(ONE_HOT, (dim,), (), [place(each, dim.d[0], "one_hot") for each in places])
 
 
 def _random(dim: int | Sequence[int], batch_size: int, kind: str, first: float, second: float) -> Expression:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..errors import BoundsError, NegativeIndexError, ShapeError, user_line
-from ..expression import Expression, apply, node_of, not_empty
+from ..expression import Expression, apply, apply_to_alike, node_of, not_empty
 from ..fast import fast
-from ..given import number
+from ..given import number, number_from, place
 from ..ops import loss
 from ..ops.loss import HUBER
 from ..ops.softmax import (
@@ -23,7 +23,7 @@ from ..ops.softmax import (
     SPARSEMAX,
 )
 from ..state import state
-from ..whole import as_label, whole
+from ..whole import TOO_LARGE, one_or_several, whole
 
 __all__ = [
     "binary_log_loss",
@@ -83,6 +83,10 @@ def _labels(name: str, x: Expression, vs: Sequence[int]) -> list[int]:
     return [checked_label(name, x, v) for v in not_empty(name, vs)]
 
 
+def _margin(m: float) -> float:
+    return number_from(m, 0.0, "m")
+
+
 def softmax(x: Expression, d: int = 0) -> Expression:
     """Make elements positive and their sum one: exp(x) / sum(exp(x)).
 
@@ -114,12 +118,13 @@ def pickneglogsoftmax(x: Expression, v: int | Sequence[int]) -> Expression:
 
     Args:
         x: a vector of scores.
-        v: the label; for a minibatch, one for each element may be given in a list.
+        v: the label; for a minibatch, a list with one for each element, or a label that all of them have.
 
     Raises:
         BoundsError: the label is outside.
+        ShapeError: there are more or fewer labels than elements of the minibatch.
     """
-    if type(v) is not int and not isinstance(v := as_label(v), int):
+    if type(v) is not int and not isinstance(v := one_or_several(v, "PickNegLogSoftmax"), int):
         return pickneglogsoftmax_batch(x, v)
     return apply(PICKNEGLOGSOFTMAX, (x,), (), checked_label("PickNegLogSoftmax", x, v))
 
@@ -128,12 +133,13 @@ def pickneglogsoftmax_batch(x: Expression, vs: Sequence[int]) -> Expression:
     """Compute `pickneglogsoftmax` of every element of a minibatch.
 
     Args:
-        x: vectors of scores.
+        x: vectors of scores; without a minibatch, the same for every label.
         vs: one label for each.
 
     Raises:
         BoundsError: a label is outside.
         EmptySequenceError: there is none.
+        ShapeError: there are more or fewer labels than elements of the minibatch.
     """
     labels = _labels("PickNegLogSoftmax", x, vs)
     return apply(PICKNEGLOGSOFTMAX_BATCH, (x,), (len(labels),), labels)
@@ -144,15 +150,17 @@ def hinge(x: Expression, v: int | Sequence[int], m: float = 1.0) -> Expression:
 
     Args:
         x: a vector of scores.
-        v: the label; a list for the elements of a minibatch.
+        v: the label; for a minibatch, a list with one for each element, or a label that all of them have.
         m: the margin.
 
     Raises:
+        ArgumentError: the margin is negative.
         BoundsError: the label is outside.
+        ShapeError: there are more or fewer labels than elements of the minibatch.
     """
-    if not isinstance(v := as_label(v), int):
+    if type(v) is not int and not isinstance(v := one_or_several(v, "Hinge"), int):
         return hinge_batch(x, v, m)
-    return apply(HINGE, (x,), (number(m, "m"),), checked_label("Hinge", x, v))
+    return apply(HINGE, (x,), (_margin(m),), checked_label("Hinge", x, v))
 
 
 def hinge_batch(x: Expression, vs: Sequence[int], m: float = 1.0) -> Expression:
@@ -164,7 +172,7 @@ def hinge_batch(x: Expression, vs: Sequence[int], m: float = 1.0) -> Expression:
         m: the margin.
     """
     labels = _labels("Hinge", x, vs)
-    return apply(HINGE_BATCH, (x,), (number(m, "m"), len(labels)), labels)
+    return apply(HINGE_BATCH, (x,), (_margin(m), len(labels)), labels)
 
 
 def hinge_dim(x: Expression, v: Sequence[int], d: int = 0, m: float = 1.0) -> Expression:
@@ -187,7 +195,7 @@ def hinge_dim(x: Expression, v: Sequence[int], d: int = 0, m: float = 1.0) -> Ex
         raise ShapeError(
             f"hinge_dim: {len(labels)} labels for a matrix {sizes}, expected {sizes[1 - axis]} (at {user_line()})"
         )
-    return apply(HINGE_DIM, (x,), (axis, number(m, "m")), labels)
+    return apply(HINGE_DIM, (x,), (axis, _margin(m)), labels)
 
 
 def sparsemax(x: Expression) -> Expression:
@@ -220,7 +228,7 @@ def squared_distance(x: Expression, y: Expression) -> Expression:
         x: one operand.
         y: the other, of its dimensions.
     """
-    return apply(loss.SQUARED_DISTANCE, (x, y))
+    return apply_to_alike(loss.SQUARED_DISTANCE, (x, y))
 
 
 def l1_distance(x: Expression, y: Expression) -> Expression:
@@ -230,7 +238,7 @@ def l1_distance(x: Expression, y: Expression) -> Expression:
         x: one operand.
         y: the other, of its dimensions.
     """
-    return apply(loss.L1, (x, y))
+    return apply_to_alike(loss.L1, (x, y))
 
 
 def huber_distance(x: Expression, y: Expression, c: float = 1.345) -> Expression:
@@ -241,7 +249,7 @@ def huber_distance(x: Expression, y: Expression, c: float = 1.345) -> Expression
         y: the other, of its dimensions.
         c: where the loss becomes linear.
     """
-    return apply(HUBER, (x, y), (c if type(c) is float else number(c, "huber_distance: c"),))
+    return apply_to_alike(HUBER, (x, y), (c if type(c) is float else number(c, "huber_distance: c"),))
 
 
 def binary_log_loss(x: Expression, y: Expression) -> Expression:
@@ -271,8 +279,11 @@ def poisson_loss(log_lambda: Expression, x: int) -> Expression:
     Args:
         log_lambda: the logarithm of the rate; one number.
         x: the count.
+
+    Raises:
+        BoundsError: it does not fit 32 bits, or is negative.
     """
-    return apply(loss.POISSON, (log_lambda,), (), whole(x, "poisson_loss: x"))
+    return apply(loss.POISSON, (log_lambda,), (), place(x, TOO_LARGE, "poisson_loss: x"))
 
 
 softmax = fast("softmax", softmax)

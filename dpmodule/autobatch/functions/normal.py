@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..expression import Expression, apply
+from ..expression import Expression, apply, apply_to_alike
 from ..ops.normal import LAYER_NORM, WEIGHT_NORM
 
 __all__ = ["layer_norm", "weight_norm"]
@@ -18,7 +18,7 @@ def layer_norm(x: Expression, g: Expression, b: Expression) -> Expression:
 
     Source: Ba, Kiros, Hinton, "Layer normalization", 2016, with DyNet's standard deviation (without an epsilon).
     """
-    return apply(LAYER_NORM, (x, g, b))
+    return apply_to_alike(LAYER_NORM, (x, g, b))
 
 
 def weight_norm(w: Expression, g: Expression) -> Expression:

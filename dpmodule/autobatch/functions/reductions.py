@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import BoundsError, user_line
+from ..errors import ArgumentError, BoundsError, NegativeIndexError, user_line
 from ..expression import Expression, apply, listed, node_of
 from ..fast import fast
 from ..given import flag
 from ..ops import reduce
 from ..state import state
-from ..whole import TOO_LARGE, as_label, whole
+from ..whole import TOO_LARGE, one_or_several, whole
 
 __all__ = [
     "cumsum",
@@ -46,8 +46,23 @@ def _small(value: int, what: str) -> int:
     return found
 
 
+def _unsigned(value: int, least: int, what: str) -> int:
+    """Return an integer that is not below `least`, 0 or 1, see `_small`.
+
+    Raises:
+        NegativeIndexError: it is negative.
+        ArgumentError: it is 0, and `least` is 1.
+    """
+    found = _small(value, what)
+    if found < 0:
+        raise NegativeIndexError(f"{what}: can't convert negative value {found} (at {user_line()})")
+    if found < least:
+        raise ArgumentError(f"{what} is {found}, expected {least} or more (at {user_line()})")
+    return found
+
+
 def _axes(d: int | Sequence[int]) -> tuple[int, ...]:
-    if isinstance(d := as_label(d), int):
+    if isinstance(d := one_or_several(d, "d"), int):
         return (d,)
     return tuple(whole(axis, "d") for axis in listed("d", d))
 
@@ -92,14 +107,16 @@ def moment_dim(x: Expression, d: int | Sequence[int], r: int, b: bool, n: int = 
     Args:
         x: the operand.
         d: the dimensions.
-        r: the power.
+        r: the power, 1 or more.
         b: over the minibatch, too.
         n: what to divide by, if positive, in place of the number of elements.
 
     Raises:
-        BoundsError: `r` or `n` does not fit 32 bits.
+        ArgumentError: `r` is 0.
+        BoundsError: `r` or `n` does not fit 32 bits, or is negative.
+        ShapeError: there is no such dimension, or nothing to compute the mean over.
     """
-    return apply(reduce.MOMENT, (x,), (_axes(d), flag(b, "b"), _small(r, "r"), _small(n, "n")))
+    return apply(reduce.MOMENT, (x,), (_axes(d), flag(b, "b"), _unsigned(r, 1, "r"), _unsigned(n, 0, "n")))
 
 
 def mean_dim(x: Expression, d: int | Sequence[int], b: bool, n: int = 0) -> Expression:
@@ -109,7 +126,7 @@ def mean_dim(x: Expression, d: int | Sequence[int], b: bool, n: int = 0) -> Expr
 
 def std_dim(x: Expression, d: int | Sequence[int], b: bool, n: int = 0) -> Expression:
     """Compute the standard deviation (divided by n, not n - 1) over dimensions; see `moment_dim`."""
-    return apply(reduce.STD, (x,), (_axes(d), flag(b, "b"), _small(n, "n")))
+    return apply(reduce.STD, (x,), (_axes(d), flag(b, "b"), _unsigned(n, 0, "n")))
 
 
 def moment_elems(x: Expression, r: int) -> Expression:

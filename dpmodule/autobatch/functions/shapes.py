@@ -11,7 +11,7 @@ from ..fast import fast
 from ..ops.join import RESHAPE, TRANSPOSE
 from ..ops.pick import ELEMENTS, PICK, PICK_BATCH, PICK_RANGE, SELECT, STRIDED
 from ..parameters import LookupParameters, Parameters
-from ..whole import as_label, whole
+from ..whole import one_or_several, whole
 from .inputs import dim_of
 from .losses import checked_label
 
@@ -111,9 +111,10 @@ def pick(e: Expression, index: int | Sequence[int] = 0, dim: int = 0) -> Express
     Raises:
         BoundsError: the index is outside.
     """
-    if not isinstance(index := as_label(index), int):
+    if type(index) is not int and not isinstance(index := one_or_several(index, "PickElement"), int):
         return pick_batch(e, index, dim)
-    return apply(PICK, (e,), (whole(dim, "pick: dim"),), checked_label("PickElement", e, index, dim))
+    axis = whole(dim, "pick: dim")
+    return apply(PICK, (e,), (axis,), checked_label("PickElement", e, index, axis))
 
 
 def pick_batch(e: Expression, indices: Sequence[int], dim: int = 0) -> Expression:

@@ -130,6 +130,9 @@ def _pool_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
 def _pool(call: Call, x: Tensor) -> Tensor:
     window, stride, is_valid = call.attrs
     height, width, channels = _image(call.dims[0])
+    # beyond these, larger steps and windows make no difference, but do not fit torch's numbers or the memory
+    stride = [min(step, size) for step, size in zip(stride, (height, width))]
+    window = [min(side, 2 * (size + step)) for side, size, step in zip(window, (height, width), stride)]
     top, bottom = _padding(height, window[0], stride[0], is_valid)
     left, right = _padding(width, window[1], stride[1], is_valid)
     images = x.reshape(-1, height, width, channels).permute(0, 3, 1, 2)

@@ -18,7 +18,13 @@ def _gates_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
     _, has_masks = attrs
     x, h, wx, wh, b = dims[:5]
     size = h.d[0]
-    if wx.d != (4 * size, x.d[0]) or wh.d != (4 * size, size) or b.d != (4 * size,):
+    if (
+        len(x.d) > 1
+        or len(h.d) > 1
+        or wx.d != (4 * size, x.d[0])
+        or wh.d != (4 * size, size)
+        or b.d != (4 * size,)
+    ):
         fail("vanilla_lstm_gates", dims, "x (I), h (H), Wx (4H, I), Wh (4H, H) and b (4H) are needed")
     if has_masks and (dims[5].d != x.d or dims[6].d != h.d):
         fail("vanilla_lstm_gates", dims, "the masks need the dimensions of x and h")
@@ -46,7 +52,7 @@ def _gates(call: Call, x: Tensor, h: Tensor, wx: Tensor, wh: Tensor, b: Tensor, 
 
 
 def _state_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
-    if (dims[0].d[0] * 4,) != dims[1].d:
+    if len(dims[0].d) > 1 or (dims[0].d[0] * 4,) != dims[1].d:
         fail("vanilla_lstm", dims, "a state of H and gates of 4H are needed")
     return Dim(dims[0].d, same_batch("vanilla_lstm", dims))
 

@@ -68,10 +68,23 @@ def _pnls_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
     d = dims[0].d
     if len(d) > 1 and any(size != 1 for size in d[1:]):
         fail("pickneglogsoftmax", dims, "a vector of scores is needed")
-    batch = attrs[0] if attrs else dims[0].batch
-    if dims[0].batch not in (1, batch):
-        fail("pickneglogsoftmax_batch", dims, f"{batch} labels for a minibatch of {dims[0].batch}")
-    return scalar(batch)
+    return scalar(_labelled("pickneglogsoftmax", attrs, dims))
+
+
+def _labelled(name: str, counts: Sequence[int], dims: Sequence[Dim]) -> int:
+    """Return the minibatch of a loss.
+
+    Args:
+        name: the operation.
+        counts: how many labels a list has; empty for a single label, which is that of all elements.
+        dims: the scores; without a minibatch, they are compared with every label.
+    """
+    batch = dims[0].batch
+    if not counts:
+        return batch
+    if batch not in (1, counts[0]):
+        fail(f"{name}_batch", dims, f"{counts[0]} labels for a minibatch of {batch}")
+    return counts[0]
 
 
 def _logs(scores: Tensor) -> Tensor:
@@ -101,10 +114,7 @@ def _hinge_shape(attrs: tuple[Any, ...], dims: Sequence[Dim]) -> Dim:
     d = dims[0].d
     if len(d) > 1 and any(size != 1 for size in d[1:]):
         fail("hinge", dims, "a vector of scores is needed")
-    batch = attrs[1] if len(attrs) > 1 else dims[0].batch
-    if dims[0].batch not in (1, batch):
-        fail("hinge_batch", dims, f"{batch} labels for a minibatch of {dims[0].batch}")
-    return scalar(batch)
+    return scalar(_labelled("hinge", attrs[1:], dims))
 
 
 def _hinge(call: Call, x: Tensor) -> Tensor:

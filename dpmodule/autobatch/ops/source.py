@@ -46,7 +46,9 @@ def _parameter(call: Call) -> Tensor:
 
 def _lookup(call: Call) -> Tensor:
     """Pick rows; the vocabulary's own order of elements is that of the rows."""
-    table: Tensor = call.attrs[1]().tensor
+    storage = call.attrs[1]()
+    storage.check_fits(call.device, call.dtype)
+    table: Tensor = storage.tensor
     return table.index_select(0, call.aux.reshape(-1)).view(call.count, call.out.batch, *call.out.d)
 
 

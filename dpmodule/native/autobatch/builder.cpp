@@ -133,7 +133,7 @@ int Builder::sum(const int *parts, int count) {
 int Builder::loss(Op op, float margin, int scores, std::vector<int> labels, bool is_list) {
     const Shape &given = shape(scores);
     const int batch = given.batch, width = given.size;
-    if (labels.size() == 1) labels.resize(static_cast<std::size_t>(batch), labels[0]);
+    if (!is_list) labels.resize(static_cast<std::size_t>(batch), labels[0]);
     const int many = static_cast<int>(labels.size());
     if (batch == 1 && many > 1 && is_columns(scores) && fit(labels, many, given.dims[0])) return loss(op, margin, repeated(scores, many), std::move(labels), is_list);
     if (!is_columns(scores) || !fit(labels, batch, given.dims[0])) return -1;

@@ -52,7 +52,7 @@ class Builder {
     // what nested loops read from `first` on, the outermost first
     int arranged(Arrangement kind, int x, int first, const std::vector<Loop> &loops, int shape);
     int sum(const int *parts, int count);
-    // of minibatches: one label for each element, or for all
+    // of minibatches: a list of one label for each element, or a single label for all
     int loss(Op op, float margin, int scores, std::vector<int> labels, bool is_list);
     // of matrices: one label for each row (axis 1) or column, of each element or of all
     int hinge_along(int axis, float margin, int scores, std::vector<int> labels);

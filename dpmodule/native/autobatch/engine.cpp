@@ -47,6 +47,10 @@ int Engine::forward(int node) {
     return node;
 }
 
+void Engine::skip() {
+    if (computed_ < graph.size()) graph.skip(computed_++);
+}
+
 // A pass that reaches beyond `computed` is forgotten whole: it may have computed nodes on both sides together.
 void Engine::forget(int computed) {
     computed = std::min(computed, computed_);

@@ -18,6 +18,8 @@ class Engine {
 
     // Compute everything up to and including `node`; returns the node that holds its value.
     int forward(int node);
+    // Go on behind the first node that has not been computed, since it cannot be.
+    void skip();
     // Gradients of `node`, one number, into every node before it and into parameters and tables (added there).
     // With `full` inputs receive theirs as well.
     void backward(int node, bool full);

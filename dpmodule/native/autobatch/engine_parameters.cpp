@@ -15,10 +15,11 @@ PyObject *add_parameter(PyObject *self, PyObject *args) {
 
 PyObject *add_table(PyObject *self, PyObject *args) {
     return guarded([&]() -> PyObject * {
-        int rows;
         PyObject *dims, *reference;
-        check(PyArg_ParseTuple(args, "iOO", &rows, &dims, &reference));
-        return PyLong_FromLong(machine_of(self).parameters.add_table(rows, integers(dims), reference));
+        check(PyArg_ParseTuple(args, "OO", &dims, &reference));
+        const std::vector<int> shape = integers(dims);
+        if (shape.empty()) refuse(PyExc_ValueError, "a table has rows");
+        return PyLong_FromLong(machine_of(self).parameters.add_table(shape, reference));
     });
 }
 
@@ -105,9 +106,9 @@ PyObject *used_tables(PyObject *self, PyObject *) {
 
 const PyMethodDef parameter_methods[] = {
     {"add_parameter", add_parameter, METH_VARARGS, "add_parameter(dims, weak reference to the storage, is_updated) -> its number"},
-    {"add_table", add_table, METH_VARARGS, "add_table(rows, dims of one row, weak reference to the storage) -> its number"},
+    {"add_table", add_table, METH_VARARGS, "add_table(dims, the first of which counts rows, weak reference to the storage) -> its number"},
     {"parameter", parameter, METH_O, "parameter(number) -> node, -1: its value is not of float32 on the CPU"},
-    {"follow", follow, METH_NOARGS, "follow(): look where values lie, and whether they have changed"},
+    {"follow", follow, METH_NOARGS, "follow(): look where values lie, and whether they have changed; raises if another shape or type has been put there"},
     {"begin_pass", begin_pass, METH_NOARGS, "begin_pass(): likewise, and let a backward pass add to the gradients of parameters"},
     {"end_pass", end_pass, METH_NOARGS, "end_pass(): nothing adds to gradients any more"},
     {"passed", passed, METH_O, "passed(parameter) -> (float32 numbers of its gradient before the last pass or None, the mark that it left), None: not reached"},

@@ -28,12 +28,13 @@ PyObject *revert(PyObject *self, PyObject *args) {
     });
 }
 
-// activate(version): the graph under construction is this engine's; deactivate(): it is none of ours
+// activate(version): the graph under construction is this engine's, and this thread adds to it; deactivate(): it is none of ours
 PyObject *activate(PyObject *self, PyObject *number) {
     const long version = PyLong_AsLong(number);
     if (version == -1 && PyErr_Occurred()) return nullptr;
     Machine &machine = machine_of(self);
     current.engine = &machine.engine;
+    current.thread = PyThreadState_Get()->id;
     current.serial = machine.serial;
     current.version = static_cast<int>(version);
     builder_of_current = &machine.builder;
@@ -189,6 +190,7 @@ void engine_dealloc(PyObject *self) {
 PyObject *get_size(PyObject *self, void *) { return PyLong_FromLong(graph_of(self).size()); }
 PyObject *get_serial(PyObject *self, void *) { return PyLong_FromLong(machine_of(self).serial); }
 PyObject *get_computed(PyObject *self, void *) { return PyLong_FromLong(machine_of(self).engine.computed()); }
+PyObject *get_skips(PyObject *self, void *) { return PyBool_FromLong(graph_of(self).has_skipped()); }
 PyObject *get_busy(PyObject *self, void *) { return PyBool_FromLong(machine_of(self).engine.busy()); }
 PyObject *get_signatures(PyObject *self, void *) { return PyLong_FromLong(graph_of(self).signatures.size()); }
 PyObject *get_bytes(PyObject *self, void *) { return PyLong_FromSize_t(machine_of(self).engine.bytes()); }
@@ -211,6 +213,7 @@ PyGetSetDef engine_attributes[] = {
     {"size", get_size, nullptr, "the number of nodes", nullptr},
     {"serial", get_serial, nullptr, "tells engines apart", nullptr},
     {"computed", get_computed, nullptr, "how many of them have been computed", nullptr},
+    {"skips", get_skips, nullptr, "whether there are nodes that could not be computed", nullptr},
     {"busy", get_busy, nullptr, "whether it is at work, and calls what runs now", nullptr},
     {"signatures", get_signatures, nullptr, "the number of signatures met so far", nullptr},
     {"bytes", get_bytes, nullptr, "memory held for values and gradients", nullptr},
@@ -221,7 +224,7 @@ PyGetSetDef engine_attributes[] = {
 const PyMethodDef graph_methods[] = {
     {"renew", renew, METH_O, "renew(version): throw all nodes away"},
     {"revert", revert, METH_VARARGS, "revert(size, computed): forget later nodes"},
-    {"activate", activate, METH_O, "activate(version): fast functions add to this graph"},
+    {"activate", activate, METH_O, "activate(version): fast functions add to this graph, in this thread"},
     {"deactivate", deactivate, METH_NOARGS, "deactivate(): they no longer do"},
     {"set_caller", set_caller, METH_VARARGS, "set_caller(forward, backward, draw, numbers): who runs operations without a kernel and draws numbers, and the list of the former's own numbers"},
     {"keep_drawn", keep_drawn, METH_NOARGS, "keep_drawn(): nodes that are computed again use the numbers that they have drawn"},

@@ -62,6 +62,24 @@ PyObject *is_fused(PyObject *self, PyObject *number) {
     return guarded([&]() -> PyObject * { return PyBool_FromLong(graph_of(self).is_fused(checked_node(self, number))); });
 }
 
+PyObject *skip(PyObject *self, PyObject *) {
+    return guarded([&]() -> PyObject * {
+        machine_of(self).engine.skip();
+        return Py_NewRef(Py_None);
+    });
+}
+
+PyObject *is_skipped(PyObject *self, PyObject *number) {
+    return guarded([&]() -> PyObject * { return PyBool_FromLong(graph_of(self).is_skipped(checked_node(self, number))); });
+}
+
+PyObject *again(PyObject *self, PyObject *number) {
+    return guarded([&]() -> PyObject * {
+        const int node = checked_node(self, number);
+        return PyLong_FromLong(graph_of(self).is_fused(node) ? graph_of(self).again(node) : node);
+    });
+}
+
 // The nodes whose values were not kept and that somebody holds, each once more under a number of its own.
 PyObject *ask_again(PyObject *self, PyObject *) {
     return guarded([&]() -> PyObject * {
@@ -70,7 +88,9 @@ PyObject *ask_again(PyObject *self, PyObject *) {
         if (current.engine == &machine_of(self).engine) {
             const int size = graph.size();
             for (const NodeObject *each : handles.all()) {
-                if (each->version == current.version && each->node >= 0 && each->node < size && graph.is_fused(each->node)) last = std::max(last, graph.again(each->node));
+                if (each->version == current.version && each->node >= 0 && each->node < size && graph.is_fused(each->node) && !graph.is_skipped(each->node)) {
+                    last = std::max(last, graph.again(each->node));
+                }
             }
         }
         return PyLong_FromLong(last);
@@ -144,6 +164,9 @@ const PyMethodDef value_methods[] = {
     {"backward", backward, METH_VARARGS, "backward(node, full=False)"},
     {"gradient", gradient, METH_O, "gradient(node) -> a copy of its float32 numbers, None: not kept"},
     {"is_fused", is_fused, METH_O, "is_fused(node) -> whether its value was not kept"},
+    {"skip", skip, METH_NOARGS, "skip(): go on behind the first node that has not been computed, which cannot be"},
+    {"is_skipped", is_skipped, METH_O, "is_skipped(node) -> whether it could not be computed"},
+    {"again", again, METH_O, "again(node) -> the number under which it is computed once more if its value was not kept, else its own"},
     {"ask_again", ask_again, METH_NOARGS, "ask_again() -> the last node to compute for the values that somebody may ask for, -1: none"},
     {"keeps_gradient", keeps_gradient, METH_O, "keeps_gradient(node) -> False: fused away, or part of another node's, or shared with equal nodes"},
     {"dim", dim, METH_O, "dim(node) -> (dims, batch)"},

@@ -27,7 +27,7 @@ bool several_axes(PyObject *x, unsigned &bits) {
 
 // (b, n=0): the bit of the minibatch, a divisor.
 bool batch_and_divisor(PyObject *const *args, Py_ssize_t count, unsigned &bits, int &divisor) {
-    if (count > 2 || (count > 0 && !PyBool_Check(args[0])) || (count > 1 && !whole(args[1], divisor))) return false;
+    if (count > 2 || (count > 0 && !PyBool_Check(args[0])) || (count > 1 && (!whole(args[1], divisor) || divisor < 0))) return false;
     bits |= count > 0 && args[0] == Py_True;
     return true;
 }
@@ -59,7 +59,7 @@ int moment(Over over, int x, PyObject *const *args, Py_ssize_t count) {
     int power, divisor = 0;
     unsigned axes = over == Over::Minibatch;
     if (dimensions ? count < 4 : count != 2) return -1;
-    if (!whole(args[1 + dimensions], power)) return -1;
+    if (!whole(args[1 + dimensions], power) || power < 1) return -1;
     if (dimensions && !(several_axes(args[1], axes) && batch_and_divisor(args + 3, count - 3, axes, divisor))) return -1;
     if (over == Over::Elements) axes = all_axes(x);
     return axes ? current_builder().moment(power, x, axes, divisor) : -1;

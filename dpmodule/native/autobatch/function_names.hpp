@@ -20,7 +20,8 @@ class Arguments {
     bool read(const ArgumentNames &known, PyObject *const *args, std::size_t flags, PyObject *keywords) {
         at = args;
         count = PyVectorcall_NARGS(flags);
-        return !keywords || put_in_order(known, keywords);
+        if (keywords) return put_in_order(known, keywords);
+        return !known.names || count <= PyTuple_GET_SIZE(known.names);
     }
     PyObject *const *at;
     Py_ssize_t count;

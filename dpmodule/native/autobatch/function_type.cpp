@@ -215,7 +215,7 @@ int attempt(const Fast &fast, PyObject *const *args, Py_ssize_t count) {
             return rate >= 0 && (rate <= 1 || kind == Draw::Noise) ? build.drawn(kind, rate, x, i) : -1;
         }
         case Way::Number: return count == 1 || (count == 2 && real(args[1], number)) ? build.unary(static_cast<Unary>(fast.kind), static_cast<float>(number), x) : -1;
-        case Way::Count: return count == 2 && whole(args[1], i) ? build.unary(Unary::Poisson, static_cast<float>(i), x) : -1;
+        case Way::Count: return count == 2 && whole(args[1], i) && i >= 0 ? build.unary(Unary::Poisson, static_cast<float>(i), x) : -1;
         case Way::Reshape:
             return count == 2 && sizes(args[1], dims) ? build.reshape(x, current.engine->graph.signatures.add_shape(dims)) : -1;
         // what is no parameter has been given wrongly
@@ -294,7 +294,7 @@ PyObject *function_call(PyObject *self, PyObject *const *args, std::size_t flags
         const Way way = function->fast->way;
         Arguments given;
         PyObject *made = nullptr;
-        if (current.engine && given.read(function->names, args, flags, keywords)) {
+        if (current.is_open() && given.read(function->names, args, flags, keywords)) {
             if (way == Way::Node) {
                 const int node = given.count == 1 ? node_of(given.at[0]) : -1;
                 if (node >= 0) return PyLong_FromLong(node);

@@ -71,6 +71,13 @@ int Graph::again(int node) {
     return id;
 }
 
+void Graph::skip(int node) {
+    uses[node] |= fused;
+    if (static_cast<int>(value.size()) <= node) value.resize(node + 1, nullptr), grad.resize(node + 1, nullptr);
+    value[node] = grad[node] = nullptr;
+    skipped_.push_back(node);
+}
+
 void Graph::keep_remainder(int node) {
     if (!grad[node]) return;
     std::vector<float> &kept = remainders_[grad[node]];
@@ -117,6 +124,7 @@ void Graph::renew() {
     empty(numbers);
     inputs.reset();
     again_.clear();
+    skipped_.clear();
     drawn.clear();
     round++;
 }
@@ -126,6 +134,7 @@ void Graph::revert(int size, int computed) {
     uses.resize(size);
     args.resize(size ? nodes.back().first + nodes.back().count : 0);
     if (static_cast<int>(value.size()) > size) value.resize(size), grad.resize(size);
+    skipped_.erase(std::lower_bound(skipped_.begin(), skipped_.end(), std::min(computed, size)), skipped_.end());
     for (int n = computed; n < size; n++) uses[n] &= static_cast<std::uint8_t>(~fused);
     for (auto each = drawn.begin(); each != drawn.end();) each = each->first >= size ? drawn.erase(each) : std::next(each);
     for (auto each = again_.begin(); each != again_.end();) each = each->second >= size ? again_.erase(each) : std::next(each);

@@ -1,6 +1,7 @@
 // The node table and what nodes refer to: parameters and tables of rows.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <unordered_map>
@@ -118,6 +119,11 @@ class Graph {
         const auto known = again_.find(node);
         return known == again_.end() ? -1 : known->second;
     }
+    // A node that cannot be computed: those that read it cannot, either.  Whoever asks for it has it computed under a new
+    // number, as if it had been fused away.
+    void skip(int node);
+    bool is_skipped(int node) const { return !skipped_.empty() && std::binary_search(skipped_.begin(), skipped_.end(), node); }
+    bool has_skipped() const { return !skipped_.empty(); }
     void renew();
     // Forget the nodes from `size` on; those from `computed` on count as not computed.
     void revert(int size, int computed);
@@ -130,6 +136,7 @@ class Graph {
     int add_again(int sig, const int *arguments, int count, int aux);
     std::unordered_map<float *, std::vector<float>> remainders_;   // by gradient
     std::unordered_map<int, int> again_;
+    std::vector<int> skipped_;   // in order
 };
 
 }  // namespace dpmodule::autobatch

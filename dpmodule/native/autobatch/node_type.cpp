@@ -76,7 +76,7 @@ bool plain_number(PyObject *x, float &found) {
 template <class Pair, class Left, class Right>
 PyObject *operation(PyObject *a, PyObject *b, const char *name, const char *reflected, Pair pair, Left left, Right right) {
     return guarded([&]() -> PyObject * {
-        if (current.engine) {
+        if (current.is_open()) {
             const int x = node_of(a), y = node_of(b);
             float k;
             int made = -1;
@@ -122,7 +122,7 @@ PyObject *power(PyObject *a, PyObject *b, PyObject *modulus) {
 
 PyObject *negate(PyObject *a) {
     return guarded([&]() -> PyObject * {
-        if (current.engine) {
+        if (current.is_open()) {
             const int x = node_of(a);
             if (x >= 0) return make_expression(builder().unary(Unary::Neg, 0, x));
         }
@@ -134,7 +134,7 @@ PyObject *negate(PyObject *a) {
 PyObject *node_lookup(PyObject *self, PyObject *index) {
     const auto *object = reinterpret_cast<NodeObject *>(self);
     int overflow;
-    if (current.engine && object->serial == current.serial && PyLong_CheckExact(index)) {
+    if (current.is_open() && object->serial == current.serial && PyLong_CheckExact(index)) {
         const long row = PyLong_AsLongAndOverflow(index, &overflow);
         const int made = !overflow && row == static_cast<int>(row) ? builder().lookup(object->table, static_cast<int>(row)) : -1;
         if (made >= 0) {
@@ -142,7 +142,7 @@ PyObject *node_lookup(PyObject *self, PyObject *index) {
             return make_expression(made);
         }
     }
-    return PyObject_CallMethod(self, "row", "O", index);
+    return PyObject_CallMethod(self, "row", "(O)", index);   // a tuple is one argument, too
 }
 
 // x[a:b:c], x[a:b:c, d:e:f], ...; -1 for what is something else.
@@ -156,7 +156,7 @@ int slices(int x, PyObject *index) {
         PyObject *each = several ? PyTuple_GET_ITEM(index, static_cast<Py_ssize_t>(k)) : index;
         if (!PySlice_Check(each)) return -1;
         Py_ssize_t start, stop, step;
-        if (PySlice_Unpack(each, &start, &stop, &step) < 0) throw PythonError();
+        if (PySlice_Unpack(each, &start, &stop, &step) < 0) return leave_to_slow_way(), -1;
         const int size = k < shape.dims.size() ? shape.dims[k] : shape.batch;
         PySlice_AdjustIndices(size, &start, &stop, step);
         steps.push_back(static_cast<int>(std::clamp<Py_ssize_t>(step, 0, size)));
@@ -169,7 +169,7 @@ int slices(int x, PyObject *index) {
 PyObject *subscript(PyObject *a, PyObject *index) {
     return guarded([&]() -> PyObject * {
         if (reinterpret_cast<NodeObject *>(a)->table >= 0) return node_lookup(a, index);
-        const int x = current.engine ? node_of(a) : -1;
+        const int x = current.is_open() ? node_of(a) : -1;
         int made = -1;
         if (x >= 0 && PyLong_CheckExact(index)) {
             int overflow;
@@ -177,8 +177,11 @@ PyObject *subscript(PyObject *a, PyObject *index) {
             if (!overflow && at == static_cast<int>(at)) made = builder().pick(x, static_cast<int>(at));
         } else if (x >= 0 && PySlice_Check(index)) {
             Py_ssize_t start, stop, step;
-            if (PySlice_Unpack(index, &start, &stop, &step) < 0) throw PythonError();
-            PySlice_AdjustIndices(current.engine->graph.shape(x).dims[0], &start, &stop, step);
+            if (PySlice_Unpack(index, &start, &stop, &step) < 0) {
+                leave_to_slow_way();
+                step = 0;
+            }
+            if (step) PySlice_AdjustIndices(current.engine->graph.shape(x).dims[0], &start, &stop, step);
             if (step == 1) made = builder().range(x, static_cast<int>(start), static_cast<int>(stop));
         }
         if (x >= 0 && made < 0) made = slices(x, index);
@@ -266,9 +269,10 @@ int enter(PyObject *x) {
         const int node = parameters_of_current->parameter(-2 - object->table);
         if (node >= 0) return node;
     }
-    // an object of an earlier graph: an expression raises, a parameter enters the present one
+    // an object of an earlier graph: a parameter enters the present one, an expression raises; then the slow way does, in
+    // its turn among the arguments
     PyObject *found = PyObject_CallMethod(x, "enter", nullptr);
-    if (!found) throw PythonError();
+    if (!found) return leave_to_slow_way(), -1;
     const long node = PyLong_AsLong(found);
     Py_DECREF(found);
     if (node == -1 && PyErr_Occurred()) throw PythonError();

@@ -25,9 +25,9 @@ class Owned {
 
 struct Names {
     PyObject *name(const char *text) { return PyUnicode_InternFromString(text); }
-    PyObject *contiguous = name("contiguous"), *data_ptr = name("data_ptr"), *dtype = name("dtype");
+    PyObject *check_fits = name("check_fits"), *contiguous = name("contiguous"), *data_ptr = name("data_ptr"), *dtype = name("dtype");
     PyObject *gradient = name("gradient"), *is_contiguous = name("is_contiguous"), *is_cpu = name("is_cpu"), *opened = name("opened");
-    PyObject *tensor = name("tensor"), *updated = name("updated"), *version = name("_version");
+    PyObject *shape = name("shape"), *tensor = name("tensor"), *updated = name("updated"), *version = name("_version");
 };
 
 const Names &names() {
@@ -49,10 +49,29 @@ PyObject *float32() {
     return found;
 }
 
+PyObject *cpu() {
+    static PyObject *found = nullptr;
+    if (!found) found = PyObject_CallMethod(Owned(PyImport_ImportModule("torch")), "device", "s", "cpu");
+    return found;
+}
+
+bool has_shape(PyObject *tensor, const std::vector<int> &dims) {
+    const Owned shape(attribute(tensor, names().shape));
+    if (!PyTuple_Check(shape) || PyTuple_GET_SIZE(static_cast<PyObject *>(shape)) != static_cast<Py_ssize_t>(dims.size())) return false;
+    for (std::size_t k = 0; k < dims.size(); k++) {
+        if (PyLong_AsLong(PyTuple_GET_ITEM(static_cast<PyObject *>(shape), static_cast<Py_ssize_t>(k))) != dims[k]) return false;
+    }
+    return true;
+}
+
+bool is_of_engine(PyObject *tensor) {   // float32 on the CPU
+    return Owned(attribute(tensor, names().dtype)) == float32() && is_true(Owned(attribute(tensor, names().is_cpu)));
+}
+
 }  // namespace
 
-int PythonParameters::All::add(PyObject *reference, bool is_updated) {
-    known.push_back({Py_NewRef(reference), is_updated, nullptr, nullptr, {}, {}, {}});
+int PythonParameters::All::add(PyObject *reference, const std::vector<int> &dims, bool is_updated) {
+    known.push_back({Py_NewRef(reference), dims, is_updated, nullptr, nullptr, {}, {}, {}});
     return static_cast<int>(known.size()) - 1;
 }
 
@@ -78,19 +97,20 @@ int PythonParameters::add_parameter(const std::vector<int> &dims, PyObject *refe
     s.params = {static_cast<int>(graph.params.size())};
     p.sig = graph.signatures.add(s);
     graph.params.push_back(p);
-    return params_.add(reference, is_updated);
+    return params_.add(reference, dims, is_updated);
 }
 
-int PythonParameters::add_table(int rows, const std::vector<int> &dims, PyObject *reference) {
+int PythonParameters::add_table(const std::vector<int> &dims, PyObject *reference) {
     Graph &graph = engine_.graph;
+    const int rows = dims.at(0);
     Signature s;
     s.op = Op::Lookup;
-    s.shape = graph.signatures.add_shape(dims);
+    s.shape = graph.signatures.add_shape(dims.size() == 1 ? std::vector<int>{1} : std::vector<int>(dims.begin() + 1, dims.end()));
     s.params = {static_cast<int>(graph.tables.size())};
     const int sig = graph.signatures.add(s);
     graph.tables.push_back(std::make_unique<Table>(nullptr, rows, graph.signatures[sig].width));
     graph.tables.back()->sig = sig;
-    return tables_.add(reference, true);
+    return tables_.add(reference, dims, true);
 }
 
 bool PythonParameters::is_here(int number) const {
@@ -99,8 +119,8 @@ bool PythonParameters::is_here(int number) const {
 
 int PythonParameters::parameter(int number) {
     if (!is_here(number)) {
-        const Owned tensor(attribute(params_.enter(number), names().tensor)), dtype(attribute(tensor, names().dtype));
-        if (dtype != float32() || !is_true(Owned(attribute(tensor, names().is_cpu)))) return -1;
+        const Owned tensor(attribute(params_.enter(number), names().tensor));
+        if (!is_of_engine(tensor)) return -1;
     }
     return engine_.graph.param_node(number);
 }
@@ -114,13 +134,22 @@ PythonParameters::Mark PythonParameters::mark_of(PyObject *tensor) {
 
 PyObject *PythonParameters::pair(const Mark &mark) { return Py_BuildValue("(KL)", mark.place, mark.version); }
 
-// Has somebody written to a parameter since it was looked at last? Finds where it lies, if so.
-bool PythonParameters::look(Known &known, float *&place) {
-    const Owned tensor(attribute(known.storage, names().tensor));
+// Has somebody written to a value since it was looked at last?  What has been put in its place must be like it.
+bool PythonParameters::has_changed(Known &known, PyObject *tensor) {
     const Mark now = mark_of(tensor);
     if (now == known.seen) return false;
+    if (now.place != known.seen.place && !(has_shape(tensor, known.dims) && is_of_engine(tensor))) {
+        Owned(PyObject_CallMethodObjArgs(known.storage, names().check_fits, cpu(), float32(), nullptr));   // raises
+    }
     known.seen = now;
-    place = pointer(now.place);
+    return true;
+}
+
+// Finds where a parameter lies, if somebody has written to it.
+bool PythonParameters::look(Known &known, float *&place) {
+    const Owned tensor(attribute(known.storage, names().tensor));
+    if (!has_changed(known, tensor)) return false;
+    place = pointer(known.seen.place);
     Py_CLEAR(known.packed);
     if (is_true(Owned(PyObject_CallMethodNoArgs(tensor, names().is_contiguous)))) return true;
     known.packed = Owned(PyObject_CallMethodNoArgs(tensor, names().contiguous)).release();
@@ -142,8 +171,9 @@ void PythonParameters::follow() {
     }
     for (std::size_t i = 0; i < tables_.entered.size(); i++) {
         const int number = tables_.entered[i];
-        const Owned tensor(attribute(tables_.known[number].storage, names().tensor));
-        float *place = pointer(mark_of(tensor).place);
+        Known &table = tables_.known[number];
+        has_changed(table, Owned(attribute(table.storage, names().tensor)));
+        float *place = pointer(table.seen.place);
         moved |= place != graph.tables[number]->value;
         graph.tables[number]->value = place;
     }

@@ -15,7 +15,7 @@ class PythonParameters {
 
     // The number of a new one; `reference` is a weak reference to its storage.
     int add_parameter(const std::vector<int> &dims, PyObject *reference, bool is_updated);
-    int add_table(int rows, const std::vector<int> &dims, PyObject *reference);
+    int add_table(const std::vector<int> &dims, PyObject *reference);   // the first dimension counts rows
     // The node of a parameter; -1: its value is not of float32 on the CPU.
     int parameter(int number);
     // A row of it is looked up: it stays as long as the graph.
@@ -48,6 +48,7 @@ class PythonParameters {
     };
     struct Known {
         PyObject *reference;
+        std::vector<int> dims;
         bool is_updated;
         PyObject *storage;             // while it is in a graph
         PyObject *packed;              // a copy of a value whose elements do not lie side by side
@@ -57,12 +58,13 @@ class PythonParameters {
     struct All {
         std::deque<Known> known;       // which stay where they are
         std::vector<int> entered;      // the numbers of those in this graph
-        int add(PyObject *reference, bool is_updated);
+        int add(PyObject *reference, const std::vector<int> &dims, bool is_updated);
         PyObject *enter(int number);   // its storage, which is borrowed
     };
     static Mark mark_of(PyObject *tensor);
     static PyObject *pair(const Mark &mark);
     bool is_here(int number) const;    // else it was taken back with its part of the graph
+    bool has_changed(Known &known, PyObject *tensor);
     bool look(Known &known, float *&place);
     void open(int number);
     void place_again();

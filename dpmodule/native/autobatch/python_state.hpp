@@ -45,11 +45,14 @@ extern Handles handles;
 // The engine that fast functions add to; `engine` is nullptr where the graph under construction is not native.
 struct Current {
     Engine *engine = nullptr;
+    std::uint64_t thread = 0;      // which alone adds to it; numbers are never used again
     int version = -1;              // of the graph
     int serial = 0;                // of the engine
     PyTypeObject *expression = nullptr;
     PyTypeObject *input = nullptr; // of inputs
     PyObject *slow = nullptr;      // the class with the operators in Python
+    // Is there a native graph, and this thread the one that adds to it?
+    bool is_open() const { return engine && PyThreadState_Get()->id == thread; }
 };
 extern Current current;
 
@@ -79,7 +82,7 @@ inline PyObject *make_expression(int node) {
 }
 
 // The node of an operand, -1 if it is no expression of the current graph (then the way in Python says what is wrong).
-// Parameters enter the graph at their first use; that may raise (PythonError).
+// Parameters enter the graph at their first use.
 int enter(PyObject *x);
 inline int node_of(PyObject *x) {
     if (!PyObject_TypeCheck(x, node_type)) return -1;
@@ -92,6 +95,13 @@ inline int node_of(PyObject *x) {
 inline bool optional(PyObject *x, int &node) {
     node = x == Py_None ? -1 : node_of(x);
     return x == Py_None || node >= 0;
+}
+
+// Python has raised: forget it, since the slow way will raise in its turn among the arguments.  Others than Exceptions, such
+// as an interrupt, go on.
+inline void leave_to_slow_way() {
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) throw PythonError();
+    PyErr_Clear();
 }
 
 // Raises an error of dpmodule.autobatch.errors.

@@ -21,12 +21,6 @@ class References {
     std::vector<PyObject *> all_;
 };
 
-// Raises what an expression that cg_revert has taken back raises.
-void refuse(int node) {
-    References made;
-    enter(made.add(make_expression(node)));
-}
-
 enum Place { X, H, C, Mask, places };
 
 // What `cell` returns for stand-ins of the operands; false for something else than (output,) or (output, memory).
@@ -55,9 +49,7 @@ int learn(PyObject *network, PyObject *weights, bool has_memory, const int *oper
         if (call_cell(network, weights, has_memory, stand_ins, output, memory)) found = remember_compound(graph, first, count, output, memory);
     } catch (const PythonError &) {
         graph.revert(first, first);
-        if (!PyErr_ExceptionMatches(PyExc_Exception)) throw;
-        PyErr_Clear();   // the way in Python will say it of the operands themselves
-        return -1;
+        return leave_to_slow_way(), -1;   // which will say it of the operands themselves
     }
     graph.revert(first, first);
     return found;
@@ -124,7 +116,7 @@ bool Steps::read_before(const StateObject &state) {
         for (int l = 0; l < count; l++) {
             layers_[l].h = state.outputs[l];
             if (cells_->has_memory) layers_[l].c = state.outputs[l] + 1;
-            if (state.outputs[l] + cells_->has_memory >= size) refuse(state.outputs[l]);
+            if (state.outputs[l] + cells_->has_memory >= size) return false;   // cg_revert has taken it back
         }
         return state.count == count;
     }

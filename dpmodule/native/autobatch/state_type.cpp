@@ -33,7 +33,7 @@ PyObject *add_input(PyObject *self, PyObject *const *args, Py_ssize_t count, PyO
     return guarded([&]() -> PyObject * {
         const StateObject &state = *state_of(self);
         Steps steps;
-        int x = current.engine && count == 1 && !keywords ? node_of(args[0]) : -1, outputs[most_layers] = {};
+        int x = current.is_open() && count == 1 && !keywords ? node_of(args[0]) : -1, outputs[most_layers] = {};
         if (x >= 0 && !steps.read(state)) x = -1;
         for (int l = 0; l < steps.count && x >= 0; l++) x = outputs[l] = steps.add(l, x);
         if (x < 0) return call_slowly(self, "_step", args, count, keywords);
@@ -53,7 +53,7 @@ PyObject *add_input(PyObject *self, PyObject *const *args, Py_ssize_t count, PyO
 // Adds all steps, one layer after the other; false where the way in Python is needed.  `xs` becomes the outputs.
 bool add_sequence(const StateObject &state, PyObject *inputs, Nodes &xs) {
     Steps steps;
-    if (!current.engine || !xs.read(inputs) || !steps.read(state)) return false;
+    if (!current.is_open() || !xs.read(inputs) || !steps.read(state)) return false;
     for (int l = 0; l < steps.count; l++) {
         for (int i = 0; i < xs.count; i++) {
             xs.at[i] = steps.add(l, xs.at[i]);
