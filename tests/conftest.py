@@ -6,8 +6,11 @@ import signal
 import pytest
 import torch
 
-from dpmodule import generators
-from helpers.seeds import start_random_numbers
+from helpers import seeds
+
+
+def pytest_addoption(parser):
+    parser.addoption("--row", metavar="TEXT", help="of walks, only rows whose description contains the text")
 
 
 def pytest_configure(config):
@@ -29,7 +32,5 @@ def pytest_collection_modifyitems(config, items):
 @pytest.fixture(autouse=True)
 def fixed_random_numbers():
     """Start every test from the same random state and put back what it changes."""
-    state = generators.get_state()
-    start_random_numbers()
-    yield
-    generators.set_state(state)
+    with seeds.fixed_random_numbers():
+        yield

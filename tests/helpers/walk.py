@@ -1,12 +1,14 @@
 """Tests that walk through tables: one test a family of rows, which goes on after a failure and lists all."""
 
+import functools
 import inspect
+import os
 import traceback
 from pathlib import Path
 
 import pytest
 
-from helpers.seeds import start_random_numbers
+from helpers.seeds import fixed_random_numbers
 
 __all__ = ["family_of", "walks"]
 
@@ -22,15 +24,16 @@ def family_of(name, *_):
     return where[2] if len(where) > 3 else where[-1]
 
 
-def walks(rows, family=family_of, seconds=60):
+def walks(rows, family=lambda *_: "all", seconds=60):
     """Turn a test of one row into one test of each family of rows.
 
     Every row starts from the same random numbers, as every test does. What the function takes beyond the row are
-    fixtures.
+    fixtures; all rows of a family share them. ``pytest --row TEXT`` runs only the rows whose description has the text
+    in it, and stops at the first failure, as it shows a test's.
 
     Args:
         rows: tuples of arguments, or single ones.
-        family: from a row's arguments to the name of its family.
+        family: from a row's arguments to the name of its family; without it all rows are one.
         seconds: how long a family may take.
     """
     families = {}
@@ -39,41 +42,47 @@ def walks(rows, family=family_of, seconds=60):
         families.setdefault(str(family(*row)), []).append(row)
 
     def decorate(function):
-        names = list(inspect.signature(function).parameters)
-
-        def test(walked, **fixtures):
-            failed, skipped = [], 0
-            for row in walked:
-                start_random_numbers()
-                try:
-                    function(*row, **fixtures)
-                except pytest.skip.Exception:
-                    skipped += 1
-                except Exception as error:
-                    failed.append(f"{_described(row)}\n{_told(error)}")
-            if failed:
-                pytest.fail(
-                    "\n\n".join([f"{len(failed)} of {len(walked)} rows fail", *failed]), pytrace=False
-                )
-            if skipped == len(walked):
-                pytest.skip("all rows are")
+        @functools.wraps(function)
+        def test(walked, pytestconfig, **fixtures):
+            call, chosen = functools.partial(function, **fixtures), pytestconfig.getoption("--row")
+            if chosen is None:
+                _walk(call, walked)
+                return
+            rows = [row for row in walked if chosen in _described(row)]
+            for row in rows:
+                with fixed_random_numbers():
+                    call(*row)
+            if not rows:
+                pytest.skip("no row has the text")
 
         count = len(next(iter(families.values()))[0])
-        parameters = [
-            inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-            for name in ("walked", *names[count:])
-        ]
-        test.__signature__ = inspect.Signature(parameters)
-        test.__name__, test.__doc__, test.__module__ = (
-            function.__name__,
-            function.__doc__,
-            function.__module__,
-        )
-        test.pytestmark = list(getattr(function, "pytestmark", ()))
+        names = ["walked", "pytestconfig", *list(inspect.signature(function).parameters)[count:]]
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        test.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])
         marked = pytest.mark.parametrize("walked", families.values(), ids=families)(test)
         return pytest.mark.timeout(seconds)(marked)
 
     return decorate
+
+
+def _walk(call, rows):
+    """Call a function with every row; fail with all that failed."""
+    failed, skipped = [], []
+    for number, row in enumerate(rows):
+        try:
+            with fixed_random_numbers():
+                call(*row)
+        except pytest.skip.Exception as reason:
+            skipped.append(str(reason))
+        except (Exception, pytest.fail.Exception) as error:
+            failed.append(f"row {number}: {_described(row)}\n{_told(error)}")
+            if "pytest-timeout" in str(error):
+                failed.append(f"{len(rows) - number - 1} more rows were not run")
+                break
+    if failed:
+        pytest.fail("\n\n".join([f"{len(failed)} of {len(rows)} rows fail", *failed]), pytrace=False)
+    if len(skipped) == len(rows):
+        pytest.skip(skipped[0])
 
 
 def _described(each):
@@ -82,16 +91,20 @@ def _described(each):
         text = ", ".join(map(_described, each))
     elif isinstance(each, dict):
         text = str(each.get("name", each))
+    elif getattr(each, "__name__", None) == "<lambda>":
+        text = f"function of line {each.__code__.co_firstlineno}"
     else:
-        text = getattr(each, "__name__", None) or str(each)
+        text = getattr(each, "__name__", None) or " ".join(str(each).split())
     return text if len(text) < 200 else f"{text[:200]}..."
 
 
 def _told(error):
-    """Return an error with the places in the tests where it passed by."""
-    frames = traceback.extract_tb(error.__traceback__)
+    """Return an error, where it passed by in the tests, and where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]
     places = [
-        f"  {frame.filename}:{frame.lineno}" for frame in frames[1:] if frame.filename.startswith(_TESTS)
+        f"  {os.path.relpath(frame.filename)}:{frame.lineno}: {frame.line}"
+        for frame in frames
+        if frame.filename.startswith(_TESTS) or frame is frames[-1]
     ]
-    text = "".join(traceback.format_exception_only(type(error), error)).strip()
-    return "\n".join([*places, *(f"  {line}" for line in text.splitlines()[:12])])
+    text = "".join(traceback.format_exception_only(type(error), error)).strip().splitlines()
+    return "\n".join([*places, *(f"  {line}" for line in text[:40]), *(["  ..."] if text[40:] else [])])
