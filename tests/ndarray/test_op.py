@@ -15,6 +15,7 @@ from dpmodule import mode, ops
 from dpmodule.base import DTypeError, OpError, ShapeError
 from dpmodule.ndarray import faces, plan
 from dpmodule.ndarray.methods import FLUENT
+from helpers.walk import walks
 
 nd = mx.nd
 ROOT = Path(__file__).parents[2]
@@ -212,7 +213,7 @@ def test_kept_plans_stay_few():
 # --- methods, namespaces, signatures
 
 
-@pytest.mark.parametrize("name", FLUENT)
+@walks(FLUENT)
 def test_methods_are_the_operators(name):
     assert ops.find(name) is not None, f"{name} is no operator yet"
     method = getattr(mx.nd.NDArray, name)
