@@ -1,7 +1,5 @@
 """Programs run through `torch.compile`: equal results, errors that name the node, and what happens without it."""
 
-import subprocess
-import sys
 import warnings
 
 import numpy as np
@@ -13,6 +11,7 @@ from dpmodule.base import ArgumentError, NodeError
 from dpmodule.executor import Binding, RunOptions, run_options
 from dpmodule.executor.executor import Executor
 from helpers.nets import blobs, mlp
+from helpers.programs import run_program
 
 BATCH = 8
 
@@ -208,5 +207,5 @@ mod.update()
 found = [name for name in sys.modules if name.startswith(("torch._dynamo", "torch._inductor"))]
 sys.exit(f"loaded: {found[:3]}" if found else 0)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = run_program(code)
     assert done.returncode == 0, done.stderr

@@ -1,12 +1,11 @@
 import ctypes
 import platform
-import subprocess
-import sys
 
 import pytest
 
 import dpmodule as mx
 from dpmodule.executor import malloc
+from helpers.programs import run_program
 
 GLIBC = platform.libc_ver()[0] == "glibc"
 CACHED = 7
@@ -16,7 +15,6 @@ only_glibc = pytest.mark.skipif(not GLIBC, reason="only glibc keeps and returns 
 CODE = """
 import resource
 import torch
-{before}
 import dpmodule as mx
 kept = {call}
 def faults():
@@ -34,12 +32,15 @@ print(kept, mx.executor.malloc.keeps_blocks(), (faults() - first) * resource.get
 """
 
 
-def child(call, before=""):
-    """Return what a new process prints: results of the call, and whether 48 MB blocks come from the system again."""
-    code = CODE.format(call=call, before=before, warm=CACHED + 3)
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100
-    )
+def child(call, **changes):
+    """Return what a new process prints: results of the call, and whether 48 MB blocks come from the system again.
+
+    Args:
+        call: code.
+        changes: of the environment.
+    """
+    done = run_program(CODE.format(call=call, warm=CACHED + 3), **changes)
+    assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
 
@@ -56,8 +57,7 @@ def test_kept_blocks_are_used_again_and_not_given_back():
 @only_glibc
 @pytest.mark.parametrize(("value", "kept"), [("keep", "True"), ("", "False")])
 def test_the_environment_asks_for_it(value, kept):
-    before = f"import os; os.environ['DPMODULE_MALLOC'] = {value!r}"
-    assert child("None", before)[1:] == [kept, "False" if kept == "True" else "True"]
+    assert child("None", DPMODULE_MALLOC=value)[1:] == [kept, "False" if kept == "True" else "True"]
 
 
 @pytest.mark.parametrize("error", [AttributeError, OSError, TypeError])
@@ -105,8 +105,8 @@ print((faults() - first) * resource.getpagesize() // 2**20)
 @only_glibc
 @pytest.mark.parametrize(("size", "most"), [(2**30, 20 * (CACHED + 1)), (0, 10**6)])
 def test_blocks_of_a_large_network_stay_from_the_first_batch_on(size, most):
-    code = SETTLED.format(size=size)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_program(SETTLED.format(size=size))
+    assert done.returncode == 0, done.stderr
     assert int(done.stdout) <= most
     assert size or int(done.stdout) >= 20
 
