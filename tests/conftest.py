@@ -1,5 +1,6 @@
 """Settings of every test: one torch thread, the same random numbers each time, no GPU tests without a GPU."""
 
+import gc
 import os
 import signal
 
@@ -27,6 +28,12 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if "gpu" in item.keywords:
             item.add_marker(skip)
+
+
+def pytest_collection_finish():
+    """Let the garbage collector look at what tests make alone, not each time at all modules and tests too."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
