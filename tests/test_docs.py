@@ -68,7 +68,8 @@ def test_docstring_examples_run(name, tmp_path, monkeypatch):
     module = importlib.import_module(name)
     runner = doctest.DocTestRunner(optionflags=FLAGS)
     report = []
-    for example in doctest.DocTestFinder(exclude_empty=True).find(module, name):
-        example.globs.update(mx=mx, np=np, torch=torch, asyncio=asyncio, math=math)
-        runner.run(example, out=report.append)
+    for docstring in doctest.DocTestFinder().find(module, name):
+        if docstring.examples:
+            docstring.globs.update(mx=mx, np=np, torch=torch, asyncio=asyncio, math=math)
+            runner.run(docstring, out=report.append)
     assert runner.failures == 0, "".join(report)
