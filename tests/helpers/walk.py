@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+import dpmodule
 from dpmodule.ops.later import LATER
 from helpers.seeds import fixed_random_numbers
 
 __all__ = ["family_of", "walks"]
 
-_TESTS = str(Path(__file__).parents[1])
+_TESTS, _PACKAGE = str(Path(__file__).parents[1]), str(Path(dpmodule.__file__).parent)
 _PARTS = {name: file.split(".")[0] for file, names in LATER.items() for name in names.split()}
 
 
@@ -73,7 +74,7 @@ def _walk(call, rows):
         except pytest.skip.Exception as reason:
             skipped.append(str(reason))
         except (Exception, pytest.fail.Exception) as error:
-            failed.append(f"row {number}: {_described(row)}\n{_told(error)}")
+            failed.append(f"row {number}: {_described(row)}{_told(error, 40 if len(failed) < 5 else 3)}")
             if "pytest-timeout" in str(error):
                 failed.append(f"{len(rows) - number - 1} more rows were not run")
                 break
@@ -96,13 +97,15 @@ def _described(each):
     return text if len(text) < 200 else f"{text[:200]}..."
 
 
-def _told(error):
-    """Return an error, where it passed by in the tests, and where it was raised."""
+def _told(error, most):
+    """Return an error in at most so many lines, where it passed by in the tests, and where it left the package."""
     frames = traceback.extract_tb(error.__traceback__)[1:]
+    ours = [frame for frame in frames if frame.filename.startswith(_PACKAGE)]
     places = [
-        f"  {os.path.relpath(frame.filename)}:{frame.lineno}: {frame.line}"
+        f"{os.path.relpath(frame.filename)}:{frame.lineno}: {frame.line}"
         for frame in frames
-        if frame.filename.startswith(_TESTS) or frame is frames[-1]
+        if frame.filename.startswith(_TESTS) or frame in ours[-1:]
     ]
-    text = "".join(traceback.format_exception_only(type(error), error)).strip().splitlines()
-    return "\n".join([*places, *(f"  {line}" for line in text[:40]), *(["  ..."] if text[40:] else [])])
+    text = "".join(traceback.format_exception_only(type(error), error)).splitlines()
+    text = [line for line in text if line.strip()]
+    return "".join(f"\n  {line}" for line in [*places, *text[:most], *["..."] * (len(text) > most)])
