@@ -14,6 +14,7 @@ from helpers.seeds import fixed_random_numbers
 
 __all__ = ["family_of", "walks"]
 
+_SLOWNESS = float(os.environ.get("DPMODULE_TEST_SLOWNESS", "1"))  # more than 1 under sanitizers
 _TESTS, _PACKAGE = str(Path(__file__).parents[1]), str(Path(dpmodule.__file__).parent)
 _PARTS = {name: file.split(".")[0] for file, names in LATER.items() for name in names.split()}
 
@@ -59,14 +60,14 @@ def walks(rows, family=lambda *_: "all", seconds=60):
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         test.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])
         marked = pytest.mark.parametrize("walked", families.values(), ids=families)(test)
-        return pytest.mark.timeout(seconds)(marked)
+        return pytest.mark.timeout(seconds * _SLOWNESS)(marked)
 
     return decorate
 
 
 def _walk(call, rows):
     """Call a function with every row; fail with all that failed."""
-    failed, skipped = [], []
+    failed, skipped, left = [], [], 0
     for number, row in enumerate(rows):
         try:
             with fixed_random_numbers():
@@ -76,10 +77,11 @@ def _walk(call, rows):
         except (Exception, pytest.fail.Exception) as error:
             failed.append(f"row {number}: {_described(row)}{_told(error, 40 if len(failed) < 5 else 3)}")
             if "pytest-timeout" in str(error):
-                failed.append(f"{len(rows) - number - 1} more rows were not run")
+                left = len(rows) - number - 1
                 break
     if failed:
-        pytest.fail("\n\n".join([f"{len(failed)} of {len(rows)} rows fail", *failed]), pytrace=False)
+        title = f"{len(failed)} of {len(rows)} rows fail" + f", {left} were not run" * bool(left)
+        pytest.fail("\n\n".join([title, *failed]), pytrace=False)
     if len(skipped) == len(rows):
         pytest.skip(skipped[0])
 
