@@ -39,7 +39,7 @@ def last_op(case):
     return heads[0][0].op
 
 
-ROWS_OF_TABLES = list(table_rows())
+ROWS_OF_TABLES = table_rows()
 RECORDED = [(group, case, last_op(case)) for group, case in recorded_calls()]
 WITH_VALUES = {op.name for _, _, op in RECORDED} | {
     ops.get(row.name).name for row in ROWS_OF_TABLES if row.expect is not None
