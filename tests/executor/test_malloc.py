@@ -15,6 +15,7 @@ only_glibc = pytest.mark.skipif(not GLIBC, reason="only glibc keeps and returns 
 CODE = """
 import resource
 import torch
+{before}
 import dpmodule as mx
 kept = {call}
 def faults():
@@ -32,14 +33,10 @@ print(kept, mx.executor.malloc.keeps_blocks(), (faults() - first) * resource.get
 """
 
 
-def child(call, **changes):
-    """Return what a new process prints: results of the call, and whether 48 MB blocks come from the system again.
-
-    Args:
-        call: code.
-        changes: of the environment.
-    """
-    done = run_program(CODE.format(call=call, warm=CACHED + 3), **changes)
+def child(call, before=""):
+    """Return what a new process prints: results of the call, and whether 48 MB blocks come from the system again."""
+    code = CODE.format(call=call, before=before, warm=CACHED + 3)
+    done = run_program(code, seconds=100)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
@@ -57,7 +54,8 @@ def test_kept_blocks_are_used_again_and_not_given_back():
 @only_glibc
 @pytest.mark.parametrize(("value", "kept"), [("keep", "True"), ("", "False")])
 def test_the_environment_asks_for_it(value, kept):
-    assert child("None", DPMODULE_MALLOC=value)[1:] == [kept, "False" if kept == "True" else "True"]
+    before = f"import os; os.environ['DPMODULE_MALLOC'] = {value!r}"
+    assert child("None", before)[1:] == [kept, "False" if kept == "True" else "True"]
 
 
 @pytest.mark.parametrize("error", [AttributeError, OSError, TypeError])
@@ -90,6 +88,7 @@ import resource
 import torch
 import dpmodule as mx
 from dpmodule.executor import malloc
+from helpers.programs import run_program
 malloc.settle({size})
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -105,7 +104,8 @@ print((faults() - first) * resource.getpagesize() // 2**20)
 @only_glibc
 @pytest.mark.parametrize(("size", "most"), [(2**30, 20 * (CACHED + 1)), (0, 10**6)])
 def test_blocks_of_a_large_network_stay_from_the_first_batch_on(size, most):
-    done = run_program(SETTLED.format(size=size))
+    code = SETTLED.format(size=size)
+    done = run_program(code)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) <= most
     assert size or int(done.stdout) >= 20
