@@ -1,13 +1,17 @@
 """Settings of every test: one torch thread, the same random numbers each time, no GPU tests without a GPU."""
 
+import gc
 import os
 import signal
 
 import pytest
 import torch
 
-from dpmodule import generators
-from helpers.seeds import start_random_numbers
+from helpers import seeds
+
+
+def pytest_addoption(parser):
+    parser.addoption("--row", metavar="TEXT", help="of walks, only rows whose description contains the text")
 
 
 def pytest_configure(config):
@@ -26,10 +30,14 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(skip)
 
 
+def pytest_collection_finish():
+    """Let the garbage collector look at what tests make alone, not each time at all modules and tests too."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def fixed_random_numbers():
     """Start every test from the same random state and put back what it changes."""
-    state = generators.get_state()
-    start_random_numbers()
-    yield
-    generators.set_state(state)
+    with seeds.fixed_random_numbers():
+        yield

@@ -4,11 +4,8 @@ import asyncio
 import doctest
 import importlib
 import math
-import os
 import pkgutil
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +14,8 @@ import torch
 
 import dpmodule as mx
 from dpmodule import autobatch
+from helpers.programs import run_file
+from helpers.walk import walks
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -38,15 +37,8 @@ FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 def run_as_program(code, folder):
     """Run a block that starts processes the way a user does: from a file."""
     program = folder / "program.py"
-    program.write_text(code, encoding="utf-8")
-    paths = os.pathsep.join([str(Path(mx.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(program)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-    )
+    program.write_text(f"import warnings; warnings.simplefilter('error')\n{code}", encoding="utf-8")
+    done = run_file(program, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -68,13 +60,16 @@ def test_page_has_a_python_block(page):
     assert f"{page}-0" in BLOCKS
 
 
-@pytest.mark.parametrize("name", MODULES)
+@walks(MODULES, family=lambda name: name.split(".")[1])
 def test_docstring_examples_run(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / name
+    folder.mkdir()
+    monkeypatch.chdir(folder)
     module = importlib.import_module(name)
     runner = doctest.DocTestRunner(optionflags=FLAGS)
     report = []
-    for example in doctest.DocTestFinder(exclude_empty=True).find(module, name):
-        example.globs.update(mx=mx, np=np, torch=torch, asyncio=asyncio, math=math)
-        runner.run(example, out=report.append)
+    for docstring in doctest.DocTestFinder().find(module, name):
+        if docstring.examples:
+            docstring.globs.update(mx=mx, np=np, torch=torch, asyncio=asyncio, math=math)
+            runner.run(docstring, out=report.append)
     assert runner.failures == 0, "".join(report)

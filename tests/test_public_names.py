@@ -17,6 +17,7 @@ import pytest
 
 import dpmodule as mx
 from dpmodule import autobatch
+from helpers.walk import walks
 
 DATA = Path(__file__).parent / "data"
 KEPT = json.loads((DATA / "public_names.json").read_text())
@@ -41,7 +42,7 @@ def has(owner, name):
     return found
 
 
-@pytest.mark.parametrize("module", KEPT)
+@walks(KEPT)
 def test_kept_names_exist(module):
     owner, kept = load(module), KEPT[module]
     names = kept.get("names", "").split()
@@ -49,7 +50,7 @@ def test_kept_names_exist(module):
     assert [name for name in names if not has(owner, name)] == []
 
 
-@pytest.mark.parametrize("module", LEFT_OUT)
+@walks(LEFT_OUT)
 def test_names_left_out_do_not_exist(module):
     left = LEFT_OUT[module]
     if "*" in left:

@@ -37,16 +37,18 @@ class _Names:
 
     def __init__(self) -> None:
         self._taken: set[str] = {"values", "env", "shaped", "forward", "__debug__"}
+        self._numbers: dict[str, int] = {}  # up to these all are taken
 
     def make(self, text: str) -> str:
         base = re.sub(r"\W", "_", text, flags=re.ASCII) or "v"  # Python would merge look-alike letters
         if base[0].isdigit() or keyword.iskeyword(base):
             base = f"v_{base}"
-        name, number = base, 1
+        name, number = base, self._numbers.get(base, 1)
         while name in self._taken:
             number += 1
             name = f"{base}_{number}"
         self._taken.add(name)
+        self._numbers[base] = number
         return name
 
 

@@ -1,10 +1,12 @@
 """Outputs and gradients are memory of their own, whatever torch returns."""
 
+from itertools import product
+
 import numpy as np
-import pytest
 import torch
 
 import dpmodule as mx
+from helpers.walk import walks
 
 S = mx.sym
 
@@ -62,8 +64,7 @@ VIEWS = {
 }
 
 
-@pytest.mark.parametrize("is_train", [False, True])
-@pytest.mark.parametrize("name", sorted(VIEWS))
+@walks(product(sorted(VIEWS), [False, True]))
 def test_outputs_share_memory_with_nothing(name, is_train):
     x = S.Variable("x")
     head = VIEWS[name](x)
@@ -170,12 +171,16 @@ def torch_gradients(name, head):
     return [np.zeros_like(A) if t.grad is None else t.grad.numpy() for t in (a, b)]
 
 
-@pytest.mark.parametrize("views", [False, True])
-@pytest.mark.parametrize(
-    "reqs",
-    ["write", "add", {"a": "write", "b": "add"}, {"a": "add", "b": "null"}, {"a": "null", "b": "write"}],
-)
-@pytest.mark.parametrize("name", sorted(set(SOURCES) - {"tied dense"}))
+REQUIREMENTS = [
+    "write",
+    "add",
+    {"a": "write", "b": "add"},
+    {"a": "add", "b": "null"},
+    {"a": "null", "b": "write"},
+]
+
+
+@walks(product(sorted(SOURCES), REQUIREMENTS, [False, True]))
 def test_gradients_are_right_and_apart(name, reqs, views):
     make, shape = SOURCES[name]
     head = torch.arange(1.0, 1 + int(np.prod(shape))).reshape(shape)

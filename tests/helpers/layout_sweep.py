@@ -59,11 +59,11 @@ MOST = 8
 TOLERANCE = {"float32": 1e-4, "float64": 1e-7, "bfloat16": 0.1, "float16": 2e-2}
 
 
-def recorded():
-    """Yield the recorded calls of MXNet that consist of one operator."""
+def recorded(names):
+    """Yield the recorded calls of MXNet that consist of one of the operators; without names, of any."""
     for group, case in recorded_calls():
         nodes = [node for node in mx.sym.load_json(case["symbol_json"]).graph.nodes if node.op is not None]
-        if len(nodes) != 1:
+        if len(nodes) != 1 or (names and nodes[0].op.name not in names):
             continue
         arrays, name = arrays_of(group), case["name"]
         keys = [child.name for child, _ in nodes[0].inputs]
@@ -79,7 +79,7 @@ def calls(names):
         names: of the operators, of which some calls are taken; nothing for every call of all.
     """
     count = Counter()
-    for case in (*table_rows(), *recorded()):
+    for case in (*table_rows(), *recorded(names)):
         op = ops.get(case.name)
         count[op.name] += 1
         if names and (op.name not in names or count[op.name] > MOST):

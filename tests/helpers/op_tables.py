@@ -2,7 +2,7 @@
 
 import importlib.util
 import json
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -11,23 +11,27 @@ TESTS = Path(__file__).parents[1]
 GOLDENS = TESTS / "data" / "goldens" / "ops"
 
 
+@cache
 def table_rows():
-    """Yield every `OpCase` of the tables."""
+    """Return every `OpCase` of the tables."""
+    found = []
     for path in sorted((TESTS / "ops" / "cases").glob("*.py")):
         spec = importlib.util.spec_from_file_location(f"cases_{path.stem}", path)
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        yield from module.CASES
+        found += module.CASES
+    return found
 
 
+@cache
 def recorded_calls():
-    """Yield the group of every recorded call and its description."""
-    for path in sorted(GOLDENS.glob("*.json")):
-        for case in json.loads(path.read_text()):
-            yield path.stem, case
+    """Return the group of every recorded call, and its description."""
+    return [
+        (path.stem, case) for path in sorted(GOLDENS.glob("*.json")) for case in json.loads(path.read_text())
+    ]
 
 
-@lru_cache(maxsize=2)
+@cache
 def arrays_of(group):
     """Return the inputs, outputs and gradients of a group's calls by name."""
     with np.load(GOLDENS / f"{group}.npz") as found:

@@ -1,11 +1,13 @@
 """The random numbers that every test starts from."""
 
+import contextlib
+
 import numpy as np
 
 from dpmodule import generators
 from dpmodule.context import cpu
 
-__all__ = ["start_random_numbers"]
+__all__ = ["fixed_random_numbers", "start_random_numbers"]
 
 
 def start_random_numbers():
@@ -13,3 +15,14 @@ def start_random_numbers():
     np.random.seed(0)
     for device_id in range(4):
         generators.seed(device_id, cpu(device_id))
+
+
+@contextlib.contextmanager
+def fixed_random_numbers():
+    """Start from the same random state as every test, and put back what is changed."""
+    state = generators.get_state()
+    start_random_numbers()
+    try:
+        yield
+    finally:
+        generators.set_state(state)

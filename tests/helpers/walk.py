@@ -1,36 +1,39 @@
 """Tests that walk through tables: one test a family of rows, which goes on after a failure and lists all."""
 
+import functools
 import inspect
+import os
 import traceback
 from pathlib import Path
 
 import pytest
 
-from helpers.seeds import start_random_numbers
+import dpmodule
+from dpmodule.ops.later import LATER
+from helpers.seeds import fixed_random_numbers
 
 __all__ = ["family_of", "walks"]
 
-_TESTS = str(Path(__file__).parents[1])
+_SLOWNESS = float(os.environ.get("DPMODULE_TEST_SLOWNESS", "1"))  # more than 1 under sanitizers
+_TESTS, _PACKAGE = str(Path(__file__).parents[1]), str(Path(dpmodule.__file__).parent)
+_PARTS = {name: file.split(".")[0] for file, names in LATER.items() for name in names.split()}
 
 
 def family_of(name, *_):
-    """Return the part of `dpmodule.ops` that an operator stands in, such as "nn"."""
-    from dpmodule import ops
-
-    op = ops.get(name)
-    where = (op.bind or op.run).__module__.split(".")
-    return where[2] if len(where) > 3 else where[-1]
+    """Return the part of `dpmodule.ops` that declares an operator, such as "nn"."""
+    return _PARTS.get(name, "others")
 
 
-def walks(rows, family=family_of, seconds=60):
+def walks(rows, family=lambda *_: "all", seconds=60):
     """Turn a test of one row into one test of each family of rows.
 
     Every row starts from the same random numbers, as every test does. What the function takes beyond the row are
-    fixtures.
+    fixtures; all rows of a family share them. ``pytest --row TEXT`` runs only the rows whose description has the text
+    in it, and stops at the first failure, as it shows a test's.
 
     Args:
         rows: tuples of arguments, or single ones.
-        family: from a row's arguments to the name of its family.
+        family: from a row's arguments to the name of its family; without it all rows are one.
         seconds: how long a family may take.
     """
     families = {}
@@ -39,41 +42,48 @@ def walks(rows, family=family_of, seconds=60):
         families.setdefault(str(family(*row)), []).append(row)
 
     def decorate(function):
-        names = list(inspect.signature(function).parameters)
-
-        def test(walked, **fixtures):
-            failed, skipped = [], 0
-            for row in walked:
-                start_random_numbers()
-                try:
-                    function(*row, **fixtures)
-                except pytest.skip.Exception:
-                    skipped += 1
-                except Exception as error:
-                    failed.append(f"{_described(row)}\n{_told(error)}")
-            if failed:
-                pytest.fail(
-                    "\n\n".join([f"{len(failed)} of {len(walked)} rows fail", *failed]), pytrace=False
-                )
-            if skipped == len(walked):
-                pytest.skip("all rows are")
+        @functools.wraps(function)
+        def test(walked, pytestconfig, **fixtures):
+            call, chosen = functools.partial(function, **fixtures), pytestconfig.getoption("--row")
+            if chosen is None:
+                _walk(call, walked)
+                return
+            rows = [row for row in walked if chosen in _described(row)]
+            for row in rows:
+                with fixed_random_numbers():
+                    call(*row)
+            if not rows:
+                pytest.skip("no row has the text")
 
         count = len(next(iter(families.values()))[0])
-        parameters = [
-            inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-            for name in ("walked", *names[count:])
-        ]
-        test.__signature__ = inspect.Signature(parameters)
-        test.__name__, test.__doc__, test.__module__ = (
-            function.__name__,
-            function.__doc__,
-            function.__module__,
-        )
-        test.pytestmark = list(getattr(function, "pytestmark", ()))
+        names = ["walked", "pytestconfig", *list(inspect.signature(function).parameters)[count:]]
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        test.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])
         marked = pytest.mark.parametrize("walked", families.values(), ids=families)(test)
-        return pytest.mark.timeout(seconds)(marked)
+        return pytest.mark.timeout(seconds * _SLOWNESS)(marked)
 
     return decorate
+
+
+def _walk(call, rows):
+    """Call a function with every row; fail with all that failed."""
+    failed, skipped, left = [], [], 0
+    for number, row in enumerate(rows):
+        try:
+            with fixed_random_numbers():
+                call(*row)
+        except pytest.skip.Exception as reason:
+            skipped.append(str(reason))
+        except (Exception, pytest.fail.Exception) as error:
+            failed.append(f"row {number}: {_described(row)}{_told(error, 40 if len(failed) < 5 else 3)}")
+            if "pytest-timeout" in str(error):
+                left = len(rows) - number - 1
+                break
+    if failed:
+        title = f"{len(failed)} of {len(rows)} rows fail" + f", {left} were not run" * bool(left)
+        pytest.fail("\n\n".join([title, *failed]), pytrace=False)
+    if len(skipped) == len(rows):
+        pytest.skip(skipped[0])
 
 
 def _described(each):
@@ -82,16 +92,22 @@ def _described(each):
         text = ", ".join(map(_described, each))
     elif isinstance(each, dict):
         text = str(each.get("name", each))
+    elif getattr(each, "__name__", None) == "<lambda>":
+        text = f"function of line {each.__code__.co_firstlineno}"
     else:
-        text = getattr(each, "__name__", None) or str(each)
+        text = getattr(each, "__name__", None) or " ".join(str(each).split())
     return text if len(text) < 200 else f"{text[:200]}..."
 
 
-def _told(error):
-    """Return an error with the places in the tests where it passed by."""
-    frames = traceback.extract_tb(error.__traceback__)
+def _told(error, most):
+    """Return an error in at most so many lines, where it passed by in the tests, and where it left the package."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    ours = [frame for frame in frames if frame.filename.startswith(_PACKAGE)]
     places = [
-        f"  {frame.filename}:{frame.lineno}" for frame in frames[1:] if frame.filename.startswith(_TESTS)
+        f"{os.path.relpath(frame.filename)}:{frame.lineno}: {frame.line}"
+        for frame in frames
+        if frame.filename.startswith(_TESTS) or frame in ours[-1:]
     ]
-    text = "".join(traceback.format_exception_only(type(error), error)).strip()
-    return "\n".join([*places, *(f"  {line}" for line in text.splitlines()[:12])])
+    text = "".join(traceback.format_exception_only(type(error), error)).splitlines()
+    text = [line for line in text if line.strip()]
+    return "".join(f"\n  {line}" for line in [*places, *text[:most], *["..."] * (len(text) > most)])

@@ -20,10 +20,11 @@ from dpmodule.base import ArgumentError, ShapeError, StateError
 from dpmodule.metric import classification
 from dpmodule.metric.base import registry
 from dpmodule.metric.tally import Tally
+from helpers.walk import walks
 
 DATA = Path(__file__).parents[1] / "data" / "goldens" / "misc"
 CASES = {case["name"]: case for case in json.loads((DATA / "metrics.json").read_text())}
-ARRAYS = np.load(DATA / "metrics.npz")
+ARRAYS = dict(np.load(DATA / "metrics.npz"))
 FUNCTIONS = {
     "worst": lambda label, pred: float(np.abs(label - pred).max()),
     "sum_and_size": lambda label, pred: (float(np.abs(label - pred).sum()), label.size),
@@ -70,8 +71,7 @@ def same(found, recorded):
     np.testing.assert_allclose(value, recorded[1], rtol=3e-7)
 
 
-@pytest.mark.parametrize("kind", ["ndarray", "numpy", "torch"])
-@pytest.mark.parametrize("name", CASES)
+@walks(itertools.product(CASES, ["ndarray", "numpy", "torch"]))
 def test_values_are_mxnets(name, kind):
     case = CASES[name]
     convert = {"ndarray": mx.nd.array, "numpy": np.asarray, "torch": torch.tensor}[kind]
@@ -89,7 +89,7 @@ def test_values_are_mxnets(name, kind):
     assert all(math.isnan(value) for _, value in one.get_name_value() + one.get_global_name_value())
 
 
-@pytest.mark.parametrize("name", CASES)
+@walks(CASES)
 def test_values_do_not_depend_on_when_they_are_read(name):
     """Results wait as tensors; reading after every batch or at the end, or copying half way, gives the same."""
     case = CASES[name]
@@ -442,19 +442,20 @@ LABELS = {
 }
 
 
+KNOWN_TO_NUMPY = classification._KNOWN_TO_NUMPY
 INTEGERS = [("int32", "plain", "classes"), ("int64", "plain", "none of them")]
 
 
-@pytest.mark.parametrize("axis", [1, -1])
-@pytest.mark.parametrize(
-    ("dtype", "scores", "labels"),
-    [*itertools.product(("float32", "float64", "float16"), SCORES, LABELS), *INTEGERS],
+@walks(
+    (*row, axis)
+    for row in [*itertools.product(("float32", "float64", "float16"), SCORES, LABELS), *INTEGERS]
+    for axis in (1, -1)
 )
-def test_hits_are_counted_by_numpy_as_by_torch(scores, labels, dtype, axis, monkeypatch):
+def test_hits_are_counted_by_numpy_as_by_torch(dtype, scores, labels, axis, monkeypatch):
     label = torch.tensor(LABELS[labels]).to(getattr(torch, dtype))
     pred = torch.tensor(SCORES[scores]).to(getattr(torch, dtype))
     found = []
-    for known in (classification._KNOWN_TO_NUMPY, frozenset()):
+    for known in (KNOWN_TO_NUMPY, frozenset()):
         monkeypatch.setattr(classification, "_KNOWN_TO_NUMPY", known)
         one = metric.Accuracy(axis=axis)
         one.update([label], [pred])
@@ -607,7 +608,7 @@ def test_check_label_shapes():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("name", CASES)
+@walks(CASES)
 def test_gpu_equals_cpu(name):
     case, results = CASES[name], []
     for device in ("cpu", "cuda"):

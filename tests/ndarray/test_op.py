@@ -1,8 +1,6 @@
 """Operators as functions: arguments, results, errors, namespaces, signatures, stubs."""
 
 import inspect
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -15,6 +13,8 @@ from dpmodule import mode, ops
 from dpmodule.base import DTypeError, OpError, ShapeError
 from dpmodule.ndarray import faces, plan
 from dpmodule.ndarray.methods import FLUENT
+from helpers.programs import run_file
+from helpers.walk import walks
 
 nd = mx.nd
 ROOT = Path(__file__).parents[2]
@@ -212,7 +212,7 @@ def test_kept_plans_stay_few():
 # --- methods, namespaces, signatures
 
 
-@pytest.mark.parametrize("name", FLUENT)
+@walks(FLUENT)
 def test_methods_are_the_operators(name):
     assert ops.find(name) is not None, f"{name} is no operator yet"
     method = getattr(mx.nd.NDArray, name)
@@ -273,7 +273,5 @@ def test_signatures_and_docstrings():
 
 @pytest.mark.timeout(60)
 def test_stubs_are_current():
-    done = subprocess.run(
-        [sys.executable, ".ci/stubs.py", "--check"], cwd=ROOT, capture_output=True, text=True
-    )
+    done = run_file(ROOT / ".ci" / "stubs.py", "--check", cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr

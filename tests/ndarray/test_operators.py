@@ -1,6 +1,7 @@
 """Arithmetic and comparison against NumPy, over types and mixtures of arrays and numbers."""
 
 import operator
+from itertools import product
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 import dpmodule as mx
 from dpmodule.base import DTypeError, MXNetError, ShapeError
+from helpers.walk import walks
 
 nd = mx.nd
 FLOATS = ["float16", "float32", "float64"]
@@ -38,17 +40,14 @@ def same(got, want, dtype):
         np.testing.assert_array_equal(got.asnumpy(), want.astype(dtype))
 
 
-@pytest.mark.parametrize("dtype", FLOATS + INTEGERS)
-@pytest.mark.parametrize("function", ARITHMETIC)
+@walks(product(ARITHMETIC, FLOATS + INTEGERS))
 def test_arithmetic_of_arrays(function, dtype):
     left, right = values(dtype), values(dtype, (3,), 1)
     same(function(mine(left), mine(right)), function(left, right), dtype)
     same(function(mine(right), mine(left)), function(right, left), dtype)
 
 
-@pytest.mark.parametrize("dtype", FLOATS + INTEGERS)
-@pytest.mark.parametrize("number", [2, 3, True])
-@pytest.mark.parametrize("function", ARITHMETIC)
+@walks(product(ARITHMETIC, [2, 3, True], FLOATS + INTEGERS))
 def test_arithmetic_with_numbers(function, number, dtype):
     array = values(dtype)
     fixed = np.asarray(number, dtype)
@@ -87,8 +86,7 @@ def test_integers_stay_integers():
     same(nd.array([0, 1, 2], dtype="uint8") - 2, [254, 255, 0], "uint8")
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS])
-@pytest.mark.parametrize("function", COMPARISON)
+@walks(product(COMPARISON, FLOATS + INTEGERS))
 def test_comparison_gives_0_and_1_in_the_operands_type(function, dtype):
     left, right = values(dtype), values(dtype, (3,), 1)
     same(function(mine(left), mine(right)), function(left, right), dtype)

@@ -4,19 +4,17 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 import dpmodule as mx
 from helpers.sparse_calls import calls
+from helpers.walk import walks
 
 FOLDER = Path(__file__).parents[1] / "data" / "goldens" / "sparse"
 STYPES = json.loads((FOLDER / "calls.json").read_text())
 VALUES = dict(np.load(FOLDER / "calls.npz"))
 
 
-@pytest.mark.parametrize(
-    ("label", "function"), list(calls(mx)), ids=lambda x: x if isinstance(x, str) else ""
-)
+@walks(calls(mx))
 def test_call(label, function):
     found = function()
     assert found.stype == STYPES[label]

@@ -1,6 +1,5 @@
 """Operators called on two examples at once, by their batch rules, give what a call for each gives."""
 
-import pytest
 import torch
 
 import dpmodule as mx
@@ -9,6 +8,7 @@ from dpmodule.ops.infer import infer_shape
 from dpmodule.ops.spec import NEVER, ROWS, SHARE, Env
 from helpers.op_case import parsed
 from helpers.op_tables import arrays_of, recorded_calls, table_rows
+from helpers.walk import family_of, walks
 
 
 def is_batched(op):
@@ -16,17 +16,14 @@ def is_batched(op):
 
 
 def of_tables():
-    for row in table_rows():
-        op = ops.get(row.name)
-        if is_batched(op):
-            yield pytest.param(op, parsed(row.name, row.attrs, len(row.inputs)), row.inputs, id=str(row))
+    return [row for row in table_rows() if is_batched(ops.get(row.name))]
 
 
 def of_recordings():
     for group, case in recorded_calls():
         node = mx.sym.load_json(case["symbol_json"]).graph.heads[0][0]
         if is_batched(node.op) and [source.name for source, _ in node.inputs] == case["arguments"]:
-            yield pytest.param(group, case, node, id=f"{group}-{case['name']}")
+            yield group, case, node
 
 
 def function_of(op, attributes):
@@ -62,12 +59,12 @@ def check(op, attributes, arrays):
         torch.testing.assert_close(here, there, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
-@pytest.mark.parametrize(("op", "attributes", "arrays"), list(of_tables()))
-def test_calls_of_the_tables(op, attributes, arrays):
-    check(op, attributes, arrays)
+@walks(of_tables(), family=lambda row: family_of(row.name))
+def test_calls_of_the_tables(row):
+    check(ops.get(row.name), parsed(row.name, row.attrs, len(row.inputs)), row.inputs)
 
 
-@pytest.mark.parametrize(("group", "case", "node"), list(of_recordings()))
+@walks(of_recordings(), family=lambda group, case, node: group)
 def test_recorded_calls(group, case, node):
     data = arrays_of(group)
     arrays = [data[f"{case['name']}/in/{name}"] for name in case["arguments"]]

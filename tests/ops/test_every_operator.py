@@ -13,6 +13,7 @@ from dpmodule import ops
 from dpmodule.ops.spec import NEVER, ROWS, SHARE, STACK
 from helpers.op_case import check_gradient, check_value
 from helpers.op_tables import arrays_of, recorded_calls, table_rows
+from helpers.walk import family_of, walks
 
 EVERY = sorted({ops.get(name).name for name in ops.names()})
 
@@ -38,14 +39,18 @@ def last_op(case):
     return heads[0][0].op
 
 
-ROWS_OF_TABLES = list(table_rows())
+ROWS_OF_TABLES = table_rows()
 RECORDED = [(group, case, last_op(case)) for group, case in recorded_calls()]
 WITH_VALUES = {op.name for _, _, op in RECORDED} | {
     ops.get(row.name).name for row in ROWS_OF_TABLES if row.expect is not None
 }
 
 
-@pytest.mark.parametrize("row", ROWS_OF_TABLES, ids=str)
+def family_of_row(row):
+    return family_of(row.name)
+
+
+@walks(ROWS_OF_TABLES, family=family_of_row)
 def test_values_of_the_tables(row):
     check_value(row)
 
@@ -53,7 +58,7 @@ def test_values_of_the_tables(row):
 DIFFERENTIATED = [row for row in ROWS_OF_TABLES if not row.no_grad]
 
 
-@pytest.mark.parametrize("row", DIFFERENTIATED, ids=str)
+@walks(DIFFERENTIATED, family=family_of_row)
 def test_gradients_of_the_tables(row):
     inputs = row.grad
     if inputs is None:
@@ -62,7 +67,7 @@ def test_gradients_of_the_tables(row):
     check_gradient(row, inputs)
 
 
-def differentiable(case, op):
+def differentiable(group, case, op):
     return (
         case["backward"]
         and case["grads"]
@@ -70,7 +75,7 @@ def differentiable(case, op):
         and op.name not in NOT_THE_DERIVATIVE
         and case["name"] not in AT_A_KINK
         and not op.is_loss(op.parse(case_params(case)))
-        and all(v.dtype != np.float16 for v in recorded(case))
+        and all(v.dtype != np.float16 for v in recorded(group, case))
     )
 
 
@@ -79,22 +84,17 @@ def case_params(case):
     return node.params
 
 
-def recorded(case):
-    """Yield the recorded inputs and outputs of a call."""
-    group = next(g for g, c, _ in RECORDED if c is case)
+def recorded(group, case):
+    """Return the recorded inputs and outputs of a call."""
     prefixes = (f"{case['name']}/in/", f"{case['name']}/out/")
     return [value for key, value in arrays_of(group).items() if key.startswith(prefixes)]
 
 
-RECORDED_GRADIENTS = [
-    pytest.param(group, case, id=f"{group}-{case['name']}")
-    for group, case, op in RECORDED
-    if differentiable(case, op)
-]
+RECORDED_GRADIENTS = [(group, case) for group, case, op in RECORDED if differentiable(group, case, op)]
 
 
+@walks(RECORDED_GRADIENTS, family=lambda group, case: group)
 @pytest.mark.filterwarnings("ignore:.*lstm_state_clip")
-@pytest.mark.parametrize(("group", "case"), RECORDED_GRADIENTS)
 def test_gradients_of_recorded_calls(group, case):
     data, name = arrays_of(group), case["name"]
     symbol = mx.sym.load_json(case["symbol_json"])
@@ -130,7 +130,7 @@ def test_gradients_of_recorded_calls(group, case):
     assert exact == pytest.approx(numeric, rel=2e-5, abs=2e-6)
 
 
-@pytest.mark.parametrize("name", EVERY)
+@walks(EVERY, family=family_of)
 def test_has_evidence_from_outside_torch(name):
     # what random operators draw is tested as distributions in test_random.py and nn/test_dropout.py
     # loops and users' operators: symbol/test_control_flow.py and test_operator.py
@@ -139,14 +139,14 @@ def test_has_evidence_from_outside_torch(name):
     assert name in WITH_VALUES or op.random or runs_others_code, f"{name} has neither a golden nor a formula"
 
 
-@pytest.mark.parametrize("name", EVERY)
+@walks(EVERY, family=family_of)
 def test_is_mapped_to_onnx_or_says_why_not(name):
     onnx = ops.get(name).onnx
     assert onnx is not None
     assert bool(onnx.missing) != bool(onnx.type or onnx.builder), name
 
 
-@pytest.mark.parametrize("name", EVERY)
+@walks(EVERY, family=family_of)
 def test_has_a_batch_rule(name):
     op = ops.get(name)
     if op.batch == NEVER:

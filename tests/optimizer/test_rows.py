@@ -1,5 +1,6 @@
 """Row-sparse gradients and parameters: MXNet's recorded results, and what they cost."""
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,9 @@ import torch
 import dpmodule as mx
 from dpmodule import optimizer
 from dpmodule.optimizer.grouped import slots_of
+from helpers.walk import walks
 
-GOLDENS = np.load(Path(__file__).parents[1] / "data" / "goldens" / "optim" / "sparse.npz")
+GOLDENS = dict(np.load(Path(__file__).parents[1] / "data" / "goldens" / "optim" / "sparse.npz"))
 KINDS = {
     "sgd": ("sgd", {"wd": 0.1}),
     "sgd_momentum": ("sgd", {"wd": 0.1, "momentum": 0.9, "clip_gradient": 0.5, "rescale_grad": 0.5}),
@@ -29,9 +31,7 @@ def rows(values, indices, shape):
     return mx.nd.sparse.row_sparse_array((np.asarray(values, np.float32), indices), shape=shape)
 
 
-@pytest.mark.parametrize("at_once", [False, True], ids=["each", "all"])
-@pytest.mark.parametrize("stype", ["default", "row_sparse"])
-@pytest.mark.parametrize("case", KINDS)
+@walks(product(KINDS, ["default", "row_sparse"], [False, True]))
 def test_results_are_mxnets(case, stype, at_once):
     name, kwargs = KINDS[case]
     update = optimizer.get_updater(

@@ -12,6 +12,7 @@ import dpmodule as mx
 from dpmodule import lr_scheduler, optimizer
 from dpmodule.base import ArgumentError, FileFormatError, StateError
 from dpmodule.optimizer import TorchOptimizer
+from helpers.walk import walks
 
 NAMES = {0: "a_weight", 1: "a_bias", 2: "b_weight"}
 SHAPES = [(4, 3), (4,), (2, 5)]
@@ -97,8 +98,7 @@ def copied(update, grads, weights):
     return all_at_once(copy.deepcopy(update), grads, weights)
 
 
-@pytest.mark.parametrize("way", [each, all_at_once, by_turns, dumped, pickled, copied])
-@pytest.mark.parametrize(("klass", "options"), CLASSES)
+@walks([(*row, way) for row in CLASSES for way in (each, all_at_once, by_turns, dumped, pickled, copied)])
 def test_steps_are_torchs(klass, options, way):
     update = optimizer.get_updater(create(klass, options))
     weights = [nd(w) for w in draw(0)]

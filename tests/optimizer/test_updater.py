@@ -11,6 +11,7 @@ import dpmodule as mx
 from dpmodule import lr_scheduler, optimizer, private
 from dpmodule.base import ArgumentError, DTypeError, ShapeError
 from helpers import rules
+from helpers.walk import walks
 
 NAMES = {0: "a_weight", 1: "a_bias", 2: "c_weight", 3: "n_gamma"}
 SHAPES = [(8, 6), (8,), (4, 3, 5, 5), (4,)]
@@ -64,9 +65,15 @@ def updaters(name, extra, dtype):
     return [optimizer.get_updater(one) for one in made]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16])
-@pytest.mark.parametrize("kind", ["plain", "transposed", "channels_last", "sliced", "expanded"])
-@pytest.mark.parametrize(("name", "extra"), VARIANTS)
+@walks(
+    [
+        (name, extra, kind, dtype)
+        for name, extra in VARIANTS
+        for kind in ("plain", "transposed", "channels_last", "sliced", "expanded")
+        for dtype in (torch.float32, torch.float64, torch.float16)
+    ],
+    family=lambda name, *_: name,
+)
 def test_all_at_once_equals_one_by_one_and_the_rule(name, extra, kind, dtype, functions):
     each, together = updaters(name, extra, dtype)
     ours, theirs = [nd(t.clone()) for t in draw(0, dtype)], [nd(t.clone()) for t in draw(0, dtype)]
@@ -94,7 +101,7 @@ def test_all_at_once_equals_one_by_one_and_the_rule(name, extra, kind, dtype, fu
         np.testing.assert_allclose(ours[index].asnumpy(), want, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize(("name", "extra"), VARIANTS)
+@walks(VARIANTS)
 def test_strided_weights_and_states(name, extra):
     """A parameter over a transposed tensor of the user's cannot go into a fused call; the result is the same."""
     (update, other), grads = updaters(name, extra, torch.float32), draw(5)
@@ -325,7 +332,7 @@ def test_pickle_and_copy():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("name", "extra"), VARIANTS)
+@walks(VARIANTS)
 def test_gpu_equals_cpu(name, extra):
     here, there = updaters(name, extra, torch.float32)
     cpu = [nd(t.clone()) for t in draw(0)]

@@ -1,27 +1,13 @@
 """Every operator on arrays, recorded: outputs, gradients and states of MXNet 1.9.1's recorded cases."""
 
 import json
-from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import dpmodule as mx
-
-FOLDER = Path(__file__).parents[1] / "data" / "goldens" / "ops"
-
-
-def all_cases():
-    for path in sorted(FOLDER.glob("*.json")):
-        for case in json.loads(path.read_text()):
-            yield pytest.param(path.stem, case, id=f"{path.stem}-{case['name']}")
-
-
-@lru_cache(maxsize=2)
-def arrays_of(group):
-    with np.load(FOLDER / f"{group}.npz") as found:
-        return dict(found)
+from helpers.op_tables import arrays_of, recorded_calls
+from helpers.walk import walks
 
 
 def as_tuples(value):
@@ -51,8 +37,8 @@ def as_list(value):
     return value if isinstance(value, list) else [value]
 
 
+@walks(recorded_calls(), family=lambda group, case: group)
 @pytest.mark.filterwarnings("ignore:.*lstm_state_clip")
-@pytest.mark.parametrize(("group", "case"), list(all_cases()))
 def test_recorded_operator_gives_what_mxnet_gives(group, case):
     name, data = case["name"], arrays_of(group)
     function = getattr(mx.nd, case["op"], None) or getattr(mx.nd._internal, case["op"])

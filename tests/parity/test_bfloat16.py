@@ -5,6 +5,7 @@ import pytest
 
 import dpmodule as mx
 from helpers.op_tables import arrays_of, recorded_calls
+from helpers.walk import walks
 
 NOT_IN_BFLOAT16 = {
     "IdentityAttachKLSparseReg": "its moving average is in the type of the data",
@@ -34,11 +35,11 @@ def cases():
         floats = {kind for kind in kinds if kind.kind == "f"}
         op = mx.sym.load_json(case["symbol_json"]).graph.heads[0][0].op.name
         if floats == {np.dtype("f4")} and op not in NOT_IN_BFLOAT16:
-            yield pytest.param(group, case, op, id=f"{group}-{case['name']}")
+            yield group, case, op
 
 
+@walks(cases(), family=lambda group, case, op: group)
 @pytest.mark.filterwarnings("ignore:.*lstm_state_clip")
-@pytest.mark.parametrize(("group", "case", "op"), list(cases()))
 def test_operator_in_bfloat16(group, case, op):
     data, name = arrays_of(group), case["name"]
     values = {key: data[f"{name}/in/{key}"] for key in case["arguments"]}

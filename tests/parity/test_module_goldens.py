@@ -12,16 +12,17 @@ import pytest
 
 import dpmodule as mx
 from dpmodule.executor_manager import _split_input_slice
+from helpers.walk import walks
 
 HERE = Path(__file__).parent.parent / "data" / "goldens" / "module"
 SPEC = json.loads((HERE / "module.json").read_text())
-ARRAYS = np.load(HERE / "module.npz")
+ARRAYS = dict(np.load(HERE / "module.npz"))
 RUNS = {run["name"]: run for run in SPEC["runs"]}
 STEPWISE = [name for name, run in RUNS.items() if "contexts" in run]
 
 
 def arrays(prefix):
-    return {k[len(prefix) :]: mx.nd.array(ARRAYS[k]) for k in ARRAYS.files if k.startswith(prefix)}
+    return {k[len(prefix) :]: mx.nd.array(ARRAYS[k]) for k in ARRAYS if k.startswith(prefix)}
 
 
 def close(got, want, atol=1e-5, rtol=1e-4):
@@ -105,7 +106,7 @@ def test_gradients_add_up_under_add():
         close(grads[key], value.asnumpy())
 
 
-@pytest.mark.parametrize("case", sorted(SPEC["split_input_slice"]))
+@walks(sorted(SPEC["split_input_slice"]))
 def test_batch_is_split_like_mxnet(case):
     size, workload = case.split("/")
     want = SPEC["split_input_slice"][case]

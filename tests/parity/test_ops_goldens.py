@@ -10,10 +10,6 @@ from helpers.op_tables import arrays_of, recorded_calls
 from helpers.walk import walks
 
 
-def all_cases():
-    return list(recorded_calls())
-
-
 def as_tuples(value):
     return tuple(map(as_tuples, value)) if isinstance(value, list) else value
 
@@ -73,7 +69,7 @@ def run_and_compare(group, case, symbol, ctx):
         check(found, data[f"{name}/aux_out/{key}"], f"state {key}")
 
 
-@walks(product(all_cases(), (make_symbol, from_json)), family=lambda recorded, make: recorded[0])
+@walks(product(recorded_calls(), (make_symbol, from_json)), family=lambda recorded, make: recorded[0])
 @pytest.mark.filterwarnings("ignore:.*lstm_state_clip")
 def test_operator_gives_what_mxnet_gives(recorded, make):
     group, case = recorded
@@ -89,7 +85,7 @@ def test_operator_gives_what_mxnet_gives(recorded, make):
 @pytest.mark.filterwarnings("ignore:.*lstm_state_clip")
 def test_operators_on_a_gpu():
     failed = {}
-    for group, case in all_cases():
+    for group, case in recorded_calls():
         try:
             run_and_compare(group, case, from_json(case), mx.gpu())
         except (AssertionError, mx.MXNetError) as error:

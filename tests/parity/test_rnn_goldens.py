@@ -10,6 +10,7 @@ import pytest
 
 import dpmodule as mx
 from helpers import rnn_cases
+from helpers.walk import walks
 
 FOLDER = Path(__file__).parents[1] / "data" / "goldens" / "rnn"
 STACKS = rnn_cases.stacks(mx)
@@ -49,7 +50,7 @@ def check_values(symbol, shapes, key):
         np.testing.assert_allclose(output.asnumpy(), arrays()[f"{key}/{i}"], 1e-4, 1e-5)
 
 
-@pytest.mark.parametrize("case", STACKS)
+@walks(STACKS)
 def test_cells_make_the_graph_that_mxnet_makes(case):
     for way, symbol in rnn_cases.ways(mx, STACKS[case]).items():
         want = recorded()[case]["ways"][way]
@@ -75,7 +76,7 @@ def test_convolutional_cells_make_the_graph_that_mxnet_makes(case):
     check_values(symbol, want["shapes"], case)
 
 
-@pytest.mark.parametrize("case", [*STACKS, *CONVOLUTIONAL])
+@walks([*STACKS, *CONVOLUTIONAL])
 def test_states_and_parameters_of_cells(case):
     want = recorded()[case]["cell"]
     cell = {**STACKS, **CONVOLUTIONAL}[case]()

@@ -3,6 +3,7 @@ import pytest
 
 import dpmodule as mx
 from dpmodule.base import MXNetError, NotImplementedForSymbol
+from helpers.walk import walks
 
 S = mx.sym
 A = np.array([[1.5, -2.0, 3.0], [0.5, 4.0, -1.0]], np.float32)
@@ -15,8 +16,7 @@ def value(make):
     return out.eval(**{k: given[k] for k in out.list_arguments()})[0].asnumpy()
 
 
-@pytest.mark.parametrize(
-    ("make", "want"),
+@walks(
     [
         (lambda a, b: a + b, A + B),
         (lambda a, b: a - b, A - B),
@@ -52,7 +52,7 @@ def value(make):
         (lambda a, b: S.minimum(a, 1), np.minimum(A, 1)),
         (lambda a, b: S.power(2, a), 2.0**A),
         (lambda a, b: S.hypot(a, b), np.hypot(A, B)),
-    ],
+    ]
 )
 def test_values(make, want):
     np.testing.assert_allclose(value(make), want.astype(np.float32), rtol=1e-6, atol=1e-6)

@@ -7,12 +7,13 @@ import dpmodule as mx
 from dpmodule.base import NotImplementedForSymbol
 from dpmodule.ndarray.methods import FLUENT
 from dpmodule.ops import find, get, names, namespace_of
+from helpers.walk import walks
 
 S = mx.sym
 X = np.array([[0.2, 0.5, 0.9], [0.1, 0.3, 0.7]], np.float32)
 
 
-@pytest.mark.parametrize("name", [n for n in FLUENT if find(n) is not None])
+@walks(n for n in FLUENT if find(n) is not None)
 def test_a_method_is_the_operator_on_the_symbol(name):
     extra = {
         "broadcast_axes": {"axis": 0, "size": 1},

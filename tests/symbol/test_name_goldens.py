@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import dpmodule as mx
+from helpers.walk import walks
 
 DATA = Path(__file__).parents[1] / "data" / "symbols"
 GOLDEN = json.loads((DATA / "names.json").read_text())
@@ -28,7 +29,7 @@ def test_every_case_is_recorded():
     assert sorted(CASES) == sorted(GOLDEN)
 
 
-@pytest.mark.parametrize("name", sorted(CASES))
+@walks(sorted(CASES))
 def test_call_makes_what_mxnet_makes(name):
     want, have = GOLDEN[name], RECIPE.described(mx, CASES[name])
     if want is None:

@@ -10,6 +10,7 @@ from dpmodule import executor, private
 from dpmodule.executor import packed
 from dpmodule.ops import exposure
 from dpmodule.ops.spec import Env
+from helpers.walk import walks
 
 S = mx.sym
 NAME = "fused_convolutions"
@@ -122,10 +123,9 @@ ACTIVATIONS = {
 }
 
 
-@pytest.mark.parametrize("public", [False, True])
-@pytest.mark.parametrize("summed", [False, True])
-@pytest.mark.parametrize("kind", list(ACTIVATIONS))
+@walks(itertools.product(ACTIVATIONS, [False, True], [False, True]))
 def test_activations(kind, summed, public):
+    packed._entries.clear()
     data = S.Variable("data")
     x = S.Convolution(data, kernel=(1, 1), num_filter=3, name="c")
     net = ACTIVATIONS[kind](x + data if summed else x)
@@ -142,10 +142,9 @@ def test_activations(kind, summed, public):
     assert len(fast.program(False).low.steps) == (2 if kind in alone else 1)
 
 
-@pytest.mark.parametrize("public", [False, True])
-@pytest.mark.parametrize("summed", [False, True])
-@pytest.mark.parametrize("kind", list(ACTIVATIONS))
+@walks(itertools.product(ACTIVATIONS, [False, True], [False, True]))
 def test_nan_stays_but_for_the_activation_by_which_mxnet_loses_it(kind, summed, public):
+    packed._entries.clear()
     data = S.Variable("data")
     x = S.BatchNorm(S.Convolution(data, kernel=(1, 1), num_filter=3, name="c"), name="n")
     private.select(public)
@@ -619,9 +618,9 @@ WAYS = {k: v for k, v in list(globals().items()) if k.startswith("by_") and k !=
 }
 
 
-@pytest.mark.parametrize("name", ["c_weight", "n_gamma", "n_beta"])
-@pytest.mark.parametrize("way", list(WAYS))
+@walks(itertools.product(WAYS, ["c_weight", "n_gamma", "n_beta"]))
 def test_no_way_of_writing_parameters_is_missed(way, name):
+    packed._entries.clear()
     bound = bind(conv_norm_relu())
     for _ in range(3):
         before = answer(bound)

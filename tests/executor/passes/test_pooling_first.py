@@ -1,9 +1,12 @@
+from itertools import product
+
 import numpy as np
 import pytest
 
 import dpmodule as mx
 from dpmodule import executor
 from helpers.switched import assert_same, fired, results, same_with_and_without
+from helpers.walk import walks
 
 S = mx.sym
 NAME = "pooling_first"
@@ -52,9 +55,7 @@ def pooled(activate, **attrs):
     return S.MakeLoss(S.square(net))
 
 
-@pytest.mark.parametrize("coarse", [False, True])
-@pytest.mark.parametrize("kind", RISING)
-@pytest.mark.parametrize("pool", POOLS)
+@walks(product(RISING, POOLS, [False, True]), family=lambda kind, *_: kind)
 def test_rising_activations_give_the_same_later(kind, pool, coarse):
     net = pooled(RISING[kind], **POOLS[pool])
     assert same_with_and_without(net, IMAGE, NAME, coarse=coarse)[NAME] == 1

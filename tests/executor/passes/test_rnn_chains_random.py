@@ -1,7 +1,6 @@
 """Random unrolled networks, with chains found and not, and any other passes on or off."""
 
 import numpy as np
-import pytest
 
 import dpmodule as mx
 from dpmodule import executor
@@ -9,6 +8,7 @@ from dpmodule.executor.lowering import lower
 from dpmodule.executor.passes import PASSES
 from dpmodule.executor.passes.rnn_chains import rnn_chains
 from helpers.unrolled import FEATURES, ROWS, UNITS, Run, close, lstm_step, slices, weights_of
+from helpers.walk import walks
 
 S = mx.sym
 
@@ -119,7 +119,7 @@ def flat(states):
     return [each for s in states for each in (flat(s) if isinstance(s, list) else [s])]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@walks(range(60))
 def test_random_networks(seed):
     dtype, tolerance = ("float64", 1e-10) if seed % 4 else ("float32", 5e-5)
     maker = Maker(seed, dtype)

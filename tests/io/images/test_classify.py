@@ -1,9 +1,12 @@
+from itertools import product
+
 import numpy as np
 import pytest
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError, FileError, FileFormatError, MXNetError, ShapeError
 from helpers.pictures import FORMATS, NAMES, file_of, goldens, options, write_records
+from helpers.walk import walks
 
 EXPECTED = np.load(FORMATS / "files_expected.npz")
 WARPED = {"rotate", "scale", "limit", "contrast", "jitter"}
@@ -50,9 +53,8 @@ def one_of_each(tmp_path_factory):
     return {name: write_records(folder / f"{name}.rec", [file_of(name)], [1.0]) for name in NAMES}
 
 
-@pytest.mark.parametrize("key", options()["record"])
-@pytest.mark.parametrize("name", NAMES[:2])
-def test_changes_are_mxnets(one_of_each, key, name):
+@walks(product(NAMES[:2], options()["record"]))
+def test_changes_are_mxnets(name, key, one_of_each):
     given = {"data_shape": (3, 12, 14), **options()["record"][key]}
     found = images(path_imgrec=one_of_each[name], batch_size=1, **given).next().data[0].asnumpy()[0]
     want = goldens()[f"record/{key}/{name}"]

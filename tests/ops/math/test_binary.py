@@ -1,5 +1,7 @@
 """Arithmetic and comparison of two arrays, and of an array and a number."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from hypothesis.extra.numpy import mutually_broadcastable_shapes
 
 from dpmodule.base import ShapeError
 from helpers.op_case import OpCase, check_gradient, check_value, gradients, run, shapes
+from helpers.walk import walks
 
 NAN, INF = float("nan"), float("inf")
 
@@ -51,8 +54,7 @@ def test_arithmetic_is_that_of_numpy(name, dtype):
     check_gradient(OpCase(name, (left.astype("f8"), right.astype("f8"))))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int32", "uint8"])
-@pytest.mark.parametrize("name", TESTS)
+@walks(product(TESTS, ["float32", "int32", "uint8"]))
 def test_answers_are_0_and_1_in_the_operands_type(name, dtype):
     left, right = np.array([0, 1, 2, 0], dtype), np.array([0, 2, 1, 3], dtype)
     check_value(OpCase(name, (left, right), expect=lambda x, y: TESTS[name](x, y).astype(dtype)))
@@ -180,7 +182,7 @@ SCALARS = {
 }
 
 
-@pytest.mark.parametrize("name", SCALARS)
+@walks(SCALARS)
 def test_a_number_is_cut_for_integers_unless_it_is_declared_none(name):
     expected, formula = SCALARS[name]
     check_value(OpCase(name, (LEFT.astype("i4"),), {"scalar": 2.5}, lambda x: np.array(expected, "i4")))
@@ -190,7 +192,7 @@ def test_a_number_is_cut_for_integers_unless_it_is_declared_none(name):
     )
 
 
-@pytest.mark.parametrize("name", SCALARS)
+@walks(SCALARS)
 def test_number_and_array(name):
     x = points(3, 4).round(1)
     case = OpCase(

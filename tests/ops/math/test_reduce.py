@@ -1,5 +1,7 @@
 """Reductions: NumPy over random shapes and axes, ties, NaN, types, and finite differences."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from dpmodule.base import OpError, ShapeError
 from helpers.op_case import OpCase, check_gradient, check_value, gradients, run, shapes
+from helpers.walk import walks
 
 NAN = float("nan")
 FUNCTIONS = {
@@ -64,10 +67,9 @@ def test_unknown_dimensions_pass_through(case):
         assert all(f in (0, d) for f, d in zip(found, full, strict=True))
 
 
-@pytest.mark.parametrize(
-    "attrs", [{}, {"axis": 1}, {"axis": (0, 2), "keepdims": True}, {"axis": 1, "exclude": True}]
+@walks(
+    product(FUNCTIONS, [{}, {"axis": 1}, {"axis": (0, 2), "keepdims": True}, {"axis": 1, "exclude": True}])
 )
-@pytest.mark.parametrize("name", FUNCTIONS)
 def test_gradient_is_that_of_finite_differences(name, attrs):
     check_gradient(OpCase(name, (data(2, 3, 2) * 0.5,), attrs))
 

@@ -1,12 +1,14 @@
 """Elementwise functions: NumPy values, MXNet's behaviour at the odd points, and finite differences."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
 
 from dpmodule import ops
 from helpers.op_case import OpCase, check_gradient, check_value, gradients, run, shapes
+from helpers.walk import family_of, walks
 
 NAN, INF = float("nan"), float("inf")
 ANY = np.linspace(-2.7, 2.9, 12).reshape(3, 4)
@@ -70,14 +72,13 @@ TABLE = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", TABLE)
+@walks(product(TABLE, ["float32", "float64"]))
 def test_value_is_that_of_numpy(name, dtype):
     points, expected, _ = TABLE[name]
     check_value(OpCase(name, (points.astype(dtype),), expect=expected), rtol=2e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", [name for name, row in TABLE.items() if row[2]])
+@walks(name for name, row in TABLE.items() if row[2])
 def test_gradient_is_that_of_finite_differences(name):
     check_gradient(OpCase(name, (TABLE[name][0],)), tol=2e-6)
 
@@ -87,7 +88,7 @@ def test_inverse_error_function_inverts():
     check_gradient(OpCase("erfinv", (INSIDE,)))
 
 
-@pytest.mark.parametrize("name", sorted(set(TABLE) - {"logical_not", "BlockGrad"}))
+@walks(sorted(set(TABLE) - {"logical_not", "BlockGrad"}))
 def test_float16_stays_float16_and_is_close(name):
     points, expected, _ = TABLE[name]
     found = run(name, points.astype("float16"))
@@ -202,7 +203,7 @@ def test_block_grad_and_comparison_give_no_gradient():
     np.testing.assert_array_equal(gradients("_equal_scalar", ANY, scalar=1.0)[0], 0)
 
 
-@pytest.mark.parametrize("name", [n for n in ops.names() if ops.get(n).name == n])
+@walks([n for n in ops.names() if ops.get(n).name == n], family=family_of)
 def test_every_operator_is_described(name):
     doc = ops.get(name).doc
     first = doc.splitlines()[0]

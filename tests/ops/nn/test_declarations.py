@@ -1,10 +1,9 @@
 """What every layer and every random operator declares."""
 
-import pytest
-
 from dpmodule.ops import get, names
 from dpmodule.ops.attrs import to_text
 from dpmodule.ops.spec import REQUIRED
+from helpers.walk import walks
 
 OURS = sorted(
     {
@@ -16,7 +15,7 @@ OURS = sorted(
 )
 
 
-@pytest.mark.parametrize("name", OURS)
+@walks(OURS)
 def test_documented(name):
     op = get(name)
     first, *rest = op.doc.splitlines()
@@ -26,7 +25,7 @@ def test_documented(name):
     assert all(attr.doc for attr in op.attrs.values())
 
 
-@pytest.mark.parametrize("name", OURS)
+@walks(OURS)
 def test_defaults_survive_as_text(name):
     for key, attr in get(name).attrs.items():
         if attr.default is not REQUIRED:

@@ -1,5 +1,7 @@
 """Products of moderate size by the native extension against NumPy's in double precision."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from dpmodule import native
 from dpmodule.ops.nn import moderate
 from dpmodule.ops.nn.linear import linear, product_by_faster
 from dpmodule.ops.nn.moderate import is_moderate, multiply, pays
+from helpers.walk import walks
 
 pytestmark = pytest.mark.skipif(
     getattr(native.core, "vector_width", 0) < 8, reason="there is no kernel for this compiler or processor"
@@ -47,9 +50,7 @@ def exact(left, right, bias=None):
     return found if bias is None else found + bias.double().numpy()
 
 
-@pytest.mark.parametrize("with_bias", [True, False])
-@pytest.mark.parametrize("turned", [(False, False), (True, True), (True, False), (False, True)])
-@pytest.mark.parametrize("sizes", SIZES)
+@walks(product(SIZES, [(False, False), (True, True), (True, False), (False, True)], [True, False]))
 def test_products_of_every_layout(sizes, turned, with_bias):
     rows, columns, depth = sizes
     left, right = matrix(rows, depth, 1, turned[0]), matrix(columns, depth, 2, turned[1])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
+from helpers.walk import walks
 
 FOLDER = Path(__file__).parents[2] / "data" / "goldens" / "update"
 CALLS = json.loads((FOLDER / "update.json").read_text())
@@ -22,9 +23,9 @@ def function_of(op):
     return getattr(mx.nd._internal if op.startswith("_") else mx.nd, op)
 
 
-@pytest.mark.parametrize("number", range(len(CALLS)), ids=lambda i: f"{i}-{CALLS[i]['op']}")
-def test_recorded_call(arrays, number):
-    call, name = CALLS[number], f"c{number}"
+@walks(enumerate(CALLS))
+def test_recorded_call(number, call, arrays):
+    name = f"c{number}"
     before = [arrays[f"{name}/in{i}"] for i in range(call["inputs"])]
     given = [mx.nd.array(x, dtype=x.dtype) for x in before]
     outs = call["out"]
@@ -40,9 +41,9 @@ def test_recorded_call(arrays, number):
         np.testing.assert_allclose(new.asnumpy(), want, tolerance, tolerance, err_msg=f"{call}, input {i}")
 
 
-@pytest.mark.parametrize("number", range(0, len(CALLS), 3), ids=lambda i: f"{i}-{CALLS[i]['op']}")
-def test_without_out_the_weight_stays_and_states_move(arrays, number):
-    call, name = CALLS[number], f"c{number}"
+@walks(list(enumerate(CALLS))[::3])
+def test_without_out_the_weight_stays_and_states_move(number, call, arrays):
+    name = f"c{number}"
     before = [arrays[f"{name}/in{i}"] for i in range(call["inputs"])]
     given = [mx.nd.array(x, dtype=x.dtype) for x in before]
     found = function_of(call["op"])(*given, **call["attrs"])

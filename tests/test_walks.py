@@ -1,0 +1,63 @@
+"""Walks through tables go on after a failure, list every row that fails, and hide none."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+from helpers.walk import walks
+
+DRAWN = []
+
+
+def outcome(row):
+    if row == "wrong":
+        assert row == "right"
+    elif row == "silent":
+        with pytest.raises(ValueError, match="never"):
+            pass
+    elif row == "broken":
+        mx.nd.ones((2,)).reshape((3,))
+    elif row == "skipped":
+        pytest.skip("not here")
+    elif row == "slow":
+        pytest.fail("Timeout (>60.0s) from pytest-timeout.")
+
+
+def walk(*rows, chosen=None):
+    walks(rows)(outcome)([(row,) for row in rows], SimpleNamespace(getoption=lambda name: chosen))
+
+
+def test_every_row_that_fails_is_listed():
+    with pytest.raises(pytest.fail.Exception, match="3 of 5 rows fail") as caught:
+        walk("fine", "wrong", "silent", "broken", "skipped")
+    told = str(caught.value)
+    for text in ("row 1: wrong", "row 2: silent\n", "row 3: broken", "DID NOT RAISE", "ShapeError"):
+        assert text in told
+    assert "fine" not in told
+    assert "test_walks.py:" in told
+
+
+def test_a_timeout_ends_a_walk():
+    with pytest.raises(pytest.fail.Exception, match="1 of 4 rows fail, 2 were not run"):
+        walk("fine", "slow", "fine", "fine")
+
+
+def test_only_a_walk_of_skipped_rows_is_skipped():
+    walk("skipped", "fine")
+    with pytest.raises(pytest.skip.Exception):
+        walk("skipped", "skipped")
+
+
+def test_a_single_row_fails_as_a_test_does():
+    walk("fine", "wrong", chosen="fin")
+    with pytest.raises(AssertionError, match="right"):
+        walk("fine", "wrong", chosen="wrong")
+
+
+@walks(range(2))
+def test_every_row_starts_from_the_same_random_numbers(number):
+    DRAWN.append((np.random.rand(), mx.nd.random.uniform(shape=(1,)).asscalar()))
+    mx.random.seed(number + 5)
+    assert DRAWN[-1] == DRAWN[0]
