@@ -223,7 +223,9 @@ def input_file(text: str) -> str:
 
 def optimizer_name(text: str) -> str:
     """Read the name of an optimizer that wants no arguments beyond those of all."""
-    names = sorted(name for name, kind in Optimizer.opt_registry.items() if not _required(kind))
+    names = sorted(
+        name for name, kind in Optimizer.opt_registry.items() if name[0] != "_" and not _required(kind)
+    )
     if text.lower() not in names:
         raise _refused(text, f"one of {', '.join(names)}")
     return text.lower()

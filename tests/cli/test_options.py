@@ -4,6 +4,7 @@ import argparse
 
 import pytest
 
+import dpmodule as mx
 from dpmodule.cli import options
 from dpmodule.cli.__main__ import make_parser
 from dpmodule.context import cpu
@@ -126,3 +127,11 @@ def test_refuses_and_quotes_what_came(read, text):
     with pytest.raises(argparse.ArgumentTypeError, match="expected") as caught:
         read(text)
     assert repr(text) in str(caught.value)
+
+
+def test_optimizers_that_others_use_inside_are_not_offered():
+    inside = mx.contrib.svrg_optimization.svrg_optimizer._AssignmentOptimizer.__name__.lower()
+    assert inside in mx.optimizer.Optimizer.opt_registry
+    with pytest.raises(argparse.ArgumentTypeError, match="expected one of adadelta") as refused:
+        options.optimizer_name(inside)
+    assert f"{inside}, " not in str(refused.value)
