@@ -12,7 +12,7 @@ from ..harness import Session, Spread, Times, Worker, agreement, in_turns
 from ..report import Section
 from ..workloads import WORKLOADS, Bounds, Workload, first_value
 
-__all__ = ["Mode", "compare", "measure", "modes", "run", "variants"]
+__all__ = ["Mode", "compare", "guard", "measure", "modes", "run", "variants"]
 
 _ABOUT = """\
 `Module.fit` on an `NDArrayIter` and `Module.predict`, with their defaults; momentum SGD. "Accuracy" is the metric
@@ -32,7 +32,18 @@ def run(session: Session) -> Section:
     for workload in WORKLOADS.values():
         if not session.quick or workload.name in ("mlp", "lstm"):
             compare(session, workload, section)
+    guard(session, section)
     return section
+
+
+def guard(session: Session, section: Section) -> None:
+    """Measure what it costs to look for NaN in gradients before every update."""
+    workload = WORKLOADS["mlp"]
+    with session.sides(ours=("module", "dpmodule", workload.name, session.short(workload.batches, 2))) as sides:
+        ways = {way: partial(sides["ours"].ask, way) for way in ("fit", "fit_without_look")}
+        found = in_turns(ways, session.rounds if session.quick else 30)
+    title = f"{workload.title}: fit, accuracy, which looks for NaN in gradients"
+    section.compare(title, found["fit"], "fit that does not", found["fit_without_look"], (0.98, 0.99))
 
 
 def variants(workload: Workload, trained: bool = True) -> list[str]:
