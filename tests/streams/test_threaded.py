@@ -505,7 +505,7 @@ def check_cycles(count):
 
     extra = len(entries("/proc/self/task")) - threading.active_count()  # threads of others
     cycle(5)
-    settled(lambda: len(entries("/proc/self/task")) - threading.active_count(), extra)
+    settled(lambda: len(entries("/proc/self/task")) - threading.active_count() <= extra, True)
     before = held()
     cycle(count)
     settled(held, before)
