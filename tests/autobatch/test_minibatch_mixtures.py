@@ -12,6 +12,7 @@ import pytest
 import dpmodule.autobatch as dy
 from helpers.autobatch_cases import BATCHED, CASES, total, values
 from helpers.both_engines import distances
+from helpers.walk import walks
 
 EXAMPLES, ROWS = 5, 4
 SIZES = [1, 2, 3, 8]
@@ -96,7 +97,7 @@ def compare(name, seed):
         assert (far <= 1e-5 + 4 * rounding).all(), f"{name}, seed {seed}, {manner}: {far}, {rounding}"
 
 
-@pytest.mark.parametrize("name", [*CASES, *BATCHED])
+@walks([*CASES, *BATCHED])
 def test_every_operation(name):
     for seed in range(2):
         compare(name, 1000 * seed)
