@@ -123,7 +123,7 @@ def run(m, program, xs, labels, is_batched):
     )
 
 
-@walks(product([2, 7], PROGRAMS))
+@walks(product([2, 7], PROGRAMS), family=lambda batch, name: batch)
 def test_programs(batch, name):
     m, draw, count = Model(), np.random.RandomState(1), 3
     xs = [draw.uniform(-1, 1, (SIZE, batch)) for _ in range(count)]
