@@ -7,7 +7,7 @@ import signal
 import pytest
 import torch
 
-from helpers import seeds
+from helpers import compiled, seeds
 
 
 def pytest_addoption(parser):
@@ -17,6 +17,7 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     torch.set_num_threads(1)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the programs that tests start
+    compiled.folder()  # of this process, before it starts workers
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in what a shell runs in the background
         signal.signal(signal.SIGINT, signal.default_int_handler)  # they inherit what is ignored
 
@@ -41,3 +42,9 @@ def fixed_random_numbers():
     """Start every test from the same random state and put back what it changes."""
     with seeds.fixed_random_numbers():
         yield
+
+
+@pytest.fixture
+def each_row():
+    """Return what makes the context in which a row of a walk runs: what is fixed for a test is so for a row."""
+    return seeds.fixed_random_numbers

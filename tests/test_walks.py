@@ -1,5 +1,6 @@
 """Walks through tables go on after a failure, list every row that fails, and hide none."""
 
+import contextlib
 from types import SimpleNamespace
 
 import numpy as np
@@ -26,7 +27,8 @@ def outcome(row):
 
 
 def walk(*rows, chosen=None):
-    walks(rows)(outcome)([(row,) for row in rows], SimpleNamespace(getoption=lambda name: chosen))
+    config = SimpleNamespace(getoption=lambda name: chosen)
+    walks(rows)(outcome)([(row,) for row in rows], config, contextlib.nullcontext)
 
 
 def test_every_row_that_fails_is_listed():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 
 import pytest
@@ -36,3 +37,19 @@ def setting(request, _as_at_first):
 def batched(_as_at_first):
     """The engine that would be chosen, with batches."""
     dy.configure(engine="auto", autobatch=True)
+
+
+@pytest.fixture
+def each_row(each_row):
+    """Put back after every row of a walk the settings that it began with, and begin a new graph."""
+
+    @contextlib.contextmanager
+    def as_it_began():
+        settings = dy.settings()
+        try:
+            with each_row():
+                yield
+        finally:
+            dy.configure(**settings)
+
+    return as_it_began

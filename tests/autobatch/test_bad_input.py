@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import pickle
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
 
 import dpmodule.autobatch as dy
+from helpers.walk import walks
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -39,22 +41,19 @@ NO_SUCH_DIMENSION = {
 }
 
 
-@pytest.mark.parametrize("dimension", [-1, -2, -3, 2**40])
-@pytest.mark.parametrize("name", NO_SUCH_DIMENSION)
-def test_dimensions_that_there_are_not(name, dimension):
+@walks(product([-1, -2, -3, 2**40], NO_SUCH_DIMENSION))
+def test_dimensions_that_there_are_not(dimension, name):
     with pytest.raises(dy.ShapeError, match=r"\{3"):
         NO_SUCH_DIMENSION[name](dimension)
 
 
-@pytest.mark.parametrize("count", [0, -1, -2, 5, 2**40])
-@pytest.mark.parametrize("function", [dy.kmh_ngram, dy.fold_rows, dy.kmax_pooling])
-def test_sizes_that_do_not_fit(function, count):
+@walks(product([0, -1, -2, 5, 2**40], [dy.kmh_ngram, dy.fold_rows, dy.kmax_pooling]))
+def test_sizes_that_do_not_fit(count, function):
     with pytest.raises(dy.ShapeError, match=r"\{3,4\}"):
         function(matrix(), count)
 
 
-@pytest.mark.parametrize(
-    "call",
+@walks(
     [
         lambda: dy.pick_batch(vector(), []),
         lambda: dy.pickneglogsoftmax_batch(vector(), []),
@@ -65,15 +64,14 @@ def test_sizes_that_do_not_fit(function, count):
         lambda: dy.select_cols(matrix(), []),
         lambda: dy.pick_batch_elems(vector(), []),
         lambda: dy.lookup_batch(dy.ParameterCollection().add_lookup_parameters((3, 2)), []),
-    ],
+    ]
 )
 def test_empty_lists(call):
     with pytest.raises(dy.EmptySequenceError):
         call()
 
 
-@pytest.mark.parametrize(
-    "call",
+@walks(
     [
         lambda: dy.pick(3, 0),
         lambda: dy.pick_batch([1, 2], [0]),
@@ -88,15 +86,14 @@ def test_empty_lists(call):
         lambda: dy.values([None]),
         lambda: dy.tanh(None),
         lambda: dy.esum([3]),
-    ],
+    ]
 )
 def test_what_is_no_expression(call):
     with pytest.raises(dy.ForeignValueError, match="no "):
         call()
 
 
-@pytest.mark.parametrize(
-    "call",
+@walks(
     [
         lambda: dy.noise(vector(), -1.0),
         lambda: dy.noise(vector(), float("nan")),
@@ -107,7 +104,7 @@ def test_what_is_no_expression(call):
         lambda: dy.random_normal(3, float("inf")),
         lambda: dy.dropout(vector(), float("nan")),
         lambda: dy.random_bernoulli(3, 1.5),
-    ],
+    ]
 )
 def test_distributions_that_cannot_be_drawn_from(call):
     with pytest.raises(dy.ArgumentError):
@@ -177,8 +174,7 @@ def test_rows_that_are_no_integers(index):
             call()
 
 
-@pytest.mark.parametrize("function", [dy.esum, dy.average, dy.concatenate, dy.emax, dy.affine_transform])
-@pytest.mark.parametrize("given", [3, None])
+@walks(product([dy.esum, dy.average, dy.concatenate, dy.emax, dy.affine_transform], [3, None]))
 def test_what_is_no_list(function, given):
     with pytest.raises(dy.ForeignValueError, match="is no list"):
         function(given)
@@ -273,9 +269,7 @@ DISTURBS = {
 }
 
 
-@pytest.mark.parametrize("what", DISTURBS)
-@pytest.mark.parametrize("rows", [True, False, None])
-@pytest.mark.parametrize("when", ["call", "value"])
+@walks(product(DISTURBS, [True, False, None], ["call", "value"]))
 def test_a_function_that_disturbs_the_graph_that_calls_it(what, rows, when):
     is_quiet = [when == "value"]
 

@@ -10,6 +10,7 @@ import pytest
 import dpmodule.autobatch as dy
 from dpmodule.autobatch.fast import uses_native
 from helpers.both_engines import on_both
+from helpers.walk import walks
 
 
 @pytest.fixture(autouse=True)
@@ -46,10 +47,8 @@ def numbers(seed, shape):
     return np.random.RandomState(seed).uniform(0.5, 2.0, shape)
 
 
-@pytest.mark.parametrize("shapes", SHAPES)
-@pytest.mark.parametrize("name", OPERATIONS)
-@pytest.mark.parametrize("turned", [False, True])
-def test_shapes(name, shapes, turned):
+@walks(itertools.product(SHAPES, OPERATIONS, [False, True]))
+def test_shapes(shapes, name, turned):
     def program():
         pairs = [
             [dy.inputTensor(numbers(10 * k + i, s), batched=True) for i, s in enumerate(shapes)]
@@ -88,7 +87,7 @@ def drawn_pair(draw):
     return pair
 
 
-@pytest.mark.parametrize("seed", range(200))
+@walks(range(200))
 def test_drawn_shapes(seed):
     """Both operands of every operation anew in each example, or one of them for all examples; also inside of others."""
     draw = np.random.RandomState(seed)

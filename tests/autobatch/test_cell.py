@@ -9,6 +9,7 @@ import torch
 import dpmodule as mx
 import dpmodule.autobatch as dy
 from dpmodule.autobatch.row_wise import reason_against
+from helpers.walk import walks
 
 
 def step_symbol():
@@ -139,8 +140,8 @@ APART = {
 }
 
 
-@pytest.mark.parametrize("case", APART)
-def test_what_mixes_examples_is_kept_apart(setting, case):
+@walks(APART)
+def test_what_mixes_examples_is_kept_apart(case, setting):
     make, way = APART[case]
     inputs = ["x"] if case != "recurrent layer" else None
     symbol = make(mx.sym.Variable("x"))

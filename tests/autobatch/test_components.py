@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from dpmodule.autobatch.components import ranks
+from helpers.walk import walks
 
 
 def found(edges, kinds):
@@ -29,7 +29,7 @@ def test_independent_vertices_of_a_kind_share_a_depth():
     assert depth[4] < depth[5]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@walks(range(30))
 def test_edges_lead_deeper(seed):
     draw = np.random.RandomState(seed)
     count = 25

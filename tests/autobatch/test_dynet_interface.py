@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gc
+from itertools import product
 
 import numpy as np
 import pytest
 
 import dpmodule.autobatch as dy
+from helpers.walk import walks
 
 pytestmark = pytest.mark.usefixtures("setting")
 
@@ -16,7 +18,7 @@ NUMBERS = np.arange(81)
 SHAPES = [(81,), (3, 27), (3, 3, 9), (3, 3, 3, 3)]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@walks(product(SHAPES))
 def test_inputs(shape):
     array = NUMBERS.reshape(shape)
     x = dy.inputTensor(array)
@@ -192,7 +194,7 @@ def test_layer_norm():
 BUILDERS = ["SimpleRNNBuilder", "GRUBuilder", "VanillaLSTMBuilder", "CoupledLSTMBuilder", "FastLSTMBuilder"]
 
 
-@pytest.mark.parametrize("name", BUILDERS)
+@walks(BUILDERS)
 def test_builders(name):
     m = dy.ParameterCollection()
     builder = getattr(dy, name)(2, 10, 10, m)
@@ -227,7 +229,7 @@ def test_builders(name):
         builder.initial_state().add_inputs([dy.ones(10)] * 2)[-1].output().npvalue()
 
 
-@pytest.mark.parametrize("name", BUILDERS)
+@walks(BUILDERS)
 def test_bidirectional(name):
     m = dy.ParameterCollection()
     both = dy.BiRNNBuilder(2, 4, 6, m, getattr(dy, name))

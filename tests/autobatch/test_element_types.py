@@ -11,6 +11,7 @@ import torch
 import dpmodule as mx
 import dpmodule.autobatch as dy
 from dpmodule.base import ArgumentError, DTypeError
+from helpers.walk import walks
 
 
 @pytest.fixture(params=["python", "auto"], autouse=True)
@@ -37,9 +38,8 @@ USES = {
 }
 
 
-@pytest.mark.parametrize("use", USES)
-@pytest.mark.parametrize(("made", "graph"), [("float32", "float64"), ("float64", "float32")])
-def test_parameters_of_another_type_are_refused(made, graph, use):
+@walks([(a, *b) for a, b in itertools.product(USES, [("float32", "float64"), ("float64", "float32")])])
+def test_parameters_of_another_type_are_refused(use, made, graph):
     W, E = made_in(made)
     dy.configure(dtype=graph)
     with pytest.raises(DTypeError, match=rf"is {made} on cpu, this graph {graph}.*test_element_types\.py"):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 
 import dpmodule.autobatch as dy
+from helpers.walk import walks
 
 INF, NAN = float("inf"), float("nan")
 WIDE = [-90.0, -20.5, -3.3, -1.0, -0.25, -1e-4, 0.0, 1e-4, 0.3, 1.0, 2.5, 19.0, 90.0]
@@ -81,8 +81,8 @@ def close(found, wanted):
     np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-7 * scale)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_of_one_operand(setting, name):
+@walks(FUNCTIONS)
+def test_of_one_operand(name, setting):
     ours, theirs, numbers = FUNCTIONS[name]
     rows = [np.array(numbers, np.float32), np.array(numbers[::-1], np.float32)]
     xs = [dy.inputTensor(row) for row in rows]
@@ -96,8 +96,8 @@ def test_of_one_operand(setting, name):
         close(x.gradient(), wanted.grad.numpy())
 
 
-@pytest.mark.parametrize("name", PAIRS)
-def test_of_two_operands(setting, name):
+@walks(PAIRS)
+def test_of_two_operands(name, setting):
     ours, theirs, *numbers = PAIRS[name]
     pairs = [[np.array(each[k:] + each[:k], np.float32) for each in numbers] for k in range(2)]
     xs = [[dy.inputTensor(array) for array in pair] for pair in pairs]
@@ -113,8 +113,8 @@ def test_of_two_operands(setting, name):
                 close(each.gradient(), tensor.grad.numpy())
 
 
-@pytest.mark.parametrize("name", [n for n in FUNCTIONS if n not in ("poisson_loss", "zeroth power")])
-def test_nan_stays_nan(setting, name):
+@walks([n for n in FUNCTIONS if n not in ("poisson_loss", "zeroth power")])
+def test_nan_stays_nan(name, setting):
     x = dy.inputTensor([NAN, 1.5, NAN] if "moment" not in name else [NAN])
     found = FUNCTIONS[name][0](x).npvalue()
     assert np.isnan(found[[0, -1]]).all()
@@ -174,8 +174,8 @@ def test_sparsemax_of_ties_and_nan(setting):
     assert np.isnan(found[2]).all()
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_the_first_of_equal_maxima_has_the_gradient(setting, count):
+@walks([1, 2, 3, 7])
+def test_the_first_of_equal_maxima_has_the_gradient(count, setting):
     xs = [dy.inputVector([1.0, float(k)]) for k in range(count)]
     dy.sum_elems(dy.emax(xs)).backward(full=True)
     for k, x in enumerate(xs):
@@ -222,10 +222,8 @@ def test_the_place_of_the_greatest_number(setting):
             np.testing.assert_array_equal(x.gradient(), np.full_like(array, slope))
 
 
-@pytest.mark.parametrize(
-    "bounds", [[0.9] * 4, [0.2, 0.3, 0.9, 0.9], [0.3, 0.3, 0.2, 0.25], [0.4, 0.3, 0.2, 0.1]]
-)
-def test_probabilities_below_bounds(setting, bounds):
+@walks([[0.9] * 4, [0.2, 0.3, 0.9, 0.9], [0.3, 0.3, 0.2, 0.25], [0.4, 0.3, 0.2, 0.1]])
+def test_probabilities_below_bounds(bounds, setting):
     """Those that reach their bound leave the rest to the others, by their weights."""
     weights = np.exp([2.0, 1.0, 0.0, -1.0])
     free = np.ones(4, bool)

@@ -12,6 +12,7 @@ import dpmodule.autobatch as dy
 from dpmodule.autobatch.native_kernels import KERNELS
 from dpmodule.autobatch.ops import spec
 from helpers.autobatch_cases import BATCHED, CASES, total, values
+from helpers.walk import walks
 
 MORE = {
     "identity": (("a",), lambda dy, x: dy.to_device(x, "CPU")),
@@ -126,7 +127,7 @@ def some_places(arrays, most=2):
     ]
 
 
-@pytest.mark.parametrize(("name", "variant"), [(n, v) for n in ALL for v in variants_of(n)])
+@walks([(n, v) for n in ALL for v in variants_of(n)], family=lambda name, variant: variant)
 def test_parameters_that_all_examples_use(name, variant):
     arrays = arrays_of(name, variant, 1)
     places = some_places(arrays)
@@ -138,7 +139,7 @@ def test_parameters_that_all_examples_use(name, variant):
         check(xs, places, wanted)
 
 
-@pytest.mark.parametrize(("name", "variant"), [(n, v) for n in ALL for v in variants_of(n)])
+@walks([(n, v) for n in ALL for v in variants_of(n)], family=lambda name, variant: variant)
 def test_operands_of_each_example(name, variant):
     examples = [arrays_of(name, variant, 3 + number) for number in range(COUNT)]
     places = some_places(examples[0])

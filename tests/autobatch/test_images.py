@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 import dpmodule.autobatch as dy
 from helpers.both_engines import on_both
+from helpers.walk import walks
 
 
 @pytest.fixture(autouse=True)
@@ -22,11 +25,19 @@ def uniform(seed, *shape):
 SIZES = [(6, 7), (6, 7), (5, 9), (6, 7)]
 
 
-@pytest.mark.parametrize("is_valid", [False, True])
-@pytest.mark.parametrize("stride", [(1, 1), (2, 3), (4, 1), (9, 9)])
-@pytest.mark.parametrize(("window", "channels"), [((3, 2), 3), ((1, 1), 1), ((5, 7), 2), ((2, 5), 17)])
-@pytest.mark.parametrize("filters", ["one parameter", "two parameters", "values"])
-def test_convolutions(window, channels, stride, is_valid, filters):
+@walks(
+    [
+        (a, b, *c, d)
+        for a, b, c, d in product(
+            [False, True],
+            [(1, 1), (2, 3), (4, 1), (9, 9)],
+            [((3, 2), 3), ((1, 1), 1), ((5, 7), 2), ((2, 5), 17)],
+            ["one parameter", "two parameters", "values"],
+        )
+    ],
+    family=lambda *row: row[-1],
+)
+def test_convolutions(is_valid, stride, window, channels, filters):
     def program():
         m = dy.ParameterCollection()
         f = [m.parameters_from_numpy(uniform(k, *window, channels, 4)) for k in range(2)]
@@ -47,11 +58,8 @@ def test_convolutions(window, channels, stride, is_valid, filters):
             np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("is_valid", [False, True])
-@pytest.mark.parametrize("stride", [(1, 1), (2, 3), (9, 9)])
-@pytest.mark.parametrize("window", [(2, 2), (1, 1), (5, 7)])
-@pytest.mark.parametrize("channels", [(), (1,), (5,)])
-def test_pooling(window, stride, is_valid, channels):
+@walks(product([False, True], [(1, 1), (2, 3), (9, 9)], [(2, 2), (1, 1), (5, 7)], [(), (1,), (5,)]))
+def test_pooling(is_valid, stride, window, channels):
     def program():
         images = [dy.inputTensor(uniform(k, *size, *channels)) for k, size in enumerate(SIZES)]
         found = [dy.maxpooling2d(x, window, stride, is_valid) for x in images]
@@ -111,9 +119,7 @@ def test_what_does_not_fit(engine):
     assert dy.maxpooling2d(x, (2, 2), (2**40, 1)).dim() == ((1, 2, 2), 1)
 
 
-@pytest.mark.parametrize("axis", [0, 1, 2, 3])
-@pytest.mark.parametrize("count", [2, 5, 40])
-@pytest.mark.parametrize("batch", [1, 3])
+@walks(product([0, 1, 2, 3], [2, 5, 40], [1, 3]))
 def test_joining_along_any_dimension(axis, count, batch):
     def program():
         parts = []

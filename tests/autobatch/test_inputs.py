@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import fractions
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import dpmodule.autobatch as dy
 from dpmodule.autobatch.functions.inputs import InputExpression
 from dpmodule.base import DTypeError
+from helpers.walk import walks
 
 
 @pytest.fixture(params=["python", "auto"], autouse=True)
@@ -57,7 +59,7 @@ def holds(expression, wanted):
     np.testing.assert_array_equal((expression * 2.0).npvalue(), wanted * 2)
 
 
-@pytest.mark.parametrize("name", VECTORS)
+@walks(VECTORS)
 def test_vectors(name):
     holds(dy.inputVector(VECTORS[name]), np.array(VECTORS[name]))
 
@@ -67,21 +69,20 @@ def test_a_matrix_as_a_vector():
     holds(dy.inputVector(GRID.T), GRID.T.ravel())
 
 
-@pytest.mark.parametrize("name", TENSORS)
+@walks(TENSORS)
 def test_tensors(name):
     holds(dy.inputTensor(TENSORS[name]), np.atleast_1d(np.array(TENSORS[name])))
 
 
-@pytest.mark.parametrize(
-    "number", [0.1, 3, True, 2**53 + 1, -(2**60) - 1, 1e300, np.float64(0.1), np.float32(0.1)]
-)
+@walks([0.1, 3, True, 2**53 + 1, -(2**60) - 1, 1e300, np.float64(0.1), np.float32(0.1)])
 def test_numbers(number):
     with np.errstate(over="ignore"):
         holds(dy.scalarInput(number), [number])
 
 
-@pytest.mark.parametrize("dim", [3, (3,), [3], (2, 3), [2, 3, 2], np.int64(3), (np.int64(2), 3), ()])
-@pytest.mark.parametrize("val", [0.25, 2, np.float32(0.25)])
+@walks(
+    product([3, (3,), [3], (2, 3), [2, 3, 2], np.int64(3), (np.int64(2), 3), ()], [0.25, 2, np.float32(0.25)])
+)
 def test_constants(dim, val):
     shape = tuple(np.atleast_1d(np.array(dim, int))) or (1,)
     holds(dy.constant(dim, val), np.full(shape, val))
@@ -157,7 +158,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@walks(LAYOUTS)
 def test_arrays_lie_anyhow(name):
     given = LAYOUTS[name]
     dy.renew_cg()

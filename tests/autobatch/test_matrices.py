@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 import dpmodule.autobatch as dy
+from helpers.walk import walks
 
 pytestmark = pytest.mark.usefixtures("setting")
 
@@ -164,9 +167,8 @@ def some(place, array):
     return np.random.RandomState(place).permutation(array.size)[:40]
 
 
-@pytest.mark.parametrize("are_parameters", [False, True])
-@pytest.mark.parametrize("name", CASES)
-def test_as_numpy(name, are_parameters):
+@walks(product([False, True], CASES))
+def test_as_numpy(are_parameters, name):
     """Three examples in one graph; parameters are those of all of them."""
     shapes, ours, theirs = CASES[name]
     draw = np.random.RandomState(len(name))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 import dpmodule.autobatch as dy
+from helpers.walk import walks
 
 SIZE, HIDDEN = 5, 4
 
@@ -120,9 +123,8 @@ def run(m, program, xs, labels, is_batched):
     )
 
 
-@pytest.mark.parametrize("batch", [2, 7])
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_programs(name, batch):
+@walks(product([2, 7], PROGRAMS), family=lambda batch, name: batch)
+def test_programs(batch, name):
     m, draw, count = Model(), np.random.RandomState(1), 3
     xs = [draw.uniform(-1, 1, (SIZE, batch)) for _ in range(count)]
     labels = draw.randint(0, HIDDEN, (count, batch)).tolist()

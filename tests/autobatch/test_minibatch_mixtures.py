@@ -12,7 +12,9 @@ import pytest
 import dpmodule.autobatch as dy
 from helpers.autobatch_cases import BATCHED, CASES, total, values
 from helpers.both_engines import distances
+from helpers.walk import walks
 
+ALL = {**CASES, **BATCHED}
 EXAMPLES, ROWS = 5, 4
 SIZES = [1, 2, 3, 8]
 AFTER = [lambda y: y, dy.tanh, lambda y: y * 0.5, dy.logistic]
@@ -63,7 +65,7 @@ def run(name, seed, manner):
     dtype, engine, autobatch = manner
     dy.configure(dtype=dtype, autobatch=autobatch, engine=engine)
     dy.renew_cg()
-    names, function = {**CASES, **BATCHED}[name]
+    names, function = ALL[name]
     operands = Operands(names, seed)
     found, losses = [], []
     for number in range(EXAMPLES):
@@ -96,7 +98,7 @@ def compare(name, seed):
         assert (far <= 1e-5 + 4 * rounding).all(), f"{name}, seed {seed}, {manner}: {far}, {rounding}"
 
 
-@pytest.mark.parametrize("name", [*CASES, *BATCHED])
+@walks(ALL, family=lambda name: f"{len(ALL[name][0])} operands")
 def test_every_operation(name):
     for seed in range(2):
         compare(name, 1000 * seed)
@@ -104,7 +106,7 @@ def test_every_operation(name):
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("name", [*CASES, *BATCHED])
+@pytest.mark.parametrize("name", ALL)
 def test_every_operation_often(name):
     for seed in range(60):
         compare(name, 7000 + seed)

@@ -10,6 +10,7 @@ import torch
 
 import dpmodule.autobatch as dy
 from helpers.autobatch_cases import BATCHED, CASES, NOT_ITS_OWN, total, values
+from helpers.walk import walks
 
 FOUND = np.load(os.path.join(os.path.dirname(__file__), "..", "data", "autobatch", "operations.npz"))
 VARIANTS = sorted({key.rsplit("/", 1)[0] for key in FOUND})
@@ -74,12 +75,9 @@ def gradient_of(x):
     return x.grad_as_array() if isinstance(x, dy.Parameters) else x.gradient()
 
 
-@pytest.mark.parametrize("engine", ["python", "auto"])
-@pytest.mark.parametrize("autobatch", [False, True])
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_as_dynet(variant, autobatch, engine):
+@walks(VARIANTS)
+def test_as_dynet(variant, setting):
     name, kind = variant.split("/")
-    dy.configure(autobatch=autobatch, engine=engine)
     given, y, loss = loss_of(name, kind, dtype=np.float32)
     if DIFFERENT.get(variant) == "value":
         return
@@ -98,8 +96,9 @@ def variants_of(name):
     return ["single", "batch", *(["mixed"] if len(CASES[name][0]) > 1 else [])]
 
 
-@pytest.mark.parametrize(
-    ("name", "variant"), [(n, v) for n in ALL if n not in NOT_ITS_OWN for v in variants_of(n)]
+@walks(
+    [(n, v) for n in ALL if n not in NOT_ITS_OWN for v in variants_of(n)],
+    family=lambda name, variant: variant,
 )
 def test_finite_differences(name, variant):
     dy.configure(dtype="float64", autobatch=True)
@@ -117,7 +116,7 @@ def test_finite_differences(name, variant):
             )
 
 
-@pytest.mark.parametrize("name", ALL)
+@walks(ALL)
 def test_several_in_one_batch(name):
     """Three examples in one graph, with operands of their own, are what they are alone."""
     variant = "batch" if name in BATCHED else "single"
@@ -160,7 +159,7 @@ def made_often(name, engine):
     return [loss.value() for loss in losses], [x.gradient() for xs in rows for x in xs]
 
 
-@pytest.mark.parametrize("name", ALL)
+@walks(ALL)
 def test_made_again(name):
     """The native engine remembers what an operation adds to the graph; the engine in Python looks at it each time."""
     expected, found = made_often(name, "python"), made_often(name, "auto")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from itertools import product
 
 import numpy as np
 import pytest
 
 import dpmodule.autobatch as dy
 from helpers.autobatch_programs import BUILDERS, TRAINERS, network, training
+from helpers.walk import walks
 
 FOUND = np.load(os.path.join(os.path.dirname(__file__), "..", "data", "autobatch", "programs.npz"))
 
@@ -20,19 +22,16 @@ def _engine(request):
     dy.configure(engine="auto", autobatch=False)
 
 
-@pytest.mark.parametrize("autobatch", [False, True])
-@pytest.mark.parametrize("first", [False, True])
-@pytest.mark.parametrize("name", BUILDERS)
-def test_networks(name, first, autobatch):
+@walks(product([False, True], [False, True], BUILDERS))
+def test_networks(autobatch, first, name):
     dy.configure(autobatch=autobatch)
     for place, array in enumerate(network(dy, name, first)):
         wanted = FOUND[f"{name}/{first:d}/{place}"]
         np.testing.assert_allclose(array, wanted, rtol=1e-4, atol=2e-6, err_msg=str(place))
 
 
-@pytest.mark.parametrize(("clip", "sparse"), [(5.0, True), (-1.0, False), (0.5, True)])
-@pytest.mark.parametrize("name", TRAINERS)
-def test_trainers(name, clip, sparse):
+@walks([(*a, b) for a, b in product([(5.0, True), (-1.0, False), (0.5, True)], TRAINERS)])
+def test_trainers(clip, sparse, name):
     for place, array in enumerate(training(dy, name, clip, sparse, 0.0)):
         wanted = FOUND[f"{name}/{clip:g}/{sparse:d}/{place}"]
         np.testing.assert_allclose(array, wanted, rtol=1e-4, atol=2e-6, err_msg=str(place))
@@ -74,9 +73,8 @@ def test_learning_rate_status_and_restart(capsys):
     np.testing.assert_array_equal(w.as_array(), before)
 
 
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("name", [name for name in TRAINERS if "_" not in name])
-def test_trainers_of_all_sizes(name, sparse):
+@walks(product([False, True], [name for name in TRAINERS if "_" not in name]))
+def test_trainers_of_all_sizes(sparse, name):
     """Steps in float32, which are native code's, are those in float64, which are torch's."""
     found = []
     for dtype in ("float32", "float64"):
@@ -98,7 +96,7 @@ def test_trainers_of_all_sizes(name, sparse):
         np.testing.assert_allclose(single, double, rtol=2e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", [name for name in TRAINERS if "_" not in name])
+@walks([name for name in TRAINERS if "_" not in name])
 def test_a_derived_trainer_steps_by_its_own_rule(name):
     class Signs(getattr(dy, name)):
         def rule(self, value, gradient, moments):
@@ -113,7 +111,7 @@ def test_a_derived_trainer_steps_by_its_own_rule(name):
     assert w.as_array().tolist() == [1.5, 2.5, 2.0]
 
 
-@pytest.mark.parametrize("name", [name for name in TRAINERS if "_" not in name])
+@walks([name for name in TRAINERS if "_" not in name])
 def test_parameters_that_a_graph_leaves_out_step_as_by_the_rule_in_python(name):
     trainer_class = getattr(dy, name)
 

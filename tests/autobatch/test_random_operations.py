@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
 
 import dpmodule.autobatch as dy
+from helpers.walk import walks
 
 
 @pytest.fixture(params=[(e, b) for e in ("python", "auto") for b in (False, True)], autouse=True)
@@ -25,9 +28,8 @@ MASKED = {
 }
 
 
-@pytest.mark.parametrize("is_batched", [False, True])
-@pytest.mark.parametrize("name", MASKED)
-def test_masks_of_values_are_those_of_gradients(name, is_batched):
+@walks(product([False, True], MASKED))
+def test_masks_of_values_are_those_of_gradients(is_batched, name):
     array = np.arange(1.0, 25.0).reshape(3, 4, 2)
     xs = [dy.inputTensor(array, batched=is_batched) for _ in range(6)]
     ys = [MASKED[name](x) for x in xs]
@@ -38,7 +40,7 @@ def test_masks_of_values_are_those_of_gradients(name, is_batched):
         np.testing.assert_allclose(x.gradient() * array, y.npvalue(), rtol=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(50))
+@walks(range(50))
 def test_masks_of_examples_with_and_without_minibatches(seed):
     """Several sizes of minibatches, shapes and rates in one graph, alone and inside of other operations."""
     dy.configure(random_seed=seed)
@@ -220,7 +222,7 @@ RANDOM = {
 }
 
 
-@pytest.mark.parametrize("name", RANDOM)
+@walks(RANDOM)
 def test_random_inputs_are_what_torch_draws_at_once(name):
     make, draw = RANDOM[name]
     dy.configure(random_seed=11, autobatch=True)
@@ -241,8 +243,7 @@ def test_random_inputs_stay_when_a_gradient_is_computed_again():
     np.testing.assert_array_equal(dy.npvalues(noise), before)
 
 
-@pytest.mark.parametrize(
-    "call",
+@walks(
     [
         lambda: dy.random_normal(3, 0.0, -1.0),
         lambda: dy.random_normal(3, np.inf),
@@ -251,7 +252,7 @@ def test_random_inputs_stay_when_a_gradient_is_computed_again():
         lambda: dy.random_gumbel(3, 0.0, np.nan),
         lambda: dy.dropout(dy.scalarInput(1.0), 1.5),
         lambda: dy.noise(dy.scalarInput(1.0), -0.5),
-    ],
+    ]
 )
 def test_numbers_that_nothing_can_be_drawn_with(call):
     with pytest.raises(dy.ArgumentError):
@@ -277,7 +278,7 @@ def test_rows_of_a_minibatch_in_one_batch():
             dy.lookup_batch(table, rows)
 
 
-@pytest.mark.parametrize("exponent", [2, 3, 2.0, 1, 0.5])
+@walks([2, 3, 2.0, 1, 0.5])
 def test_powers(exponent):
     x = dy.inputTensor([0.5, 2.0, 3.0])
     y = x**exponent

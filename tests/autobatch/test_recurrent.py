@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 import dpmodule.autobatch as dy
 from helpers.both_engines import on_both
+from helpers.walk import walks
 
 SIZE, HIDDEN, LAYERS = 3, 4, 2
 KINDS = ["Simple", "GRU", "Vanilla", "Compact", "Coupled", "Fast", "Sparse", "Norm"]
@@ -58,9 +61,8 @@ def _as_before():
     dy.configure(engine="auto", autobatch=False, dtype="float32")
 
 
-@pytest.mark.parametrize("batch", [1, 3])
-@pytest.mark.parametrize("kind", KINDS)
-def test_sequences_beginnings_and_continuations(kind, batch):
+@walks(product([1, 3], KINDS))
+def test_sequences_beginnings_and_continuations(batch, kind):
     def program():
         builder, m, count = network(kind)
         xs, first = vectors(5, SIZE, batch), vectors(count, HIDDEN, batch, 2)
@@ -76,9 +78,8 @@ def test_sequences_beginnings_and_continuations(kind, batch):
     on_both(program)
 
 
-@pytest.mark.parametrize("batch", [1, 2])
-@pytest.mark.parametrize("kind", KINDS)
-def test_states_that_are_set(kind, batch):
+@walks(product([1, 2], KINDS))
+def test_states_that_are_set(batch, kind):
     def program():
         builder, m, count = network(kind)
         xs, given = vectors(3, SIZE, batch), vectors(count, HIDDEN, batch, 2)
@@ -142,9 +143,8 @@ def test_the_graph_grows_between_values(kind):
     on_both(program)
 
 
-@pytest.mark.parametrize("autobatch", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
-def test_gradients_of_states(kind, autobatch):
+@walks(product([False, True], KINDS))
+def test_gradients_of_states(autobatch, kind):
     """Of outputs and memories in the middle, which others read, too."""
 
     def gradients(engine):
@@ -160,9 +160,8 @@ def test_gradients_of_states(kind, autobatch):
         np.testing.assert_allclose(native, python, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("batch", [1, 3])
-@pytest.mark.parametrize("kind", KINDS)
-def test_dropout(kind, batch):
+@walks(product([1, 3], KINDS))
+def test_dropout(batch, kind):
     """Masks are drawn in one order by both engines, once for a sequence, whichever way it goes."""
 
     def program(engine, autobatch=False):
@@ -202,7 +201,7 @@ def program_without_dropout(kind, batch):
     return measured(m, outputs, xs)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@walks(KINDS)
 @pytest.mark.usefixtures("setting")
 def test_masks_are_drawn_at_the_first_input_and_stay(kind):
     """What the input is multiplied with is the same at all positions, and another one in the next sequence."""
@@ -221,7 +220,7 @@ def test_masks_are_drawn_at_the_first_input_and_stay(kind):
     assert (gradients[0][0] != gradients[1][0]).any()
 
 
-@pytest.mark.parametrize("kind", PLAIN)
+@walks(PLAIN)
 @pytest.mark.usefixtures("setting")
 def test_constant_parameters_beside_others(kind):
     builder, m, _ = network(kind)
@@ -238,7 +237,7 @@ def test_constant_parameters_beside_others(kind):
     assert builder.get_parameters()[0][0].grad_as_array().any()
 
 
-@pytest.mark.parametrize("kind", PLAIN)
+@walks(PLAIN)
 @pytest.mark.usefixtures("setting")
 def test_stale_states_and_wrong_inputs(kind):
     builder, _, _ = network(kind)
@@ -260,11 +259,11 @@ def test_stale_states_and_wrong_inputs(kind):
     np.testing.assert_array_equal(state.add_input(x).add_input(x).output().npvalue(), wanted)
 
 
-@pytest.mark.parametrize("begins", ["before", "inside"])
-@pytest.mark.parametrize(("update", "dropout"), [(True, 0.0), (False, 0.0), (True, 0.5)])
-@pytest.mark.parametrize("kind", KINDS)
+@walks(
+    [(a, *b, c) for a, b, c in product(["before", "inside"], [(True, 0.0), (False, 0.0), (True, 0.5)], KINDS)]
+)
 @pytest.mark.usefixtures("setting")
-def test_masks_and_weights_are_taken_back_with_the_graph(kind, update, dropout, begins):
+def test_masks_and_weights_are_taken_back_with_the_graph(begins, update, dropout, kind):
     """A sequence goes on behind `cg_revert`, whatever was entered between `cg_checkpoint` and that."""
     builder, _, _ = network(kind)
     builder.set_dropout(dropout)
@@ -288,7 +287,7 @@ def test_masks_and_weights_are_taken_back_with_the_graph(kind, update, dropout, 
     np.testing.assert_allclose(outcome(True), outcome(False), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", PLAIN)
+@walks(PLAIN)
 @pytest.mark.usefixtures("setting")
 def test_a_class_derived_computes_its_own_cell(kind):
     class Doubled(getattr(dy, NAMES[kind])):
@@ -332,9 +331,8 @@ def test_numbers_of_layers_that_cannot_be(layers):
         dy.BiRNNBuilder(layers, SIZE, HIDDEN, dy.ParameterCollection(), dy.GRUBuilder)
 
 
-@pytest.mark.parametrize("full", [False, True])
-@pytest.mark.parametrize("left_out", [0, 1])
-def test_the_gradient_of_a_memory_counts_the_output_of_its_own_step(setting, full, left_out):
+@walks(product([False, True], [0, 1]))
+def test_the_gradient_of_a_memory_counts_the_output_of_its_own_step(full, left_out, setting):
     """As of a memory spelled in single operations."""
     network = dy.VanillaLSTMBuilder(1, SIZE, HIDDEN, dy.ParameterCollection())
     Wx, Wh, b = network.parameters[0]

@@ -9,6 +9,7 @@ import pytest
 
 import dpmodule.autobatch as dy
 from helpers.both_engines import distances
+from helpers.walk import walks
 
 
 @pytest.fixture(params=[(e, b) for e in ("python", "auto") for b in (False, True)], autouse=True)
@@ -30,8 +31,7 @@ def every_node(function):
     return dy.npvalues([function(dy.inputTensor(array, batched=True)) for array in ARRAYS])
 
 
-@pytest.mark.parametrize("axes", AXES)
-@pytest.mark.parametrize("is_batch", [False, True])
+@walks(itertools.product(AXES, [False, True]))
 def test_sums_and_means(axes, is_batch):
     gone = (*axes, 4) if is_batch else axes
     count = np.prod([ARRAYS[0].shape[axis] for axis in gone])
@@ -47,7 +47,7 @@ def test_sums_and_means(axes, is_batch):
             np.testing.assert_allclose(found, wanted / divisor, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("axis", range(4))
+@walks(range(4))
 def test_extremes(axis):
     greatest, least = every_node(lambda x: dy.max_dim(x, axis)), every_node(lambda x: dy.min_dim(x, axis))
     for array, high, low in zip(ARRAYS, greatest, least):
@@ -70,9 +70,8 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.parametrize("seed", range(8))
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_drawn_shapes(name, seed):
+@walks(itertools.product(range(8), FUNCTIONS))
+def test_drawn_shapes(seed, name):
     """Examples of one shape with minibatches of several sizes, some of them inside of other operations."""
     draw = np.random.RandomState(seed)
     most = 2 if name in ("logsumexp", "softmax") else 4
@@ -138,7 +137,7 @@ def test_logarithms_of_sums_of_extreme_numbers(axis):
     np.testing.assert_allclose(found, [-np.inf, np.inf, 1e30, 1000 + np.log(3), -1000 + np.log(3)], rtol=1e-6)
 
 
-@pytest.mark.parametrize("d", [2, [2], [0, 0], [0, 5], -1, 40])
+@walks([2, [2], [0, 0], [0, 5], -1, 40])
 def test_dimensions_that_are_not_there(d):
     x = dy.inputTensor(np.ones((2, 3)))
     for function in (dy.sum_dim, lambda x, d: dy.mean_dim(x, d, False)):
@@ -163,8 +162,7 @@ def test_hinge_with_margins_and_odd_numbers():
             dy.hinge(x, label)
 
 
-@pytest.mark.parametrize("axes", AXES[1:])
-@pytest.mark.parametrize("is_batch", [False, True])
+@walks(itertools.product(AXES[1:], [False, True]))
 def test_deviations(axes, is_batch):
     gone = (*axes, 4) if is_batch else axes
     found = every_node(lambda x: dy.std_dim(x, [*axes], is_batch))
@@ -185,10 +183,7 @@ def test_lengths():
     dy.sum_batches(ones).backward(full=True)
 
 
-@pytest.mark.parametrize(
-    "function",
-    [dy.l2_norm, dy.std_elems, lambda x: dy.std_dim(x, 0, False), lambda x: dy.std_dim(x, 1, False)],
-)
+@walks([dy.l2_norm, dy.std_elems, lambda x: dy.std_dim(x, 0, False), lambda x: dy.std_dim(x, 1, False)])
 def test_roots_of_zero_have_no_gradient(function):
     zeros, others = gradients_of(function, np.zeros((2, 3)), np.array([[1.0, 2.0, 4.0], [3.0, -1.0, 5.0]]))
     np.testing.assert_array_equal(zeros, np.zeros((2, 3)))
@@ -211,9 +206,7 @@ def test_gradients_of_deviations(axis):
     np.testing.assert_allclose(found, deviations / (count * sizes), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("shape", [(1,), (4,), (3, 4), (2, 3, 4)])
-@pytest.mark.parametrize("count", [1, 2, 5])
-@pytest.mark.parametrize("is_batched", [False, True])
+@walks(itertools.product([(1,), (4,), (3, 4), (2, 3, 4)], [1, 2, 5], [False, True]))
 def test_logarithms_of_sums_of_lists(shape, count, is_batched):
     draw = np.random.RandomState(0)
     arrays = draw.uniform(-3, 3, (3, count, *shape, 2) if is_batched else (3, count, *shape))
@@ -249,7 +242,7 @@ def test_lists_of_extreme_numbers():
         dy.logsumexp([dy.inputTensor([1.0]), dy.inputTensor([1.0, 2.0])])
 
 
-@pytest.mark.parametrize("places", [[1, 2], [1, 1, 2], [2, 0, 2, 0, 2], [3, 3]])
+@walks([[1, 2], [1, 1, 2], [2, 0, 2, 0, 2], [3, 3]])
 def test_log_softmax_of_places_that_are_named_twice(places):
     """They have double weight in the sum, as in DyNet, and one place in the result, as its gradient knows."""
     scores, heads = np.array([[0.1, 0.5, -0.3, 0.9], [1.0, -2.0, 0.5, 0.0]]), np.array([1.0, -2.0, 3.0, 0.5])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 import dpmodule.autobatch as dy
 from helpers.both_engines import on_both
+from helpers.walk import walks
 
 
 @pytest.fixture(params=[(e, b) for e in ("python", "auto") for b in (False, True)])
@@ -38,7 +41,7 @@ SELECTIONS = {
 
 
 @pytest.mark.usefixtures("_engine")
-@pytest.mark.parametrize("name", SELECTIONS)
+@walks(SELECTIONS)
 def test_values_and_gradients(name):
     shape, select, wanted = SELECTIONS[name]
     arrays = np.random.RandomState(0).uniform(-1, 1, (4, *shape)).astype(np.float32)
@@ -87,10 +90,14 @@ def test_what_is_not_there():
 
 
 @pytest.mark.usefixtures("_engine")
-@pytest.mark.parametrize(
-    ("shape", "axis"), [((6,), 0), ((3, 6), 1), ((3, 6), 0), ((2, 3, 6), 2), ((2, 6, 3), 1)]
+@walks(
+    [
+        (*a, b)
+        for a, b in product(
+            [((6,), 0), ((3, 6), 1), ((3, 6), 0), ((2, 3, 6), 2), ((2, 6, 3), 1)], [False, True]
+        )
+    ]
 )
-@pytest.mark.parametrize("is_batched", [False, True])
 def test_the_greatest_numbers_in_their_order(shape, axis, is_batched):
     draw = np.random.RandomState(0)
     arrays = draw.randint(0, 4, (3, *shape, 2) if is_batched else (3, *shape)).astype(np.float64)
@@ -118,8 +125,7 @@ def test_what_is_no_number_is_among_the_greatest():
 
 
 @pytest.mark.usefixtures("_engine")
-@pytest.mark.parametrize("shape", [(6,), (6, 4), (6, 1), (6, 4, 2)])
-@pytest.mark.parametrize("count", [1, 2, 6])
+@walks(product([(6,), (6, 4), (6, 1), (6, 4, 2)], [1, 2, 6]))
 def test_rows_that_are_added_to_each_other(shape, count):
     is_batched = len(shape) > 2
     arrays = np.random.RandomState(0).randint(-9, 9, (3, *shape)).astype(np.float64)

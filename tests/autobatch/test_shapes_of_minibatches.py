@@ -9,6 +9,7 @@ import pytest
 
 import dpmodule.autobatch as dy
 from helpers.both_engines import on_both
+from helpers.walk import walks
 
 BATCH = 3
 
@@ -206,45 +207,39 @@ def compare(shapes, function, batches, parameters):
     on_both(program)
 
 
-@pytest.mark.parametrize("batch", [1, BATCH])
-@pytest.mark.parametrize("name", ONE)
-def test_one_operand(name, batch):
+@walks(itertools.product([1, BATCH], ONE))
+def test_one_operand(batch, name):
     shape, function = ONE[name]
     compare([shape], function, [batch], ())
 
 
-@pytest.mark.parametrize("name", ONE)
+@walks(ONE)
 def test_of_a_parameter(name):
     shape, function = ONE[name]
     compare([shape], function, [1], (0,))
 
 
-@pytest.mark.parametrize("batches", list(itertools.product([1, BATCH], repeat=2)))
-@pytest.mark.parametrize("name", TWO)
-def test_two_operands(name, batches):
+@walks(itertools.product(list(itertools.product([1, BATCH], repeat=2)), TWO))
+def test_two_operands(batches, name):
     shapes, function = TWO[name]
     compare(shapes, function, batches, ())
 
 
-@pytest.mark.parametrize("batch", [1, BATCH])
-@pytest.mark.parametrize("parameter", [0, 1])
-@pytest.mark.parametrize("name", TWO)
-def test_two_operands_of_which_one_is_a_parameter(name, parameter, batch):
+@walks(itertools.product([1, BATCH], [0, 1], TWO))
+def test_two_operands_of_which_one_is_a_parameter(batch, parameter, name):
     shapes, function = TWO[name]
     batches = [1, batch] if parameter == 0 else [batch, 1]
     compare(shapes, function, batches, (parameter,))
 
 
-@pytest.mark.parametrize("batches", list(itertools.product([1, BATCH], repeat=3)))
-@pytest.mark.parametrize("name", THREE)
-def test_three_operands(name, batches):
+@walks(itertools.product(list(itertools.product([1, BATCH], repeat=3)), THREE))
+def test_three_operands(batches, name):
     shapes, function = THREE[name]
     compare(shapes, function, batches, ())
 
 
-@pytest.mark.parametrize("batch", [1, BATCH])
-@pytest.mark.parametrize("name", THREE)
-def test_three_operands_of_which_two_are_parameters(name, batch):
+@walks(itertools.product([1, BATCH], THREE))
+def test_three_operands_of_which_two_are_parameters(batch, name):
     shapes, function = THREE[name]
     if name == "conv2d_bias":
         compare(shapes, function, [batch, 1, 1], (1, 2))

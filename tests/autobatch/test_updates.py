@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
 
 import dpmodule.autobatch as dy
+from helpers.walk import walks
 
 TRAINERS = {
     "SimpleSGDTrainer": (0.1,),
@@ -41,9 +44,8 @@ def trained(kind, arguments, is_sparse):
     return [each.as_array() for each in (*weights, *tables)]
 
 
-@pytest.mark.parametrize("is_sparse", [True, False])
-@pytest.mark.parametrize("name", TRAINERS)
-def test_all_at_once_are_what_they_are_one_by_one(engine, name, is_sparse):
+@walks(product([True, False], TRAINERS))
+def test_all_at_once_are_what_they_are_one_by_one(is_sparse, name, engine):
     kind = getattr(dy, name)
 
     class OneByOne(kind):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
 
 import dpmodule.autobatch as dy
+from helpers.walk import walks
 
 pytestmark = pytest.mark.usefixtures("setting")
 
@@ -18,9 +20,8 @@ def _new_graph(setting):
     dy.renew_cg()
 
 
-@pytest.mark.parametrize("batch", [1, 3])
-@pytest.mark.parametrize("shape", [(1,), (4,), (1, 4), (4, 1), (2, 3), (2, 3, 2), (1, 1)])
-def test_numbers_lists_and_arrays(shape, batch):
+@walks(product([1, 3], [(1,), (4,), (1, 4), (4, 1), (2, 3), (2, 3, 2), (1, 1)]))
+def test_numbers_lists_and_arrays(batch, shape):
     whole = (*shape, batch) if batch > 1 else shape
     array = np.arange(np.prod(whole), dtype=float).reshape(whole)
     x = dy.tanh(dy.inputTensor(array / 10, batched=batch > 1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 import dpmodule as mx
 import dpmodule.autobatch as dy
+from helpers.walk import walks
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -55,14 +57,12 @@ def vector():
     return dy.inputVector([1.0, 2.0, 3.0])
 
 
-@pytest.mark.parametrize("name", TRAINERS)
-@pytest.mark.parametrize("value", [*FOREIGN, -1, 1.5])
+@walks(product(TRAINERS, [*FOREIGN, -1, 1.5]))
 def test_trainers_of_no_collection(name, value):
     refuses("no ParameterCollection", lambda: getattr(dy, name)(value))
 
 
-@pytest.mark.parametrize("name", [name for name in TRAINERS if name != "AdadeltaTrainer"])
-@pytest.mark.parametrize("value", FOREIGN)
+@walks(product([name for name in TRAINERS if name != "AdadeltaTrainer"], FOREIGN))
 def test_learning_rates_that_are_no_numbers(name, value):
     m = collection()
     if value is not None or name != "CyclicalSGDTrainer":
@@ -116,7 +116,7 @@ IMPOSSIBLE = [
 ]
 
 
-@pytest.mark.parametrize(("name", "argument", "value"), IMPOSSIBLE)
+@walks(IMPOSSIBLE)
 def test_steps_that_cannot_be_taken(name, argument, value):
     wanted = "learning_rate" if argument == "alpha" else argument
     refuses(
@@ -268,8 +268,7 @@ def test_initializers_that_cannot_draw(tmp_path):
         collection().add_parameters(3, init=dy.FromFileInitializer(tmp_path / "values"))
 
 
-@pytest.mark.parametrize("name", BUILDERS)
-@pytest.mark.parametrize("value", FOREIGN)
+@walks(product(BUILDERS, FOREIGN))
 def test_builders(name, value):
     m, make = collection(), getattr(dy, name)
     first = "arity" if name == "TreeLSTMBuilder" else "layers"
@@ -325,9 +324,8 @@ def test_states_of_stacked_networks():
     refuses("no Expression", lambda: stacked.add_inputs([vector(), None]))
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.5])
-@pytest.mark.parametrize("name", [*BUILDERS[:-1], "with normalization"])
-def test_states(name, dropout):
+@walks(product([0.0, 0.5], [*BUILDERS[:-1], "with normalization"]))
+def test_states(dropout, name):
     kind, norm = (dy.VanillaLSTMBuilder, [True]) if " " in name else (getattr(dy, name), [])
     builder = kind(1, 3, 3, collection(), *norm)
     builder.set_dropout(dropout)
@@ -391,20 +389,17 @@ WHOLE = {
 }
 
 
-@pytest.mark.parametrize("name", NUMBERS)
-@pytest.mark.parametrize("value", FOREIGN)
+@walks(product(NUMBERS, FOREIGN))
 def test_numbers_of_functions(name, value):
     refuses(name.split(": ")[-1], lambda: NUMBERS[name](value))
 
 
-@pytest.mark.parametrize("name", NUMBERS)
-@pytest.mark.parametrize("value", [np.float32(0.5), np.array(0.5), torch.tensor(0.5)])
+@walks(product(NUMBERS, [np.float32(0.5), np.array(0.5), torch.tensor(0.5)]))
 def test_numbers_of_all_kinds_are_taken(name, value):
     NUMBERS[name](value)
 
 
-@pytest.mark.parametrize("name", WHOLE)
-@pytest.mark.parametrize("value", [None, "a", [None], object(), 0.5])
+@walks(product(WHOLE, [None, "a", [None], object(), 0.5]))
 def test_integers_of_functions(name, value):
     refuses(name.split(": ")[-1], lambda: WHOLE[name](value))
 
@@ -477,13 +472,12 @@ FLAGS = {
 }
 
 
-@pytest.mark.parametrize("name", FLAGS)
-@pytest.mark.parametrize("value", ["no", [], {}, 0.5, np.ones(2), torch.ones(2)])
+@walks(product(FLAGS, ["no", [], {}, 0.5, np.ones(2), torch.ones(2)]))
 def test_yes_or_no(name, value):
     refuses(name.split(": ")[-1], lambda: FLAGS[name](value))
 
 
-@pytest.mark.parametrize("name", FLAGS)
+@walks(FLAGS)
 def test_yes_or_no_in_other_words(name):
     for value in (True, np.False_, 0):
         FLAGS[name](value)

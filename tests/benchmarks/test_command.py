@@ -94,6 +94,7 @@ def run(*line, **environment):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_quick_comparison_under_another_interpreter(tmp_path, monkeypatch):
     """The package named mxnet is ours here, so that all goes its way without MXNet."""

@@ -17,6 +17,7 @@ from benchmarks.networks import NETWORKS
 from benchmarks.parts.fit import modes, variants
 from benchmarks.sides import plain_networks
 from benchmarks.workloads import WORKLOADS, examples, first_value
+from helpers.programs import run_module
 
 ROOT = Path(__file__).parents[2]
 
@@ -69,21 +70,27 @@ def test_plain_loops_come_in_all_variants():
     assert [mode.what for mode in modes(WORKLOADS["lstm"])] == ["fit", "fit", "step", "predict"]
 
 
+def quick(tmp_path, *parts):
+    """Run the quick forms of parts; return their report."""
+    output = tmp_path / "found.md"
+    options = ["--quick", "--rounds", 1, "--output", output]
+    done = run_module("benchmarks", *parts, *options, seconds=150, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return output.read_text(encoding="utf-8")
+
+
+@pytest.mark.timeout(180)
+def test_quick_forms_of_the_parts_that_are_done_soon(tmp_path):
+    text = quick(tmp_path, "trainers", "passes")
+    for line in ("lightning: not compared", "in none of these networks"):
+        assert line in text
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_quick_forms_of_the_other_parts(tmp_path):
-    parts = ["bucketing", "trainers", "contexts", "passes", "ops", "cuda"]
-    output = tmp_path / "found.md"
-    line = [sys.executable, "-m", "benchmarks", *parts, "--quick", "--rounds", "1", "--output", str(output)]
-    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    text = output.read_text(encoding="utf-8")
-    for line in (
-        "| a switch |",
-        "lightning: not compared",
-        "fit, two contexts | ",
-        "in none of these networks",
-        "`nd.relu(x)`",
-    ):
+    text = quick(tmp_path, "bucketing", "contexts", "ops", "cuda")
+    for line in ("| a switch |", "fit, two contexts | ", "`nd.relu(x)`"):
         assert line in text
 
 
@@ -108,6 +115,7 @@ STREAMS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_quick_form_of_the_part_about_streams(tmp_path):
     output = tmp_path / "found.md"

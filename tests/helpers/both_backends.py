@@ -1,7 +1,6 @@
-"""Tests that run with the native extension and once more without it."""
+"""Tests that need the native extension, and what they measure."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,20 +13,6 @@ measures_memory = pytest.mark.skipif(
     sys.platform != "linux" or "DPMODULE_TEST_SLOWNESS" in os.environ,
     reason="reads /proc; sanitizers keep memory",
 )
-
-_ROOT = Path(__file__).parents[2]
-
-
-def again_in_python(path, *options):
-    """Run the tests of a file in a process whose dpmodule has no extension; the text of what failed, else nothing."""
-    if "DPMODULE_TEST_SLOWNESS" in os.environ:  # sanitizers have nothing to see there
-        return ""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *options, str(path)]
-    environment = {**os.environ, "DPMODULE_NATIVE": "0"}
-    done = subprocess.run(command, cwd=_ROOT, env=environment, capture_output=True, text=True, timeout=100)
-    return (
-        "" if done.returncode == 0 and " passed" in done.stdout else done.stdout[-3000:] + done.stderr[-1000:]
-    )
 
 
 def resident_bytes():

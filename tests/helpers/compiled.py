@@ -1,5 +1,6 @@
 """Compile an extension module from one C++ file, once per test run, and import it."""
 
+import contextlib
 import functools
 import importlib.util
 import os
@@ -13,9 +14,16 @@ from pathlib import Path
 
 import dpmodule
 
-__all__ = ["build", "compiler", "load", "load_file"]
+try:
+    import fcntl
+except ImportError:
+    fcntl = None
 
-_FOLDER = "DPMODULE_TEST_COMPILED"  # processes that tests start find here what has been compiled
+__all__ = ["build", "compiler", "folder", "load", "load_file"]
+
+_FOLDER = (
+    "DPMODULE_TEST_COMPILED"  # workers of pytest, and processes that tests start, find here what is compiled
+)
 
 
 def compiler():
@@ -27,12 +35,22 @@ def compiler():
     return None
 
 
-def _folder():
+def folder():
+    """Return where modules are compiled, which goes with the process that asked first; those it starts share it."""
     if _FOLDER not in os.environ:
         made = tempfile.TemporaryDirectory(prefix="dpm-compiled-")
-        _folder.keep = made  # removed with the process
+        folder.keep = made  # removed with the process
         os.environ[_FOLDER] = made.name
     return Path(os.environ[_FOLDER])
+
+
+@contextlib.contextmanager
+def _alone(path):
+    """Let others that want a file to be made wait for the first one."""
+    with open(f"{path}.lock", "w") as file:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @functools.cache
@@ -40,9 +58,10 @@ def load(source):
     """Return the module compiled from a file; its name is dpm_test_<stem>."""
     source = Path(source)
     name = f"dpm_test_{source.stem}"
-    target = _folder() / f"{name}.so"
-    if not target.exists():
-        build([source], target, "-O1", "-g")
+    target = folder() / f"{name}.so"
+    with _alone(target):
+        if not target.exists():
+            build([source], target, "-O1", "-g")
     return load_file(name, target)
 
 

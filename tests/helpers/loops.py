@@ -22,7 +22,6 @@ every_loop = pytest.mark.parametrize("new_loop", list(KINDS.values()), ids=list(
 
 def run(coroutine, new_loop=asyncio.new_event_loop, seconds=10.0):
     """Run to the end within `seconds`; fail if asyncio reports anything or a task is left over."""
-    gc.freeze()  # what was there before need not be looked at
     loop = new_loop()
     reports = []
     loop.set_exception_handler(lambda _, report: reports.append(report))
@@ -32,7 +31,6 @@ def run(coroutine, new_loop=asyncio.new_event_loop, seconds=10.0):
         left = [task for task in asyncio.all_tasks(loop) if not task.done()]
         gc.collect()
     finally:
-        gc.unfreeze()
         asyncio.set_event_loop(None)
         loop.close()
     assert not reports, reports

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import dpmodule
@@ -75,6 +76,57 @@ class _Server:
 _server = _Server()
 
 
+class _Forked:
+    """A process forked by the server, with the given standard streams."""
+
+    def __init__(self, kind, what, arguments, cwd, changed, streams):
+        wanted = {"kind": kind, "what": what, "arguments": arguments, "cwd": cwd, "environment": changed}
+        self._connection = _server.connect()
+        with open(os.devnull) as stdin:
+            fds = [stdin.fileno(), *(stream.fileno() for stream in streams)]
+            message = json.dumps(wanted).encode() + b"\n"
+            sent = socket.send_fds(self._connection, [message], fds)
+            self._connection.sendall(message[sent:])
+        self._answers = self._connection.makefile()
+        self.pid = int(self._answers.readline())
+
+    def wait(self, seconds):
+        self._connection.settimeout(seconds)
+        return int(self._answers.readline())
+
+    def close(self):
+        """End it if it still runs: so the server does with the program of a client that is gone."""
+        self._answers.close()
+        self._connection.close()
+
+
+class _Started:
+    """A process of a new interpreter, with the given standard streams."""
+
+    def __init__(self, kind, what, arguments, cwd, changed, streams):
+        first = {"code": ["-c", what], "file": [what], "module": ["-m", what]}[kind]
+        out, err = streams
+        self._process = subprocess.Popen(
+            [sys.executable, *first, *arguments],
+            cwd=cwd,
+            env=changed,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+        )
+        self.pid = self._process.pid
+
+    def wait(self, seconds):
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired as error:
+            raise TimeoutError from error
+
+    def close(self):
+        self._process.kill()
+        self._process.wait()
+
+
 class Program:
     """A program that runs in a process of its own; a context manager, which ends it if it still runs.
 
@@ -83,37 +135,28 @@ class Program:
         what: the code, or the name of the file or module.
         arguments: of the command line.
         cwd: the folder it runs in.
+        fresh: start the interpreter anew.
         changes: of the environment.
 
     Attributes:
         pid: of the process.
     """
 
-    def __init__(self, kind, what, arguments=(), cwd=TESTS, **changes):
-        wanted = {
-            "kind": kind,
-            "what": str(what),
-            "arguments": list(map(str, arguments)),
-            "cwd": str(cwd),
-            "environment": environment(**changes),
-        }
+    def __init__(self, kind, what, *arguments, cwd=TESTS, fresh=False, **changes):
         self._stack = contextlib.ExitStack()
-        streams = (tempfile.TemporaryFile("w+") for _ in range(2))  # noqa: SIM115 (the stack closes them)
+        streams = (tempfile.TemporaryFile() for _ in range(2))  # noqa: SIM115 (the stack closes them)
         self._streams = [self._stack.enter_context(stream) for stream in streams]
-        self._connection = self._stack.enter_context(_server.connect())
-        with open(os.devnull) as stdin:
-            fds = [stdin.fileno(), *(stream.fileno() for stream in self._streams)]
-            message = json.dumps(wanted).encode() + b"\n"
-            sent = socket.send_fds(self._connection, [message], fds)
-            self._connection.sendall(message[sent:])
-        self._answers = self._stack.enter_context(self._connection.makefile())
-        self.pid = int(self._answers.readline())
+        make = _Started if fresh or not _FORKS else _Forked
+        arguments = list(map(str, arguments))
+        self._process = make(kind, str(what), arguments, str(cwd), environment(**changes), self._streams)
+        self._stack.callback(self._process.close)
+        self.pid = self._process.pid
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        self._stack.close()  # the server ends the program of a client that is gone
+        self._stack.close()
 
     def send_signal(self, number):
         """Send it a signal."""
@@ -121,33 +164,28 @@ class Program:
 
     def wait(self, seconds=50):
         """Wait for its end; returns its exit code, or minus the signal that killed it."""
-        self._connection.settimeout(seconds * _SLOWNESS)
         try:
-            return int(self._answers.readline())
+            return self._process.wait(seconds * _SLOWNESS)
         except TimeoutError:
             raise subprocess.TimeoutExpired(f"program {self.pid}", seconds, *self.output()) from None
 
+    def read(self, words, seconds=50):
+        """Wait until it has written so many words to its standard output, with the end of a line; returns them."""
+        end = time.monotonic() + seconds * _SLOWNESS
+        while not (out := self.output()[0]).endswith("\n") or len(out.split()) < words:
+            if time.monotonic() > end:
+                raise subprocess.TimeoutExpired(f"program {self.pid}", seconds, *self.output())
+            time.sleep(0.005)
+        return out.split()
+
     def output(self):
         """Return what it has written to its standard output, and to its standard error, so far."""
-        found = []
-        for stream in self._streams:
-            stream.seek(0)
-            found.append(stream.read())
-        return tuple(found)
+        fds = [stream.fileno() for stream in self._streams]  # whose position is the program's, too
+        return tuple(os.pread(fd, os.fstat(fd).st_size, 0).decode() for fd in fds)
 
 
 def _run(kind, what, arguments, seconds, cwd, fresh, changes):
-    if fresh or not _FORKS:
-        first = {"code": ["-c", what], "file": [what], "module": ["-m", what]}[kind]
-        return subprocess.run(
-            [sys.executable, *map(str, (*first, *arguments))],
-            capture_output=True,
-            text=True,
-            timeout=seconds * _SLOWNESS,
-            env=environment(**changes),
-            cwd=cwd,
-        )
-    with Program(kind, what, arguments, cwd, **changes) as program:
+    with Program(kind, what, *arguments, cwd=cwd, fresh=fresh, **changes) as program:
         code = program.wait(seconds)
         return subprocess.CompletedProcess([kind, what, *arguments], code, *program.output())
 

@@ -10,7 +10,6 @@ import pytest
 
 import dpmodule
 from dpmodule.ops.later import LATER
-from helpers.seeds import fixed_random_numbers
 
 __all__ = ["family_of", "walks"]
 
@@ -27,9 +26,10 @@ def family_of(name, *_):
 def walks(rows, family=lambda *_: "all", seconds=60):
     """Turn a test of one row into one test of each family of rows.
 
-    Every row starts from the same random numbers, as every test does. What the function takes beyond the row are
-    fixtures; all rows of a family share them. ``pytest --row TEXT`` runs only the rows whose description has the text
-    in it, and stops at the first failure, as it shows a test's.
+    Every row runs within what the fixture `each_row` returns, so that it starts from the same random numbers, as every
+    test does, and from what else a folder's `each_row` puts back. What the function takes beyond the row are fixtures;
+    all rows of a family share them. ``pytest --row TEXT`` runs only the rows whose description has the text in it, and
+    stops at the first failure, as it shows a test's.
 
     Args:
         rows: tuples of arguments, or single ones.
@@ -43,20 +43,24 @@ def walks(rows, family=lambda *_: "all", seconds=60):
 
     def decorate(function):
         @functools.wraps(function)
-        def test(walked, pytestconfig, **fixtures):
-            call, chosen = functools.partial(function, **fixtures), pytestconfig.getoption("--row")
+        def test(walked, pytestconfig, each_row, **fixtures):
+            chosen = pytestconfig.getoption("--row")
+
+            def call(*row):
+                with each_row():
+                    function(*row, **fixtures)
+
             if chosen is None:
                 _walk(call, walked)
                 return
             rows = [row for row in walked if chosen in _described(row)]
             for row in rows:
-                with fixed_random_numbers():
-                    call(*row)
+                call(*row)
             if not rows:
                 pytest.skip("no row has the text")
 
         count = len(next(iter(families.values()))[0])
-        names = ["walked", "pytestconfig", *list(inspect.signature(function).parameters)[count:]]
+        names = ["walked", "pytestconfig", "each_row", *list(inspect.signature(function).parameters)[count:]]
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         test.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])
         marked = pytest.mark.parametrize("walked", families.values(), ids=families)(test)
@@ -70,8 +74,7 @@ def _walk(call, rows):
     failed, skipped, left = [], [], 0
     for number, row in enumerate(rows):
         try:
-            with fixed_random_numbers():
-                call(*row)
+            call(*row)
         except pytest.skip.Exception as reason:
             skipped.append(str(reason))
         except (Exception, pytest.fail.Exception) as error:
@@ -101,7 +104,7 @@ def _described(each):
 
 def _told(error, most):
     """Return an error in at most so many lines, where it passed by in the tests, and where it left the package."""
-    frames = traceback.extract_tb(error.__traceback__)[1:]
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename != __file__]
     ours = [frame for frame in frames if frame.filename.startswith(_PACKAGE)]
     places = [
         f"{os.path.relpath(frame.filename)}:{frame.lineno}: {frame.line}"

@@ -5,6 +5,7 @@ import pytest
 
 import dpmodule as mx
 from dpmodule.base import ArgumentError, DeviceError, DTypeError, MXNetError, ShapeError, StateError
+from helpers.walk import walks
 
 DEVICES = [mx.cpu(0), mx.cpu(1), mx.cpu(2)]
 
@@ -14,8 +15,13 @@ def on_devices(*values, shape=(2, 3)):
 
 
 @pytest.fixture(params=["local", "device"])
-def store(request):
-    return mx.kv.create(request.param)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def store(kind):
+    return mx.kv.create(kind)
 
 
 def test_push_sums_over_devices_and_pull_copies_back(store):
@@ -124,8 +130,7 @@ def test_values_on_a_gpu(kind):
     assert out.asnumpy().tolist() == [[0, 0], [1, 1], [0, 0]]
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "message"),
+@walks(
     [
         (lambda s: s.pull("x", mx.nd.zeros((1,))), ArgumentError, "unknown key 'x'"),
         (lambda s: s.pull("w"), AssertionError, "out is missing"),
@@ -151,9 +156,10 @@ def test_values_on_a_gpu(kind):
         (lambda s: s.push("w", mx.nd.zeros((2, 3)).tostype("csr")), ArgumentError, "cannot add up csr"),
         (lambda s: s.save_optimizer_states("f"), StateError, "set_optimizer"),
         (lambda s: s.load_optimizer_states("f"), StateError, "set_optimizer"),
-    ],
+    ]
 )
-def test_misuse(store, call, error, message):
+def test_misuse(call, error, message, kind):
+    store = mx.kv.create(kind)
     store.init("w", mx.nd.zeros((2, 3)))
     with pytest.raises(MXNetError, match=message) as caught:
         call(store)

@@ -4,10 +4,12 @@ Fused update kernels ignore strides: a gradient handed to them as it comes would
 case knows its gradient from a NumPy formula, and each optimizer's rule is written out in NumPy (float64).
 """
 
+from itertools import product
+
 import numpy as np
-import pytest
 
 import dpmodule as mx
+from helpers.walk import walks
 
 RNG = np.random.RandomState(11)
 X = RNG.randn(4, 6)
@@ -107,10 +109,8 @@ RULES = {
 RULES["rmsprop"] = (rmsprop, {})
 
 
-@pytest.mark.parametrize("contexts", [1, 2])
-@pytest.mark.parametrize("optimizer", list(RULES))
-@pytest.mark.parametrize("case", list(CASES))
-def test_update_equals_the_numpy_rule(case, optimizer, contexts):
+@walks(product([1, 2], list(RULES), list(CASES)), family=lambda contexts, optimizer, case: optimizer)
+def test_update_equals_the_numpy_rule(contexts, optimizer, case):
     net, start, gradient = CASES[case]()
     rule, extra = RULES[optimizer]
     x = RNG.randn(4, 2, 6, 6) if case == "convolved" else X

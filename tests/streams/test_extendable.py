@@ -4,8 +4,6 @@ import asyncio
 import collections
 import concurrent.futures
 import dataclasses
-import subprocess
-import sys
 import threading
 import traceback
 
@@ -21,6 +19,7 @@ from dpmodule.streams import (
     StreamStopped,
 )
 from helpers.loops import every_loop, raised, run, soon
+from helpers.programs import run_program
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -121,9 +120,7 @@ asyncio.run(main())
 
 @pytest.mark.timeout(90)
 def test_the_example_of_the_description_runs_as_printed():
-    done = subprocess.run(
-        [sys.executable, "-W", "always", "-c", SEED], capture_output=True, text=True, timeout=80
-    )
+    done = run_program(SEED, seconds=80, PYTHONWARNINGS="always")
     assert done.stdout.split() == [str(i) for i in range(10)]
     assert done.stderr == ""
 

@@ -13,6 +13,7 @@ from dpmodule.base import ArgumentError
 from dpmodule.streams import Crc32cFunctor, StringHandle
 from helpers.both_backends import in_native
 from helpers.functors import backend as backend
+from helpers.walk import walks
 
 VECTORS = {
     b"": 0x00000000,
@@ -51,10 +52,8 @@ def test_bitwise_version(backend, data, begin, value):
     assert Crc32cFunctor(StringHandle(data)[begin:], value).run() == bitwise(data[begin:], value)
 
 
-@pytest.mark.parametrize(
-    "size", [511, 512, 513, 767, 768, 769, 1535, 1536, 12287, 12288, 12289, 13057, 30_000]
-)
-def test_sizes_around_those_of_its_steps(backend, size):
+@walks([511, 512, 513, 767, 768, 769, 1535, 1536, 12287, 12288, 12289, 13057, 30_000])
+def test_sizes_around_those_of_its_steps(size, backend):
     data = random.Random(size).randbytes(size)
     assert Crc32cFunctor(data, 99).run() == bitwise(data, 99)
 

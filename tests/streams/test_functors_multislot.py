@@ -3,6 +3,7 @@
 import random
 import re
 import struct
+from itertools import product
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from dpmodule.streams import MultiSlotFunctor, Slot, StringHandle
 from helpers.both_backends import in_native
 from helpers.functors import backend as backend
 from helpers.functors import outcome
+from helpers.walk import walks
 
 WORDS, LABEL = Slot("words"), Slot("label", is_dense=True)
 CTR = [Slot("dense", "float", is_dense=True), WORDS, Slot("skipped", "float", is_used=False), LABEL]
@@ -116,14 +118,13 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("line", "text"), REFUSED.items())
-def test_bad_lines_name_line_and_slot(backend, line, text):
+@walks(REFUSED.items())
+def test_bad_lines_name_line_and_slot(line, text, backend):
     with pytest.raises(FileFormatError, match=rf"^part-3: line 12(, .*|: ){text}"):
         read(b"1 5 1 0\n" * 2 + line + b"\n1 5 1 0\n", source="part-3", first_line=10)
 
 
-@pytest.mark.parametrize(
-    "word",
+@walks(
     [
         b"nan",
         b"inf",
@@ -138,9 +139,9 @@ def test_bad_lines_name_line_and_slot(backend, line, text):
         b"-1e400",
         b"1,5",
         b"3.4028236e38",
-    ],
+    ]
 )
-def test_what_is_no_finite_number_is_refused(backend, word):
+def test_what_is_no_finite_number_is_refused(word, backend):
     with pytest.raises(
         FileFormatError, match="'x', value 2 of 2: found .*, expected a finite decimal number of float32"
     ):
@@ -293,12 +294,13 @@ def compare(seed, rounds, monkeypatch):
     return refused
 
 
-@pytest.mark.parametrize(
-    "mistake",
-    [b"\n", b"  1 5 1 0\n", b"1 5 1 0 \n", b"1\t5 1 0\r\n", b"1 5 1 0 9\n", b"1 a 1 0\n", b"1 5 1\n"],
+@walks(
+    product(
+        [b"\n", b"  1 5 1 0\n", b"1 5 1 0 \n", b"1\t5 1 0\r\n", b"1 5 1 0 9\n", b"1 a 1 0\n", b"1 5 1\n"],
+        [0, 1, 2, 50, 97, 99],
+    )
 )
-@pytest.mark.parametrize("where", [0, 1, 2, 50, 97, 99])
-def test_a_line_that_is_not_plain_between_many(backend, where, mistake):
+def test_a_line_that_is_not_plain_between_many(mistake, where, backend):
     lines = [f"3 {i} {10**i % 2**64} {i * i} 1 {i % 2}\n".encode() for i in range(100)]
     lines[where] = mistake
     if mistake.split() == [b"1", b"5", b"1", b"0"]:

@@ -4,6 +4,7 @@ import gzip
 import random
 import re
 import zlib
+from itertools import product
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from dpmodule.streams import CompressFunctor, DecompressFunctor, StringHandle
 from helpers.both_backends import in_native
 from helpers.functors import backend as backend
 from helpers.functors import outcome
+from helpers.walk import walks
 
 FORMATS = {"gzip": 31, "zlib": 15, "deflate": -15}
 every_format = pytest.mark.parametrize("name", FORMATS)
@@ -90,9 +92,8 @@ def test_every_cut_is_noticed(backend, name):
             DecompressFunctor(data[:length], name).run()
 
 
-@every_format
-@pytest.mark.parametrize("rest", [b"x", b"\x1f\x8c", b"\0\0x", b"trailing garbage"])
-def test_what_follows_is_refused(backend, name, rest):
+@walks(product(FORMATS, [b"x", b"\x1f\x8c", b"\0\0x", b"trailing garbage"]))
+def test_what_follows_is_refused(name, rest, backend):
     data = packed(b"text", name)
     skipped = len(rest) - len(rest.lstrip(b"\0")) if name == "gzip" else 0
     where = len(data) + skipped
@@ -107,9 +108,8 @@ def test_zeros_behind_other_formats_are_refused(backend):
         DecompressFunctor(zlib.compress(b"a") + b"\0\0").run()
 
 
-@every_format
-@pytest.mark.parametrize("size", [0, 1, 999, 1000, 1001])
-def test_limit(backend, name, size):
+@walks(product(FORMATS, [0, 1, 999, 1000, 1001]))
+def test_limit(name, size, backend):
     data = packed(bytes(1000), name)
     if size >= 1000:
         assert len(DecompressFunctor(data, name, max_bytes=size).run()) == 1000

@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from dpmodule.streams import StringHandle, Supervisor
-from helpers.both_backends import again_in_python, descriptors, in_native
+from helpers.both_backends import descriptors
 from helpers.handle_child import answer, give, report
+from helpers.programs import again_without_native
 
 pytestmark = [
     pytest.mark.timeout(60),
@@ -125,7 +126,6 @@ def test_repeated_sends_leave_no_descriptor():
         assert descriptors() <= before + 1
 
 
-@in_native
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(120)
 def test_the_same_without_the_extension():
-    assert again_in_python(__file__, "-k", "go_to_a_child") == ""
+    again_without_native(__file__, "-k", "go_to_a_child and fork")

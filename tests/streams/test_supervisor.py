@@ -12,7 +12,6 @@ import textwrap
 import threading
 import time
 from multiprocessing import resource_tracker
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -40,13 +39,13 @@ from helpers.processes import (
     running,
     until,
 )
+from helpers.programs import Program, environment, run_file, run_program
 
 # Python 3.12 warns of what these tests do on purpose
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
 METHODS = ("fork", "spawn", "forkserver")
 slow_to_start = pytest.mark.timeout(90)  # starts interpreters, which takes its time on a busy machine
-TESTS = Path(__file__).parents[1]
 
 
 def forked(target, *args, **options):
@@ -495,19 +494,6 @@ def test_options_that_make_no_sense(options, text):
 # --- programs
 
 
-def program(text, *options, **kwargs):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)])}
-    return subprocess.Popen(
-        [sys.executable, *options],
-        stdin=subprocess.PIPE if text else None,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment,
-        text=True,
-        **kwargs,
-    )
-
-
 PARENT = """
 import sys, time
 from helpers import child_targets
@@ -525,27 +511,22 @@ time.sleep(60)
 @pytest.mark.parametrize("method", METHODS)
 def test_children_end_with_a_killed_parent(method):
     """R9, for a child in a loop and one in C code that holds the interpreter."""
-    parent = program(None, "-c", PARENT, method)
-    pids = [int(pid) for pid in parent.stdout.readline().split()]
-    assert len(pids) == 2, parent.stderr.read()
-    assert all(running(pid) for pid in pids)
-    parent.kill()
-    parent.wait()
+    with Program("code", PARENT, method) as parent:
+        pids = [int(pid) for pid in parent.read(2, seconds=80)]
+        assert all(running(pid) for pid in pids)
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
     await_gone(pids)
-    parent.stdout.close()
-    parent.stderr.close()
 
 
 @slow_to_start
 def test_a_child_that_is_just_starting_ends_with_a_killed_parent():
     text = PARENT.replace("for child in children:\n    child.recv(80)\n", "")
-    parent = program(None, "-c", text, "spawn")
-    pids = [int(pid) for pid in parent.stdout.readline().split()]
-    parent.kill()
-    parent.wait()
+    with Program("code", text, "spawn") as parent:
+        pids = [int(pid) for pid in parent.read(2)]
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
     await_gone(pids)
-    parent.stdout.close()
-    parent.stderr.close()
 
 
 def be_a_parent(method, pipe):
@@ -597,14 +578,14 @@ print(child.pid, flush=True)
 
 @slow_to_start
 def test_a_program_that_forgets_to_close_exits():
-    parent = program(None, "-c", AT_EXIT)
-    out, err = parent.communicate(timeout=80)
-    assert (parent.returncode, err) == (0, "")
-    assert not running(int(out))
+    parent = run_program(AT_EXIT, seconds=80)
+    assert (parent.returncode, parent.stderr) == (0, "")
+    assert not running(int(parent.stdout))
 
 
 INTERRUPTED = """
 import os, signal
+os.setsid()
 from helpers import child_targets
 from dpmodule.streams.supervisor import Supervisor
 with Supervisor("reader", start_method="fork") as supervisor:
@@ -623,11 +604,12 @@ with Supervisor("reader", start_method="fork") as supervisor:
 
 @slow_to_start
 def test_an_interrupt_reaches_only_the_parent():
-    parent = program(None, "-c", INTERRUPTED, start_new_session=True)
-    answer, pid = parent.stdout.readline().split()
-    os.killpg(parent.pid, signal.SIGINT)  # as a terminal does: to all of them
-    out, err = parent.communicate(timeout=80)
-    assert (answer, out.strip(), err) == ("2", "interrupted True", "")
+    with Program("code", INTERRUPTED) as parent:
+        answer, pid = parent.read(2)
+        os.killpg(parent.pid, signal.SIGINT)  # as a terminal does: to all of them
+        parent.wait(80)
+        out, err = parent.output()
+    assert (answer, out.splitlines()[1:], err) == ("2", ["interrupted True"], "")
     assert not running(int(pid))
 
 
@@ -651,9 +633,10 @@ with Supervisor("reader", start_method="fork") as supervisor:
 @slow_to_start
 def test_a_program_without_a_file():
     """From standard input, as from -c and notebooks, only what is in modules can be spawned."""
-    parent = program(IN_MAIN)
-    out, err = parent.communicate(IN_MAIN, timeout=80)
-    assert (out.split("\n"), err) == (["refused True", "4", "3", ""], "")
+    done = subprocess.run(
+        [sys.executable], input=IN_MAIN, env=environment(), capture_output=True, text=True, timeout=80
+    )
+    assert (done.stdout.split("\n"), done.stderr) == (["refused True", "4", "3", ""], "")
 
 
 GUARDED = """
@@ -675,20 +658,17 @@ if __name__ == "__main__":
 def test_a_script_with_a_function_of_its_own(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(GUARDED)
-    parent = program(None, str(path))
-    out, err = parent.communicate(timeout=80)
-    assert (out, err) == ("3 1\n", "")
+    done = run_file(path, seconds=80)
+    assert (done.stdout, done.stderr) == ("3 1\n", "")
 
 
 @slow_to_start
 def test_a_script_without_a_guard_is_told_so(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(textwrap.dedent(GUARDED).replace('if __name__ == "__main__":', "if True:"))
-    parent = program(None, str(path))
-    out, err = parent.communicate(timeout=80)
-    assert out == ""
-    assert 'if __name__ == "__main__":' in err.splitlines()[-1]
-    assert parent.returncode == 1
+    done = run_file(path, seconds=80)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert 'if __name__ == "__main__":' in done.stderr.splitlines()[-1]
 
 
 @slow_to_start

@@ -17,6 +17,7 @@ from dpmodule.streams import PipeBroken, PipeClosed, PipeTimeout, StructureError
 from dpmodule.streams.pipe.layout import CODES
 from helpers.loops import run
 from helpers.pipes import Frozen, Named, Pair, every_core, make, pipe, same
+from helpers.walk import walks
 
 
 def tensors():
@@ -69,8 +70,8 @@ def test_structures_arrive_as_they_were(core):
 
 
 @every_core
-@pytest.mark.parametrize("name", list(tensors()))
-def test_all_sorts_of_tensors_arrive(core, name):
+@walks(list(tensors()))
+def test_all_sorts_of_tensors_arrive(name, core):
     value = tensors()[name]
     with pipe(core) as (reader, writer):
         for _ in range(3):
@@ -84,8 +85,8 @@ def test_all_sorts_of_tensors_arrive(core, name):
 
 @every_core
 @pytest.mark.filterwarnings("ignore:ComplexHalf")
-@pytest.mark.parametrize("dtype", list(CODES), ids=str)
-def test_all_types_of_elements_arrive(core, dtype):
+@walks(list(CODES))
+def test_all_types_of_elements_arrive(dtype, core):
     size = dtype.itemsize
     bits = torch.arange(1, 1 + 6 * size, dtype=torch.uint8) % (2 if dtype is torch.bool else 101)
     value = bits.view(dtype)

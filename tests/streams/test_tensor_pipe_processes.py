@@ -5,8 +5,6 @@ import multiprocessing
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 
@@ -25,6 +23,7 @@ from helpers.pipe_children import (
 )
 from helpers.pipes import PROTOCOLS, Child, every_core, make, pipe, same
 from helpers.processes import SOON_S, mostly_within, resources, until
+from helpers.programs import run_program
 
 CORES = list(PROTOCOLS)
 
@@ -615,9 +614,7 @@ def test_interpreters_end_with_tensors_and_ends_alive():
         "reader, writer = tensor_pipe()\nwriter.send([torch.ones(3)])\nvalue = reader.recv()\n"
         "reader.close(); writer.close()\nkeep = [value, (value, reader)]; keep.append(keep)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=80
-    )
+    done = run_program(program, seconds=80, PYTHONWARNINGS="error")
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -3,11 +3,7 @@
 import asyncio
 import collections
 import dataclasses
-import os
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -30,6 +26,7 @@ from dpmodule.streams import (
 )
 from dpmodule.streams.testing import ConformanceError
 from helpers.loops import every_loop
+from helpers.programs import again_without_native
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -133,25 +130,7 @@ def test_tasks_that_begin_at_once_change_nothing():
 
 
 def test_the_pool_of_functors_passes_without_the_extension():
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            __file__,
-            "-k",
-            "functors_passes and asyncio",
-        ],
-        env={**os.environ, "DPMODULE_NATIVE": "0"},
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        timeout=80,
-    )
-    assert "1 passed" in done.stdout, done.stdout
+    again_without_native(__file__, "-k", "functors_passes and asyncio")
 
 
 @every_loop

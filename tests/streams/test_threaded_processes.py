@@ -1,8 +1,6 @@
 """Threads of C++ in whole programs: Ctrl-C, the end of the program, forks, and the log without the extension."""
 
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -10,7 +8,7 @@ import pytest
 from dpmodule import native
 from helpers import jobs  # noqa: F401  # compiled here, once, for the programs below
 from helpers.loops import KINDS
-from helpers.programs import environment, run_program
+from helpers.programs import Program, run_program
 
 pytestmark = pytest.mark.timeout(60)  # each starts programs, which import torch
 backends = pytest.mark.parametrize(
@@ -43,18 +41,13 @@ except KeyboardInterrupt:
     print("interrupted", flush=True)
     sys.exit(7)
 """
-    program = subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(DPMODULE_NATIVE=backend),
-    )
-    assert program.stdout.readline() == "running\n"
-    time.sleep(0.1)
-    program.send_signal(signal.SIGINT)
-    out, errors = program.communicate(timeout=50)  # the jobs would take a minute
-    assert (program.returncode, out) == (7, "interrupted\n"), errors
+    with Program("code", code, DPMODULE_NATIVE=backend) as program:
+        assert program.read(1) == ["running"]
+        time.sleep(0.1)
+        program.send_signal(signal.SIGINT)
+        code = program.wait(50)  # the jobs would take a minute
+        out, errors = program.output()
+    assert (code, out) == (7, "running\ninterrupted\n"), errors
     assert "Traceback" not in errors
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 from dpmodule import native
 from helpers.raw_graph import OF_ONE, OF_TWO, OP, UNARY, RawGraph
+from helpers.walk import walks
 
 core = native.core
 pytestmark = pytest.mark.skipif(core is None, reason="no native extension")
@@ -49,9 +51,8 @@ def test_limits(graph):
     assert np.isnan(apply(graph, "rectify", x)[2])
 
 
-@pytest.mark.parametrize("width", [1, 7, 16, 33])
-@pytest.mark.parametrize("name", sorted(OF_ONE))
-def test_of_one(name, width):
+@walks(product([1, 7, 16, 33], sorted(OF_ONE)))
+def test_of_one(width, name):
     graph = RawGraph(core)
     param = graph.param(width)
     if name in ("sqrt", "log", "recip"):
@@ -64,9 +65,8 @@ def test_of_one(name, width):
     graph.check_gradients(loss)
 
 
-@pytest.mark.parametrize("width", [1, 7, 16, 33])
-@pytest.mark.parametrize("name", sorted(OF_TWO))
-def test_of_two(name, width):
+@walks(product([1, 7, 16, 33], sorted(OF_TWO)))
+def test_of_two(width, name):
     graph = RawGraph(core)
     a, b = graph.param(width), graph.param(width)
     graph.params[1][0].abs_().add_(0.5)
@@ -77,8 +77,14 @@ def test_of_two(name, width):
     graph.check_gradients(loss)
 
 
-@pytest.mark.parametrize("rows", [1, 2, 5, 13, 64, 700])
-@pytest.mark.parametrize(("inner", "outer"), [(1, 1), (3, 5), (16, 16), (50, 200), (130, 65), (400, 9)])
+@walks(
+    [
+        (a, *b)
+        for a, b in product(
+            [1, 2, 5, 13, 64, 700], [(1, 1), (3, 5), (16, 16), (50, 200), (130, 65), (400, 9)]
+        )
+    ]
+)
 def test_products(rows, inner, outer):
     graph = RawGraph(core)
     w, b = graph.param(outer, inner), graph.param(outer)

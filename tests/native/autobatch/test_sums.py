@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 import dpmodule.autobatch as dy
 from dpmodule import native
+from helpers.walk import walks
 
 pytestmark = pytest.mark.skipif(native.core is None, reason="no native extension")
 MANY = 500_000
@@ -132,8 +135,9 @@ def test_memories_that_many_steps_begin_with():
     close(c.gradient(), count * TENTH / (1 + np.exp(-1.0)))
 
 
-@pytest.mark.parametrize("rows", [2, 3, 4, 30])
-@pytest.mark.parametrize(("inner", "outer"), [(1, 1), (3, 5), (17, 16), (50, 200), (130, 65), (800, 9)])
+@walks(
+    [(a, *b) for a, b in product([2, 3, 4, 30], [(1, 1), (3, 5), (17, 16), (50, 200), (130, 65), (800, 9)])]
+)
 def test_a_row_alone_has_the_value_it_has_among_others(rows, inner, outer):
     draw = np.random.RandomState(0)
     m = dy.ParameterCollection()
