@@ -68,4 +68,5 @@ def test_only_softmax_takes_a_length():
 def test_activation_form():
     np.testing.assert_allclose(run("SoftmaxActivation", DATA), softmax(DATA, -1))
     np.testing.assert_allclose(run("SoftmaxActivation", DATA, mode="channel"), softmax(DATA, 1))
-    check_gradients("SoftmaxActivation", DATA, mode="channel")
+    for mode in ("instance", "channel"):
+        check_gradients("SoftmaxActivation", DATA, mode=mode)
