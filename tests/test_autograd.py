@@ -1,6 +1,7 @@
 """Recording, gradients and functions of the user's. Expected values are formulas, or what MXNet 1.9.1 answered."""
 
 import gc
+import json
 import threading
 import weakref
 
@@ -463,6 +464,7 @@ SECOND = {
     "tanh": (nd.tanh, lambda x: -2 * np.tanh(x) * (1 - np.tanh(x) ** 2)),
     "arcsin": (nd.arcsin, lambda x: x / (1 - x**2) ** 1.5),
     "arcsinh": (nd.arcsinh, lambda x: -x / (1 + x**2) ** 1.5),
+    "arccosh": (lambda x: nd.arccosh(x + 1), lambda x: -(x + 1) / (x**2 + 2 * x) ** 1.5),
     "arctanh": (nd.arctanh, lambda x: 2 * x / (1 - x**2) ** 2),
     "log": (nd.log, lambda x: -1 / x**2),
     "log2": (nd.log2, lambda x: -1 / (x**2 * np.log(2))),
@@ -505,6 +507,46 @@ def test_derivatives_through_head_gradients_and_dense_layers():
         dwdx = ag.grad(dx, w, other)[0]
     np.testing.assert_array_equal(dx.asnumpy(), head.asnumpy() @ w.asnumpy())
     np.testing.assert_array_equal(dwdx.asnumpy(), head.asnumpy().T @ other.asnumpy())
+
+
+def test_a_head_given_twice_counts_twice():
+    x = variable((2,))
+    with ag.record():
+        y = x * 2
+    ag.backward([y, y])
+    assert x.grad.asnumpy().tolist() == [4, 4]
+
+
+def test_a_head_gradient_takes_the_type_of_its_head():
+    for dtype in ("float64", "float16", "int32"):
+        assert gradient(lambda x: x * 2, variable((2,)), head=nd.array([1, 3], dtype=dtype)).tolist() == [
+            2,
+            6,
+        ]
+
+
+def test_concatenate_is_recorded():
+    found = gradient(lambda x: nd.concatenate([x, x * 2], axis=0), variable((1, 2)))
+    assert found.tolist() == [[3, 3]]
+
+
+def test_plain_inputs_may_be_written_in_place():
+    x, factor = variable((2,)), nd.array([2, 3])
+    with ag.record():
+        y = x * factor
+        factor[:] = 5
+        factor += 1
+    y.backward()
+    assert factor.asnumpy().tolist() == [6, 6]
+
+
+def test_a_gradient_in_a_graph_is_one_node_that_cannot_run():
+    x = variable((1,))
+    with ag.record():
+        symbol = ag.get_symbol(ag.grad(x * x, x, create_graph=True)[0] * 3)
+    assert [node["op"] for node in json.loads(symbol.tojson())["nodes"]].count("_backward") == 1
+    with pytest.raises(MXNetError, match="cannot run again in a graph made by get_symbol"):
+        symbol.eval(**{name: nd.ones(1) for name in symbol.list_arguments()})
 
 
 # --- symbols

@@ -23,3 +23,13 @@ def test_library_code_has_no_star_import_and_one_exec():
     assert starred == []
     executing = sorted(p.name for p, text in sources.items() if "exec(" in text.replace("_exec(", ""))
     assert len(executing) <= 1, executing
+
+
+def test_library_code_has_no_assert():
+    found = [
+        f"{path.name}: {line}"
+        for path in (ROOT / "dpmodule").rglob("*.py")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line.lstrip().startswith(("assert ", "assert("))
+    ]
+    assert found == []

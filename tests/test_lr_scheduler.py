@@ -96,6 +96,7 @@ def test_cosine_is_half_way_in_the_middle():
         (lambda: MultiFactorScheduler([1, 3], 2.0), "factor is 2.0"),
         (lambda: PolyScheduler(0), "max_update is 0"),
         (lambda: PolyScheduler(1.5), "max_update is 1.5"),
+        (lambda: PolyScheduler(5, warmup_steps=7), "warmup_steps is 7"),
         (lambda: CosineScheduler(5, warmup_steps=5), "warmup_steps is 5"),
         (lambda: LRScheduler(warmup_steps=4).get_warmup_lr(4), "num_update is 4"),
     ],

@@ -312,6 +312,22 @@ def test_recorded_calls_and_the_state_given_as_an_array():
     assert LOG[-1] == ("forward", False, ("write",), False, False, "cpu(0)")
 
 
+def test_backward_under_a_monitor_calls_both_once_more():
+    symbol = mx.sym.Custom(mx.sym.Variable("data"), op_type="test_scale", name="cu")
+    executor = symbol.simple_bind(mx.cpu(), data=(2, 3))
+    executor.set_monitor_callback(lambda name, array: None)
+    executor.forward(is_train=True)
+    executor.backward(mx.nd.ones((2, 3)))
+    assert [entry[0] for entry in LOG] == ["create", *["forward"] * 2, *["backward"] * 2]
+
+
+def test_inputs_by_keyword():
+    found = mx.nd.Custom(
+        calls=mx.nd.zeros((1,)), other=mx.nd.ones((1,)), data=mx.nd.ones((2,)), op_type="test_scale", factor=3
+    )
+    assert found.asnumpy().tolist() == [3, 3]
+
+
 def test_operator_that_uses_arrays_autograd_and_another_operator_inside():
     def forward(self, is_train, req, in_data, out_data, aux):
         self.x = in_data[0].copy()

@@ -236,6 +236,20 @@ def test_classes_that_do_not_answer_take_dense_arrays_only():
         net.simple_bind(mx.cpu(), data=X.shape)
 
 
+def test_gradients_are_dense_where_the_class_does_not_say():
+    class Silent(SquareProp):
+        infer_storage_type_backward = mx.operator.CustomOpProp.infer_storage_type_backward
+
+    mx.operator.register("sparse_silent")(Silent)
+    net = mx.sym.Custom(mx.sym.Variable("data", stype="csr"), op_type="sparse_silent")
+    executor = net.simple_bind(mx.cpu(), data=X.shape)
+    mx.nd.array(X).tostype("csr").copyto(executor.arg_dict["data"])
+    executor.forward(is_train=True)
+    executor.backward(mx.nd.ones(X.shape))
+    assert executor.grad_dict["data"].stype == "default"
+    np.testing.assert_array_equal(executor.grad_dict["data"].asnumpy(), 2 * X)
+
+
 @pytest.mark.parametrize(
     ("method", "answer", "message"),
     [

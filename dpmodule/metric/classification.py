@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..base import ArgumentError, ShapeError
+from ..base import ArgumentError, BoundsError, ShapeError
 from .base import EvalMetric, alias
 from .tally import aligned, pairs
 
@@ -150,7 +150,7 @@ class _LogLoss(EvalMetric):
 
         Raises:
             ShapeError: there are not as many labels as rows of probabilities.
-            ArgumentError: a label is no class.
+            BoundsError: a label is no class.
         """
         for label, pred in pairs(labels, preds):
             target = _classes(label).reshape(-1)
@@ -163,7 +163,7 @@ class _LogLoss(EvalMetric):
             try:
                 chosen = pred[rows, target]
             except IndexError as error:
-                raise ArgumentError(
+                raise BoundsError(
                     f"{self.name}: a label is outside the {pred.shape[1]} classes: {error}"
                 ) from error
             self.record(-(chosen + self.eps).log().sum(dtype=torch.float64), target.numel())

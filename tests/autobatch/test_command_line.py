@@ -37,6 +37,13 @@ def test_import_takes_arguments():
     ], done.stderr
 
 
+def test_programs_without_a_seed_draw_the_same_numbers_each_time():
+    program = "import dpmodule.autobatch as dy; print(dy.random_normal(4).value(), dy.dropout(dy.ones(9), 0.5).value())"
+    first, second = run_program(program), run_program(program)
+    assert first.returncode == 0, first.stderr
+    assert first.stdout == second.stdout
+
+
 @pytest.fixture
 def given(monkeypatch):
     """Set the arguments of the program; no GPU is here, whatever the machine has."""

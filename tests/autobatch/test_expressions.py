@@ -129,6 +129,13 @@ def test_parts_in_one_batch_with_what_the_loss_needs_do_not_disturb():
     np.testing.assert_allclose(w.grad_as_array(), np.array([0.5, 0.25]) * (1 + 2**0.5), rtol=1e-5)
 
 
+def test_expr_is_updated_unless_told_otherwise():
+    m = dy.ParameterCollection()
+    w = m.parameters_from_numpy(np.array([1.0, 2.0]))
+    dy.squared_norm(w.expr()).backward()
+    np.testing.assert_allclose(w.grad_as_array(), [2.0, 4.0])
+
+
 def test_updates_leave_constants_alone():
     m = dy.ParameterCollection()
     w = m.parameters_from_numpy(np.array([1.0, 2.0]))

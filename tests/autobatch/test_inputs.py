@@ -74,6 +74,20 @@ def test_tensors(name):
     holds(dy.inputTensor(TENSORS[name]), np.atleast_1d(np.array(TENSORS[name])))
 
 
+def test_operations_on_four_and_more_dimensions():
+    """Of these DyNet takes the inputs only."""
+    for shape in ((2, 3, 1, 2), (2, 1, 3, 2, 2)):
+        array = np.arange(float(np.prod(shape))).reshape(shape)
+        x, last = dy.inputTensor(array), len(shape) - 1
+        for found, want in (
+            (dy.sum_dim(x, [last]), array.sum(last)),
+            (dy.max_dim(x, last), array.max(last)),
+            (dy.pick(x, 1, last), array[..., 1]),
+            (dy.concatenate([x, x], last), np.concatenate([array, array], last)),
+        ):
+            np.testing.assert_allclose(found.npvalue(), want)
+
+
 @walks([0.1, 3, True, 2**53 + 1, -(2**60) - 1, 1e300, np.float64(0.1), np.float32(0.1)])
 def test_numbers(number):
     with np.errstate(over="ignore"):

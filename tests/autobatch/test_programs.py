@@ -54,6 +54,18 @@ def test_weight_decay(name):
     np.testing.assert_allclose(values[1], 0.75 * values[0], rtol=1e-6)
 
 
+def test_parameters_that_are_not_updated_do_not_count_in_clipping():
+    m = dy.ParameterCollection()
+    w, fixed = m.add_parameters((1,), init=1.0), m.add_parameters((1,), init=3.0)
+    fixed.set_updated(False)
+    trainer = dy.SimpleSGDTrainer(m, 1.0)
+    trainer.set_clip_threshold(3.5)
+    dy.renew_cg()
+    dy.dot_product(w * 4, fixed).backward()
+    trainer.update()  # the gradient of w is 12, which is cut to 3.5; DyNet counts the 4 of the other one, too
+    np.testing.assert_allclose(w.as_array(), [1 - 3.5], rtol=1e-6)
+
+
 def test_learning_rate_status_and_restart(capsys):
     m = dy.ParameterCollection()
     w = m.add_parameters((2,), init=2.0)

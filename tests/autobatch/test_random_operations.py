@@ -137,6 +137,11 @@ def test_to_device_is_the_identity():
     np.testing.assert_array_equal(x.gradient(), [2.0, 4.0])
 
 
+def test_to_device_takes_the_device_of_the_graph_only():
+    with pytest.raises(dy.ArgumentError, match="Invalid device name: GPU:0; this graph is on CPU"):
+        dy.to_device(dy.inputTensor([1.0, 2.0]), "GPU:0")
+
+
 def drawn(count, **options):
     """Return the values of some nodes that draw, of one seed."""
     dy.configure(random_seed=11, **options)

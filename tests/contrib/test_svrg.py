@@ -194,6 +194,13 @@ def test_accumulating_in_a_store():
     assert type(mod._optimizer).__name__ == "_SVRGOptimizer"
 
 
+@pytest.mark.parametrize("context", [None, TWO], ids=["one", "two"])
+def test_a_store_leaves_the_parameters_alone(context):
+    mod = ready(context, kvstore=mx.kv.create("local"))
+    weights = mod._exec_group.param_arrays[mod._exec_group.param_names.index("fc_weight")]
+    assert all((array.asnumpy() == 1).all() for array in weights)
+
+
 def test_the_optimizer_in_a_store_assigns_full_gradients():
     optimizer = _SVRGOptimizer("sgd", param_idx2name={0: "weight", 1: "weight_full"}, learning_rate=1.0)
     store = mx.kv.create("local")

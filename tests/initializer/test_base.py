@@ -201,6 +201,9 @@ def test_aliases_and_unknown_names():
     with pytest.raises(ArgumentError, match="unknown initializer 'foo'"):
         module.init_params("foo")
     module.init_params("xavier")
+    module.init_params("ones", force_init=True)
+    (weight,) = (array for name, array in module.get_params()[0].items() if name.endswith("weight"))
+    assert (weight.asnumpy() == 1).all()
     with pytest.raises(ArgumentError, match="not a subclass of Initializer"):
         mx.init.register(int)
 

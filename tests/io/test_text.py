@@ -119,6 +119,12 @@ def test_bad_csv_is_told_with_file_and_line(tmp_path, text, message):
         mx.io.CSVIter(data_csv=tmp_path / "a.csv", data_shape=(2,), batch_size=1)
 
 
+def test_integers_take_no_decimals(tmp_path):
+    (tmp_path / "a.csv").write_text("1,2.5\n")
+    with pytest.raises(FileFormatError, match=r"a\.csv: line 1: '2.5' is no int32 number"):
+        mx.io.CSVIter(data_csv=tmp_path / "a.csv", data_shape=(2,), batch_size=1, dtype="int32")
+
+
 def test_what_does_not_fit_is_refused(tmp_path):
     with pytest.raises(FileError, match="missing"):
         csv(data_csv="missing.csv")

@@ -52,6 +52,15 @@ def test_a_store_of_ones_own_trains_a_module(register):
     np.testing.assert_allclose(trained(Doubling()), trained("local", 0.2), rtol=1e-5)
 
 
+def test_the_packages_stores_get_all_keys_at_once(monkeypatch):
+    calls, push = [], mx.kv.KVStore.push
+    monkeypatch.setattr(
+        mx.kv.KVStore, "push", lambda self, key, *args: calls.append(key) or push(self, key, *args)
+    )
+    trained("local")
+    assert calls == [["fc_weight", "fc_bias"]]
+
+
 def test_the_test_store():
     np.testing.assert_allclose(trained("teststore"), trained("device"), rtol=1e-6)
     store = mx.kv.create("TestStore")

@@ -62,6 +62,16 @@ def test_one_device_is_compressed_too_and_the_default_threshold_is_half():
         assert out.asnumpy().tolist() == want
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float64"])
+def test_halves_and_doubles(dtype):
+    store = mx.kv.create("device")
+    store.set_gradient_compression({"type": "2bit", "threshold": 0.5})
+    store.init("a", mx.nd.zeros((3,), dtype=dtype))
+    store.push("a", [mx.nd.array([0.7, 0.1, -0.9], ctx=c, dtype=dtype) for c in TWO])
+    store.pull("a", out := mx.nd.zeros((3,), dtype=dtype))
+    assert out.asnumpy().tolist() == [1, 0, -1]
+
+
 def test_row_sparse_gradients_are_left_alone():
     store = mx.kv.create("device")
     store.set_gradient_compression({"type": "2bit"})

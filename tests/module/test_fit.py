@@ -90,6 +90,31 @@ def test_fit_learns():
     assert dict(mod.score(it, "acc"))["accuracy"] > 0.95
 
 
+def test_a_name_is_an_initializer():
+    mod = mx.mod.Module(mlp())
+    options = {"initializer": "ones", "optimizer_params": {"learning_rate": 0.0}}
+    mod.fit(mx.io.NDArrayIter(*blobs(16), batch_size=16), num_epoch=1, **options)
+    assert (mod.get_params()[0]["fc1_weight"].asnumpy() == 1).all()
+
+
+@pytest.mark.parametrize("contexts", [[mx.cpu(0)], TWO], ids=["one", "two"])
+def test_an_epoch_ends_with_the_moving_means_of_its_last_step(contexts):
+    net = mx.sym.FullyConnected(
+        mx.sym.BatchNorm(mx.sym.Variable("data"), name="bn", momentum=0.5), num_hidden=2
+    )
+    mod, seen = mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"), context=contexts), []
+    data, label = blobs(16)
+    mod.fit(
+        mx.io.NDArrayIter(data, label, batch_size=16),
+        num_epoch=3,
+        epoch_end_callback=lambda epoch, symbol, args, states: seen.append(
+            states["bn_moving_mean"].asnumpy()
+        ),
+    )
+    expected = [(1 - 0.5**epoch) * data.mean(0) for epoch in (1, 2, 3)]
+    np.testing.assert_allclose(seen, expected, rtol=1e-4, atol=1e-6)
+
+
 def test_fit_over_contexts_binds_again_and_keeps_parameters():
     data, mod = blobs(), mx.mod.Module(mlp())
     it = mx.io.NDArrayIter(*data, batch_size=16)

@@ -176,6 +176,21 @@ def test_chain_with_a_python_loss_learns_as_with_the_symbols_own():
         np.testing.assert_allclose(found[0][name].asnumpy(), found[1][name].asnumpy(), rtol=1e-5, atol=1e-6)
 
 
+def test_a_monitor_sees_what_stands_before_a_python_loss():
+    chain = mx.mod.SequentialModule()
+    net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc")
+    chain.add(mx.mod.Module(net, label_names=None)).add(
+        mx.mod.PythonLossModule(), take_labels=True, auto_wiring=True
+    )
+    chain.bind([("data", (4, 2))], [("softmax_label", (4,))])
+    chain.init_params()
+    monitor = mx.mon.Monitor(1, pattern="fc_output")
+    chain.install_monitor(monitor)
+    monitor.tic()
+    chain.forward(mx.io.DataBatch([mx.nd.ones((4, 2))], [mx.nd.zeros(4)]), is_train=True)
+    assert [name for _, name, _ in monitor.toc()] == ["fc_output"]
+
+
 def test_prediction_needs_no_label():
     mod = bound_loss(for_training=False)
     mod.forward(mx.io.DataBatch(scores().data))

@@ -31,6 +31,15 @@ def test_a_chain_of_operators_stays_integer():
     np.testing.assert_array_equal(x.grad.asnumpy(), [14, 4, 18])
 
 
+def test_gradients_are_cut_once_at_the_end():
+    x = mx.nd.array([7], dtype="int32")
+    x.attach_grad()
+    with mx.autograd.record():
+        y = mx.nd.mean(mx.nd.stack(x, x, x)) * 2
+    y.backward()  # three thirds of 2; MXNet cuts each third to 0
+    assert x.grad.asnumpy().tolist() == [2]
+
+
 def test_topk_with_head_gradient():
     x = mx.nd.arange(0, 6, dtype="int32")
     x.attach_grad()

@@ -87,6 +87,17 @@ def test_numpy_shape_mode_gives_the_same_bytes(tmp_path):
     assert target.read_bytes() == (FILES / "v3_npshape.params").read_bytes()
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_an_array_without_axes_is_saved_in_the_newer_record(inside, tmp_path):
+    target = str(tmp_path / "scalar")
+    with util.np_shape(inside):
+        nd.save(target, [nd.array(np.float32(3)), nd.ones((2,))])
+    with util.np_shape(not inside):
+        scalar, plain = nd.load(target)
+    assert (scalar.shape, scalar.asscalar(), plain.shape) == ((), 3, (2,))
+    assert (tmp_path / "scalar").read_bytes()[24:28] == struct.pack("<I", 0xF993FACA)
+
+
 # --- round trips
 
 

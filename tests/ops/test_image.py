@@ -71,6 +71,18 @@ def test_one_channel_has_no_color(name):
     np.testing.assert_array_equal(found.asnumpy(), IMAGE[:, :, :1])
 
 
+def test_lighting_leaves_one_channel_as_it_is():
+    grey = mx.nd.array(IMAGE[:, :, :1])
+    for found in (mx.nd.image.adjust_lighting(grey, alpha=(1, 2, 3)), mx.nd.image.random_lighting(grey)):
+        np.testing.assert_array_equal(found.asnumpy(), grey.asnumpy())
+
+
+def test_normalize_takes_its_own_default():
+    given = mx.nd.array(IMAGE.transpose(2, 0, 1))
+    np.testing.assert_array_equal(mx.nd.image.normalize(given).asnumpy(), given.asnumpy())
+    np.testing.assert_array_equal(mx.nd.image.normalize(given, std=(2, 2, 2)).asnumpy(), given.asnumpy() / 2)
+
+
 def test_gradients_pass_straight_through():
     for name, attrs in [("flip_left_right", {}), ("random_contrast", {"min_factor": 0.5, "max_factor": 0.5})]:
         symbol = getattr(mx.sym.image, name)(mx.sym.var("data"), **attrs)

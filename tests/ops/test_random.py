@@ -120,6 +120,7 @@ def test_integers():
         ("normal", {"scale": -1}, "scale is -1"),
         ("poisson", {"lam": -1}, "lam is -1"),
         ("negative_binomial", {"p": 0}, "p is 0"),
+        ("negative_binomial", {"p": 1.5}, "p is 1.5"),
     ],
 )
 def test_impossible_parameters(name, parameters, text):

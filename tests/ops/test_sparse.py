@@ -183,6 +183,16 @@ def test_a_fallback_is_logged_once(caplog, monkeypatch):
     assert len(caplog.records) == 1
 
 
+def test_operators_that_mxnet_has_for_dense_arrays_only():
+    numbers, table = sparse_values((2, 3)) > 0, sparse_values((2, 4), 1)
+    words, size = nd.array(numbers), {"input_dim": 2, "output_dim": 4}
+    for indices in (words, words.tostype("csr")):
+        for weight in (nd.array(table), nd.array(table).tostype("csr")):
+            check(nd.Embedding(indices, weight, **size), "default", table[numbers.astype(int)])
+    clipped = nd.sparse.clip(nd.array(table).tostype("csr"), 0.5, 2)
+    np.testing.assert_allclose(clipped.asnumpy(), np.clip(table, 0.5, 2))
+
+
 def test_records():
     rows = Rows(torch.tensor([1, 3]), torch.tensor([[1.0], [2.0]]), (5, 1))
     assert rows.dense().flatten().tolist() == [0, 1, 0, 2, 0]

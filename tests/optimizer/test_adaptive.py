@@ -31,6 +31,12 @@ def test_a_rate_of_zero_moves_nothing(name):
     assert (weight.asnumpy() < 1.0).all()
 
 
+def test_adamax_with_zero_gradients_moves_nothing():
+    weight = mx.nd.ones((2,))
+    optimizer.get_updater(optimizer.create("adamax"))(0, mx.nd.zeros((2,)), weight)
+    np.testing.assert_array_equal(weight.asnumpy(), 1.0)
+
+
 @pytest.mark.parametrize(
     "name", ["adam", "adamax", "nadam", "ftml", "rmsprop", "adagrad", "adadelta", "lamb", "ftrl"]
 )

@@ -22,6 +22,8 @@ def test_sign_descent_ignores_the_size_of_gradients():
 def test_signum_decays_apart_from_the_gradient():
     made = optimizer.create("signum", learning_rate=0.5, wd_lh=0.1)
     np.testing.assert_allclose(after(made, [1.0, -2.0], [3.0, 0.0]), [0.95 - 0.5, -1.9], rtol=1e-6)
+    made = optimizer.create("signum", learning_rate=0.5, momentum=0.0, wd_lh=0.1)
+    np.testing.assert_allclose(after(made, [1.0, -2.0], [3.0, 0.0]), [0.5, -2.0], rtol=1e-6)
 
 
 def test_noise_has_the_deviation_of_the_formula_and_repeats():

@@ -93,6 +93,23 @@ def test_adagrad_is_lazy():
     np.testing.assert_array_equal(weight.asnumpy()[::2], 1.0)
 
 
+@pytest.mark.parametrize(
+    ("name", "kwargs", "all_rows"),
+    [
+        ("adagrad", {"wd": 0.1}, False),
+        ("lars", {"wd": 0.1, "momentum": 0.9, "eta": 0.1}, True),
+        ("lbsgd", {"wd": 0.1, "momentum": 0.9}, True),
+    ],
+)
+def test_which_rows_decay(name, kwargs, all_rows):
+    update = optimizer.get_updater(
+        optimizer.create(name, learning_rate=0.5, param_idx2name={0: "w_weight"}, **kwargs)
+    )
+    weight = mx.nd.ones((3, 2)).tostype("row_sparse")
+    update(0, rows([[2, 2]], [1], (3, 2)), weight)
+    assert (weight.asnumpy() < 1).all(1).tolist() == [all_rows, True, all_rows]
+
+
 def test_16_bit_and_torch_optimizers_see_dense_gradients():
     made = optimizer.create("sgd", learning_rate=0.5, multi_precision=True)
     weight = mx.nd.ones((3, 2), dtype="float16")

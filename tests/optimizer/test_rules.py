@@ -136,6 +136,18 @@ def test_gradients_are_left_alone(name, extra):
     np.testing.assert_array_equal(g.asnumpy(), np.arange(16.0).reshape(4, 4))
 
 
+@walks(VARIANTS)
+def test_a_bound_of_zero_or_below_clips_nothing(name, extra):
+    found = []
+    for bound in (None, 0.0, -1.0):
+        mx.random.seed(3)
+        w = mx.nd.array(np.ones((4, 4)))
+        made = optimizer.create(name, clip_gradient=bound, **extra)
+        made.update(0, w, mx.nd.array(np.arange(16.0).reshape(4, 4)), made.create_state(0, w))
+        found.append(w.asnumpy().tolist())
+    assert found[0] == found[1] == found[2]
+
+
 def test_momentum_switched_off_and_on():
     """With momentum 0 for a while, the state still holds the last step."""
     made = optimizer.create("sgd", learning_rate=0.1, momentum=0.9)

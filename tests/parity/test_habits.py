@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule.base import ArgumentError, MXNetError, ShapeError
+from dpmodule.base import MXNetError
 from dpmodule.executor_manager import _split_input_slice
 
 S = mx.sym
@@ -535,6 +535,19 @@ class TestTodaysNumpy:
 
 
 def test_errors_keep_their_builtin_types():
-    assert issubclass(ArgumentError, ValueError)
-    assert issubclass(ShapeError, ValueError)
-    assert issubclass(MXNetError, RuntimeError)
+    for name, kind in {
+        "MXNetError": RuntimeError,
+        "ArgumentError": ValueError,
+        "OpError": ValueError,
+        "BoundsError": IndexError,
+        "ShapeError": ValueError,
+        "DTypeError": TypeError,
+        "StateError": AssertionError,
+        "FileError": OSError,
+        "FileFormatError": ValueError,
+        "MissingPackageError": ImportError,
+        "NonFiniteError": ArithmeticError,
+    }.items():
+        error = getattr(mx.base, name)
+        assert issubclass(error, kind), name
+        assert issubclass(error, MXNetError), name

@@ -173,6 +173,14 @@ class TestModifier:
             assert state.name == "g_begin_state_0"
             assert '"_ones"' in state.tojson()
 
+    def test_reset_reaches_the_cell_inside(self):
+        for make in (mx.rnn.ResidualCell, lambda inner: mx.rnn.ZoneoutCell(inner, 0.1)):
+            cell = make(mx.rnn.RNNCell(UNITS, prefix="r_"))
+            for _ in range(2):
+                output, _ = cell(mx.sym.Variable("x"), cell.begin_state())
+                assert "r_t0_i2h_output" in output.get_internals().list_outputs()
+                cell.reset()
+
     def test_wraps_cells_alone(self):
         with pytest.raises(ArgumentError, match="ResidualCell: base_cell is 3, expected a cell"):
             mx.rnn.ResidualCell(3)

@@ -34,6 +34,11 @@ def test_bind_gives_gradients_only_where_an_array_is():
     assert fc().bind(mx.cpu(), args, args_grad=args, grad_req=reqs).grad_dict["fc_weight"] is None
 
 
+def test_arrays_of_one_cpu_context_may_be_bound_on_another():
+    executor = (S.Variable("x") * 2).bind(mx.cpu(1), {"x": mx.nd.ones((2,))})
+    assert executor.forward()[0].asnumpy().tolist() == [2, 2]
+
+
 def test_bind_with_states():
     net = S.BatchNorm(S.Variable("x"), name="bn")
     args = [mx.nd.ones((2, 3)), mx.nd.ones((3,)), mx.nd.ones((3,))]

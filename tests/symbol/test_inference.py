@@ -40,6 +40,12 @@ def test_partial_inference_says_what_it_knows():
     assert fc().infer_shape_partial()[1] == [()]
 
 
+def test_more_follows_than_in_mxnet():
+    flat = S.Flatten(S.Variable("x"))
+    assert flat.infer_shape_partial(x=(0, 3, 4))[1] == [(0, 12)]
+    assert fc().infer_shape_partial(fc_weight=(3, 5))[0] == [(), (3, 5), (3,)]
+
+
 @pytest.mark.parametrize(
     ("args", "kwargs", "error", "said"),
     [

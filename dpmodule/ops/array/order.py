@@ -181,16 +181,24 @@ def _infer_cumsum(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     return (ins, [output_shape(outs[0], (prod(ins[0]),))]) if ins[0] is not None else (ins, outs)
 
 
+def _infer_cumsum_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    """Count booleans in 64 bits, as NumPy does."""
+    kind = a.dtype or ("int64" if ins[0] == "bool" else ins[0])
+    return ins, [outs[0] or kind]
+
+
 @bound(
     "_np_cumsum",
     [arg("a")],
     {
         "axis": Attr(optional(integer()), "axis to add along; None means the flattened array", None),
-        "dtype": Attr(optional(dtype), "dtype of the result; None means that of the input", None),
+        "dtype": Attr(
+            optional(dtype), "dtype of the result; None means that of the input, int64 for booleans", None
+        ),
     },
     aliases=("cumsum",),
     infer=_infer_cumsum,
-    infer_type=typed(lambda a: a.dtype),
+    infer_type=_infer_cumsum_type,
     onnx=Onnx(builder="cumsum"),
 )
 def cumsum(a: Any) -> Unary:
@@ -207,6 +215,6 @@ def cumsum(a: Any) -> Unary:
 
     def cumsum(x: torch.Tensor) -> torch.Tensor:
         flat, along = (x.reshape(-1), 0) if axis is None else (x, axis)
-        return torch.cumsum(flat, along, dtype=kind or x.dtype)
+        return torch.cumsum(flat, along, dtype=kind or (torch.int64 if x.dtype == torch.bool else x.dtype))
 
     return cumsum

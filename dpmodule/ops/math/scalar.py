@@ -60,9 +60,9 @@ _SCALAR: dict[str, tuple[Scalar, str, str, Onnx]] = {
     "rminus": (lambda x, s: s - x, "RMinus", "Subtract each element from a number", Onnx("Sub")),
     "mul": (torch.mul, "Mul", "Multiply each element by a number", Onnx("Mul")),
     "div": (
-        lambda x, s: x / s if x.is_floating_point() else torch.div(x, s, rounding_mode="trunc"),
+        lambda x, s: x / s if x.is_floating_point() else divide(x, _like(x, s)),
         "Div",
-        "Divide each element by a number (integers are cut towards 0)",
+        "Divide each element by a number (integers are cut towards 0, and give 0 where the number is 0)",
         Onnx("Div"),
     ),
     "rdiv": (

@@ -50,7 +50,8 @@ def _warp(flow: torch.Tensor) -> torch.Tensor:
     height, width = flow.shape[2:]
     x, y = (torch.arange(n, dtype=flow.dtype, device=flow.device) for n in (width, height))
     moved = flow[:, 0] + x, flow[:, 1] + y[:, None]
-    return torch.stack((moved[0] / ((width - 1) / 2), moved[1] / ((height - 1) / 2)), 1) - 1
+    halves = (((n - 1) / 2) or torch.inf for n in (width, height))  # a single pixel lies at -1
+    return torch.stack([place / half for place, half in zip(moved, halves, strict=True)], 1) - 1
 
 
 def _sample(data: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:

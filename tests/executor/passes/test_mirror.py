@@ -107,6 +107,15 @@ def test_random_networks(seed):
     assert_same(got, want, 1e-5)
 
 
+@pytest.mark.usefixtures("cheap")
+def test_what_several_operators_read_is_kept():
+    data = S.Variable("data")
+    first = S.tanh(data, name="first")
+    last = S.tanh(S.sigmoid(first))
+    counts = [fired(S.tanh(last + other), {"data": (4, 6)})[NAME] for other in (data, first)]
+    assert counts == [5, 4]  # all, or all but the first
+
+
 @pytest.mark.parametrize("seed", range(25, 40))
 def test_random_networks_in_parts(seed, monkeypatch):
     net, shapes = random_net(seed)

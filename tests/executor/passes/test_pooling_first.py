@@ -74,6 +74,20 @@ def test_the_maximum_of_tanh_by_hand():
     assert one.program(True).low.fired[NAME] == 1
 
 
+def test_the_greater_of_neighbours_that_tanh_makes_equal_has_the_gradient():
+    lower = np.float32(2)
+    upper = np.nextafter(lower, np.float32(3))
+    assert np.tanh(lower) == np.tanh(upper)
+    net = S.Pooling(S.tanh(S.Variable("x")), kernel=(1, 2), stride=(1, 2), pool_type="max")
+    one = net.simple_bind(mx.cpu(), x=(1, 1, 1, 2))
+    one.arg_dict["x"][:] = mx.nd.array([[[[lower, upper]]]])
+    one.forward(is_train=True)
+    one.backward(mx.nd.ones((1, 1, 1, 1)))
+    first, second = one.grad_dict["x"].asnumpy().ravel()
+    assert first == 0
+    assert second == pytest.approx(1 - np.tanh(2) ** 2, rel=1e-4)
+
+
 @pytest.mark.parametrize("kind", OTHERS)
 def test_other_activations_stay_where_they_are(kind):
     assert NAME not in fired(pooled(OTHERS[kind], **POOLS["2x2"]), IMAGE)

@@ -104,6 +104,10 @@ def test_without_round_batch_the_padding_is_told():
         it.reset()
 
 
+def test_index_holds_the_numbers_of_the_records():
+    assert [batch.index.tolist() for batch in images()] == [[0, 1], [2, 3], [4, 0]]
+
+
 def test_parts_cover_all_records():
     for indexed in ("", FORMATS / "images_l1.idx"):
         parts = [images(batch_size=1, num_parts=3, part_index=i, path_imgidx=indexed) for i in range(3)]

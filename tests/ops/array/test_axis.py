@@ -48,6 +48,10 @@ def test_transpose_refuses_what_is_no_order(axes):
         run("transpose", data(2, 3, 4), axes=axes)
 
 
+def test_transpose_counts_axes_from_the_end_too():
+    check_value(OpCase("transpose", (data(2, 3, 4),), {"axes": (-1, 0, -2)}, lambda x: x.transpose(2, 0, 1)))
+
+
 @pytest.mark.parametrize(
     ("dims", "axis", "expected"),
     [

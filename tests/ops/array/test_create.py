@@ -119,5 +119,12 @@ def test_arange_of_integers_cuts_start_and_step():
     np.testing.assert_array_equal(run("_arange", start=0.5, stop=3, step=0.5, dtype="int32"), [0] * 5)
 
 
+def test_arange_of_halves_takes_small_steps():
+    found = run("_arange", start=0, stop=2, step=0.001, dtype="float16")
+    np.testing.assert_allclose(
+        found, np.arange(0, 2, 0.001), atol=1e-3
+    )  # MXNet loses the steps, and ends at 0
+
+
 def test_negative_dimensions_of_filled_arrays_are_unknown():
     assert shapes("_ones", [], [(2, 3)], shape=(-1, 3)) == ([], [(2, 3)])

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dpmodule as mx
 from dpmodule.base import OpError, ShapeError
 from helpers.op_case import OpCase, check_gradient, check_value, gradients, run, shapes
 
@@ -78,3 +79,12 @@ def test_cumsum_keeps_every_partial_sum(axis):
     bytes_ = np.array([100, 100], "i1")
     np.testing.assert_array_equal(run("cumsum", bytes_), np.array([100, -56], "i1"))
     np.testing.assert_array_equal(run("cumsum", bytes_, dtype="int32"), [100, 200])
+
+
+def test_cumsum_counts_booleans_in_64_bits():
+    found = run("cumsum", np.array([[True, True], [False, True]]), axis=1)
+    assert found.dtype == np.int64
+    np.testing.assert_array_equal(found, [[1, 2], [0, 1]])
+    symbol = mx.sym.cumsum(mx.sym.Variable("x", dtype="bool"))
+    assert symbol.infer_type()[1] == [np.int64]
+    assert symbol.eval(x=mx.nd.array([1, 1], dtype="bool"))[0].dtype == np.int64

@@ -35,6 +35,11 @@ def test_dimensions_of_one_are_repeated(case, draw):
     check_value(OpCase("broadcast_axis", (data(*dims),), attrs, lambda x: expected))
 
 
+def test_axes_that_are_repeated_count_from_the_end_too():
+    attrs = {"axis": (-1, 0), "size": (3, 2)}
+    check_value(OpCase("broadcast_axis", (data(1, 4, 1),), attrs, lambda x: np.broadcast_to(x, (2, 4, 3))))
+
+
 def test_broadcast_like_refuses_no_axes():
     with pytest.raises(OpError, match="are empty"):
         mx.nd.broadcast_like(mx.nd.ones((1, 2)), mx.nd.ones((3, 2)), lhs_axes=(), rhs_axes=())

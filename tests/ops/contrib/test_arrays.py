@@ -57,6 +57,10 @@ def test_finiteness_of_one_and_many():
     arrays = [mx.nd.ones((2,)), mx.nd.array([NAN])]
     assert mx.nd.multi_all_finite(*arrays, num_arrays=2).asscalar() == 0
     assert mx.nd.multi_all_finite(*arrays[:1]).asscalar() == 1
+    for before in (0, 1):  # MXNet goes on with what out holds where init_output is off
+        out = mx.nd.full((1,), before)
+        assert mx.nd.all_finite(arrays[0], init_output=False, out=out).asscalar() == 1
+        assert mx.nd.multi_all_finite(*arrays, num_arrays=2, init_output=False, out=out).asscalar() == 0
 
 
 def test_isnan_isinf_isfinite():
@@ -93,6 +97,8 @@ def test_stored_zeros_of_a_csr_matrix_count():
 def test_dense_matrices_count_what_is_not_zero():
     dense = mx.nd.array([[0, 5], [0, 0]])
     assert mx.nd.contrib.getnnz(dense).asnumpy().tolist() == [1]
+    for matrix in (dense, dense.tostype("csr")):
+        assert mx.nd.contrib.getnnz(matrix, axis=0).asnumpy().tolist() == [0, 1]
     assert mx.nd.contrib.edge_id(dense, mx.nd.array([0, 1]), mx.nd.array([1, 1])).asnumpy().tolist() == [
         5,
         -1,

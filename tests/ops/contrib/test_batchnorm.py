@@ -30,6 +30,24 @@ def test_sync_batch_norm_gives_the_variance():
     np.testing.assert_allclose(executor.aux_dict["bn_moving_var"].asnumpy(), moved, rtol=1e-4)
 
 
+def test_sync_batch_norm_gives_the_moving_statistics_in_prediction():
+    _, executor = bound("SyncBatchNorm", key="one")
+    _, mean, var = executor.forward(is_train=False)
+    np.testing.assert_array_equal(mean.asnumpy(), executor.aux_dict["bn_moving_mean"].asnumpy())
+    np.testing.assert_allclose(var.asnumpy(), executor.aux_dict["bn_moving_var"].asnumpy(), rtol=1e-6)
+
+
+def test_sync_batch_norm_counts_each_device_by_itself():
+    net = mx.sym.contrib.SyncBatchNorm(mx.sym.Variable("data"), key="one", name="bn", ndev=2)
+    module = mx.mod.Module(net, label_names=None, context=[mx.cpu(0), mx.cpu(1)])
+    data = rng.randn(4, 3, 2, 2)
+    module.bind([("data", data.shape)])
+    module.init_params()
+    module.forward(mx.io.DataBatch([mx.nd.array(data)]), is_train=True)
+    for part in module.get_outputs(merge_multi_context=False)[0]:
+        np.testing.assert_allclose(part.asnumpy().mean((0, 2, 3)), 0, atol=1e-6)
+
+
 def test_sync_batch_norm_needs_a_key():
     with pytest.raises(mx.base.MXNetError, match="key is required"):
         mx.sym.contrib.SyncBatchNorm(mx.sym.Variable("data"))

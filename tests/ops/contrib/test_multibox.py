@@ -92,3 +92,16 @@ def test_nothing_detected():
     scores = np.array([[[0.9, 0.9], [0.1, 0.1]]])
     assert (run(DETECTION, scores, np.zeros((1, 8)), ANCHORS[:, :2], threshold=0.5) == -1).all()
     assert (run(DETECTION, scores[:, :1], np.zeros((1, 8)), ANCHORS[:, :2]) == -1).all()
+
+
+@pytest.mark.parametrize("kind", ["f2", "f8"])
+def test_halves_and_doubles(kind):
+    scores = np.array([[[0.1, 0.9, 0.9], [0.9, 0.1, 0.1]]], kind)
+    assert run(PRIOR, np.zeros((1, 1, 2, 2), kind)).dtype == kind
+    found = run(DETECTION, scores, np.zeros((1, 12), kind), ANCHORS.astype(kind))
+    assert found.dtype == kind
+    assert found[0, 0, 0] == 0
+    labels = np.array([[[0, 0.3, 0.3, 0.6, 0.6]]], kind)
+    wanted = call(TARGET, *(torch.from_numpy(x) for x in (ANCHORS.astype(kind), labels, scores)))
+    assert {x.numpy().dtype for x in wanted} == {np.dtype(kind)}
+    assert wanted[2].tolist() == [[0, 1, 0]]

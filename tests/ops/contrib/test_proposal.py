@@ -41,6 +41,16 @@ def test_padding_comes_last():
     assert found[:, 1].tolist() == [16, 0, 16, 0]
 
 
+def test_equal_scores_keep_the_order_of_anchors():
+    scores, moves, info = maps()
+    scores[:] = 0.5
+    for kind in ("f2", "f4", "f8"):
+        inputs = (x.astype(kind) for x in (scores, moves, info))
+        found = run(ONE, *inputs, rpn_post_nms_top_n=6, **ATTRS)
+        assert found.dtype == kind
+        assert found[:, 1:3].tolist() == [[16 * x, 16 * y] for y in (0, 1) for x in (0, 1, 2)]
+
+
 def test_moves_of_the_centre_and_of_the_sides():
     scores, moves, info = maps()
     moves[0, :, 1, 2] = [-0.5, 0, 0, np.log(0.5)]

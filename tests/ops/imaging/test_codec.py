@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import dpmodule as mx
 from dpmodule.base import ArgumentError, FileFormatError, MXNetError
 from dpmodule.ops.imaging import codec, decode, encode
 from helpers.pictures import FORMATS, file_of
@@ -25,6 +26,15 @@ def test_files_decode_as_in_mxnet(name):
 def test_blue_comes_first_without_to_rgb():
     data = file_of("noise")
     assert (decode(data, to_rgb=False).numpy() == decode(data).numpy()[:, :, ::-1]).all()
+
+
+@pytest.mark.parametrize("kind", ["TIFF", "GIF", "BMP", "WEBP"])
+def test_whatever_pillow_reads_is_read(kind):
+    file = io.BytesIO()
+    Image.new("RGB", (3, 2), (0, 0, 255)).save(file, kind)
+    found = mx.nd.imdecode(file.getvalue()).asnumpy()
+    assert found.shape == (3, 2, 3)
+    assert found[2].min() > 250
 
 
 def saved(pixels, kind="PNG", **how):

@@ -219,3 +219,19 @@ def test_bytes_wrap_around(name, number, expected):
 def test_integers_divided_by_zero_give_zero():
     found = run("elemwise_div", np.array([5, -7, 0], "i4"), np.array([0, 2, 0], "i4"))
     np.testing.assert_array_equal(found, [0, -3, 0])
+
+
+def test_integers_and_the_number_zero():
+    for kind in ("i1", "u1", "i4", "i8"):
+        x = np.array([5, 7, 0], kind)
+        for name in ("_div_scalar", "_mod_scalar"):
+            np.testing.assert_array_equal(run(name, x, scalar=0.0), [0, 0, 0])
+        for name in ("_rdiv_scalar", "_rmod_scalar"):
+            np.testing.assert_array_equal(run(name, x, scalar=9.0), [1, 1, 0] if "div" in name else [4, 2, 0])
+        np.testing.assert_array_equal(run("_mod", x, np.zeros(3, kind)), [0, 0, 0])
+
+
+def test_gradients_of_zero_to_the_power_of_zero_are_finite():
+    zero = np.zeros(1, "f4")
+    for found in (gradients("_power", zero, zero), gradients("_power_scalar", zero, scalar=0.0)):
+        assert [float(each[0]) for each in found] == [0.0] * len(found)

@@ -96,6 +96,17 @@ def test_norm_of_zeros_has_gradient_zero_and_a_chosen_type():
         run("norm", zeros, ord=3)
 
 
+def test_gradients_of_products_with_zeros():
+    np.testing.assert_array_equal(gradients("prod", np.array([0, 2, 3], "f4"))[0], [6, 0, 0])
+    np.testing.assert_array_equal(gradients("prod", np.array([0, 2, 0], "f4"))[0], [0, 0, 0])
+
+
+def test_integers_do_not_overflow_on_the_way():
+    np.testing.assert_array_equal(run("mean", np.array([200, 200, 203], "u1")), [201])
+    for kind in ("i1", "u1", "i4", "i8"):  # MXNet gives 100 and 120, the greatest one times an integer
+        np.testing.assert_array_equal(run("norm", np.array([[100, 20], [120, 40]], kind), axis=1), [101, 126])
+
+
 def test_every_tie_gets_the_whole_gradient():
     x = np.array([[1, 3, 3], [0, 0, 0]], "f4")
     np.testing.assert_array_equal(gradients("max", x, axis=1, head=[2.0, 1.0])[0], [[0, 2, 2], [1, 1, 1]])

@@ -122,6 +122,8 @@ def test_mistakes_are_named():
         shapes("Pooling", (1, 1, 4, 4), kernel=(5, 5))
     with pytest.raises(ShapeError, match="one per spatial axis"):
         shapes("Pooling", (1, 1, 4, 4), kernel=(2,))
+    with pytest.raises(ShapeError, match="pad is .*expected none with pooling_convention='same'"):
+        shapes("Pooling", (1, 1, 4, 4), kernel=(2, 2), pad=(1, 1), pooling_convention="same")
     with pytest.raises((ShapeError, OpError), match="p_value is None"):
         shapes("Pooling", (1, 1, 4, 4), kernel=(2, 2), pool_type="lp")
 

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+import dpmodule as mx
 from dpmodule.base import OpError
 from helpers.numeric import check_gradients, gradients, run, shapes, types
 
@@ -47,6 +48,8 @@ def test_output_type():
     assert out.dtype == np.float32
     np.testing.assert_allclose(out, softmax(half.astype("float32"), -1), rtol=1e-6)
     assert run("log_softmax", DATA, dtype="float16").dtype == np.float16
+    for name in ("softmax", "log_softmax", "softmin"):
+        assert getattr(mx.nd, name)(mx.nd.array(half, dtype="float16"), dtype=None).dtype == np.float16
     assert types("softmax", "float16", dtype="float64") == (["float16"], ["float64"])
     assert types("softmax", "float16", None, use_length=True) == (["float16", None], ["float16"])
 
@@ -57,11 +60,13 @@ def test_shapes():
 
 
 def test_only_softmax_takes_a_length():
-    with pytest.raises(OpError, match="log_softmax takes no length"):
-        run("log_softmax", DATA, use_length=True)
+    for name in ("log_softmax", "softmin"):
+        with pytest.raises(OpError, match=f"{name} takes no length"):
+            run(name, DATA, use_length=True)
 
 
 def test_activation_form():
     np.testing.assert_allclose(run("SoftmaxActivation", DATA), softmax(DATA, -1))
     np.testing.assert_allclose(run("SoftmaxActivation", DATA, mode="channel"), softmax(DATA, 1))
-    check_gradients("SoftmaxActivation", DATA, mode="channel")
+    for mode in ("instance", "channel"):
+        check_gradients("SoftmaxActivation", DATA, mode=mode)

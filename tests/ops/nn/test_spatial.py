@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from dpmodule.base import ShapeError
-from helpers.numeric import run, shapes
+from helpers.numeric import gradients, run, shapes
 
 rng = np.random.RandomState(6)
 AFFINE = {"transform_type": "affine", "target_shape": (4, 5)}
@@ -18,6 +18,15 @@ def test_the_identity_gives_the_image(dtype, tolerance):
     np.testing.assert_allclose(out, image, rtol=tolerance, atol=tolerance)
     grid = run("GridGenerator", np.zeros((2, 2, 4, 5), dtype), transform_type="warp")
     np.testing.assert_allclose(run("BilinearSampler", image, grid), image, rtol=tolerance, atol=tolerance)
+
+
+def test_a_grid_one_pixel_high_lies_at_the_upper_border():
+    flow = run("GridGenerator", np.ones((1, 2, 1, 3)), transform_type="warp")
+    np.testing.assert_array_equal(flow, [[[[0, 1, 2]], [[-1, -1, -1]]]])
+    affine = run("GridGenerator", IDENTITY[:1], **{**AFFINE, "target_shape": (1, 3)})
+    np.testing.assert_array_equal(affine, [[[[-1, 0, 1]], [[-1, -1, -1]]]])
+    (grad,) = gradients("GridGenerator", np.ones((1, 2, 1, 3)), transform_type="warp")
+    np.testing.assert_array_equal(grad, [[[[1, 1, 1]], [[0, 0, 0]]]])
 
 
 def test_a_flow_of_whole_pixels_shifts_the_image():

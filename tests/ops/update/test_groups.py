@@ -26,6 +26,10 @@ def test_symbols_make_variables_and_states():
     assert symbol.list_arguments() == ["u_weight_0", "u_grad_0", "u_weight_1", "u_grad_1", "u_lrs", "u_wds"]
     assert symbol.list_auxiliary_states() == ["u_mom_0", "u_weight32_0", "u_mom_1", "u_weight32_1"]
     assert symbol.list_outputs() == ["u_output0", "u_output1"]
+    options = {"learning_rates": (0.1, 0.1), "wds": (0, 0), "step_count": (1, 1)}
+    lamb = mx.sym._internal._multi_lamb_update(num_tensors=2, name="u", **options)
+    assert lamb.list_arguments() == ["u_weight_0", "u_grad_0", "u_weight_1", "u_grad_1"]
+    assert lamb.list_auxiliary_states() == ["u_mean_0", "u_var_0", "u_mean_1", "u_var_1"]
     again = mx.sym.load_json(symbol.tojson())
     assert again.list_auxiliary_states() == symbol.list_auxiliary_states()
     arguments, outputs, states = symbol.infer_shape(u_weight_0=(2, 3), u_grad_1=(4,))

@@ -73,3 +73,15 @@ def test_group_adagrad_has_one_rate_a_row():
     np.testing.assert_allclose(history.asnumpy(), sums)
     want = 1 - 0.5 * GRAD / np.sqrt(sums + 1e-5)
     np.testing.assert_allclose(weight.asnumpy(), want, rtol=1e-6)
+
+
+def test_adagrad_takes_dense_gradients():
+    grad = mx.nd.array(GRAD)
+    for update, sums in (
+        (mx.nd.contrib.group_adagrad_update, (GRAD**2).mean(1, keepdims=True)),
+        (mx.nd.sparse.adagrad_update, GRAD**2),
+    ):
+        history = mx.nd.zeros(sums.shape)
+        found = update(mx.nd.ones((4, 2)), grad, history, lr=0.5, epsilon=1e-5)
+        np.testing.assert_allclose(history.asnumpy(), sums)
+        np.testing.assert_allclose(found.asnumpy(), 1 - 0.5 * GRAD / np.sqrt(sums + 1e-5), rtol=1e-4)
