@@ -39,7 +39,9 @@ def run(session: Session) -> Section:
 def guard(session: Session, section: Section) -> None:
     """Measure what it costs to look for NaN in gradients before every update."""
     workload = WORKLOADS["mlp"]
-    with session.sides(ours=("module", "dpmodule", workload.name, session.short(workload.batches, 2))) as sides:
+    with session.sides(
+        ours=("module", "dpmodule", workload.name, session.short(workload.batches, 2))
+    ) as sides:
         ways = {way: partial(sides["ours"].ask, way) for way in ("fit", "fit_without_look")}
         found = in_turns(ways, session.rounds if session.quick else 30)
     title = f"{workload.title}: fit, accuracy, which looks for NaN in gradients"
