@@ -632,6 +632,13 @@ def test_function_with_several_inputs_and_outputs():
     assert Ratio.flags == (False, False)
 
 
+def test_function_of_a_variable_and_an_array_that_is_none():
+    x = variable((3,))
+    with ag.record():
+        Ratio()(x, nd.array([2, 4, 8]))[0].backward()
+    np.testing.assert_allclose(x.grad.asnumpy(), [1 / 2, 1 / 4, 1 / 8], rtol=1e-6)
+
+
 def test_function_without_recording_and_called_twice():
     call = Ratio()
     assert call(nd.ones(2), nd.ones(2))[0].asnumpy().tolist() == [1, 1]

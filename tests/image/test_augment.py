@@ -117,3 +117,14 @@ def test_an_empty_selection_changes_nothing():
 def test_dumps_of_numbers_of_numpy_in_lists():
     change = mx.image.ColorNormalizeAug([np.float32(1), 2], np.ones(3))
     assert json.loads(change.dumps()) == ["colornormalizeaug", {"mean": [1.0, 2], "std": [1.0, 1.0, 1.0]}]
+
+
+def test_crops_have_the_area_and_the_aspect_that_were_asked_for():
+    image, label = mx.nd.zeros((61, 97, 3)), np.array([[0, 0.0, 0.0, 1.0, 1.0]])
+    least, most = 0.01, 0.053  # the greatest height is rounded up, and too much
+    crop = I.DetRandomCropAug(0.0, (1.7, 1.7), (least, most), 0.0, 20)
+    sizes = {crop(image, label)[0].shape[:2] for _ in range(300)} - {image.shape[:2]}
+    assert len(sizes) > 1
+    for height, width in sizes:
+        assert width == round(height * 1.7)
+        assert least <= height * width / (61 * 97) <= most
