@@ -9,6 +9,7 @@ Example:
     >>> mx.profiler.set_state("run")
     >>> total = mx.nd.ones((2, 2)).sum()
     >>> mx.profiler.set_state("stop")
+    >>> mx.profiler.dump()
     >>> "aten::sum" in mx.profiler.dumps()
     True
 """

@@ -71,7 +71,8 @@ class Registry(Generic[T]):
         """Return all registered names, sorted."""
         return sorted({*self._classes, *self._later})
 
-    def _offered(self) -> list[str]:
+    def offered(self) -> list[str]:
+        """Return the names that are shown to users, sorted."""
         return [name for name in self.names() if name[:1] != "_" and name not in self._unlisted]
 
     @property
@@ -93,7 +94,7 @@ class Registry(Generic[T]):
         """
         found = self.get(name.lower())
         if found is None:
-            offered = self._offered()
+            offered = self.offered()
             hint = did_you_mean(name.lower(), offered)
             raise ArgumentError(f"unknown {self._kind} {name!r}; expected one of {', '.join(offered)}{hint}")
         return found
@@ -124,7 +125,7 @@ class Registry(Generic[T]):
         if not isinstance(spec, str):
             raise ArgumentError(
                 f"{self._kind} is {spec!r}, expected an instance of {self._base.__name__}, "
-                f"or a name: {', '.join(self._offered())}"
+                f"or a name: {', '.join(self.offered())}"
             )
         found = self.find(spec)
         try:

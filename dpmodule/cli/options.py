@@ -18,7 +18,7 @@ from .. import kvstore
 from ..base import DeviceError, MXNetError
 from ..checkpoint import INTERRUPTED
 from ..context import Context, cpu
-from ..optimizer import Optimizer
+from ..optimizer.base import registry as optimizers
 
 __all__ = [
     "CommandParser",
@@ -223,9 +223,7 @@ def input_file(text: str) -> str:
 
 def optimizer_name(text: str) -> str:
     """Read the name of an optimizer that wants no arguments beyond those of all."""
-    names = sorted(
-        name for name, kind in Optimizer.opt_registry.items() if name[0] != "_" and not _required(kind)
-    )
+    names = sorted(name for name in optimizers.offered() if not _required(optimizers.find(name)))
     if text.lower() not in names:
         raise _refused(text, f"one of {', '.join(names)}")
     return text.lower()

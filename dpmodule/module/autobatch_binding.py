@@ -14,6 +14,7 @@ from ..ndarray import NDArray
 from .autobatch_run import batch_axis
 from .autobatch_store import CollectionStore
 from .base_module import BaseModule
+from .by_hand import names_of
 from .first_values import first_values
 from .group_contexts import contexts_of, distinct
 from .stage import Stage, needs
@@ -52,10 +53,11 @@ class CollectionModule(TrainableModule):
                 f"AutobatchModule: params is {type(params).__name__}, expected a ParameterCollection"
             )
         self.collection = collection
-        self._data_names, self._label_names = list(data_names), list(label_names or ())
+        self._data_names = names_of(data_names, "data_names")
+        self._label_names = names_of(label_names, "label_names")
         self._context = distinct(contexts_of(context))
         self._workload = list(work_load_list or [1.0] * len(self._context))
-        self._fixed = list(fixed_param_names or ())
+        self._fixed = names_of(fixed_param_names, "fixed_param_names")
         self._symbol = symbol
         self._held: CollectionStore | None = None
         self._shapes: tuple[Any, Any] = (None, None)

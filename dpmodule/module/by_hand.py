@@ -20,6 +20,7 @@ from ..ndarray import op as array_ops
 
 __all__ = [
     "check_input_names",
+    "check_descriptions",
     "check_names_match",
     "create_kvstore",
     "initialize_kvstore",
@@ -27,6 +28,7 @@ __all__ = [
     "load_general",
     "load_label",
     "merge_multi_context",
+    "names_of",
     "parse_data_desc",
     "update_params",
     "update_params_on_kvstore",
@@ -49,6 +51,17 @@ def _complain(text: str, throw: bool) -> None:
     warnings.warn(text, stacklevel=5)
 
 
+def names_of(names: Sequence[str] | None, argument: str) -> list[str]:
+    """Return the names that an argument lists; None lists none.
+
+    Raises:
+        ArgumentError: it is one text, which would be taken for the names of its letters.
+    """
+    if isinstance(names, str):
+        raise ArgumentError(f"{argument} is {names!r}, expected a list of names: [{names!r}]")
+    return list(names or ())
+
+
 def check_input_names(symbol: Any, names: Sequence[str], typename: str, throw: bool) -> None:
     """Complain about inputs that the symbol does not have.
 
@@ -68,6 +81,16 @@ def check_input_names(symbol: Any, names: Sequence[str], typename: str, throw: b
             alike = [each for each in arguments if each.endswith(_PARAMETERS) == are_parameters]
             hint = did_you_mean(name, arguments) or f"; it has {', '.join(alike) or 'none of this kind'}"
             _complain(f"{typename}_names holds {name!r}, which is no argument of the symbol{hint}", throw)
+
+
+def check_descriptions(shapes: Any, argument: str) -> None:
+    """Refuse a single description of an array where a list of them is expected.
+
+    Raises:
+        ArgumentError: `shapes` is a description itself, or a dict.
+    """
+    if isinstance(shapes, Mapping) or (isinstance(shapes, tuple) and shapes and isinstance(shapes[0], str)):
+        raise ArgumentError(f"{argument} is {shapes!r}, expected a list: [(name, shape), ...]")
 
 
 def check_names_match(data_names: Sequence[str], data_shapes: Sequence[Any], name: str, throw: bool) -> None:

@@ -138,6 +138,10 @@ class GroupModule(MXNetNames):
         group = self.group
         if is_batch_list(batch) or group.per_context:
             return
+        if not isinstance(getattr(batch, "data", None), (list, tuple)):
+            raise ArgumentError(
+                f"the batch is of type {type(batch).__name__}, expected a DataBatch([data], [label])"
+            )
         labels = (getattr(batch, "label", None) or ()) if group.label_names else ()
         shapes = tuple(a.shape for a in (*batch.data, *labels))
         if shapes == group.feed.input_shapes[: len(shapes)]:

@@ -35,7 +35,7 @@ def first_values(
         allow_extra: pass over names that `arrays` lacks.
 
     Raises:
-        ArgumentError: a value is missing or has no array, or no initializer has this name.
+        ArgumentError: a value is missing, has no array or is none, or `initializer` is none.
     """
     if given is not None and not allow_extra:
         extra = [name for name in given if name not in arrays]
@@ -46,11 +46,20 @@ def first_values(
             )
     if isinstance(initializer, str):
         initializer = create(initializer)
+    if isinstance(initializer, type) or not (initializer is None or callable(initializer)):
+        raise ArgumentError(
+            f"initializer is {initializer!r}, expected an Initializer such as Xavier(), or its name"
+        )
     values = {}
     for name in sorted(arrays):
         values[name] = arrays[name]
         if given is not None and name in given:
             values[name] = given[name]
+            if not isinstance(values[name], NDArray):
+                kind = type(values[name]).__name__
+                raise ArgumentError(
+                    f"the value of {name} is of type {kind}, expected an NDArray; use mx.nd.array"
+                )
         elif given is not None and not allow_missing:
             raise ArgumentError(
                 f"init_params: no value is given for {name} (allow_missing=True initializes it)"

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -180,6 +181,9 @@ def fit(module: BaseModule, options: FitOptions) -> None:
     """Train a module; see `BaseModule.fit`."""
     if options.num_epoch is None:
         raise ArgumentError("fit: num_epoch is missing; give the number of epochs")
+    for name in ("begin_epoch", "num_epoch"):
+        if not isinstance(getattr(options, name), Integral):
+            raise ArgumentError(f"fit: {name} is {getattr(options, name)!r}, expected a whole number")
     check_choice("fit", options.on_nonfinite)
     data = labelled_iter(module, options.train_data, "fit")
     eval_data = None if options.eval_data is None else labelled_iter(module, options.eval_data, "fit")

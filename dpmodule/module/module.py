@@ -14,7 +14,8 @@ from ..context import Context
 from ..executor import run_options
 from ..initializer import Uniform
 from ..ndarray import NDArray
-from .by_hand import check_input_names
+from ..symbol import Symbol
+from .by_hand import check_descriptions, check_input_names, names_of
 from .executor_group import DataParallelExecutorGroup
 from .first_values import first_values
 from .group_contexts import contexts_of
@@ -57,7 +58,7 @@ class Module(OptimizedModule):
             MXNET_BACKWARD_DO_MIRROR, say.
 
     Raises:
-        ArgumentError: a name is no argument of the symbol, or `compile` is something else.
+        ArgumentError: a name is no argument of the symbol, `symbol` is none, or `compile` is something else.
 
     Example:
         >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=2, name="fc")
@@ -87,6 +88,9 @@ class Module(OptimizedModule):
         mirror: bool | int | None = None,
     ) -> None:
         super().__init__(logger)
+        if not isinstance(symbol, Symbol):
+            hint = "; sym.load_json reads JSON" if isinstance(symbol, str) else ""
+            raise ArgumentError(f"symbol is of type {type(symbol).__name__}, expected a Symbol{hint}")
         self._run_options = run_options(compile, cuda_graphs, mirror)
         check_compression(compression_params)
         self._compression_params = compression_params
@@ -94,10 +98,10 @@ class Module(OptimizedModule):
         self._workload = list(work_load_list) if work_load_list is not None else None
         self._group2ctxs = group2ctxs
         self._symbol = symbol
-        self._data_names = list(data_names or ())
-        self._label_names = list(label_names or ())
-        self._state_names = list(state_names or ())
-        self._fixed_param_names = list(fixed_param_names or ())
+        self._data_names = names_of(data_names, "data_names")
+        self._label_names = names_of(label_names, "label_names")
+        self._state_names = names_of(state_names, "state_names")
+        self._fixed_param_names = names_of(fixed_param_names, "fixed_param_names")
         check_input_names(symbol, self._data_names, "data", True)
         check_input_names(symbol, self._label_names, "label", False)
         check_input_names(symbol, self._state_names, "state", True)
@@ -197,6 +201,8 @@ class Module(OptimizedModule):
         if self.binded and not force_rebind:
             self.logger.warning("Already bound, ignoring bind()")
             return
+        check_descriptions(data_shapes, "data_shapes")
+        check_descriptions(label_shapes, "label_shapes")
         names = [s[0] for s in data_shapes]
         if names != self._data_names and sorted(names) != sorted(self._data_names):
             raise ArgumentError(

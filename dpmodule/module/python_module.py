@@ -13,6 +13,7 @@ from ..base import ArgumentError, ShapeError, StateError
 from ..initializer import Uniform
 from ..ndarray import NDArray, array
 from .base_module import BaseModule
+from .by_hand import names_of
 
 __all__ = ["PythonLossModule", "PythonModule"]
 
@@ -62,9 +63,9 @@ class PythonModule(BaseModule):
         logger: Any = logging,
     ) -> None:
         super().__init__(logger)
-        self._data_names = list(data_names)
-        self._label_names = None if label_names is None else list(label_names)
-        self._output_names = list(output_names)
+        self._data_names = names_of(data_names, "data_names")
+        self._label_names = None if label_names is None else names_of(label_names, "label_names")
+        self._output_names = names_of(output_names, "output_names")
         self._data_shapes: Any = None
         self._label_shapes: Any = None
         self._output_shapes: list[tuple[str, tuple[int, ...]]] = []

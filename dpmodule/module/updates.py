@@ -68,13 +68,17 @@ def make_optimizer(
         on_store: whether it runs inside a store, where a parameter has one index for all devices.
 
     Raises:
-        ArgumentError: there is no such optimizer.
+        ArgumentError: there is no such optimizer, or `params` are no arguments.
     """
     devices = 1 if on_store else len(group.contexts)
     names = {i * devices + k: name for i, name in enumerate(group.param_names) for k in range(devices)}
     rescale = 1.0 / group.num_samples
     if isinstance(optimizer, str) or (callable(optimizer) and not isinstance(optimizer, opt.Optimizer)):
         is_default = params == _DEFAULT_ARGUMENTS and not isinstance(optimizer, str)
+        if not isinstance(params, (Mapping, list, tuple)):
+            raise ArgumentError(
+                f"optimizer_params is {params!r}, expected a dict or pairs of a name and a value"
+            )
         arguments = {} if is_default else dict(params)  # a class of torch has a rate of its own
         arguments.setdefault("rescale_grad", rescale)
         return opt.create(optimizer, sym=group.symbol, param_idx2name=names, **arguments)

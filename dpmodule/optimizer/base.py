@@ -51,7 +51,7 @@ class Optimizer:
         wd_mult: weight-decay multipliers by name or index.
 
     Raises:
-        ArgumentError: `param_idx2name` is no dict.
+        ArgumentError: `param_idx2name` is no dict, or `lr_scheduler` no schedule.
         SignatureError: there is an argument beside these; the text names what may have been meant.
     """
 
@@ -307,12 +307,14 @@ def create(name: Any, **kwargs: Any) -> Optimizer:
         **kwargs: the constructor's arguments.
 
     Raises:
-        ArgumentError: nothing has this name.
+        ArgumentError: nothing has this name, or it is a class of this package.
 
     Example:
         >>> create("sgd", learning_rate=0.1, momentum=0.9).momentum
         0.9
     """
+    if isinstance(name, type) and issubclass(name, Optimizer):
+        raise ArgumentError(f"optimizer is the class {name.__name__}; give its name, or an instance of it")
     if isinstance(name, torch.optim.Optimizer) or (callable(name) and not isinstance(name, Optimizer)):
         return registry.create("torchoptimizer", name, **kwargs)
     return registry.create(name, **kwargs)
@@ -343,6 +345,14 @@ def _starting_rate(rate: float | None, scheduler: LRScheduler | None) -> float |
     """Return the rate to keep; a rate given beside a scheduler goes into the scheduler."""
     if scheduler is None:
         return 0.01 if rate is None else rate
+    if isinstance(scheduler, type) or not callable(scheduler):
+        raise ArgumentError(
+            f"lr_scheduler is {scheduler!r}, expected an LRScheduler, such as FactorScheduler(step=100)"
+        )
+    if rate is not None and not hasattr(scheduler, "base_lr"):
+        raise ArgumentError(
+            f"lr_scheduler {scheduler!r} has no base_lr that learning_rate could replace; give one of the two"
+        )
     if rate is not None and scheduler.base_lr != rate:
         warnings.warn(
             f"learning_rate {rate} replaces base_lr {scheduler.base_lr} of the {type(scheduler).__name__}",

@@ -134,4 +134,4 @@ def test_optimizers_that_others_use_inside_are_not_offered():
     assert inside in mx.optimizer.Optimizer.opt_registry
     with pytest.raises(argparse.ArgumentTypeError, match="expected one of adadelta") as refused:
         options.optimizer_name(inside)
-    assert f"{inside}, " not in str(refused.value)
+    assert not {inside, "test", "torchoptimizer"} & set(str(refused.value).replace(",", "").split())

@@ -46,6 +46,52 @@ def test_calls_before_bind_say_what_is_missing(call, message):
         call(mx.mod.Module(mlp()))
 
 
+MISTAKEN = {
+    "data_names is 'data', expected a list": lambda: mx.mod.Module(mlp(), data_names="data"),
+    "label_names is 'softmax_label', expected": lambda: mx.mod.Module(mlp(), label_names="softmax_label"),
+    "fixed_param_names is 'fc1_weight', expe": lambda: mx.mod.Module(mlp(), fixed_param_names="fc1_weight"),
+    "output_names is 'out', expected": lambda: mx.mod.PythonModule(["data"], None, "out"),
+    "symbol is of type list, expected a Symbol": lambda: mx.mod.Module([mlp()]),
+    "type str, expected a Symbol; sym.load_json": lambda: mx.mod.Module(mlp().tojson()),
+    r"data_shapes is \('data', \(8, 6\)\), expected a list": lambda: mx.mod.Module(mlp()).bind(
+        ("data", (8, 6))
+    ),
+    "data_shapes is {'data'.*, expected a list": lambda: mx.mod.Module(mlp()).bind({"data": (8, 6)}),
+    "label_shapes is {'softmax_.*, expected a list": lambda: mx.mod.Module(mlp()).bind(
+        SHAPES[0], {"softmax_label": (8,)}
+    ),
+    "batch is of type ndarray, expected a DataBatch": lambda: ready().forward(np.ones((8, 6))),
+    "batch is of type NDArray, expected a DataBatch": lambda: ready().forward(mx.nd.ones((8, 6))),
+    "value of fc1_bias is of type ndarray, expected an": lambda: ready().set_params(
+        {"fc1_bias": np.ones(16)}, {}, True
+    ),
+    "initializer is <class .*, expected an Init": lambda: ready().init_params(
+        mx.init.Xavier, force_init=True
+    ),
+    "optimizer is the class SGD; give its name": lambda: ready().init_optimizer(optimizer=mx.optimizer.SGD),
+    "optimizer_params is 0.1, expected a dict": lambda: ready().init_optimizer(optimizer_params=0.1),
+    "lr_scheduler is 'factor', expected an LRS": lambda: mx.optimizer.SGD(lr_scheduler="factor"),
+    "lr_scheduler is <class .*, expected an LRS": lambda: mx.optimizer.SGD(
+        lr_scheduler=mx.lr_scheduler.FactorScheduler
+    ),
+    "has no base_lr that learning_rate could replace": lambda: mx.optimizer.SGD(
+        learning_rate=1, lr_scheduler=abs
+    ),
+    "num_epoch is 2.0, expected a whole number": lambda: ready().fit(
+        mx.io.NDArrayIter(*blobs(8), 8), num_epoch=2.0
+    ),
+    "begin_epoch is '1', expected a whole number": lambda: ready().fit(
+        mx.io.NDArrayIter(*blobs(8), 8), begin_epoch="1", num_epoch=2
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "call"), MISTAKEN.items())
+def test_arguments_of_another_kind_are_named(text, call):
+    with pytest.raises(ArgumentError, match=text):
+        call()
+
+
 def test_calls_before_init_say_what_is_missing():
     mod = mx.mod.Module(mlp())
     mod.bind(*SHAPES)
