@@ -174,7 +174,7 @@ def run_helper(*args):
     return json.loads(done.stdout)
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(120)
 def test_killed_at_every_step(tmp_path):
     result = run_helper("steps", tmp_path / "set")
     versions = result["versions"]
@@ -184,7 +184,7 @@ def test_killed_at_every_step(tmp_path):
     assert result["most_leftovers"] <= 4  # one temporary per file and the journal
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(120)
 def test_error_at_every_step_keeps_the_old_set(tmp_path):
     outcomes = run_helper("errors", tmp_path / "set")["outcomes"]
     assert len(outcomes) > 30
@@ -199,7 +199,7 @@ def test_error_at_every_step_keeps_the_old_set(tmp_path):
     assert {o["step"] for o in outcomes if o["raised"]} >= {"open", "write", "fsync", "replace"}
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(120)
 def test_killed_at_random_moments(tmp_path):
     result = run_helper("kill", tmp_path / "set", 30, 1)
     assert result["torn"] == []

@@ -42,7 +42,7 @@ def run_as_program(code, folder):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", BLOCKS)
 def test_block_runs(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -50,7 +50,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="another /dev/shm needs a namespace")
 def test_a_full_folder_is_a_memory_error(tmp_path):
     file = tmp_path / "program.py"

@@ -28,7 +28,7 @@ for _ in range(2):
 """
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_import_takes_arguments():
     done = run_program(PROGRAM)
     assert done.stdout.splitlines() == [

@@ -187,7 +187,7 @@ def test_a_damaged_position_is_told(run, at, tmp_path):
         assert "net-interrupted.json: tells no epoch" in run(*words).error
 
 
-@pytest.mark.timeout(100)
+@pytest.mark.timeout(120)
 def test_ctrl_c_in_a_process_of_its_own(tmp_path):
     command = [sys.executable, "-m", "dpmodule", "fit", "--network", "mlp", "--epochs", "100000"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as training:

@@ -162,14 +162,14 @@ class Program:
         """Send it a signal."""
         os.kill(self.pid, number)
 
-    def wait(self, seconds=50):
+    def wait(self, seconds=100):
         """Wait for its end; returns its exit code, or minus the signal that killed it."""
         try:
             return self._process.wait(seconds * _SLOWNESS)
         except TimeoutError:
             raise subprocess.TimeoutExpired(f"program {self.pid}", seconds, *self.output()) from None
 
-    def read(self, words, seconds=50):
+    def read(self, words, seconds=100):
         """Wait until it has written so many words to its standard output, with the end of a line; returns them."""
         end = time.monotonic() + seconds * _SLOWNESS
         while not (out := self.output()[0]).endswith("\n") or len(out.split()) < words:
@@ -190,7 +190,7 @@ def _run(kind, what, arguments, seconds, cwd, fresh, changes):
         return subprocess.CompletedProcess([kind, what, *arguments], code, *program.output())
 
 
-def run_program(code, *arguments, seconds=50, cwd=TESTS, fresh=False, **changes):
+def run_program(code, *arguments, seconds=100, cwd=TESTS, fresh=False, **changes):
     """Run Python code; return it with its exit code and its output as text.
 
     Args:
@@ -204,17 +204,17 @@ def run_program(code, *arguments, seconds=50, cwd=TESTS, fresh=False, **changes)
     return _run("code", code, arguments, seconds, cwd, fresh, changes)
 
 
-def run_file(path, *arguments, seconds=50, cwd=TESTS, fresh=False, **changes):
+def run_file(path, *arguments, seconds=100, cwd=TESTS, fresh=False, **changes):
     """Run a file of Python; see `run_program`."""
     return _run("file", path, arguments, seconds, cwd, fresh, changes)
 
 
-def run_module(name, *arguments, seconds=50, cwd=TESTS, fresh=False, **changes):
+def run_module(name, *arguments, seconds=100, cwd=TESTS, fresh=False, **changes):
     """Run a module as ``python -m`` does; see `run_program`."""
     return _run("module", name, arguments, seconds, cwd, fresh, changes)
 
 
-def again_without_native(file, *options, seconds=100):
+def again_without_native(file, *options, seconds=250):
     """Run the tests of a file once more on what stands in for the extension."""
     if native.core is None or "DPMODULE_TEST_SLOWNESS" in os.environ:  # sanitizers have nothing to see there
         return

@@ -23,7 +23,7 @@ def family_of(name, *_):
     return _PARTS.get(name, "others")
 
 
-def walks(rows, family=lambda *_: "all", seconds=60):
+def walks(rows, family=lambda *_: "all", seconds=300):
     """Turn a test of one row into one test of each family of rows.
 
     Every row runs within what the fixture `each_row` returns, so that it starts from the same random numbers, as every

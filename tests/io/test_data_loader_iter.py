@@ -227,7 +227,7 @@ def test_closing():
             call()
 
 
-@pytest.mark.timeout(90)  # starts an interpreter, which takes its time on a busy machine
+@pytest.mark.timeout(120)  # starts an interpreter, which takes its time on a busy machine
 def test_spawned_workers():
     with mx.io.DataLoaderIter(table(), batch_size=3, num_workers=1, timeout_s=80) as batches:
         assert labels(batches) == WANTED

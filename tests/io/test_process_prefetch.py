@@ -460,7 +460,7 @@ def test_ten_thousand_cycles_leave_nothing():
 # --- arguments
 
 
-@pytest.mark.timeout(90)  # starts an interpreter, which takes its time on a busy machine
+@pytest.mark.timeout(120)  # starts an interpreter, which takes its time on a busy machine
 def test_spawned_workers():
     with mx.io.ProcessPrefetchingIter(partial(iterators.rows, count=8), 1, timeout_s=80) as batches:
         for _ in range(2):

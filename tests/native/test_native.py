@@ -11,7 +11,7 @@ from dpmodule.cli.__main__ import main
 from helpers import compiled
 from helpers.programs import TESTS, run_program
 
-pytestmark = pytest.mark.timeout(60)  # some start programs, which import torch
+pytestmark = pytest.mark.timeout(120)  # some start programs, which import torch
 
 
 @pytest.mark.skipif(os.environ.get("DPMODULE_NATIVE") == "0", reason="DPMODULE_NATIVE=0")

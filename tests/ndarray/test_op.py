@@ -286,7 +286,7 @@ def test_signatures_and_docstrings():
     assert "num_hidden" in nd.FullyConnected.__doc__
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_stubs_are_current():
     done = run_file(ROOT / ".ci" / "stubs.py", "--check", cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr

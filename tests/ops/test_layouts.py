@@ -10,7 +10,7 @@ RNN SVMOutput SoftmaxOutput softmax
 """
 
 
-def check(types, *names, seconds=50):
+def check(types, *names, seconds=110):
     done = run_module("helpers.layout_sweep", types, *names, seconds=seconds)
     last = done.stderr.rsplit("\n", 2)[-2:]
     assert done.returncode == 0, f"exit code {done.returncode}, last tried {last}\n{done.stdout}"

@@ -15,7 +15,7 @@ from helpers.loops import run
 PAGE = Path(__file__).parents[2] / "docs" / "streams.md"
 NAMES = ["sum_pybind11", "sum_nanobind"]
 pytestmark = [
-    pytest.mark.timeout(100),
+    pytest.mark.timeout(120),
     pytest.mark.skipif(native.core is None, reason="functors in C++ need the extension"),
     pytest.mark.skipif(compiled.compiler() is None, reason="there is no C++ compiler"),
 ]

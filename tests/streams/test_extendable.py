@@ -118,7 +118,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(120)
 def test_the_example_of_the_description_runs_as_printed():
     done = run_program(SEED, seconds=80, PYTHONWARNINGS="always")
     assert done.stdout.split() == [str(i) for i in range(10)]

@@ -93,7 +93,7 @@ def test_workers_keep_their_state(run):
     run(main())
 
 
-@pytest.mark.timeout(90)  # starts an interpreter, which takes its time on a busy machine
+@pytest.mark.timeout(120)  # starts an interpreter, which takes its time on a busy machine
 def test_spawned_workers_with_an_initializer():
     async def main():
         async with ProcessWorkerPool(1, os.getenv, initializer=os.putenv, initargs=("A", "B")) as pool:
@@ -102,7 +102,7 @@ def test_spawned_workers_with_an_initializer():
     assert asyncio.run(main()) == os.getenv("HOME")
 
 
-@pytest.mark.timeout(90)  # starts an interpreter, which takes its time on a busy machine
+@pytest.mark.timeout(120)  # starts an interpreter, which takes its time on a busy machine
 def test_workers_of_a_server():
     async def main():
         async with ProcessWorkerPool(2, worker_job, start_method="forkserver") as pool:

@@ -48,7 +48,7 @@ def test_children_differ_and_programs_repeat():
     assert numbers("fork", "1") != found[:2]
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_the_start_method_does_not_matter():
     assert numbers("spawn", "3") == numbers("fork", "3")
 

@@ -16,7 +16,7 @@ from helpers.handle_child import answer, give, report
 from helpers.programs import again_without_native
 
 pytestmark = [
-    pytest.mark.timeout(60),
+    pytest.mark.timeout(120),
     pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc and /dev/shm"),
     # Python warns of forks beside the thread by which multiprocessing passes descriptors
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),

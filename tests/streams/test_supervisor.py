@@ -45,7 +45,7 @@ from helpers.programs import Program, environment, run_file, run_program
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 
 METHODS = ("fork", "spawn", "forkserver")
-slow_to_start = pytest.mark.timeout(90)  # starts interpreters, which takes its time on a busy machine
+slow_to_start = pytest.mark.timeout(120)  # starts interpreters, which takes its time on a busy machine
 
 
 def forked(target, *args, **options):

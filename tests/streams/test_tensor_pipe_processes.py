@@ -76,7 +76,7 @@ def test_a_forked_child_reads(core, slots):
     assert process.ok()
 
 
-@pytest.mark.timeout(100)  # some start interpreters, which takes its time on a busy machine
+@pytest.mark.timeout(120)  # some start interpreters, which takes its time on a busy machine
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_ends_are_given_to_children_that_are_started_afresh(method):
     context = multiprocessing.get_context(method)
@@ -109,7 +109,7 @@ def send_some(writer, count, value, pause_s=0.0):
         time.sleep(pause_s)
 
 
-@pytest.mark.timeout(100)
+@pytest.mark.timeout(120)
 def test_a_spawned_child_that_dies_is_noticed():
     reader, writer = make(CORES[0])
     process = multiprocessing.get_context("spawn").Process(target=spawned_sleeper, args=(reader,))
@@ -125,7 +125,7 @@ def test_a_spawned_child_that_dies_is_noticed():
     writer.close()
 
 
-@pytest.mark.timeout(100)
+@pytest.mark.timeout(120)
 @pytest.mark.skipif(control.NATIVE not in CORES, reason="there is no extension")
 def test_both_processes_must_have_the_extension(monkeypatch, capfd):
     reader, writer = make(control.NATIVE)
@@ -521,7 +521,7 @@ def subprocess_killer(pid, delay):
     return lambda: (timer.join(), at[0])[1]
 
 
-@pytest.mark.timeout(100)
+@pytest.mark.timeout(120)
 @every_core
 @pytest.mark.parametrize("which", ["reader", "writer"])
 def test_kills_at_any_moment(core, which):
@@ -573,7 +573,7 @@ def flat(core, cycles):
     assert resident_bytes() - memory < max(memory // 50, 4 << 20)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 @every_core
 def test_making_using_and_closing_leaves_nothing(core):
     flat(core, 500)
@@ -586,7 +586,7 @@ def test_making_using_and_closing_very_often_leaves_nothing(core):
     flat(core, 10_000)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 @every_core
 def test_memory_is_steady_while_sizes_change(core):
     from helpers.processes import resident_bytes
@@ -607,7 +607,7 @@ def test_memory_is_steady_while_sizes_change(core):
         assert resident_bytes() - memory < 20 << 20
 
 
-@pytest.mark.timeout(100)
+@pytest.mark.timeout(120)
 def test_interpreters_end_with_tensors_and_ends_alive():
     program = (
         "import torch\nfrom dpmodule.streams import tensor_pipe\n"

@@ -28,7 +28,7 @@ from dpmodule.streams.testing import ConformanceError
 from helpers.loops import every_loop
 from helpers.programs import again_without_native
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = pytest.mark.timeout(120)
 
 
 @dataclasses.dataclass

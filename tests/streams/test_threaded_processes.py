@@ -10,7 +10,7 @@ from helpers import jobs  # noqa: F401  # compiled here, once, for the programs 
 from helpers.loops import KINDS
 from helpers.programs import Program, run_program
 
-pytestmark = pytest.mark.timeout(60)  # each starts programs, which import torch
+pytestmark = pytest.mark.timeout(120)  # each starts programs, which import torch
 backends = pytest.mark.parametrize(
     "backend", ["0", *(["1"] if native.core else [])], ids=lambda b: {"0": "python", "1": "native"}[b]
 )

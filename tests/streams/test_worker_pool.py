@@ -932,7 +932,7 @@ def outside(*arguments):
     return done, [line for line in done.stderr.splitlines() if not line.startswith("Executing <")]
 
 
-@pytest.mark.timeout(90)  # a program that imports torch, on a busy machine
+@pytest.mark.timeout(120)  # a program that imports torch, on a busy machine
 def test_nothing_is_printed():
     done, errors = outside()
     assert done.returncode == 0, done.stderr
@@ -946,7 +946,7 @@ def test_nothing_is_printed():
     assert errors == []
 
 
-@pytest.mark.timeout(90)  # a program that imports torch, on a busy machine
+@pytest.mark.timeout(120)  # a program that imports torch, on a busy machine
 def test_an_interrupt_prints_what_python_prints_for_it():
     done, errors = outside("interrupt")
     assert done.returncode != 0

@@ -221,7 +221,7 @@ def check_range(seeds):
     return fired
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_conditions_of_passes():
     fired = check_range(range(200))
     assert fired >= set(ALL_PASSES) - {"fused_convolutions", "dead_steps", "mirror"}, fired
