@@ -88,6 +88,13 @@ def test_type(dtype):
     assert types("_random_uniform", dtype="None")[1] == ["float32"]
 
 
+@pytest.mark.parametrize("name", ["uniform", "normal", "exponential", "gamma"])
+def test_doubles_are_drawn_as_such(name):
+    drawn = run(f"_random_{name}", shape=(100,), dtype="float64", env=environment(seed=1))
+    assert drawn.dtype == np.float64
+    assert (drawn != drawn.astype(np.float32)).any()
+
+
 def test_shape_is_completed_by_inference():
     assert shapes("_random_uniform", shape=(0, 3), outs=[(4, 0)])[1] == [(4, 3)]
     assert shapes("_random_uniform", outs=[(4, 3)])[1] == [(4, 3)]
