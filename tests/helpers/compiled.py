@@ -21,9 +21,7 @@ except ImportError:
 
 __all__ = ["build", "compiler", "folder", "load", "load_file"]
 
-_FOLDER = (
-    "DPMODULE_TEST_COMPILED"  # workers of pytest, and processes that tests start, find here what is compiled
-)
+_FOLDER = "DPMODULE_TEST_COMPILED"  # workers of pytest and processes of tests find here what is compiled
 
 
 def compiler():

@@ -113,7 +113,7 @@ class Server:
 
 def main_module(wanted):
     """Return a new main module, and the code that it runs."""
-    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    main = sys.modules["__main__"] = sys.modules["__mp_main__"] = types.ModuleType("__main__")
     if wanted["kind"] == "code":
         return main, compile(wanted["what"], "<string>", "exec")
     main.__file__ = wanted["what"]
