@@ -15,7 +15,7 @@ import torch
 
 from dpmodule.base import StateError
 from dpmodule.streams import PipeBroken, PipeClosed, PipeTimeout
-from dpmodule.streams.pipe import backend, control, end, peer
+from dpmodule.streams.pipe import backend, connection, control, peer
 from helpers.pipe_children import (
     spawned_reader,
     spawned_sleeper,
@@ -379,7 +379,7 @@ def test_a_first_look_that_is_interrupted_is_repeated(core, monkeypatch):
     process = Child(lambda: [reader.recv(), time.sleep(60)])
     until(lambda: reader._control.get(control.READER, control.PID))
     writer.claim()
-    for interrupted in (peer, end):
+    for interrupted in (peer, connection):
         with monkeypatch.context() as patch:
             patch.setattr(*interrupting(interrupted, writer))
             with pytest.raises(KeyboardInterrupt):

@@ -11,7 +11,7 @@ from typing import Any
 from ..errors import PipeBroken, PipeClosed, refused
 from . import backend, foreign
 from . import control as c
-from .end import Parts, PipeEnd, deadline_of
+from .connection import Parts, PipeEnd, deadline_of
 from .frames import FORGET, LAYOUT, SHARE, Frame
 from .layout import read_outline
 

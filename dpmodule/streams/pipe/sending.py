@@ -17,7 +17,7 @@ from ..remote import RemoteError
 from . import backend, foreign
 from . import control as c
 from .codes import FOREIGN, FULL, LOOK, SENT
-from .end import Parts, PipeEnd
+from .connection import Parts, PipeEnd
 from .frames import LAYOUT, PAYLOAD
 from .layout import Leaf
 from .shared import SharedBlocks

@@ -15,7 +15,7 @@ from ...base import ArgumentError
 from ..errors import refused
 from . import backend
 from . import control as c
-from .end import Parts
+from .connection import Parts
 from .reader import TensorPipeReader as TensorPipeReader
 from .writer import PipeStats as PipeStats
 from .writer import TensorPipeWriter as TensorPipeWriter

@@ -12,7 +12,7 @@ from ...base import FileError
 from ..errors import LoopClosedError
 
 if TYPE_CHECKING:
-    from .end import PipeEnd
+    from .connection import PipeEnd
 
 __all__ = ["LoopWatch"]
 

@@ -12,7 +12,7 @@ from .. import nested
 from ..errors import PipeBroken
 from . import control as c
 from .codes import LOOK, SENT
-from .end import deadline_of
+from .connection import deadline_of
 from .sending import SendingEnd
 from .storage import Pattern
 
