@@ -1,18 +1,13 @@
-"""What both ends of a pipe do: belong to a process, wait for the other side, notice its end, close."""
+"""The connection of one end of a pipe to the other: whose it is, waiting for the other side, noticing its end."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import socket
 import threading
 import time
-import warnings
-import weakref
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from ...base import ArgumentError, StateError
 from ..errors import PipeBroken, PipeClosed, PipeTimeout
@@ -22,9 +17,7 @@ from .frames import Frames
 from .peer import POLL_S, Peer
 from .watch import LoopWatch
 
-__all__ = ["Parts", "PipeEnd", "deadline_of"]
-
-Self = TypeVar("Self", bound="PipeEnd")
+__all__ = ["Connection", "Parts"]
 
 
 class Parts(NamedTuple):
@@ -33,75 +26,73 @@ class Parts(NamedTuple):
     control: int
     own: c.Signal
     other: c.Signal
-    socket: socket.socket
+    frames: Frames
 
 
-class PipeEnd:
-    """One end of a tensor pipe.
+class Connection:
+    """The connection of one side to the other.
 
     The first use in a process claims the side for it; from then on the other side notices when that process ends.
+
+    Args:
+        side: `WRITER` or `READER`.
+        parts: its descriptors.
+        make_core: makes the hot part from the shared block, its descriptor, and the signals of this side and the other.
+
+    Attributes:
+        name: of the side.
+        control: the shared block.
+        frames: the socket.
+        watch: of the descriptors in an event loop.
+        core: the hot part, None until the side has been claimed.
+        sibling: returns the other side's connection, if this process has it too.
+        closed: whether this end has been closed.
+        gone: whether all that this process held of it has been let go of.
     """
 
-    side: ClassVar[int]
-
-    def __init__(self, parts: Parts) -> None:
+    def __init__(
+        self, side: int, parts: Parts, make_core: Callable[[c.Control, int, c.Signal, c.Signal], Any]
+    ) -> None:
+        self._side = side
         self._parts = parts
-        self._name = c.SIDES[self.side]
-        self._control = c.Control(parts.control)
-        self._frames = Frames(parts.socket)
-        self._peer = Peer(self._control, 1 - self.side)
-        self._watch = LoopWatch(self)
-        self._sibling: Callable[[], PipeEnd | None] = lambda: None
-        self._core: Any = None
-        self._closed = self._gone = self._shared = self._given = self._seen = False
+        self._make_core = make_core
+        self.name = c.SIDES[side]
+        self.control = c.Control(parts.control)
+        self.frames = parts.frames
+        self._peer = Peer(self.control, 1 - side)
+        self.watch = LoopWatch(parts.own, parts.frames, self._peer)
+        self.sibling: Callable[[], Connection | None] = lambda: None
+        self.core: Any = None
+        self.closed = self.gone = self._shared = self._given = self._seen = False
         self._owner: int | None = None
         self._waiting: int | None = None
-        _ends.add(self)
 
     # --- whose it is
 
-    def _make_core(self) -> Any:
-        raise NotImplementedError
-
-    def _stop_fast(self) -> None:
-        raise NotImplementedError
-
     def claim(self) -> None:
-        """Make this process the owner of this end, as its first use does.
-
-        Copies of it in other processes, also in those that are forked later, then can only be closed.
-
-        Raises:
-            PipeClosed: this end is closed.
-            StateError: the end belongs to another process.
-        """
-        self._claim()
-        if self._waiting is None:
-            self._start_fast()
-
-    def _claim(self) -> None:
         """Make this process the owner of the side, if it is not yet.
 
         Raises:
             PipeClosed: this end is closed.
             StateError: the side belongs to another process.
         """
-        if self._closed:
+        if self.closed:
             if not self._busy:
-                self._drop()  # close() came while this thread was inside the core
-            raise PipeClosed(f"this {self._name} is closed")
-        if self._core is not None and not self._gone:
+                self.drop()  # close() came while this thread was inside the core
+            raise PipeClosed(f"this {self.name} is closed")
+        if self.core is not None and not self.gone:
             return
-        if self._given or self._gone or not self._control.claim(self.side):
-            raise StateError(f"the {self._name} of this pipe {self._whose()}; only one process may use it")
+        if self._given or self.gone or not self.control.claim(self._side):
+            raise StateError(f"the {self.name} of this pipe {self._whose()}; only one process may use it")
         # the other side may wait, and wants to watch this process from now on: also if it cannot go on
-        self._parts.other.give()
-        self._core = self._make_core()
+        parts = self._parts
+        parts.other.give()
+        self.core = self._make_core(self.control, parts.control, parts.own, parts.other)
         self._watch_descriptors()
         self._owner = os.getpid()
 
     def _whose(self) -> str:
-        owner = self._control.get(self.side, c.PID)
+        owner = self.control.get(self._side, c.PID)
         if owner == os.getpid():
             return "is another object of this process, which it was copied or handed to"
         return f"belongs to process {owner}" if owner else "was handed to another process"
@@ -120,268 +111,213 @@ class PipeEnd:
         """
         if type(pid) is not int or pid < 1:
             raise ArgumentError(f"hand_over: pid is {pid!r}, expected the process id of a child")
-        owner = self._control.get(self.side, c.PID) if not self._gone else pid
-        if self._core is not None or owner not in (0, pid):
-            raise StateError(f"the {self._name} of this pipe belongs to process {owner} already")
-        if not self._gone:
+        owner = self.control.get(self._side, c.PID) if not self.gone else pid
+        if self.core is not None or owner not in (0, pid):
+            raise StateError(f"the {self.name} of this pipe belongs to process {owner} already")
+        if not self.gone:
             if not owner:
-                self._control.put(self.side, c.START, max(c.process_start(pid), 0))
-                self._control.put(self.side, c.PID, pid)
+                self.control.put(self._side, c.START, max(c.process_start(pid), 0))
+                self.control.put(self._side, c.PID, pid)
             self._parts.other.give()
-            self._drop()
+            self.drop()
 
-    def __reduce__(self) -> Any:
-        """Hand the end to a child process that is being started; the copy here cannot be used any more."""
+    def give_away(self) -> list[Any]:
+        """Return handles by which multiprocessing hands the descriptors on; this copy cannot be used any more.
+
+        Raises:
+            StateError: the end is in use or closed.
+        """
         from multiprocessing import reduction
 
-        if self._core is not None or self._closed:
-            state = "closed" if self._closed else "in use"
+        if self.core is not None or self.closed:
+            state = "closed" if self.closed else "in use"
             raise StateError(
-                f"the {self._name} of this pipe is {state} in process {os.getpid()}; give it away unused"
+                f"the {self.name} of this pipe is {state} in process {os.getpid()}; give it away unused"
             )
         own, other = self._parts.own, self._parts.other
-        fds = (self._parts.control, own.read, own.write, other.read, other.write, self._parts.socket.fileno())
+        fds = (self._parts.control, own.read, own.write, other.read, other.write, self.frames.socket.fileno())
         handles = {fd: reduction.DupFd(fd) for fd in set(fds)}  # an eventfd is read and written by one
         self._given = True
-        self._stop_fast()
-        return _rebuild, (type(self), [handles[fd] for fd in fds], self._options())
+        return [handles[fd] for fd in fds]
 
-    def _options(self) -> dict[str, Any]:
-        return {}
-
-    def _after_fork(self, child: bool) -> None:
+    def after_fork(self, child: bool) -> None:
         """Note that there are copies now; in a child, let go of what is in use in the parent."""
         self._shared = True
-        if child and self._core is not None:
-            self._watch.abandon()  # the loop's own descriptor is the parent's too
+        if child and self.core is not None:
+            self.watch.abandon()  # the loop's own descriptor is the parent's too
             self._waiting = None
-            self._drop()
+            self.drop()
 
     # --- waiting
 
-    def _enter(self) -> None:
+    def enter(self) -> None:
         """Begin a call that may wait.
 
         Raises:
             StateError: another one waits on this end.
         """
-        self._claim()
-        if self._waiting is not None and not self._watch.stale():
+        if self.closed or self.gone or self.core is None:
+            self.claim()
+        if self._waiting is not None and not self.watch.stale():
             raise StateError(
-                f"another call is waiting on this {self._name}; one task or thread may use it at a time"
+                f"another call is waiting on this {self.name}; one task or thread may use it at a time"
             )
         self._waiting = threading.get_ident()
-        self._stop_fast()
 
-    def _leave(self) -> None:
+    def leave(self) -> bool:
+        """End the call; say whether the end can still be used."""
         self._waiting = None
-        if self._closed:
-            self._drop()  # by another thread, while this one waited
-        else:
-            self._start_fast()
+        if self.closed:
+            self.drop()  # by another thread, while this one waited
+        return not self.closed
 
-    def _start_fast(self) -> None:
-        raise NotImplementedError
+    @property
+    def idle(self) -> bool:
+        """Whether no call waits on this end."""
+        return self._waiting is None
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """See whether the other side has been claimed; if so, let go of this process's copy of it."""
         if self._seen or not self._peer.look():
             return
         if self._peer.remote:
             self._watch_descriptors()
-            self._watch.peer(self._peer.fd)
-            sibling = self._sibling()
-            if sibling is not None and sibling._core is None:
-                sibling._drop()
+            self.watch.peer(self._peer.fd)
+            sibling = self.sibling()
+            if sibling is not None and sibling.core is None:
+                sibling.drop()
         self._seen = True  # last: what is interrupted on the way is done the next time
 
-    def _check_peer(self) -> None:
+    def check_peer(self) -> None:
         """Ask whether the other side's process has ended."""
-        self._look()  # the first to see it must also have it watched
+        self.look()  # the first to see it must also have it watched
         self._peer.check()
 
     def _watch_descriptors(self) -> None:
         """Tell the core what ends its waiting."""
-        ended = self._frames.ended or self._gone
-        self._core.watch(
-            -1 if ended else self._frames.socket.fileno(), -1 if self._peer.dead else self._peer.fd
+        ended = self.frames.ended or self.gone
+        self.core.watch(
+            -1 if ended else self.frames.socket.fileno(), -1 if self._peer.dead else self._peer.fd
         )
 
-    def _may_wait_inside(self) -> bool:
+    @property
+    def can_wait_inside(self) -> bool:
         """Whether the core can wait by itself: it has been told what it must watch."""
         return self._peer.pid != 0 and not (self._peer.polled or self._peer.dead)
 
-    def _block(self, deadline: float | None) -> None:
+    def block(self, deadline: float | None) -> None:
         """Wait in this thread until something may have changed.
 
         Raises:
             PipeTimeout: the time, of `time.monotonic`, is over.
         """
-        self._look()
+        self.look()
         left = None if deadline is None else deadline - time.monotonic()
         if left is not None and left <= 0:
-            count = self._control.slots
+            count = self.control.slots
             nothing = "nothing from the writer", f"all {count} slots are on the way or in use by the reader"
-            raise PipeTimeout(f"{nothing[self.side != c.READER]} for the time given")
+            raise PipeTimeout(f"{nothing[self._side != c.READER]} for the time given")
         if self._peer.polled:
             left = POLL_S if left is None else min(left, POLL_S)
-        found = self._core.wait(left)
+        found = self.core.wait(left)
         if found & NEWS:
-            self._frames.fill()
+            self.frames.fill()
         if found & ENDED or self._peer.polled:
-            self._check_peer()
+            self.check_peer()
         if found & (NEWS | ENDED):
             self._watch_descriptors()
 
-    async def _pause(self) -> None:
+    async def pause(self) -> None:
         """Wait in the running event loop until something may have changed."""
-        self._watch.attach()
-        if self._core.arm():
+        self.watch.attach()
+        if self.core.arm():
             return
-        self._look()
-        if not (self._peer.dead or self._frames.ended):
-            await self._watch.wait(POLL_S if self._peer.polled else None)
-        elif self._reason() is None:
+        self.look()
+        if not (self._peer.dead or self.frames.ended):
+            await self.watch.wait(POLL_S if self._peer.polled else None)
+        elif self.reason() is None:
             await asyncio.sleep(POLL_S)
         if self._peer.polled:
-            self._check_peer()
+            self.check_peer()
 
-    def _reason(self) -> Exception | None:
+    def reason(self) -> Exception | None:
         """Return why nothing can come from the other side any more, None if something can."""
-        if self._closed:
-            return PipeClosed(f"this {self._name} is closed")
-        if self._frames.ended and self._core is not None:
-            self._look()  # it may have come and gone since the last look
-        other = 1 - self.side
-        name, pid, state = c.SIDES[other], self._control.get(other, c.PID), self._control.get(other, c.STATE)
+        if self.closed:
+            return PipeClosed(f"this {self.name} is closed")
+        if self.frames.ended and self.core is not None:
+            self.look()  # it may have come and gone since the last look
+        other = 1 - self._side
+        name, pid, state = c.SIDES[other], self.control.get(other, c.PID), self.control.get(other, c.STATE)
         if state == c.CLOSED:
             return PipeClosed(f"the {name} closed the pipe")
         if state == c.DROPPED:
             return PipeBroken(f"the {name} (process {pid}) was dropped without close()")
         if self._peer.dead:
             return PipeBroken(f"the {name} is gone: its process {pid} has ended without close()")
-        if self._frames.ended and not self._peer.pid:
+        if self.frames.ended and not self._peer.pid:
             return PipeBroken(
                 f"the {name} is gone: every copy of it was closed or its process ended before using it"
             )
         return None
 
+    def check(self) -> None:
+        """Raise why nothing can come from the other side any more, if nothing can."""
+        self.look()
+        reason = self.reason()
+        if reason is not None:
+            raise reason
+
     # --- the end
 
-    def close(self) -> None:
-        """Close this end; the other side gets PipeClosed once it has taken what was sent.
+    @property
+    def shown_state(self) -> str:
+        """What it is, in a word or two."""
+        return "closed" if self.closed else "given away" if self._given or self.gone else "open"
 
-        A second call does nothing. A copy of an end that belongs to another process is let go of, no more.
-        """
-        if self._closed or self._gone:
-            self._closed = True
-            return
-        if self._core is None and not (self._shared or self._given) and self._control.claim(self.side):
+    @property
+    def in_use(self) -> bool:
+        """Whether this process owns the side, has not closed it, and the other side goes on."""
+        return self._owner == os.getpid() and not self.closed and self.reason() is None
+
+    def ends_here(self) -> bool:
+        """Say whether closing this end is news for the other side: it was neither closed nor let go of before."""
+        if self.closed or self.gone:
+            self.closed = True
+            return False
+        if self.core is None and not (self._shared or self._given) and self.control.claim(self._side):
             self._owner = os.getpid()  # there are no copies: the side ends here
-        self._finish(c.CLOSED)
+        return True
 
-    def _finish(self, state: int) -> None:
-        self._closed = True
-        self._stop_fast()
+    def shut(self) -> None:
+        """Let no call begin any more."""
+        self.closed = True
+
+    def finish(self, state: int) -> None:
+        """Tell the other side, and let go of all as soon as no call is under way."""
         if self._owner == os.getpid():
-            self._control.put(self.side, c.STATE, state)
+            self.control.put(self._side, c.STATE, state)
             self._parts.other.give()
         if (self._waiting is None or self._waiting == threading.get_ident()) and not self._busy:
-            self._watch.wake()
-            self._drop()
+            self.watch.wake()
+            self.drop()
         else:
             self._parts.own.give()  # the thread that waits lets go
 
     @property
     def _busy(self) -> bool:
         """Whether another thread is inside the core."""
-        return self._core is not None and bool(self._core.busy)
+        return self.core is not None and bool(self.core.busy)
 
-    @property
-    def closed(self) -> bool:
-        """Whether this end has been closed."""
-        return self._closed
-
-    def _drop(self) -> None:
+    def drop(self) -> None:
         """Let go of everything this process holds of the end; the other side does not see it."""
-        if self._gone:
+        if self.gone:
             return
-        self._gone = True
-        self._stop_fast()
-        self._watch.detach()
+        self.gone = True
+        self.watch.detach()
         self._peer.close()
-        self._frames.close()
-        if self._core is not None:
-            self._core.release()
+        self.frames.close()
+        if self.core is not None:
+            self.core.release()
         self._parts.own.close()
         self._parts.other.close()
         os.close(self._parts.control)
-
-    def __enter__(self: Self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def __aenter__(self: Self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.__exit__(kind, error, trace)
-
-    def __del__(self) -> None:
-        if getattr(self, "_gone", True):
-            return
-        used = self._owner == os.getpid() and not self._closed and self._reason() is None
-        with contextlib.suppress(Exception):  # at the interpreter's end anything may be gone already
-            self._finish(c.DROPPED)
-        if used:
-            warnings.warn(f"a pipe's {self._name} was dropped without close()", ResourceWarning, stacklevel=2)
-
-    def __repr__(self) -> str:
-        state = "closed" if self._closed else "given away" if self._given or self._gone else "open"
-        return f"<{type(self).__name__} {state}, {self._control.slots} slots>"
-
-
-def deadline_of(timeout: float | None) -> float | None:
-    """Return when a time in seconds from now is over, by `time.monotonic`; None for never.
-
-    Raises:
-        ArgumentError: `timeout` is no number.
-    """
-    if timeout is None:
-        return None
-    if not isinstance(timeout, (int, float)):
-        raise ArgumentError(f"timeout is {timeout!r}, expected a number of seconds, or None to wait for ever")
-    return time.monotonic() + timeout
-
-
-def _rebuild(kind: type[PipeEnd], handles: list[Any], options: dict[str, Any]) -> PipeEnd:
-    """Make an end in the process that it was handed to, which owns it from now on."""
-    done: dict[int, int] = {}
-    for handle in handles:
-        if id(handle) not in done:
-            done[id(handle)] = handle.detach()
-    control, own_read, own_write, other_read, other_write, sock = (done[id(handle)] for handle in handles)
-    own, other = c.Signal(own_read, own_write), c.Signal(other_read, other_write)
-    end = socket.socket(fileno=sock)
-    end.setblocking(False)
-    made = kind(Parts(control, own, other, end), **options)
-    made._claim()
-    return made
-
-
-_ends: weakref.WeakSet[PipeEnd] = weakref.WeakSet()
-
-
-def _forked(child: bool) -> None:
-    for end in list(_ends):
-        end._after_fork(child)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_parent=lambda: _forked(False), after_in_child=lambda: _forked(True))
