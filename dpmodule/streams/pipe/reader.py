@@ -146,9 +146,8 @@ class TensorPipeReader(PipeEnd):
             else:
                 self._payload = os.pread(frame.fd, frame.size, 0)
         except OSError as error:
-            self._connection.frames.put_back(
-                frame
-            )  # what comes with it can be received when there is room again
+            # what comes with it can be received when there is room again
+            self._connection.frames.put_back(frame)
             raise refused("memory of a message in a tensor pipe", error) from error
         if frame.fd >= 0:
             os.close(frame.fd)

@@ -48,10 +48,15 @@ class TensorPipeWriter(PipeEnd):
 
     def __init__(self, parts: Parts, slack: float = 1.5) -> None:
         blocks = SharedBlocks(parts.frames)
-        super().__init__(Connection(c.WRITER, parts, lambda *to: backend.writer_core(*to, blocks.find)))
+        connection = Connection(
+            c.WRITER,
+            parts,
+            lambda control, fd, own, other: backend.writer_core(control, fd, own, other, blocks.find),
+        )
+        super().__init__(connection)
         self._slack = slack
-        self._slots = Slots(self._connection.control.slots, slack)
-        self._sender = Sender(self._connection, blocks, self._slots)
+        self._slots = Slots(connection.control.slots, slack)
+        self._sender = Sender(connection, blocks, self._slots)
         self._send: Callable[[Any], int] = _not_yet
         self._send_wait: Callable[[Any], int] = _not_yet
         self._leased: int | None = None
