@@ -54,11 +54,16 @@ class _InPython(Generic[_Result]):
 
 
 class ReadyFunctor(Generic[_Result]):
-    """What the ready-made functors have in common. A worker takes them; `run`, or a call, does the work here."""
+    """What the ready-made functors have in common. A worker takes them; `run`, or a call, does the work here.
+
+    Args:
+        job: what does it, natively or in Python.
+    """
 
     __slots__ = ("__weakref__", "_job")
 
-    _job: Any
+    def __init__(self, job: Any) -> None:
+        self._job = job
 
     def run(self) -> _Result:
         """Do the work in the calling thread and return its result; other Python threads run meanwhile."""
@@ -95,9 +100,9 @@ class CompressFunctor(ReadyFunctor[StringHandle]):
             raise ArgumentError(f"CompressFunctor: level is {level!r}, expected an integer from -1 to 9")
         handle = StringHandle(data)
         if native.core is not None and native.core.zlib_version() is not None:
-            self._job = native.core.compress(handle, format, level)
+            super().__init__(native.core.compress(handle, format, level))
         else:
-            self._job = _InPython(lambda: StringHandle(deflate.compress(handle, format, level)))
+            super().__init__(_InPython(lambda: StringHandle(deflate.compress(handle, format, level))))
 
 
 class DecompressFunctor(ReadyFunctor[StringHandle]):
@@ -128,9 +133,9 @@ class DecompressFunctor(ReadyFunctor[StringHandle]):
         most = -1 if max_bytes is None else _count("DecompressFunctor: max_bytes", max_bytes)
         handle = StringHandle(data)
         if native.core is not None and native.core.zlib_version() is not None:
-            self._job = native.core.decompress(handle, format, most)
+            super().__init__(native.core.decompress(handle, format, most))
         else:
-            self._job = _InPython(lambda: StringHandle(deflate.decompress(handle, format, most)))
+            super().__init__(_InPython(lambda: StringHandle(deflate.decompress(handle, format, most))))
 
 
 class Crc32cFunctor(ReadyFunctor[int]):
@@ -157,9 +162,9 @@ class Crc32cFunctor(ReadyFunctor[int]):
             raise ArgumentError(f"Crc32cFunctor: value is {value!r}, expected an integer from 0 to 2^32 - 1")
         handle = StringHandle(data)
         if native.core is not None:
-            self._job = native.core.crc32c(handle, value)
+            super().__init__(native.core.crc32c(handle, value))
         else:
-            self._job = _InPython(lambda: checksum.crc32c(handle, value))
+            super().__init__(_InPython(lambda: checksum.crc32c(handle, value)))
 
 
 class MemcpyFunctor(ReadyFunctor[int]):
@@ -196,9 +201,11 @@ class MemcpyFunctor(ReadyFunctor[int]):
         read = copy.range_of("MemcpyFunctor: source", source, source_offset, count)
         written = copy.range_of("MemcpyFunctor: target", target, target_offset, len(read), write=True)
         if native.core is not None:
-            self._job = native.core.copy(written.ctypes.data, read.ctypes.data, len(read), (written, read))
+            super().__init__(
+                native.core.copy(written.ctypes.data, read.ctypes.data, len(read), (written, read))
+            )
         else:
-            self._job = _InPython(lambda: copy.copy(written, read))
+            super().__init__(_InPython(lambda: copy.copy(written, read)))
 
 
 class MultiSlotFunctor(ReadyFunctor[MultiSlotLines]):
@@ -266,9 +273,13 @@ class MultiSlotFunctor(ReadyFunctor[MultiSlotLines]):
             described = [
                 (_shown(slot.name), slot.type == "float", slot.is_dense, slot.is_used) for slot in given
             ]
-            self._job = native.core.multislot(handle, described, _shown(source), first_line, final, finish)
+            super().__init__(
+                native.core.multislot(handle, described, _shown(source), first_line, final, finish)
+            )
         else:
-            self._job = _InPython(lambda: finish(multislot.parse(handle, given, source, first_line, final)))
+            super().__init__(
+                _InPython(lambda: finish(multislot.parse(handle, given, source, first_line, final)))
+            )
 
 
 class RecordsFunctor(ReadyFunctor[Records]):
@@ -297,9 +308,11 @@ class RecordsFunctor(ReadyFunctor[Records]):
         _count("RecordsFunctor: offset", offset)
         handle = StringHandle(data)
         if native.core is not None:
-            self._job = native.core.records(handle, _shown(source), offset, final, Records._make)
+            super().__init__(native.core.records(handle, _shown(source), offset, final, Records._make))
         else:
-            self._job = _InPython(lambda: Records(*records.find(handle, StringHandle, source, offset, final)))
+            super().__init__(
+                _InPython(lambda: Records(*records.find(handle, StringHandle, source, offset, final)))
+            )
 
 
 def _shown(text: str) -> str:
