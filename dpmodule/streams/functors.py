@@ -57,13 +57,15 @@ class ReadyFunctor(Generic[_Result]):
     """What the ready-made functors have in common. A worker takes them; `run`, or a call, does the work here.
 
     Args:
-        job: what does it, natively or in Python.
+        make: returns what does it in C++, given the extension; None where that cannot.
+        run: does it in Python.
     """
 
     __slots__ = ("__weakref__", "_job")
 
-    def __init__(self, job: Any) -> None:
-        self._job = job
+    def __init__(self, make: Callable[[Any], Any], run: Callable[[], _Result]) -> None:
+        job = None if native.core is None else make(native.core)
+        self._job = _InPython(run) if job is None else job
 
     def run(self) -> _Result:
         """Do the work in the calling thread and return its result; other Python threads run meanwhile."""
@@ -99,10 +101,10 @@ class CompressFunctor(ReadyFunctor[StringHandle]):
         if isinstance(level, bool) or not isinstance(level, int) or not -1 <= level <= 9:
             raise ArgumentError(f"CompressFunctor: level is {level!r}, expected an integer from -1 to 9")
         handle = StringHandle(data)
-        if native.core is not None and native.core.zlib_version() is not None:
-            super().__init__(native.core.compress(handle, format, level))
-        else:
-            super().__init__(_InPython(lambda: StringHandle(deflate.compress(handle, format, level))))
+        super().__init__(
+            lambda core: core.compress(handle, format, level) if core.zlib_version() else None,
+            lambda: StringHandle(deflate.compress(handle, format, level)),
+        )
 
 
 class DecompressFunctor(ReadyFunctor[StringHandle]):
@@ -132,10 +134,10 @@ class DecompressFunctor(ReadyFunctor[StringHandle]):
             )
         most = -1 if max_bytes is None else _count("DecompressFunctor: max_bytes", max_bytes)
         handle = StringHandle(data)
-        if native.core is not None and native.core.zlib_version() is not None:
-            super().__init__(native.core.decompress(handle, format, most))
-        else:
-            super().__init__(_InPython(lambda: StringHandle(deflate.decompress(handle, format, most))))
+        super().__init__(
+            lambda core: core.decompress(handle, format, most) if core.zlib_version() else None,
+            lambda: StringHandle(deflate.decompress(handle, format, most)),
+        )
 
 
 class Crc32cFunctor(ReadyFunctor[int]):
@@ -161,10 +163,7 @@ class Crc32cFunctor(ReadyFunctor[int]):
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**32:
             raise ArgumentError(f"Crc32cFunctor: value is {value!r}, expected an integer from 0 to 2^32 - 1")
         handle = StringHandle(data)
-        if native.core is not None:
-            super().__init__(native.core.crc32c(handle, value))
-        else:
-            super().__init__(_InPython(lambda: checksum.crc32c(handle, value)))
+        super().__init__(lambda core: core.crc32c(handle, value), lambda: checksum.crc32c(handle, value))
 
 
 class MemcpyFunctor(ReadyFunctor[int]):
@@ -200,12 +199,10 @@ class MemcpyFunctor(ReadyFunctor[int]):
     ) -> None:
         read = copy.range_of("MemcpyFunctor: source", source, source_offset, count)
         written = copy.range_of("MemcpyFunctor: target", target, target_offset, len(read), write=True)
-        if native.core is not None:
-            super().__init__(
-                native.core.copy(written.ctypes.data, read.ctypes.data, len(read), (written, read))
-            )
-        else:
-            super().__init__(_InPython(lambda: copy.copy(written, read)))
+        super().__init__(
+            lambda core: core.copy(written.ctypes.data, read.ctypes.data, len(read), (written, read)),
+            lambda: copy.copy(written, read),
+        )
 
 
 class MultiSlotFunctor(ReadyFunctor[MultiSlotLines]):
@@ -269,17 +266,11 @@ class MultiSlotFunctor(ReadyFunctor[MultiSlotLines]):
         _count("MultiSlotFunctor: first_line", first_line)
         handle = StringHandle(data)
         finish = partial(multislot.finish, given)
-        if native.core is not None:
-            described = [
-                (_shown(slot.name), slot.type == "float", slot.is_dense, slot.is_used) for slot in given
-            ]
-            super().__init__(
-                native.core.multislot(handle, described, _shown(source), first_line, final, finish)
-            )
-        else:
-            super().__init__(
-                _InPython(lambda: finish(multislot.parse(handle, given, source, first_line, final)))
-            )
+        described = [(_shown(slot.name), slot.type == "float", slot.is_dense, slot.is_used) for slot in given]
+        super().__init__(
+            lambda core: core.multislot(handle, described, _shown(source), first_line, final, finish),
+            lambda: finish(multislot.parse(handle, given, source, first_line, final)),
+        )
 
 
 class RecordsFunctor(ReadyFunctor[Records]):
@@ -307,12 +298,10 @@ class RecordsFunctor(ReadyFunctor[Records]):
     ) -> None:
         _count("RecordsFunctor: offset", offset)
         handle = StringHandle(data)
-        if native.core is not None:
-            super().__init__(native.core.records(handle, _shown(source), offset, final, Records._make))
-        else:
-            super().__init__(
-                _InPython(lambda: Records(*records.find(handle, StringHandle, source, offset, final)))
-            )
+        super().__init__(
+            lambda core: core.records(handle, _shown(source), offset, final, Records._make),
+            lambda: Records(*records.find(handle, StringHandle, source, offset, final)),
+        )
 
 
 def _shown(text: str) -> str:

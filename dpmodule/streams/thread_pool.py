@@ -8,7 +8,6 @@ import itertools
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Any
 
 from ..base import ArgumentError, MXNetError
@@ -93,9 +92,7 @@ class ThreadWorker(BaseAsyncWorker):
         self._thread.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """End the thread, which has no job any more, and join it."""
         self.end()
         self._thread.join()

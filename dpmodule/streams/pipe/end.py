@@ -116,10 +116,8 @@ class PipeEnd:
     async def __aenter__(self: Self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.__exit__(kind, error, trace)
+    async def __aexit__(self, *error: Any) -> None:
+        self.__exit__(*error)
 
     def __del__(self) -> None:
         connection = getattr(self, "_connection", None)
