@@ -45,6 +45,7 @@ class Connection:
         frames: the socket.
         watch: of the descriptors in an event loop.
         core: the hot part, None until the side has been claimed.
+        waiting: number of the thread of the call that waits on this end, None while there is none.
         sibling: returns the other side's connection, if this process has it too.
         closed: whether this end has been closed.
         gone: whether all that this process held of it has been let go of.
@@ -65,7 +66,7 @@ class Connection:
         self.core: Any = None
         self.closed = self.gone = self._shared = self._given = self._seen = False
         self._owner: int | None = None
-        self._waiting: int | None = None
+        self.waiting: int | None = None
 
     # --- whose it is
 
@@ -145,7 +146,7 @@ class Connection:
         self._shared = True
         if child and self.core is not None:
             self.watch.abandon()  # the loop's own descriptor is the parent's too
-            self._waiting = None
+            self.waiting = None
             self.drop()
 
     # --- waiting
@@ -158,23 +159,18 @@ class Connection:
         """
         if self.closed or self.gone or self.core is None:
             self.claim()
-        if self._waiting is not None and not self.watch.stale():
+        if self.waiting is not None and not self.watch.stale():
             raise StateError(
                 f"another call is waiting on this {self.name}; one task or thread may use it at a time"
             )
-        self._waiting = threading.get_ident()
+        self.waiting = threading.get_ident()
 
     def leave(self) -> bool:
         """End the call; say whether the end can still be used."""
-        self._waiting = None
+        self.waiting = None
         if self.closed:
             self.drop()  # by another thread, while this one waited
         return not self.closed
-
-    @property
-    def idle(self) -> bool:
-        """Whether no call waits on this end."""
-        return self._waiting is None
 
     def look(self) -> None:
         """See whether the other side has been claimed; if so, let go of this process's copy of it."""
@@ -297,7 +293,7 @@ class Connection:
         if self._owner == os.getpid():
             self.control.put(self._side, c.STATE, state)
             self._parts.other.give()
-        if (self._waiting is None or self._waiting == threading.get_ident()) and not self._busy:
+        if (self.waiting is None or self.waiting == threading.get_ident()) and not self._busy:
             self.watch.wake()
             self.drop()
         else:

@@ -8,7 +8,6 @@ import socket
 import time
 import warnings
 import weakref
-from types import TracebackType
 from typing import Any, TypeVar
 
 from ...base import ArgumentError
@@ -52,7 +51,7 @@ class PipeEnd:
             StateError: the end belongs to another process.
         """
         self._connection.claim()
-        if self._connection.idle:
+        if self._connection.waiting is None:
             self._start_fast()
 
     def hand_over(self, pid: int) -> None:
@@ -108,9 +107,7 @@ class PipeEnd:
     def __enter__(self: Self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.close()
 
     async def __aenter__(self: Self) -> Self:
@@ -157,10 +154,8 @@ def deadline_of(timeout: float | None) -> float | None:
 
 def _rebuild(kind: Any, handles: list[Any], *options: Any) -> PipeEnd:
     """Make an end in the process that it was handed to, which owns it from now on."""
-    done: dict[int, int] = {}
-    for handle in handles:
-        if id(handle) not in done:
-            done[id(handle)] = handle.detach()
+    unique = {id(handle): handle for handle in handles}
+    done = {key: handle.detach() for key, handle in unique.items()}
     control, own_read, own_write, other_read, other_write, sock = (done[id(handle)] for handle in handles)
     own, other = c.Signal(own_read, own_write), c.Signal(other_read, other_write)
     end = socket.socket(fileno=sock)

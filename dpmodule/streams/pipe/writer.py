@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 from ...base import ArgumentError, StateError
@@ -287,9 +286,7 @@ class TensorPipeWriter(PipeEnd):
             return PipeStats()
         return PipeStats(core.sent + sender.foreign, core.zero_copy, core.copied, sender.queued)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception) and not self.closed:
             with contextlib.suppress(PipeBroken, EOFError, StateError):  # nobody is there to be told
                 self.throw(error)
