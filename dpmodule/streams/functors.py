@@ -57,15 +57,14 @@ class ReadyFunctor(Generic[_Result]):
     """What the ready-made functors have in common. A worker takes them; `run`, or a call, does the work here.
 
     Args:
-        make: returns what does it in C++, given the extension; None where that cannot.
-        run: does it in Python.
+        job: does it in C++; None where that cannot.
+        run: does it in Python then, called with `args`.
     """
 
     __slots__ = ("__weakref__", "_job")
 
-    def __init__(self, make: Callable[[Any], Any], run: Callable[[], _Result]) -> None:
-        job = None if native.core is None else make(native.core)
-        self._job = _InPython(run) if job is None else job
+    def __init__(self, job: Any, run: Callable[..., _Result], *args: Any) -> None:
+        self._job = _InPython(partial(run, *args)) if job is None else job
 
     def run(self) -> _Result:
         """Do the work in the calling thread and return its result; other Python threads run meanwhile."""
@@ -101,8 +100,9 @@ class CompressFunctor(ReadyFunctor[StringHandle]):
         if isinstance(level, bool) or not isinstance(level, int) or not -1 <= level <= 9:
             raise ArgumentError(f"CompressFunctor: level is {level!r}, expected an integer from -1 to 9")
         handle = StringHandle(data)
+        core = native.core
         super().__init__(
-            lambda core: core.compress(handle, format, level) if core.zlib_version() else None,
+            core and core.zlib_version() and core.compress(handle, format, level),
             lambda: StringHandle(deflate.compress(handle, format, level)),
         )
 
@@ -134,8 +134,9 @@ class DecompressFunctor(ReadyFunctor[StringHandle]):
             )
         most = -1 if max_bytes is None else _count("DecompressFunctor: max_bytes", max_bytes)
         handle = StringHandle(data)
+        core = native.core
         super().__init__(
-            lambda core: core.decompress(handle, format, most) if core.zlib_version() else None,
+            core and core.zlib_version() and core.decompress(handle, format, most),
             lambda: StringHandle(deflate.decompress(handle, format, most)),
         )
 
@@ -163,7 +164,8 @@ class Crc32cFunctor(ReadyFunctor[int]):
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**32:
             raise ArgumentError(f"Crc32cFunctor: value is {value!r}, expected an integer from 0 to 2^32 - 1")
         handle = StringHandle(data)
-        super().__init__(lambda core: core.crc32c(handle, value), lambda: checksum.crc32c(handle, value))
+        core = native.core
+        super().__init__(core and core.crc32c(handle, value), checksum.crc32c, handle, value)
 
 
 class MemcpyFunctor(ReadyFunctor[int]):
@@ -199,9 +201,12 @@ class MemcpyFunctor(ReadyFunctor[int]):
     ) -> None:
         read = copy.range_of("MemcpyFunctor: source", source, source_offset, count)
         written = copy.range_of("MemcpyFunctor: target", target, target_offset, len(read), write=True)
+        core = native.core
         super().__init__(
-            lambda core: core.copy(written.ctypes.data, read.ctypes.data, len(read), (written, read)),
-            lambda: copy.copy(written, read),
+            core and core.copy(written.ctypes.data, read.ctypes.data, len(read), (written, read)),
+            copy.copy,
+            written,
+            read,
         )
 
 
@@ -267,8 +272,9 @@ class MultiSlotFunctor(ReadyFunctor[MultiSlotLines]):
         handle = StringHandle(data)
         finish = partial(multislot.finish, given)
         described = [(_shown(slot.name), slot.type == "float", slot.is_dense, slot.is_used) for slot in given]
+        core = native.core
         super().__init__(
-            lambda core: core.multislot(handle, described, _shown(source), first_line, final, finish),
+            core and core.multislot(handle, described, _shown(source), first_line, final, finish),
             lambda: finish(multislot.parse(handle, given, source, first_line, final)),
         )
 
@@ -298,8 +304,9 @@ class RecordsFunctor(ReadyFunctor[Records]):
     ) -> None:
         _count("RecordsFunctor: offset", offset)
         handle = StringHandle(data)
+        core = native.core
         super().__init__(
-            lambda core: core.records(handle, _shown(source), offset, final, Records._make),
+            core and core.records(handle, _shown(source), offset, final, Records._make),
             lambda: Records(*records.find(handle, StringHandle, source, offset, final)),
         )
 

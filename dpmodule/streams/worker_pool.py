@@ -38,10 +38,7 @@ class JobFuture(asyncio.Future[Any]):
     """The result of a job; cancelling it cancels the job."""
 
     __slots__ = ("task",)
-
-    def __init__(self, task: asyncio.Task[Any], loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop=loop)
-        self.task: asyncio.Task[Any] | None = task
+    task: asyncio.Task[Any] | None
 
     def cancel(self, msg: Any | None = None) -> bool:
         """Cancel the job; the pool goes on, and the worker is free when the job has ended."""
@@ -204,7 +201,8 @@ class BaseAsyncWorkerPool:
         job = worker._do_job(*args, **kwargs)
         loop = get_running_loop()
         task = loop.create_task(job if isinstance(job, CoroutineType) else _awaited(job))
-        future = JobFuture(task, loop)
+        future = JobFuture(loop=loop)
+        future.task = task
         self._running[task] = worker, future
         task.add_done_callback(self._ended)
         return future
