@@ -12,9 +12,20 @@ import torch
 from ..base import ShapeError
 from ..ndarray import NDArray
 from ..registry import Registry
-from .tally import Tally, tensor_of
+from ..staging import on_device
+from .tally import Tally
 
-__all__ = ["EvalMetric", "alias", "check_label_shapes", "plain_number", "register", "registry"]
+__all__ = [
+    "EvalMetric",
+    "alias",
+    "aligned",
+    "check_label_shapes",
+    "pairs",
+    "plain_number",
+    "register",
+    "registry",
+    "tensor_of",
+]
 
 
 def check_label_shapes(labels: Any, preds: Any, wrap: bool = False, shape: bool = False) -> tuple[Any, Any]:
@@ -256,6 +267,51 @@ def _as_pairs(name: Any, value: Any) -> list[tuple[str, Any]]:
     names = list(name) if several else [name]
     values = list(value) if isinstance(value, (list, tuple)) or several and np.ndim(value) else [value]
     return [(each, plain_number(number)) for each, number in zip(names, values)]
+
+
+def tensor_of(value: Any) -> torch.Tensor:
+    """Return the tensor of an NDArray, a torch tensor, or anything that NumPy takes; without copying the first two."""
+    if isinstance(value, NDArray):
+        return value.raw
+    if isinstance(value, torch.Tensor):
+        return value.detach()
+    array = np.asarray(value)
+    return torch.from_numpy(np.array(array) if not array.flags.writeable else array)
+
+
+def pairs(labels: Any, preds: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Return (label, prediction) tensors of one batch, on the predictions' devices.
+
+    Args:
+        labels: a list of arrays, or one array.
+        preds: a list of as many arrays, or one array.
+
+    Raises:
+        ShapeError: the lists differ in length.
+    """
+    labels = labels if isinstance(labels, (list, tuple)) else [labels]
+    preds = preds if isinstance(preds, (list, tuple)) else [preds]
+    if len(labels) != len(preds):
+        hint = "" if labels else "; the batches have no labels: give the iterator or loader some"
+        raise ShapeError(f"got {len(labels)} labels for {len(preds)} predictions{hint}")
+    found = []
+    for label, pred in zip(labels, preds):
+        target = label.raw if isinstance(label, NDArray) else tensor_of(label)
+        guess = pred.raw if isinstance(pred, NDArray) else tensor_of(pred)
+        found.append((target if target.device == guess.device else on_device(target, guess.device), guess))
+    return found
+
+
+def aligned(metric: str, label: torch.Tensor, pred: torch.Tensor) -> None:
+    """Check that there are as many labels as predictions.
+
+    Raises:
+        ShapeError: there are not.
+    """
+    if label.numel() != pred.numel():
+        raise ShapeError(
+            f"{metric}: label of shape {tuple(label.shape)} does not match predictions of shape {tuple(pred.shape)}"
+        )
 
 
 MetricT = TypeVar("MetricT", bound=EvalMetric)

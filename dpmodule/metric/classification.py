@@ -9,8 +9,7 @@ import numpy as np
 import torch
 
 from ..base import ArgumentError, BoundsError, ShapeError
-from .base import EvalMetric, alias
-from .tally import aligned, pairs
+from .base import EvalMetric, alias, aligned, pairs
 
 __all__ = ["Accuracy", "CrossEntropy", "NegativeLogLikelihood", "TopKAccuracy"]
 

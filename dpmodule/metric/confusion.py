@@ -10,8 +10,7 @@ import numpy as np
 import torch
 
 from ..base import ArgumentError, ShapeError
-from .base import EvalMetric, register
-from .tally import aligned, pairs
+from .base import EvalMetric, aligned, pairs, register
 
 __all__ = ["F1", "MCC", "PCC", "check_average", "f1_score", "matthews"]
 

@@ -9,8 +9,7 @@ import numpy
 import torch
 
 from ..base import StateError
-from .base import EvalMetric, check_label_shapes, register
-from .tally import tensor_of
+from .base import EvalMetric, check_label_shapes, register, tensor_of
 
 __all__ = ["Caffe", "CustomMetric", "Loss", "Torch", "np"]
 

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 
 from ..base import ShapeError
-from .base import EvalMetric, alias, register
+from .base import EvalMetric, alias, pairs, register
 from .confusion import check_average
-from .tally import pairs
 
 __all__ = ["MAE", "MSE", "RMSE", "PearsonCorrelation"]
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from ..base import ShapeError
-from ..ndarray import NDArray
-from ..staging import on_device
-
-__all__ = ["Tally", "aligned", "pairs", "tensor_of"]
+__all__ = ["Tally"]
 
 _PACK_AT = 256
 
@@ -63,50 +58,3 @@ class Tally:
 
     def __setstate__(self, packed: list[torch.Tensor]) -> None:
         self._single, self._packed = [], list(packed)
-
-
-def tensor_of(value: Any) -> torch.Tensor:
-    """Return the tensor of an NDArray, a torch tensor, or anything that NumPy takes; without copying the first two."""
-    if isinstance(value, NDArray):
-        return value.raw
-    if isinstance(value, torch.Tensor):
-        return value.detach()
-    array = np.asarray(value)
-    return torch.from_numpy(np.array(array) if not array.flags.writeable else array)
-
-
-def pairs(labels: Any, preds: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Return (label, prediction) tensors of one batch, on the predictions' devices.
-
-    Args:
-        labels: a list of arrays, or one array.
-        preds: a list of as many arrays, or one array.
-
-    Raises:
-        ShapeError: the lists differ in length.
-    """
-    found_labels, found_preds = _listed(labels), _listed(preds)
-    if len(found_labels) != len(found_preds):
-        hint = "" if found_labels else "; the batches have no labels: give the iterator or loader some"
-        raise ShapeError(f"got {len(found_labels)} labels for {len(found_preds)} predictions{hint}")
-    found = []
-    for label, pred in zip(found_labels, found_preds):
-        target, guess = tensor_of(label), tensor_of(pred)
-        found.append((target if target.device == guess.device else on_device(target, guess.device), guess))
-    return found
-
-
-def _listed(values: Any) -> Sequence[Any]:
-    return values if isinstance(values, (list, tuple)) else [values]
-
-
-def aligned(metric: str, label: torch.Tensor, pred: torch.Tensor) -> None:
-    """Check that there are as many labels as predictions.
-
-    Raises:
-        ShapeError: there are not.
-    """
-    if label.numel() != pred.numel():
-        raise ShapeError(
-            f"{metric}: label of shape {tuple(label.shape)} does not match predictions of shape {tuple(pred.shape)}"
-        )

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from ..base import ShapeError
-from .base import EvalMetric, register
-from .tally import pairs
+from .base import EvalMetric, pairs, register
 
 __all__ = ["Perplexity"]
 

@@ -7,33 +7,19 @@ from typing import Any
 
 from ..base import ArgumentError
 
-__all__ = ["Functor", "NoopFunctor", "work_of"]
+__all__ = ["NoopFunctor", "work_of"]
 
 
-class Functor:
-    """A job in Python for the stand-in of the pool; subclasses give `run`.
-
-    Attributes:
-        reentrant: whether `run` may be called in several threads at once.
-    """
-
-    reentrant = False
-
-    def run(self) -> Any:
-        """Do the work, in a thread of the pool, and return what `await` gives."""
-        raise NotImplementedError(f"{type(self).__name__}.run")
-
-    def __dpmodule_functor__(self) -> Functor:
-        return self
-
-
-class NoopFunctor(Functor):
+class NoopFunctor:
     """A job that does nothing, for measuring; its result is None."""
 
     reentrant = True
 
     def run(self) -> None:
         """Do nothing."""
+
+    def __dpmodule_functor__(self) -> NoopFunctor:
+        return self
 
 
 def work_of(functor: Any) -> tuple[Any, Callable[[], Any]]:

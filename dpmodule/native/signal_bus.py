@@ -108,9 +108,8 @@ class Job:
             self.future.set_exception(self.error)
         except TypeError as refusal:  # a future takes no StopIteration
             self.future.set_exception(refusal)
-        if (
-            self.refused
-        ):  # whoever closed the pool knows: if nobody awaits the job, asyncio need not report it
+        if self.refused:
+            # whoever closed the pool knows: if nobody awaits the job, asyncio need not report it
             self.future.exception()
 
 

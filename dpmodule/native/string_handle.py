@@ -54,9 +54,8 @@ def _memory(data: Any) -> Any:
 def _as_bytes(view: memoryview) -> memoryview:
     if not view.c_contiguous:
         raise ArgumentError(f"StringHandle: data is a {type(view.obj).__name__} that is not contiguous")
-    return (
-        view.cast("B") if view.nbytes else memoryview(b"")
-    )  # a view with a zero in its shape cannot be cast
+    # a view with a zero in its shape cannot be cast
+    return view.cast("B") if view.nbytes else memoryview(b"")
 
 
 # Before Python 3.12 a class written in Python cannot give a buffer of its own, but it can inherit one.

@@ -246,16 +246,14 @@ class Optimizer:
         """Count an update of each parameter and return the new counts."""
         table = self._index_update_count
         before = list(map(table.get, indices))
-        if before.count(before[0]) == len(before):  # the usual case: all parameters move together
-            counts = [self._next(before[0])] * len(before)
+        first, begin = before[0], self.begin_num_update
+        if before.count(first) == len(before):  # the usual case: all parameters move together
+            counts = [(begin if first is None else first) + 1] * len(before)
         else:
-            counts = [self._next(count) for count in before]
+            counts = [(begin if count is None else count) + 1 for count in before]
         self.num_update = max(self.num_update, max(counts))
         table.update(zip(indices, counts))
         return counts
-
-    def _next(self, count: int | None) -> int:
-        return (self.begin_num_update if count is None else count) + 1
 
     def master_copy(self, weight: NDArray) -> NDArray:
         """Return a float32 copy of a parameter, on its context."""

@@ -20,10 +20,11 @@ Tensor = torch.Tensor
 HALF = (torch.float16, torch.bfloat16)
 """The 16-bit floating types."""
 
-_FUSED_TYPES = (
-    torch.float32,
-    torch.float64,
-)  # torch 2.13's fused SGD skips most of a 16-bit tensor on the CPU
+_FUSED_TYPES = (torch.float32, torch.float64)
+"""Types for fused calls: torch 2.13's fused SGD skips most of a 16-bit tensor on the CPU."""
+
+_FIXED = {"nesterov": False, "maximize": False, "is_first_step": False}
+"""Arguments of torch's SGD kernel that no move below chooses."""
 
 
 def is_fusable(weight: Tensor, states: Sequence[Tensor]) -> bool:
@@ -215,17 +216,6 @@ def _sgd(
     dampening: float,
 ) -> None:
     call = private.fused_sgd if fused else private.plain_sgd  # the kernel skips its buffers at momentum 0
-    call(
-        params,
-        grads,
-        momenta,
-        weight_decay=decay,
-        momentum=keep,
-        lr=lr,
-        dampening=dampening,
-        nesterov=False,
-        maximize=False,
-        is_first_step=False,
-    )
+    call(params, grads, momenta, weight_decay=decay, momentum=keep, lr=lr, dampening=dampening, **_FIXED)
     if fused:
         written(params)

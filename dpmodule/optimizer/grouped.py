@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from operator import is_
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter, is_
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -13,11 +13,13 @@ from ..ndarray import NDArray
 from ..ndarray.row_sparse import RowSparseNDArray
 from .base import Optimizer, is_half
 from .group import Group, Scratch, is_fusable
-from .rows import RowUpdate, are_dense, densified, written_back
+from .rows import RowUpdate, densified, written_back
 
-__all__ = ["GroupedOptimizer", "Plan", "slots_of"]
+__all__ = ["GroupedOptimizer", "Plan", "are_dense", "slots_of"]
 
 Tensor = torch.Tensor
+
+_raw = attrgetter("raw")
 
 _HOOKS = (
     "update",
@@ -31,6 +33,11 @@ _HOOKS = (
     "_next_rates",
     "_update_count",
 )
+
+
+def are_dense(arrays: Iterable[NDArray]) -> bool:
+    """Say whether no array is sparse."""
+    return set(map(type, arrays)) == {NDArray} or all(array.stype == "default" for array in arrays)
 
 
 def slots_of(state: Any) -> tuple[NDArray, ...]:
@@ -109,7 +116,7 @@ class GroupedOptimizer(Optimizer):
 
     def _update(self, index: Any, weight: Any, grad: Any, state: Any, halves: bool) -> None:
         columns = _listed(index, weight, grad, state)
-        if not (are_dense(columns[1]) and are_dense(columns[2])):
+        if not are_dense([*columns[1], *columns[2]]):
             for one, target, slope, memory in zip(*columns, strict=True):
                 self._update_sparse(one, target, slope, memory, halves)
         elif self.is_grouped:
@@ -222,7 +229,7 @@ class Plan:
             or len(weights) != len(self._tensors)
         ):
             return False
-        same_tensors = all(map(is_, [w.raw for w in weights], self._tensors))
+        same_tensors = all(map(is_, map(_raw, weights), self._tensors))
         return same_tensors and all(map(is_, map(states.get, self._indices), self._states))
 
     def run(self, grads: Sequence[NDArray]) -> None:

@@ -12,14 +12,9 @@ from ..ndarray import NDArray
 from ..ndarray.row_sparse import RowSparseNDArray
 from .group import Group, is_fusable
 
-__all__ = ["RowUpdate", "are_dense", "densified", "written_back"]
+__all__ = ["RowUpdate", "densified", "written_back"]
 
 Tensor = torch.Tensor
-
-
-def are_dense(arrays: Iterable[NDArray]) -> bool:
-    """Say whether no array is sparse."""
-    return set(map(type, arrays)) == {NDArray} or all(array.stype == "default" for array in arrays)
 
 
 @contextmanager

@@ -10,8 +10,7 @@ from ..base import ArgumentError, FileFormatError, StateError
 from ..context import Context
 from ..ndarray import NDArray
 from .base import Optimizer
-from .grouped import GroupedOptimizer, Plan
-from .rows import are_dense
+from .grouped import GroupedOptimizer, Plan, are_dense
 
 __all__ = ["Updater", "get_updater"]
 
@@ -82,9 +81,9 @@ class Updater:
         optimizer = self.optimizer
         optimizer.use_device(weights[0].context.device_id)
         if (
-            not (isinstance(optimizer, GroupedOptimizer) and optimizer.is_grouped)
-            or not are_dense(weights)
-            or not are_dense(grads)
+            not isinstance(optimizer, GroupedOptimizer)
+            or not optimizer.is_grouped
+            or not are_dense([*weights, *grads])
         ):
             self._update_each(indices, grads, weights)
             return

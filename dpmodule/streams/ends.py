@@ -54,9 +54,8 @@ class Ends:
         self.pid = process.pid or -1
         self.lifeline.arm(self.pid)
         self.child_sock.close()
-        with contextlib.suppress(
-            AttributeError, OSError
-        ):  # no such call here, or the process is gone already
+        # no such call here, or the process is gone already
+        with contextlib.suppress(AttributeError, OSError):
             self._pidfd = os.pidfd_open(self.pid)
 
     @property

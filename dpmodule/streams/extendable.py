@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import types
 from abc import ABC, abstractmethod
 from asyncio import get_running_loop
+from collections.abc import Generator
 from threading import get_ident
 from types import TracebackType
 from typing import Any, ClassVar, Generic, NoReturn, TypeVar
 
 from ..base import ArgumentError, MXNetError, StateError
 from .errors import LoopClosedError, StreamStopped
-from .hooks import drive, never_waits, steps
+from .hooks import never_waits, steps, woken_by
 from .mailbox import Mailbox
 
 __all__ = ["BaseAsyncExtendableStream"]
@@ -225,11 +227,54 @@ class BaseAsyncExtendableStream(ABC, Generic[T]):
             item: T = done.value
             return item
         try:
-            item = await drive(self, hook, awaited)
+            item = await self._drive(hook, awaited)
         finally:
             if self._error is not None:
                 self._refuse_next()
         return item
+
+    @types.coroutine
+    def _drive(self, hook: Any, awaited: Any) -> Generator[Any, None, Any]:
+        """Go on with a hook that waits for `awaited`, and return its result.
+
+        The hook cannot simply be awaited: what it waits for may never come once the producer has failed, and
+        then the producer's error has to be raised in the hook.
+        """
+        told = False
+        while True:
+            failure: BaseException | None = None
+            try:
+                yield from self._pause(awaited, told)
+            except BaseException as error:  # of the consumer: cancelled, or closed
+                failure = error
+            if failure is None and not told and self._error is not None:
+                failure, told = self._error, True
+            try:
+                awaited = hook.send(None) if failure is None else hook.throw(failure)
+            except StopIteration as done:
+                return done.value
+
+    def _pause(self, awaited: Any, told: bool) -> Generator[Any, None, None]:
+        """Wait for `awaited`, or until an error is thrown into the stream, of which the hook has not been told."""
+        loop = get_running_loop()
+        self._waiter = loop.create_future()
+        try:
+            if not getattr(awaited, "_asyncio_future_blocking", False):
+                yield awaited  # None: a bare pause, as of asyncio.sleep(0)
+                return
+            awaited._asyncio_future_blocking = False  # the task will wait for the waiter instead
+            cancelled = False
+            while not awaited.done() and (cancelled or told or self._error is None):
+                self._waiter = loop.create_future()
+                try:
+                    yield from woken_by(awaited, self._waiter)
+                except asyncio.CancelledError:
+                    # as if the consumer's task had waited for it: cancel it, and let it end
+                    cancelled = awaited.cancel()
+                    if not cancelled:
+                        raise
+        finally:
+            self._waiter = None
 
     def _new_waiter(self) -> asyncio.Future[None] | None:
         """Return what an empty stream's consumer waits for, None if there is something now.

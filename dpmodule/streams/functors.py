@@ -54,11 +54,17 @@ class _InPython(Generic[_Result]):
 
 
 class ReadyFunctor(Generic[_Result]):
-    """What the ready-made functors have in common. A worker takes them; `run`, or a call, does the work here."""
+    """What the ready-made functors have in common. A worker takes them; `run`, or a call, does the work here.
+
+    Args:
+        job: does it in C++; None where that cannot.
+        run: does it in Python then, called with `args`.
+    """
 
     __slots__ = ("__weakref__", "_job")
 
-    _job: Any
+    def __init__(self, job: Any, run: Callable[..., _Result], *args: Any) -> None:
+        self._job = _InPython(partial(run, *args)) if job is None else job
 
     def run(self) -> _Result:
         """Do the work in the calling thread and return its result; other Python threads run meanwhile."""
@@ -94,10 +100,11 @@ class CompressFunctor(ReadyFunctor[StringHandle]):
         if isinstance(level, bool) or not isinstance(level, int) or not -1 <= level <= 9:
             raise ArgumentError(f"CompressFunctor: level is {level!r}, expected an integer from -1 to 9")
         handle = StringHandle(data)
-        if native.core is not None and native.core.zlib_version() is not None:
-            self._job = native.core.compress(handle, format, level)
-        else:
-            self._job = _InPython(lambda: StringHandle(deflate.compress(handle, format, level)))
+        core = native.core
+        super().__init__(
+            core and core.zlib_version() and core.compress(handle, format, level),
+            lambda: StringHandle(deflate.compress(handle, format, level)),
+        )
 
 
 class DecompressFunctor(ReadyFunctor[StringHandle]):
@@ -127,10 +134,11 @@ class DecompressFunctor(ReadyFunctor[StringHandle]):
             )
         most = -1 if max_bytes is None else _count("DecompressFunctor: max_bytes", max_bytes)
         handle = StringHandle(data)
-        if native.core is not None and native.core.zlib_version() is not None:
-            self._job = native.core.decompress(handle, format, most)
-        else:
-            self._job = _InPython(lambda: StringHandle(deflate.decompress(handle, format, most)))
+        core = native.core
+        super().__init__(
+            core and core.zlib_version() and core.decompress(handle, format, most),
+            lambda: StringHandle(deflate.decompress(handle, format, most)),
+        )
 
 
 class Crc32cFunctor(ReadyFunctor[int]):
@@ -156,10 +164,8 @@ class Crc32cFunctor(ReadyFunctor[int]):
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**32:
             raise ArgumentError(f"Crc32cFunctor: value is {value!r}, expected an integer from 0 to 2^32 - 1")
         handle = StringHandle(data)
-        if native.core is not None:
-            self._job = native.core.crc32c(handle, value)
-        else:
-            self._job = _InPython(lambda: checksum.crc32c(handle, value))
+        core = native.core
+        super().__init__(core and core.crc32c(handle, value), checksum.crc32c, handle, value)
 
 
 class MemcpyFunctor(ReadyFunctor[int]):
@@ -195,10 +201,13 @@ class MemcpyFunctor(ReadyFunctor[int]):
     ) -> None:
         read = copy.range_of("MemcpyFunctor: source", source, source_offset, count)
         written = copy.range_of("MemcpyFunctor: target", target, target_offset, len(read), write=True)
-        if native.core is not None:
-            self._job = native.core.copy(written.ctypes.data, read.ctypes.data, len(read), (written, read))
-        else:
-            self._job = _InPython(lambda: copy.copy(written, read))
+        core = native.core
+        super().__init__(
+            core and core.copy(written.ctypes.data, read.ctypes.data, len(read), (written, read)),
+            copy.copy,
+            written,
+            read,
+        )
 
 
 class MultiSlotFunctor(ReadyFunctor[MultiSlotLines]):
@@ -262,13 +271,12 @@ class MultiSlotFunctor(ReadyFunctor[MultiSlotLines]):
         _count("MultiSlotFunctor: first_line", first_line)
         handle = StringHandle(data)
         finish = partial(multislot.finish, given)
-        if native.core is not None:
-            described = [
-                (_shown(slot.name), slot.type == "float", slot.is_dense, slot.is_used) for slot in given
-            ]
-            self._job = native.core.multislot(handle, described, _shown(source), first_line, final, finish)
-        else:
-            self._job = _InPython(lambda: finish(multislot.parse(handle, given, source, first_line, final)))
+        described = [(_shown(slot.name), slot.type == "float", slot.is_dense, slot.is_used) for slot in given]
+        core = native.core
+        super().__init__(
+            core and core.multislot(handle, described, _shown(source), first_line, final, finish),
+            lambda: finish(multislot.parse(handle, given, source, first_line, final)),
+        )
 
 
 class RecordsFunctor(ReadyFunctor[Records]):
@@ -296,10 +304,11 @@ class RecordsFunctor(ReadyFunctor[Records]):
     ) -> None:
         _count("RecordsFunctor: offset", offset)
         handle = StringHandle(data)
-        if native.core is not None:
-            self._job = native.core.records(handle, _shown(source), offset, final, Records._make)
-        else:
-            self._job = _InPython(lambda: Records(*records.find(handle, StringHandle, source, offset, final)))
+        core = native.core
+        super().__init__(
+            core and core.records(handle, _shown(source), offset, final, Records._make),
+            lambda: Records(*records.find(handle, StringHandle, source, offset, final)),
+        )
 
 
 def _shown(text: str) -> str:

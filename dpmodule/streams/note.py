@@ -17,9 +17,8 @@ STACK_SIGNAL = int(signal.SIGUSR2 if _FIRST_FREE is None else _FIRST_FREE + 7)
 """What makes a child write its stack: a number that programs hardly use, where the system has some to spare."""
 
 _PAGE = mmap.PAGESIZE
-_STATE = struct.Struct(
-    "<BBxxxxxxq"
-)  # whether the child can be asked for its stack; which text counts; a number
+_STATE = struct.Struct("<BBxxxxxxq")
+"""Whether the child can be asked for its stack; which text counts; a number."""
 _TEXT_BYTES = 500
 _TEXTS = (_STATE.size, _STATE.size + _TEXT_BYTES + 2)
 _BOTTOM = f'{os.path.join("streams", "child.py")}"'
@@ -40,9 +39,8 @@ class Note:
         self.fd = _anonymous() if fd is None else fd
         if fd is None:
             os.ftruncate(self.fd, _PAGE)
-            os.lseek(
-                self.fd, _PAGE, os.SEEK_SET
-            )  # stacks are appended here by both processes' one file position
+            # stacks are appended here by both processes' one file position
+            os.lseek(self.fd, _PAGE, os.SEEK_SET)
         try:
             self._page = mmap.mmap(self.fd, _PAGE)
         except OSError:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 from ..base import ArgumentError, StateError
@@ -240,9 +239,7 @@ class _ProcessWorker(BaseAsyncWorker):
         self._unwatch()
         self._running().ask_to_end()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         child = self._running()
         self._unwatch()
         try:

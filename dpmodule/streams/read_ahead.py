@@ -151,9 +151,7 @@ class ReadAhead(Generic[T]):
     def __enter__(self) -> ReadAhead[T]:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _next_outcome(self) -> _Outcome:

@@ -51,9 +51,7 @@ class RemoteError:
         if self.pickled is not None:
             try:
                 error = pickle.loads(self.pickled)
-            except (
-                Exception
-            ):  # whatever its own code raises: it may depend on modules that only the child has
+            except Exception:  # of its own code, which may depend on modules that only the child has
                 error = None
         if not isinstance(error, BaseException):
             error = WorkerError(f"{who} raised {self.name}, which cannot be pickled: {self.text}")

@@ -6,7 +6,6 @@ import contextlib
 import select
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Any
 
 from .. import later
@@ -178,9 +177,7 @@ class Supervisor:
     def __enter__(self) -> Supervisor:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 

@@ -8,7 +8,6 @@ import itertools
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Any
 
 from ..base import ArgumentError, MXNetError
@@ -54,15 +53,15 @@ class _Call:
         return self._result
 
 
-class _Results(Mailbox[_Call]):
-    """Brings what threads have done to the event loop."""
+def _new_results() -> Mailbox[_Call]:
+    """Return what brings the calls that threads have done to the event loop."""
 
-    def __init__(self) -> None:
-        super().__init__(self._deliver_all, "ThreadWorkerPool")
-
-    def _deliver_all(self) -> None:
-        for call in self.take():
+    def deliver() -> None:
+        for call in results.take():
             call.ended.set_result(None)
+
+    results: Mailbox[_Call] = Mailbox(deliver, "ThreadWorkerPool")
+    return results
 
 
 class ThreadWorker(BaseAsyncWorker):
@@ -76,13 +75,13 @@ class ThreadWorker(BaseAsyncWorker):
         results: brings results to the event loop; workers that share one wake it less often.
     """
 
-    def __init__(self, function: Callable[..., Any], results: _Results | None = None) -> None:
+    def __init__(self, function: Callable[..., Any], results: Mailbox[_Call] | None = None) -> None:
         if not callable(function):
             raise ArgumentError(
                 f"ThreadWorker: function is {function!r}, expected something that can be called"
             )
         self._function = function
-        self._results = _Results() if results is None else results
+        self._results = _new_results() if results is None else results
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"ThreadWorker-{next(_NUMBERS)}", daemon=True)
 
@@ -93,9 +92,7 @@ class ThreadWorker(BaseAsyncWorker):
         self._thread.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         """End the thread, which has no job any more, and join it."""
         self.end()
         self._thread.join()
@@ -149,7 +146,7 @@ class ThreadWorkerPool(BaseAsyncWorkerPool):
                 f"{type(self).__name__}: function is {function!r}, expected something that can be called"
             )
         self.function = function
-        self._results = _Results()
+        self._results = _new_results()
 
     def create_new_worker(self) -> ThreadWorker:
         """Return a worker with a thread of its own."""

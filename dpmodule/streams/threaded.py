@@ -14,7 +14,6 @@ import sys
 import time
 import warnings
 import weakref
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import native
@@ -102,9 +101,7 @@ class ThreadPool(Threads):
     def __enter__(self) -> ThreadPool:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         # an exception, Ctrl-C above all, does not wait for jobs
         if not self.close(10.0 if kind is None else 0.0) and kind is None:
             logging.getLogger("dpmodule").warning(

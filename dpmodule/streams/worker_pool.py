@@ -320,9 +320,8 @@ def _goes_first(body: BaseException, pool: BaseException) -> bool:
 def _raisable(error: BaseException) -> BaseException:
     if not isinstance(error, StopIteration):
         return error
-    wrapped = MXNetError(
-        f"the body of the pool's context raised {error!r}"
-    )  # no future can hold a StopIteration
+    # no future can hold a StopIteration
+    wrapped = MXNetError(f"the body of the pool's context raised {error!r}")
     wrapped.__cause__ = error
     return wrapped
 

@@ -9,7 +9,6 @@ import pytest
 
 from dpmodule import base, native
 from dpmodule.native.errors import FunctorError
-from dpmodule.native.functor import Functor
 from helpers import compiled
 
 __all__ = [
@@ -50,7 +49,7 @@ class _Jobs:
     def make(self, work):
         jobs = self
 
-        class Job(Functor):
+        class Job:
             def __init__(self):
                 with jobs._lock:
                     jobs._living += 1
@@ -58,6 +57,9 @@ class _Jobs:
             def __del__(self):
                 with jobs._lock:
                     jobs._living -= 1
+
+            def __dpmodule_functor__(self):
+                return self
 
             def run(self):
                 with jobs._lock:

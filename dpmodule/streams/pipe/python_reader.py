@@ -22,8 +22,8 @@ __all__ = ["ReaderCore"]
 class _Credit:
     """Gives a slot back when the last of the blocks that a message uses is no longer in use."""
 
-    def __init__(self, core: ReaderCore, slot: int) -> None:
-        self._words, self._other = core._words, core._giver
+    def __init__(self, words: memoryview, slot: int, other: _Giver) -> None:
+        self._words, self._other = words, other
         self._slot, self._pid = slot, os.getpid()
         self._uses, self._drops = 1, itertools.count(1)  # the first use: the message is being built
 
@@ -73,7 +73,7 @@ class ReaderCore(Core):
         memory = self._memory[slot]
         if memory is None:
             return NotImplemented
-        credit = _Credit(self, slot)
+        credit = _Credit(self._words, slot, self._giver)
         try:
             value = self._build(memory, credit)
         finally:

@@ -11,7 +11,8 @@ from typing import Any
 from ..errors import PipeBroken, PipeClosed, refused
 from . import backend, foreign
 from . import control as c
-from .end import Parts, PipeEnd, deadline_of
+from .connection import Connection, Parts
+from .end import PipeEnd, deadline_of
 from .frames import FORGET, LAYOUT, SHARE, Frame
 from .layout import read_outline
 
@@ -25,25 +26,20 @@ class TensorPipeReader(PipeEnd):
     Iteration, ``for`` and ``async for``, ends when the writer has closed the pipe.
     """
 
-    side = c.READER
-
     def __init__(self, parts: Parts) -> None:
-        super().__init__(parts)
+        super().__init__(Connection(c.READER, parts, backend.reader_core))
         self._recv: Callable[[], Any] = _nothing
         self._recv_wait: Callable[[], Any] = _nothing
         self._unreadable: dict[int, Exception] = {}
         self._payload = b""
 
-    def _make_core(self) -> Any:
-        parts = self._parts
-        return backend.reader_core(self._control, parts.control, parts.own, parts.other)
-
     def _stop_fast(self) -> None:
         self._recv = self._recv_wait = _nothing
 
     def _start_fast(self) -> None:
-        self._recv = self._core.recv_soon
-        self._recv_wait = self._core.recv_wait if self._may_wait_inside() else self._core.recv_soon
+        core = self._connection.core
+        self._recv = core.recv_soon
+        self._recv_wait = core.recv_wait if self._connection.can_wait_inside else core.recv_soon
 
     async def coro_recv(self) -> Any:
         """Receive the next structure.
@@ -78,7 +74,7 @@ class TensorPipeReader(PipeEnd):
         self._enter()
         try:
             while (value := self._next()) is NotImplemented:
-                await self._pause()
+                await self._connection.pause()
             return value
         finally:
             self._leave()
@@ -88,66 +84,70 @@ class TensorPipeReader(PipeEnd):
         self._enter()
         try:
             while (value := self._next()) is NotImplemented:
-                self._block(deadline)
+                self._connection.block(deadline)
             return value
         finally:
             self._leave()
 
     def _next(self) -> Any:
         """Return the next structure, NotImplemented if none has come; raise what comes instead."""
-        while not self._closed:
-            value = self._core.recv()
+        connection, core = self._connection, self._connection.core
+        while not connection.closed:
+            value = core.recv()
             if value is not NotImplemented:
                 return value
-            entry = self._core.peek()
+            entry = core.peek()
             if entry:
                 found = self._special(entry)
                 if found:
                     return found[0]
-                value = self._core.recv()
+                value = core.recv()
                 if value is NotImplemented:
                     raise PipeBroken(f"message {entry:#x} of the writer cannot be read")
                 return value
-            reason = self._reason()
+            reason = connection.reason()
             if reason is None:
                 return NotImplemented
-            if not self._core.peek():  # nothing was sent between the two looks
+            if not core.peek():  # nothing was sent between the two looks
                 raise reason
         raise PipeClosed("this reader is closed")
 
     def _special(self, entry: int) -> tuple[Any, ...]:
         """Do what comes before or instead of a structure; return (structure,) if that is complete now."""
         kind, slot, count = entry & 0xFF, entry >> 8 & 0xFF, entry >> 32
-        while self._frames.count != count:
-            frame = self._frames.take()
+        frames, core, control = self._connection.frames, self._connection.core, self._connection.control
+        while frames.count != count:
+            frame = frames.take()
             if frame is None:
                 raise PipeBroken("the writer is gone: a message is incomplete")
             self._apply(frame)
-        self._core.frames = count
+        core.frames = count
         if kind == c.FAILURE:
-            self._core.skip()
-            self._control.put(self.side, c.FAILURES, self._control.get(self.side, c.FAILURES) + 1)
+            core.skip()
+            control.put(c.READER, c.FAILURES, control.get(c.READER, c.FAILURES) + 1)
             raise pickle.loads(self._payload).restore("the writer's process")
         if kind == c.OBJECT:
-            self._core.skip(slot)
+            core.skip(slot)
             return (foreign.load(self._payload),)
         if slot in self._unreadable:
-            self._core.skip(slot)
+            core.skip(slot)
             raise self._unreadable[slot]
         return ()
 
     def _apply(self, frame: Frame) -> None:
+        core = self._connection.core
         try:
             if frame.kind == LAYOUT:
                 self._lay_out(frame)
             elif frame.kind == SHARE:
-                self._core.set_shared(frame.number, frame.fd, frame.size)
+                core.set_shared(frame.number, frame.fd, frame.size)
             elif frame.kind == FORGET:
-                self._core.forget_shared(frame.number)
+                core.forget_shared(frame.number)
             else:
                 self._payload = os.pread(frame.fd, frame.size, 0)
         except OSError as error:
-            self._frames.put_back(frame)  # what comes with it can be received when there is room again
+            # what comes with it can be received when there is room again
+            self._connection.frames.put_back(frame)
             raise refused("memory of a message in a tensor pipe", error) from error
         if frame.fd >= 0:
             os.close(frame.fd)
@@ -155,7 +155,7 @@ class TensorPipeReader(PipeEnd):
     def _lay_out(self, frame: Frame) -> None:
         self._unreadable.pop(frame.number, None)
         try:
-            self._core.set_slot(frame.number, frame.fd, frame.size, read_outline(frame.fd))
+            self._connection.core.set_slot(frame.number, frame.fd, frame.size, read_outline(frame.fd))
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
                 raise
@@ -165,18 +165,20 @@ class TensorPipeReader(PipeEnd):
 
     def _cannot_read(self, slot: int, error: Exception) -> None:
         self._unreadable[slot] = error
-        self._core.unset_slot(slot)
+        self._connection.core.unset_slot(slot)
 
     @property
     def received(self) -> int:
         """How many structures have been received."""
-        return 0 if self._core is None else int(self._core.received)
+        core = self._connection.core
+        return 0 if core is None else int(core.received)
 
     @property
     def exhausted(self) -> bool:
         """Whether what has been received and is still in use takes all slots, so that the writer has to wait."""
-        words = self._control.words
-        in_use = all(words[c.SLOTS_AT + 8 * slot] for slot in range(self._control.slots))
+        control = self._connection.control
+        words = control.words
+        in_use = all(words[c.SLOTS_AT + 8 * slot] for slot in range(control.slots))
         # in this order: the writer fills a slot, then says so
         return in_use and words[c.HEAD] == words[c.TAIL]
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import weakref
 
 from ...base import ArgumentError
 from ..errors import refused
 from . import backend
 from . import control as c
-from .end import Parts
+from .connection import Parts
+from .end import introduce
+from .frames import Frames
 from .reader import TensorPipeReader as TensorPipeReader
 from .writer import PipeStats as PipeStats
 from .writer import TensorPipeWriter as TensorPipeWriter
@@ -58,7 +59,7 @@ def tensor_pipe(slots: int = 2, slack: float = 1.5) -> tuple[TensorPipeReader, T
         reader, writer = _ends(slots, float(slack))
     except OSError as error:
         raise refused("a tensor pipe", error) from error
-    reader._sibling, writer._sibling = weakref.ref(writer), weakref.ref(reader)
+    introduce(reader, writer)
     return reader, writer
 
 
@@ -76,8 +77,8 @@ def _ends(slots: int, slack: float) -> tuple[TensorPipeReader, TensorPipeWriter]
         other = right.enter_context(contextlib.closing(data.copy()))
         copy = os.dup(control)
         right.callback(os.close, copy)
-        reader = TensorPipeReader(Parts(control, data, credit, near))
+        reader = TensorPipeReader(Parts(control, data, credit, Frames(near)))
         left.pop_all()
-        writer = TensorPipeWriter(Parts(copy, own, other, far), slack)
+        writer = TensorPipeWriter(Parts(copy, own, other, Frames(far)), slack)
         right.pop_all()
     return reader, writer

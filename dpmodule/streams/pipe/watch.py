@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ...base import FileError
 from ..errors import LoopClosedError
-
-if TYPE_CHECKING:
-    from .end import PipeEnd
+from .control import Signal
+from .frames import Frames
+from .peer import Peer
 
 __all__ = ["LoopWatch"]
 
@@ -20,12 +18,16 @@ __all__ = ["LoopWatch"]
 class LoopWatch:
     """Watches an end's signal, socket and process in the running loop; moves when the end is used in another one.
 
+    The loop keeps these alive, and not the end.
+
     Args:
-        end: which end; it is not kept alive by the loop.
+        signal: wakes this side.
+        frames: the socket.
+        peer: the process at the other end.
     """
 
-    def __init__(self, end: PipeEnd) -> None:
-        self._end = weakref.ref(end)
+    def __init__(self, signal: Signal, frames: Frames, peer: Peer) -> None:
+        self._signal, self._frames, self._peer = signal, frames, peer
         self._loop: asyncio.AbstractEventLoop | None = None
         self._fds: list[int] = []
         self._waiter: asyncio.Future[None] | None = None
@@ -43,30 +45,20 @@ class LoopWatch:
         if loop is self._loop:
             return
         self.detach()
-        end = self._end()
-        if end is None:
-            return
         self._loop = loop
         try:
-            self._add(end._parts.own.read, _on_signal)
-            if not end._frames.ended:
-                self._add(end._frames.socket.fileno(), _on_socket)
-            if end._peer.fd >= 0 and not end._peer.dead:
-                self._add(end._peer.fd, _on_process)
+            self._add(self._signal.read, self._on_signal)
+            if not self._frames.ended:
+                self._add(self._frames.socket.fileno(), self._on_socket)
+            if self._peer.fd >= 0 and not self._peer.dead:
+                self._add(self._peer.fd, self._on_process)
         except RuntimeError as error:
             self.detach()
             raise LoopClosedError(f"the event loop cannot watch a pipe: {error}") from error
 
-    def _add(self, fd: int, react: Callable[[LoopWatch, PipeEnd, int], None]) -> None:
-        reference = self._end
-
-        def call() -> None:
-            end = reference()
-            if end is not None:
-                react(end._watch, end, fd)
-
+    def _add(self, fd: int, react: Callable[[int], None]) -> None:
         if self._loop is not None:
-            self._loop.add_reader(fd, call)
+            self._loop.add_reader(fd, react, fd)
             self._fds.append(fd)
 
     def peer(self, fd: int) -> None:
@@ -76,7 +68,7 @@ class LoopWatch:
         if self._loop.is_closed():
             self.detach()  # the next loop will watch all that is known by then
         else:
-            self._add(fd, _on_process)
+            self._add(fd, self._on_process)
 
     def forget(self, fd: int) -> None:
         """Watch a descriptor no longer."""
@@ -120,24 +112,21 @@ class LoopWatch:
         if waiter is not None and not waiter.done() and not waiter.get_loop().is_closed():
             waiter.set_result(None)
 
+    def _on_signal(self, fd: int) -> None:
+        self._signal.drain()
+        self.wake()
 
-def _on_signal(watch: LoopWatch, end: PipeEnd, fd: int) -> None:
-    end._parts.own.drain()
-    watch.wake()
+    def _on_socket(self, fd: int) -> None:
+        try:
+            self._frames.fill()
+        except FileError:  # who receives the message that it belongs to meets it again, and raises it
+            self.detach()
+            return
+        if self._frames.ended:
+            self.forget(fd)
+        self.wake()
 
-
-def _on_socket(watch: LoopWatch, end: PipeEnd, fd: int) -> None:
-    try:
-        end._frames.fill()
-    except FileError:  # who receives the message that it belongs to meets it again, and raises it
-        watch.detach()
-        return
-    if end._frames.ended:
-        watch.forget(fd)
-    watch.wake()
-
-
-def _on_process(watch: LoopWatch, end: PipeEnd, fd: int) -> None:
-    end._peer.dead = True
-    watch.forget(fd)
-    watch.wake()
+    def _on_process(self, fd: int) -> None:
+        self._peer.dead = True
+        self.forget(fd)
+        self.wake()

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 from ...base import ArgumentError, StateError
 from .. import nested
 from ..errors import PipeBroken
+from . import backend
 from . import control as c
 from .codes import LOOK, SENT
-from .end import deadline_of
-from .sending import SendingEnd
-from .storage import Pattern
+from .connection import Connection, Parts
+from .end import PipeEnd, deadline_of
+from .sending import Sender
+from .shared import SharedBlocks
+from .storage import Pattern, Slots
 
 __all__ = ["PipeStats", "TensorPipeWriter"]
 
@@ -36,11 +39,39 @@ class PipeStats:
     queued: int = 0
 
 
-class TensorPipeWriter(SendingEnd):
+class TensorPipeWriter(PipeEnd):
     """The sending end of a pipe; made by `tensor_pipe`.
 
     As a context manager it closes the pipe; an exception that leaves the block is raised in the reader.
     """
+
+    def __init__(self, parts: Parts, slack: float = 1.5) -> None:
+        blocks = SharedBlocks(parts.frames)
+        connection = Connection(
+            c.WRITER,
+            parts,
+            lambda control, fd, own, other: backend.writer_core(control, fd, own, other, blocks.find),
+        )
+        super().__init__(connection)
+        self._slack = slack
+        self._slots = Slots(connection.control.slots, slack)
+        self._sender = Sender(connection, blocks, self._slots)
+        self._send: Callable[[Any], int] = _not_yet
+        self._send_wait: Callable[[Any], int] = _not_yet
+        self._leased: int | None = None
+
+    def __reduce__(self) -> Any:
+        rebuild, given = super().__reduce__()
+        return rebuild, (*given, self._slack)
+
+    def _stop_fast(self) -> None:
+        self._send = self._send_wait = _not_yet
+
+    def _start_fast(self) -> None:
+        if self._leased is None:
+            core = self._connection.core
+            self._send = core.send_soon
+            self._send_wait = core.send_wait if self._connection.can_wait_inside else core.send_soon
 
     # --- sending
 
@@ -82,10 +113,10 @@ class TensorPipeWriter(SendingEnd):
     async def _send_later(self, value: Any, status: int) -> None:
         self._enter_unleased()
         try:
-            if not self._try(value, status):
+            if not self._sender.send(value, status):
                 self._validate(value)
-                while not self._try(value):
-                    await self._pause()
+                while not self._sender.send(value):
+                    await self._connection.pause()
         finally:
             self._leave()
 
@@ -93,10 +124,10 @@ class TensorPipeWriter(SendingEnd):
         deadline = deadline_of(timeout)
         self._enter_unleased()
         try:
-            if not self._try(value, status):
+            if not self._sender.send(value, status):
                 self._validate(value)
-                while not self._try(value):
-                    self._block(deadline)
+                while not self._sender.send(value):
+                    self._connection.block(deadline)
         finally:
             self._leave()
 
@@ -107,7 +138,7 @@ class TensorPipeWriter(SendingEnd):
 
     def _validate(self, value: Any) -> None:
         """Refuse what cannot be sent before any waiting."""
-        if not self._core.fits(value):
+        if not self._connection.core.fits(value):
             nested.flatten(value)
 
     # --- filling a slot in place
@@ -130,9 +161,9 @@ class TensorPipeWriter(SendingEnd):
         self._enter_unleased()
         try:
             pattern = self._slots.pattern(like)
-            while not self._core.free_slots():
-                self._check()
-                await self._pause()
+            while not self._connection.core.free_slots():
+                self._connection.check()
+                await self._connection.pause()
             return self._lease(pattern)
         finally:
             self._leave()
@@ -152,21 +183,23 @@ class TensorPipeWriter(SendingEnd):
         self._enter_unleased()
         try:
             pattern = self._slots.pattern(like)
-            while not self._core.free_slots():
-                self._check()
-                self._block(deadline)
+            while not self._connection.core.free_slots():
+                self._connection.check()
+                self._connection.block(deadline)
             return self._lease(pattern)
         finally:
             self._leave()
 
     def _lease(self, pattern: Pattern) -> Any:
-        self._check_peer()  # who only fills slots in place hears of its end from nobody else
-        self._check()
-        slot = self._slots.fitting(self._core.free_slots(), pattern)
+        self._connection.check_peer()  # who only fills slots in place hears of its end from nobody else
+        self._connection.check()
+        core = self._connection.core
+        slot = self._slots.fitting(core.free_slots(), pattern)
         if slot is None:
-            slot = self._lay_out(pattern.outline, [leaf.nbytes for leaf in pattern.leaves], pattern.leaves)
-        self._core.shape(slot, pattern.leaves)
-        value = self._core.lease(slot)
+            needed = [leaf.nbytes for leaf in pattern.leaves]
+            slot = self._sender.lay_out(pattern.outline, needed, pattern.leaves)
+        core.shape(slot, pattern.leaves)
+        value = core.lease(slot)
         self._leased = slot
         self._slots.acquired(pattern)
         return value
@@ -182,13 +215,13 @@ class TensorPipeWriter(SendingEnd):
             StateError: nothing is acquired.
             StructureError: `value` is no nested structure of tensors; the slot stays acquired.
         """
-        slot = self._need_lease()
+        slot, core = self._need_lease(), self._connection.core
         if value is None:
-            self._core.commit(slot)
+            core.commit(slot)
         elif not self._commit_other(self._apart(value), slot):
             shape, leaves = nested.flatten(value)
             value = nested.unflatten(shape, [leaf.clone() for leaf in leaves])
-            self._core.unlease(slot)
+            core.unlease(slot)
             self._leased = None
             self._send_blocking(value, 0.0)  # the slot is free, so that this does not wait
         self._leased = None
@@ -196,16 +229,18 @@ class TensorPipeWriter(SendingEnd):
 
     def _commit_other(self, value: Any, slot: int) -> bool:
         """Send another structure in the slot if it fits there."""
-        status = self._core.send(value, slot)
+        core = self._connection.core
+        status = core.send(value, slot)
         if status == LOOK:
-            self._reader_is_there()
-            status = self._core.send(value, slot)
+            self._sender.check_reader()
+            status = core.send(value, slot)
         return bool(status == SENT)
 
     def _apart(self, value: Any) -> Any:
         """Copy what lies in the slot but not in its own place, if anything will be copied into the slot."""
         shape, leaves = nested.flatten(value)
-        return nested.unflatten(shape, self._slots.untangled(self._core.places(leaves, self._leased), leaves))
+        places = self._connection.core.places(leaves, self._leased)
+        return nested.unflatten(shape, self._slots.untangled(places, leaves))
 
     def release(self) -> None:
         """Give the slot that `acquire` gave back unsent; its tensors must not be used any more.
@@ -213,12 +248,12 @@ class TensorPipeWriter(SendingEnd):
         Raises:
             StateError: nothing is acquired.
         """
-        self._core.unlease(self._need_lease())
+        self._connection.core.unlease(self._need_lease())
         self._leased = None
         self._start_fast()
 
     def _need_lease(self) -> int:
-        self._claim()
+        self._connection.claim()
         if self._leased is None:
             raise StateError("no slot is acquired: call acquire() first")
         return self._leased
@@ -239,21 +274,19 @@ class TensorPipeWriter(SendingEnd):
         """
         if not isinstance(error, BaseException):
             raise ArgumentError(f"throw: error is {error!r}, expected an exception object")
-        self._claim()
-        self._check()
-        self._post_failure(error)
+        self._connection.claim()
+        self._connection.check()
+        self._sender.send_failure(error)
 
     @property
     def stats(self) -> PipeStats:
         """What has been done so far."""
-        core = self._core
+        core, sender = self._connection.core, self._sender
         if core is None:
             return PipeStats()
-        return PipeStats(core.sent + self._foreign, core.zero_copy, core.copied, self._queued)
+        return PipeStats(core.sent + sender.foreign, core.zero_copy, core.copied, sender.queued)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception) and not self.closed:
             with contextlib.suppress(PipeBroken, EOFError, StateError):  # nobody is there to be told
                 self.throw(error)
@@ -261,3 +294,7 @@ class TensorPipeWriter(SendingEnd):
             self._finish(c.DROPPED)  # cancelled or interrupted: the stream is not complete
             return
         self.close()
+
+
+def _not_yet(value: Any) -> int:
+    return LOOK
