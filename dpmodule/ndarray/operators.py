@@ -14,9 +14,10 @@ from ..base import DTypeError
 from ..ops import get
 from ..ops.dtypes import name_of
 from .convert import is_number, tensor_of
+from .execution import execute
 from .handle import Handle
 from .methods import OpMethods
-from .plan import Plan, execute, plan_for
+from .plan import Plan, plan_for
 
 __all__ = [
     "Arithmetic",

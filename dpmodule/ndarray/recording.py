@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -13,9 +13,7 @@ from ..ops.spec import Env
 from . import tape
 from .failures import targets_of
 from .handle import Handle
-
-if TYPE_CHECKING:
-    from .plan import Plan
+from .plan import Plan
 
 __all__ = ["arrays_of", "by_rule", "has_copies", "is_wanted", "states_of"]
 

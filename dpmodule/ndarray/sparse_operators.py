@@ -6,8 +6,9 @@ from typing import Any
 
 from ..ops import get
 from . import operators
+from .execution import execute
 from .handle import Handle
-from .plan import execute, plan_for
+from .plan import plan_for
 
 __all__ = ["add", "alike", "divide", "multiply", "subtract"]
 
