@@ -46,7 +46,7 @@ class CSRNDArray(BaseSparseNDArray):
 
     __slots__ = ("_checked", "_columns", "_starts")
 
-    storage = "csr"
+    stype = "csr"
     _num_aux = 2
 
     def __init__(

@@ -68,6 +68,9 @@ class Handle:
     pinned: bool
     trace: Any
 
+    stype: ClassVar[str] = "default"
+    """Storage type: "default" for dense arrays."""
+
     result_type: ClassVar[type[Handle]]
     """Class of the arrays that operators return; set by the module that defines it, which stands above."""
 
@@ -133,11 +136,6 @@ class Handle:
     def ctx(self) -> Context:
         """The context (MXNet's second name for it)."""
         return self.context
-
-    @property
-    def stype(self) -> str:
-        """Storage type: "default" for dense arrays."""
-        return "default"
 
     def overwrite(self, values: torch.Tensor) -> None:
         """Take over values of the same shape, converted to this array's type; the memory stays where it is."""

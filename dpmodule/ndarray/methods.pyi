@@ -1,12 +1,15 @@
 """Made by .ci/stubs.py from the operator declarations; do not edit."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from .handle import Handle
 from .ndarray import NDArray
 
+T = TypeVar("T", bound=type)
 FLUENT: tuple[str, ...]
+
+def fluent(make: Callable[[str], Callable[..., Any]]) -> Callable[[T], T]: ...
 
 class OpMethods(Handle):
     def abs(

@@ -52,7 +52,7 @@ class RowSparseNDArray(BaseSparseNDArray):
 
     __slots__ = ("_rows", "_tidy")
 
-    storage = "row_sparse"
+    stype = "row_sparse"
     _num_aux = 1
 
     def __init__(

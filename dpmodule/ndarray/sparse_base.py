@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -37,7 +38,6 @@ class BaseSparseNDArray(NDArray):
 
     values: torch.Tensor
     _shape: tuple[int, ...]
-    storage: ClassVar[str]
     _num_aux: ClassVar[int]
 
     # --- to be given by subclasses
@@ -114,11 +114,6 @@ class BaseSparseNDArray(NDArray):
     def overwrite(self, values: torch.Tensor) -> None:
         """Take over the elements of a dense tensor of the same shape, converted to this array's type."""
         self.assign(NDArray(values, self.context))
-
-    @property
-    def stype(self) -> str:
-        """Storage type: "row_sparse" or "csr"."""
-        return self.storage
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -344,6 +339,11 @@ class BaseSparseNDArray(NDArray):
 
     def _view(self, tensor: torch.Tensor) -> NoReturn:
         self._refuse("views")
+
+    def _derive(self, name: str, function: Callable[[torch.Tensor], torch.Tensor], view: bool) -> NDArray:
+        if view:
+            self._refuse("views")
+        return super()._derive(name, function, False)
 
     def reshape(self, *shape: Any, **kwargs: Any) -> NoReturn:
         """Refuse: only dense arrays are reshaped."""
