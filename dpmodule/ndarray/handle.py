@@ -80,9 +80,6 @@ class Handle:
     of_records: ClassVar[dict[str, Callable[[Any, Context], Handle]]] = {}
     """How an operator's sparse result becomes an array, by storage type; filled by the same modules."""
 
-    of_bytes: ClassVar[Callable[[bytes], Handle]]
-    """Reads one array's record of MXNet's file format; set by the module that reads files."""
-
     def __init__(
         self, tensor: torch.Tensor, ctx: Context | None = None, pinned: bool = False, writable: bool = True
     ) -> None:

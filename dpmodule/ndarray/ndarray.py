@@ -188,9 +188,10 @@ class NDArray(OpMethods):
         Args:
             state: the record of an array in MXNet's file format, under "handle"; None there is an empty array.
         """
+        from .records import read_one
+
         data = state["handle"]
-        found = NDArray(torch.empty(0), Context("cpu", 0)) if data is None else Handle.of_bytes(bytes(data))
-        NDArray.__init__(self, found.raw, found.context)
+        NDArray.__init__(self, torch.empty(0) if data is None else read_one(bytes(data)), Context("cpu", 0))
 
     def __reduce__(self) -> tuple[Any, ...]:
         bits = self.raw.view(torch.int16) if self.raw.dtype == torch.bfloat16 else self.raw
