@@ -109,10 +109,10 @@ def array_methods() -> str:
     """Return the stub of `dpmodule.ndarray.methods`."""
     head = (
         "from collections.abc import Callable, Sequence\nfrom typing import Any, TypeVar\n\n"
-        'from .handle import Handle\nfrom .ndarray import NDArray\n\nT = TypeVar("T", bound=type)\n'
+        'from .ndarray import NDArray\n\nT = TypeVar("T", bound=type)\n'
         "FLUENT: tuple[str, ...]\n\n"
         "def fluent(make: Callable[[str], Callable[..., Any]]) -> Callable[[T], T]: ...\n\n"
-        "class OpMethods(Handle):\n"
+        "class OpMethods:\n"
     )
     parts = []
     for name in FLUENT:

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from ..later import Method
 from ..ops import names
-from .handle import Handle
 
 __all__ = ["FLUENT", "OpMethods", "fluent"]
 
@@ -25,8 +24,8 @@ sum swapaxes take tan tanh tile topk transpose trunc zeros_like
 FLUENT = tuple(_NAMES.split())
 """MXNet's operator methods."""
 
-OpMethods = Handle
-"""What type checkers see in its place are the methods that `fluent` gives to arrays; `methods.pyi` lists them."""
+OpMethods = object
+"""To type checkers a class of the methods that `fluent` gives to arrays; `methods.pyi` lists them."""
 
 
 def fluent(make: Callable[[str], Callable[..., Any]]) -> Callable[[T], T]:

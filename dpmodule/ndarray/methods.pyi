@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from .handle import Handle
 from .ndarray import NDArray
 
 T = TypeVar("T", bound=type)
@@ -11,7 +10,7 @@ FLUENT: tuple[str, ...]
 
 def fluent(make: Callable[[str], Callable[..., Any]]) -> Callable[[T], T]: ...
 
-class OpMethods(Handle):
+class OpMethods:
     def abs(
         self,
         *,

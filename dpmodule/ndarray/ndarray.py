@@ -58,7 +58,7 @@ _ALL = slice(None)
 
 
 @fluent(face)
-class NDArray(OpMethods):
+class NDArray(Handle, OpMethods):
     """An array on a device, with MXNet's methods, whose memory is a torch tensor.
 
     Reading basic slices and reshaping give views, as in MXNet: writing to ``a[0]`` or ``a.reshape((-1,))``
