@@ -17,12 +17,12 @@ from ..base import MXNetError
 from ..context import Context
 from ..generators import generator
 from ..ops import infer
-from ..ops.sparse import Sparse, note_fallback, rule_of
+from ..ops.sparse import note_fallback, rule_of
 from ..ops.spec import Env, Op
 from ..ops.user_code import is_users
 from . import recording, tape
 from .failures import check_alike, failure, no_array, targets_of
-from .handle import Handle
+from .handle import Handle, array_of
 from .plan import Plan
 
 __all__ = ["LazyRule", "execute", "lazy_rules"]
@@ -182,7 +182,7 @@ def _run_sparse(plan: Plan, arrays: Sequence[Any], out: Any, recorded: bool) -> 
         return None
     kinds, results = found
     ctx = arrays[0].context
-    made = [_as_array(result, ctx) for result in results]
+    made = [array_of(result, ctx) for result in results]
     if out is None:
         return made[0] if len(made) == 1 else made
     if (
@@ -219,14 +219,6 @@ def _by_rule(plan: Plan, arrays: Sequence[Any]) -> tuple[tuple[str, ...], Sequen
 def _stored(array: Any) -> Any:
     """Return what a sparse rule reads: a tensor, or a record of a sparse array's parts."""
     return array.raw if array.stype == "default" else array.record()
-
-
-def _as_array(value: Any, ctx: Context) -> Any:
-    return (
-        Handle.of_records[value.stype](value, ctx)
-        if isinstance(value, Sparse)
-        else Handle.result_type(value, ctx)
-    )
 
 
 def _run_on(plan: Plan, ctx: Context, *tensors: torch.Tensor) -> torch.Tensor:

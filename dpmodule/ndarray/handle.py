@@ -14,8 +14,9 @@ from ..base import ArgumentError, np_dtype
 from ..context import Context
 from ..ops.dtypes import name_of
 from ..ops.exposure import expose
+from ..ops.sparse import Sparse
 
-__all__ = ["Handle"]
+__all__ = ["Handle", "array_of"]
 
 _NUMPY_TYPES: dict[torch.dtype, Any] = {}
 
@@ -145,3 +146,10 @@ class Handle:
 
 
 Handle.result_type = Handle
+
+
+def array_of(value: Any, ctx: Context) -> Any:
+    """Return what an operator made, a tensor or the record of a sparse array, as an array; memory is shared."""
+    if isinstance(value, Sparse):
+        return Handle.of_records[value.stype](value, ctx)
+    return Handle.result_type(value, ctx)
