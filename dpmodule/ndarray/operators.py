@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -69,15 +68,15 @@ class Binary:
         self.left: Method = self._left(reflected or scalar)
         self.within: Method = self._within(right, inplace)
 
-    @cached_property
-    def plan(self) -> Plan:
-        """How it runs on two arrays, with broadcasting."""
-        return Plan(get(self.arrays), {}, 2)
-
     def _right(self, scalar: str) -> Callable[..., Any]:
+        plan: Plan | None = None
+
         def right(lhs: Handle, rhs: Any, out: Handle | None = None) -> Any:
+            nonlocal plan
             if isinstance(rhs, Handle):
-                return execute(self.plan, (lhs, rhs), None, out)
+                if plan is None:  # the first time
+                    plan = Plan(get(self.arrays), {}, 2)
+                return execute(plan, (lhs, rhs), None, out)
             if is_number(rhs):
                 return execute(_scalar_plan(scalar, rhs), (lhs,), None, out)
             return right(lhs, _beside(lhs, rhs), out) if isinstance(rhs, np.ndarray) else NotImplemented
@@ -105,9 +104,10 @@ class Binary:
 
     def compared(self) -> Method:
         """Return `right` for a comparison: unlike arithmetic, Python would answer what is unknown with False."""
+        right = self.right
 
         def compare(lhs: Handle, rhs: Any) -> Any:
-            result = self.right(lhs, rhs)
+            result = right(lhs, rhs)
             if result is NotImplemented and rhs is not None:
                 raise DTypeError(
                     f"an NDArray cannot be compared with a {type(rhs).__name__}; convert it with nd.array(x)"
