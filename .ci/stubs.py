@@ -23,9 +23,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from dpmodule.ndarray import NDArray  # noqa: E402 (the tree this file stands in, not an installed package)
+from dpmodule.later import Method  # noqa: E402 (the tree this file stands in, not an installed package)
+from dpmodule.ndarray import NDArray  # noqa: E402
 from dpmodule.ndarray.faces import names_in  # noqa: E402
-from dpmodule.ndarray.methods import FLUENT, OpMethods  # noqa: E402
+from dpmodule.ndarray.methods import FLUENT  # noqa: E402
 from dpmodule.ops import get  # noqa: E402
 from dpmodule.ops.spec import REQUIRED, Op  # noqa: E402
 
@@ -107,14 +108,16 @@ def symbol_functions() -> str:
 def array_methods() -> str:
     """Return the stub of `dpmodule.ndarray.methods`."""
     head = (
-        "from collections.abc import Sequence\nfrom typing import Any\n\n"
-        "from .handle import Handle\nfrom .ndarray import NDArray\n\nFLUENT: tuple[str, ...]\n\n"
-        "class OpMethods(Handle):\n"
+        "from collections.abc import Callable, Sequence\nfrom typing import Any, TypeVar\n\n"
+        'from .ndarray import NDArray\n\nT = TypeVar("T", bound=type)\n'
+        "FLUENT: tuple[str, ...]\n\n"
+        "def fluent(make: Callable[[str], Callable[..., Any]]) -> Callable[[T], T]: ...\n\n"
+        "class OpMethods:\n"
     )
     parts = []
     for name in FLUENT:
         # those that arrays define themselves have other parameters
-        if name not in vars(OpMethods) or getattr(NDArray, name) is not getattr(OpMethods, name):
+        if not isinstance(vars(NDArray).get(name), Method):
             continue
         op = get(name)
         params = parameters(op, "NDArray", [ARRAY_OUT, "name: str | None = None"], True)

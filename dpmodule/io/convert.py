@@ -121,8 +121,7 @@ class IterableIter(CurrentBatch):
         batch, self._peeked = self._peeked, None
         if batch is None:
             batch = self._read()
-        self.current_batch = batch
-        return batch is not None
+        return self._keep(batch)
 
     def _read(self) -> DataBatch | None:
         begins = self._items is None

@@ -157,8 +157,7 @@ class DataLoaderIter(CurrentBatch):
         if not self._batches.iter_next():
             return False
         batch, self._batches.current_batch = self._batches.current_batch, None
-        self.current_batch = None if batch is None else self._finished(batch)
-        return batch is not None
+        return self._keep(None if batch is None else self._finished(batch))
 
     def _check_open(self) -> None:
         if self._closed:

@@ -12,12 +12,7 @@ from ..base import ArgumentError, dtype_name, np_dtype
 __all__ = ["DataBatch", "DataDesc"]
 
 
-class _NameShape(NamedTuple):
-    name: str
-    shape: tuple[int, ...]
-
-
-class DataDesc(_NameShape):
+class DataDesc(NamedTuple("DataDesc", [("name", str), ("shape", tuple[int, ...])])):
     """Describe one input: its name, its shape, its element type and the meaning of its axes.
 
     It is the 2-tuple ``(name, shape)``: it unpacks and compares as that pair, and carries `dtype` and

@@ -91,7 +91,14 @@ class DataIter:
 class CurrentBatch(DataIter):
     """Iterator that keeps its current batch, from which the getters read."""
 
-    current_batch: DataBatch | None = None
+    def __init__(self, batch_size: int = 0) -> None:
+        super().__init__(batch_size)
+        self.current_batch: DataBatch | None = None
+
+    def _keep(self, batch: DataBatch | None) -> bool:
+        """Make a batch the current one, and say whether it is one."""
+        self.current_batch = batch
+        return batch is not None
 
     def _current(self) -> DataBatch:
         if self.current_batch is None:
@@ -175,9 +182,9 @@ class ResizeIter(CurrentBatch):
         """
         if self.cur == self.size:
             return False
-        self.current_batch = self._read()
+        batch = self._read()
         self.cur += 1
-        return True
+        return self._keep(batch)
 
     def _read(self) -> DataBatch:
         # twice: under roll-over, an epoch too short for a batch hands its rows to the next one

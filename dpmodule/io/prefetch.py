@@ -119,8 +119,7 @@ class PrefetchingIter(CurrentBatch):
             )
         for reader in self._readers:
             reader.advance()
-        self.current_batch = self._join(ready)
-        return True
+        return self._keep(self._join(ready))
 
     def _join(self, batches: list[DataBatch]) -> DataBatch:
         first = batches[0]

@@ -130,10 +130,7 @@ class ProcessPrefetchingIter(CurrentBatch):
         """
         self.current_batch = None  # its slot is free for the worker, unless somebody else holds it
         batch = self._feed.take()
-        if batch is END:
-            return False
-        self.current_batch = batch
-        return True
+        return batch is not END and self._keep(batch)
 
     def close(self) -> None:
         """End the workers; further calls do nothing. Batches stay valid."""

@@ -6,8 +6,9 @@ from typing import Any
 
 from ..base import ArgumentError, DTypeError
 from ..graph import Entry, Graph, Node
+from .execution import execute
 from .handle import Handle
-from .plan import Plan, execute, plan_for
+from .plan import Plan, plan_for
 
 __all__ = ["CachedOp"]
 

@@ -78,7 +78,7 @@ def array(source_array: Any, ctx: Context | None = None, dtype: Any = None) -> N
             return tensor.to(device, wanted, copy=True, memory_format=torch.contiguous_format)
 
         if isinstance(source_array, NDArray):
-            return cast("NDArray", tape.apply(source_array, convert, "array", ctx=where))
+            return tape.apply(source_array, convert, "array", ctx=where)
         return NDArray(convert(given), where)
     name, wanted = dtype_pair(dtype)
     return NDArray(mark_own(torch.from_numpy(host_array(source_array, name))).to(device, wanted), where)
@@ -358,7 +358,7 @@ def moveaxis(tensor: NDArray, source: int | Sequence[int], destination: int | Se
         return moved.clone(memory_format=torch.contiguous_format)
 
     try:
-        return cast("NDArray", tape.apply(tensor, move, "moveaxis"))
+        return tape.apply(tensor, move, "moveaxis")
     except (RuntimeError, IndexError) as error:
         raise ShapeError(
             f"cannot move axes {source} of shape {tensor.shape} to {destination}: {error}"

@@ -46,8 +46,7 @@ class CSRNDArray(BaseSparseNDArray):
 
     __slots__ = ("_checked", "_columns", "_starts")
 
-    storage = "csr"
-    _num_aux = 2
+    stype = "csr"
 
     def __init__(
         self, values: Tensor, columns: Tensor, starts: Tensor, shape: Sequence[int], ctx: Context
@@ -59,10 +58,8 @@ class CSRNDArray(BaseSparseNDArray):
             )
         if tuple(starts.shape) != (shape[0] + 1,):
             raise ShapeError(f"csr array of shape {tuple(shape)}: indptr has shape {tuple(starts.shape)}")
-        self.values, self._columns, self._starts = values, columns, starts
-        self._shape = tuple(shape)
-        self.context, self.pinned, self._checked = ctx, False, False
-        self.trace = None
+        super().__init__(values, shape, ctx)
+        self._columns, self._starts, self._checked = columns, starts, False
 
     @classmethod
     def from_dense(cls, array: Handle) -> CSRNDArray:
@@ -87,6 +84,10 @@ class CSRNDArray(BaseSparseNDArray):
         columns = torch.empty(0, dtype=torch.int64, device=device)
         starts = torch.zeros(shape[0] + 1, dtype=torch.int64, device=device)
         return cls(torch.empty(0, dtype=dtype, device=device), columns, starts, shape, ctx)
+
+    @property
+    def _aux_types(self) -> list[Any]:
+        return [np.int64, np.int64]
 
     @property
     def indices(self) -> NDArray:

@@ -10,9 +10,9 @@ from ..ops import find, names, namespace_of
 from ..ops.namespaces import names_in as names_in
 from ..ops.signature import docstring, signature
 from ..ops.spec import Op
+from .execution import execute
 from .forms import Forms
 from .invoke import call
-from .plan import execute
 
 __all__ = ["face", "face_of", "make_face", "names_in"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -12,9 +12,7 @@ from ..ops import infer
 from ..ops.dtypes import name_of
 from ..ops.spec import Op
 from .handle import Handle
-
-if TYPE_CHECKING:
-    from .plan import Plan
+from .plan import Plan
 
 __all__ = ["check_alike", "failure", "no_array", "targets_of"]
 

@@ -14,8 +14,9 @@ from ..base import ArgumentError, np_dtype
 from ..context import Context
 from ..ops.dtypes import name_of
 from ..ops.exposure import expose
+from ..ops.sparse import Sparse
 
-__all__ = ["Handle"]
+__all__ = ["Handle", "array_of"]
 
 _NUMPY_TYPES: dict[torch.dtype, Any] = {}
 
@@ -68,6 +69,9 @@ class Handle:
     pinned: bool
     trace: Any
 
+    stype: ClassVar[str] = "default"
+    """Storage type: "default" for dense arrays."""
+
     result_type: ClassVar[type[Handle]]
     """Class of the arrays that operators return; set by the module that defines it, which stands above."""
 
@@ -76,9 +80,6 @@ class Handle:
 
     of_records: ClassVar[dict[str, Callable[[Any, Context], Handle]]] = {}
     """How an operator's sparse result becomes an array, by storage type; filled by the same modules."""
-
-    of_bytes: ClassVar[Callable[[bytes], Handle]]
-    """Reads one array's record of MXNet's file format; set by the module that reads files."""
 
     def __init__(
         self, tensor: torch.Tensor, ctx: Context | None = None, pinned: bool = False, writable: bool = True
@@ -134,11 +135,6 @@ class Handle:
         """The context (MXNet's second name for it)."""
         return self.context
 
-    @property
-    def stype(self) -> str:
-        """Storage type: "default" for dense arrays."""
-        return "default"
-
     def overwrite(self, values: torch.Tensor) -> None:
         """Take over values of the same shape, converted to this array's type; the memory stays where it is."""
         self.raw.detach().copy_(values.detach())
@@ -150,3 +146,10 @@ class Handle:
 
 
 Handle.result_type = Handle
+
+
+def array_of(value: Any, ctx: Context) -> Any:
+    """Return what an operator made, a tensor or the record of a sparse array, as an array; memory is shared."""
+    if isinstance(value, Sparse):
+        return Handle.of_records[value.stype](value, ctx)
+    return Handle.result_type(value, ctx)

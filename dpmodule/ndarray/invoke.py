@@ -12,9 +12,10 @@ from ..context import Context, context_of, current_context
 from ..ops.dtypes import name_of
 from ..ops.signature import split_call
 from ..ops.spec import Op
+from .execution import execute
 from .forms import Forms, keep
 from .handle import Handle
-from .plan import execute, plan_for
+from .plan import plan_for
 
 __all__ = ["as_context", "call"]
 

@@ -1,15 +1,17 @@
-"""Operators as methods of arrays: ``x.sum(axis=1)`` is ``nd.sum(x, axis=1)``."""
+"""Operators as methods of arrays and symbols: ``x.sum(axis=1)`` is ``nd.sum(x, axis=1)``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any, TypeVar
 
 from ..later import Method
 from ..ops import names
-from .faces import face
-from .handle import Handle
 
-__all__ = ["FLUENT", "OpMethods"]
+__all__ = ["FLUENT", "OpMethods", "fluent"]
+
+T = TypeVar("T", bound=type)
 
 _NAMES = """
 abs arccos arccosh arcsin arcsinh arctan arctanh argmax argmax_channel argmin argsort broadcast_axes
@@ -20,14 +22,24 @@ sin sinh size_array slice slice_axis slice_like softmax softmin sort space_to_de
 sum swapaxes take tan tanh tile topk transpose trunc zeros_like
 """
 FLUENT = tuple(_NAMES.split())
-"""MXNet's operator methods; those of operators that this package has become methods of `OpMethods`."""
+"""MXNet's operator methods."""
+
+OpMethods = object
+"""To type checkers a class of the methods that `fluent` gives to arrays; `methods.pyi` lists them."""
 
 
-class OpMethods(Handle):
-    """A handle with the operators of `FLUENT` as methods; `methods.pyi` lists them with their signatures."""
+def fluent(make: Callable[[str], Callable[..., Any]]) -> Callable[[T], T]:
+    """Return a class decorator that adds those methods of `FLUENT` whose operators this package has.
 
-    __slots__ = ()
+    Those that the class defines itself stay.
 
+    Args:
+        make: returns the function of an operator; called when the method is first looked up.
+    """
 
-for _name in set(FLUENT).intersection(names()):
-    setattr(OpMethods, _name, Method(OpMethods, _name, partial(face, _name)))
+    def decorate(home: T) -> T:
+        for name in set(FLUENT).intersection(names()).difference(vars(home)):
+            setattr(home, name, Method(home, name, partial(make, name)))
+        return home
+
+    return decorate

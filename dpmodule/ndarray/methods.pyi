@@ -1,14 +1,16 @@
 """Made by .ci/stubs.py from the operator declarations; do not edit."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
-from .handle import Handle
 from .ndarray import NDArray
 
+T = TypeVar("T", bound=type)
 FLUENT: tuple[str, ...]
 
-class OpMethods(Handle):
+def fluent(make: Callable[[str], Callable[..., Any]]) -> Callable[[T], T]: ...
+
+class OpMethods:
     def abs(
         self,
         *,

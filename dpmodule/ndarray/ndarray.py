@@ -17,12 +17,15 @@ from ..context import Context
 from ..ops import get
 from ..ops.dtypes import name_of
 from ..ops.exposure import expose
-from . import indexing, tape
-from .convert import dtype_pair, host_array, is_number, tensor_of, to_numpy
+from ..ops.shapes import prod
+from . import indexing, shaping, tape
+from .convert import dtype_pair, host_array, is_number, tensor_of, to_numpy, wanted_shape
 from .differentiate import differentiate
+from .faces import face
 from .handle import Handle
 from .invoke import as_context, call
-from .shaping import Shaping
+from .methods import OpMethods, fluent
+from .operators import ADD, DIV, EQ, GE, GT, LE, LT, MOD, MUL, NE, POW, SUB
 
 __all__ = ["NDArray"]
 
@@ -49,10 +52,13 @@ _DTYPE_NP_TO_MX = {
 }
 _DTYPE_MX_TO_NP = {number: dtype for dtype, number in _DTYPE_NP_TO_MX.items()}
 
+Tensor = torch.Tensor
+
 _ALL = slice(None)
 
 
-class NDArray(Shaping):
+@fluent(face)
+class NDArray(Handle, OpMethods):
     """An array on a device, with MXNet's methods, whose memory is a torch tensor.
 
     Reading basic slices and reshaping give views, as in MXNet: writing to ``a[0]`` or ``a.reshape((-1,))``
@@ -71,6 +77,29 @@ class NDArray(Shaping):
     """
 
     __slots__ = ()
+
+    # --- arithmetic and comparison: see `operators`
+
+    __array_priority__ = 1000.0  # NumPy arrays leave ``array + ndarray`` to this class
+    __hash__ = object.__hash__
+
+    __add__ = __radd__ = ADD.right
+    __sub__, __rsub__ = SUB.right, SUB.left
+    __mul__ = __rmul__ = MUL.right
+    __truediv__, __rtruediv__ = DIV.right, DIV.left
+    __mod__, __rmod__ = MOD.right, MOD.left
+    __pow__, __rpow__ = POW.right, POW.left
+    __iadd__, __isub__, __imul__ = ADD.within, SUB.within, MUL.within
+    __itruediv__, __imod__, __ipow__ = DIV.within, MOD.within, POW.within
+    __eq__, __ne__ = EQ.compared(), NE.compared()
+    __gt__, __ge__ = GT.compared(), GE.compared()
+    __lt__, __le__ = LT.compared(), LE.compared()
+
+    def __neg__(self) -> Any:
+        return MUL.right(self, -1)
+
+    def __abs__(self) -> Any:
+        return face("abs")(self)
 
     # --- values for Python, NumPy and torch
 
@@ -159,9 +188,10 @@ class NDArray(Shaping):
         Args:
             state: the record of an array in MXNet's file format, under "handle"; None there is an empty array.
         """
+        from .records import read_one
+
         data = state["handle"]
-        found = NDArray(torch.empty(0), Context("cpu", 0)) if data is None else Handle.of_bytes(bytes(data))
-        NDArray.__init__(self, found.raw, found.context)
+        NDArray.__init__(self, torch.empty(0) if data is None else read_one(bytes(data)), Context("cpu", 0))
 
     def __reduce__(self) -> tuple[Any, ...]:
         bits = self.raw.view(torch.int16) if self.raw.dtype == torch.bfloat16 else self.raw
@@ -190,8 +220,7 @@ class NDArray(Shaping):
     def _read_recorded(self, key: Any) -> NDArray:
         """Return a part, and record that."""
         shared = indexing.read(self.raw, key)[1]
-        part: NDArray = tape.apply(self, lambda t: indexing.read(t, key)[0], "getitem", shared)
-        return part
+        return tape.apply(self, lambda t: indexing.read(t, key)[0], "getitem", shared)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Write numbers or an array, broadcast and converted to this array's type, to a part."""
@@ -226,7 +255,7 @@ class NDArray(Shaping):
         if shape is not None and isinstance(value, np.ndarray):  # MXNet copies it past the operators
             return False
         tape.check_writable(self)
-        if not (isinstance(value, Handle) and tape.in_graph(value)):
+        if not (isinstance(value, NDArray) and tape.in_graph(value)):
             return False
         if shape is None:
             raise StateError(
@@ -254,12 +283,133 @@ class NDArray(Shaping):
         self[_slices(begin, end, step)] = value
         return self
 
+    # --- shapes
+
+    def _view(self, tensor: Tensor) -> NDArray:
+        """Return an array over a part of this one's memory; neither may be rebound from now on."""
+        self.pinned = True
+        return NDArray(tensor, self.context, True)
+
+    def _derive(self, name: str, function: Callable[[Tensor], Tensor], view: bool) -> NDArray:
+        """Return an array made of a view of this one's tensor: that view, or a copy; recorded if need be.
+
+        Args:
+            name: what to call it in a recorded graph.
+            function: makes the view.
+            view: share memory.
+        """
+        if view:
+            return tape.apply(self, function, name, True)
+        return tape.apply(self, lambda tensor: _clone(function(tensor)), name)
+
+    def reshape(self, *shape: Any, **kwargs: Any) -> NDArray:
+        """Return a view of another shape and equal size.
+
+        Args:
+            shape: lengths, as one tuple or one by one; 0 copies a length, -1 is inferred, -2 copies the rest,
+                -3 merges two axes, -4 splits one into the next two numbers.
+            kwargs: `shape` by name, and `reverse`: True to match the codes from the right.
+
+        Raises:
+            ShapeError: the new shape holds another number of elements, or a code does not fit.
+            DTypeError: an unknown keyword.
+        """
+        unknown = set(kwargs) - {"shape", "reverse"}
+        if unknown:
+            raise DTypeError(f"reshape takes shape and reverse, got {', '.join(sorted(unknown))}")
+        wanted = shape[0] if len(shape) == 1 else shape or kwargs.get("shape")
+        dims = shaping.target(self.shape, wanted, bool(kwargs.get("reverse", False)))
+        # memory from from_torch or from_dlpack may have gaps; then it is copied, as in NumPy
+        shares = self.raw.is_contiguous()
+        return self._derive("reshape", lambda t: t.reshape(dims), shares)
+
+    def head_view(self, shape: Sequence[int]) -> NDArray:
+        """Return a view of the first elements in another, not greater shape (the data pool of executors).
+
+        Raises:
+            ShapeError: `shape` holds more elements than this array, or its memory is not one run.
+        """
+        dims = wanted_shape(shape)
+        count = prod(dims)
+        if count > self.size or not self.raw.is_contiguous():
+            raise ShapeError(f"a view of shape {dims} does not fit into a {self.describe()}")
+        return self._view(self.raw.view(-1)[:count].view(dims))
+
+    @property
+    def T(self) -> NDArray:
+        """Copy with the axes in reverse order."""
+        axes = tuple(reversed(range(self.ndim)))
+        return self._derive("transpose", lambda t: t.permute(axes), False)
+
+    def broadcast_to(self, shape: Sequence[int]) -> NDArray:
+        """Return a copy stretched to `shape`.
+
+        Raises:
+            ShapeError: the shapes do not fit.
+        """
+        dims = shaping.broadcast(self.shape, shape)
+        return self._derive("broadcast_to", lambda t: t.expand(dims), False)
+
+    def broadcast_like(self, other: Handle) -> NDArray:
+        """Return a copy stretched to the shape of `other`."""
+        return self.broadcast_to(other.shape)
+
+    def expand_dims(self, axis: int, inplace: bool = False) -> NDArray:
+        """Insert an axis of length 1; a view if `inplace`, else a copy."""
+        if not -self.ndim - 1 <= axis <= self.ndim:
+            raise ShapeError(f"axis is {axis}, expected {-self.ndim - 1} to {self.ndim}")
+        return self._derive("expand_dims", lambda t: t.unsqueeze(axis), inplace)
+
+    def flatten(self, inplace: bool = False) -> NDArray:
+        """Merge all axes but the first; a view if `inplace`, else a copy."""
+        rows = self.shape[0] if self.ndim else 1
+        dims = rows, prod(self.shape[1:])
+        return self._derive("flatten", lambda t: t.reshape(dims), inplace)
+
+    def squeeze(self, axis: int | tuple[int, ...] | None = None, inplace: bool = False) -> NDArray:
+        """Remove axes of length 1, all of them if `axis` is None; a view if `inplace`, else a copy.
+
+        Raises:
+            ShapeError: an axis is longer than 1 or does not exist.
+        """
+        left = shaping.squeezed(self.shape, axis)
+        return self._derive("squeeze", lambda t: t.reshape(left), inplace)
+
+    def split_v2(
+        self, indices_or_sections: int | tuple[int, ...], axis: int = 0, squeeze_axis: bool = False
+    ) -> NDArray | list[NDArray]:
+        """Cut into equal parts, or before the given indices.
+
+        Args:
+            indices_or_sections: number of equal parts, or a tuple of positions to cut at.
+            axis: the axis to cut.
+            squeeze_axis: drop the axis where a part has length 1 along it.
+
+        Returns:
+            The parts, copies; a single one not in a list.
+
+        Raises:
+            ArgumentError: `indices_or_sections` is neither.
+            ShapeError: there is no such axis, or it cannot be cut into that many equal parts.
+        """
+        if not -self.ndim <= axis < self.ndim:
+            raise ShapeError(f"axis is {axis}, expected {-self.ndim} to {self.ndim - 1}")
+        bounds = shaping.bounds(self.shape[axis], indices_or_sections)
+        parts = [
+            self._derive("split_v2", shaping.slicer(axis, begin, max(end - begin, 0), squeeze_axis), False)
+            for begin, end in zip(bounds[:-1], bounds[1:], strict=True)
+        ]
+        return parts[0] if len(parts) == 1 else parts
+
+    def diag(self, k: int = 0, **kwargs: Any) -> Any:
+        """Return a diagonal of a matrix, or make a matrix of a diagonal (operator `diag`)."""
+        return face("diag")(self, k=k, **kwargs)
+
     # --- copies and places
 
     def copy(self) -> NDArray:
         """Return a copy in the same context."""
-        copied: NDArray = tape.apply(self, _clone, "copy")
-        return copied
+        return tape.apply(self, _clone, "copy")
 
     def __copy__(self) -> NDArray:
         return self.copy()
@@ -327,8 +477,7 @@ class NDArray(Shaping):
         def convert(tensor: torch.Tensor) -> torch.Tensor:
             return tensor.to(wanted, copy=True, memory_format=torch.contiguous_format)
 
-        converted: NDArray = tape.apply(self, convert, "astype")
-        return converted
+        return tape.apply(self, convert, "astype")
 
     def tostype(self, stype: str) -> NDArray:
         """Return the array in another storage type: "default", "row_sparse" or "csr" (two axes).

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ..context import Context
-from ..ops.sparse import Sparse, SparseCall, leaf_of, rule_of
+from ..ops.sparse import SparseCall, leaf_of, rule_of
 from ..ops.spec import Env
 from . import tape
 from .failures import targets_of
-from .handle import Handle
-
-if TYPE_CHECKING:
-    from .plan import Plan
+from .handle import Handle, array_of
+from .plan import Plan
 
 __all__ = ["arrays_of", "by_rule", "has_copies", "is_wanted", "states_of"]
 
@@ -128,13 +126,7 @@ def by_rule(plan: Plan, env: Env, arrays: Sequence[Handle]) -> Any:
     with torch.enable_grad():
         found = SparseCall(plan.op, rule, stypes, takes_rows)(plan.a, env, *values)
     results = found if isinstance(found, tuple) else (found,)
-    made = [_array(result.data, arrays[0].context) for result in results]
+    made = [array_of(result.data, arrays[0].context) for result in results]
     traced = [leaf_of(result) for result in results]
     tape.attach(made, traced, tape.Node(plan, nodes))
     return made[0] if len(made) == 1 else made
-
-
-def _array(value: Any, ctx: Context) -> Handle:
-    if isinstance(value, Sparse):
-        return Handle.of_records[value.stype](value, ctx)
-    return Handle.result_type(value, ctx)

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import io
 import struct
+from collections.abc import Callable
 from typing import IO, Any
 
 import numpy as np
 import torch
 
 from ..base import DTypeError, FileFormatError, MXNetError, dtype_from_code
-from ..context import cpu
 from ..foreign import likely_kind
 from ..ops.dtypes import torch_dtype
 from ..ops.shapes import prod
-from .csr import CSRNDArray
-from .handle import Handle
-from .ndarray import NDArray
-from .row_sparse import RowSparseNDArray
-from .sparse_base import BaseSparseNDArray
 
-__all__ = ["LIST_MAGIC", "V2", "V3", "read", "read_one"]
+__all__ = ["LIST_MAGIC", "V2", "V3", "Make", "read", "read_one"]
+
+Make = Callable[[torch.Tensor, list[torch.Tensor], tuple[int, ...]], Any]
+"""Makes an array of the elements that a record holds, its index arrays (none, or one or two of a sparse array) and
+the shape; raises MXNetError where these do not fit."""
 
 LIST_MAGIC = 0x112
 V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
@@ -35,8 +34,8 @@ _MAX_AXES = 64
 class _Reader:
     """A file read from front to back, whose every count is checked against what is left."""
 
-    def __init__(self, file: IO[bytes], size: int, name: str) -> None:
-        self.file, self.size, self.name = file, size, name
+    def __init__(self, file: IO[bytes], size: int, name: str, make: Make) -> None:
+        self.file, self.size, self.name, self.make = file, size, name, make
         self.at = 0
         self.where = ""
 
@@ -78,25 +77,26 @@ class _Reader:
         return self.numbers(form, what)[0]
 
 
-def read(file: IO[bytes], size: int, name: str) -> list[NDArray] | dict[str, NDArray]:
-    """Read arrays from an open file.
+def read(file: IO[bytes], size: int, name: str, make: Make) -> Any:
+    """Read arrays from an open file, as a list, or as a dict if they have names.
 
     Args:
         file: positioned at the start of the format.
         size: bytes from there to the end.
         name: what messages call the file.
+        make: makes an array.
 
     Raises:
         FileFormatError: as in `load`.
     """
-    reader = _Reader(file, size, name)
+    reader = _Reader(file, size, name, make)
     _check_start(reader)
     count = reader.number("Q", "the number of arrays")
     if count > (reader.size - reader.at) // 4:
         raise reader.error(
             f"{count} arrays do not fit into the {reader.size - reader.at} bytes that are left"
         )
-    arrays: list[NDArray] = []
+    arrays = []
     for i in range(count):
         reader.where = f"array {i} of {count}"
         arrays.append(_read_array(reader))
@@ -107,8 +107,8 @@ def read(file: IO[bytes], size: int, name: str) -> list[NDArray] | dict[str, NDA
     return _collect(reader, names, arrays)
 
 
-def read_one(data: bytes) -> NDArray:
-    """Read the record of one array, without the head of a file.
+def read_one(data: bytes) -> torch.Tensor:
+    """Read the record of one dense array, without the head of a file.
 
     Args:
         data: the bytes, as MXNet pickles an array.
@@ -116,14 +116,17 @@ def read_one(data: bytes) -> NDArray:
     Raises:
         FileFormatError: as in `load`.
     """
-    reader = _Reader(io.BytesIO(data), len(data), "<array>")
-    array = _read_array(reader)
+    reader = _Reader(io.BytesIO(data), len(data), "<array>", _dense_alone)
+    found: torch.Tensor = _read_array(reader)
     if reader.at != len(data):
         raise reader.error(f"{len(data) - reader.at} bytes follow the end of the array")
-    return array
+    return found
 
 
-Handle.of_bytes = staticmethod(read_one)
+def _dense_alone(values: torch.Tensor, indices: list[torch.Tensor], shape: tuple[int, ...]) -> torch.Tensor:
+    if indices:
+        raise DTypeError("a sparse array where a dense one is expected")
+    return values
 
 
 def _check_start(reader: _Reader) -> None:
@@ -137,7 +140,7 @@ def _check_start(reader: _Reader) -> None:
     raise reader.error(hint, 0)
 
 
-def _collect(reader: _Reader, names: list[str], arrays: list[NDArray]) -> list[NDArray] | dict[str, NDArray]:
+def _collect(reader: _Reader, names: list[str], arrays: list[Any]) -> list[Any] | dict[str, Any]:
     """Return what was read as list or dict."""
     if not names:
         return arrays
@@ -163,7 +166,7 @@ def _read_names(reader: _Reader, count: int) -> list[str]:
     return names
 
 
-def _read_array(reader: _Reader) -> NDArray:
+def _read_array(reader: _Reader) -> Any:
     """Read one record of any layout."""
     magic = reader.number("I", "an array's first number")
     if magic in (V2, V3):
@@ -174,10 +177,10 @@ def _read_array(reader: _Reader) -> NDArray:
         if magic > _MAX_AXES:
             raise reader.error(f"{magic:#x} starts no array; the file is damaged", reader.at - 4)
         shape = _checked(reader, reader.numbers(f"{magic}I", "a shape"))
-    return _read_dense(reader, shape) if shape else _nothing()
+    return _read_dense(reader, shape) if shape else _nothing(reader)
 
 
-def _read_current(reader: _Reader, magic: int) -> NDArray:
+def _read_current(reader: _Reader, magic: int) -> Any:
     """Read the rest of a V2 or V3 record."""
     storage = reader.number("i", "the storage type")
     if storage in (_ROW_SPARSE, _CSR) and magic == V2:
@@ -186,13 +189,13 @@ def _read_current(reader: _Reader, magic: int) -> NDArray:
         raise reader.error(f"there is no storage type {storage}; the file is damaged", reader.at - 4)
     shape = _read_shape(reader)
     if shape is None or (magic == V2 and not shape):
-        return _nothing()
+        return _nothing(reader)
     return _read_dense(reader, shape)
 
 
-def _nothing() -> NDArray:
+def _nothing(reader: _Reader) -> Any:
     """Return what stands for an array that was never given a shape."""
-    return NDArray(torch.empty(0), cpu(0))
+    return reader.make(torch.empty(0), [], (0,))
 
 
 def _read_shape(reader: _Reader) -> tuple[int, ...] | None:
@@ -220,10 +223,10 @@ def _read_type(reader: _Reader) -> str:
         raise reader.error(f"{error}; the file is damaged", reader.at - 4) from None
 
 
-def _read_dense(reader: _Reader, shape: tuple[int, ...]) -> NDArray:
+def _read_dense(reader: _Reader, shape: tuple[int, ...]) -> Any:
     """Read device, type and data of a dense array."""
     reader.numbers("ii", "the device")
-    return NDArray(_read_data(reader, _read_type(reader), shape), cpu(0))
+    return reader.make(_read_data(reader, _read_type(reader), shape), [], shape)
 
 
 def _read_data(reader: _Reader, name: str, shape: tuple[int, ...]) -> torch.Tensor:
@@ -239,11 +242,11 @@ def _read_data(reader: _Reader, name: str, shape: tuple[int, ...]) -> torch.Tens
     return tensor.ne(0) if name == "bool" else tensor
 
 
-def _read_sparse(reader: _Reader, storage: int) -> NDArray:
+def _read_sparse(reader: _Reader, storage: int) -> Any:
     """Read the rest of a sparse record; an array that was never given a shape has none of it."""
     stored, shape = _read_shape(reader), _read_shape(reader)
     if not shape:
-        return _nothing()
+        return _nothing(reader)
     reader.numbers("ii", "the device")
     name = _read_type(reader)
     index_types = [(_read_type(reader), _read_shape(reader) or (0,)) for _ in range(storage)]
@@ -251,19 +254,6 @@ def _read_sparse(reader: _Reader, storage: int) -> NDArray:
     values = _read_data(reader, name, stored or (0,))
     indices = [_read_data(reader, kind, dims).long() for kind, dims in index_types]
     try:
-        return _sparse(storage, values, indices, shape)
+        return reader.make(values, indices, shape)
     except MXNetError as error:
         raise reader.error(f"{error}; the file is damaged", start) from None
-
-
-def _sparse(
-    storage: int, values: torch.Tensor, indices: list[torch.Tensor], shape: tuple[int, ...]
-) -> BaseSparseNDArray:
-    """Make a sparse array of what its record holds, and check that no index leads out of it."""
-    array: BaseSparseNDArray
-    if storage == _ROW_SPARSE:
-        array = RowSparseNDArray(values, indices[0], shape, cpu(0))
-    else:
-        array = CSRNDArray(values, indices[1], indices[0], shape, cpu(0))
-    array.check_bounds()
-    return array

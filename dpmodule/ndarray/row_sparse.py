@@ -52,8 +52,7 @@ class RowSparseNDArray(BaseSparseNDArray):
 
     __slots__ = ("_rows", "_tidy")
 
-    storage = "row_sparse"
-    _num_aux = 1
+    stype = "row_sparse"
 
     def __init__(
         self, values: Tensor, rows: Tensor, shape: Sequence[int], ctx: Context, tidy: bool = False
@@ -64,9 +63,8 @@ class RowSparseNDArray(BaseSparseNDArray):
                 f"row_sparse array of shape {tuple(shape)}: {tuple(rows.shape)} indices and data of shape "
                 f"{tuple(values.shape)}, expected data of shape {wanted}"
             )
-        self.values, self._rows, self._shape = values, rows, tuple(shape)
-        self.context, self.pinned, self._tidy = ctx, False, tidy
-        self.trace = None
+        super().__init__(values, shape, ctx)
+        self._rows, self._tidy = rows, tidy
 
     @classmethod
     def from_dense(cls, array: Handle) -> RowSparseNDArray:
@@ -87,6 +85,10 @@ class RowSparseNDArray(BaseSparseNDArray):
         device = ctx.torch_device
         values = torch.empty((0, *shape[1:]), dtype=dtype, device=device)
         return cls(values, torch.empty(0, dtype=torch.int64, device=device), shape, ctx, True)
+
+    @property
+    def _aux_types(self) -> list[Any]:
+        return [np.int64]
 
     @property
     def indices(self) -> NDArray:

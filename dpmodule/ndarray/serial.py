@@ -30,12 +30,14 @@ from .. import mode
 from ..atomic import write_atomically
 from ..base import ArgumentError, DTypeError, FileError, dtype_code
 from ..commit import settle
+from ..context import cpu
 from ..ops.dtypes import name_of
+from . import records
 from .convert import to_numpy
 from .csr import CSRNDArray
 from .handle import Handle
 from .ndarray import NDArray
-from .records import LIST_MAGIC, V2, V3, read
+from .records import LIST_MAGIC, V2, V3
 from .row_sparse import RowSparseNDArray
 from .sparse_base import BaseSparseNDArray
 
@@ -136,6 +138,34 @@ def _write_data(file: IO[bytes], tensor: torch.Tensor) -> None:
     bits = tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor
     if tensor.numel():
         file.write(np.ascontiguousarray(to_numpy(bits)).reshape(-1).view(np.uint8).data)
+
+
+def read(file: IO[bytes], size: int, name: str) -> Arrays:
+    """Read arrays from an open file.
+
+    Args:
+        file: positioned at the start of the format.
+        size: bytes from there to the end.
+        name: what messages call the file.
+
+    Raises:
+        FileFormatError: as in `load`.
+    """
+    found: Arrays = records.read(file, size, name, _array)
+    return found
+
+
+def _array(values: torch.Tensor, indices: list[torch.Tensor], shape: tuple[int, ...]) -> NDArray:
+    """Make an array of what its record holds, and check that no index leads out of it."""
+    if not indices:
+        return NDArray(values, cpu(0))
+    array: BaseSparseNDArray
+    if len(indices) == 1:
+        array = RowSparseNDArray(values, indices[0], shape, cpu(0))
+    else:
+        array = CSRNDArray(values, indices[1], indices[0], shape, cpu(0))
+    array.check_bounds()
+    return array
 
 
 def load(fname: str | os.PathLike[str]) -> Arrays:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, ClassVar, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from .convert import dtype_pair, is_number, tensor_of, to_numpy
 from .handle import Handle
 from .invoke import as_context
 from .ndarray import NDArray, converted
+from .operators import ADD, DIV, MUL, SUB
 from .sparse_operators import alike
 
 __all__ = ["BaseSparseNDArray"]
@@ -35,10 +37,9 @@ class BaseSparseNDArray(NDArray):
 
     __slots__ = ("_shape", "values")
 
-    values: torch.Tensor
-    _shape: tuple[int, ...]
-    storage: ClassVar[str]
-    _num_aux: ClassVar[int]
+    def __init__(self, values: torch.Tensor, shape: Sequence[int], ctx: Context) -> None:
+        self.values, self._shape = values, tuple(shape)
+        self.context, self.pinned, self.trace = ctx, False, None
 
     # --- to be given by subclasses
 
@@ -116,11 +117,6 @@ class BaseSparseNDArray(NDArray):
         self.assign(NDArray(values, self.context))
 
     @property
-    def stype(self) -> str:
-        """Storage type: "row_sparse" or "csr"."""
-        return self.storage
-
-    @property
     def shape(self) -> tuple[int, ...]:
         """Lengths of the axes."""
         return self._shape
@@ -144,10 +140,6 @@ class BaseSparseNDArray(NDArray):
     def data(self) -> NDArray:
         """A copy of the stored elements."""
         return NDArray(self.values.clone(), self.context)
-
-    @property
-    def _aux_types(self) -> list[Any]:
-        return [np.int64] * self._num_aux
 
     def wait_to_read(self) -> None:
         """Wait until the elements are there."""
@@ -204,13 +196,6 @@ class BaseSparseNDArray(NDArray):
         if not copy and wanted == self.values.dtype:
             return self
         return self.replaced(self.values.to(wanted, copy=True))
-
-    def as_in_context(self, context: Context) -> NDArray:
-        """Return this array if it is in `context`, else a copy there."""
-        where = as_context(context)
-        return self if where == self.context else self.copyto(where)
-
-    as_in_ctx = as_in_context
 
     def tostype(self, stype: str) -> NDArray:
         """Return a copy with this storage type, or a dense one.
@@ -298,20 +283,16 @@ class BaseSparseNDArray(NDArray):
     # --- arithmetic
 
     def __add__(self, other: Any) -> Any:
-        found = alike("elemwise_add", self, other)
-        return super().__add__(other) if found is None else found
+        return alike("elemwise_add", ADD.right, self, other)
 
     def __sub__(self, other: Any) -> Any:
-        found = alike("elemwise_sub", self, other)
-        return super().__sub__(other) if found is None else found
+        return alike("elemwise_sub", SUB.right, self, other)
 
     def __mul__(self, other: Any) -> Any:
-        found = alike("elemwise_mul", self, other)
-        return super().__mul__(other) if found is None else found
+        return alike("elemwise_mul", MUL.right, self, other)
 
     def __truediv__(self, other: Any) -> Any:
-        found = alike("elemwise_div", self, other)
-        return super().__truediv__(other) if found is None else found
+        return alike("elemwise_div", DIV.right, self, other)
 
     def __iadd__(self, other: Any) -> Any:
         return self._become(self + other)
@@ -344,6 +325,11 @@ class BaseSparseNDArray(NDArray):
 
     def _view(self, tensor: torch.Tensor) -> NoReturn:
         self._refuse("views")
+
+    def _derive(self, name: str, function: Callable[[torch.Tensor], torch.Tensor], view: bool) -> NDArray:
+        if view:
+            self._refuse("views")
+        return super()._derive(name, function, False)
 
     def reshape(self, *shape: Any, **kwargs: Any) -> NoReturn:
         """Refuse: only dense arrays are reshaped."""

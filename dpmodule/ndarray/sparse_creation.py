@@ -13,10 +13,11 @@ from ..context import Context
 from ..ops import get
 from .convert import dtype_pair, host_array, wanted_shape
 from .csr import CSRNDArray
+from .execution import execute
 from .handle import Handle
 from .invoke import as_context
 from .ndarray import NDArray
-from .plan import execute, plan_for
+from .plan import plan_for
 from .row_sparse import RowSparseNDArray, distinct
 from .sparse_base import BaseSparseNDArray
 

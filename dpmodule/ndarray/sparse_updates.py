@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from .execution import lazy_rules
 from .handle import Handle
-from .plan import lazy_rules
 from .row_sparse import RowSparseNDArray, rows_of, sum_rows
 
 __all__: list[str] = []

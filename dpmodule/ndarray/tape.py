@@ -22,7 +22,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import torch
 
@@ -52,6 +52,7 @@ __all__ = [
     "variable_of",
 ]
 
+A = TypeVar("A", bound=Handle)
 Tensor = torch.Tensor
 Trace = tuple[Tensor, "Node"]
 
@@ -301,12 +302,12 @@ def attach(arrays: Sequence[Handle], results: Sequence[Tensor], node: Node) -> N
 
 
 def apply(
-    array: Handle,
+    array: A,
     function: Callable[[Tensor], Tensor],
     name: str,
     pinned: bool = False,
     ctx: Context | None = None,
-) -> Any:
+) -> A:
     """Return an array made by a function of one tensor, recorded if this thread records.
 
     Args:
@@ -319,16 +320,16 @@ def apply(
     where = ctx or array.context
     array.pinned |= pinned
     if array.trace is None or not mode.is_recording() or not in_graph(array):
-        return array.result_type(function(array.raw), where, pinned)
+        return cast("A", Handle.result_type(function(array.raw), where, pinned))
     (traced,), nodes = inputs_of((array,))
     with torch.enable_grad():
         result = function(traced)
     copies = traced.dtype is not array.raw.dtype
-    made = array.result_type(function(array.raw) if copies else result.data, where, pinned)
+    made = Handle.result_type(function(array.raw) if copies else result.data, where, pinned)
     if pinned and not copies:
         expose(made.raw)  # writes to it count apart from those to the array
     made.trace = result, Node(Step(name, function), nodes)
-    return made
+    return cast("A", made)
 
 
 class _Into(torch.autograd.Function):

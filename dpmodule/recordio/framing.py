@@ -29,11 +29,9 @@ _MAX_LENGTH = (1 << 29) - 1
 _WHOLE, _FIRST, _MIDDLE, _LAST = range(4)
 
 
-class _Readable(Protocol):
+class _File(Protocol):
     def read(self, count: int, /) -> bytes: ...
 
-
-class _Seekable(_Readable, Protocol):
     def seek(self, at: int, /) -> Any: ...
 
 
@@ -58,7 +56,7 @@ def frame(payload: bytes) -> bytes:
     return b"".join(pieces)
 
 
-def read_record(file: _Readable, at: int, size: int, name: str) -> tuple[bytes, int] | None:
+def read_record(file: _File, at: int, size: int, name: str) -> tuple[bytes, int] | None:
     """Read the record that begins where `file` stands.
 
     Args:
@@ -91,7 +89,7 @@ def read_record(file: _Readable, at: int, size: int, name: str) -> tuple[bytes, 
     return MAGIC.join(parts), step - at
 
 
-def skip_record(file: _Seekable, at: int, size: int, name: str) -> int | None:
+def skip_record(file: _File, at: int, size: int, name: str) -> int | None:
     """Return where the record after the one at `at` begins, or None if `at` is the end of the file.
 
     Raises:

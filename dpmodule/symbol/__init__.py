@@ -14,7 +14,6 @@ from . import _internal as _internal
 from . import contrib as contrib
 from . import image as image
 from . import linalg as linalg
-from . import methods as methods
 from . import op as op
 from . import sparse as sparse
 from .creation import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..base import ArgumentError, DeviceError, DTypeError, Shape, ShapeError, dtype_name
 from ..context import Context, context_of, current_context
@@ -19,10 +19,15 @@ from ..ndarray import NDArray
 from ..ops.shapes import known
 from .inference import as_shape
 
-if TYPE_CHECKING:
-    from .symbol import Symbol
+__all__ = ["HasGraph", "bind", "evaluate", "simple_bind"]
 
-__all__ = ["bind", "evaluate", "simple_bind"]
+
+class HasGraph(Protocol):
+    """What can be bound: a symbol."""
+
+    @property
+    def graph(self) -> Graph:
+        """The nodes below it."""
 
 
 def _context(ctx: Any) -> Context:
@@ -75,8 +80,9 @@ def _checked_shapes(
 
 
 def bind(
-    symbol: Symbol,
-    ctx: Context,
+    symbol: HasGraph,
+    /,
+    ctx: Any,
     args: Any,
     args_grad: Any = None,
     grad_req: Any = "write",
@@ -126,13 +132,12 @@ def bind(
 _STYPES = ("default", "row_sparse", "csr")
 
 
-def _storage_types(graph: Graph, stype_dict: Mapping[str, str] | None) -> dict[str, str]:
+def _storage_types(graph: Graph, given: Mapping[str, str]) -> dict[str, str]:
     """Return the storage types of variables that are not dense: as given, else as declared, or as operators want them.
 
     Raises:
         ArgumentError: there is no such type.
     """
-    given = _known_names(graph, "the storage type", stype_dict or {})
     for name, stype in given.items():
         if stype not in _STYPES:
             raise ArgumentError(f"stype_dict: {name} is {stype!r}, expected one of {', '.join(_STYPES)}")
@@ -235,20 +240,21 @@ def _known_names(graph: Graph, what: str, given: Mapping[str, Any]) -> dict[str,
     names = {*graph.argument_names, *graph.auxiliary_names}
     unknown = [k for k in given if k not in names]
     if unknown:
-        warnings.warn(f"simple_bind: {what} of {', '.join(unknown)} ignored: no such argument", stacklevel=4)
+        warnings.warn(f"simple_bind: {what} of {', '.join(unknown)} ignored: no such argument", stacklevel=3)
     return {k: v for k, v in given.items() if k in names}
 
 
 def simple_bind(
-    symbol: Symbol,
-    ctx: Context,
+    symbol: HasGraph,
+    /,
+    ctx: Any,
     grad_req: Any = "write",
-    type_dict: Mapping[str, Any] | None = None,
-    stype_dict: Mapping[str, str] | None = None,
+    type_dict: Any = None,
+    stype_dict: Any = None,
     group2ctx: Any = None,
-    shared_arg_names: Sequence[str] | None = None,
-    shared_exec: Executor | None = None,
-    shared_buffer: dict[str, NDArray] | None = None,
+    shared_arg_names: Any = None,
+    shared_exec: Any = None,
+    shared_buffer: Any = None,
     **kwargs: Any,
 ) -> Executor:
     """Infer every shape and type, allocate the arrays and return an Executor.
@@ -284,7 +290,7 @@ def simple_bind(
     reqs = requirements(graph.argument_names, grad_req)
     check_differentiable(graph, (k for k, r in reqs.items() if r != "null"))
     contexts = {n.name: places.get(n, context) for n in graph.nodes if n.op is None}
-    stypes = _storage_types(graph, stype_dict)
+    stypes = _storage_types(graph, _known_names(graph, "the storage type", stype_dict or {}))
     storage = storage_of(graph, stypes)
     grad_stypes = {} if storage is None else gradient_storage(graph, storage)
     source = _Source(
@@ -316,7 +322,7 @@ def _check_known(graph: Graph, shapes: Mapping[Any, list[Any]]) -> None:
         )
 
 
-def evaluate(symbol: Symbol, ctx: Context | None = None, **kwargs: NDArray) -> list[NDArray]:
+def evaluate(symbol: HasGraph, /, ctx: Any = None, **kwargs: Any) -> list[NDArray]:
     """Run the graph once, forward only.
 
     Args:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .. import attribute
 from .. import name as naming
 from ..attribute import stored_key
-from ..base import ArgumentError, OpError
+from ..base import ArgumentError, OpError, dtype_code, dtype_name
 from ..graph import Entry, Graph, Node
 from ..ops import namespace_of
-from ..ops.attrs import to_text
+from ..ops.attrs import real, to_text
+from ..ops.attrs import shape as shape_type
 from ..ops.signature import split_call
 from ..ops.spec import Input, Op
 
-__all__ = ["apply_op", "make_variable", "source_line", "substitute"]
+__all__ = ["apply_op", "make_variable", "source_line", "substitute", "variable_attributes", "without_casts"]
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -38,6 +39,68 @@ def make_variable(name: str, attrs: Mapping[str, str]) -> Node:
         attrs=attribute.current().get({stored_key(k): v for k, v in attrs.items()}),
         source=source_line(),
     )
+
+
+def variable_attributes(
+    name: str, attr: Mapping[str, str], given: Mapping[str, Any], others: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return the attributes of a variable as they are stored.
+
+    Args:
+        name: its name.
+        attr: attributes that were given in a dict.
+        given: arguments of `Variable` that become attributes, by name; None for those that were not given.
+        others: further attributes, of the form ``__x__``.
+
+    Raises:
+        ArgumentError: a name or value does not fit.
+    """
+    attributes: dict[str, str] = {stored_key(k): v for k, v in attr.items()}
+    for key, value in attributes.items():
+        if not isinstance(value, str):
+            raise ArgumentError(f"Variable {name!r}: attribute {key} is {value!r}, expected a string")
+    for key, value in given.items():
+        if value is not None:
+            stored, text = _VARIABLE_KEYS[key]
+            try:
+                attributes[stored] = text(value)
+            except (ValueError, TypeError, AttributeError, KeyError) as error:
+                expected = _EXPECTED.get(key, str(error))
+                raise ArgumentError(f"Variable {name!r}: {key} is {value!r}, expected {expected}") from None
+    for key, value in others.items():
+        if not (key.startswith("__") and key.endswith("__")):
+            raise ArgumentError(f"Variable {name!r}: attribute {key!r} is not of the form __x__")
+        attributes[key] = str(value)
+    return attributes
+
+
+def _number_text(value: Any) -> str:
+    """Write a number as it was given.
+
+    Raises:
+        ValueError: it is no number.
+    """
+    real.parse(value)
+    return str(value)
+
+
+_STORAGE = {"default": "0", "row_sparse": "1", "csr": "2"}
+# how a variable's own arguments are stored: the attribute's name and its text
+_VARIABLE_KEYS: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "shape": ("__shape__", lambda value: to_text(shape_type.parse(value))),
+    "lr_mult": ("__lr_mult__", _number_text),
+    "wd_mult": ("__wd_mult__", _number_text),
+    "dtype": ("__dtype__", lambda value: str(dtype_code(dtype_name(value)))),
+    "init": ("__init__", lambda value: value if isinstance(value, str) else value.dumps()),
+    "stype": ("__storage_type__", lambda value: _STORAGE[value]),
+}
+_EXPECTED = {
+    "shape": shape_type.expects,
+    "lr_mult": real.expects,
+    "wd_mult": real.expects,
+    "init": "an initializer or its name",
+    "stype": f"one of {', '.join(_STORAGE)}",
+}
 
 
 def _split_attributes(op: Op, raw: Mapping[str, Any]) -> tuple[dict[str, str], dict[str, str]]:
@@ -217,3 +280,18 @@ def substitute(
         params, attrs = dict(node.params), dict(node.attrs)
         copies[node] = (Node(node.op, new_name, params, attrs, inputs, node.source, node.subgraphs), 0)
     return tuple((copies[node][0], copies[node][1] if node.op is None else i) for node, i in graph.heads)
+
+
+def without_casts(graph: Graph) -> Graph:
+    """Return a graph without its `amp_cast` nodes."""
+    replaced: dict[Node, Entry] = {}
+    if not any(node.op is not None and node.op.name == "amp_cast" for node in graph.nodes):
+        return graph
+    for node in graph.nodes:
+        inputs = tuple((replaced[child][0], replaced[child][1] or i) for child, i in node.inputs)
+        if node.op is not None and node.op.name == "amp_cast":
+            replaced[node] = inputs[0]
+        else:
+            new = Node(node.op, node.name, node.params, node.attrs, inputs, node.source, node.subgraphs)
+            replaced[node] = (new, 0)
+    return Graph(tuple((replaced[node][0], replaced[node][1] or i) for node, i in graph.heads))

@@ -10,6 +10,7 @@ from typing import Any
 from ..base import ArgumentError, DTypeError, dtype_name
 from ..ndarray.convert import is_number
 from .symbol import Symbol, call
+from .symbol import split_v2 as split_v2
 
 __all__ = [
     "arange",
@@ -151,17 +152,3 @@ pow = power
 def hypot(left: Any, right: Any) -> Any:
     """Return sqrt(left^2 + right^2); either may be a number."""
     return _either("_Hypot", "_HypotScalar", "_HypotScalar", math.hypot, left, right)
-
-
-def split_v2(ary: Symbol, indices_or_sections: Any, axis: int = 0, squeeze_axis: bool = False) -> Symbol:
-    """Split along an axis into equal sections, or at given positions.
-
-    Args:
-        ary: what to split.
-        indices_or_sections: number of equal parts, or a tuple of positions to cut at.
-        axis: along which axis.
-        squeeze_axis: drop the axis; only where every part has one element on it.
-    """
-    if isinstance(indices_or_sections, int):
-        return call("_split_v2", ary, [], axis, squeeze_axis, indices_or_sections)
-    return call("_split_v2", ary, [0, *indices_or_sections], axis, squeeze_axis, 0)

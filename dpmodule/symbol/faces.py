@@ -2,35 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from ..base import did_you_mean
-from ..ops import get as get_op
-from ..ops import namespace_of
 from ..ops.namespaces import names_in as names_in
-from ..ops.signature import docstring, signature
-from .symbol import Symbol, call
+from .symbol import Face, face
 
 __all__ = ["face_of", "names_in"]
-
-Face = Callable[..., Symbol]
-_faces: dict[str, Face] = {}
-
-
-def _make(alias: str) -> Face:
-    op = get_op(alias)
-
-    def function(
-        *args: Any, name: str | None = None, attr: Any = None, out: Any = None, **kwargs: Any
-    ) -> Symbol:
-        return call(alias, *args, name=name, attr=attr, **kwargs)
-
-    function.__name__ = function.__qualname__ = namespace_of(alias)[1]
-    function.__module__ = "dpmodule.symbol"
-    function.__doc__ = docstring(op)
-    function.__signature__ = signature(op, ("name", "attr", "out"))  # type: ignore[attr-defined]
-    return function
 
 
 def face_of(space: str, name: str) -> Face:
@@ -48,7 +24,4 @@ def face_of(space: str, name: str) -> Face:
         where = f"sym.{space}" if space else "sym"
         hint = "" if name.startswith("__") else did_you_mean(name, known)
         raise AttributeError(f"{where} has no operator {name!r}{hint}")
-    alias = known[name]
-    if alias not in _faces:
-        _faces[alias] = _make(alias)
-    return _faces[alias]
+    return face(known[name])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 from .. import later
@@ -13,23 +14,86 @@ from ..base import (
     DTypeError,
     FileFormatError,
     MXNetError,
-    dtype_code,
-    dtype_name,
+    NotImplementedForSymbol,
 )
 from ..graph import Entry, Graph, Node
+from ..ndarray.convert import is_number
+from ..ndarray.methods import fluent
 from ..ops import get as get_op
-from ..ops.attrs import real, to_text
-from ..ops.attrs import shape as shape_type
+from ..ops import namespace_of
+from ..ops.signature import docstring, signature
 from . import bind as binding
-from .arithmetic import Arithmetic
-from .compose import apply_op, make_variable, substitute
+from .compose import apply_op, make_variable, substitute, variable_attributes, without_casts
+from .inference import Found, check_shapes, check_types, partial_shapes, partial_types
+from .listing import debug_str, set_attribute, shown
 
 __all__ = ["Group", "Symbol", "Variable", "load", "load_json", "var"]
 
 later.publish(__name__, __all__)
 
 
-class Symbol(Arithmetic):
+Face = Callable[..., "Symbol"]
+_faces: dict[str, Face] = {}
+
+
+def face(alias: str) -> Face:
+    """Return the function of an operator's name or alias, making it on first use."""
+    if alias in _faces:
+        return _faces[alias]
+    op = get_op(alias)
+
+    def function(
+        *args: Any, name: str | None = None, attr: Any = None, out: Any = None, **kwargs: Any
+    ) -> Symbol:
+        return call(alias, *args, name=name, attr=attr, **kwargs)
+
+    function.__name__ = function.__qualname__ = namespace_of(alias)[1]
+    function.__module__ = "dpmodule.symbol"
+    function.__doc__ = docstring(op)
+    function.__signature__ = signature(op, ("name", "attr", "out"))  # type: ignore[attr-defined]
+    _faces[alias] = function
+    return function
+
+
+def _with_number(alias: str) -> Callable[[Any, Any], Symbol]:
+    """Return a method that applies an operator to a symbol and a number."""
+
+    def method(self: Symbol, other: Any) -> Symbol:
+        if is_number(other):
+            return call(alias, self, scalar=other)
+        return NotImplemented  # type: ignore[no-any-return]
+
+    return method
+
+
+def _binary(alias: str, scalar: str) -> Callable[[Any, Any], Symbol]:
+    """Return a method that applies an operator to two symbols, or another to a symbol and a number."""
+
+    def method(self: Symbol, other: Any) -> Symbol:
+        if isinstance(other, Symbol):
+            return call(alias, self, other)
+        if is_number(other):
+            return call(scalar, self, scalar=other)
+        return NotImplemented  # type: ignore[no-any-return]
+
+    return method
+
+
+def _refused(name: str, instead: str | None) -> Callable[..., Any]:
+    """Return a method that says why symbols do not have it."""
+
+    def method(self: Symbol, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedForSymbol(name, instead)
+
+    method.__name__ = name
+    method.__doc__ = (
+        f"Raise NotImplementedForSymbol: a symbol has no values{f'; use {instead}' if instead else ''}."
+    )
+    return method
+
+
+@fluent(face)
+class Symbol:
     """One or several outputs of a graph.
 
     Made by `Variable`, by operator functions such as ``sym.FullyConnected``, by arithmetic, or by `load`. A Symbol
@@ -41,8 +105,188 @@ class Symbol(Arithmetic):
     Source: MXNet 1.9.1 `Symbol`.
     """
 
-    def _apply(self, alias: str, *inputs: Any, **attributes: Any) -> Symbol:
-        return call(alias, *inputs, **attributes)
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self.entries: tuple[Entry, ...] = tuple(entries)
+
+    @cached_property
+    def graph(self) -> Graph:
+        """The nodes below this symbol."""
+        return Graph(self.entries)
+
+    # names and structure
+
+    @property
+    def name(self) -> str | None:
+        """Name of the node; None for a group of several."""
+        nodes = {node for node, _ in self.entries}
+        return self.entries[0][0].name if len(nodes) == 1 else None
+
+    def list_arguments(self) -> list[str]:
+        """Return the names of the arguments: variables that are given or learnt, inputs first."""
+        return list(self.graph.argument_names)
+
+    def list_auxiliary_states(self) -> list[str]:
+        """Return the names of the auxiliary states, such as moving averages."""
+        return list(self.graph.auxiliary_names)
+
+    def list_inputs(self) -> list[str]:
+        """Return the names of all variables, arguments and states, in graph order."""
+        return [n.name for n in self.graph.nodes if n.op is None]
+
+    def list_outputs(self) -> list[str]:
+        """Return the names of the outputs."""
+        return list(self.graph.output_names)
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of outputs."""
+        return len(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __repr__(self) -> str:
+        if self.name is not None:
+            return f"<Symbol {self.name}>"
+        return f"<Symbol group [{', '.join(node.name for node, _ in self.entries)}]>"
+
+    def debug_str(self) -> str:
+        """Return a listing of every node with its inputs and attributes."""
+        return debug_str(self.graph)
+
+    # attributes
+
+    def attr(self, key: str) -> str | None:
+        """Return an attribute of this symbol's node; None if it has none of this name, or for a group."""
+        return None if self.name is None else self.entries[0][0].all_attrs.get(stored_key(key))
+
+    def list_attr(self, recursive: bool = False) -> dict[str, str]:
+        """Return all attributes of this symbol's node; none for a group.
+
+        Raises:
+            ArgumentError: `recursive` is set; MXNet dropped it in favour of `attr_dict`.
+        """
+        if recursive:
+            raise ArgumentError("list_attr(recursive=True) no longer exists; use attr_dict()")
+        return {} if self.name is None else shown(self.entries[0][0].all_attrs)
+
+    def attr_dict(self) -> dict[str, dict[str, str]]:
+        """Return the attributes of every node that has some, by node name."""
+        return {node.name: shown(node.all_attrs) for node in self.graph.nodes if node.all_attrs}
+
+    def _set_attr(self, **kwargs: str) -> None:
+        """Set attributes of this symbol's node in place; an operator's own ones too.
+
+        Raises:
+            ArgumentError: a value is not a string, or this is a group.
+            OpError: an operator does not take the attribute or the value.
+        """
+        if self.name is None:
+            raise ArgumentError("_set_attr: a group has no attributes; choose one of its members")
+        for key, value in kwargs.items():
+            set_attribute(self.entries[0][0], key, value)
+
+    # shapes and types
+
+    def infer_shape(self, *args: Any, **kwargs: Any) -> Found:
+        """Infer all shapes from those of some arguments; works in both directions.
+
+        Args:
+            args: shapes in the order of `list_arguments`, None or () for unknown ones.
+            kwargs: shapes by argument name; 0 = unknown dimension (inside `util.np_shape`: -1).
+
+        Returns:
+            Lists of shapes of arguments, outputs and auxiliary states; three times None, with a warning, when
+            something stays unknown.
+
+        Raises:
+            ShapeError: the shapes contradict each other; names the node and the line that made it.
+
+        Example:
+            >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=10, name="fc")
+            >>> net.infer_shape(data=(32, 64))
+            ([(32, 64), (10, 64), (10,)], [(32, 10)], [])
+        """
+        return check_shapes(self.graph, self.infer_shape_partial(*args, **kwargs))
+
+    def infer_shape_partial(self, *args: Any, **kwargs: Any) -> Found:
+        """Infer what follows from the given shapes; like `infer_shape`, with () for unknown ones.
+
+        Inside `util.np_shape` unknown shapes are None, and () is the shape of a scalar.
+        """
+        return partial_shapes(self.graph, args, kwargs)
+
+    def infer_type(self, *args: Any, **kwargs: Any) -> Found:
+        """Infer all element types from those of some arguments.
+
+        Args:
+            args: types in the order of `list_arguments`, None for unknown ones.
+            kwargs: types by argument name.
+
+        Returns:
+            Lists of NumPy types of arguments, outputs and auxiliary states; three times None, with a warning,
+            when something stays unknown.
+
+        Raises:
+            DTypeError: the types contradict each other, or one does not exist.
+        """
+        return check_types(self.graph, self.infer_type_partial(*args, **kwargs))
+
+    def infer_type_partial(self, *args: Any, **kwargs: Any) -> Found:
+        """Infer what follows from the given types; like `infer_type`, with None for unknown ones."""
+        return partial_types(self.graph, args, kwargs)
+
+    # arithmetic: the names under which operators are called here decide the automatic names of their nodes
+
+    __array_ufunc__ = None
+    """NumPy's numbers leave operators to us."""
+    __hash__ = object.__hash__
+
+    __add__, __radd__ = _binary("_Plus", "_PlusScalar"), _with_number("_PlusScalar")
+    __sub__, __rsub__ = _binary("_Minus", "_MinusScalar"), _with_number("_RMinusScalar")
+    __mul__, __rmul__ = _binary("_Mul", "_MulScalar"), _with_number("_MulScalar")
+    __truediv__, __rtruediv__ = _binary("_Div", "_DivScalar"), _with_number("_RDivScalar")
+    __mod__, __rmod__ = _binary("_Mod", "_ModScalar"), _with_number("_RModScalar")
+    __pow__, __rpow__ = _binary("_Power", "_PowerScalar"), _with_number("_rpower_scalar")
+    __eq__ = _binary("_Equal", "_equal_scalar")  # type: ignore[assignment]  # a symbol, no bool
+    __ne__ = _binary("_Not_Equal", "_not_equal_scalar")  # type: ignore[assignment]  # a symbol, no bool
+    __gt__ = _binary("_Greater", "_greater_scalar")
+    __ge__ = _binary("_Greater_Equal", "_greater_equal_scalar")
+    __lt__ = _binary("_Lesser", "_lesser_scalar")
+    __le__ = _binary("_Lesser_Equal", "_lesser_equal_scalar")
+    __iadd__, __isub__ = _refused("__iadd__", "a = a + b"), _refused("__isub__", "a = a - b")
+    __imul__, __itruediv__ = _refused("__imul__", "a = a * b"), _refused("__itruediv__", "a = a / b")
+    __bool__ = _refused("__bool__", "a comparison with `is`")
+
+    def __neg__(self) -> Symbol:
+        return call("_MulScalar", self, scalar=-1.0)
+
+    def __abs__(self) -> Symbol:
+        return call("abs", self)
+
+    # operators with arguments of their own, and what needs values
+
+    def reshape(self, *shape: Any, **kwargs: Any) -> Symbol:
+        """Return this symbol in another shape; takes numbers, or one tuple."""
+        if shape:
+            kwargs["shape"] = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        return call("Reshape", self, **kwargs)
+
+    def astype(self, dtype: Any, **kwargs: Any) -> Symbol:
+        """Return this symbol with another element type."""
+        return call("Cast", self, dtype=dtype, **kwargs)
+
+    def split_v2(self, indices_or_sections: Any, axis: int = 0, squeeze_axis: bool = False) -> Symbol:
+        """Split along an axis; see the function `split_v2`."""
+        return split_v2(self, indices_or_sections, axis, squeeze_axis)
+
+    asnumpy = _refused("asnumpy", "eval() or bind()")
+    asscalar = _refused("asscalar", "eval() or bind()")
+    as_in_context = _refused("as_in_context", "bind(ctx=...)")
+    wait_to_read = _refused("wait_to_read", None)
+    copy = _refused("copy", "copy.copy()")
+    backward = _refused("backward", "Executor.backward()")
+    detach = _refused("detach", "sym.BlockGrad()")
 
     # parts
 
@@ -157,7 +401,7 @@ class Symbol(Arithmetic):
 
     def tojson(self, remove_amp_cast: bool = True) -> str:
         """Return the graph as JSON text in MXNet's 1.9 dialect."""
-        graph = Graph(_without_casts(self)) if remove_amp_cast else self.graph
+        graph = without_casts(self.graph) if remove_amp_cast else self.graph
         from ..graph import to_json
 
         return to_json(graph)
@@ -170,42 +414,9 @@ class Symbol(Arithmetic):
 
     # running
 
-    def simple_bind(self, ctx: Any, grad_req: Any = "write", type_dict: Any = None, **kwargs: Any) -> Any:
-        """Allocate every array and return an Executor; see `bind.simple_bind`."""
-        return binding.simple_bind(self, ctx, grad_req, type_dict, **kwargs)
-
-    def bind(
-        self,
-        ctx: Any,
-        args: Any,
-        args_grad: Any = None,
-        grad_req: Any = "write",
-        aux_states: Any = None,
-        group2ctx: Any = None,
-        shared_exec: Any = None,
-    ) -> Any:
-        """Bind given arrays and return an Executor; see `bind.bind`."""
-        return binding.bind(self, ctx, args, args_grad, grad_req, aux_states, group2ctx, shared_exec)
-
-    def eval(self, ctx: Any = None, **kwargs: Any) -> list[Any]:
-        """Run the graph once on arrays given by argument name and return its outputs."""
-        return binding.evaluate(self, ctx, **kwargs)
-
-
-def _without_casts(symbol: Symbol) -> tuple[Entry, ...]:
-    """Return the heads without `amp_cast` nodes."""
-    replaced: dict[Any, Entry] = {}
-    heads = symbol.entries
-    if not any(node.op is not None and node.op.name == "amp_cast" for node in symbol.graph.nodes):
-        return heads
-    for node in symbol.graph.nodes:
-        inputs = tuple((replaced[child][0], replaced[child][1] or i) for child, i in node.inputs)
-        if node.op is not None and node.op.name == "amp_cast":
-            replaced[node] = inputs[0]
-        else:
-            new = Node(node.op, node.name, node.params, node.attrs, inputs, node.source, node.subgraphs)
-            replaced[node] = (new, 0)
-    return tuple((replaced[node][0], replaced[node][1] or i) for node, i in heads)
+    simple_bind = binding.simple_bind
+    bind = binding.bind
+    eval = binding.evaluate
 
 
 def call(
@@ -215,6 +426,20 @@ def call(
     op = get_op(alias)
     node = apply_op(op, alias, args, kwargs, name, attr)
     return Symbol((node, i) for i in range(node.num_outputs))
+
+
+def split_v2(ary: Symbol, indices_or_sections: Any, axis: int = 0, squeeze_axis: bool = False) -> Symbol:
+    """Split along an axis into equal sections, or at given positions.
+
+    Args:
+        ary: what to split.
+        indices_or_sections: number of equal parts, or a tuple of positions to cut at.
+        axis: along which axis.
+        squeeze_axis: drop the axis; only where every part has one element on it.
+    """
+    if isinstance(indices_or_sections, int):
+        return call("_split_v2", ary, [], axis, squeeze_axis, indices_or_sections)
+    return call("_split_v2", ary, [0, *indices_or_sections], axis, squeeze_axis, 0)
 
 
 def Variable(
@@ -246,10 +471,6 @@ def Variable(
     """
     if not isinstance(name, str) or not name:
         raise ArgumentError(f"Variable: name is {name!r}, expected a non-empty string")
-    attributes: dict[str, str] = {stored_key(k): v for k, v in (attr or {}).items()}
-    for key, value in attributes.items():
-        if not isinstance(value, str):
-            raise ArgumentError(f"Variable {name!r}: attribute {key} is {value!r}, expected a string")
     given = {
         "shape": shape,
         "lr_mult": lr_mult,
@@ -258,51 +479,10 @@ def Variable(
         "init": init,
         "stype": stype,
     }
-    for key, value in given.items():
-        if value is not None:
-            stored, text = _VARIABLE_KEYS[key]
-            try:
-                attributes[stored] = text(value)
-            except (ValueError, TypeError, AttributeError, KeyError) as error:
-                expected = _EXPECTED.get(key, str(error))
-                raise ArgumentError(f"Variable {name!r}: {key} is {value!r}, expected {expected}") from None
-    for key, value in kwargs.items():
-        if not (key.startswith("__") and key.endswith("__")):
-            raise ArgumentError(f"Variable {name!r}: attribute {key!r} is not of the form __x__")
-        attributes[key] = str(value)
-    return Symbol([(make_variable(name, attributes), 0)])
+    return Symbol([(make_variable(name, variable_attributes(name, attr or {}, given, kwargs)), 0)])
 
 
 var = Variable
-
-
-def _number_text(value: Any) -> str:
-    """Write a number as it was given.
-
-    Raises:
-        ValueError: it is no number.
-    """
-    real.parse(value)
-    return str(value)
-
-
-_STORAGE = {"default": "0", "row_sparse": "1", "csr": "2"}
-# how a variable's own arguments are stored: the attribute's name and its text
-_VARIABLE_KEYS: dict[str, tuple[str, Callable[[Any], str]]] = {
-    "shape": ("__shape__", lambda value: to_text(shape_type.parse(value))),
-    "lr_mult": ("__lr_mult__", _number_text),
-    "wd_mult": ("__wd_mult__", _number_text),
-    "dtype": ("__dtype__", lambda value: str(dtype_code(dtype_name(value)))),
-    "init": ("__init__", lambda value: value if isinstance(value, str) else value.dumps()),
-    "stype": ("__storage_type__", lambda value: _STORAGE[value]),
-}
-_EXPECTED = {
-    "shape": shape_type.expects,
-    "lr_mult": real.expects,
-    "wd_mult": real.expects,
-    "init": "an initializer or its name",
-    "stype": f"one of {', '.join(_STORAGE)}",
-}
 
 
 def Group(symbols: Iterable[Symbol]) -> Symbol:

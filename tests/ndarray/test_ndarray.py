@@ -20,6 +20,7 @@ from dpmodule.base import (
     NDArrayHandle,
     ShapeError,
 )
+from helpers.programs import run_program
 
 nd = mx.nd
 TYPES = ["float32", "float64", "float16", "uint8", "int8", "int16", "int32", "int64", "bool"]
@@ -443,6 +444,13 @@ def test_an_array_without_axes_is_filled():
     scalar[:] = np.ones(())
     assert scalar.shape == ()
     assert scalar.asscalar() == 1
+
+
+def test_what_mxnet_pickled_is_read_before_any_file():
+    record = struct.pack("<IiiqiiifI", 0xF993FAC9, 0, 1, 1, 2, 0, 0, 2.5, 0)[:-4]
+    code = f"import dpmodule as mx; x = mx.nd.zeros(1); x.__setstate__({{'handle': {record!r}}}); print(x.asscalar())"
+    done = run_program(code)
+    assert done.stdout.strip() == "2.5", done.stderr
 
 
 def test_what_mxnet_pickled_is_taken_over():

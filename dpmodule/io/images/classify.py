@@ -128,7 +128,7 @@ class ImageRecordIter(MXDataIter):
     threads, as they do there with one.
     """
 
-    dtype: str | None = None  # of the subclasses named after one
+    dtype = ""  # that of the subclasses named after one
 
     def __init__(self, **options: Any) -> None:
         name = type(self).__name__

@@ -1,0 +1,267 @@
+"""Running an operator on arrays.
+
+A call such as ``nd.elemwise_add(a, b)`` costs a look-up of its `Plan` and the torch call; the plan holds what
+can be known before the tensors are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from .. import mode
+from ..base import MXNetError
+from ..context import Context
+from ..generators import generator
+from ..ops import infer
+from ..ops.sparse import note_fallback, rule_of
+from ..ops.spec import Env, Op
+from ..ops.user_code import is_users
+from . import recording, tape
+from .failures import check_alike, failure, no_array, targets_of
+from .handle import Handle, array_of
+from .plan import Plan
+
+__all__ = ["LazyRule", "execute", "lazy_rules"]
+
+LazyRule = Callable[[Any, Sequence[Any], Callable[..., torch.Tensor], Any], Any]
+"""Updates a weight by a sparse gradient, given the attributes, inputs, itself as a function of tensors, and `out`.
+
+It writes the states and `out` itself, and returns None where it has no answer; then the operator works on dense
+copies.
+"""
+
+lazy_rules: dict[str, LazyRule] = {}
+"""What update operators do with sparse gradients, by operator name."""
+
+_envs: dict[Context, tuple[Env, Env]] = {}
+
+
+def _env(ctx: Context) -> Env:
+    """Return what operators may know on a context; kept, as making one costs as much as a small operator."""
+    found = _envs.get(ctx)
+    if found is None:
+        device, gen = ctx.torch_device, generator(ctx)
+        found = _envs[ctx] = (Env(device, gen, False, (), ctx), Env(device, gen, True, (), ctx))
+    return found[mode.is_training()]
+
+
+def execute(plan: Plan, arrays: Sequence[Handle], ctx: Context | None = None, out: Any = None) -> Any:
+    """Run a prepared operator; record it if this thread records and an input is in a graph.
+
+    Args:
+        plan: the operator with its attributes.
+        arrays: its inputs.
+        ctx: where the result goes; None = the first input's context.
+        out: array, or list of arrays, to write the results into; None makes new ones.
+
+    Returns:
+        One array, or a list if the operator has several outputs; `out` itself where that is given.
+
+    Raises:
+        OpError: an input is not an array, or the operator failed on these inputs.
+        ShapeError: the shapes do not fit each other, the operator or `out`.
+        DTypeError: the types do not.
+        StateError: `out` is in a graph that is being recorded.
+    """
+    try:
+        recorded = mode.is_recording() and recording.is_wanted(arrays, out)
+        found = _run_sparse(plan, arrays, out, recorded)
+        if found is not None:
+            return found
+        tensors, nodes = tape.inputs_of(arrays) if recorded else ([x.raw for x in arrays], ())
+    except AttributeError:
+        if all(isinstance(x, Handle) for x in arrays):
+            raise
+        raise no_array(plan.op, arrays) from None
+    ctx = ctx or arrays[0].context
+    if recorded and recording.has_copies(arrays, tensors):
+        return _run_integers(plan, arrays, (tensors, nodes), ctx, out)
+    if plan.same_type or plan.same_shape:
+        check_alike(plan, arrays, tensors)
+    env = None if plan.function is not None else _env_with_shapes(plan, tensors, ctx)
+    results, values = _attempt(plan, env, arrays, tensors, recorded)
+    if values:
+        _write_back(plan, arrays, values)
+    if recorded:
+        node = tape.Node(plan, nodes)
+        if plan.states and values:
+            node.states = recording.states_of(plan, arrays, values, lambda: _run_plain(plan, env, tensors))
+        return recording.arrays_of(plan, results, node, ctx, out)
+    if out is not None:
+        return _write_out(plan, results, out)
+    make = Handle.result_type
+    return make(results[0], ctx) if plan.visible == 1 else [make(r, ctx) for r in results]
+
+
+Results = tuple[list[torch.Tensor], Sequence[torch.Tensor | None]]
+Traced = tuple[list[torch.Tensor], Sequence[tape.Node | None]]
+
+
+def _run_integers(plan: Plan, arrays: Sequence[Handle], traced: Traced, ctx: Context, out: Any) -> Any:
+    """Run an operator on integers, and again on the float64 copies through which their gradient flows.
+
+    What runs users' code, or takes no float64 numbers, or is written to `out`, has no gradient.
+    """
+    with mode.scope(recording=False):
+        made = execute(plan, arrays, ctx, out)
+    if out is not None or plan.guarded:
+        return made
+    tensors, nodes = traced
+    env = None if plan.function is not None else _env_with_shapes(plan, tensors, ctx)
+    try:
+        results, _ = _run(plan, env, tensors, True)
+    except (MXNetError, RuntimeError, ValueError, TypeError):
+        return made
+    tape.attach([made] if plan.visible == 1 else made, results, tape.Node(plan, nodes))
+    return made
+
+
+def _attempt(
+    plan: Plan, env: Env | None, arrays: Sequence[Handle], tensors: list[torch.Tensor], traced: bool
+) -> Results:
+    """Run an operator, and say in its errors what it was given."""
+    try:
+        return _run(plan, env, tensors, traced)
+    except MXNetError:
+        raise
+    except (RuntimeError, ValueError, IndexError, TypeError, AttributeError, KeyError) as error:
+        if is_users(error):
+            raise
+        raise failure(plan, arrays, error) from error
+
+
+def _run(plan: Plan, env: Env | None, tensors: list[torch.Tensor], traced: bool = False) -> Results:
+    """Return the visible outputs in memory of their own, and the new values of what the operator mutates."""
+    if traced is not torch.is_grad_enabled() and (traced or plan.guarded):
+        with torch.set_grad_enabled(traced):
+            return _run(plan, env, tensors, traced)
+    results = plan.function(*tensors) if plan.function is not None else plan.op.run(plan.a, env, *tensors)
+    if isinstance(results, (tuple, list)):
+        found = [_own(plan.op, r, tensors) for r in results[: plan.visible]]
+        values = results[plan.visible :]
+    else:
+        found, values = [_own(plan.op, results, tensors)], ()
+    if not traced and found and found[0].requires_grad:  # a user has made an input's tensor require grad
+        found = [r.detach() for r in found]
+    return found, values
+
+
+def _run_plain(plan: Plan, env: Env | None, tensors: list[torch.Tensor]) -> Sequence[torch.Tensor | None]:
+    """Return the new values of what an operator mutates, as they are by now."""
+    with torch.no_grad():
+        return _run(plan, env, tensors)[1]
+
+
+def _write_back(plan: Plan, arrays: Sequence[Handle], values: Sequence[torch.Tensor | None]) -> None:
+    for position, value in zip(plan.mutated, values, strict=True):
+        if value is not None and position is not None:
+            arrays[position].overwrite(value)
+
+
+def _run_sparse(plan: Plan, arrays: Sequence[Any], out: Any, recorded: bool) -> Any:
+    """Run an operator on what sparse arrays store; None if all are dense or its rule does not cover them."""
+    dense = Handle.result_type
+    for array in arrays:
+        if type(array) is not dense and isinstance(array, Handle) and array.stype != "default":
+            break
+    else:
+        if not plan.alone:
+            return None
+    if recorded:
+        return recording.by_rule(plan, _env(arrays[0].context), arrays) if out is None else None
+    with torch.no_grad():
+        if plan.op.name in lazy_rules:
+            target = _check_update(plan, arrays, out)
+            return lazy_rules[plan.op.name](plan.a, arrays, partial(_run_on, plan, arrays[0].context), target)
+        found = _by_rule(plan, arrays)
+    if found is None:
+        return None
+    kinds, results = found
+    ctx = arrays[0].context
+    made = [array_of(result, ctx) for result in results]
+    if out is None:
+        return made[0] if len(made) == 1 else made
+    if (
+        len(made) == 1
+        and isinstance(out, Handle)
+        and made[0].shape == out.shape
+        and made[0].stype == out.stype
+    ):
+        return made[0].copyto(out)
+    return _write_out(plan, [array.raw for array in made], out)
+
+
+def _check_update(plan: Plan, arrays: Sequence[Any], out: Any) -> Any:
+    """Refuse what an update of single rows would not notice, and return the one array to write to, or None."""
+    check_alike(plan, arrays, list(map(_stored, arrays)))
+    if not plan.same_shape:
+        infer.infer_shape(plan.op, plan.a, [array.shape for array in arrays], [None] * plan.visible)
+    if out is None or out is arrays[0]:
+        return out
+    return targets_of(plan, [_stored(arrays[0])], out)[0]
+
+
+def _by_rule(plan: Plan, arrays: Sequence[Any]) -> tuple[tuple[str, ...], Sequence[Any]] | None:
+    """Return the storage types and values that an operator's sparse rule makes; None if it has none for these."""
+    rule, kinds = rule_of(plan.op), tuple(array.stype for array in arrays)
+    stypes = None if rule is None else rule.storage(plan.a, kinds)
+    if rule is None or stypes is None:
+        note_fallback(plan.op.name, kinds)
+        return None
+    found = rule.run(plan.a, _env(arrays[0].context), *map(_stored, arrays))
+    return stypes, found if isinstance(found, tuple) else (found,)
+
+
+def _stored(array: Any) -> Any:
+    """Return what a sparse rule reads: a tensor, or a record of a sparse array's parts."""
+    return array.raw if array.stype == "default" else array.record()
+
+
+def _run_on(plan: Plan, ctx: Context, *tensors: torch.Tensor) -> torch.Tensor:
+    """Run an operator whose first output alone counts; what it mutates is written."""
+    given = list(tensors)
+    results, values = _run(
+        plan, None if plan.function is not None else _env_with_shapes(plan, given, ctx), given
+    )
+    for position, value in zip(plan.mutated, values, strict=True):
+        if value is not None and position is not None:
+            given[position].copy_(value)
+    return results[0]
+
+
+def _env_with_shapes(plan: Plan, tensors: list[torch.Tensor], ctx: Context) -> Env:
+    """Return the context's environment, with the output shapes where the operator asks for them."""
+    env = _env(ctx)
+    if not plan.op.needs_shapes:
+        return env
+    found = plan.out_shapes
+    if not found:
+        known = [tuple(t.shape) for t in tensors]
+        _, outs = infer.infer_shape(plan.op, plan.a, list(known), [None] * plan.visible)
+        found = tuple(s or () for s in outs)
+        if not tensors:
+            plan.out_shapes = found
+    return Env(env.device, env.generator, env.is_train, found, env.context)
+
+
+def _own(op: Op, result: torch.Tensor, tensors: list[torch.Tensor]) -> torch.Tensor:
+    """Return a result as C-contiguous memory that no input shares."""
+    if op.view and tensors:
+        shared = result.untyped_storage().data_ptr() == tensors[0].untyped_storage().data_ptr()
+        if shared:
+            return result.clone(memory_format=torch.contiguous_format)
+    for tensor in tensors:
+        if result is tensor:
+            return result.clone(memory_format=torch.contiguous_format)
+    return result if result.is_contiguous() else result.contiguous()
+
+
+def _write_out(plan: Plan, results: list[torch.Tensor], out: Any) -> Any:
+    """Copy results into the arrays given as `out`."""
+    for target, result in zip(targets_of(plan, results, out), results, strict=True):
+        target.overwrite(result)
+    return out
