@@ -12,7 +12,6 @@ from ..ndarray import NDArray
 from ..ops.sparse import densify, leaf_of
 from ..ops.user_code import is_users
 from ..private import run_backward
-from .direct import DirectRoot
 from .gradients import deliver
 from .heads import asks_gradient, required, seed_at
 from .locate import backward_error
@@ -113,19 +112,14 @@ class Backward:
         Raises:
             NodeError: an operator's gradient failed; names the node.
         """
-        roots: list[Any] = [root for _, root, _ in starts]
+        roots = [root for _, root, _ in starts]
         seeds = [seed for _, _, seed in starts]
         real = [i for i, alias in enumerate(run.aliases) if alias.requires_grad]
         grads: list[torch.Tensor | None] = [None] * len(run.aliases)
         if roots and real:
             try:
                 leaves = [run.aliases[i] for i in real]
-                if isinstance(roots[0], DirectRoot):
-                    found: Sequence[torch.Tensor | None] = roots[0].gradients(seeds[0], leaves)
-                else:
-                    found = run_backward(
-                        roots, seeds, leaves if self.dense_only else list(map(leaf_of, leaves))
-                    )
+                found = run_backward(roots, seeds, leaves if self.dense_only else list(map(leaf_of, leaves)))
             except Exception as error:
                 if is_users(error):
                     raise

@@ -21,7 +21,6 @@ from typing import Any
 from ..context import Context
 from ..graph import Graph
 from . import passes
-from .direct import direct_forward
 from .lowering import Lowered, Step, lower
 from .passes.mirror import Policy, marked, policy
 from .placement import move_between, own_environments
@@ -62,7 +61,6 @@ class Program:
         forward: ``(values, env, shaped) -> (outputs, roots, rests, mutated)``: the heads; where backward starts for
             each head (None for one that is not differentiated); the other inputs of cut losses that are made inside
             the graph; new values of states.
-        direct: does the same without autograd, None for most graphs; see `direct`.
         source: its source text.
         low: the steps.
         reused: (output, position in `shaped`) of the steps that may put an output where the last run's lies.
@@ -70,7 +68,6 @@ class Program:
 
     def __init__(self, low: Lowered) -> None:
         self.low = low
-        self.direct = direct_forward(low)
         self.shaped = [s for s in low.steps if s.needs_shapes or s.own_env]
         self.random = any(op.random for n in low.graph.nodes for op in n.every_operator())
         self.written = _written_by_operators(low)

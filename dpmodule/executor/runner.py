@@ -193,11 +193,6 @@ class Runner(BoundArrays):
                     for shown in values if monitor[1] else ():
                         expose(shown)  # a callback may write variables, and keep them
                     return interpret(program, values, env, shaped, self._watch, monitor[1])
-                if program.direct is not None and self._backward.dense_only and not self._compiled:
-                    with torch.no_grad():
-                        found = program.direct(values, env, shaped)
-                    if found is not None:
-                        return found  # type: ignore[no-any-return]
                 forward = self._compiled.get(program, program.forward) if self._compiled else program.forward
                 result: tuple[Any, ...] = forward(values, env, shaped)
                 return result
