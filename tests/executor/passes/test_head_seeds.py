@@ -6,7 +6,7 @@ import dpmodule as mx
 from dpmodule import ops
 from dpmodule.base import ArgumentError
 from dpmodule.ops.spec import Env
-from helpers.switched import fired, same_with_and_without
+from helpers.switched import same_with_and_without
 
 S = mx.sym
 NAME = "head_seeds"
