@@ -16,7 +16,7 @@ from ..ndarray import NDArray
 from ..ops.spec import Env
 from .arrays import BoundArrays
 from .interpreter import StepFailed, interpret
-from .program import Program
+from .program import Forward, Program
 
 __all__ = ["Prepared", "Run", "Starts", "heads_of", "prepare", "repeating", "seeds_of", "with_carriers"]
 
@@ -25,11 +25,19 @@ Starts = list[tuple[int, torch.Tensor, torch.Tensor]]
 
 
 class Prepared(NamedTuple):
-    """A program with what it needs beside tensors."""
+    """A program with what it needs beside tensors.
+
+    Attributes:
+        program: the program.
+        env: environment that its steps have in common.
+        shaped: those of steps that have their own.
+        forward: what runs it; takes and returns what `Program.forward` does.
+    """
 
     program: Program
     env: Env
     shaped: list[Env]
+    forward: Forward
 
 
 class Run:
@@ -58,24 +66,29 @@ class Run:
 
 
 def prepare(
-    bound: BoundArrays, program: Program, is_train: bool, memos: MutableMapping[Node, dict[Any, Any]]
+    bound: BoundArrays,
+    program: Program,
+    forward: Forward,
+    is_train: bool,
+    memos: MutableMapping[Node, dict[Any, Any]],
 ) -> Prepared:
     """Return a program with environments for its steps.
 
     Args:
         bound: the arrays it is going to run on.
         program: the program.
+        forward: what runs it.
         is_train: training mode.
         memos: what steps keep from run to run, by node; gets an entry for every node that has none yet.
     """
     shaped = []
     for step in program.shaped:
         node = bound.graph.nodes[step.node]
-        ctx, shapes = bound.context_of(node), tuple(tuple(s or ()) for s in bound.node_shapes[node])
+        ctx, shapes = bound.context_of(node), tuple(tuple(s or ()) for s in bound.shapes[node])
         memo = memos.setdefault(node, {}) if step.keeps else None
         shaped.append(Env(ctx.torch_device, generator(ctx), is_train, shapes, ctx, memo))
     ctx = bound.context
-    return Prepared(program, Env(ctx.torch_device, generator(ctx), is_train, (), ctx), shaped)
+    return Prepared(program, Env(ctx.torch_device, generator(ctx), is_train, (), ctx), shaped, forward)
 
 
 def heads_of(program: Program, starts: Starts) -> dict[int, torch.Tensor]:
@@ -139,7 +152,7 @@ def with_carriers(run: Run, slots: Sequence[int]) -> Run:
     Returns:
         The new run, or the one given where an operator takes no such numbers.
     """
-    program, env, shaped = run.prepared
+    program, env, shaped, _ = run.prepared
     values = list(run.values)
     for slot in slots:
         values[slot] = values[slot].detach()
