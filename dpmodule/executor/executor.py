@@ -6,6 +6,7 @@ import os
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,6 +20,7 @@ from ..ndarray import NDArray
 from ..ops.exposure import written
 from ..ops.sparse import leaf_of
 from ..ops.user_code import is_users
+from . import packed
 from .arrays import Binding, BoundArrays, assign
 from .backward import Backward, deliver
 from .body import CompiledBody
@@ -29,7 +31,6 @@ from .locate import forward_error
 from .malloc import settle
 from .memory import reusable
 from .options import PLAIN, RunOptions
-from .packed import drop_changed
 from .program import Program, program_of
 from .resize import resize, show_in
 from .runs import Prepared, Run, Starts, heads_of, prepare, repeating, seeds_of, with_carriers
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from .rehearsal import Rehearsal
 
 __all__ = ["Executor"]
+
+_RAW = attrgetter("raw")
 
 _SHOWN = 6
 """How many arrays of a kind `repr` names."""
@@ -327,15 +330,14 @@ class Executor:
         self._borrowed = dict(zip(map(arrays.slots.__getitem__, inputs), inputs.values())) if inputs else {}
         self._run = None
         self._last_mode = is_train
-        prepared = self._prepare(is_train, is_train)
+        prepared = self._prepared.get((is_train, is_train, self._way.watched))
+        prepared = prepared or self._prepare(is_train, is_train)
         program = prepared.program
         if program.random:
             self._random_states = [generator(ctx).get_state() for ctx in self._contexts]
         values, aliases = self._inputs(is_train)
-        for output, position in program.reused:
-            shaped = prepared.shaped[position]
-            shaped.memory = None  # of a run that failed
-            shaped.memory = reusable(self._outputs[output]) if self._options.compile is None else None
+        if program.reused:
+            self._reuse(prepared)
         result = self._execute(prepared, values, bool(aliases))
         for handle, out in zip(self._outputs, result[0]):
             if arrays.storage is not None and is_sparse(handle):
@@ -348,13 +350,14 @@ class Executor:
         self._given_up = False
         if self._elder is not None:
             self._show_elder()
-        if program.low.mutated:
+        if program.low.mutated or program.written:
             self._commit(program, result[3], at_once=True)
-        if program.written:  # by operators, through aliases whose writes torch counts apart
+            # those that operators write go through aliases, whose writes torch counts apart
             written([arrays.variables[slot].raw for slot in program.written])
         if is_train:
-            drop_changed()
-            self._run = Run(prepared, values, aliases, result)
+            if packed.entries:
+                packed.drop_changed()
+            self._run = Run(prepared, values, aliases, *result[1:])
 
     def _inputs(self, recorded: bool) -> tuple[list[Any], list[Any]]:
         """Return the tensors of all variables, and which of them want a gradient; aliases where it is recorded.
@@ -362,7 +365,8 @@ class Executor:
         An alias has the same memory and a version counter of its own, so that a variable written between forward and
         backward is used as it then is, as in MXNet. It records gradients if one is wanted; arrays never do.
         """
-        values, borrowed = self._arrays.values(), self._borrowed
+        arrays, borrowed = self._arrays, self._borrowed
+        values = list(map(_RAW, arrays.variables)) if arrays.storage is None else arrays.values()
         for slot, tensor in borrowed.items():
             values[slot] = tensor
         if not recorded:
@@ -380,6 +384,13 @@ class Executor:
                 known[slot] = tensor, alias
         return values, list(map(values.__getitem__, self._backward.slots))
 
+    def _reuse(self, prepared: Prepared) -> None:
+        """Let steps put outputs where those of the last run lie, if nobody sees that."""
+        for output, position in prepared.program.reused:
+            shaped = prepared.shaped[position]
+            shaped.memory = None  # of a run that failed
+            shaped.memory = reusable(self._outputs[output]) if self._options.compile is None else None
+
     def _execute(self, prepared: Prepared, values: list[Any], recorded: bool) -> tuple[Any, ...]:
         """Run a program.
 
@@ -391,15 +402,15 @@ class Executor:
         try:
             return prepared.forward(values, prepared.env, prepared.shaped)
         except Exception as error:
-            cause = error
-            if isinstance(error, StepFailed):
-                cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
-            elif self._way.watched and prepared.forward is not prepared.program.forward:
-                raise  # by the monitor's callback
-            if is_users(cause):
-                raise cause from cause.__cause__
-            located = forward_error(error, prepared.program, self.graph, self._arrays.shapes)
-            raise located from (error.__cause__ or error)
+            # no name may be given to an error: its traceback would keep it, and all tensors here
+            if not isinstance(error, StepFailed):
+                shown = self._way.watched and prepared.forward is not prepared.program.forward
+                if shown or is_users(error):  # by the monitor, or users' operators
+                    raise
+            elif error.__cause__ is not None and is_users(error.__cause__):
+                raise error.__cause__ from error.__cause__.__cause__
+            shapes = self._arrays.shapes
+            raise forward_error(error, prepared.program, self.graph, shapes) from (error.__cause__ or error)
         finally:
             torch.set_grad_enabled(before)
 
@@ -466,7 +477,7 @@ class Executor:
                 return Results(outputs, [])
             for handle, out in zip(self._outputs, outputs):  # losses read them
                 handle.raw = out
-            run = Run(prepared, values, aliases, result)
+            run = Run(prepared, values, aliases, *result[1:])
             grads = self._backward.gradients(run, self._starts(run, [None] * len(outputs)))
             self._commit(prepared.program, result[3], at_once=False)
             return Results(outputs, apart(grads, [*values, *outputs]))
@@ -523,7 +534,7 @@ class Executor:
         before = torch.is_grad_enabled()
         torch.set_grad_enabled(False)
         try:
-            starts = self._starts(run, given)
+            starts = backward.starts(run, given, outputs, self._options.compile is None)
             self._run = None
             if isinstance(self._way, Interpreted):
                 self._show_backward(run, starts, self._way)
@@ -558,7 +569,7 @@ class Executor:
             prepared = prepared._replace(forward=prepared.program.forward)
         with self._repeating(prepared.program):
             values, aliases = self._inputs(recorded=True)
-            return Run(prepared, values, aliases, self._execute(prepared, values, True))
+            return Run(prepared, values, aliases, *self._execute(prepared, values, True)[1:])
 
     def _show_backward(self, run: Run, starts: Starts, way: Interpreted) -> None:
         """Show the monitor every operator's gradients; costs a further forward and backward."""
@@ -657,7 +668,7 @@ class Executor:
                 None if self._backward.ignores_head(i, None) else torch.ones_like(leaf_of(root))
                 for i, root in enumerate(result[1])
             ]
-            return self._starts(Run(prepared, values, aliases, result), ones)
+            return self._starts(Run(prepared, values, aliases, *result[1:]), ones)
 
         before = torch.is_grad_enabled()
         torch.set_grad_enabled(False)

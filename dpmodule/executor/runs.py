@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -40,29 +41,25 @@ class Prepared(NamedTuple):
     forward: Forward
 
 
+@dataclass(slots=True)
 class Run:
     """What a recorded forward leaves for backward.
 
-    Args:
+    Attributes:
         prepared: the program and its environments.
         values: tensors of the variables.
         aliases: those of them that want a gradient.
-        result: what the program's function returned.
+        roots: where backward starts for each head.
+        rests: the other inputs of cut losses that are made inside the graph.
+        mutated: new values of states.
     """
 
-    __slots__ = ("aliases", "mutated", "prepared", "rests", "roots", "values")
-
-    def __init__(
-        self,
-        prepared: Prepared,
-        values: list[torch.Tensor],
-        aliases: list[torch.Tensor],
-        result: tuple[Any, ...],
-    ) -> None:
-        self.prepared = prepared
-        self.values = values
-        self.aliases = aliases
-        _, self.roots, self.rests, self.mutated = result
+    prepared: Prepared
+    values: list[Any]
+    aliases: list[Any]
+    roots: Sequence[torch.Tensor]
+    rests: Sequence[Sequence[torch.Tensor | None]]
+    mutated: Sequence[torch.Tensor | None]
 
 
 def prepare(
@@ -164,4 +161,4 @@ def with_carriers(run: Run, slots: Sequence[int]) -> Run:
             result = interpret(program, values, env, shaped, lambda name, value: None)
     except StepFailed:
         return run
-    return Run(run.prepared, values, [values[slot] for slot in slots], (*result[:3], run.mutated))
+    return Run(run.prepared, values, [values[slot] for slot in slots], result[1], result[2], run.mutated)
