@@ -400,7 +400,7 @@ def test_exceptions_of_users_code_keep_their_type_and_are_ours_too(where):
         executor = mx.sym.Custom(mx.sym.Variable("x"), op_type=name).simple_bind(mx.cpu(), x=(2,))
         executor.set_monitor_callback(lambda name, array: None)
         executor.forward(is_train=True)
-        executor._monitor = None
+        executor.set_monitor_callback(None)
         executor.backward(mx.nd.ones((2,)))
 
     def arrays():

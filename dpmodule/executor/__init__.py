@@ -1,7 +1,5 @@
 """Running graphs: lowering to generated functions, executors, and the memory they share."""
 
-from typing import TYPE_CHECKING
-
 from .. import later
 from .arrays import Binding as Binding
 from .executor import Executor as Executor
@@ -17,11 +15,8 @@ from .placement import Placement as Placement
 from .placement import placement as placement
 from .requirements import requirements as requirements
 
-if TYPE_CHECKING:
-    from .recorded import RecordingExecutor as RecordingExecutor
-
 __all__ = ["Executor"]
 
 __getattr__, __dir__ = later.attributes(
-    __name__, __all__, {"compiled": "", "cuda_graphs": "", "mirroring": "", "recorded": "RecordingExecutor"}
+    __name__, __all__, {"compiled": "", "cuda_graphs": "", "mirroring": "", "recorded": ""}
 )

@@ -2,60 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from operator import attrgetter, itemgetter
 
 import torch
 
-from ..graph import Graph, Node
+from .. import private
+from ..base import StateError
 from ..ndarray import NDArray
 from ..ops.sparse import densify, leaf_of
+from ..ops.spec import Env
 from ..ops.user_code import is_users
-from ..private import run_backward
-from .direct import DirectRoot
-from .gradients import deliver
-from .heads import asks_gradient, required, seed_at
+from .arrays import BoundArrays
+from .heads import asks_gradient, required
 from .locate import backward_error
+from .lowering import LossHead
 from .runs import Run, Starts, heads_of
 from .sparse_arrays import deliver_sparse, dense_pointers, is_sparse, value_of
 
-__all__ = ["Backward"]
+__all__ = ["Backward", "deliver"]
+
+_RAW, _SEED, _WANTS_GRADIENT = attrgetter("raw"), itemgetter(2), attrgetter("requires_grad")
 
 
 class Backward:
     """Which gradients of a graph are wanted, and how they are computed.
 
     Args:
-        graph: what runs.
-        shapes: shapes of every node's outputs.
-        grads: an array for the gradient of each argument, in the graph's order; None where none is wanted.
-        grad_req: "write", "add" or "null" for every argument.
-        dense: whether nothing in the graph has another storage type than "default".
+        arrays: the graph, and an array for each gradient that is wanted.
 
     Attributes:
         slots: numbers of the variables whose gradients are wanted.
+        wanted: the same.
         targets: their gradients' arrays.
         adds: whether a gradient is added to what its array holds.
         dense_only: whether nothing in the graph nor among the gradients has another storage type than "default".
         integers: whether gradients of integers are wanted.
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        shapes: Mapping[Node, Any],
-        grads: Mapping[str, NDArray | None],
-        grad_req: Mapping[str, str],
-        dense: bool,
-    ) -> None:
+    def __init__(self, arrays: BoundArrays) -> None:
+        graph = arrays.graph
         self._graph = graph
-        self._shapes = shapes
-        wanted = [(i, name, grad) for i, (name, grad) in enumerate(grads.items()) if grad is not None]
+        self._shapes = arrays.shapes
+        wanted = [(i, name, grad) for i, (name, grad) in enumerate(arrays.grads.items()) if grad is not None]
         self.slots = [i for i, _, _ in wanted]
         self.targets = [grad for _, _, grad in wanted]
-        self.adds = [grad_req[name] == "add" for _, name, _ in wanted]
+        self.wanted = frozenset(self.slots)
+        self.adds = [arrays.grad_req[name] == "add" for _, name, _ in wanted]
         self._names = frozenset(name for _, name, _ in wanted)
-        self.dense_only = dense and not any(map(is_sparse, self.targets))
+        self.dense_only = arrays.storage is None and not any(map(is_sparse, self.targets))
         self.integers = self.dense_only and not all(t.raw.is_floating_point() for t in self.targets)
         self._ignores_gradient = [
             node.op is not None and not node.op.wants_head(node.a) for node, _ in graph.heads
@@ -87,23 +83,21 @@ class Backward:
             ArgumentError: an output that is no loss has no gradient.
             ShapeError: a gradient has another shape than its output.
         """
-        low, env = run.prepared.program.low, run.prepared.env
-        cut = {loss.output: (loss, rest) for loss, rest in zip(low.losses, run.rests)}
+        program, env, _, _ = run.prepared
         starts = []
         for i, root in enumerate(run.roots):
             if not root.requires_grad:
                 continue
-            if i in cut:
-                loss, made = cut[i]
-                rest = [densify(run.values[n] if m is None else m.detach()) for n, m in zip(loss.rest, made)]
-                seed = seed_at(loss, env, outputs[i].raw, root, rest, free)
-            else:
+            cut = program.cut.get(i)
+            if cut is None:
                 seed = required(self._graph.output_names[i], self.ignores_head(i, given[i]), given[i], root)
+            else:
+                seed = _seed_at(program.low.losses[cut], env, outputs[i].raw, run, run.rests[cut], root, free)
             leaf = root if self.dense_only else leaf_of(root)
             starts.append((i, leaf, seed if seed.dtype == leaf.dtype else seed.to(leaf.dtype)))
         return starts
 
-    def gradients(self, run: Run, starts: Starts) -> list[torch.Tensor | None]:
+    def gradients(self, run: Run, starts: Starts) -> Sequence[torch.Tensor | None]:
         """Run the engine; return what it finds for each gradient array, None for what no head depends on.
 
         Args:
@@ -113,30 +107,26 @@ class Backward:
         Raises:
             NodeError: an operator's gradient failed; names the node.
         """
-        roots: list[Any] = [root for _, root, _ in starts]
-        seeds = [seed for _, _, seed in starts]
-        real = [i for i, alias in enumerate(run.aliases) if alias.requires_grad]
-        grads: list[torch.Tensor | None] = [None] * len(run.aliases)
-        if roots and real:
-            try:
-                leaves = [run.aliases[i] for i in real]
-                if isinstance(roots[0], DirectRoot):
-                    found: Sequence[torch.Tensor | None] = roots[0].gradients(seeds[0], leaves)
-                else:
-                    found = run_backward(
-                        roots, seeds, leaves if self.dense_only else list(map(leaf_of, leaves))
-                    )
-            except Exception as error:
-                if is_users(error):
-                    raise
-                program, env, shaped = run.prepared
-                heads = heads_of(program, starts)
-                raise backward_error(
-                    error, program, self._graph, self._shapes, run.values, (env, shaped), heads
-                ) from error
-            for i, grad in zip(real, found):
-                grads[i] = grad
-        return grads
+        leaves = list(filter(_WANTS_GRADIENT, run.aliases))
+        if not starts or not leaves:
+            return [None] * len(run.aliases)
+        _, roots, seeds = zip(*starts)
+        try:
+            found = private.run_backward(
+                roots, seeds, leaves if self.dense_only else list(map(leaf_of, leaves))
+            )
+        except Exception as error:
+            if is_users(error):
+                raise
+            program, env, shaped, _ = run.prepared
+            heads = heads_of(program, starts)
+            raise backward_error(
+                error, program, self._graph, self._shapes, run.values, (env, shaped), heads
+            ) from error
+        if len(leaves) == len(run.aliases):
+            return found
+        rest = iter(found)
+        return [next(rest) if alias.requires_grad else None for alias in run.aliases]
 
     def differentiate(self, run: Run, starts: Starts, outputs: Sequence[NDArray]) -> None:
         """Compute the gradients and deliver them into their arrays.
@@ -149,14 +139,98 @@ class Backward:
         Raises:
             NodeError: an operator's gradient failed; names the node.
         """
-        seeds = [seed for _, _, seed in starts]
         grads = self.gradients(run, starts)
+        seeds = map(_SEED, starts)
         if self.dense_only:
-            taken = [*seeds, *run.values, *(o.raw for o in outputs)]
-            deliver(grads, self.targets, self.adds, taken)
+            deliver(grads, self.targets, self.adds, chain(seeds, run.values, map(_RAW, outputs)))
             return
         taken = dense_pointers([*seeds, *run.values, *map(value_of, outputs)])
         rest = deliver_sparse(grads, self.targets, self.adds, taken)
         deliver(
             [grads[i] for i in rest], [self.targets[i] for i in rest], [self.adds[i] for i in rest], taken
         )
+
+
+def _seed_at(
+    loss: LossHead,
+    env: Env,
+    out: torch.Tensor,
+    run: Run,
+    made: Sequence[torch.Tensor | None],
+    root: torch.Tensor,
+    free: bool,
+) -> torch.Tensor:
+    """Return the gradient with which backward starts below a loss that was cut.
+
+    Args:
+        loss: the loss.
+        env: of the run.
+        out: what the loss returned.
+        run: what forward left.
+        made: the loss's inputs but the first, where they are made inside the graph.
+        root: the loss's first input.
+        free: whether the root's memory may be written, if the loss says so, too.
+    """
+    rule, data = loss.op.loss, root.detach()
+    if rule is None:
+        raise StateError(f"{loss.op.name} is no loss")
+    rest = []
+    for slot, tensor in zip(loss.rest, made):
+        value = run.values[slot] if tensor is None else tensor.detach()
+        rest.append(value if isinstance(value, torch.Tensor) else densify(value))
+    if (
+        free
+        and loss.in_place
+        and data.shape == out.shape
+        and data.dtype == out.dtype
+        and data.is_contiguous()
+    ):
+        # not through `data.data`: had anything kept this tensor for backward after all, torch says so
+        return rule.grad(loss.a, env, out, data, *rest, into=data)
+    return rule.grad(loss.a, env, out, data, *rest)
+
+
+def deliver(
+    grads: Sequence[torch.Tensor | None],
+    targets: Sequence[NDArray],
+    adds: Sequence[bool],
+    taken: Iterable[torch.Tensor],
+) -> None:
+    """Write, or add, gradients to their arrays.
+
+    A gradient that autograd returns may be anything: a view of another, the head gradient itself, a stride-0
+    expansion. It replaces the array's tensor only where that can be seen by nobody; else it is copied.
+
+    Args:
+        grads: what the engine returned; None for an argument that no head depends on.
+        targets: the arrays.
+        adds: whether to add instead of write, for each.
+        taken: tensors whose memory must not end up in an array: head gradients, arguments, outputs.
+    """
+    seen = set(map(torch.Tensor.data_ptr, taken))
+    sums: list[torch.Tensor] = []
+    terms: list[torch.Tensor] = []
+    for grad, target, add in zip(grads, targets, adds):
+        tensor = target.raw
+        if add:
+            if grad is not None:
+                sums.append(tensor)
+                terms.append(grad)
+        elif grad is None:
+            tensor.zero_()
+        else:
+            pointer = grad.data_ptr()
+            if (
+                not target.pinned
+                and pointer not in seen
+                and grad.dtype == tensor.dtype
+                and grad.shape == tensor.shape
+                and grad.is_contiguous()
+                and grad.untyped_storage().nbytes() == grad.nbytes  # fills its memory exactly
+            ):
+                target.raw = grad
+            else:
+                tensor.copy_(grad)
+            seen.add(pointer)
+    if sums:
+        private.foreach_add(sums, terms)

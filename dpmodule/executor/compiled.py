@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import types
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,11 +18,10 @@ import torch
 from ..ops.spec import Env
 from .lowering import Lowered, Step
 from .passes.rnn_chains.kernels import Recurrence
-from .program import Program
+from .program import Forward, Program
+from .ways import Way
 
-__all__ = ["CompiledForward", "reason_against"]
-
-Forward = Callable[..., Any]
+__all__ = ["Compiled", "CompiledForward", "reason_against"]
 
 _LONGEST = 300
 """How many letters of an error a warning shows."""
@@ -81,6 +80,29 @@ def _to_compile(program: Program) -> Forward:
         for name, value in plain.__globals__.items()
     }
     return types.FunctionType(plain.__code__.replace(), names, plain.__name__)
+
+
+class Compiled(Way):
+    """Programs run as `torch.compile` makes them.
+
+    Args:
+        arguments: of `torch.compile`.
+    """
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        self._arguments = arguments
+        self._made: dict[Program, CompiledForward] = {}
+
+    def forward(self, program: Program) -> Forward:
+        """Return the compiled function; it is compiled when it is first called."""
+        if program not in self._made:
+            self._made[program] = CompiledForward(program, self._arguments)
+        return self._made[program]
+
+    def state(self, program: Program, is_train: bool) -> str:
+        """Return whether a program runs compiled, or why not."""
+        found = self._made.get(program)
+        return "" if found is None else found.state
 
 
 class CompiledForward:

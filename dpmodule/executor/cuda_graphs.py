@@ -56,10 +56,12 @@ class Results(NamedTuple):
     Attributes:
         outputs: the heads.
         grads: gradients in the order of their arrays, none of which shares memory with anything else.
+        random_states: those of the generators before the run.
     """
 
     outputs: list[torch.Tensor]
     grads: list[torch.Tensor | None]
+    random_states: Sequence[torch.Tensor] = ()
 
 
 Work = Callable[[], Results]

@@ -4,29 +4,54 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..base import SignatureError, StateError
+from ..base import ArgumentError, SignatureError, StateError, dtype_name
+from ..context import Context
+from ..generators import generator
+from ..graph import Node
 from ..graph.merge import merge_equal
 from ..ndarray import NDArray
-from .arrays import Binding, assign
+from ..ops.exposure import written
+from ..ops.sparse import leaf_of
+from ..ops.user_code import is_users
+from . import packed
+from .arrays import Binding, BoundArrays, assign
+from .backward import Backward, deliver
+from .body import CompiledBody
+from .gradients import resting_states
 from .heads import given_gradients
-from .inspection import InspectedRunner
-from .interpreter import backward_by_node
+from .interpreter import StepFailed, backward_by_node
+from .locate import forward_error
+from .malloc import settle
+from .memory import reusable
 from .options import PLAIN, RunOptions
-from .resize import resize
-from .runs import Run, Starts, heads_of, seeds_of, with_carriers
+from .program import Program, program_of
+from .resize import resize, show_in
+from .runs import Prepared, Run, Starts, heads_of, prepare, repeating, seeds_of, with_carriers
+from .sparse_arrays import allocate_as, is_sparse, show, stored_bytes, value_of
+from .ways import Interpreted, Way
+
+if TYPE_CHECKING:
+    from .cuda_graphs import Results
+    from .explanation import Explanation, Memory
+    from .inspection import Inspection
+    from .rehearsal import Rehearsal
 
 __all__ = ["Executor"]
+
+_RAW = attrgetter("raw")
 
 _SHOWN = 6
 """How many arrays of a kind `repr` names."""
 
 
-class Executor(InspectedRunner):
+class Executor:
     """A graph bound to arrays on one context. Made by `Symbol.bind` and `Symbol.simple_bind`.
 
     Args:
@@ -34,20 +59,236 @@ class Executor(InspectedRunner):
         symbol: the user's face of the graph.
         options: how programs are run.
 
+    Attributes:
+        graph: what runs.
+        context: where.
+        grad_req: "write", "add" or "null" for every argument.
+        size: number of elements of what all operators make, outputs included.
+
     Source: MXNet 1.9.1 `Executor`; what is kept between forward and backward, and what a second backward does,
     was checked against it.
     """
 
     def __init__(self, binding: Binding, symbol: Any = None, options: RunOptions = PLAIN) -> None:
-        super().__init__(binding, options)
-        self._symbol = symbol
-        self._before: list[tuple[int, torch.Tensor]] = []
+        arrays = BoundArrays.of(binding)
+        self._arrays = arrays
+        self.graph, self.context, self.grad_req = arrays.graph, arrays.context, arrays.grad_req
+        self.size = arrays.size
+        self._symbol, self._options = symbol, options
         self._merges = os.environ.get("MXNET_ELIMINATE_COMMON_EXPR", "1") != "0"
+        self._contexts = arrays.contexts
+        self._outputs = arrays.outputs()
+        if self.context.torch_device.type == "cpu":
+            settle(4 * self.size)
+        self._backward = Backward(arrays)
+        self._resting = {
+            arrays.slots[name]
+            for name in resting_states(self.graph, (n for n, g in arrays.grads.items() if g is not None))
+        }
+        # how it runs
+        self._usual = self._usual_way()
+        self._way = self._usual
+        self._prepared: dict[tuple[bool, bool, bool], Prepared] = {}
+        self._memos: dict[Node, dict[Any, Any]] = {}
+        self._aliases: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._elder: weakref.ref[Executor] | None = None
+        # what the last run has left
+        self._last_mode: bool | None = None
+        self._run: Run | None = None
+        self._borrowed: dict[int, torch.Tensor] = {}
+        self._random_states: Sequence[torch.Tensor] = []
+        self._before: list[tuple[int, torch.Tensor]] = []
+        self._given_up = False
 
     def __repr__(self) -> str:
-        flow = f"{_few(self._args.items())} -> {_few(zip(self.graph.output_names, self._outputs))}"
-        wanted = sum(grad is not None for grad in self._grads.values())
-        return f"<Executor on {self.context}: {flow}; gradients for {wanted} of {len(self._grads)}>"
+        arrays = self._arrays
+        flow = f"{_few(arrays.args.items())} -> {_few(zip(self.graph.output_names, self._outputs))}"
+        wanted = sum(grad is not None for grad in arrays.grads.values())
+        return f"<Executor on {self.context}: {flow}; gradients for {wanted} of {len(arrays.grads)}>"
+
+    # arrays
+
+    @property
+    def arg_dict(self) -> dict[str, NDArray]:
+        """Arguments by name."""
+        self._own_inputs()
+        return self._arrays.args
+
+    @property
+    def grad_dict(self) -> dict[str, NDArray | None]:
+        """Gradients by argument name; None where no gradient is kept."""
+        return self._arrays.grads
+
+    @property
+    def aux_dict(self) -> dict[str, NDArray]:
+        """Auxiliary states by name."""
+        return self._arrays.aux
+
+    @property
+    def output_dict(self) -> dict[str, NDArray]:
+        """Outputs of the last forward by name.
+
+        Raises:
+            ArgumentError: two outputs have one name.
+        """
+        found = dict(zip(self.graph.output_names, self.outputs))
+        if len(found) < len(self._outputs):
+            raise ArgumentError(
+                f"output_dict: two outputs have one name: {', '.join(self.graph.output_names)}"
+            )
+        return found
+
+    @property
+    def _ctx(self) -> Context:
+        """The context, under the name that code written for MXNet reads."""
+        return self.context
+
+    @property
+    def arg_arrays(self) -> list[NDArray]:
+        """Arguments in the order of `list_arguments`."""
+        return list(self.arg_dict.values())
+
+    @property
+    def grad_arrays(self) -> list[NDArray | None]:
+        """Gradients in the order of `list_arguments`; None where no gradient is kept."""
+        return list(self._arrays.grads.values())
+
+    @property
+    def aux_arrays(self) -> list[NDArray]:
+        """Auxiliary states in the order of `list_auxiliary_states`."""
+        return list(self._arrays.aux.values())
+
+    @property
+    def outputs(self) -> list[NDArray]:
+        """Outputs of the last forward. The same objects every time: they show the newest values."""
+        if self._given_up:
+            self._outputs = [
+                allocate_as(o.stype, o.shape, o.context, dtype_name(o.dtype)) for o in self._outputs
+            ]
+            self._given_up = False
+        return self._outputs
+
+    def input_array(self, name: str) -> NDArray:
+        """Return an argument's own array without bringing it up to date; for loading the next batch."""
+        return self._arrays.args[name]
+
+    def held_bytes(self) -> dict[str, int]:
+        """Return the memory of the arrays in bytes: "arguments", "gradients", "states" and "outputs"."""
+        return {**self._arrays.held_bytes(), "outputs": sum(map(stored_bytes, self._outputs))}
+
+    def copy_params_from(
+        self,
+        arg_params: Mapping[str, NDArray],
+        aux_params: Mapping[str, NDArray] | None = None,
+        allow_extra_params: bool = False,
+    ) -> None:
+        """Copy parameters and states into this executor's arrays.
+
+        Args:
+            arg_params: arrays by argument name, of the argument's shape.
+            aux_params: arrays by state name.
+            allow_extra_params: pass over names that are not in the graph.
+
+        Raises:
+            ArgumentError: a name is not in the graph.
+            ShapeError: a shape does not fit.
+        """
+        parts = ("argument", arg_params, self.arg_dict), ("auxiliary state", aux_params, self.aux_dict)
+        for kind, given, own in parts:
+            for name, value in (given or {}).items():
+                if name in own:
+                    assign(name, own[name], value)
+                elif not allow_extra_params:
+                    raise ArgumentError(
+                        f"copy_params_from: {name!r} is no {kind} of this graph: {', '.join(own)}"
+                    )
+
+    def _own_inputs(self) -> None:
+        """Copy borrowed inputs; what backward reads from now on are the copies, which the caller may change."""
+        for slot, tensor in self._borrowed.items():
+            self._arrays.copy_in(slot, tensor)
+            if self._run is not None:
+                own, read = value_of(self._arrays.variables[slot]), self._run.values[slot]
+                if isinstance(own, torch.Tensor) and isinstance(read, torch.Tensor):
+                    read.data = own  # for operators that have kept it
+                self._run.values[slot] = own
+        self._borrowed = {}
+
+    # how it runs
+
+    def _usual_way(self) -> Way:
+        """Return how programs are run while no monitor watches."""
+        if self._options.compile is not None:
+            from .compiled import Compiled  # only few programs ask
+
+            return Compiled(self._options.compile)
+        if self._options.cuda_graphs:
+            from .recorded import Recorded
+
+            me = weakref.proxy(self)
+            return Recorded(
+                self._arrays, self._backward, lambda is_train: me.program(is_train), lambda t: me.work(t)
+            )
+        return Way()
+
+    def _prepare(self, recorded: bool, is_train: bool) -> Prepared:
+        """Return the program for a forward that backward may follow, or not, in training mode, or not."""
+        way, options = self._way, self._options
+        found = self._prepared.get((recorded, is_train, way.watched))
+        if found is None:
+            program = program_of(
+                self.graph,
+                recorded,
+                self._arrays.place_key,
+                self._arrays.storage,
+                CompiledBody,
+                watched=way.watched,
+                compiled=options.compile is not None,
+                mirror=options.mirror,
+            )
+            found = prepare(self._arrays, program, way.forward(program), is_train, self._memos)
+            self._prepared[recorded, is_train, way.watched] = found
+        return found
+
+    def program(self, is_train: bool) -> Program:
+        """Return the program that runs in training mode, or for prediction."""
+        return self._prepare(is_train, is_train).program
+
+    def way_to_run(self, is_train: bool) -> str:
+        """Return how the program is run, where options ask for more than calling it; "" where they do not.
+
+        Args:
+            is_train: training mode.
+        """
+        return self._usual.state(self.program(is_train), is_train)
+
+    def set_monitor_callback(
+        self, callback: Callable[[str, NDArray], None] | None, monitor_all: bool = False
+    ) -> None:
+        """Call a function with the name and value of every operator's output during forward and backward.
+
+        In backward these are the gradients of its inputs, as ``<node>_backward_output<i>``.
+
+        Args:
+            callback: ``(name, array)``; None takes the callback away.
+            monitor_all: also show every operator's inputs.
+        """
+        if callback is None:
+            self._way = self._usual
+            return
+        self._way = Interpreted(callback, monitor_all, self.context)
+        for key, found in self._prepared.items():
+            if key[2]:  # for the monitor before
+                self._prepared[key] = found._replace(forward=self._way.forward(found.program))
+
+    def watch_as(self, other: Executor) -> None:
+        """Take over another executor's monitor callback."""
+        self.set_monitor_callback(*other.monitor)
+
+    @property
+    def monitor(self) -> tuple[Callable[[str, NDArray], None] | None, bool]:
+        """What `set_monitor_callback` has been given last."""
+        return self._way.monitor if isinstance(self._way, Interpreted) else (None, False)
 
     # forward
 
@@ -73,6 +314,173 @@ class Executor(InspectedRunner):
             assign(name, arguments[name], value)
         self.run(bool(is_train))
         return self._outputs
+
+    def run(self, is_train: bool, inputs: Mapping[str, Any] | None = None) -> None:
+        """Run the graph, reading some inputs where they lie instead of copying them in.
+
+        The tensors must stay unchanged until backward is done; whoever looks at `arg_dict` later finds a copy.
+
+        Args:
+            is_train: training mode.
+            inputs: tensors, or records of CSR matrices, by argument name, of the bound shapes, types and device.
+        """
+        if self._way.replays and not is_train and self._replayed(False, inputs):
+            return
+        arrays = self._arrays
+        self._borrowed = dict(zip(map(arrays.slots.__getitem__, inputs), inputs.values())) if inputs else {}
+        self._run = None
+        self._last_mode = is_train
+        prepared = self._prepared.get((is_train, is_train, self._way.watched))
+        prepared = prepared or self._prepare(is_train, is_train)
+        program = prepared.program
+        if program.random:
+            self._random_states = [generator(ctx).get_state() for ctx in self._contexts]
+        values, aliases = self._inputs(is_train)
+        if program.reused:
+            self._reuse(prepared)
+        result = self._execute(prepared, values, bool(aliases))
+        for handle, out in zip(self._outputs, result[0]):
+            if arrays.storage is not None and is_sparse(handle):
+                show(handle, out)
+                continue
+            # a version counter of its own: an output may be written before backward, as in MXNet
+            own = out.data if is_train else out
+            handle.raw = own if own.is_contiguous() else own.contiguous()
+            handle.pinned = False
+        self._given_up = False
+        if self._elder is not None:
+            self._show_elder()
+        if program.low.mutated or program.written:
+            self._commit(program, result[3], at_once=True)
+            # those that operators write go through aliases, whose writes torch counts apart
+            written([arrays.variables[slot].raw for slot in program.written])
+        if is_train:
+            if packed.entries:
+                packed.drop_changed()
+            self._run = Run(prepared, values, aliases, *result[1:])
+
+    def _inputs(self, recorded: bool) -> tuple[list[Any], list[Any]]:
+        """Return the tensors of all variables, and which of them want a gradient; aliases where it is recorded.
+
+        An alias has the same memory and a version counter of its own, so that a variable written between forward and
+        backward is used as it then is, as in MXNet. It records gradients if one is wanted; arrays never do.
+        """
+        arrays, borrowed = self._arrays, self._borrowed
+        values = list(map(_RAW, arrays.variables)) if arrays.storage is None else arrays.values()
+        for slot, tensor in borrowed.items():
+            values[slot] = tensor
+        if not recorded:
+            return values, []
+        known, wanted = self._aliases, self._backward.wanted
+        for slot, tensor in enumerate(values):
+            found = known.get(slot)
+            if found is not None and found[0] is tensor:
+                values[slot] = found[1]
+                continue
+            alias = values[slot] = tensor.data
+            if slot in wanted and alias.is_floating_point():
+                alias.requires_grad_(True)
+            if slot not in borrowed:
+                known[slot] = tensor, alias
+        return values, list(map(values.__getitem__, self._backward.slots))
+
+    def _reuse(self, prepared: Prepared) -> None:
+        """Let steps put outputs where those of the last run lie, if nobody sees that."""
+        for output, position in prepared.program.reused:
+            shaped = prepared.shaped[position]
+            shaped.memory = None  # of a run that failed
+            shaped.memory = reusable(self._outputs[output]) if self._options.compile is None else None
+
+    def _execute(self, prepared: Prepared, values: list[Any], recorded: bool) -> tuple[Any, ...]:
+        """Run a program.
+
+        Raises:
+            NodeError: an operator failed; names the node.
+        """
+        before = torch.is_grad_enabled()
+        torch.set_grad_enabled(recorded)
+        try:
+            return prepared.forward(values, prepared.env, prepared.shaped)
+        except Exception as error:
+            # no name may be given to an error: its traceback would keep it, and all tensors here
+            if not isinstance(error, StepFailed):
+                shown = self._way.watched and prepared.forward is not prepared.program.forward
+                if shown or is_users(error):  # by the monitor, or users' operators
+                    raise
+            elif error.__cause__ is not None and is_users(error.__cause__):
+                raise error.__cause__ from error.__cause__.__cause__
+            shapes = self._arrays.shapes
+            raise forward_error(error, prepared.program, self.graph, shapes) from (error.__cause__ or error)
+        finally:
+            torch.set_grad_enabled(before)
+
+    def _commit(
+        self, program: Program, mutated: Sequence[torch.Tensor | None], at_once: bool
+    ) -> list[tuple[int, torch.Tensor]]:
+        """Write new values of states into their arrays.
+
+        Returns:
+            Number and old value of each, unless it is at once.
+        """
+        before = []
+        with torch.no_grad():
+            for (slot, _, now), new in zip(program.low.mutated, mutated):
+                if now is at_once and new is not None and (at_once or slot not in self._resting):
+                    array = self._arrays.variables[slot]
+                    if not at_once:
+                        before.append((slot, array.raw.clone()))
+                    array.overwrite(new)
+        return before
+
+    def _show_elder(self) -> None:
+        """Write the outputs to the head of those of the executor this one was reshaped from, if that has not run.
+
+        In MXNet both have the same memory. Here an executor that has run keeps what it computed.
+        """
+        elder = self._elder() if self._elder is not None else None
+        if elder is None or elder.has_run or self._arrays.storage is not None:
+            self._elder = None
+            return
+        for own, old in zip(self._outputs, elder.outputs):
+            show_in(own, old)
+
+    def _replayed(self, is_train: bool, inputs: Mapping[str, Any] | None) -> bool:
+        """Let a whole run be done at once, and show what it makes; say whether it was done."""
+        if self._elder is not None:
+            return False
+        self._borrowed = {}
+        results = self._way.replay(is_train, inputs)
+        if results is None:
+            return False
+        self._random_states = results.random_states
+        self._run, self._last_mode = None, is_train
+        for handle, out in zip(self._outputs, results.outputs):
+            handle.raw = out.clone()  # the next replay overwrites it
+            handle.pinned = False
+        self._given_up = False
+        if results.grads:
+            with torch.no_grad():
+                deliver(results.grads, self._backward.targets, self._backward.adds, ())
+        return True
+
+    def work(self, is_train: bool) -> Results:
+        """Run on the executor's own arrays, as it is to be recorded; gradients are returned instead of delivered."""
+        from .cuda_graphs import Results, apart
+
+        with torch.no_grad():
+            prepared = self._prepare(is_train, is_train)
+            values, aliases = self._inputs(is_train)
+            result = self._execute(prepared, values, is_train)
+            outputs = [out.detach().contiguous() for out in result[0]]
+            self._commit(prepared.program, result[3], at_once=True)
+            if not is_train:
+                return Results(outputs, [])
+            for handle, out in zip(self._outputs, outputs):  # losses read them
+                handle.raw = out
+            run = Run(prepared, values, aliases, *result[1:])
+            grads = self._backward.gradients(run, self._starts(run, [None] * len(outputs)))
+            self._commit(prepared.program, result[3], at_once=False)
+            return Results(outputs, apart(grads, [*values, *outputs]))
 
     def probes(self) -> list[torch.Tensor]:
         """Return, for each output of the last forward, a part that is finite only if all of it is.
@@ -111,30 +519,26 @@ class Executor(InspectedRunner):
             if self._given_up:
                 raise StateError("backward: call forward(is_train=True) first")
             self.run(True)
-        is_train = bool(self._last_mode)
-        given = given_gradients(out_grads, self.graph.output_names, self._outputs, self._backward.targets)
-        if not self._backward.slots:
+        outputs, backward = self._outputs, self._backward
+        if out_grads is None:
+            given: list[torch.Tensor | None] = [None] * len(outputs)
+        else:
+            given = given_gradients(out_grads, self.graph.output_names, outputs, backward.targets)
+        if not backward.slots:
             return
-        run = self._run
-        first = run is not None
-        if run is None:
-            run = self._run_again(is_train)
-        if (
-            self._backward.integers
-            or out_grads is not None
-            and self._backward.dense_only
-            and _any_integers(given)
-        ):
+        first = self._run is not None
+        run = self._run or self._run_again(bool(self._last_mode))
+        if backward.integers or out_grads is not None and backward.dense_only and _any_integers(given):
             with self._repeating(run.prepared.program):
-                run = with_carriers(run, self._backward.slots)
+                run = with_carriers(run, backward.slots)
         before = torch.is_grad_enabled()
         torch.set_grad_enabled(False)
         try:
-            starts = self._starts(run, given)
+            starts = backward.starts(run, given, outputs, self._options.compile is None)
             self._run = None
-            if self._monitor is not None:
-                self._show_backward(run, starts)
-            self._backward.differentiate(run, starts, self._outputs)
+            if isinstance(self._way, Interpreted):
+                self._show_backward(run, starts, self._way)
+            backward.differentiate(run, starts, outputs)
         finally:
             torch.set_grad_enabled(before)
         self._before = []
@@ -147,15 +551,32 @@ class Executor(InspectedRunner):
         States that operators write in forward stay as they are.
         """
         for slot, values in self._before:
-            self._variables[slot].overwrite(values)
+            self._arrays.variables[slot].overwrite(values)
         self._before = []
 
-    def _show_backward(self, run: Run, starts: Starts) -> None:
+    def _starts(self, run: Run, given: Sequence[torch.Tensor | None]) -> Starts:
+        """Return where backward of the last forward, or a repetition of it, starts."""
+        return self._backward.starts(run, given, self._outputs, self._options.compile is None)
+
+    def _repeating(self, program: Program) -> AbstractContextManager[None]:
+        """Let the last forward be repeated inside the block without changing random numbers and states."""
+        return repeating(program, self._contexts, self._random_states, self._arrays.variables)
+
+    def _run_again(self, is_train: bool) -> Run:
+        """Repeat the last forward with the random numbers it drew, for backward alone: no output changes."""
+        prepared = self._prepare(True, is_train)
+        if self._way.watched:
+            prepared = prepared._replace(forward=prepared.program.forward)
+        with self._repeating(prepared.program):
+            values, aliases = self._inputs(recorded=True)
+            return Run(prepared, values, aliases, *self._execute(prepared, values, True)[1:])
+
+    def _show_backward(self, run: Run, starts: Starts, way: Interpreted) -> None:
         """Show the monitor every operator's gradients; costs a further forward and backward."""
-        program, env, shaped = run.prepared
+        program, env, shaped, _ = run.prepared
         with self._repeating(program):
             heads, seeds = heads_of(program, starts), seeds_of(program, starts)
-            backward_by_node(program, run.values, env, shaped, heads, self._watch, seeds)
+            backward_by_node(program, run.values, env, shaped, heads, way.show, seeds)
 
     def step(self, inputs: Mapping[str, Any] | None = None) -> None:
         """Run forward in training mode, then backward; the outputs must be losses.
@@ -163,11 +584,18 @@ class Executor(InspectedRunner):
         Args:
             inputs: see `run`.
         """
-        self.run(True, inputs)
-        self.backward()
+        if not (self._way.replays and self._replayed(True, inputs)):
+            self.run(True, inputs)
+            self.backward()
+
+    @property
+    def has_run(self) -> bool:
+        """Whether there has been a forward whose results are still there."""
+        return self._last_mode is not None
 
     def set_aside(self) -> None:
         """Hear that an executor for other shapes runs from now on; this one may come back."""
+        self._usual.forget()
 
     def release(self) -> bool:
         """Give up outputs and what backward would need; handles of outputs taken before keep their values.
@@ -175,33 +603,23 @@ class Executor(InspectedRunner):
         Returns:
             Whether there was something to give up.
         """
+        self._usual.forget()
         if self._last_mode is None:
             return False
         self._own_inputs()
-        self._give_up_outputs()
+        self._outputs = [  # new arrays, which take no memory until somebody looks at them
+            allocate_as(o.stype, o.shape, o.context, dtype_name(o.dtype))
+            if is_sparse(o)
+            else NDArray(o.raw.new_zeros(()).expand(o.shape), o.context)
+            for o in self._outputs
+        ]
+        self._given_up = True
         self._run = None
         self._random_states = []
         self._last_mode = None
         return True
 
-    # monitoring and reshaping
-
-    def set_monitor_callback(
-        self, callback: Callable[[str, NDArray], None] | None, monitor_all: bool = False
-    ) -> None:
-        """Call a function with the name and value of every operator's output during forward and backward.
-
-        In backward these are the gradients of its inputs, as ``<node>_backward_output<i>``.
-
-        Args:
-            callback: ``(name, array)``; None takes the callback away.
-            monitor_all: also show every operator's inputs.
-        """
-        self._monitor = None if callback is None else (callback, monitor_all)
-
-    def watch_as(self, other: Executor) -> None:
-        """Take over another executor's monitor callback."""
-        self._monitor = other._monitor
+    # reshaping
 
     def reshape(
         self, partial_shaping: bool = False, allow_up_sizing: bool = False, **kwargs: Iterable[int]
@@ -218,22 +636,113 @@ class Executor(InspectedRunner):
             ShapeError: the shapes contradict each other.
         """
         self._own_inputs()
-        arrays = self._args, {k: g for k, g in self._grads.items() if g is not None}, self._aux
-        args, grads, aux = resize(self.graph, arrays, kwargs, partial_shaping, allow_up_sizing)
-        binding = Binding(
-            self.graph,
-            self.context,
-            args,
-            grads,
-            self.grad_req,
-            aux,
-            places=self._places,
-            stypes=self._stypes,
-        )
+        arrays = self._arrays
+        own = arrays.args, {k: g for k, g in arrays.grads.items() if g is not None}, arrays.aux
+        args, grads, aux = resize(self.graph, own, kwargs, partial_shaping, allow_up_sizing)
+        req, places, stypes = self.grad_req, arrays.places, arrays.stypes
+        binding = Binding(self.graph, self.context, args, grads, req, aux, places=places, stypes=stypes)
         younger = Executor(binding, self._symbol, self._options)
         younger._elder = weakref.ref(self)
         younger.watch_as(self)
         return younger
+
+    # looking inside
+
+    @contextmanager
+    def rehearsal(self, is_train: bool) -> Iterator[Rehearsal]:
+        """Let the program run inside the block as often as wanted, on the arrays as they are.
+
+        Nothing of it stays: outputs, gradients, states, what backward needs and random numbers are as before.
+
+        Args:
+            is_train: training mode.
+        """
+        from .rehearsal import Rehearsal  # only few programs ask
+
+        prepared = self._prepare(is_train, is_train)
+        program, env, shaped, forward = prepared
+        forward = program.forward if self._way.watched else forward
+
+        def starts(result: tuple[Any, ...]) -> Starts:
+            ones = [
+                None if self._backward.ignores_head(i, None) else torch.ones_like(leaf_of(root))
+                for i, root in enumerate(result[1])
+            ]
+            return self._starts(Run(prepared, values, aliases, *result[1:]), ones)
+
+        before = torch.is_grad_enabled()
+        torch.set_grad_enabled(False)
+        try:
+            with self._repeating(program):
+                values, aliases = self._inputs(is_train)
+                gpus = tuple({c.torch_device: c for c in self._contexts if c.torch_device.type == "cuda"})
+                yield Rehearsal(program, env, shaped, values, aliases, forward, starts, gpus)
+        finally:
+            torch.set_grad_enabled(before)
+
+    def _inspection(self) -> Inspection:
+        from .inspection import Inspection  # only few programs ask
+
+        return Inspection(self, self._arrays)
+
+    def explain(
+        self,
+        is_train: bool | None = None,
+        times: bool = False,
+        measure_memory: bool = False,
+        parameters: Collection[str] | None = None,
+        repeats: int = 5,
+    ) -> Explanation:
+        """Return what this executor runs: generated source, passes, and a table of steps; print it to read it.
+
+        Times and memory are measured by running on the arrays as they are; values, outputs and random numbers stay
+        the same. Operators written by users run, too. For what happens inside of steps there is `mx.profiler`.
+
+        Args:
+            is_train: whether the table is about training; None = if gradients are kept.
+            times: also measure the time of every step, forward and backward.
+            measure_memory: measure the memory of a run instead of estimating it.
+            parameters: names of the arguments that are parameters; None = those that operators declare to be.
+            repeats: how often steps are run for their times, of which the medians are shown.
+
+        Raises:
+            StateError: memory is to be measured while a profiler runs.
+
+        Example:
+            >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc")
+            >>> found = net.simple_bind(mx.cpu(), data=(2, 4)).explain()
+            >>> [step.name for step in found.steps], found.parameters, found.flops
+            (['fc'], 15, 48)
+        """
+        return self._inspection().explain(is_train, times, measure_memory, parameters, repeats)
+
+    def memory(self, is_train: bool | None = None, measure: bool = False) -> Memory:
+        """Return how much memory tensors take in a run.
+
+        Args:
+            is_train: whether the run is one in training, with backward if gradients are kept; None = if they are.
+            measure: run once and see, instead of estimating by the shapes. The first time takes a second.
+
+        Raises:
+            StateError: it is to be measured while a profiler runs.
+        """
+        return self._inspection().memory(is_train, measure)
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most memory that tensors take at a time in a run, in bytes, estimated by their shapes.
+
+        This is ``memory().peak``; ``memory(measure=True).peak`` measures it.
+        """
+        return self.memory().peak
+
+    def debug_str(self) -> str:
+        """Return the source of the generated functions, predict and training, and the memory they work in.
+
+        The last two lines have MXNet's form, as programs cut the number out of the first of them; it is what the
+        operators' results take by their shapes, all of them where there are gradients, else at the worst moment.
+        """
+        return self._inspection().debug_str()
 
     def get_optimized_symbol(self) -> Any:
         """Return the symbol with equal operators on equal inputs merged, as MXNet runs it.

@@ -1,21 +1,13 @@
-"""Delivering the engine's gradients into gradient arrays.
-
-A gradient that autograd returns may be anything: a view of another, the head gradient itself, a stride-0 expansion.
-It replaces the array's tensor only where that can be seen by nobody; else it is copied.
-"""
+"""How far gradients reach in a graph: which operators they must pass, and which states they leave alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-import torch
-
-from .. import private
 from ..base import NodeError
 from ..graph import Graph, Node
-from ..ndarray import NDArray
 
-__all__ = ["check_differentiable", "deliver", "fed_by", "reached_by_gradients", "resting_states"]
+__all__ = ["check_differentiable", "fed_by", "reached_by_gradients", "resting_states"]
 
 
 def check_differentiable(graph: Graph, wanted: Iterable[str]) -> None:
@@ -79,50 +71,3 @@ def reached_by_gradients(graph: Graph) -> set[Node]:
         found.add(node)
         waiting += [child for child, _ in node.inputs]
     return found
-
-
-def _is_own_memory(tensor: torch.Tensor) -> bool:
-    """Say whether a tensor is C-contiguous and fills its storage exactly."""
-    return tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.nbytes
-
-
-def deliver(
-    grads: Sequence[torch.Tensor | None],
-    targets: Sequence[NDArray],
-    adds: Sequence[bool],
-    taken: Iterable[torch.Tensor],
-) -> None:
-    """Write, or add, gradients to their arrays.
-
-    Args:
-        grads: what the engine returned; None for an argument that no head depends on.
-        targets: the arrays.
-        adds: whether to add instead of write, for each.
-        taken: tensors whose memory must not end up in an array: head gradients, arguments, outputs.
-    """
-    seen = {t.data_ptr() for t in taken}
-    sums: list[torch.Tensor] = []
-    terms: list[torch.Tensor] = []
-    for grad, target, add in zip(grads, targets, adds):
-        tensor = target.raw
-        if add:
-            if grad is not None:
-                sums.append(tensor)
-                terms.append(grad)
-        elif grad is None:
-            tensor.zero_()
-        else:
-            pointer = grad.data_ptr()
-            if (
-                not target.pinned
-                and pointer not in seen
-                and grad.dtype == tensor.dtype
-                and grad.shape == tensor.shape
-                and _is_own_memory(grad)
-            ):
-                target.raw = grad
-            else:
-                tensor.copy_(grad)
-            seen.add(pointer)
-    if sums:
-        private.foreach_add(sums, terms)

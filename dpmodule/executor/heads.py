@@ -1,4 +1,4 @@
-"""Where backward starts: gradients of the outputs as users give them, and as losses make them."""
+"""Gradients of the outputs: as users give them, and which outputs need any."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from typing import Any
 
 import torch
 
-from ..base import ArgumentError, ShapeError, StateError
+from ..base import ArgumentError, ShapeError
 from ..graph import Node
 from ..ndarray import NDArray
 from ..ops.sparse import leaf_of
-from ..ops.spec import Env
-from .lowering import LossHead
 from .sparse_arrays import is_sparse, seed_of
 
-__all__ = ["STOPS", "asks_gradient", "given_gradients", "required", "seed_at"]
+__all__ = ["STOPS", "asks_gradient", "given_gradients", "required"]
 
 _STEPS = """
 equal not_equal greater greater_equal lesser lesser_equal logical_and logical_or logical_xor
@@ -132,31 +130,3 @@ def required(name: str, is_loss: bool, given: torch.Tensor | None, root: torch.T
             "(or wrap it in BlockGrad or MakeLoss)"
         )
     return torch.ones_like(leaf_of(root))
-
-
-def seed_at(
-    loss: LossHead, env: Env, out: torch.Tensor, root: torch.Tensor, rest: Sequence[torch.Tensor], free: bool
-) -> torch.Tensor:
-    """Return the gradient with which backward starts below a loss that was cut.
-
-    Args:
-        loss: the loss.
-        env: of the run.
-        out: what the loss returned.
-        root: the loss's first input.
-        rest: its other inputs.
-        free: whether the root's memory may be written, if the loss says so, too.
-    """
-    rule, data = loss.op.loss, root.detach()
-    if rule is None:
-        raise StateError(f"{loss.op.name} is no loss")
-    if (
-        free
-        and loss.in_place
-        and data.shape == out.shape
-        and data.dtype == out.dtype
-        and data.is_contiguous()
-    ):
-        # not through `data.data`: had anything kept this tensor for backward after all, torch says so
-        return rule.grad(loss.a, env, out, data, *rest, into=data)
-    return rule.grad(loss.a, env, out, data, *rest)

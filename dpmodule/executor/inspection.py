@@ -1,145 +1,249 @@
-"""`InspectedRunner`: looking at the programs of a runner, their costs and their memory."""
+"""`Inspection`: what an executor's programs are, what they cost, and how long they take."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-
-import torch
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 from ..base import dtype_name
-from ..ops.sparse import leaf_of
+from ..graph import Graph, Node, infer_types
+from ..ops.shapes import prod
+from ..ops.spec import PARAM
+from . import passes
+from .arrays import BoundArrays
+from .cost import intermediate_bytes, item_size, working_bytes
+from .explanation import Explanation, Memory, Plan, StepRow
+from .flops import backward_flops, forward_flops
+from .lowering import Lowered, Step
+from .measuring import StepTimes, measure_memory, measure_times
 from .program import Program
-from .runner import Runner
-from .runs import Run, Starts
+from .rehearsal import Rehearsal
 
-if TYPE_CHECKING:
-    from .explanation import Explanation, Memory
-    from .rehearsal import Rehearsal
-
-__all__ = ["InspectedRunner"]
+__all__ = ["Inspected", "Inspection"]
 
 
-class InspectedRunner(Runner):
-    """A `Runner` whose programs can be looked at."""
+class Inspected(Protocol):
+    """What is looked at: an executor."""
 
     def program(self, is_train: bool) -> Program:
         """Return the program that runs in training mode, or for prediction."""
-        return self._prepare(is_train, is_train).program
 
     def way_to_run(self, is_train: bool) -> str:
-        """Return how the program is run, where options ask for more than calling it; "" where they do not.
+        """Return how the program is run, where options ask for more than calling it; "" where they do not."""
 
-        Args:
-            is_train: training mode.
-        """
-        compiled = self._compiled.get(self.program(is_train))
-        return "" if compiled is None else compiled.state
+    def rehearsal(self, is_train: bool) -> AbstractContextManager[Rehearsal]:
+        """Let the program run inside the block as often as wanted, on the arrays as they are."""
 
-    @contextmanager
-    def rehearsal(self, is_train: bool) -> Iterator[Rehearsal]:
-        """Let the program run inside the block as often as wanted, on the arrays as they are.
+    def held_bytes(self) -> dict[str, int]:
+        """Return the memory of the arrays in bytes: "arguments", "gradients", "states" and "outputs"."""
 
-        Nothing of it stays: outputs, gradients, states, what backward needs and random numbers are as before.
 
-        Args:
-            is_train: training mode.
-        """
-        from .rehearsal import Rehearsal  # only few programs ask
+class Inspection:
+    """A look at the programs of an executor.
 
-        prepared = self._prepare(is_train, is_train)
-        program, env, shaped = prepared
+    Args:
+        executor: the executor.
+        arrays: what it is bound to.
+    """
 
-        def starts(result: tuple[Any, ...]) -> Starts:
-            ones = [
-                None if self._backward.ignores_head(i, None) else torch.ones_like(leaf_of(root))
-                for i, root in enumerate(result[1])
-            ]
-            return self._starts(Run(prepared, values, aliases, result), ones)
-
-        before = torch.is_grad_enabled()
-        torch.set_grad_enabled(False)
-        try:
-            with self._repeating(program):
-                values, aliases = self._inputs(recorded=is_train)
-                call = self._compiled.get(program, program.forward)
-                gpus = tuple({c.torch_device: c for c in self._contexts if c.torch_device.type == "cuda"})
-                yield Rehearsal(program, env, shaped, values, aliases, call, starts, gpus)
-        finally:
-            torch.set_grad_enabled(before)
+    def __init__(self, executor: Inspected, arrays: BoundArrays) -> None:
+        self._executor, self._arrays = executor, arrays
+        bound = {**arrays.args, **arrays.aux}
+        self._given = {name: dtype_name(array.dtype) for name, array in bound.items()}
+        self._wanted = [name for name, grad in arrays.grads.items() if grad is not None]
 
     def explain(
         self,
-        is_train: bool | None = None,
-        times: bool = False,
-        measure_memory: bool = False,
-        parameters: Collection[str] | None = None,
-        repeats: int = 5,
+        is_train: bool | None,
+        times: bool,
+        measure: bool,
+        parameters: Collection[str] | None,
+        repeats: int,
     ) -> Explanation:
-        """Return what this executor runs: generated source, passes, and a table of steps; print it to read it.
+        """Return what runs; see `Executor.explain`."""
+        is_train = bool(self._wanted) if is_train is None else is_train
+        graph, shapes = self._arrays.graph, self._arrays.shapes
+        low = self._executor.program(is_train).low
+        measured = None
+        if times:
+            with self._executor.rehearsal(is_train) as run:
+                measured = measure_times(run, repeats)
+        names = _declared_parameters(graph) if parameters is None else set(parameters)
+        rows = _Rows(graph, shapes, self._types(), self._wanted if is_train else [], names)
+        covered = _covered(low)
+        done = {number for numbers in covered for number in numbers}
+        return Explanation(
+            is_train=is_train,
+            predict=self._plan(False),
+            training=self._plan(True),
+            steps=tuple(
+                rows.row(low, step, covered[at], _step_times(measured, at))
+                for at, step in enumerate(low.steps)
+            ),
+            merged=tuple(n.name for i, n in enumerate(graph.nodes) if n.op is not None and i not in done),
+            parameters=sum(prod(shapes[node][0]) for node in graph.inputs if node.name in names),
+            flops=sum(rows.forward.values()),
+            backward_flops=sum(rows.backward.values()),
+            memory=self.memory(is_train, measure),
+            forward_s=measured.whole_forward if measured else None,
+            backward_s=measured.whole_backward if measured and measured.backward else None,
+        )
 
-        Times and memory are measured by running on the arrays as they are; values, outputs and random numbers stay
-        the same. Operators written by users run, too. For what happens inside of steps there is `mx.profiler`.
-
-        Args:
-            is_train: whether the table is about training; None = if gradients are kept.
-            times: also measure the time of every step, forward and backward.
-            measure_memory: measure the memory of a run instead of estimating it.
-            parameters: names of the arguments that are parameters; None = those that operators declare to be.
-            repeats: how often steps are run for their times, of which the medians are shown.
-
-        Raises:
-            StateError: memory is to be measured while a profiler runs.
-
-        Example:
-            >>> net = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc")
-            >>> found = net.simple_bind(mx.cpu(), data=(2, 4)).explain()
-            >>> [step.name for step in found.steps], found.parameters, found.flops
-            (['fc'], 15, 48)
-        """
-        from .explain import explain  # only few programs ask
-
-        is_train = bool(self._backward.targets) if is_train is None else is_train
-        return explain(self, is_train, times, measure_memory, parameters, repeats)
-
-    def memory(self, is_train: bool | None = None, measure: bool = False) -> Memory:
-        """Return how much memory tensors take in a run.
-
-        Args:
-            is_train: whether the run is one in training, with backward if gradients are kept; None = if they are.
-            measure: run once and see, instead of estimating by the shapes. The first time takes a second.
-
-        Raises:
-            StateError: it is to be measured while a profiler runs.
-        """
-        from .explain import memory_of
-
-        return memory_of(self, bool(self._backward.targets) if is_train is None else is_train, measure)
-
-    @property
-    def peak_bytes(self) -> int:
-        """The most memory that tensors take at a time in a run, in bytes, estimated by their shapes.
-
-        This is ``memory().peak``; ``memory(measure=True).peak`` measures it.
-        """
-        return self.memory().peak
+    def memory(self, is_train: bool | None, measure: bool) -> Memory:
+        """Return the memory of the arrays, and that of a run; see `Executor.memory`."""
+        is_train = bool(self._wanted) if is_train is None else is_train
+        if measure:
+            with self._executor.rehearsal(is_train) as run:
+                forward, backward = measure_memory(run)
+        else:
+            graph, types = self._arrays.graph, self._types()
+            forward, backward = working_bytes(graph, self._arrays.shapes, types, is_train, self._wanted)
+            copies = self._copied_bytes(self._executor.program(is_train).low, types)
+            if backward:  # it reads them, too
+                forward, backward = forward + sum(copies), backward + sum(copies)
+            else:
+                forward += max(copies, default=0)
+        return Memory(**self._executor.held_bytes(), forward=forward, backward=backward, measured=measure)
 
     def debug_str(self) -> str:
-        """Return the source of the generated functions, predict and training, and the memory they work in.
-
-        The last two lines have MXNet's form, as programs cut the number out of the first of them; it is what the
-        operators' results take by their shapes, all of them where there are gradients, else at the worst moment.
-        """
-        from .cost import intermediate_bytes  # only few programs ask
-
-        sources = [f"# is_train={mode}\n{self._prepare(mode, mode).program.source}" for mode in (False, True)]
-        bound = {**self.arg_dict, **self.aux_dict}
-        size = intermediate_bytes(
-            self.graph,
-            {name: array.shape for name, array in bound.items()},
-            {name: dtype_name(array.dtype) for name, array in bound.items()},
-            training=bool(self._backward.targets),
-        )
+        """Return the source of the generated functions, and the memory they work in; see `Executor.debug_str`."""
+        sources = [f"# is_train={mode}\n{self._executor.program(mode).source}" for mode in (False, True)]
+        shapes = {name: array.shape for name, array in {**self._arrays.args, **self._arrays.aux}.items()}
+        size = intermediate_bytes(self._arrays.graph, shapes, self._given, training=bool(self._wanted))
         total = f"Total {size // 2**20} MB allocated\nTotal 0 TempSpace resource requested\n"
         return "\n".join([*sources, total])
+
+    def _types(self) -> dict[Node, list[str | None]]:
+        return infer_types(self._arrays.graph, self._given, default="float32")
+
+    def _copied_bytes(self, low: Lowered, types: Mapping[Node, Any]) -> list[int]:
+        """Return the memory of copies that passes make of variables, in another layout or place."""
+        found = []
+        for step in low.steps:
+            if (
+                step.node < 0
+                and len(step.inputs) == len(step.outputs) == 1
+                and step.inputs[0] < low.num_variables
+            ):
+                node = self._arrays.graph.nodes[low.entries[step.inputs[0]][0]]
+                found.append(prod(self._arrays.shapes[node][0]) * item_size(types[node][0] or "float32"))
+        return found
+
+    def _plan(self, is_train: bool) -> Plan:
+        program = self._executor.program(is_train)
+        low = program.low
+        here = [each.name for each in passes.PASSES if (each.training if low.recorded else each.predict)]
+        off = tuple(name for name in here if name in low.off)
+        idle = tuple(name for name in here if name not in low.off and name not in low.fired)
+        way = self._executor.way_to_run(is_train)
+        return Plan(low.recorded, program.source, dict(low.fired), idle, off, way)
+
+
+def _step_times(measured: StepTimes | None, at: int) -> tuple[float | None, float | None]:
+    if measured is None:
+        return None, None
+    return measured.forward[at], measured.backward[at] if measured.backward else None
+
+
+def _declared_parameters(graph: Graph) -> set[str]:
+    """Return the names of the variables that some operator takes as a parameter."""
+    found: set[str] = set()
+    for node in graph.nodes:
+        if node.op is None:
+            continue
+        declared = node.op.wanted(node.a, len(node.inputs))
+        found.update(
+            child.name
+            for (child, _), one in zip(node.inputs, declared)
+            if child.op is None and one.kind == PARAM
+        )
+    return found
+
+
+def _covered(low: Lowered) -> list[tuple[int, ...]]:
+    """Return the indices of the nodes whose work each step does; every node once, with its own step if it has one."""
+    left = {number for step in low.steps for number in step.covers} - {step.node for step in low.steps}
+    found = []
+    taken: set[int] = set()
+    for step in low.steps:
+        numbers = {number for number in step.covers if number in left}
+        left -= numbers
+        if step.node >= 0 and step.node not in taken:
+            numbers.add(step.node)
+            taken.add(step.node)
+        found.append(tuple(sorted(numbers)))
+    return found
+
+
+class _Rows:
+    """Makes the rows of the table of steps.
+
+    Args:
+        graph: what runs.
+        shapes: shapes of every node's outputs.
+        types: their dtype names.
+        wanted: the arguments whose gradients backward computes; none where no backward follows.
+        parameters: names of the variables that are parameters.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        shapes: Mapping[Node, Any],
+        types: Mapping[Node, list[str | None]],
+        wanted: Collection[str],
+        parameters: Collection[str],
+    ) -> None:
+        self._nodes = graph.nodes  # the program may have been made for another graph, of the same structure
+        self._shapes, self._types = shapes, types
+        self.forward = forward_flops(graph, shapes)
+        self.backward: Mapping[Node, int] = backward_flops(graph, self.forward, wanted) if wanted else {}
+        self._uncounted = set(parameters)
+
+    def row(
+        self, low: Lowered, step: Step, covered: tuple[int, ...], times: tuple[float | None, float | None]
+    ) -> StepRow:
+        """Return the row of one step, which does the work of the nodes `covered`."""
+        nodes = [self._nodes[number] for number in covered]
+        main = self._nodes[step.node] if step.node >= 0 else None
+        shapes, dtype, nbytes = self._outputs(low, step)
+        return StepRow(
+            name=low.names[step.outputs[0]] if main is None else main.name,
+            operator=step.name if main is None or main.op is None else main.op.name,
+            nodes=tuple(node.name for node in nodes),
+            shapes=shapes,
+            dtype=dtype,
+            parameters=sum(map(self._parameters, nodes)),
+            flops=sum(self.forward[node] for node in nodes),
+            backward_flops=sum(self.backward.get(node, 0) for node in nodes),
+            nbytes=nbytes,
+            forward_s=times[0],
+            backward_s=times[1],
+        )
+
+    def _outputs(self, low: Lowered, step: Step) -> tuple[tuple[tuple[int, ...] | None, ...], str, int]:
+        """Return shapes, type and memory of what a step makes; of values that passes added, by the step's node."""
+        visible = self._nodes[step.node].num_outputs if step.node >= 0 else 1
+        shapes: list[tuple[int, ...] | None] = []
+        dtype, nbytes = "", 0
+        for position, value in enumerate(step.outputs[:visible]):
+            entry = low.entries.get(value)
+            if entry is None and step.node >= 0:
+                entry = step.node, position
+            elif entry is None and len(step.inputs) == 1:
+                entry = low.entries.get(step.inputs[0])  # a copy, a move, another layout
+            shape = None if entry is None else self._shapes[self._nodes[entry[0]]][entry[1]]
+            shapes.append(shape)
+            if entry is not None and shape is not None:
+                kind = self._types[self._nodes[entry[0]]][entry[1]] or "float32"
+                dtype = dtype or kind
+                nbytes += prod(shape) * item_size(kind)
+        return tuple(shapes), dtype, nbytes
+
+    def _parameters(self, node: Node) -> int:
+        """Count the elements of the parameters that this node is the first to read."""
+        names = {child.name: self._shapes[child][0] for child, _ in node.inputs if child.op is None}
+        own = [name for name in names if name in self._uncounted]
+        self._uncounted.difference_update(own)
+        return sum(prod(names[name]) for name in own)

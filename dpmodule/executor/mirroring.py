@@ -19,7 +19,7 @@ import torch
 
 from ..private import run_backward
 
-__all__ = ["Recomputed", "mirroring"]
+__all__ = ["Recomputed", "mirrored", "mirroring"]
 
 
 class _Call:
@@ -176,6 +176,16 @@ def mirroring() -> Iterator[None]:
             yield
     finally:
         _current.notes = before
+
+
+def mirrored(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that is run inside `mirroring`."""
+
+    def run(*arguments: Any) -> Any:
+        with mirroring():
+            return function(*arguments)
+
+    return run
 
 
 class Recomputed:

@@ -17,7 +17,7 @@ import torch
 
 from ..ops import exposure
 
-__all__ = ["drop_changed", "packed", "packed_bytes"]
+__all__ = ["drop_changed", "entries", "packed", "packed_bytes"]
 
 Tensors = Sequence[torch.Tensor]
 _Key = tuple[Hashable, ...]
@@ -33,7 +33,7 @@ class _Entry:
 
     def __init__(self, key: _Key, tensors: Tensors, detail: Hashable) -> None:
         def forget(_: Any) -> None:
-            _entries.pop(key, None)
+            entries.pop(key, None)
 
         self.sources = [weakref.ref(tensor, forget) for tensor in tensors]
         self.versions = [tensor._version for tensor in tensors]
@@ -71,7 +71,8 @@ class _Entry:
         return all(t is not None and t._version == v for t, v in zip(tensors, self.versions))
 
 
-_entries: dict[_Key, _Entry] = {}
+entries: dict[_Key, _Entry] = {}
+"""What is known of parameters, by what is made of them; empty in most programs."""
 
 
 def packed(kind: Hashable, tensors: Tensors, make: Callable[[], Any], detail: Hashable = None) -> Any:
@@ -84,27 +85,27 @@ def packed(kind: Hashable, tensors: Tensors, make: Callable[[], Any], detail: Ha
         detail: for what use, if that matters; there are not more than four packs for one kind and parameters.
     """
     key = (kind, *map(id, tensors))
-    entry = _entries.get(key)
+    entry = entries.get(key)
     if entry is not None and entry.fits(tensors):
         return entry.pack(detail, make)
-    _entries.pop(key, None)
+    entries.pop(key, None)
     if all(map(exposure.is_watched, tensors)):
-        _entries[key] = _Entry(key, tensors, detail)
+        entries[key] = _Entry(key, tensors, detail)
     return None
 
 
 def drop_changed() -> None:
     """Free what was made of parameters that have changed since."""
-    if _entries:
-        for key, entry in list(_entries.items()):
+    if entries:
+        for key, entry in list(entries.items()):
             if not entry.is_current():
-                _entries.pop(key, None)
+                entries.pop(key, None)
 
 
 def packed_bytes() -> int:
     """Return how much memory is kept, in bytes, as far as torch can tell: padding of the kernels' is left out."""
     found = 0
-    for entry in list(_entries.values()):
+    for entry in list(entries.values()):
         for pack in list(entry.packs.values()):
             found += sum(t.numel() * t.itemsize for t in pack if isinstance(t, torch.Tensor))
     return found

@@ -15,19 +15,20 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from ..context import Context
 from ..graph import Graph
 from . import passes
-from .direct import direct_forward
 from .lowering import Lowered, Step, lower
 from .passes.mirror import Policy, marked, policy
 from .placement import move_between, own_environments
 from .storage import Storage
 
-__all__ = ["Program", "program_of"]
+__all__ = ["Forward", "Program", "program_of"]
+
+Forward = Callable[..., tuple[Any, ...]]
+"""What runs a program: ``(values, env, shaped) -> (outputs, roots, rests, mutated)``, see `Program`."""
 
 _numbers = itertools.count()
 
@@ -62,15 +63,15 @@ class Program:
         forward: ``(values, env, shaped) -> (outputs, roots, rests, mutated)``: the heads; where backward starts for
             each head (None for one that is not differentiated); the other inputs of cut losses that are made inside
             the graph; new values of states.
-        direct: does the same without autograd, None for most graphs; see `direct`.
         source: its source text.
         low: the steps.
+        cut: position among `low.losses` of each output that is a loss that was cut.
         reused: (output, position in `shaped`) of the steps that may put an output where the last run's lies.
     """
 
     def __init__(self, low: Lowered) -> None:
         self.low = low
-        self.direct = direct_forward(low)
+        self.cut = {loss.output: at for at, loss in enumerate(low.losses)}
         self.shaped = [s for s in low.steps if s.needs_shapes or s.own_env]
         self.random = any(op.random for n in low.graph.nodes for op in n.every_operator())
         self.written = _written_by_operators(low)
@@ -81,17 +82,17 @@ class Program:
         self.source = self._write()
         self.filename = f"<dpmodule program {next(_numbers)}>"
         exec(compile(self.source, self.filename, "exec"), self._globals)
-        self.forward: Callable[..., Any] = self._globals["forward"]
+        self.forward = self.mirrored(self._globals["forward"])
         linecache.cache[self.filename] = (len(self.source), None, self.source.splitlines(True), self.filename)
         weakref.finalize(self, linecache.cache.pop, self.filename, None)
 
-    def mirroring(self) -> AbstractContextManager[None]:
-        """Return the context in which forward runs, where backward is to compute some results again."""
+    def mirrored(self, forward: Forward) -> Forward:
+        """Return a function that runs this program so that backward computes again what it is to compute again."""
         if "mirror" not in self.low.fired:
-            return nullcontext()
-        from .mirroring import mirroring
+            return forward
+        from .mirroring import mirrored
 
-        return mirroring()
+        return mirrored(forward)
 
     def shaped_position(self, step: Step) -> int | None:
         """Return which environment of `shaped` a step gets, None for the common one."""

@@ -12,7 +12,7 @@ import torch
 from ..ops.sparse import leaf_of
 from ..ops.spec import Env
 from ..private import run_backward
-from .program import Program
+from .program import Forward, Program
 from .runs import Starts
 
 __all__ = ["Rehearsal"]
@@ -39,15 +39,14 @@ class Rehearsal:
     shaped: list[Env]
     values: list[torch.Tensor]
     targets: list[torch.Tensor]
-    call: Callable[..., Any]
+    call: Forward
     starts: Callable[[tuple[Any, ...]], Starts]
     gpus: tuple[torch.device, ...] = ()
 
     def forward(self) -> tuple[Any, ...]:
         """Run forward once; returns what `Program.forward` does."""
-        with torch.set_grad_enabled(self.program.low.recorded), self.program.mirroring():
-            result: tuple[Any, ...] = self.call(self.values, self.env, self.shaped)
-        return result
+        with torch.set_grad_enabled(self.program.low.recorded):
+            return self.call(self.values, self.env, self.shaped)
 
     def backward(self, starts: Starts) -> Sequence[torch.Tensor | None]:
         """Return the gradients of `targets`, from what `starts` returned."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -16,7 +17,7 @@ from ..ndarray import NDArray
 from ..ops.spec import Env
 from .arrays import BoundArrays
 from .interpreter import StepFailed, interpret
-from .program import Program
+from .program import Forward, Program
 
 __all__ = ["Prepared", "Run", "Starts", "heads_of", "prepare", "repeating", "seeds_of", "with_carriers"]
 
@@ -25,57 +26,66 @@ Starts = list[tuple[int, torch.Tensor, torch.Tensor]]
 
 
 class Prepared(NamedTuple):
-    """A program with what it needs beside tensors."""
+    """A program with what it needs beside tensors.
+
+    Attributes:
+        program: the program.
+        env: environment that its steps have in common.
+        shaped: those of steps that have their own.
+        forward: what runs it; takes and returns what `Program.forward` does.
+    """
 
     program: Program
     env: Env
     shaped: list[Env]
+    forward: Forward
 
 
+@dataclass(slots=True)
 class Run:
     """What a recorded forward leaves for backward.
 
-    Args:
+    Attributes:
         prepared: the program and its environments.
         values: tensors of the variables.
         aliases: those of them that want a gradient.
-        result: what the program's function returned.
+        roots: where backward starts for each head.
+        rests: the other inputs of cut losses that are made inside the graph.
+        mutated: new values of states.
     """
 
-    __slots__ = ("aliases", "mutated", "prepared", "rests", "roots", "values")
-
-    def __init__(
-        self,
-        prepared: Prepared,
-        values: list[torch.Tensor],
-        aliases: list[torch.Tensor],
-        result: tuple[Any, ...],
-    ) -> None:
-        self.prepared = prepared
-        self.values = values
-        self.aliases = aliases
-        _, self.roots, self.rests, self.mutated = result
+    prepared: Prepared
+    values: list[Any]
+    aliases: list[Any]
+    roots: Sequence[torch.Tensor]
+    rests: Sequence[Sequence[torch.Tensor | None]]
+    mutated: Sequence[torch.Tensor | None]
 
 
 def prepare(
-    bound: BoundArrays, program: Program, is_train: bool, memos: MutableMapping[Node, dict[Any, Any]]
+    bound: BoundArrays,
+    program: Program,
+    forward: Forward,
+    is_train: bool,
+    memos: MutableMapping[Node, dict[Any, Any]],
 ) -> Prepared:
     """Return a program with environments for its steps.
 
     Args:
         bound: the arrays it is going to run on.
         program: the program.
+        forward: what runs it.
         is_train: training mode.
         memos: what steps keep from run to run, by node; gets an entry for every node that has none yet.
     """
     shaped = []
     for step in program.shaped:
         node = bound.graph.nodes[step.node]
-        ctx, shapes = bound.context_of(node), tuple(tuple(s or ()) for s in bound.node_shapes[node])
+        ctx, shapes = bound.context_of(node), tuple(tuple(s or ()) for s in bound.shapes[node])
         memo = memos.setdefault(node, {}) if step.keeps else None
         shaped.append(Env(ctx.torch_device, generator(ctx), is_train, shapes, ctx, memo))
     ctx = bound.context
-    return Prepared(program, Env(ctx.torch_device, generator(ctx), is_train, (), ctx), shaped)
+    return Prepared(program, Env(ctx.torch_device, generator(ctx), is_train, (), ctx), shaped, forward)
 
 
 def heads_of(program: Program, starts: Starts) -> dict[int, torch.Tensor]:
@@ -139,7 +149,7 @@ def with_carriers(run: Run, slots: Sequence[int]) -> Run:
     Returns:
         The new run, or the one given where an operator takes no such numbers.
     """
-    program, env, shaped = run.prepared
+    program, env, shaped, _ = run.prepared
     values = list(run.values)
     for slot in slots:
         values[slot] = values[slot].detach()
@@ -151,4 +161,4 @@ def with_carriers(run: Run, slots: Sequence[int]) -> Run:
             result = interpret(program, values, env, shaped, lambda name, value: None)
     except StepFailed:
         return run
-    return Run(run.prepared, values, [values[slot] for slot in slots], (*result[:3], run.mutated))
+    return Run(run.prepared, values, [values[slot] for slot in slots], result[1], result[2], run.mutated)

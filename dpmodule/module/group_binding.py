@@ -35,14 +35,6 @@ _MAX_SHAPES = 8
 """How many sets of input shapes keep their executors; further ones push out the one used longest ago."""
 
 
-def _executor_class(options: RunOptions) -> type[Executor]:
-    if not options.cuda_graphs:
-        return Executor
-    from ..executor import RecordingExecutor
-
-    return RecordingExecutor
-
-
 class _Silent:
     """Swallows the warning about growing memory, which only concerns sharing between groups."""
 
@@ -194,7 +186,7 @@ class BoundGroup(GroupArrays):
         binding = Binding(
             graph, self.contexts[i], args, grads, self.grad_req, aux, shapes, types, self._places[i], known
         )
-        return _executor_class(self._options)(binding, self.symbol, self._options)
+        return Executor(binding, self.symbol, self._options)
 
     def _inferred(self, inputs: Sequence[DataDesc]) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
         """Return shapes and types of all nodes for some inputs.

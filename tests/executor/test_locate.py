@@ -117,7 +117,7 @@ def test_the_line_is_that_of_the_graph_that_ran_not_of_one_that_shares_its_progr
         for executor, mark in zip(executors, ("# another line", "# the line that is named"), strict=True):
             with pytest.raises(NodeError, match=f"{line_of(mark)} "):
                 step(executor)
-        programs = [e._programs[True, True, False].program for e in executors]
+        programs = [e.program(True) for e in executors]
         assert programs[0] is programs[1]
 
 

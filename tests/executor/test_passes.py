@@ -41,7 +41,7 @@ def test_channels_last_changes_no_result(channels, groups, is_train):
     with executor.disabled("channels_last"):
         out, grads, states, plain = run(net, shape, is_train)
     got, found, after, fast = run(net, shape, is_train)
-    programs = [b._programs[True, is_train, False].program.source for b in (plain, fast)]
+    programs = [b._prepared[True, is_train, False].program.source for b in (plain, fast)]
     assert ["channels_last" in source for source in programs] == [False, True]
     np.testing.assert_allclose(got, out, rtol=1e-4, atol=1e-5)
     for key in grads:

@@ -58,9 +58,9 @@ def _row_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | N
 def _flat_linear(data: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     if data.dim() != 2:
         data = flat_from(data, 1)
-    if data.shape[0] * weight.numel() < LARGE and (bias is None or bias.dim() == 1):  # without a detour
-        return F.linear(data, weight, bias)
-    return _row_linear(data, weight, bias)
+    if bias is not None and bias.dim() != 1:
+        return _row_linear(data, weight, bias)
+    return (F.linear if data.shape[0] * weight.numel() < LARGE else linear)(data, weight, bias)
 
 
 @bound(

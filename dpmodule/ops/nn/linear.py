@@ -60,9 +60,9 @@ def by_onednn(data: torch.Tensor, weight: torch.Tensor) -> bool:
         and data.dtype is torch.float32
         and weight.dtype is torch.float32
         and data.device.type == "cpu"
+        and onednn_pays()
         and not (private.is_batched(data) or private.is_batched(weight))
         and not torch.compiler.is_compiling()  # it knows no such call, and chooses for itself
-        and onednn_pays()
     )
 
 

@@ -18,9 +18,9 @@ NAME = "fused_convolutions"
 
 @pytest.fixture(autouse=True)
 def no_packs():
-    packed._entries.clear()
+    packed.entries.clear()
     yield
-    packed._entries.clear()
+    packed.entries.clear()
 
 
 def conv_norm_relu(fix_gamma=False, no_bias=True):
@@ -125,7 +125,7 @@ ACTIVATIONS = {
 
 @walks(itertools.product(ACTIVATIONS, [False, True], [False, True]))
 def test_activations(kind, summed, public):
-    packed._entries.clear()
+    packed.entries.clear()
     data = S.Variable("data")
     x = S.Convolution(data, kernel=(1, 1), num_filter=3, name="c")
     net = ACTIVATIONS[kind](x + data if summed else x)
@@ -144,7 +144,7 @@ def test_activations(kind, summed, public):
 
 @walks(itertools.product(ACTIVATIONS, [False, True], [False, True]))
 def test_nan_stays_but_for_the_activation_by_which_mxnet_loses_it(kind, summed, public):
-    packed._entries.clear()
+    packed.entries.clear()
     data = S.Variable("data")
     x = S.BatchNorm(S.Convolution(data, kernel=(1, 1), num_filter=3, name="c"), name="n")
     private.select(public)
@@ -353,7 +353,7 @@ def test_shapes_change():
         bound.arg_dict["data"][:] = mx.nd.array(np.random.RandomState(3).uniform(-1, 1, shape))
         for _ in range(3):
             assert_close(answer(bound), [formula(bound)])
-    (entry,) = packed._entries.values()
+    (entry,) = packed.entries.values()
     assert list(entry.packs) == [(6, 6), (9, 4)]  # not one for each batch size
 
 
@@ -437,7 +437,7 @@ def test_parameters_are_packed_when_seen_twice_and_shared():
     assert packed.packed_bytes() == 4 * (4 * 3 * 3 * 3 + 4)
     two = one.reshape(data=(1, 3, 6, 6))
     answer(two)
-    assert len(packed._entries) == 1
+    assert len(packed.entries) == 1
 
 
 def test_a_gamma_that_counts_as_1_is_written_but_the_pack_stays():
@@ -445,12 +445,12 @@ def test_a_gamma_that_counts_as_1_is_written_but_the_pack_stays():
     bound.arg_dict["n_gamma"][:] = 3
     for _ in range(2):
         want = answer(bound)
-    (entry,) = packed._entries.values()
+    (entry,) = packed.entries.values()
     (pack,) = entry.packs.values()
     bound.arg_dict["n_gamma"][:] = 4
     assert_close(answer(bound), want)
     assert bound.arg_dict["n_gamma"].asnumpy().tolist() == [1] * 4
-    assert list(next(iter(packed._entries.values())).packs.values()) == [pack]
+    assert list(next(iter(packed.entries.values())).packs.values()) == [pack]
 
 
 def test_packs_go_with_the_parameters_and_when_training_finds_them_changed():
@@ -459,13 +459,13 @@ def test_packs_go_with_the_parameters_and_when_training_finds_them_changed():
         answer(bound)
     bound.arg_dict["n_gamma"][:] = 2
     bound.forward(is_train=True)
-    assert len(packed._entries) == 0
+    assert len(packed.entries) == 0
     for _ in range(2):
         answer(bound)
     assert packed.packed_bytes() > 0
     del bound
     gc.collect()
-    assert len(packed._entries) == 0
+    assert len(packed.entries) == 0
 
 
 def by_slice(bound, name):
@@ -622,7 +622,7 @@ WAYS = {k: v for k, v in list(globals().items()) if k.startswith("by_") and k !=
 
 @walks(itertools.product(WAYS, ["c_weight", "n_gamma", "n_beta"]))
 def test_no_way_of_writing_parameters_is_missed(way, name):
-    packed._entries.clear()
+    packed.entries.clear()
     bound = bind(conv_norm_relu())
     for _ in range(3):
         before = answer(bound)
@@ -690,7 +690,7 @@ def test_memory_of_others_is_never_packed():
     memory.flags.writeable = True
     memory *= 2
     assert answer(bound)[0].max() == 54
-    assert len(packed._entries) == 0
+    assert len(packed.entries) == 0
     tensor = torch.ones(4, 3, 3, 3)
     bound = net.bind(mx.cpu(), {"data": mx.nd.ones((1, 3, 3, 3)), "w": mx.nd.from_torch(tensor)})
     for _ in range(3):

@@ -6,7 +6,7 @@ import dpmodule as mx
 from dpmodule import ops
 from dpmodule.base import ArgumentError
 from dpmodule.ops.spec import Env
-from helpers.switched import fired, same_with_and_without
+from helpers.switched import same_with_and_without
 
 S = mx.sym
 NAME = "head_seeds"
@@ -96,15 +96,6 @@ NOT_FREE = {
 @pytest.mark.parametrize("case", NOT_FREE)
 def test_memory_that_somebody_needs_is_left_alone(case):
     assert NAME not in same_with_and_without(NOT_FREE[case](), SHAPE, NAME, rtol=0)
-
-
-def test_layers_that_are_one_call_keep_their_scores():
-    inner = S.relu(S.FullyConnected(DATA, num_hidden=5, name="fc1"))
-    net = softmax(S.FullyConnected(inner, num_hidden=3, name="fc2"))
-    counts = fired(net, SHAPE)
-    assert ("dense_chains" in counts) != (NAME in counts)
-    assert fired(net, SHAPE, ["dense_chains"])[NAME] == 1
-    same_with_and_without(net, SHAPE, "dense_chains", rtol=1e-5)
 
 
 def filled(net, **shapes):

@@ -136,8 +136,7 @@ def test_only_what_the_attribute_names_is_recomputed():
     nodes = net.graph.nodes
     assert {nodes[i].name for i in marked(net.graph, None)} == {"fc1", "act1", "fc3", "act3"}
     assert marked(net.graph, False) == frozenset()
-    with executor.disabled("dense_chains"):
-        assert fired(net, {"data": (4, 6)})[NAME] == 4
+    assert fired(net, {"data": (4, 6)})[NAME] == 4
     got, _ = results(net, {"data": (4, 6)})
     want, _ = results(net, {"data": (4, 6)}, [NAME])
     assert_same(got, want, 1e-6)
@@ -180,8 +179,7 @@ def wide(mirror):
 
 
 def test_less_is_kept_for_backward():
-    with executor.disabled("dense_chains"):
-        plain, parts = (kept(module.forward, batch, is_train=True) for module, batch in map(wide, (False, 4)))
+    plain, parts = (kept(module.forward, batch, is_train=True) for module, batch in map(wide, (False, 4)))
     assert plain > 11 * LAYER
     assert parts < 6 * LAYER
 
@@ -271,5 +269,4 @@ def test_measured_memory_counts_what_is_recomputed():
         with module.group.execs[0].rehearsal(True) as rehearsal:
             return kept(lambda: results.append(rehearsal.forward()))
 
-    with executor.disabled("dense_chains"):
-        assert held(4) < held(False) / 2
+    assert held(4) < held(False) / 2

@@ -1,24 +1,27 @@
-"""Dense layers as one call: the same outputs and gradients, by oneDNN and where it is not taken."""
+"""Networks of dense layers: the same outputs and gradients by oneDNN and by torch."""
 
 import numpy as np
 import pytest
 
 import dpmodule as mx
-from dpmodule import executor, private
+from dpmodule import executor
 from dpmodule.base import NodeError
-from dpmodule.ops.nn import dense_chain, linear
+from dpmodule.ops.nn import dense, linear
 
 S = mx.sym
 
 
+def choose(monkeypatch, library):
+    """Force one of the two libraries; products of any size count as large."""
+    monkeypatch.setenv("DPMODULE_ONEDNN", "1" if library == "onednn" else "0")
+    linear.onednn_pays.cache_clear()
+    for module in (linear, dense):
+        monkeypatch.setattr(module, "LARGE", 0)
+
+
 @pytest.fixture(params=["onednn", "torch"])
 def library(request, monkeypatch):
-    """Force one of the two libraries; products of any size count as large."""
-    monkeypatch.setenv("DPMODULE_ONEDNN", "1" if request.param == "onednn" else "0")
-    linear.onednn_pays.cache_clear()
-    for module in (linear, dense_chain):
-        monkeypatch.setattr(module, "LARGE", 0)
-    monkeypatch.setattr(dense_chain, "_WORTH_IT", 100)
+    choose(monkeypatch, request.param)
     yield request.param
     linear.onednn_pays.cache_clear()
 
@@ -59,6 +62,7 @@ NETS = {
     "others between": lambda: perceptron(("softrelu", "relu", "softsign")),
     "two readers": two_readers,
     "shared weight": shared_weight,
+    "a layer is an output": middle_is_an_output,
 }
 
 
@@ -74,26 +78,23 @@ def run(net, shape=(9, 12), grad_req="write", dtype="float32", is_train=True, st
     return outs, {k: v.asnumpy() for k, v in bound.grad_dict.items() if v is not None}, bound
 
 
-def fired(bound):
-    return max(p.program.low.fired.get("dense_chains", 0) for p in bound._programs.values())
-
-
-def compare(net, **options):
-    with executor.disabled("dense_chains"):
-        outs, grads, plain = run(net, **options)
-    got, found, fast = run(net, **options)
-    assert fired(plain) == 0
+def compare(net, monkeypatch, **options):
+    """Compare what oneDNN and torch make of a network."""
+    choose(monkeypatch, "torch")
+    outs, grads, _ = run(net, **options)
+    choose(monkeypatch, "onednn")
+    got, found, _ = run(net, **options)
+    linear.onednn_pays.cache_clear()
     for a, b in zip(got, outs, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
     assert set(found) == set(grads)
     for key, grad in grads.items():
         np.testing.assert_allclose(found[key], grad, rtol=1e-4, atol=1e-5, err_msg=key)
-    return fast
 
 
 @pytest.mark.parametrize("name", NETS)
-def test_outputs_and_gradients_agree(name, library):
-    assert fired(compare(NETS[name]())) > 0
+def test_outputs_and_gradients_agree(name, monkeypatch):
+    compare(NETS[name](), monkeypatch)
 
 
 def test_nan_behind_a_rectifier():
@@ -103,7 +104,7 @@ def test_nan_behind_a_rectifier():
     data = np.ones((3, 5))
     data[1, 2] = np.nan
     found = []
-    for off in ((), ("dense_chains",), ("inplace_activations",)):
+    for off in ((), ("inplace_activations",)):
         with executor.disabled(*off):
             bound = net.simple_bind(mx.cpu(), data=(3, 5))
             for name, array in bound.arg_dict.items():
@@ -118,56 +119,29 @@ def test_nan_behind_a_rectifier():
     assert np.isfinite(found[0]["data"][[0, 2]]).all()
 
 
-def is_direct(net):
-    return run(net)[2]._prepare(True, True).program.direct is not None
-
-
-def test_perceptrons_need_no_autograd(library, monkeypatch):
-    from dpmodule.executor import backward as module
-
-    monkeypatch.setattr(module, "run_backward", None)  # would raise
-    for name in ("mixed", "sigmoid", "linear only", "shared weight"):
-        assert is_direct(NETS[name]())
-    assert run(perceptron(), dtype="float64")[1]["fc0_weight"].any()
-
-
-def test_other_graphs_go_through_autograd(library):
-    assert not any(is_direct(NETS[name]()) for name in ("two readers", "others between"))
-    two_losses = S.Group([perceptron(), S.SoftmaxOutput(S.Variable("other"), name="second")])
-    bound = two_losses.simple_bind(mx.cpu(), data=(9, 12), other=(9, 3))
-    assert bound._prepare(True, True).program.direct is None
-
-
 def test_a_weight_written_before_backward_counts(library):
-    net, found = perceptron(), []
-    for off in ([], ["dense_chains"]):
-        with executor.disabled(*off):
-            bound = run(net)[2]
-            bound.forward(is_train=True)
-            bound.arg_dict["fc1_weight"][:] = 2
-            bound.backward()
-            found.append(bound.grad_dict["fc0_weight"].asnumpy())
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-4, atol=1e-6)
+    """Its gradients are those of the weight as it then is, of the results that forward has left."""
+    bound = run(perceptron())[2]
+    bound.forward(is_train=True)
+    bound.arg_dict["fc1_weight"][:] = 0
+    bound.backward()
+    assert not bound.grad_dict["fc0_weight"].asnumpy().any()
+    assert bound.grad_dict["fc1_weight"].asnumpy().any()
 
 
 def test_an_error_names_the_node(library):
     bound = run(perceptron())[2]
     bound.arg_dict["fc1_weight"].tensor = bound.arg_dict["fc1_weight"].tensor[:, :2].contiguous()
     with pytest.raises(
-        NodeError, match=r"from FullyConnected 'fc0' made at .*test_dense_chains.py:\d+ to .*fc1_weight"
+        NodeError, match=r"FullyConnected 'fc1' made at .*test_dense_layers.py:\d+ .*fc1_weight"
     ):
         bound.forward(is_train=True)
 
 
-def test_a_layer_that_is_an_output_stays(library):
-    assert fired(compare(middle_is_an_output())) == 0
-
-
 @pytest.mark.parametrize("is_train", [True, False])
-def test_a_second_backward_and_adding_up(library, is_train):
-    compare(perceptron(), grad_req="add", steps=2, is_train=is_train)
-    net = perceptron()
-    bound = run(net)[2]
+def test_a_second_backward_and_adding_up(is_train, monkeypatch):
+    compare(perceptron(), monkeypatch, grad_req="add", steps=2, is_train=is_train)
+    bound = run(perceptron())[2]
     first = bound.grad_dict["fc0_weight"].asnumpy()
     bound.backward()
     np.testing.assert_allclose(bound.grad_dict["fc0_weight"].asnumpy(), first, rtol=1e-5)
@@ -182,47 +156,38 @@ def test_only_some_gradients_are_wanted(kept, library):
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16"])
-def test_other_types_run_layer_by_layer(dtype, library, monkeypatch):
-    monkeypatch.setattr(private, "onednn_linear", None)  # would raise
-    compare(perceptron(), dtype=dtype)
+def test_other_types(dtype, monkeypatch):
+    compare(perceptron(), monkeypatch, dtype=dtype)
 
 
-def test_images_are_flattened(library):
-    compare(perceptron(), shape=(9, 3, 2, 2))
+def test_images_are_flattened(monkeypatch):
+    compare(perceptron(), monkeypatch, shape=(9, 3, 2, 2))
 
 
 def test_rows_of_sequences_keep_their_axes(library):
     net = S.FullyConnected(S.Variable("data"), num_hidden=6, flatten=False, name="fc0")
-    net = S.relu(net)
-    net = S.FullyConnected(net, num_hidden=5, flatten=False, name="fc1")
-    with executor.disabled("dense_chains"):
-        expected = net.eval(data=mx.nd.ones((2, 3, 4)), **weights(net))[0].asnumpy()
-    got = net.eval(data=mx.nd.ones((2, 3, 4)), **weights(net))[0].asnumpy()
-    assert got.shape == (2, 3, 5)
-    np.testing.assert_allclose(got, expected, rtol=1e-5)
+    net = S.FullyConnected(S.relu(net), num_hidden=5, flatten=False, name="fc1")
+    given = weights(net)
+    hidden = np.maximum(np.ones((2, 3, 4)) @ given["fc0_weight"].asnumpy().T + given["fc0_bias"].asnumpy(), 0)
+    expected = hidden @ given["fc1_weight"].asnumpy().T + given["fc1_bias"].asnumpy()
+    got = net.eval(data=mx.nd.ones((2, 3, 4)), **given)[0].asnumpy()
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_layer_that_flattens_what_the_one_before_did_not(library):
     net = S.FullyConnected(S.Variable("data"), num_hidden=6, flatten=False, name="fc0")
     net = S.FullyConnected(S.relu(net), num_hidden=5, name="fc1")
-    with executor.disabled("dense_chains"):
-        expected = net.eval(data=mx.nd.ones((2, 3, 4)), **weights(net))[0].asnumpy()
-    got = net.eval(data=mx.nd.ones((2, 3, 4)), **weights(net))[0].asnumpy()
-    np.testing.assert_allclose(got, expected, rtol=1e-5)
+    given = weights(net)
+    hidden = np.maximum(np.ones((2, 3, 4)) @ given["fc0_weight"].asnumpy().T + given["fc0_bias"].asnumpy(), 0)
+    expected = hidden.reshape(2, 18) @ given["fc1_weight"].asnumpy().T + given["fc1_bias"].asnumpy()
+    got = net.eval(data=mx.nd.ones((2, 3, 4)), **given)[0].asnumpy()
+    np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
 
 
 def weights(net):
     shapes = dict(zip(net.list_arguments(), net.infer_shape(data=(2, 3, 4))[0], strict=True))
     rng = np.random.RandomState(1)
     return {k: mx.nd.array(rng.uniform(-1, 1, s)) for k, s in sorted(shapes.items()) if k != "data"}
-
-
-def test_a_monitor_sees_every_layer(library):
-    seen = []
-    bound = perceptron().simple_bind(mx.cpu(), data=(9, 12))
-    bound.set_monitor_callback(lambda name, array: seen.append(name))
-    bound.forward(is_train=True)
-    assert {"fc0_output", "fc1_output", "fc2_output"} <= set(seen)
 
 
 def test_second_derivatives_inside_loops_are_right(library):
