@@ -3,6 +3,7 @@
 import asyncio
 import collections
 import dataclasses
+import gc
 import time
 
 import pytest
@@ -145,6 +146,13 @@ def test_the_pool_of_functors_passes(new_loop):
         check=lambda packed: len(packed) > 0,
         new_loop=new_loop,
     )
+
+
+def test_what_the_caller_has_frozen_stays_frozen():
+    """So that the garbage collector does not look at it, for the rest of the program."""
+    gc.freeze()
+    check_stream(SortedExtendableStream, NUMBERS)
+    assert gc.get_freeze_count() > 0
 
 
 # ---- wrong ones

@@ -57,7 +57,9 @@ def run_trials(
 
 
 def _run(trial: Trial, new_loop: Callable[[], asyncio.AbstractEventLoop], timeout_s: float) -> str:
-    gc.freeze()  # what was there before need not be looked at
+    is_frozen = gc.get_freeze_count() > 0  # by the caller, for whom it stays so
+    if not is_frozen:
+        gc.freeze()  # what was there before need not be looked at
     loop = new_loop()
     reports: list[str] = []
     loop.set_exception_handler(lambda _, report: reports.append(_text(report)))
@@ -65,7 +67,8 @@ def _run(trial: Trial, new_loop: Callable[[], asyncio.AbstractEventLoop], timeou
         problem = loop.run_until_complete(_within(trial, timeout_s))
         gc.collect()  # asyncio reports exceptions that nobody has retrieved when their futures go
     finally:
-        gc.unfreeze()
+        if not is_frozen:
+            gc.unfreeze()
         loop.close()
     if problem or not reports:
         return problem
