@@ -268,8 +268,6 @@ class Feed:
 
     def split_labels(self, labels: Sequence[Any], k: int, ctx: Context) -> list[NDArray]:
         """Return the `k`-th active context's slice of every label, on that context's device."""
-        if len(self._workload) == 1:
-            return list(labels)
         own = []
         for label, axis, name in zip(labels, self.label_layouts, self.label_names):
             own.append(array_of(_moved(self._narrow(_tensor(label), axis, name)[k], ctx), ctx))
