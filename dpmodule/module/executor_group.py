@@ -300,6 +300,11 @@ class DataParallelExecutorGroup:
         return self.feed.label_layouts
 
     @property
+    def active(self) -> list[int]:
+        """Positions of the contexts that have samples under the present shapes."""
+        return self.feed.active
+
+    @property
     def active_contexts(self) -> list[Context]:
         """Contexts that have samples under the present shapes."""
         return [self.contexts[i] for i in self.feed.active]

@@ -1,4 +1,4 @@
-"""Training, scoring and prediction: loops over the `BaseModule` interface."""
+"""Training, scoring and prediction: loops over batches, for whatever is `Trainable`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,10 +20,8 @@ from ..callback import BatchEndParam
 from ..io import DataBatch
 from ..ndarray import NDArray, array, concatenate
 from .finite import RowWatch, are_finite, check_choice, names_of_nonfinite
+from .protocol import Trainable
 from .training_data import as_iter, bindable, labelled_iter
-
-if TYPE_CHECKING:
-    from .base_module import BaseModule
 
 __all__ = [
     "FitOptions",
@@ -106,7 +104,7 @@ class _BatchBoundary:
             signal.signal(signal.SIGINT, self._previous)
 
 
-def _nonfinite(module: BaseModule) -> str | None:
+def _nonfinite(module: Trainable) -> str | None:
     """Return what is NaN or infinite after a backward: an output, the loss or a gradient; None if nothing is."""
     for number, parts in enumerate(module.output_probes()):
         if not all(map(are_finite, parts)):
@@ -116,7 +114,7 @@ def _nonfinite(module: BaseModule) -> str | None:
     return None if name is None else f"the gradient of {name!r}"
 
 
-def _check_finite(module: BaseModule, options: FitOptions, epoch: int, nbatch: int) -> None:
+def _check_finite(module: Trainable, options: FitOptions, epoch: int, nbatch: int) -> None:
     """Look for NaN and infinity in outputs and gradients, before the gradients are applied.
 
     Raises:
@@ -135,7 +133,7 @@ def _check_finite(module: BaseModule, options: FitOptions, epoch: int, nbatch: i
     module.logger.warning("%s; training goes on, and may spoil the parameters", text)
 
 
-def _state_of(module: BaseModule) -> str:
+def _state_of(module: Trainable) -> str:
     """Say what can be said of the parameters of a module that is not updated."""
     arg_params, aux_params = module.get_params()
     spoilt = names_of_nonfinite({**arg_params, **aux_params})
@@ -145,7 +143,7 @@ def _state_of(module: BaseModule) -> str:
     return f"before this batch, too, there were numbers that are not finite in {names}"
 
 
-def _prepare_module(module: BaseModule, options: FitOptions, data: Any) -> None:
+def _prepare_module(module: Trainable, options: FitOptions, data: Any) -> None:
     """Bind, initialize parameters and install the optimizer, as far as that is still to do."""
     rebind: Any = getattr(module, "rebind", None)
     shapes = bindable(module, data.provide_data)
@@ -176,7 +174,7 @@ def _prepare_module(module: BaseModule, options: FitOptions, data: Any) -> None:
     )
 
 
-def fit(module: BaseModule, options: FitOptions) -> None:
+def fit(module: Trainable, options: FitOptions) -> None:
     """Train a module; see `BaseModule.fit`."""
     if options.num_epoch is None:
         raise ArgumentError("fit: num_epoch is missing; give the number of epochs")
@@ -238,7 +236,7 @@ def _first_batch(data: Any, epoch: int) -> tuple[Any, Iterator[Any]]:
 
 
 def _run_epoch(
-    module: BaseModule, options: FitOptions, train_data: Any, eval_metric: Any, epoch: int
+    module: Trainable, options: FitOptions, train_data: Any, eval_metric: Any, epoch: int
 ) -> list[tuple[str, float]]:
     """Train on every batch once and return the epoch's metrics."""
     callbacks = as_list(options.batch_end_callback)
@@ -278,14 +276,14 @@ def pad_of(batch: Any) -> int:
     return int((getattr(batch, "pad", None) or 0) if padding is None else padding)
 
 
-def _update_metric(module: BaseModule, eval_metric: Any, batch: Any, count_padding: bool) -> None:
+def _update_metric(module: Trainable, eval_metric: Any, batch: Any, count_padding: bool) -> None:
     if isinstance(batch, list):
         module.update_metric(eval_metric, [b.label for b in batch], pre_sliced=True)
     else:
         show_metric(module, eval_metric, batch.label, 0 if count_padding else pad_of(batch))
 
 
-def show_metric(module: BaseModule, eval_metric: Any, labels: Any, pad: int) -> None:
+def show_metric(module: Trainable, eval_metric: Any, labels: Any, pad: int) -> None:
     """Show a metric a module's outputs; modules written for MXNet do not know `pad` and count padding.
 
     Args:
@@ -301,7 +299,7 @@ def show_metric(module: BaseModule, eval_metric: Any, labels: Any, pad: int) -> 
 
 
 def score(
-    module: BaseModule,
+    module: Trainable,
     eval_data: Any,
     eval_metric: Any,
     num_batch: int | None,
@@ -336,7 +334,7 @@ def _call_back(callbacks: Any, epoch: int, nbatch: int, eval_metric: Any, local:
 
 
 def batches_of(
-    module: BaseModule, data: Any, num_batch: int | None, reset: bool, sparse_row_id_fn: Any
+    module: Trainable, data: Any, num_batch: int | None, reset: bool, sparse_row_id_fn: Any
 ) -> Iterator[Any]:
     """Yield the batches of data, after `prepare`; see `BaseModule.predict` for the arguments."""
     data = as_iter(module, data)
@@ -360,7 +358,7 @@ def _unpadded(output: NDArray, batch: Any, axis: int = 0) -> NDArray:
 
 
 def iter_predict(
-    module: BaseModule,
+    module: Trainable,
     eval_data: Any,
     num_batch: int | None,
     reset: bool,
@@ -377,7 +375,7 @@ def iter_predict(
 
 
 def predict(
-    module: BaseModule,
+    module: Trainable,
     eval_data: Any,
     num_batch: int | None,
     merge_batches: bool,

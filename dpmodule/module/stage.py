@@ -46,7 +46,7 @@ def needs(stage: Stage) -> Callable[[F], F]:
             have = self.stage
             if have < stage:
                 missing = _MISSING[Stage(have + 1)]
-                raise StateError(f"{type(self).__name__}.{method.__name__}: call {missing} first")
+                raise StateError(f"{type(self).__name__}.{method.__name__.lstrip('_')}: call {missing} first")
             return method(self, *args, **kwargs)
 
         return guarded  # type: ignore[return-value]
