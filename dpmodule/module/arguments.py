@@ -25,7 +25,7 @@ class BindArguments:
 
     def bind(self, module: Any) -> None:
         """Bind a module with these arguments."""
-        module.bind(**{each.name: getattr(self, each.name) for each in fields(self)})
+        module.bind(*(getattr(self, each.name) for each in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class ParamArguments:
 
     def init_params(self, module: Any) -> None:
         """Initialize the parameters of a module with these arguments."""
-        module.init_params(**{each.name: getattr(self, each.name) for each in fields(self)})
+        module.init_params(*(getattr(self, each.name) for each in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,4 +55,4 @@ class OptimizerArguments:
 
     def init_optimizer(self, module: Any) -> None:
         """Install the optimizer of a module with these arguments."""
-        module.init_optimizer(**{each.name: getattr(self, each.name) for each in fields(self)})
+        module.init_optimizer(*(getattr(self, each.name) for each in fields(self)))

@@ -581,7 +581,7 @@ class AutobatchModule(BaseModule):
     def _optimizer_states(self) -> bytes:
         if self._stage < Stage.READY:
             raise StateError(f"{type(self).__name__}.save_optimizer_states: call init_optimizer() first")
-        return self.updates.active_updater().get_states(dump_optimizer=False)
+        return self.updates.saved_states()
 
     @needs(Stage.READY)
     def save_optimizer_states(self, fname: str) -> None:

@@ -448,7 +448,7 @@ class BucketingModule(BaseModule):
                 raise StateError(
                     "BucketingModule.save_checkpoint: call init_optimizer() before saving its states"
                 )
-            states = self._default.updates.active_updater().get_states(dump_optimizer=False)
+            states = self._default.updates.saved_states()
         bucket_files.save(
             prefix,
             epoch,

@@ -62,13 +62,13 @@ class ExecutorMaker:
         self._declared = False
         self.stypes = declared_storage(symbol.graph)
 
-    def make(self, i: int, inputs: Sequence[DataDesc], logger: Any = None) -> Executor:
+    def make(self, i: int, inputs: Sequence[DataDesc], logger: Any) -> Executor:
         """Make the executor of one context.
 
         Args:
             i: the context's position.
             inputs: descriptions of its inputs and labels.
-            logger: hears when the pool's memory grows; None = nobody.
+            logger: gets a warning when the pool's memory is too small and is replaced.
 
         Raises:
             ArgumentError: an input is no argument of the symbol.

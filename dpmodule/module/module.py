@@ -22,11 +22,11 @@ from .arguments import BindArguments, OptimizerArguments, ParamArguments
 from .base_module import BaseModule
 from .by_hand import check_input_names
 from .executor_group import DataParallelExecutorGroup
-from .feed import is_batch_list, redescribe, resized
+from .feed import redescribe, resized
 from .first_values import first_values
 from .group_contexts import contexts_of
 from .mxnet_compat import MODULE, also_named
-from .stage import Stage, needs
+from .stage import Stage, needs, too_early
 from .summary import describe, summarize
 from .updates import Updates, check_compression
 from .workers import run_between
@@ -412,9 +412,14 @@ class Module(BaseModule):
         self._stage = Stage.READY
 
     @override
-    @needs(Stage.READY)
     def update(self) -> None:
-        run_between(self.group.active_contexts, self.updates.apply)
+        updates = self._updates
+        if self._stage < Stage.READY or updates is None:
+            raise too_early(self, "update")
+        if len(self._context) == 1:
+            updates.apply()
+        else:
+            run_between(self.group.active_contexts, updates.apply)
 
     @override
     def bad_gradient(self) -> str | None:
@@ -463,30 +468,30 @@ class Module(BaseModule):
             ArgumentError: arrays are missing.
             ShapeError: the shapes contradict the symbol.
         """
-        self._fit_shapes(data_batch)
+        if not self.group.feed.takes(data_batch):
+            self._fit_shapes(data_batch)
         self.group.forward(data_batch, is_train)
 
-    @needs(Stage.INITIALIZED)
+    @override
     def forward_backward(self, data_batch: Any) -> None:
-        """Run forward and backward on a batch; the outputs must be losses. See `forward`."""
-        self._fit_shapes(data_batch)
-        self.group.forward_backward(data_batch)
+        group = self._group
+        if self._stage < Stage.INITIALIZED or group is None:
+            raise too_early(self, "forward_backward")
+        if not group.feed.takes(data_batch):
+            self._fit_shapes(data_batch)
+        group.forward_backward(data_batch)
 
     @override
     @needs(Stage.INITIALIZED)
     def evaluate(self, data_batch: Any) -> None:
-        self._fit_shapes(data_batch)
+        if not self.group.feed.takes(data_batch):
+            self._fit_shapes(data_batch)
         self.group.forward(data_batch, False, borrow=True)
 
     def _fit_shapes(self, batch: Any) -> None:
-        """Bind again if a batch has other shapes than are bound."""
+        """Bind again for the shapes of a batch."""
         group = self.group
-        if is_batch_list(batch) or group.per_context:
-            return
         labels = (getattr(batch, "label", None) or ()) if group.label_names else ()
-        shapes = tuple(a.shape for a in (*batch.data, *labels))
-        if shapes == group.feed.input_shapes[: len(shapes)]:
-            return
         data = redescribe(group.data_shapes, batch.data, getattr(batch, "provide_data", None))
         label = None
         if labels:
@@ -507,7 +512,7 @@ class Module(BaseModule):
 
     @override
     def output_probes(self) -> list[list[torch.Tensor]]:
-        return [list(parts) for parts in zip(*(executor.probes() for executor in self.group.execs))]
+        return list(map(list, zip(*[executor.probes() for executor in self.group.execs])))
 
     @override
     def take_back(self) -> None:
@@ -530,9 +535,10 @@ class Module(BaseModule):
         self.group.set_states(states, value)
 
     @override
-    @needs(Stage.BOUND)
     def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
-        self.group.update_metric(eval_metric, labels, pre_sliced, pad)
+        if self._group is None:
+            raise too_early(self, "update_metric")
+        self._group.update_metric(eval_metric, labels, pre_sliced, pad)
 
     @override
     @needs(Stage.BOUND)
@@ -603,7 +609,7 @@ class Module(BaseModule):
     def _optimizer_states(self) -> bytes:
         if self._stage < Stage.READY:
             raise StateError(f"{type(self).__name__}.save_optimizer_states: call init_optimizer() first")
-        return self.updates.active_updater().get_states(dump_optimizer=False)
+        return self.updates.saved_states()
 
     @needs(Stage.READY)
     def save_optimizer_states(self, fname: str) -> None:

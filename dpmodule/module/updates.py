@@ -217,8 +217,6 @@ class Updates:
 
     def _declared(self, weights: Sequence[NDArray]) -> Sequence[NDArray]:
         """Return parameters as they are declared: row-sparse ones store all rows, in the memory of the dense ones."""
-        if not self._row_sparse:
-            return weights
         found = list(weights)
         for i in self._row_sparse:
             found[i] = array_of(all_rows(weights[i].raw), weights[i].context)
@@ -237,7 +235,9 @@ class Updates:
                     self.store.pushpull(name, used[i], targets[i], priority=-i)
         if self.updater is not None:
             for indices, grads, weights in self._by_device:
-                self.updater.update_all(indices, grads, self._declared(weights))
+                self.updater.update_all(
+                    indices, grads, self._declared(weights) if self._row_sparse else weights
+                )
 
     def bad_gradient(self) -> str | None:
         """Return the name of a parameter whose gradient would spoil it, None if there is none.
