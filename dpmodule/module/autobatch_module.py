@@ -2,30 +2,49 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from typing_extensions import override
 
+from .. import optimizer as opt
+from ..autobatch.collection import ParameterCollection
 from ..autobatch.explain import explain
 from ..autobatch.explanation import Explanation
 from ..autobatch.given import flag
 from ..base import ArgumentError, StateError
+from ..context import Context
 from ..ndarray import NDArray
 from ..slicing import split_batch
 from . import fit as loops
-from .autobatch_binding import CollectionModule
-from .autobatch_run import Ran, are_sequences, array_of_labels, axes_of, columns_of, merged, run_examples
-from .autobatch_store import on_context
+from .arguments import BindArguments, OptimizerArguments, ParamArguments
+from .autobatch_run import (
+    Ran,
+    are_sequences,
+    array_of_labels,
+    axes_of,
+    batch_axis,
+    columns_of,
+    merged,
+    run_examples,
+)
+from .autobatch_store import CollectionGroup, CollectionStore, on_context
+from .base_module import BaseModule
+from .by_hand import names_of
 from .finite import RowWatch
+from .first_values import first_values
+from .group_contexts import contexts_of, distinct
 from .stage import Stage, needs
+from .updates import Updates, check_compression
 
 __all__ = ["AutobatchModule"]
 
 
-class AutobatchModule(CollectionModule):
+class AutobatchModule(BaseModule):
     """Trains and runs a function that is written for one example.
 
     For every batch, `function` is called once for each example, in one graph, which `dpmodule.autobatch` computes in
@@ -102,17 +121,14 @@ class AutobatchModule(CollectionModule):
         stack: bool | None = None,
         compression_params: Any = None,
     ) -> None:
-        super().__init__(
-            params,
-            data_names,
-            label_names,
-            logger,
-            context,
-            work_load_list,
-            fixed_param_names,
-            symbol,
-            compression_params,
-        )
+        super().__init__(logger)
+        check_compression(compression_params)
+        collection = getattr(params, "collection", params)
+        if not isinstance(collection, ParameterCollection):
+            raise ArgumentError(
+                f"AutobatchModule: params is {type(params).__name__}, expected a ParameterCollection"
+            )
+        self.collection = collection
         if not callable(function):
             raise ArgumentError(
                 f"AutobatchModule: function is {type(function).__name__}, expected a function"
@@ -123,6 +139,19 @@ class AutobatchModule(CollectionModule):
         self._ran: list[Ran | None] = []
         self._label_axes: list[int] = []
         self._has_gradients = False
+        self._data_names = names_of(data_names, "data_names")
+        self._label_names = names_of(label_names, "label_names")
+        self._context = distinct(contexts_of(context))
+        self._workload = list(work_load_list or [1.0] * len(self._context))
+        self._fixed = names_of(fixed_param_names, "fixed_param_names")
+        self._symbol = symbol
+        self._compression_params = compression_params
+        self._shapes: tuple[Any, Any] = (None, None)
+        self._grad_req = "write"
+        self._held: CollectionStore | None = None
+        self._updates: Updates | None = None
+        self._preloaded: tuple[Mapping[str, NDArray], Mapping[str, NDArray]] | None = None
+        self._preloaded_states: str | None = None
 
     @staticmethod
     def load(
@@ -150,6 +179,55 @@ class AutobatchModule(CollectionModule):
         module.preload(*load_params(prefix, epoch), states)
         return module
 
+    # properties
+
+    @property
+    @override
+    def data_names(self) -> list[str]:
+        return self._data_names
+
+    @property
+    def label_names(self) -> list[str]:
+        """Names of the labels."""
+        return self._label_names
+
+    @property
+    def data_shapes(self) -> Any:
+        """Descriptions of the inputs, as they were bound."""
+        return self._shapes[0]
+
+    @property
+    def label_shapes(self) -> Any:
+        """Descriptions of the labels, as they were bound."""
+        return self._shapes[1]
+
+    @property
+    def held(self) -> CollectionStore:
+        """The parameters on all contexts.
+
+        Raises:
+            StateError: `bind` has not been called.
+        """
+        if self._held is None:
+            raise StateError("AutobatchModule: call bind(data_shapes=..., label_shapes=...) first")
+        return self._held
+
+    @property
+    def optimizer(self) -> opt.Optimizer | None:
+        """The optimizer, None before `init_optimizer`."""
+        return None if self._updates is None else self._updates.optimizer
+
+    @property
+    def updates(self) -> Updates:
+        """How gradients become new parameters.
+
+        Raises:
+            StateError: `init_optimizer` has not been called.
+        """
+        if self._updates is None:
+            raise StateError(f"{type(self).__name__}: call init_optimizer() first")
+        return self._updates
+
     @property
     def output_names(self) -> list[str]:
         """Names of the outputs, as many as the function has returned last."""
@@ -163,6 +241,145 @@ class AutobatchModule(CollectionModule):
     def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
         """(name, shape) of the outputs of the last forward; they may change from batch to batch."""
         return [(name, output.shape) for name, output in zip(self.output_names, self.get_outputs())]
+
+    # binding
+
+    @override
+    def _bind(self, wanted: BindArguments) -> None:
+        """Take the collection's parameters, and copy them to further contexts.
+
+        Of the shapes only the axis of the examples of the first input counts, their number in a batch, by which
+        gradients are divided. A module that is shared has the same collection; copies and optimizer are shared, too.
+        """
+        if self._stays_bound(wanted):
+            return
+        grad_req, shared_module = wanted.grad_req, wanted.shared_module
+        if wanted.inputs_need_grad:
+            raise ArgumentError("bind: inputs_need_grad: the inputs of an AutobatchModule have no gradients")
+        if grad_req not in ("write", "add"):
+            raise ArgumentError(f'bind: grad_req is {grad_req!r}, an AutobatchModule takes "write" or "add"')
+        if len(self._workload) != len(self._context):
+            raise ArgumentError(
+                f"work_load_list has {len(self._workload)} entries for {len(self._context)} contexts"
+            )
+        if shared_module is not None:
+            if getattr(shared_module, "collection", None) is not self.collection:
+                raise ArgumentError("bind: shared_module has another collection; make both modules over one")
+            self._held = shared_module.held
+        else:
+            self.sync_contexts()
+            self._held = CollectionStore(self.collection, self._context, self._fixed)
+        if not self.held.parameters:
+            raise ArgumentError(
+                "bind: the collection has no parameters yet; a cell makes its own at the first call, or at once with"
+                " cell(symbol, params, shapes={input: shape of one example})"
+            )
+        self.for_training, self._grad_req = wanted.for_training, grad_req
+        self._shapes = list(wanted.data_shapes), list(wanted.label_shapes or ()) or None
+        self._mark(Stage.BOUND, True)
+        if shared_module is not None and shared_module.params_initialized:
+            self._mark(Stage.INITIALIZED, True)
+            if shared_module.optimizer_initialized:
+                self.borrow_optimizer(shared_module)
+
+    def rebind(
+        self,
+        contexts: Sequence[Context] | None,
+        workload: Sequence[float] | None,
+        data_shapes: Sequence[Any],
+        label_shapes: Sequence[Any] | None,
+    ) -> None:
+        """Bind for training over other devices, keeping parameters and the optimizer's states.
+
+        Args:
+            contexts: the devices; None = as before.
+            workload: share of each device; None = equal if devices are given, else as before.
+            data_shapes: as in `bind`.
+            label_shapes: as in `bind`.
+        """
+        self.sync_contexts()
+        if contexts is not None:
+            self._context = distinct(contexts_of(contexts))
+            self._workload = [1.0] * len(self._context)
+        if workload is not None:
+            self._workload = list(workload)
+        before = self._updates if self._stage >= Stage.READY else None
+        states = None if before is None else before.states_by_name()
+        self.bind(data_shapes, label_shapes, True, False, True, None, self._grad_req)
+        if before is not None and states is not None:
+            self._mark(Stage.READY, False)
+            self.init_optimizer(before.kind, before.optimizer)
+            self.updates.restore_states(states)
+
+    # parameters and optimizer
+
+    @override
+    @needs(Stage.BOUND)
+    def _init_params(self, given: ParamArguments) -> None:
+        """Set parameters and states, or draw new first values where an initializer has been given."""
+        if self.params_initialized and not given.force_init:
+            return
+        arg_params, aux_params = given.arg_params, given.aux_params
+        if arg_params is None and aux_params is None and self._preloaded is not None:
+            arg_params, aux_params = self._preloaded
+        self._preloaded = None
+        held = self.held
+        drawn = None if any(given.initializer is each for each in _defaults()) else given.initializer
+        arrays = {name: held.store.array(name, 0) for name in held.parameters}
+        states = {name: held.store.aux(name, 0) for name in held.states}
+        held.store.load(
+            first_values(arrays, arg_params, drawn, held.attributes, given.allow_missing, given.allow_extra),
+            first_values(states, aux_params, drawn, held.attributes, given.allow_missing, given.allow_extra),
+        )
+        self._mark(Stage.INITIALIZED, True)
+
+    @override
+    @needs(Stage.BOUND)
+    def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+        return self.held.store.average()
+
+    @override
+    def sync_contexts(self) -> None:
+        if self._held is not None and len(self._held.contexts) > 1:
+            self._held.store.load(*self._held.store.average())
+
+    def updated_group(self) -> CollectionGroup:
+        """Return the parameters and gradients as `Updates` takes them."""
+        described = [each for each in self._shapes[0] or () if each[1]]
+        rows = int(described[0][1][batch_axis(described[0])]) if described else 1
+        return self.held.group(self._symbol, rows)
+
+    @override
+    @needs(Stage.INITIALIZED)
+    def _init_optimizer(self, wanted: OptimizerArguments) -> None:
+        if self._keeps_optimizer(wanted):
+            return
+        self._updates = Updates.install(wanted, self.updated_group(), self._compression_params)
+        self._mark(Stage.READY, True)
+        if self._preloaded_states is not None:
+            self.load_optimizer_states(self._preloaded_states)
+            self._preloaded_states = None
+
+    @needs(Stage.INITIALIZED)
+    def borrow_optimizer(self, shared_module: AutobatchModule) -> None:
+        """Use the optimizer, its states and the store of another module.
+
+        Raises:
+            StateError: the other module has no optimizer.
+        """
+        if shared_module.stage < Stage.READY:
+            raise StateError("borrow_optimizer: call init_optimizer() of the other module first")
+        self._updates = Updates.borrow(shared_module.updates, self.updated_group())
+        self._mark(Stage.READY, True)
+
+    @override
+    @needs(Stage.READY)
+    def update(self) -> None:
+        self.updates.apply()
+
+    @override
+    def bad_gradient(self) -> str | None:
+        return None if self._updates is None else self._updates.bad_gradient()
 
     # computing
 
@@ -232,8 +449,8 @@ class AutobatchModule(CollectionModule):
         """
         raise ArgumentError("get_input_grads: the inputs of an AutobatchModule have no gradients")
 
+    @override
     def output_probes(self) -> list[list[torch.Tensor]]:
-        """Return, for every output and the loss of the last forward, tensors that are finite only if all of it is."""
         parts = self._parts()
         losses = [torch.tensor(part.loss) for part in parts if part.loss is not None]
         return [*_joined(parts), losses]
@@ -323,7 +540,75 @@ class AutobatchModule(CollectionModule):
         """
         raise ArgumentError("install_monitor: an AutobatchModule has no executors; see autobatch.explain()")
 
+    # files
+
+    def preload(
+        self, arg_params: Mapping[str, NDArray], aux_params: Mapping[str, NDArray], states: str | None = None
+    ) -> None:
+        """Keep values for the time when the module is bound.
+
+        Args:
+            arg_params: parameters by name.
+            aux_params: auxiliary states by name.
+            states: file with the optimizer's states, read once the optimizer is installed.
+        """
+        self._preloaded = arg_params, aux_params
+        self._preloaded_states = states
+
+    @needs(Stage.INITIALIZED)
+    def save_checkpoint(
+        self, prefix: str, epoch: int, save_optimizer_states: bool = False, remove_amp_cast: bool = True
+    ) -> None:
+        """Write ``prefix-symbol.json``, ``prefix-NNNN.params`` and, if asked, ``prefix-NNNN.states``.
+
+        The files switch together: a process killed at any moment leaves either the old set or the new one. A module
+        without a symbol writes none.
+
+        Args:
+            prefix: path and first part of the file names.
+            epoch: number of the epoch.
+            save_optimizer_states: whether to write the optimizer's states.
+            remove_amp_cast: leave `amp_cast` operators out of the graph.
+
+        Raises:
+            StateError: states are asked for, but there is no optimizer.
+        """
+        from ..checkpoint import save_checkpoint
+
+        states = self._optimizer_states() if save_optimizer_states else None
+        arg_params, aux_params = self.get_params()
+        save_checkpoint(prefix, epoch, self._symbol, arg_params, aux_params, remove_amp_cast, states=states)
+        self.logger.info('Saved checkpoint to "%s-%04d.params"', prefix, epoch)
+
+    def _optimizer_states(self) -> bytes:
+        if self._stage < Stage.READY:
+            raise StateError(f"{type(self).__name__}.save_optimizer_states: call init_optimizer() first")
+        return self.updates.saved_states()
+
+    @needs(Stage.READY)
+    def save_optimizer_states(self, fname: str) -> None:
+        """Write the optimizer's states to a file, atomically."""
+        from ..atomic import write_atomically
+
+        write_atomically(fname, self._optimizer_states())
+
+    @needs(Stage.READY)
+    def load_optimizer_states(self, fname: str) -> None:
+        """Read the optimizer's states from a file of this package or of MXNet; no code in it is run.
+
+        Raises:
+            FileError: the file cannot be read.
+            FileFormatError: it is damaged or foreign.
+        """
+        self.updates.active_updater().load_states(fname)
+
 
 def _joined(parts: Sequence[Ran]) -> list[list[Any]]:
     """Return, for every output, the tensors of all examples."""
     return [[each for part in parts for each in part.outputs[k]] for k in range(len(parts[0].outputs))]
+
+
+def _defaults() -> tuple[Any, ...]:
+    """Return the initializers that `fit` and `set_params` pass when the user gives none."""
+    names = (BaseModule.fit, BaseModule.init_params)
+    return (None, *(inspect.signature(each).parameters["initializer"].default for each in names))

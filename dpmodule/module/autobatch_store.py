@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import SimpleNamespace
+from dataclasses import dataclass
 from typing import Any
 
 from ..autobatch.collection import ParameterCollection
@@ -18,12 +18,35 @@ from ..ndarray import NDArray
 from ..ops.dtypes import name_of
 from ..params import ParamStore
 
-__all__ = ["CollectionStore", "on_context", "public_name"]
+__all__ = ["CollectionGroup", "CollectionStore", "on_context", "public_name"]
 
 
 def public_name(name: str) -> str:
     """Return what a parameter is called in files and by optimizers: "/encoder/W" is "encoder_W"."""
     return name.strip("/").replace("/", "_")
+
+
+@dataclass(frozen=True)
+class CollectionGroup:
+    """The parameters of a collection as optimizers and stores see those of an executor group."""
+
+    symbol: Any
+    contexts: list[Context]
+    param_names: list[str]
+    param_arrays: list[list[NDArray]]
+    grad_arrays: list[list[NDArray | None]]
+    num_samples: int
+    row_sparse_names: frozenset[str] = frozenset()
+
+    @property
+    def arg_names(self) -> list[str]:
+        """Names of the parameters: there are no other arguments."""
+        return self.param_names
+
+    @property
+    def active(self) -> list[int]:
+        """Positions of the contexts: every one of them."""
+        return list(range(len(self.contexts)))
 
 
 class CollectionStore:
@@ -80,24 +103,15 @@ class CollectionStore:
         pick = self.store.aux if name in self.states else self.store.array
         return [pick(name, i) for i in range(len(self.contexts))]
 
-    def group(self, symbol: Any, num_samples: int) -> Any:
+    def group(self, symbol: Any, num_samples: int) -> CollectionGroup:
         """Return what optimizers and stores of `updates` want to know of an executor group."""
         names = list(self.parameters)
         grads = [
             [self.store.grad(name, i) if name in self.trained else None for i in range(len(self.contexts))]
             for name in names
         ]
-        return SimpleNamespace(
-            contexts=self.contexts,
-            symbol=symbol,
-            arg_names=names,
-            param_names=names,
-            param_arrays=[self.arrays(name) for name in names],
-            grad_arrays=grads,
-            row_sparse_names=frozenset(),
-            num_samples=num_samples,
-            feed=SimpleNamespace(active=list(range(len(self.contexts)))),
-        )
+        arrays = [self.arrays(name) for name in names]
+        return CollectionGroup(symbol, self.contexts, names, arrays, grads, num_samples)
 
     def clear(self) -> None:
         """Make the gradients of the collection zero."""

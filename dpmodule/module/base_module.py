@@ -14,22 +14,25 @@ from ..base import ArgumentError
 from ..base import _as_list as _as_list
 from ..initializer import Uniform
 from ..ndarray import NDArray
+from . import fit as loops
+from .arguments import BindArguments, OptimizerArguments, ParamArguments
 from .by_hand import check_input_names as _check_input_names  # noqa: F401  old programs import these from here
 from .by_hand import check_names_match as _check_names_match  # noqa: F401
 from .by_hand import parse_data_desc as _parse_data_desc  # noqa: F401
 from .stage import Stage
 from .summary import describe
-from .training_loops import TrainingLoops
 
 __all__ = ["BaseModule"]
 
 later.publish(__name__, __all__)
 
 
-class BaseModule(TrainingLoops):
+class BaseModule:
     """What modules have in common: the life cycle bind → init_params → init_optimizer → fit.
 
-    Subclasses define the methods that raise NotImplementedError here; a program may also set them on an object.
+    Subclasses define the methods that raise NotImplementedError here; a program may also set them on an object. The
+    modules of this package define `_bind`, `_init_params` and `_init_optimizer`, which are handed the arguments of the
+    methods of these names as records.
 
     Args:
         logger: where progress is logged.
@@ -43,10 +46,11 @@ class BaseModule(TrainingLoops):
         self.inputs_need_grad = False
         self._symbol: Any = None
         self._steps = [False, False, False]
+        self._stage = Stage.CREATED
 
     def _not_here(self) -> Exception:
         """Return the error of a method that subclasses define, which names the method that was called."""
-        caller = sys._getframe(1).f_code.co_name
+        caller = sys._getframe(1).f_code.co_name.lstrip("_")
         return NotImplementedError(f"{type(self).__name__} does not define {caller}")
 
     def __repr__(self) -> str:
@@ -56,17 +60,22 @@ class BaseModule(TrainingLoops):
 
     @property
     def stage(self) -> Stage:
-        """How far the module has come; subclasses written for MXNet tell it by setting the three booleans below."""
-        return Stage(next((i for i, done in enumerate(self._steps) if not done), len(self._steps)))
+        """How far the module has come."""
+        return self._stage
+
+    def _mark(self, step: Stage, done: bool) -> None:
+        """Note that a step has been done, or has to be done again; those behind it are not forgotten."""
+        self._steps[step - 1] = done
+        self._stage = Stage(next((i for i, each in enumerate(self._steps) if not each), len(self._steps)))
 
     @property
     def binded(self) -> bool:
-        """Whether `bind` has been called."""
+        """Whether `bind` has been called; subclasses written for MXNet set it, and the two below."""
         return self.stage >= Stage.BOUND
 
     @binded.setter
     def binded(self, done: bool) -> None:
-        self._steps[0] = done
+        self._mark(Stage.BOUND, done)
 
     @property
     def params_initialized(self) -> bool:
@@ -75,7 +84,7 @@ class BaseModule(TrainingLoops):
 
     @params_initialized.setter
     def params_initialized(self, done: bool) -> None:
-        self._steps[1] = done
+        self._mark(Stage.INITIALIZED, done)
 
     @property
     def optimizer_initialized(self) -> bool:
@@ -84,7 +93,7 @@ class BaseModule(TrainingLoops):
 
     @optimizer_initialized.setter
     def optimizer_initialized(self, done: bool) -> None:
-        self._steps[2] = done
+        self._mark(Stage.READY, done)
 
     @property
     def symbol(self) -> Any:
@@ -126,8 +135,42 @@ class BaseModule(TrainingLoops):
         shared_module: Any = None,
         grad_req: Any = "write",
     ) -> None:
-        """Allocate everything for some input shapes."""
+        """Allocate everything for some input shapes.
+
+        Args:
+            data_shapes: (name, shape) or `DataDesc` of every input.
+            label_shapes: the same for labels; None to run without.
+            for_training: whether gradients are needed.
+            inputs_need_grad: whether gradients of the inputs are needed.
+            force_rebind: bind again although the module is bound; parameters keep their values.
+            shared_module: a bound module whose parameters this one uses.
+            grad_req: "write", "add" or "null" for all parameters, or a list or dict per argument.
+
+        Raises:
+            ArgumentError: names do not fit, or the module cannot do what an argument asks for.
+            ShapeError: shapes contradict the module or each other, or some cannot be inferred.
+            StateError: `shared_module` is not bound and initialized.
+        """
+        self._bind(
+            BindArguments(
+                data_shapes,
+                label_shapes,
+                for_training,
+                inputs_need_grad,
+                force_rebind,
+                shared_module,
+                grad_req,
+            )
+        )
+
+    def _bind(self, wanted: BindArguments) -> None:
         raise self._not_here()
+
+    def _stays_bound(self, wanted: BindArguments) -> bool:
+        """Say whether `bind` has nothing to do, and warn that it does nothing."""
+        if stays := self.binded and not wanted.force_rebind:
+            self.logger.warning("Already bound, ignoring bind()")
+        return stays
 
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
         """Return parameters and auxiliary states as CPU arrays."""
@@ -142,7 +185,26 @@ class BaseModule(TrainingLoops):
         force_init: bool = False,
         allow_extra: bool = False,
     ) -> None:
-        """Give parameters and auxiliary states their first values."""
+        """Give parameters and auxiliary states their first values.
+
+        Args:
+            initializer: called for every array that is not given; an `Initializer`, or its name.
+            arg_params: values by parameter name.
+            aux_params: values by state name.
+            allow_missing: let the initializer fill in what is not given.
+            force_init: initialize again although values exist.
+            allow_extra: pass over names the module does not have even where they are refused: with `allow_missing`
+                and no initializer, as ``set_params(..., allow_missing=True)`` calls this.
+
+        Raises:
+            ArgumentError: a value is missing, or unknown where that is refused.
+            ShapeError: a value has another shape than its parameter.
+        """
+        self._init_params(
+            ParamArguments(initializer, arg_params, aux_params, allow_missing, force_init, allow_extra)
+        )
+
+    def _init_params(self, given: ParamArguments) -> None:
         raise self._not_here()
 
     def set_params(
@@ -200,8 +262,28 @@ class BaseModule(TrainingLoops):
         optimizer_params: Any = (("learning_rate", 0.01),),
         force_init: bool = False,
     ) -> None:
-        """Install an optimizer."""
+        """Install an optimizer.
+
+        Args:
+            kvstore: "local" or "device" (sum gradients over devices; see `kvstore.create`), None (every device for
+                itself), or a store.
+            optimizer: name or `Optimizer`.
+            optimizer_params: its arguments, a dict or pairs; rescale_grad is 1 / batch size unless given.
+            force_init: replace an optimizer that is installed.
+
+        Raises:
+            ArgumentError: the optimizer or store is unknown.
+        """
+        self._init_optimizer(OptimizerArguments(kvstore, optimizer, optimizer_params, force_init))
+
+    def _init_optimizer(self, wanted: OptimizerArguments) -> None:
         raise self._not_here()
+
+    def _keeps_optimizer(self, wanted: OptimizerArguments) -> bool:
+        """Say whether `init_optimizer` has nothing to do, and warn that it does nothing."""
+        if keeps := self.optimizer_initialized and not wanted.force_init:
+            self.logger.warning("optimizer already initialized, ignoring...")
+        return keeps
 
     # computing
 
@@ -301,3 +383,8 @@ class BaseModule(TrainingLoops):
 
     def sync_contexts(self) -> None:
         """Give every context the mean of all contexts' parameters and states; `fit` does so after each epoch."""
+
+    # loops over batches
+
+    fit, score = loops.fit, loops.score
+    predict, iter_predict = loops.predict, loops.iter_predict

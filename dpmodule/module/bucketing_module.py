@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import torch
+from typing_extensions import override
+
 from .. import later
-from ..base import ArgumentError, ShapeError, StateError
+from ..base import ArgumentError, MXNetError, ShapeError, StateError
 from ..context import Context
-from ..initializer import Uniform
+from ..executor import give_back
+from ..executor.explanation import Explanation
 from ..ndarray import NDArray
 from ..symbol import Symbol
 from . import bucket_files
-from .base_module import BaseModule as BaseModule
-from .bucket_binding import BoundBuckets, shapes_of
+from .arguments import BindArguments, OptimizerArguments, ParamArguments
+from .base_module import BaseModule
 from .buckets import Buckets, SymGen, with_symbols
+from .feed import describe
+from .module import Module
+from .mxnet_compat import BUCKETING_MODULE, also_named
 from .stage import Stage, needs
 
 __all__ = ["BucketingModule"]
@@ -23,7 +31,12 @@ __all__ = ["BucketingModule"]
 later.publish(__name__, __all__)
 
 
-class BucketingModule(BoundBuckets):
+_WORTH_RETURNING = 2**22
+"""How many elements a bucket must have computed for free memory to be returned before another one runs."""
+
+
+@also_named(BUCKETING_MODULE)
+class BucketingModule(BaseModule):
     """Trains inputs of several sizes, such as sentences sorted into buckets by length.
 
     Every bucket has its own graph, made by `sym_gen` on first use. All of them use the same parameters, gradients,
@@ -75,8 +88,8 @@ class BucketingModule(BoundBuckets):
         if default_bucket_key is None:
             raise ArgumentError("default_bucket_key is missing; give the key of the largest bucket")
         self._sym_gen = sym_gen
-        self._default_key = default_bucket_key
-        self._options = {
+        self._default_bucket_key = default_bucket_key
+        self.options = {
             "logger": logger,
             "context": context,
             "work_load_list": work_load_list,
@@ -88,18 +101,19 @@ class BucketingModule(BoundBuckets):
             "cuda_graphs": cuda_graphs,
             "mirror": mirror,
         }
-        self._buckets = Buckets(sym_gen, self._options, max_buckets)
+        self._buckets = Buckets(sym_gen, self.options, max_buckets)
         self._default = self._buckets.make(default_bucket_key)
-        self._key, self._current = default_bucket_key, self._default
-        self._binding: dict[str, Any] = {}
+        self._key, self._curr_module = default_bucket_key, self._default
+        self._binding: BindArguments | None = None
+        self._grad_req: Any = None
         self._monitor: Any = None
         self._is_tidy, self._in_epoch = True, False
 
     # properties
 
     @property
+    @override
     def stage(self) -> Stage:
-        """How far the module has come."""
         return self._default.stage
 
     @property
@@ -112,47 +126,191 @@ class BucketingModule(BoundBuckets):
         """Key of the current bucket."""
         return self._key
 
-    # parameters and optimizer
+    @property
+    @override
+    def symbol(self) -> Any:
+        return self._curr_module.symbol
 
-    @needs(Stage.INITIALIZED)
-    def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
-        """Return copies of parameters and auxiliary states as CPU arrays."""
-        return self._default.get_params()
+    @property
+    @override
+    def data_names(self) -> list[str]:
+        return self._curr_module.data_names
+
+    @property
+    def label_names(self) -> list[str]:
+        """Names of the labels of the current bucket."""
+        return self._curr_module.label_names
+
+    @property
+    @override
+    def output_names(self) -> list[str]:
+        return self._curr_module.output_names
+
+    @property
+    @override
+    def data_shapes(self) -> Any:
+        return self._curr_module.data_shapes
+
+    @property
+    @override
+    def label_shapes(self) -> Any:
+        return self._curr_module.label_shapes
+
+    @property
+    @override
+    def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
+        return self._curr_module.output_shapes
+
+    # binding
+
+    @override
+    def _bind(self, wanted: BindArguments) -> None:
+        """Allocate the default bucket; the others follow when their first batch comes."""
+        if wanted.shared_module is not None:
+            raise ArgumentError("bind: BucketingModule shares among its buckets and takes no shared_module")
+        if self._stays_bound(wanted):
+            return
+        self._bound_as(wanted)
+        wanted.bind(self._default)
+        self._leave_buckets()
+
+    def _bound_as(self, wanted: BindArguments) -> None:
+        self._binding, self._grad_req = wanted, wanted.grad_req
+        self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
+
+    def _leave_buckets(self) -> None:
+        """Go back to the default bucket, and drop the others."""
+        self._buckets.drop_others(self._default_bucket_key)
+        self._key, self._curr_module = self._default_bucket_key, self._default
+
+    def rebind(
+        self,
+        contexts: Sequence[Context] | None,
+        workload: Sequence[float] | None,
+        data_shapes: Sequence[Any],
+        label_shapes: Sequence[Any] | None,
+    ) -> None:
+        """Bind for training over other devices, keeping parameters and the optimizer's states; see `Module.rebind`."""
+        if contexts is not None:
+            self.options["context"] = list(contexts)
+            self.options["work_load_list"] = None
+        if workload is not None:
+            self.options["work_load_list"] = list(workload)
+        self._bound_as(BindArguments(data_shapes, label_shapes, True, self.inputs_need_grad))
+        self._default.rebind(contexts, workload, data_shapes, label_shapes)
+        self._leave_buckets()
+
+    def _bucket(self, key: Any, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None) -> Module:
+        """Return a bucket's module, bound; make it if it is new.
+
+        Raises:
+            ArgumentError: the bucket has a parameter that the default bucket lacks.
+            ShapeError: shapes contradict its symbol, or one of its parameters has another shape.
+        """
+        known = key in self._buckets
+        module = self._buckets[key] if known else self._buckets.make(key)
+        if self._binding is not None and not module.binded:
+            own = replace(
+                self._binding,
+                data_shapes=data_shapes,
+                label_shapes=label_shapes,
+                force_rebind=False,
+                shared_module=self._default,
+            )
+            try:
+                self._check_parameters(key, module)
+                own.bind(module)
+            except MXNetError as error:
+                del self._buckets[key]
+                raise type(error)(f"bucket {key!r}: {error}") from error
+            if self._monitor is not None:
+                module.install_monitor(self._monitor)
+        elif self._default.optimizer_initialized and not module.optimizer_initialized:
+            module.borrow_optimizer(self._default)
+        self._buckets.move_to_end(key)
+        return module
+
+    def _check_parameters(self, key: Any, module: Module) -> None:
+        extra = [name for name in module.param_names if name not in self._default.param_names]
+        if extra:
+            raise ArgumentError(
+                f"it has the parameter {', '.join(extra)}, which the default bucket "
+                f"{self._default_bucket_key!r} lacks; all buckets must use one set of parameters"
+            )
 
     @needs(Stage.BOUND)
-    def init_params(
-        self,
-        initializer: Any = Uniform(0.01),
-        arg_params: Mapping[str, NDArray] | None = None,
-        aux_params: Mapping[str, NDArray] | None = None,
-        allow_missing: bool = False,
-        force_init: bool = False,
-        allow_extra: bool = False,
+    def switch_bucket(
+        self, bucket_key: Any, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None = None
     ) -> None:
-        """Give parameters and auxiliary states their first values; see `Module.init_params`."""
-        self._default.init_params(initializer, arg_params, aux_params, allow_missing, force_init, allow_extra)
+        """Make a bucket the current one.
 
+        Args:
+            bucket_key: its key.
+            data_shapes: (name, shape) or `DataDesc` of its inputs; used when it is new.
+            label_shapes: the same for labels.
+
+        Raises:
+            ArgumentError: there is no symbol for the key, or it needs other parameters.
+            ShapeError: shapes contradict its symbol.
+        """
+        module = self._bucket(bucket_key, data_shapes, label_shapes)
+        if module is not self._curr_module:
+            if self._curr_module.group.release():
+                self._give_back()
+            module.group.refresh()
+            self._key, self._curr_module = bucket_key, module
+        self._buckets.evict((self._default_bucket_key, self._key))
+
+    def _give_back(self) -> None:
+        """Return what the current bucket's run has left free to the system, if there are other buckets.
+
+        They need blocks of other sizes. Freed ones would stay beside each other instead of taking each other's place.
+        Taking memory again costs a quarter of a step, so `fit` does it once, after an epoch.
+        """
+        group = self._curr_module.group
+        is_large = group.size >= _WORTH_RETURNING and group.contexts[0].device_type == "cpu"
+        if self._is_tidy or self._in_epoch:
+            return
+        if len(self._buckets) > 1 and is_large:
+            give_back()
+        self._is_tidy = True
+
+    @override
     @needs(Stage.INITIALIZED)
-    def init_optimizer(
-        self,
-        kvstore: Any = "local",
-        optimizer: Any = "sgd",
-        optimizer_params: Any = (("learning_rate", 0.01),),
-        force_init: bool = False,
-    ) -> None:
-        """Install one optimizer for all buckets; see `Module.init_optimizer`."""
-        if self.optimizer_initialized and not force_init:
+    def prepare(self, data_batch: Any, sparse_row_id_fn: Any = None) -> None:
+        if data_batch.bucket_key is not None:
+            self._bucket(data_batch.bucket_key, *shapes_of(data_batch))
+            self._buckets.move_to_end(self._key)
+        self._default.prepare(data_batch, sparse_row_id_fn)
+
+    # parameters and optimizer
+
+    @override
+    @needs(Stage.INITIALIZED)
+    def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+        return self._default.get_params()
+
+    @override
+    @needs(Stage.BOUND)
+    def _init_params(self, given: ParamArguments) -> None:
+        given.init_params(self._default)
+
+    @override
+    @needs(Stage.INITIALIZED)
+    def _init_optimizer(self, wanted: OptimizerArguments) -> None:
+        """Install one optimizer for all buckets."""
+        if self.optimizer_initialized and not wanted.force_init:
             self.logger.warning("optimizer already initialized, ignoring.")
             return
-        self._default.init_optimizer(kvstore, optimizer, optimizer_params, force_init)
+        wanted.init_optimizer(self._default)
         for module in self._buckets.values():
             if module is not self._default and module.params_initialized:
                 module.borrow_optimizer(self._default)
 
+    @override
     @needs(Stage.READY)
     def update(self) -> None:
-        """Apply the optimizer to the gradients of the current bucket's last backward."""
-        self._current.update()
+        self._curr_module.update()
         self._give_back()
 
     # computing
@@ -165,17 +323,17 @@ class BucketingModule(BoundBuckets):
             ArgumentError: the batch has no bucket key, or there is no symbol for it.
             ShapeError: its arrays do not fit its bucket.
         """
-        self._follow(data_batch, lambda: self._current.forward(data_batch, is_train))
+        self._follow(data_batch, lambda: self._curr_module.forward(data_batch, is_train))
 
+    @override
     @needs(Stage.INITIALIZED)
     def forward_backward(self, data_batch: Any) -> None:
-        """Switch to the batch's bucket and run forward and backward."""
-        self._follow(data_batch, lambda: self._current.forward_backward(data_batch))
+        self._follow(data_batch, lambda: self._curr_module.forward_backward(data_batch))
 
+    @override
     @needs(Stage.INITIALIZED)
     def evaluate(self, data_batch: Any) -> None:
-        """Switch to the batch's bucket and run forward in prediction mode."""
-        self._follow(data_batch, lambda: self._current.evaluate(data_batch))
+        self._follow(data_batch, lambda: self._curr_module.evaluate(data_batch))
 
     def _follow(self, batch: Any, compute: Callable[[], None]) -> None:
         """Switch to a batch's bucket and compute; shape errors name the bucket."""
@@ -193,6 +351,55 @@ class BucketingModule(BoundBuckets):
                 f"bucket {key!r} does not take a batch with shapes {[tuple(a.shape) for a in batch.data]}: {error}"
             ) from error
 
+    @override
+    @needs(Stage.INITIALIZED)
+    def backward(self, out_grads: Any = None) -> None:
+        self._curr_module.backward(out_grads)
+
+    @override
+    @needs(Stage.INITIALIZED)
+    def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
+        return self._curr_module.get_outputs(merge_multi_context)
+
+    @override
+    def output_probes(self) -> list[list[torch.Tensor]]:
+        return self._curr_module.output_probes()
+
+    @override
+    def bad_gradient(self) -> str | None:
+        return self._curr_module.bad_gradient()
+
+    @override
+    def take_back(self) -> None:
+        self._curr_module.take_back()
+
+    @override
+    @needs(Stage.INITIALIZED)
+    def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
+        return self._curr_module.get_input_grads(merge_multi_context)
+
+    @override
+    @needs(Stage.INITIALIZED)
+    def get_states(self, merge_multi_context: bool = True) -> list[Any]:
+        return self._curr_module.get_states(merge_multi_context)
+
+    @override
+    @needs(Stage.INITIALIZED)
+    def set_states(self, states: Any = None, value: float | None = None) -> None:
+        self._curr_module.set_states(states, value)
+
+    @override
+    @needs(Stage.INITIALIZED)
+    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
+        self._curr_module.update_metric(eval_metric, labels, pre_sliced, pad)
+
+    @needs(Stage.BOUND)
+    def explain(
+        self, is_train: bool | None = None, times: bool = False, measure_memory: bool = False
+    ) -> Explanation:
+        """Return what the current bucket runs, and what it costs; see `Module.explain`."""
+        return self._curr_module.explain(is_train, times, measure_memory)
+
     def start_epoch(self, epoch: int, train_data: Any) -> None:
         """Get ready for an epoch of `fit`, within which freed memory is kept."""
         self._default.start_epoch(epoch, train_data)
@@ -204,8 +411,8 @@ class BucketingModule(BoundBuckets):
         self._in_epoch = False
         self._give_back()
 
+    @override
     def sync_contexts(self) -> None:
-        """Give every context the mean of all contexts' parameters and states; `fit` does so after each epoch."""
         self._default.sync_contexts()
 
     @needs(Stage.BOUND)
@@ -241,12 +448,12 @@ class BucketingModule(BoundBuckets):
                 raise StateError(
                     "BucketingModule.save_checkpoint: call init_optimizer() before saving its states"
                 )
-            states = self._default.updates.active_updater().get_states(dump_optimizer=False)
+            states = self._default.updates.saved_states()
         bucket_files.save(
             prefix,
             epoch,
             self._buckets.contents(),
-            self._default_key,
+            self._default_bucket_key,
             self.get_params(),
             states,
             remove_amp_cast,
@@ -326,9 +533,25 @@ class BucketingModule(BoundBuckets):
         return BucketingModule.load_dict(
             {},
             with_symbols(self._sym_gen, lambda _, symbol: convert(symbol)),
-            self._default_key,
+            self._default_bucket_key,
             arg_params,
             aux_params,
             max_buckets=self._buckets.max_buckets,
-            **self._options,
+            **self.options,
         )
+
+
+def shapes_of(batch: Any) -> tuple[Any, Any]:
+    """Return the descriptions a batch brings, checked against its arrays.
+
+    Raises:
+        ShapeError: an array has another shape than its description.
+    """
+    for provided, arrays in ((batch.provide_data, batch.data), (batch.provide_label, batch.label)):
+        for desc, array in zip(describe(provided), arrays or ()):
+            if tuple(array.shape) != tuple(desc.shape):
+                raise ShapeError(
+                    f"bucket {batch.bucket_key!r}: the batch describes {desc.name} as {tuple(desc.shape)}, "
+                    f"but its array has shape {tuple(array.shape)}"
+                )
+    return batch.provide_data, batch.provide_label

@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from .. import later
-from ..base import ShapeError, StateError
-from ..executor import Executor
-from ..executor.sparse_arrays import is_sparse, load_stored
+from ..base import ArgumentError, ShapeError, StateError
+from ..context import Context
+from ..executor import PLAIN, Executor, RunOptions, requirements
+from ..executor.sparse_arrays import clear, is_sparse, load_stored
+from ..io import DataDesc
 from ..ndarray import NDArray
 from ..ops.sparse import Csr
+from ..params import ParamStore
 from ..slicing import split_input_slice as _split_input_slice  # noqa: F401
 from ..staging import send
 from .by_hand import load_data as _load_data  # noqa: F401  old programs import these from here
 from .by_hand import load_general as _load_general  # noqa: F401
 from .by_hand import load_label as _load_label  # noqa: F401
 from .by_hand import merge_multi_context as _merge_multi_context
-from .group_binding import BoundGroup
+from .executor_maker import ExecutorMaker
+from .feed import Feed, describe, is_per_context
+from .group_contexts import distinct, per_context
 from .workers import run_parallel
 
 __all__ = ["DataParallelExecutorGroup"]
 
 later.publish(__name__, __all__)
 
+_MAX_SHAPES = 8
+"""How many sets of input shapes keep their executors; further ones push out the one used longest ago."""
 
-class DataParallelExecutorGroup(BoundGroup):
+
+class _Silent:
+    """Swallows the warning about growing memory, which only concerns sharing between groups."""
+
+    def warning(self, *args: Any) -> None:
+        """Drop a message."""
+
+
+class DataParallelExecutorGroup:
     """Executors of one symbol on several contexts.
 
     A batch can be fed in two ways. MXNet's: `data_shapes` describes the whole batch, which is cut into slices by
@@ -57,33 +75,391 @@ class DataParallelExecutorGroup(BoundGroup):
     Source: MXNet 1.9.1 `DataParallelExecutorGroup`; the per-context form from Deformable ConvNets' group.
     """
 
+    def __init__(
+        self,
+        symbol: Any,
+        contexts: Sequence[Context],
+        workload: Sequence[float] | None,
+        data_shapes: Sequence[Any],
+        label_shapes: Sequence[Any] | None,
+        param_names: Sequence[str],
+        for_training: bool,
+        inputs_need_grad: bool,
+        shared_group: DataParallelExecutorGroup | None = None,
+        logger: Any = logging,
+        fixed_param_names: Sequence[str] | None = None,
+        grad_req: Any = "write",
+        state_names: Sequence[str] | None = None,
+        group2ctxs: Any = None,
+        options: RunOptions = PLAIN,
+    ) -> None:
+        self.symbol = symbol
+        self.contexts = distinct(contexts)
+        self.workload = list(workload) if workload is not None else [1] * len(self.contexts)
+        if len(self.workload) != len(self.contexts):
+            raise ArgumentError(
+                f"workload has {len(self.workload)} entries for {len(self.contexts)} contexts"
+            )
+        for ctx in self.contexts:
+            ctx.check()
+        self.param_names = list(param_names)
+        self.fixed_param_names = list(fixed_param_names or ())
+        self.state_names = list(state_names or ())
+        self.for_training = for_training
+        self.inputs_need_grad = inputs_need_grad
+        self.group2ctxs = per_context(group2ctxs, len(self.contexts))
+        self.logger = logger
+        self.arg_names = symbol.list_arguments()
+        self.aux_names = symbol.list_auxiliary_states()
+        self.output_names = symbol.list_outputs()
+        self.num_outputs = len(self.output_names)
+        self.output_layouts = [DataDesc.get_batch_axis(out.attr("__layout__")) for out in symbol]
+        first = data_shapes[0] if is_per_context(data_shapes) else data_shapes
+        self.data_names = [d.name for d in describe(first)]
+        self.grad_req = self._requirements(grad_req)
+        self.store: ParamStore = ParamStore(self.contexts) if shared_group is None else shared_group.store
+        self.shared_data_arrays: list[dict[str, NDArray]] = (
+            [{} for _ in self.contexts] if shared_group is None else shared_group.shared_data_arrays
+        )
+        self._maker = ExecutorMaker(
+            symbol,
+            self.contexts,
+            self.param_names,
+            self.grad_req,
+            self.group2ctxs,
+            self.store,
+            self.shared_data_arrays,
+            options,
+        )
+        self.execs: list[Executor] = []
+        self._bound: OrderedDict[Any, list[Executor]] = OrderedDict()
+        self.bind_exec(data_shapes, label_shapes, shared_group)
+
+    def _requirements(self, grad_req: Any) -> dict[str, str]:
+        """Return the requirement of every argument: parameters as asked, data only with `inputs_need_grad`."""
+        if not self.for_training:
+            return dict.fromkeys(self.arg_names, "null")
+        usual = grad_req if isinstance(grad_req, str) else "write"
+        found = {}
+        for name in self.arg_names:
+            if name in self.param_names:
+                found[name] = "null" if name in self.fixed_param_names else usual
+            else:
+                found[name] = usual if name in self.data_names and self.inputs_need_grad else "null"
+        if isinstance(grad_req, (list, tuple)):
+            found = requirements(self.arg_names, grad_req)
+        elif not isinstance(grad_req, str):
+            found.update(grad_req)
+        return requirements(self.arg_names, found)
+
+    # binding
+
+    def decide_slices(self, data_shapes: Sequence[Any]) -> list[int]:
+        """Return the batch axis of each input.
+
+        Args:
+            data_shapes: descriptions of inputs that share one batch size.
+
+        Raises:
+            ShapeError: two inputs disagree about the batch size.
+        """
+        return Feed(data_shapes, None, self.workload).data_layouts
+
+    def bind_exec(
+        self,
+        data_shapes: Sequence[Any],
+        label_shapes: Sequence[Any] | None,
+        shared_group: DataParallelExecutorGroup | None = None,
+        reshape: bool = False,
+    ) -> None:
+        """Make the executors for some input shapes, or take those made before for the same shapes.
+
+        Args:
+            data_shapes: as in the constructor.
+            label_shapes: as in the constructor.
+            shared_group: group to share with; None when reshaping.
+            reshape: whether executors exist and only shapes change.
+        """
+        self.feed = Feed(data_shapes, label_shapes, self.workload)
+        execs = self._bound.get(self.feed.key)
+        if execs is None:
+            logger = _Silent() if reshape or shared_group is None else self.logger
+            execs = [self._maker.make(i, self.feed.shapes[i], logger) for i in self.feed.active]
+            self._bound[self.feed.key] = execs
+            if len(self._bound) > _MAX_SHAPES:
+                self._bound.popitem(last=False)
+        self._bound.move_to_end(self.feed.key)
+        if reshape:
+            for former, now in zip(self.execs, execs):
+                now.watch_as(former)
+                if now is not former:
+                    former.set_aside()
+        self.execs = execs
+        self._silence_idle()
+
+    def reshape(self, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None) -> None:
+        """Change the input shapes; parameters stay.
+
+        Args:
+            data_shapes: as in the constructor.
+            label_shapes: as in the constructor.
+        """
+        self.bind_exec(data_shapes, label_shapes, reshape=True)
+
+    def release(self) -> bool:
+        """Give up what was computed, so that another group can use the memory; arrays and parameters stay.
+
+        Returns:
+            Whether there was something to give up.
+        """
+        released = [executor.release() for execs in self._bound.values() for executor in execs]
+        return any(released)
+
+    def refresh(self) -> None:
+        """Bind again if the shared data memory has been replaced by a larger one since."""
+        names = [d.name for d in self.feed.shapes[0]]
+        for i, executor in zip(self.feed.active, self.execs):
+            pool = self.shared_data_arrays[i]
+            if any(_memory(pool[name]) != _memory(executor.input_array(name)) for name in names):
+                self._bound.clear()
+                self.bind_exec(self.data_shapes, self.label_shapes, reshape=True)
+                return
+
+    def _silence_idle(self) -> None:
+        """Make sure that contexts without samples add nothing to gradients."""
+        for i in range(len(self.contexts)):
+            if i not in self.feed.active:
+                for name in self.param_names:
+                    grad = self.store.grad(name, i)
+                    if grad is not None and self.grad_req[name] == "write":
+                        clear(grad)
+
+    @property
+    def _total_exec_bytes(self) -> int:
+        """Bytes that executors have allocated beside the shared arrays, as MXNet counts them: none."""
+        return 0
+
+    @property
+    def size(self) -> int:
+        """Number of elements of what all operators make, over all contexts."""
+        return sum(executor.size for executor in self.execs)
+
+    # arrays and shapes
+
+    @property
+    def row_sparse_names(self) -> set[str]:
+        """Names of the parameters that are declared row-sparse; devices keep all their rows, in dense arrays."""
+        return {n for n in self.param_names if self._maker.stypes.get(n) == "row_sparse"}
+
+    @property
+    def per_context(self) -> bool:
+        """Whether batches come cut already, one list of arrays per context."""
+        return self.feed.per_context
+
+    @property
+    def batch_size(self) -> int | None:
+        """Samples in a whole batch; number of contexts if batches come cut."""
+        return self.feed.batch_size
+
+    @property
+    def num_samples(self) -> int:
+        """Samples in a whole batch, however it is fed; 1 if no input has a batch axis."""
+        if not self.per_context:
+            return self.batch_size or 1
+        axis = max(self.data_layouts[0], 0)
+        return sum(int(data[0].shape[axis]) for data in self.data_shapes)
+
+    @property
+    def slices(self) -> list[slice]:
+        """Each context's part of a batch."""
+        return self.feed.slices
+
+    @property
+    def data_shapes(self) -> Any:
+        """Descriptions of the inputs."""
+        return self.feed.data_shapes
+
+    @property
+    def label_shapes(self) -> Any:
+        """Descriptions of the labels; None without labels."""
+        return self.feed.label_shapes
+
+    @property
+    def label_names(self) -> list[str]:
+        """Names of the labels."""
+        return self.feed.label_names
+
+    @property
+    def data_layouts(self) -> list[int]:
+        """Batch axis of each input."""
+        return self.feed.data_layouts
+
+    @property
+    def label_layouts(self) -> list[int]:
+        """Batch axis of each label."""
+        return self.feed.label_layouts
+
+    @property
+    def active(self) -> list[int]:
+        """Positions of the contexts that have samples under the present shapes."""
+        return self.feed.active
+
+    @property
+    def active_contexts(self) -> list[Context]:
+        """Contexts that have samples under the present shapes."""
+        return [self.contexts[i] for i in self.feed.active]
+
+    @property
+    def param_arrays(self) -> list[list[NDArray]]:
+        """For each parameter its array on every context."""
+        used = [name for name in self.arg_names if name in self.param_names]
+        return [[self.store.array(name, i) for i in range(len(self.contexts))] for name in used]
+
+    @property
+    def grad_arrays(self) -> list[list[NDArray | None]] | None:
+        """For each parameter its gradient on every context; None when not training."""
+        if not self.for_training:
+            return None
+        used = [name for name in self.arg_names if name in self.param_names]
+        return [[self.store.grad(name, i) for i in range(len(self.contexts))] for name in used]
+
+    @property
+    def aux_arrays(self) -> list[list[NDArray]]:
+        """For each auxiliary state its array on every context."""
+        return [[self.store.aux(name, i) for i in range(len(self.contexts))] for name in self.aux_names]
+
+    def _input_arrays(self, names: Sequence[str]) -> list[Any]:
+        if self.per_context:
+            return [[e.arg_dict[name] for name in names] for e in self.execs]
+        return [
+            [(self.slices[i], e.arg_dict[name]) for i, e in zip(self.feed.active, self.execs)]
+            for name in names
+        ]
+
+    @property
+    def data_arrays(self) -> list[Any]:
+        """For each input its (slice, array) on every active context; per context a list of arrays if fed so."""
+        return self._input_arrays(self.data_names)
+
+    @property
+    def label_arrays(self) -> list[Any] | None:
+        """Like `data_arrays`, for labels; None without labels."""
+        return self._input_arrays(self.label_names) if self.label_shapes else None
+
+    @property
+    def state_arrays(self) -> list[list[NDArray]]:
+        """For each state its array on every active context."""
+        return [[e.arg_dict[name] for e in self.execs] for name in self.state_names]
+
+    @property
+    def input_grad_arrays(self) -> list[list[NDArray | None]] | None:
+        """For each input its gradient on every active context; None unless `inputs_need_grad`."""
+        if not self.inputs_need_grad:
+            return None
+        return [[e.grad_dict[name] for e in self.execs] for name in self.data_names]
+
+    # parameters
+
+    def set_params(
+        self,
+        arg_params: Mapping[str, NDArray],
+        aux_params: Mapping[str, NDArray] | None,
+        allow_extra: bool = False,
+    ) -> None:
+        """Copy parameters and states to every context; see `ParamStore.load`."""
+        self.store.load(arg_params, aux_params or {}, allow_extra)
+
+    def get_params(self, arg_params: dict[str, NDArray], aux_params: dict[str, NDArray]) -> None:
+        """Write parameters and states, averaged over contexts, into given arrays.
+
+        Args:
+            arg_params: arrays by parameter name; those that exist are written in place, others are added.
+            aux_params: the same for states.
+        """
+        for averages, target in zip(self.store.average(), (arg_params, aux_params)):
+            for name, value in averages.items():
+                if name in target:
+                    target[name].raw.copy_(value.raw)
+                else:
+                    target[name] = value
+
+    def get_states(self, merge_multi_context: bool = True) -> list[Any]:
+        """Return the states, a list over contexts for each; merged ones are refused, as in MXNet."""
+        if merge_multi_context:
+            raise ArgumentError("get_states: merge_multi_context=True is not supported; pass False")
+        return self.state_arrays
+
+    def set_states(self, states: Any = None, value: float | None = None) -> None:
+        """Set the states.
+
+        Args:
+            states: a list over contexts of arrays for each state, as `get_states` gives.
+            value: one number for all.
+
+        Raises:
+            ArgumentError: both or neither are given, or the lists have other lengths.
+            ShapeError: an array has another shape than its state; no state is changed then.
+        """
+        if (states is None) == (value is None):
+            raise ArgumentError("set_states: give either states or value")
+        if value is not None:
+            for targets in self.state_arrays:
+                for target in targets:
+                    target.raw.fill_(value)
+            return
+        pairs = self._matched_states(states)
+        for source, target in pairs:
+            if source is not target:
+                target.raw.copy_(source.raw)
+
+    def _matched_states(self, states: Any) -> list[tuple[NDArray, NDArray]]:
+        """Return each given state with the array it goes to.
+
+        Raises:
+            ArgumentError: another number of states, or of contexts.
+            ShapeError: a state has another shape.
+        """
+        if len(states) != len(self.state_names):
+            names = ", ".join(self.state_names) or "none"
+            count = len(self.state_names)
+            raise ArgumentError(f"set_states: got {len(states)} states, the module has {count}: {names}")
+        pairs = []
+        for name, sources, targets in zip(self.state_names, states, self.state_arrays):
+            if not isinstance(sources, (list, tuple)) or len(sources) != len(targets):
+                raise ArgumentError(
+                    f"set_states: {name} is {sources!r}, expected a list of {len(targets)} arrays, one per context, as "
+                    "get_states and get_outputs give them with merge_multi_context=False"
+                )
+            for source, target in zip(sources, targets):
+                if source.shape != target.shape:
+                    raise ShapeError(f"set_states: {name} has shape {source.shape}, expected {target.shape}")
+                pairs.append((source, target))
+        return pairs
+
     # running
 
-    @staticmethod
-    def _load(executor: Executor, inputs: dict[str, Any], borrow: bool) -> dict[str, Any]:
-        """Copy inputs into an executor's arrays; return those it may read in place instead."""
-        kept = {}
-        for name, tensor in inputs.items():
-            array = executor.input_array(name)
-            if is_sparse(array) or isinstance(tensor, Csr):
-                value = load_stored(name, array, tensor, borrow)
-                if value is not None:
-                    kept[name] = value
-                continue
-            own = array.raw
-            if tensor.shape != own.shape:
-                raise ShapeError(f"{name} has shape {tuple(tensor.shape)}, expected {tuple(own.shape)}")
-            if borrow and tensor.dtype == own.dtype and tensor.device == own.device:
-                kept[name] = tensor
-            elif tensor is not own:
-                send(own, tensor)
-        return kept
-
-    def _each(self, jobs: Sequence[Callable[[], None]]) -> None:
-        if len(jobs) == 1:
-            jobs[0]()
-        else:
-            run_parallel(self.active_contexts, jobs)
+    def _loaded(self, batch: Any, train: bool, borrow: bool) -> list[dict[str, Any]]:
+        """Copy a batch into the executors' arrays; return, for each, what it may read in place instead."""
+        pieces = self.feed.split(batch, train)
+        found = []
+        for executor, inputs in zip(self.execs, pieces):
+            kept = {}
+            for name, tensor in inputs.items():
+                array = executor.input_array(name)
+                if is_sparse(array) or isinstance(tensor, Csr):
+                    value = load_stored(name, array, tensor, borrow)
+                    if value is not None:
+                        kept[name] = value
+                    continue
+                own = array.raw
+                if tensor.shape != own.shape:
+                    raise ShapeError(f"{name} has shape {tuple(tensor.shape)}, expected {tuple(own.shape)}")
+                if borrow and tensor.dtype == own.dtype and tensor.device == own.device:
+                    kept[name] = tensor
+                elif tensor is not own:
+                    send(own, tensor)
+            found.append(kept)
+        return found
 
     def forward(self, data_batch: Any, is_train: bool | None = None, borrow: bool = False) -> None:
         """Feed a batch and run forward on every context.
@@ -99,8 +475,12 @@ class DataParallelExecutorGroup(BoundGroup):
             ShapeError: shapes are not those that were bound.
         """
         train = self.for_training if is_train is None else bool(is_train)
-        pieces = self.feed.split(data_batch, train)
-        self._each([_forward_job(e, self._load(e, own, borrow), train) for e, own in zip(self.execs, pieces)])
+        loaded = self._loaded(data_batch, train, borrow)
+        if len(loaded) == 1:
+            self.execs[0].run(train, loaded[0])
+        else:
+            jobs = [partial(e.run, train, own) for e, own in zip(self.execs, loaded)]
+            run_parallel(self.active_contexts, jobs)
 
     def forward_backward(self, data_batch: Any) -> None:
         """Feed a batch, run forward and backward on every context; the outputs must be losses.
@@ -108,9 +488,13 @@ class DataParallelExecutorGroup(BoundGroup):
         Args:
             data_batch: as in `forward`; its arrays are read in place and must not change during the call.
         """
-        self._check_training("forward_backward")
-        pieces = self.feed.split(data_batch, True)
-        self._each([_step_job(e, self._load(e, own, True)) for e, own in zip(self.execs, pieces)])
+        if not self.for_training:
+            raise _bound_for_prediction("forward_backward")
+        loaded = self._loaded(data_batch, True, True)
+        if len(loaded) == 1:
+            self.execs[0].step(loaded[0])
+        else:
+            run_parallel(self.active_contexts, [partial(e.step, own) for e, own in zip(self.execs, loaded)])
 
     def backward(self, out_grads: Any = None) -> None:
         """Run backward on every context.
@@ -122,15 +506,12 @@ class DataParallelExecutorGroup(BoundGroup):
         Raises:
             StateError: the group was bound for prediction, or nothing has been run.
         """
-        self._check_training("backward")
+        if not self.for_training:
+            raise _bound_for_prediction("backward")
         if not all(executor.has_run for executor in self.execs):
             raise StateError("backward: call forward(is_train=True) first")
         grads = self._split_out_grads(out_grads)
-        self._each([_backward_job(e, own) for e, own in zip(self.execs, grads)])
-
-    def _check_training(self, what: str) -> None:
-        if not self.for_training:
-            raise StateError(f"{what}: bound with for_training=False; bind again with for_training=True")
+        run_parallel(self.active_contexts, [partial(e.backward, own) for e, own in zip(self.execs, grads)])
 
     def _split_out_grads(self, out_grads: Any) -> list[Any]:
         if out_grads is None or (isinstance(out_grads, (list, tuple)) and not out_grads):
@@ -196,18 +577,20 @@ class DataParallelExecutorGroup(BoundGroup):
             pre_sliced: whether labels are given per context.
             pad: how many samples at the end of the batch are padding that must not count.
         """
+        feed = self.feed
         for k, executor in enumerate(self.execs):
-            if pre_sliced or self.per_context:
+            own = labels
+            if pre_sliced or feed.per_context:
                 own = labels[k] if isinstance(labels[k], (list, tuple)) else [labels[k]]
-            else:
-                own = self.feed.split_labels(labels, k, executor.context)
-            shown = dict(zip(self.label_names, own))
+            elif len(self.contexts) > 1:
+                own = feed.split_labels(labels, k, executor.context)
+            shown = dict(zip(feed.label_names, own))
             outputs = dict(zip(self.output_names, executor.outputs))
-            if pad and self.feed.slices:
-                if self.feed.valid(k, pad) == 0:
+            if pad and feed.slices:
+                if feed.valid(k, pad) == 0:
                     continue
-                shown = self.feed.without_padding(shown, self.label_layouts, k, pad)
-                outputs = self.feed.without_padding(outputs, self.output_layouts, k, pad)
+                shown = feed.without_padding(shown, feed.label_layouts, k, pad)
+                outputs = feed.without_padding(outputs, self.output_layouts, k, pad)
             eval_metric.update_dict(shown, outputs)
 
     def install_monitor(self, mon: Any) -> None:
@@ -216,13 +599,11 @@ class DataParallelExecutorGroup(BoundGroup):
             mon.install(executor)
 
 
-def _forward_job(executor: Executor, inputs: dict[str, Any], train: bool) -> Callable[[], None]:
-    return lambda: executor.run(train, inputs)
+def _bound_for_prediction(what: str) -> StateError:
+    return StateError(f"{what}: bound with for_training=False; bind again with for_training=True")
 
 
-def _step_job(executor: Executor, inputs: dict[str, Any]) -> Callable[[], None]:
-    return lambda: executor.step(inputs)
-
-
-def _backward_job(executor: Executor, grads: Any) -> Callable[[], None]:
-    return lambda: executor.backward(grads)
+def _memory(array: NDArray) -> int:
+    if is_sparse(array):  # each executor has one of its own
+        return 0
+    return array.raw.untyped_storage().data_ptr()

@@ -196,6 +196,27 @@ class Feed:
             else tuple(d.shape for d in (*self.data_shapes, *(self.label_shapes or ())))
         )
 
+    def takes(self, batch: Any) -> bool:
+        """Say whether a batch has the shapes of this feed; one that comes cut is looked at when it is loaded.
+
+        Raises:
+            ArgumentError: it is no batch.
+        """
+        if self.per_context or (isinstance(batch, (list, tuple)) and is_batch_list(batch)):
+            return True
+        arrays = getattr(batch, "data", None)
+        if not isinstance(arrays, (list, tuple)):
+            raise ArgumentError(
+                f"the batch is of type {type(batch).__name__}, expected a DataBatch([data], [label])"
+            )
+        if self.label_names:
+            arrays = (*arrays, *(getattr(batch, "label", None) or ()))
+        shapes = self.input_shapes
+        for array, shape in zip(arrays, shapes):
+            if array.shape != shape:
+                return False
+        return len(arrays) <= len(shapes)
+
     # cutting
 
     def split(self, batch: Any, needs_label: bool) -> list[dict[str, Any]]:
@@ -222,20 +243,35 @@ class Feed:
                 f"the batch has no label, but {', '.join(self.label_names)} is needed in training; "
                 "give DataBatch(label=[...]) or run forward(is_train=False)"
             )
-        if not (has_label and self.label_names):
-            return self._parts(data, self.data_names, self.data_layouts, "data", cut)
-        pieces = self._parts(data, self.data_names, self.data_layouts, "data", cut)
-        for own, more in zip(pieces, self._parts(label, self.label_names, self.label_layouts, "label", cut)):
-            own.update(more)
+        pieces: list[dict[str, Any]] = [{} for _ in self.active] if len(self._workload) > 1 else [{}]
+        self._fill(pieces, data, self.data_names, self.data_layouts, "data", cut)
+        if has_label and self.label_names:
+            self._fill(pieces, label, self.label_names, self.label_layouts, "label", cut)
         return pieces
+
+    def _fill(
+        self,
+        pieces: list[dict[str, Any]],
+        arrays: Sequence[Any],
+        names: Sequence[str],
+        axes: Sequence[int],
+        kind: str,
+        cut: bool,
+    ) -> None:
+        """Put every active context's part of some arrays into its inputs."""
+        if not cut and len(arrays) == len(names) and len(self._workload) == 1:
+            own = pieces[0]
+            for name, array in zip(names, arrays):
+                own[name] = array.raw if type(array) is NDArray else _tensor(array)
+            return
+        for own, more in zip(pieces, self._parts(arrays, names, axes, kind, cut)):
+            own.update(more)
 
     def _parts(
         self, arrays: Sequence[Any], names: Sequence[str], axes: Sequence[int], kind: str, cut: bool
     ) -> list[dict[str, Any]]:
         if not cut:
             self._check_count(arrays, names, f"the batch has {len(arrays)} {kind} arrays")
-            if len(self._workload) == 1:
-                return [{name: _tensor(array) for name, array in zip(names, arrays)}]
             columns = [self._narrow(_tensor(a), axis, name) for a, name, axis in zip(arrays, names, axes)]
             return [dict(zip(names, row)) for row in zip(*columns)]
         if len(arrays) != len(self.active):
@@ -268,8 +304,6 @@ class Feed:
 
     def split_labels(self, labels: Sequence[Any], k: int, ctx: Context) -> list[NDArray]:
         """Return the `k`-th active context's slice of every label, on that context's device."""
-        if len(self._workload) == 1:
-            return list(labels)
         own = []
         for label, axis, name in zip(labels, self.label_layouts, self.label_names):
             own.append(array_of(_moved(self._narrow(_tensor(label), axis, name)[k], ctx), ctx))

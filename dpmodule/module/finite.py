@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -12,9 +12,7 @@ from .. import native
 from ..base import ArgumentError, NonFiniteError
 from ..executor.sparse_arrays import is_sparse
 from ..ndarray import NDArray
-
-if TYPE_CHECKING:
-    from .base_module import BaseModule
+from .protocol import Trainable
 
 __all__ = ["GradientCheck", "RowWatch", "are_finite", "check_choice", "names_of_nonfinite"]
 
@@ -114,7 +112,7 @@ class RowWatch:
         ArgumentError: `on_nonfinite` is something else.
     """
 
-    def __init__(self, module: BaseModule, what: str, on_nonfinite: str) -> None:
+    def __init__(self, module: Trainable, what: str, on_nonfinite: str) -> None:
         check_choice(what, on_nonfinite)
         self._module, self._what, self._choice = module, what, on_nonfinite
         self._count, self._first = 0, -1

@@ -1,4 +1,4 @@
-"""Training, scoring and prediction: loops over the `BaseModule` interface."""
+"""Training, scoring and prediction: loops over batches, for whatever is `Trainable`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,13 +18,13 @@ import torch
 from .. import metric as metrics
 from ..base import ArgumentError, NonFiniteError, StateError
 from ..callback import BatchEndParam
+from ..context import Context
+from ..initializer import Uniform
 from ..io import DataBatch
 from ..ndarray import NDArray, array, concatenate
 from .finite import RowWatch, are_finite, check_choice, names_of_nonfinite
+from .protocol import Trainable
 from .training_data import as_iter, bindable, labelled_iter
-
-if TYPE_CHECKING:
-    from .base_module import BaseModule
 
 __all__ = [
     "FitOptions",
@@ -41,7 +41,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class FitOptions:
-    """The arguments of `BaseModule.fit`; see there."""
+    """The arguments of `fit`; see there."""
 
     train_data: Any
     eval_data: Any
@@ -78,10 +78,14 @@ def as_list(callbacks: Any) -> list[Callable[..., Any]]:
 
 
 class _BatchBoundary:
-    """Puts Ctrl-C off to the end of a batch, so that no update is left half done; a second one acts at once."""
+    """Puts Ctrl-C off to the end of a batch, so that no update is left half done; a second one acts at once.
+
+    Attributes:
+        asked: whether Ctrl-C came.
+    """
 
     def __init__(self) -> None:
-        self._asked = False
+        self.asked = False
         self._previous: Any = None
 
     def __enter__(self) -> _BatchBoundary:
@@ -93,21 +97,16 @@ class _BatchBoundary:
         return self
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self._asked:
+        if self.asked:
             raise KeyboardInterrupt
-        self._asked = True
-
-    def check(self) -> None:
-        """Raise KeyboardInterrupt if Ctrl-C came."""
-        if self._asked:
-            raise KeyboardInterrupt
+        self.asked = True
 
     def __exit__(self, *error: object) -> None:
         if self._previous is not None:
             signal.signal(signal.SIGINT, self._previous)
 
 
-def _nonfinite(module: BaseModule) -> str | None:
+def _nonfinite(module: Trainable) -> str | None:
     """Return what is NaN or infinite after a backward: an output, the loss or a gradient; None if nothing is."""
     for number, parts in enumerate(module.output_probes()):
         if not all(map(are_finite, parts)):
@@ -117,7 +116,7 @@ def _nonfinite(module: BaseModule) -> str | None:
     return None if name is None else f"the gradient of {name!r}"
 
 
-def _check_finite(module: BaseModule, options: FitOptions, epoch: int, nbatch: int) -> None:
+def _check_finite(module: Trainable, options: FitOptions, epoch: int, nbatch: int) -> None:
     """Look for NaN and infinity in outputs and gradients, before the gradients are applied.
 
     Raises:
@@ -136,7 +135,7 @@ def _check_finite(module: BaseModule, options: FitOptions, epoch: int, nbatch: i
     module.logger.warning("%s; training goes on, and may spoil the parameters", text)
 
 
-def _state_of(module: BaseModule) -> str:
+def _state_of(module: Trainable) -> str:
     """Say what can be said of the parameters of a module that is not updated."""
     arg_params, aux_params = module.get_params()
     spoilt = names_of_nonfinite({**arg_params, **aux_params})
@@ -146,7 +145,7 @@ def _state_of(module: BaseModule) -> str:
     return f"before this batch, too, there were numbers that are not finite in {names}"
 
 
-def _prepare_module(module: BaseModule, options: FitOptions, data: Any) -> None:
+def _prepare_module(module: Trainable, options: FitOptions, data: Any) -> None:
     """Bind, initialize parameters and install the optimizer, as far as that is still to do."""
     rebind: Any = getattr(module, "rebind", None)
     shapes = bindable(module, data.provide_data)
@@ -177,8 +176,80 @@ def _prepare_module(module: BaseModule, options: FitOptions, data: Any) -> None:
     )
 
 
-def fit(module: BaseModule, options: FitOptions) -> None:
-    """Train a module; see `BaseModule.fit`."""
+def fit(
+    module: Trainable,
+    train_data: Any,
+    eval_data: Any = None,
+    eval_metric: Any = "acc",
+    epoch_end_callback: Any = None,
+    batch_end_callback: Any = None,
+    kvstore: Any = "local",
+    optimizer: Any = "sgd",
+    optimizer_params: Any = (("learning_rate", 0.01),),
+    eval_end_callback: Any = None,
+    eval_batch_end_callback: Any = None,
+    initializer: Any = Uniform(0.01),
+    arg_params: Mapping[str, NDArray] | None = None,
+    aux_params: Mapping[str, NDArray] | None = None,
+    allow_missing: bool = False,
+    force_rebind: bool = False,
+    force_init: bool = False,
+    begin_epoch: int = 0,
+    num_epoch: int | None = None,
+    validation_metric: Any = None,
+    monitor: Any = None,
+    sparse_row_id_fn: Any = None,
+    *,
+    contexts: Sequence[Context] | None = None,
+    workload: Sequence[float] | None = None,
+    count_padding: bool = False,
+    on_nonfinite: str = "raise",
+) -> None:
+    """Train.
+
+    Args:
+        module: the module.
+        train_data: a DataIter, a torch DataLoader, or anything that yields (x, y), dicts or DataBatches and
+            can be iterated once per epoch.
+        eval_data: the same, for validation after every epoch; None = no validation.
+        eval_metric: name, list of names, function or `EvalMetric`.
+        epoch_end_callback: ``(epoch, symbol, arg_params, aux_params)``, or a list of such.
+        batch_end_callback: ``(BatchEndParam)``, or a list of such.
+        kvstore: "local", "device", None, or a store.
+        optimizer: name or `Optimizer`.
+        optimizer_params: its arguments, a dict or pairs; rescale_grad is 1 / batch size unless given.
+        eval_end_callback: called after validation.
+        eval_batch_end_callback: called after every batch of validation.
+        initializer: gives parameters their first values; an `Initializer`, or its name.
+        arg_params: values to start from.
+        aux_params: auxiliary states to start from.
+        allow_missing: let the initializer fill in what `arg_params` lacks.
+        force_rebind: bind again although the module is bound.
+        force_init: initialize again although values exist.
+        begin_epoch: number of the first epoch.
+        num_epoch: number of the epoch after the last.
+        validation_metric: metric for validation; None = `eval_metric`.
+        monitor: a `Monitor` to install.
+        sparse_row_id_fn: handed to `prepare`.
+        contexts: devices to train on; binds again over them, keeping parameters.
+        workload: share of each device; None = equal.
+        count_padding: count rows that only fill up the last batch in metrics, as MXNet does.
+        on_nonfinite: what to do about NaN or infinity in an output or a gradient: "raise", before the
+            parameters are changed; "warn", or "ignore".
+
+    Raises:
+        ArgumentError: an argument does not fit.
+        NonFiniteError: an output or a gradient is not finite; parameters and auxiliary states are those before the
+            batch.
+        KeyboardInterrupt: Ctrl-C, raised after the batch that was running; the module stays usable.
+
+    Source: MXNet 1.9.1 `BaseModule.fit`, including the order of its steps.
+    """
+    options = FitOptions(**{name: value for name, value in locals().items() if name != "module"})
+    _train(module, options)
+
+
+def _train(module: Trainable, options: FitOptions) -> None:
     if options.num_epoch is None:
         raise ArgumentError("fit: num_epoch is missing; give the number of epochs")
     for name in ("begin_epoch", "num_epoch"):
@@ -242,7 +313,7 @@ def _first_batch(data: Any, epoch: int) -> tuple[Any, Iterator[Any]]:
 
 
 def _run_epoch(
-    module: BaseModule, options: FitOptions, train_data: Any, eval_metric: Any, epoch: int
+    module: Trainable, options: FitOptions, train_data: Any, eval_metric: Any, epoch: int
 ) -> list[tuple[str, float]]:
     """Train on every batch once and return the epoch's metrics."""
     callbacks = as_list(options.batch_end_callback)
@@ -270,7 +341,8 @@ def _run_epoch(
                 _call_back(
                     callbacks, epoch, nbatch, eval_metric, {**locals(), "end_of_batch": following is None}
                 )
-            boundary.check()
+            if boundary.asked:
+                raise KeyboardInterrupt
             batch = following
             nbatch += 1
     return values
@@ -282,14 +354,16 @@ def pad_of(batch: Any) -> int:
     return int((getattr(batch, "pad", None) or 0) if padding is None else padding)
 
 
-def _update_metric(module: BaseModule, eval_metric: Any, batch: Any, count_padding: bool) -> None:
+def _update_metric(module: Trainable, eval_metric: Any, batch: Any, count_padding: bool) -> None:
     if isinstance(batch, list):
         module.update_metric(eval_metric, [b.label for b in batch], pre_sliced=True)
+    elif count_padding or not (pad := pad_of(batch)):
+        module.update_metric(eval_metric, batch.label)
     else:
-        show_metric(module, eval_metric, batch.label, 0 if count_padding else pad_of(batch))
+        show_metric(module, eval_metric, batch.label, pad)
 
 
-def show_metric(module: BaseModule, eval_metric: Any, labels: Any, pad: int) -> None:
+def show_metric(module: Trainable, eval_metric: Any, labels: Any, pad: int) -> None:
     """Show a metric a module's outputs; modules written for MXNet do not know `pad` and count padding.
 
     Args:
@@ -305,44 +379,68 @@ def show_metric(module: BaseModule, eval_metric: Any, labels: Any, pad: int) -> 
 
 
 def score(
-    module: BaseModule,
+    module: Trainable,
     eval_data: Any,
     eval_metric: Any,
-    num_batch: int | None,
-    batch_end_callback: Any,
-    score_end_callback: Any,
-    reset: bool,
-    epoch: int,
-    sparse_row_id_fn: Any,
-    count_padding: bool,
-    on_nonfinite: str,
+    num_batch: int | None = None,
+    batch_end_callback: Any = None,
+    score_end_callback: Any = None,
+    reset: bool = True,
+    epoch: int = 0,
+    sparse_row_id_fn: Any = None,
+    *,
+    count_padding: bool = False,
+    on_nonfinite: str = "warn",
 ) -> list[tuple[str, float]]:
-    """Measure metrics on data; see `BaseModule.score`."""
+    """Measure metrics on data.
+
+    Args:
+        module: the module.
+        eval_data: as `train_data` of `fit`.
+        eval_metric: name, list of names, function or `EvalMetric`.
+        num_batch: how many batches; None = all.
+        batch_end_callback: called after every batch.
+        score_end_callback: called at the end.
+        reset: start `eval_data` from its beginning.
+        epoch: number handed to callbacks.
+        sparse_row_id_fn: handed to `prepare`.
+        count_padding: count rows that only fill up the last batch, as MXNet does.
+        on_nonfinite: what to do about rows whose outputs are NaN: "warn" of all of them at the end, "raise" at the
+            first, or "ignore".
+
+    Returns:
+        (name, value) pairs.
+
+    Raises:
+        NonFiniteError: a row is NaN, and `on_nonfinite` is "raise".
+    """
     watch = RowWatch(module, "score", on_nonfinite)
     eval_metric = metrics.create(eval_metric)
     eval_metric.reset()
     eval_data = labelled_iter(module, eval_data, "score")
-    nbatch = 0
+    callbacks, nbatch = as_list(batch_end_callback), 0
     for nbatch, batch in enumerate(batches_of(module, eval_data, num_batch, reset, sparse_row_id_fn), 1):
         module.evaluate(batch)
         watch.look(nbatch - 1, _pad(batch))
         _update_metric(module, eval_metric, batch, count_padding)
-        _call_back(batch_end_callback, epoch, nbatch - 1, eval_metric, locals())
+        _call_back(callbacks, epoch, nbatch - 1, eval_metric, locals())
     watch.tell()
-    _call_back(score_end_callback, epoch, nbatch, eval_metric, locals())
+    _call_back(as_list(score_end_callback), epoch, nbatch, eval_metric, locals())
     found: list[tuple[str, float]] = eval_metric.get_global_name_value()
     return found
 
 
-def _call_back(callbacks: Any, epoch: int, nbatch: int, eval_metric: Any, local: dict[str, Any]) -> None:
-    for callback in as_list(callbacks):
+def _call_back(
+    callbacks: Sequence[Callable[..., Any]], epoch: int, nbatch: int, eval_metric: Any, local: dict[str, Any]
+) -> None:
+    for callback in callbacks:
         callback(BatchEndParam(epoch=epoch, nbatch=nbatch, eval_metric=eval_metric, locals=local))
 
 
 def batches_of(
-    module: BaseModule, data: Any, num_batch: int | None, reset: bool, sparse_row_id_fn: Any
+    module: Trainable, data: Any, num_batch: int | None, reset: bool, sparse_row_id_fn: Any
 ) -> Iterator[Any]:
-    """Yield the batches of data, after `prepare`; see `BaseModule.predict` for the arguments."""
+    """Yield the batches of data, after `prepare`; see `predict` for the arguments."""
     data = as_iter(module, data)
     if reset:
         data.reset()
@@ -364,14 +462,15 @@ def _unpadded(output: NDArray, batch: Any, axis: int = 0) -> NDArray:
 
 
 def iter_predict(
-    module: BaseModule,
+    module: Trainable,
     eval_data: Any,
-    num_batch: int | None,
-    reset: bool,
-    sparse_row_id_fn: Any,
-    on_nonfinite: str,
+    num_batch: int | None = None,
+    reset: bool = True,
+    sparse_row_id_fn: Any = None,
+    *,
+    on_nonfinite: str = "warn",
 ) -> Iterator[tuple[list[NDArray], int, Any]]:
-    """Yield outputs batch by batch; see `BaseModule.iter_predict`."""
+    """Yield (outputs, number of the batch, batch) for data, padding rows cut off; see `predict`."""
     watch = RowWatch(module, "predict", on_nonfinite)
     for nbatch, batch in enumerate(batches_of(module, eval_data, num_batch, reset, sparse_row_id_fn)):
         module.evaluate(batch)
@@ -381,16 +480,32 @@ def iter_predict(
 
 
 def predict(
-    module: BaseModule,
+    module: Trainable,
     eval_data: Any,
-    num_batch: int | None,
-    merge_batches: bool,
-    reset: bool,
-    always_output_list: bool,
-    sparse_row_id_fn: Any,
-    on_nonfinite: str,
+    num_batch: int | None = None,
+    merge_batches: bool = True,
+    reset: bool = True,
+    always_output_list: bool = False,
+    sparse_row_id_fn: Any = None,
+    *,
+    on_nonfinite: str = "warn",
 ) -> Any:
-    """Return the outputs for data; see `BaseModule.predict`."""
+    """Return the outputs for data, padding rows cut off.
+
+    Args:
+        module: the module.
+        eval_data: as `train_data` of `fit`, or one array.
+        num_batch: how many batches; None = all.
+        merge_batches: join the batches' outputs; else a list of lists.
+        reset: start `eval_data` from its beginning.
+        always_output_list: return a list also for a single output.
+        sparse_row_id_fn: handed to `prepare`.
+        on_nonfinite: what to do about rows whose outputs are NaN: "warn" of all of them at the end, "raise" at the
+            first, or "ignore".
+
+    Raises:
+        NonFiniteError: a row is NaN, and `on_nonfinite` is "raise".
+    """
     if isinstance(eval_data, (NDArray, np.ndarray, torch.Tensor)):
         single = eval_data if isinstance(eval_data, NDArray) else array(eval_data)
         module.forward(DataBatch([single]), is_train=False)
@@ -399,7 +514,7 @@ def predict(
         watch.tell()
         outputs = [out.copy() for out in module.get_outputs()]
         return outputs if always_output_list or len(outputs) > 1 else outputs[0]
-    found = iter_predict(module, eval_data, num_batch, reset, sparse_row_id_fn, on_nonfinite)
+    found = iter_predict(module, eval_data, num_batch, reset, sparse_row_id_fn, on_nonfinite=on_nonfinite)
     rows = [outputs for outputs, _, _ in found]
     if not rows or not merge_batches:
         return rows

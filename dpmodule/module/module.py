@@ -7,22 +7,30 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
+from typing_extensions import override
+
 from .. import later
 from .. import optimizer as opt
 from ..base import ArgumentError, StateError
 from ..context import Context
 from ..executor import run_options
-from ..initializer import Uniform
+from ..executor.explanation import Explanation
 from ..ndarray import NDArray
+from ..ndarray.row_sparse import row_numbers
 from ..symbol import Symbol
+from .arguments import BindArguments, OptimizerArguments, ParamArguments
+from .base_module import BaseModule
 from .by_hand import check_descriptions, check_input_names, names_of
 from .executor_group import DataParallelExecutorGroup
+from .feed import redescribe, resized
 from .first_values import first_values
 from .group_contexts import contexts_of
-from .optimizing import OptimizedModule
-from .stage import Stage, needs
-from .summary import describe
+from .mxnet_compat import MODULE, also_named
+from .stage import Stage, needs, too_early
+from .summary import describe, summarize
 from .updates import Updates, check_compression
+from .workers import run_between
 
 __all__ = ["Module"]
 
@@ -31,7 +39,8 @@ later.publish(__name__, __all__)
 _ROW_SPARSE = "1"  # the text of `__storage_type__` in graphs
 
 
-class Module(OptimizedModule):
+@also_named(MODULE)
+class Module(BaseModule):
     """Trains and runs a symbol.
 
     Args:
@@ -95,7 +104,7 @@ class Module(OptimizedModule):
         check_compression(compression_params)
         self._compression_params = compression_params
         self._context = contexts_of(context)
-        self._workload = list(work_load_list) if work_load_list is not None else None
+        self._work_load_list = list(work_load_list) if work_load_list is not None else None
         self._group2ctxs = group2ctxs
         self._symbol = symbol
         self._data_names = names_of(data_names, "data_names")
@@ -114,13 +123,12 @@ class Module(OptimizedModule):
             for name in self._param_names
             if attributes.get(name, {}).get("__storage_type__") == _ROW_SPARSE
         }
-        self._stage = Stage.CREATED
-        self._group: DataParallelExecutorGroup | None = None
-        self._preloaded: tuple[Mapping[str, NDArray], Mapping[str, NDArray]] | None = None
-        self._preloaded_states: str | None = None
+        self._binds_anew = False
         self._grad_req: Any = "write"
-        self._optimizer: opt.Optimizer | None = None
+        self._group: DataParallelExecutorGroup | None = None
         self._updates: Updates | None = None
+        self.preloaded: tuple[Mapping[str, NDArray], Mapping[str, NDArray]] | None = None
+        self.preloaded_states: str | None = None
 
     def __repr__(self) -> str:
         counted = f"{len(self._param_names)} parameters"
@@ -148,11 +156,55 @@ class Module(OptimizedModule):
         module.preload(arg_params, aux_params, states_file(prefix, epoch) if load_optimizer_states else None)
         return module
 
-    # properties
+    # what it is
+
+    @override
+    def _mark(self, step: Stage, done: bool) -> None:
+        """Go back before a step; when it is done is known here. To bind anew keeps the parameters' values."""
+        if step is Stage.BOUND:
+            self._binds_anew = not done
+        elif not done:
+            self._stage = min(self._stage, Stage(step - 1))
 
     @property
+    def binded(self) -> bool:
+        """Whether `bind` has been called; set to False to bind anew, with the parameters' values kept."""
+        return self._stage >= Stage.BOUND and not self._binds_anew
+
+    @binded.setter
+    def binded(self, done: bool) -> None:
+        self._mark(Stage.BOUND, done)
+
+    @property
+    def group(self) -> DataParallelExecutorGroup:
+        """The executor group.
+
+        Raises:
+            StateError: `bind` has not been called.
+        """
+        if self._group is None:
+            raise StateError("Module: call bind(data_shapes=..., label_shapes=...) first")
+        return self._group
+
+    @property
+    def optimizer(self) -> opt.Optimizer | None:
+        """The optimizer, None before `init_optimizer`."""
+        return None if self._updates is None else self._updates.optimizer
+
+    @property
+    def updates(self) -> Updates:
+        """How gradients become new parameters.
+
+        Raises:
+            StateError: `init_optimizer` has not been called.
+        """
+        if self._updates is None:
+            raise StateError(f"{type(self).__name__}: call init_optimizer() first")
+        return self._updates
+
+    @property
+    @override
     def data_names(self) -> list[str]:
-        """Names of the inputs."""
         return self._data_names
 
     @property
@@ -161,8 +213,8 @@ class Module(OptimizedModule):
         return self._label_names
 
     @property
+    @override
     def output_names(self) -> list[str]:
-        """Names of the outputs."""
         return list(self._symbol.list_outputs())
 
     @property
@@ -170,78 +222,64 @@ class Module(OptimizedModule):
         """Names of the parameters."""
         return self._param_names
 
+    @property
+    @override
+    def data_shapes(self) -> Any:
+        return self.group.data_shapes
+
+    @property
+    @override
+    def label_shapes(self) -> Any:
+        return self.group.label_shapes
+
+    @property
+    @override
+    def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
+        return self.group.get_output_shapes()
+
     # binding
 
-    def bind(
-        self,
-        data_shapes: Sequence[Any],
-        label_shapes: Sequence[Any] | None = None,
-        for_training: bool = True,
-        inputs_need_grad: bool = False,
-        force_rebind: bool = False,
-        shared_module: Any = None,
-        grad_req: Any = "write",
-    ) -> None:
-        """Allocate everything for some input shapes.
-
-        Args:
-            data_shapes: (name, shape) or `DataDesc` of every input.
-            label_shapes: the same for labels; None to run without.
-            for_training: whether gradients are needed.
-            inputs_need_grad: whether gradients of the inputs are needed.
-            force_rebind: bind again although the module is bound; parameters keep their values.
-            shared_module: a bound module whose parameters this one uses.
-            grad_req: "write", "add" or "null" for all parameters, or a list or dict per argument.
-
-        Raises:
-            ArgumentError: names do not fit the symbol.
-            ShapeError: shapes contradict the symbol, or some cannot be inferred.
-            StateError: `shared_module` is not bound and initialized.
-        """
-        if self.binded and not force_rebind:
-            self.logger.warning("Already bound, ignoring bind()")
+    @override
+    def _bind(self, wanted: BindArguments) -> None:
+        if self._stays_bound(wanted):
             return
-        check_descriptions(data_shapes, "data_shapes")
-        check_descriptions(label_shapes, "label_shapes")
-        names = [s[0] for s in data_shapes]
+        check_descriptions(wanted.data_shapes, "data_shapes")
+        check_descriptions(wanted.label_shapes, "label_shapes")
+        names = [s[0] for s in wanted.data_shapes]
         if names != self._data_names and sorted(names) != sorted(self._data_names):
             raise ArgumentError(
                 f"bind: data_shapes names {names}, the module's data_names are {self._data_names}"
             )
-        label_shapes = label_shapes or None
-        if label_shapes is not None:
-            label_shapes = self._known_labels(label_shapes)
-        shared_group = None
-        if shared_module is not None:
-            if shared_module.stage < Stage.INITIALIZED:
-                raise StateError("bind: shared_module must be bound and initialized first")
-            shared_group = shared_module.group
+        labels = self._known_labels(wanted.label_shapes) if wanted.label_shapes else None
+        shared = wanted.shared_module
+        if shared is not None and shared.stage < Stage.INITIALIZED:
+            raise StateError("bind: shared_module must be bound and initialized first")
         saved = self._saved_params()
-        self.for_training, self.inputs_need_grad, self._grad_req = for_training, inputs_need_grad, grad_req
+        self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
+        self._grad_req = wanted.grad_req
         self._group = DataParallelExecutorGroup(
             self._symbol,
             self._context,
-            self._workload,
-            list(data_shapes),
-            label_shapes,
+            self._work_load_list,
+            list(wanted.data_shapes),
+            labels,
             self._param_names,
-            for_training,
-            inputs_need_grad,
-            shared_group,
+            wanted.for_training,
+            wanted.inputs_need_grad,
+            None if shared is None else shared.group,
             self.logger,
             self._fixed_param_names,
-            grad_req,
+            wanted.grad_req,
             self._state_names,
             self._group2ctxs,
             self._run_options,
         )
-        self._unbound = False
-        if self._stage < Stage.BOUND:
-            self._stage = Stage.BOUND
-        if shared_module is not None:
+        self._binds_anew = False
+        self._stage = max(self._stage, Stage.BOUND)
+        if shared is not None:
             self._stage = max(self._stage, Stage.INITIALIZED)
-            if shared_module.stage >= Stage.READY:
-                self.borrow_optimizer(shared_module)
+            if shared.stage >= Stage.READY:
+                self.borrow_optimizer(shared)
         elif saved is not None:
             self._group.set_params(*saved)
             self._stage = max(self._stage, Stage.INITIALIZED)
@@ -250,14 +288,11 @@ class Module(OptimizedModule):
         """Return values that binding must carry over: present ones, or those a checkpoint brought."""
         if self._stage >= Stage.INITIALIZED:
             return self.group.store.average()
-        return self._preloaded_if_complete()
-
-    def _preloaded_if_complete(self) -> Any:
-        if self._preloaded is None:
+        if self.preloaded is None:
             return None
-        have = {*self._preloaded[0], *self._preloaded[1]}
+        have = {*self.preloaded[0], *self.preloaded[1]}
         wanted = {*self._param_names, *self._symbol.list_auxiliary_states()}
-        return self._preloaded if have == wanted else None
+        return self.preloaded if have == wanted else None
 
     def rebind(
         self,
@@ -275,17 +310,43 @@ class Module(OptimizedModule):
             label_shapes: as in `bind`.
         """
         wanted = self._context if contexts is None else contexts_of(contexts)
-        if contexts is not None and workload is None and len(wanted) != len(self._workload or wanted):
-            self._workload = None
-        same = wanted == self._context and (workload is None or list(workload) == self._workload)
+        if contexts is not None and workload is None and len(wanted) != len(self._work_load_list or wanted):
+            self._work_load_list = None
+        same = wanted == self._context and (workload is None or list(workload) == self._work_load_list)
         if self._stage >= Stage.BOUND and same and self.for_training:
             return
-        states = self._states_by_name()
+        before = self._updates if self._stage >= Stage.READY else None
+        states = None if before is None else before.states_by_name()
         self._context = wanted
         if workload is not None:
-            self._workload = list(workload)
+            self._work_load_list = list(workload)
         self.bind(data_shapes, label_shapes, True, self.inputs_need_grad, True, None, self._grad_req)
-        self._install_again(states)
+        if before is not None and states is not None:
+            self._stage = Stage.INITIALIZED
+            self.init_optimizer(before.kind, before.optimizer)
+            self.updates.restore_states(states)
+
+    @needs(Stage.BOUND)
+    def reshape(self, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None = None) -> None:
+        """Change the input shapes; parameters stay.
+
+        Args:
+            data_shapes: as in `bind`.
+            label_shapes: as in `bind`.
+        """
+        labels = self._known_labels(label_shapes) if label_shapes else None
+        self.group.reshape(list(data_shapes), labels)
+
+    def _known_labels(self, label_shapes: Sequence[Any]) -> list[Any]:
+        """Return the label shapes that the symbol has a use for; an iterator may offer more."""
+        arguments = self._symbol.list_arguments()
+        known = [s for s in label_shapes if s[0] in arguments]
+        unknown = [s[0] for s in label_shapes if s[0] not in arguments]
+        if unknown and set(unknown) - set(self._label_names):
+            raise ArgumentError(
+                f"bind: label_shapes names {unknown}, the module's label_names are {self._label_names}"
+            )
+        return known
 
     # parameters
 
@@ -305,49 +366,270 @@ class Module(OptimizedModule):
         if len(self._context) > 1:
             self.group.store.load(*self.group.store.average())
 
+    @override
     @needs(Stage.BOUND)
-    def init_params(
-        self,
-        initializer: Any = Uniform(0.01),
-        arg_params: Mapping[str, NDArray] | None = None,
-        aux_params: Mapping[str, NDArray] | None = None,
-        allow_missing: bool = False,
-        force_init: bool = False,
-        allow_extra: bool = False,
-    ) -> None:
-        """Give parameters and auxiliary states their first values.
-
-        Args:
-            initializer: called for every array that is not given.
-            arg_params: values by parameter name.
-            aux_params: values by state name.
-            allow_missing: let the initializer fill in what is not given.
-            force_init: initialize again although values exist.
-            allow_extra: pass over names the module does not have even where they are refused: with `allow_missing`
-                and no initializer, as ``set_params(..., allow_missing=True)`` calls this.
-
-        Raises:
-            ArgumentError: a value is missing, or unknown where that is refused.
-            ShapeError: a value has another shape than its parameter.
-        """
-        if self._stage >= Stage.INITIALIZED and not force_init:
+    def _init_params(self, given: ParamArguments) -> None:
+        arg_params, aux_params, allow_missing = given.arg_params, given.aux_params, given.allow_missing
+        if self._stage >= Stage.INITIALIZED and not given.force_init:
             if arg_params is not None or aux_params is not None:
                 warnings.warn(
                     "init_params: parameters have values already, those given are ignored; pass force_init=True",
-                    stacklevel=2,
+                    stacklevel=4,
                 )
             return
-        if arg_params is None and aux_params is None and self._preloaded is not None:
-            arg_params, aux_params = self._preloaded
-        self._preloaded = None
+        if arg_params is None and aux_params is None and self.preloaded is not None:
+            arg_params, aux_params = self.preloaded
+        self.preloaded = None
         store = self.group.store
         attributes = self._symbol.attr_dict()
         arrays = {name: store.array(name, 0) for name in self._param_names}
         states = {name: store.aux(name, 0) for name in self.group.aux_names}
         # MXNet passes over names that the module lacks, but for those of a set_params that need not name all
-        passes = allow_extra or not allow_missing or initializer is not None
+        passes = given.allow_extra or not allow_missing or given.initializer is not None
         store.load(
-            first_values(arrays, arg_params, initializer, attributes, allow_missing, passes),
-            first_values(states, aux_params, initializer, attributes, allow_missing, passes),
+            first_values(arrays, arg_params, given.initializer, attributes, allow_missing, passes),
+            first_values(states, aux_params, given.initializer, attributes, allow_missing, passes),
         )
         self._stage = max(self._stage, Stage.INITIALIZED)
+
+    # optimizer
+
+    @override
+    @needs(Stage.INITIALIZED)
+    def _init_optimizer(self, wanted: OptimizerArguments) -> None:
+        if self._keeps_optimizer(wanted):
+            return
+        self._updates = Updates.install(wanted, self.group, self._compression_params)
+        self._stage = Stage.READY
+        if self.preloaded_states is not None:
+            self.load_optimizer_states(self.preloaded_states)
+            self.preloaded_states = None
+
+    @needs(Stage.INITIALIZED)
+    def borrow_optimizer(self, shared_module: Module) -> None:
+        """Use the optimizer, its states and the store of another module.
+
+        Raises:
+            StateError: the other module has no optimizer.
+        """
+        if shared_module.stage < Stage.READY:
+            raise StateError("borrow_optimizer: call init_optimizer() of the other module first")
+        self._updates = Updates.borrow(shared_module.updates, self.group)
+        self._stage = Stage.READY
+
+    @override
+    def update(self) -> None:
+        updates = self._updates
+        if self._stage < Stage.READY or updates is None:
+            raise too_early(self, "update")
+        if len(self._context) == 1:
+            updates.apply()
+        else:
+            run_between(self.group.active_contexts, updates.apply)
+
+    @override
+    def bad_gradient(self) -> str | None:
+        return None if self._updates is None else self._updates.bad_gradient()
+
+    # computing
+
+    def prepare(self, data_batch: Any, sparse_row_id_fn: Any = None) -> None:
+        """Get ready for the batch that comes next.
+
+        The devices keep all rows of row-sparse parameters up to date, so that none have to be fetched; what the
+        function returns is checked only.
+
+        Args:
+            data_batch: the batch.
+            sparse_row_id_fn: ``(batch) -> {parameter: row numbers}``, which rows of row-sparse parameters it needs.
+
+        Raises:
+            ArgumentError: the function returns something else, or names what is no parameter.
+            BoundsError: there is no such row.
+        """
+        if sparse_row_id_fn is not None:
+            self._check_rows(sparse_row_id_fn(data_batch))
+
+    @needs(Stage.BOUND)
+    def _check_rows(self, wanted: Any) -> None:
+        """Refuse row numbers that are none of a parameter's."""
+        if not isinstance(wanted, Mapping):
+            raise ArgumentError(f"sparse_row_id_fn returned {type(wanted).__name__}, expected a dict")
+        for name, rows in wanted.items():
+            if name not in self._param_names:
+                raise ArgumentError(
+                    f"sparse_row_id_fn names {name!r}, which is no parameter; there are {', '.join(self._param_names)}"
+                )
+            row_numbers(rows, self.group.store.array(name, 0).shape[0])
+
+    @needs(Stage.INITIALIZED)
+    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
+        """Run forward on a batch.
+
+        Args:
+            data_batch: a `DataBatch`; its arrays may have other shapes than were bound, which binds again.
+            is_train: None = as the module was bound.
+
+        Raises:
+            ArgumentError: arrays are missing.
+            ShapeError: the shapes contradict the symbol.
+        """
+        if not self.group.feed.takes(data_batch):
+            self._fit_shapes(data_batch)
+        self.group.forward(data_batch, is_train)
+
+    @override
+    def forward_backward(self, data_batch: Any) -> None:
+        group = self._group
+        if self._stage < Stage.INITIALIZED or group is None:
+            raise too_early(self, "forward_backward")
+        if not group.feed.takes(data_batch):
+            self._fit_shapes(data_batch)
+        group.forward_backward(data_batch)
+
+    @override
+    @needs(Stage.INITIALIZED)
+    def evaluate(self, data_batch: Any) -> None:
+        if not self.group.feed.takes(data_batch):
+            self._fit_shapes(data_batch)
+        self.group.forward(data_batch, False, borrow=True)
+
+    def _fit_shapes(self, batch: Any) -> None:
+        """Bind again for the shapes of a batch."""
+        group = self.group
+        labels = (getattr(batch, "label", None) or ()) if group.label_names else ()
+        data = redescribe(group.data_shapes, batch.data, getattr(batch, "provide_data", None))
+        label = None
+        if labels:
+            label = redescribe(group.label_shapes, labels, getattr(batch, "provide_label", None))
+        elif group.label_shapes:
+            label = resized(group.label_shapes, data[0])
+        self.reshape(data, label)
+
+    @override
+    @needs(Stage.INITIALIZED)
+    def backward(self, out_grads: Any = None) -> None:
+        self.group.backward(out_grads)
+
+    @override
+    @needs(Stage.INITIALIZED)
+    def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
+        return self.group.get_outputs(merge_multi_context)
+
+    @override
+    def output_probes(self) -> list[list[torch.Tensor]]:
+        return list(map(list, zip(*[executor.probes() for executor in self.group.execs])))
+
+    @override
+    def take_back(self) -> None:
+        for executor in self.group.execs:
+            executor.take_back()
+
+    @override
+    @needs(Stage.INITIALIZED)
+    def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
+        return self.group.get_input_grads(merge_multi_context)
+
+    @needs(Stage.INITIALIZED)
+    def get_states(self, merge_multi_context: bool = True) -> list[Any]:
+        """Return the states, a list over devices for each."""
+        return self.group.get_states(merge_multi_context)
+
+    @needs(Stage.INITIALIZED)
+    def set_states(self, states: Any = None, value: float | None = None) -> None:
+        """Set the states to arrays, as `get_states` gives them, or to a number."""
+        self.group.set_states(states, value)
+
+    @override
+    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
+        if self._group is None:
+            raise too_early(self, "update_metric")
+        self._group.update_metric(eval_metric, labels, pre_sliced, pad)
+
+    @override
+    @needs(Stage.BOUND)
+    def install_monitor(self, mon: Any) -> None:
+        self.group.install_monitor(mon)
+
+    @needs(Stage.BOUND)
+    def summary(self) -> str:
+        """Return a table of operators with output shapes and numbers of parameters."""
+        return summarize(self.group)
+
+    @needs(Stage.BOUND)
+    def explain(
+        self, is_train: bool | None = None, times: bool = False, measure_memory: bool = False
+    ) -> Explanation:
+        """Return what the first device's executor runs, and what it costs; print it to read it.
+
+        Args:
+            is_train: whether the steps are those of training; None = if the module is bound for it.
+            times: also measure the time of every step, on the last batch; changes nothing.
+            measure_memory: measure the memory of a run instead of estimating it.
+
+        Raises:
+            StateError: the module is not bound, or memory is to be measured while a profiler runs.
+        """
+        return self.group.execs[0].explain(is_train, times, measure_memory, self.group.param_names)
+
+    # files
+
+    def preload(
+        self, arg_params: Mapping[str, NDArray], aux_params: Mapping[str, NDArray], states: str | None = None
+    ) -> None:
+        """Keep values for the time when the module is bound.
+
+        Args:
+            arg_params: parameters by name.
+            aux_params: auxiliary states by name.
+            states: file with the optimizer's states, read once the optimizer is installed.
+        """
+        self.preloaded = arg_params, aux_params
+        self.preloaded_states = states
+
+    @needs(Stage.INITIALIZED)
+    def save_checkpoint(
+        self, prefix: str, epoch: int, save_optimizer_states: bool = False, remove_amp_cast: bool = True
+    ) -> None:
+        """Write ``prefix-symbol.json``, ``prefix-NNNN.params`` and, if asked, ``prefix-NNNN.states``.
+
+        The files switch together: a process killed at any moment leaves either the old set or the new one. A module
+        without a symbol writes none.
+
+        Args:
+            prefix: path and first part of the file names.
+            epoch: number of the epoch.
+            save_optimizer_states: whether to write the optimizer's states.
+            remove_amp_cast: leave `amp_cast` operators out of the graph.
+
+        Raises:
+            StateError: states are asked for, but there is no optimizer.
+        """
+        from ..checkpoint import save_checkpoint
+
+        states = self._optimizer_states() if save_optimizer_states else None
+        arg_params, aux_params = self.get_params()
+        save_checkpoint(prefix, epoch, self._symbol, arg_params, aux_params, remove_amp_cast, states=states)
+        self.logger.info('Saved checkpoint to "%s-%04d.params"', prefix, epoch)
+
+    def _optimizer_states(self) -> bytes:
+        if self._stage < Stage.READY:
+            raise StateError(f"{type(self).__name__}.save_optimizer_states: call init_optimizer() first")
+        return self.updates.saved_states()
+
+    @needs(Stage.READY)
+    def save_optimizer_states(self, fname: str) -> None:
+        """Write the optimizer's states to a file, atomically."""
+        from ..atomic import write_atomically
+
+        write_atomically(fname, self._optimizer_states())
+
+    @needs(Stage.READY)
+    def load_optimizer_states(self, fname: str) -> None:
+        """Read the optimizer's states from a file of this package or of MXNet; no code in it is run.
+
+        Raises:
+            FileError: the file cannot be read.
+            FileFormatError: it is damaged or foreign.
+        """
+        self.updates.active_updater().load_states(fname)

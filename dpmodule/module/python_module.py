@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from typing_extensions import override
 
 from .. import later
 from ..base import ArgumentError, ShapeError, StateError
-from ..initializer import Uniform
 from ..ndarray import NDArray, array
+from .arguments import BindArguments, OptimizerArguments, ParamArguments
 from .base_module import BaseModule
 from .by_hand import names_of
 
@@ -71,8 +72,8 @@ class PythonModule(BaseModule):
         self._output_shapes: list[tuple[str, tuple[int, ...]]] = []
 
     @property
+    @override
     def data_names(self) -> list[str]:
-        """Names of the inputs."""
         return self._data_names
 
     @property
@@ -81,61 +82,39 @@ class PythonModule(BaseModule):
         return self._label_names or []
 
     @property
+    @override
     def output_names(self) -> list[str]:
-        """Names of the outputs."""
         return self._output_names
 
     @property
+    @override
     def data_shapes(self) -> Any:
-        """Descriptions of the inputs."""
         return self._data_shapes
 
     @property
+    @override
     def label_shapes(self) -> Any:
-        """Descriptions of the labels; None without labels."""
         return self._label_shapes
 
     @property
+    @override
     def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
-        """(name, shape) of the outputs."""
         return self._output_shapes
 
-    def bind(
-        self,
-        data_shapes: Sequence[Any],
-        label_shapes: Sequence[Any] | None = None,
-        for_training: bool = True,
-        inputs_need_grad: bool = False,
-        force_rebind: bool = False,
-        shared_module: Any = None,
-        grad_req: Any = "write",
-    ) -> None:
-        """Take note of the shapes and work out those of the outputs.
-
-        Args:
-            data_shapes: (name, shape) or `DataDesc` of every input, in the order of `data_names`.
-            label_shapes: the same for labels; None to run without.
-            for_training: whether gradients are needed.
-            inputs_need_grad: whether gradients of the inputs are needed.
-            force_rebind: bind again although the module is bound.
-            shared_module: passed over; there is nothing to share.
-            grad_req: must be "write".
-
-        Raises:
-            ArgumentError: names do not fit the module's, or `grad_req` is not "write".
-        """
-        if self.binded and not force_rebind:
-            self.logger.warning("Already bound, ignoring bind()")
+    @override
+    def _bind(self, wanted: BindArguments) -> None:
+        """Take note of the shapes, with inputs in the order of `data_names`, and work out those of the outputs."""
+        if self._stays_bound(wanted):
             return
-        if grad_req != "write":
+        if wanted.grad_req != "write":
             raise ArgumentError(
-                f"bind: grad_req is {grad_req!r}, a {type(self).__name__} supports only 'write'"
+                f"bind: grad_req is {wanted.grad_req!r}, a {type(self).__name__} supports only 'write'"
             )
-        self._check_names("data", data_shapes, self._data_names)
-        if label_shapes is not None:
-            self._check_names("label", label_shapes, self._label_names or [])
-        self.for_training, self.inputs_need_grad = for_training, inputs_need_grad
-        self._data_shapes, self._label_shapes = data_shapes, label_shapes
+        self._check_names("data", wanted.data_shapes, self._data_names)
+        if wanted.label_shapes is not None:
+            self._check_names("label", wanted.label_shapes, self._label_names or [])
+        self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
+        self._data_shapes, self._label_shapes = wanted.data_shapes, wanted.label_shapes
         self._output_shapes = self._compute_output_shapes()
         self.binded = True
 
@@ -155,46 +134,18 @@ class PythonModule(BaseModule):
         """Return no parameters and no states."""
         return {}, {}
 
-    def init_params(
-        self,
-        initializer: Any = Uniform(0.01),
-        arg_params: Mapping[str, NDArray] | None = None,
-        aux_params: Mapping[str, NDArray] | None = None,
-        allow_missing: bool = False,
-        force_init: bool = False,
-        allow_extra: bool = False,
-    ) -> None:
+    @override
+    def _init_params(self, given: ParamArguments) -> None:
         """Initialize nothing: there are no parameters."""
         self.params_initialized = True
 
-    def init_optimizer(
-        self,
-        kvstore: Any = "local",
-        optimizer: Any = "sgd",
-        optimizer_params: Any = (("learning_rate", 0.01),),
-        force_init: bool = False,
-    ) -> None:
+    @override
+    def _init_optimizer(self, wanted: OptimizerArguments) -> None:
         """Install nothing: there are no parameters."""
         self.optimizer_initialized = True
 
     def update(self) -> None:
         """Update nothing: there are no parameters."""
-
-    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
-        """Compute the outputs of a batch; to be defined by subclasses."""
-        raise NotImplementedError(f"{type(self).__name__} does not define forward")
-
-    def backward(self, out_grads: Any = None) -> None:
-        """Compute the gradients of the inputs; to be defined by subclasses."""
-        raise NotImplementedError(f"{type(self).__name__} does not define backward")
-
-    def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the outputs of the last forward; to be defined by subclasses."""
-        raise NotImplementedError(f"{type(self).__name__} does not define get_outputs")
-
-    def get_input_grads(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the gradients of the inputs; to be defined by subclasses."""
-        raise NotImplementedError(f"{type(self).__name__} does not define get_input_grads")
 
     def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False, pad: int = 0) -> None:
         """Show a metric the outputs, taken for scores; nothing if the module was bound without labels.

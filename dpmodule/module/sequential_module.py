@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
+from typing_extensions import override
 
 from .. import later
 from ..base import ArgumentError, MXNetError, ShapeError, StateError
-from ..initializer import Uniform
 from ..ndarray import NDArray
+from .arguments import BindArguments, OptimizerArguments, ParamArguments
 from .base_module import BaseModule
 from .feed import is_per_context
 from .fit import show_metric
@@ -59,7 +61,6 @@ class SequentialModule(BaseModule):
         super().__init__(logger)
         self._modules: list[BaseModule] = []
         self._metas: list[Mapping[str, Any]] = []
-        self._stage = Stage.CREATED
         self._label_shapes: Any = None
         self._grad_req: Any = "write"
 
@@ -89,15 +90,11 @@ class SequentialModule(BaseModule):
                 raise ArgumentError(f"add: unknown option {key!r}, expected {' or '.join(known)}")
         self._modules.append(module)
         self._metas.append(kwargs)
-        self._stage = Stage.CREATED
+        for step in (Stage.BOUND, Stage.INITIALIZED, Stage.READY):
+            self._mark(step, False)
         return self
 
     # properties
-
-    @property
-    def stage(self) -> Stage:
-        """How far the chain has come."""
-        return self._stage
 
     @property
     def modules(self) -> tuple[BaseModule, ...]:
@@ -105,8 +102,8 @@ class SequentialModule(BaseModule):
         return tuple(self._modules)
 
     @property
+    @override
     def data_names(self) -> list[str]:
-        """Names of the first module's inputs."""
         return self._modules[0].data_names if self._modules else []
 
     @property
@@ -115,8 +112,8 @@ class SequentialModule(BaseModule):
         return next((list(getattr(module, "label_names", None) or ()) for module in self._labelled()), [])
 
     @property
+    @override
     def output_names(self) -> list[str]:
-        """Names of the last module's outputs."""
         return self._modules[-1].output_names if self._modules else []
 
     @property
@@ -143,54 +140,38 @@ class SequentialModule(BaseModule):
 
     # binding
 
-    def bind(
-        self,
-        data_shapes: Sequence[Any],
-        label_shapes: Sequence[Any] | None = None,
-        for_training: bool = True,
-        inputs_need_grad: bool = False,
-        force_rebind: bool = False,
-        shared_module: Any = None,
-        grad_req: Any = "write",
-    ) -> None:
+    @override
+    def _bind(self, wanted: BindArguments) -> None:
         """Bind every module to what the one before it gives.
-
-        Args:
-            data_shapes: (name, shape) or `DataDesc` of the first module's inputs.
-            label_shapes: the same for the labels.
-            for_training: whether gradients are needed.
-            inputs_need_grad: whether gradients of the chain's inputs are needed.
-            force_rebind: bind again although the chain is bound.
-            shared_module: refused; chains share no memory.
-            grad_req: handed to every module.
 
         Raises:
             ShapeError: a module does not take the shapes before it; the text names both modules.
-            ArgumentError: it does not take their names or number; the text names both.
+            ArgumentError: it does not take their names or number; the text names both. Or memory is to be shared.
             StateError: the chain is empty, or holds a module that was bound by itself to other shapes.
         """
-        if self._stage >= Stage.BOUND and not force_rebind:
-            self.logger.warning("Already bound, ignoring bind()")
+        if self._stays_bound(wanted):
             return
-        if shared_module is not None:
+        label_shapes, for_training = wanted.label_shapes, wanted.for_training
+        if wanted.shared_module is not None:
             raise ArgumentError(
                 "bind: a SequentialModule cannot share memory with another module (shared_module)"
             )
         if not self._modules:
             raise StateError("SequentialModule.bind: the chain is empty; call add(module) first")
-        if is_per_context(data_shapes):
+        if is_per_context(wanted.data_shapes):
             raise ArgumentError(
                 "bind: a SequentialModule takes shapes of whole batches, not one list per context"
             )
-        if inputs_need_grad and not for_training:
+        if wanted.inputs_need_grad and not for_training:
             raise ArgumentError("bind: inputs_need_grad=True makes no sense with for_training=False")
-        self.for_training, self.inputs_need_grad, self._grad_req = for_training, inputs_need_grad, grad_req
+        self.for_training, self.inputs_need_grad = for_training, wanted.inputs_need_grad
+        self._grad_req = wanted.grad_req
         self._label_shapes = label_shapes if self._labelled() else None
-        shapes = list(data_shapes)
+        shapes = list(wanted.data_shapes)
         for number, (module, meta) in enumerate(zip(self._modules, self._metas)):
             if meta.get(self.META_AUTO_WIRING):
                 shapes = wired(self._modules, number, shapes)
-            needs_grad = for_training and (inputs_need_grad or number > 0)
+            needs_grad = for_training and (wanted.inputs_need_grad or number > 0)
             was_bound = module.binded
             try:
                 module.bind(
@@ -198,20 +179,20 @@ class SequentialModule(BaseModule):
                     label_shapes=label_shapes if meta.get(self.META_TAKE_LABELS) else None,
                     for_training=for_training,
                     inputs_need_grad=needs_grad,
-                    force_rebind=force_rebind,
-                    grad_req=grad_req,
+                    force_rebind=wanted.force_rebind,
+                    grad_req=wanted.grad_req,
                 )
             except MXNetError as error:
                 raise same_kind(error, f"{joint(self._modules, number, shapes)}: {error}") from error
             check_bound(self._modules, number, shapes, needs_grad and was_bound)
             shapes = list(module.output_shapes)
-        self._stage = max(self._stage, Stage.BOUND)
+        self._mark(Stage.BOUND, True)
 
     # parameters
 
+    @override
     @needs(Stage.INITIALIZED)
     def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
-        """Return copies of all modules' parameters and auxiliary states."""
         arg_params: dict[str, NDArray] = {}
         aux_params: dict[str, NDArray] = {}
         for module in self._modules:
@@ -220,30 +201,23 @@ class SequentialModule(BaseModule):
             aux_params.update(states)
         return arg_params, aux_params
 
+    @override
     @needs(Stage.BOUND)
-    def init_params(
-        self,
-        initializer: Any = Uniform(0.01),
-        arg_params: Mapping[str, NDArray] | None = None,
-        aux_params: Mapping[str, NDArray] | None = None,
-        allow_missing: bool = False,
-        force_init: bool = False,
-        allow_extra: bool = False,
-    ) -> None:
-        """Give all modules' parameters and auxiliary states their first values; see `Module.init_params`.
+    def _init_params(self, given: ParamArguments) -> None:
+        """Initialize every module.
 
         Raises:
-            ArgumentError: a value is missing, or two modules have a parameter of one name.
-            ShapeError: a value has another shape than its parameter.
+            ArgumentError: two modules have a parameter of one name.
         """
-        if self._stage >= Stage.INITIALIZED and not force_init:
+        if self._stage >= Stage.INITIALIZED and not given.force_init:
             return
+        passing = replace(given, allow_extra=True)
         owners: tuple[dict[str, int], dict[str, int]] = ({}, {})
         for number, module in enumerate(self._modules):
-            module.init_params(initializer, arg_params, aux_params, allow_missing, force_init, True)
+            passing.init_params(module)
             for known, own in zip(owners, module.get_params()):
                 self._claim(known, own, number)
-        self._stage = max(self._stage, Stage.INITIALIZED)
+        self._mark(Stage.INITIALIZED, True)
 
     def _claim(self, known: dict[str, int], names: Mapping[str, Any], number: int) -> None:
         """Note whose parameters these are.
@@ -260,38 +234,28 @@ class SequentialModule(BaseModule):
                 )
             known[name] = number
 
+    @override
     @needs(Stage.INITIALIZED)
-    def init_optimizer(
-        self,
-        kvstore: Any = "local",
-        optimizer: Any = "sgd",
-        optimizer_params: Any = (("learning_rate", 0.01),),
-        force_init: bool = False,
-    ) -> None:
-        """Install an optimizer in every module; see `Module.init_optimizer`.
+    def _init_optimizer(self, wanted: OptimizerArguments) -> None:
+        """Install an optimizer in every module.
 
-        Args:
-            kvstore: handed to every module.
-            optimizer: a name, of which every module makes its own; an `Optimizer` is shared by all of them, so that
-                its counts of updates go on once per module, as in MXNet.
-            optimizer_params: handed to every module.
-            force_init: replace optimizers that are installed.
+        Of a name every module makes its own. An `Optimizer` is shared by all of them, so that its counts of updates go
+        on once per module, as in MXNet.
         """
-        if self._stage >= Stage.READY and not force_init:
-            self.logger.warning("optimizer already initialized, ignoring...")
+        if self._keeps_optimizer(wanted):
             return
         for module in self._modules:
-            module.init_optimizer(kvstore, optimizer, optimizer_params, force_init)
-        self._stage = Stage.READY
+            wanted.init_optimizer(module)
+        self._mark(Stage.READY, True)
 
+    @override
     @needs(Stage.READY)
     def update(self) -> None:
-        """Update every module's parameters."""
         for module in self._modules:
             module.update()
 
+    @override
     def sync_contexts(self) -> None:
-        """Give every context the mean of all contexts' parameters and states; `fit` does so after each epoch."""
         for module in self._modules:
             module.sync_contexts()
 
@@ -310,9 +274,9 @@ class SequentialModule(BaseModule):
         """
         self._pass_on(data_batch, lambda module, batch: module.forward(batch, is_train=is_train))
 
+    @override
     @needs(Stage.INITIALIZED)
     def evaluate(self, data_batch: Any) -> None:
-        """Run all modules in prediction mode."""
         self._pass_on(data_batch, lambda module, batch: module.evaluate(batch))
 
     def _pass_on(self, batch: Any, run: Callable[[BaseModule, Any], None]) -> None:
@@ -345,21 +309,21 @@ class SequentialModule(BaseModule):
             if number:
                 out_grads = module.get_input_grads()
 
+    @override
     @needs(Stage.INITIALIZED)
     def get_outputs(self, merge_multi_context: bool = True) -> list[Any]:
-        """Return the last module's outputs."""
         return self._modules[-1].get_outputs(merge_multi_context=merge_multi_context)
 
+    @override
     def output_probes(self) -> list[list[torch.Tensor]]:
-        """Return, for every output of the last forward, tensors that are finite only if all of it is."""
         return self._modules[-1].output_probes()
 
+    @override
     def bad_gradient(self) -> str | None:
-        """Return the name of a parameter whose gradient of the last backward is not finite, None if all are."""
         return next(filter(None, (module.bad_gradient() for module in self._modules)), None)
 
+    @override
     def take_back(self) -> None:
-        """Put auxiliary states back to what they were before the last backward."""
         for module in self._modules:
             module.take_back()
 
@@ -386,8 +350,8 @@ class SequentialModule(BaseModule):
             else:
                 show_metric(module, eval_metric, labels, pad)
 
+    @override
     @needs(Stage.BOUND)
     def install_monitor(self, mon: Any) -> None:
-        """Install a monitor on every module."""
         for module in self._modules:
             module.install_monitor(mon)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from ..base import StateError
 
-__all__ = ["Stage", "needs"]
+__all__ = ["Stage", "needs", "too_early"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,6 +30,12 @@ _MISSING = {
 }
 
 
+def too_early(module: Any, method: str) -> StateError:
+    """Return the error of a method that was called too early; it names the call that has to come first."""
+    missing = _MISSING[Stage(module.stage + 1)]
+    return StateError(f"{type(module).__name__}.{method}: call {missing} first")
+
+
 def needs(stage: Stage) -> Callable[[F], F]:
     """Guard a method: it may run once the module has reached a stage.
 
@@ -43,10 +49,8 @@ def needs(stage: Stage) -> Callable[[F], F]:
     def guard(method: F) -> F:
         @functools.wraps(method)
         def guarded(self: Any, *args: Any, **kwargs: Any) -> Any:
-            have = self.stage
-            if have < stage:
-                missing = _MISSING[Stage(have + 1)]
-                raise StateError(f"{type(self).__name__}.{method.__name__}: call {missing} first")
+            if self.stage < stage:
+                raise too_early(self, method.__name__.lstrip("_"))
             return method(self, *args, **kwargs)
 
         return guarded  # type: ignore[return-value]

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from ..base import MXNetError
 from ..graph import infer_shapes
 from ..ops.shapes import prod
+from .executor_group import DataParallelExecutorGroup
+from .protocol import Trainable
 from .stage import Stage
-
-if TYPE_CHECKING:
-    from .base_module import BaseModule
-    from .executor_group import DataParallelExecutorGroup
 
 __all__ = ["describe", "summarize"]
 
@@ -24,7 +21,7 @@ _STAGES = {
 }
 
 
-def describe(module: BaseModule, further: Iterable[str] = ()) -> str:
+def describe(module: Trainable, further: Iterable[str] = ()) -> str:
     """Return a line about a module: how far it has come, and what goes in and comes out.
 
     Args:
@@ -38,7 +35,7 @@ def describe(module: BaseModule, further: Iterable[str] = ()) -> str:
     return f"<{type(module).__name__}: {'; '.join(filter(None, (_STAGES[module.stage], flow, *further)))}>"
 
 
-def _told(module: BaseModule, name: str) -> str:
+def _told(module: Trainable, name: str) -> str:
     """Return names, or names and shapes, that a module has under a name, as text; "" where it has none."""
     try:
         found = getattr(module, name, None) or ()

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from typing_extensions import override
 
 from ..base import ArgumentError, StateError
 from ..ndarray import NDArray
 from ..symbol import Group, Variable, torch_module
 from ..symbol.torch_node import held_names, torch_calls
+from .arguments import BindArguments
 from .module import Module
 from .stage import Stage, needs
 
@@ -100,26 +102,13 @@ class TorchModule(Module):
                     f"move the module with module.to({str(device)!r}), or give another context"
                 )
 
-    def bind(
-        self,
-        data_shapes: Sequence[Any],
-        label_shapes: Sequence[Any] | None = None,
-        for_training: bool = True,
-        inputs_need_grad: bool = False,
-        force_rebind: bool = False,
-        shared_module: Any = None,
-        grad_req: Any = "write",
-    ) -> None:
-        """Allocate everything for some input shapes; see `Module.bind`.
-
-        Parameters are not allocated but found in the torch module, made contiguous there if they are not.
-        """
+    @override
+    def _bind(self, wanted: BindArguments) -> None:
+        """Find parameters in the torch module instead of allocating them; they are made contiguous if they are not."""
         was = self._stage
         self._check_device()
-        super().bind(
-            data_shapes, label_shapes, for_training, inputs_need_grad, force_rebind, shared_module, grad_req
-        )
-        if shared_module is not None or (was >= Stage.BOUND and not force_rebind):
+        super()._bind(wanted)
+        if wanted.shared_module is not None or (was >= Stage.BOUND and not wanted.force_rebind):
             return
         store, keep = self.group.store, self._stage >= Stage.INITIALIZED
         self._places = []
@@ -154,9 +143,9 @@ class TorchModule(Module):
             "the module into a SequentialModule that ends in a loss"
         )
 
+    @override
     @needs(Stage.INITIALIZED)
     def evaluate(self, data_batch: Any) -> None:
-        """Run forward in prediction mode, reading the batch where it lies."""
         self._check_place()
         super().evaluate(data_batch)
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..base import ArgumentError, MXNetError
 from ..io import DataDesc, as_data_iter
 from ..symbol import Symbol
-
-if TYPE_CHECKING:
-    from .base_module import BaseModule
+from .protocol import Trainable
 
 __all__ = ["as_iter", "bindable", "labelled_iter"]
 
 
-def as_iter(module: BaseModule, data: Any) -> Any:
+def as_iter(module: Trainable, data: Any) -> Any:
     """Return data as an iterator of batches, with the module's names where it has none of its own."""
     if hasattr(data, "provide_data") and hasattr(data, "reset"):
         return as_data_iter(data)
@@ -25,7 +23,7 @@ def as_iter(module: BaseModule, data: Any) -> Any:
     return as_data_iter(data, data_names=module.data_names, label_names=label_names)
 
 
-def labelled_iter(module: BaseModule, data: Any, task: str) -> Any:
+def labelled_iter(module: Trainable, data: Any, task: str) -> Any:
     """Return data as an iterator of batches that have labels if the network takes some.
 
     Args:
@@ -49,7 +47,7 @@ def labelled_iter(module: BaseModule, data: Any, task: str) -> Any:
     return found
 
 
-def bindable(module: BaseModule, descs: Sequence[Any] | None) -> Any:
+def bindable(module: Trainable, descs: Sequence[Any] | None) -> Any:
     """Return descriptions of data with float32 in place of integers that would make parameters integers.
 
     Bytes of an image, and whole numbers in a table, are to be computed with; numbers of words, which are looked up,
@@ -75,7 +73,7 @@ def bindable(module: BaseModule, descs: Sequence[Any] | None) -> Any:
     return [bound(desc) if desc in doubtful else desc for desc in descs]
 
 
-def _symbol(module: BaseModule) -> Symbol | None:
+def _symbol(module: Trainable) -> Symbol | None:
     """Return the symbol of a module that is made of one; a bucketing module has none before it is bound."""
     try:
         found = module.symbol
@@ -84,7 +82,7 @@ def _symbol(module: BaseModule) -> Symbol | None:
     return found if isinstance(found, Symbol) else None
 
 
-def _label_names(module: BaseModule) -> Sequence[str]:
+def _label_names(module: Trainable) -> Sequence[str]:
     return getattr(module, "label_names", None) or ()
 
 

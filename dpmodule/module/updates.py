@@ -3,23 +3,64 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import Any, Protocol
 
 from .. import kvstore as kv
 from .. import optimizer as opt
 from ..base import ArgumentError, StateError
+from ..context import Context
 from ..executor.sparse_arrays import all_rows, array_of
 from ..ndarray import NDArray
+from .arguments import OptimizerArguments
 from .by_hand import create_kvstore
-from .executor_group import DataParallelExecutorGroup
 from .finite import GradientCheck
 
-__all__ = ["Updates", "check_compression", "make_optimizer", "make_store"]
+__all__ = ["ParameterGroup", "Updates", "check_compression", "make_optimizer", "make_store"]
 
 _DEFAULT_ARGUMENTS = (("learning_rate", 0.01),)
 """What `init_optimizer` and `fit` pass if the user gives nothing."""
+
+
+class ParameterGroup(Protocol):
+    """Parameters on some contexts, with gradients: an executor group, or those of a collection."""
+
+    @property
+    def symbol(self) -> Any:
+        """What optimizers read attributes of parameters from."""
+
+    @property
+    def contexts(self) -> Sequence[Context]:
+        """Where the parameters are."""
+
+    @property
+    def active(self) -> Sequence[int]:
+        """Positions of the contexts that get samples."""
+
+    @property
+    def arg_names(self) -> Sequence[str]:
+        """Names of the arguments, in the order of `param_arrays`; those of parameters are among them."""
+
+    @property
+    def param_names(self) -> Sequence[str]:
+        """Names of the parameters, in the order in which optimizers number them."""
+
+    @property
+    def param_arrays(self) -> list[list[NDArray]]:
+        """For each parameter its array on every context."""
+
+    @property
+    def grad_arrays(self) -> Sequence[Sequence[NDArray | None]] | None:
+        """For each parameter its gradient on every context."""
+
+    @property
+    def row_sparse_names(self) -> Collection[str]:
+        """Names of the parameters that are declared row-sparse."""
+
+    @property
+    def num_samples(self) -> int:
+        """Samples in a whole batch."""
 
 
 def check_compression(params: Any) -> None:
@@ -35,7 +76,7 @@ def check_compression(params: Any) -> None:
 
 
 def make_store(
-    kvstore: Any, group: DataParallelExecutorGroup, compression_params: Any = None
+    kvstore: Any, group: ParameterGroup, compression_params: Any = None
 ) -> tuple[kv.KVStoreBase | None, bool]:
     """Return the store, None if one device needs none, and whether the optimizer runs inside it.
 
@@ -52,13 +93,11 @@ def make_store(
     if store is not None and compression_params:
         store.set_gradient_compression(compression_params)
     elif compression_params:
-        warnings.warn("compression_params have no effect: no store adds up gradients here", stacklevel=4)
+        warnings.warn("compression_params have no effect: no store adds up gradients here", stacklevel=6)
     return store, on_store
 
 
-def make_optimizer(
-    optimizer: Any, params: Any, group: DataParallelExecutorGroup, on_store: bool
-) -> opt.Optimizer:
+def make_optimizer(optimizer: Any, params: Any, group: ParameterGroup, on_store: bool) -> opt.Optimizer:
     """Return an optimizer that knows the parameters' names.
 
     Args:
@@ -88,7 +127,7 @@ def make_optimizer(
         warnings.warn(
             f"the optimizer was made outside Module with rescale_grad={optimizer.rescale_grad}, which is not "
             f"1 / batch size ({rescale}); is this intended?",
-            stacklevel=4,
+            stacklevel=6,
         )
     optimizer.idx2name = names
     return optimizer
@@ -99,6 +138,7 @@ class Updates:
 
     Args:
         group: whose parameters.
+        optimizer: what applies the gradients.
         store: sums gradients over devices; None = every device for itself.
         updater: applies the optimizer outside the store; None = the store does it.
         parameters: names in the order in which states are numbered; None = the group's own order.
@@ -109,12 +149,14 @@ class Updates:
 
     def __init__(
         self,
-        group: DataParallelExecutorGroup,
+        group: ParameterGroup,
+        optimizer: opt.Optimizer,
         store: kv.KVStoreBase | None,
         updater: opt.Updater | None,
         parameters: Sequence[str] | None = None,
     ) -> None:
         self.group = group
+        self.optimizer = optimizer
         self.store = store
         self.updater = updater
         used = [name for name in group.arg_names if name in group.param_names]
@@ -127,7 +169,7 @@ class Updates:
         ]
         self.names = [name for _, name, _, _ in rows]
         self._weights: list[list[NDArray]] = [weights for _, _, weights, _ in rows]
-        self._grads: list[list[Any]] = [grads for _, _, _, grads in rows]
+        self._grads: list[Sequence[Any]] = [grads for _, _, _, grads in rows]
         devices = len(group.contexts)
         self._by_device = [
             (
@@ -140,18 +182,45 @@ class Updates:
         self._row_sparse = [i for i, name in enumerate(self.names) if name in group.row_sparse_names]
         self._check: GradientCheck | None = None
 
-    def start(self) -> None:
+    @classmethod
+    def install(cls, wanted: OptimizerArguments, group: ParameterGroup, compression_params: Any) -> Updates:
+        """Make the optimizer and the store that the arguments of `init_optimizer` ask for.
+
+        Args:
+            wanted: the arguments.
+            group: whose parameters.
+            compression_params: how the store compresses gradients; None = not at all.
+
+        Raises:
+            ArgumentError: there is no such optimizer or store, or it does not compress gradients like this.
+        """
+        store, on_store = make_store(wanted.kvstore, group, compression_params)
+        optimizer = make_optimizer(wanted.optimizer, wanted.optimizer_params, group, on_store)
+        made = cls(group, optimizer, store, None if on_store else opt.get_updater(optimizer))
+        if store is not None:
+            made._start(store)
+            if on_store:
+                store.set_optimizer(optimizer)
+        return made
+
+    @classmethod
+    def borrow(cls, other: Updates, group: ParameterGroup) -> Updates:
+        """Return updates of another group by an optimizer that is installed, with its states and store."""
+        return cls(group, other.optimizer, other.store, other.updater, other.parameters)
+
+    @property
+    def kind(self) -> str:
+        """The type of the store, as `init_optimizer` takes it."""
+        return "local" if self.store is None else str(self.store.type)
+
+    def _start(self, store: kv.KVStoreBase) -> None:
         """Put the parameters into the store."""
-        if self.store is None:
-            return
         firsts = self._declared([weights[0] for weights in self._weights])
         for name, first, weights in zip(self.names, firsts, self._weights):
-            self.store.broadcast(name, first, weights)
+            store.broadcast(name, first, weights)
 
     def _declared(self, weights: Sequence[NDArray]) -> Sequence[NDArray]:
         """Return parameters as they are declared: row-sparse ones store all rows, in the memory of the dense ones."""
-        if not self._row_sparse:
-            return weights
         found = list(weights)
         for i in self._row_sparse:
             found[i] = array_of(all_rows(weights[i].raw), weights[i].context)
@@ -160,7 +229,7 @@ class Updates:
     def apply(self) -> None:
         """Update every parameter."""
         if self.store is not None:
-            active = self.group.feed.active
+            active = self.group.active
             used = [[row[i] for i in active] for row in self._grads]
             targets = self._weights if self.updater is None else self._grads
             if self.store.takes_lists:
@@ -170,17 +239,18 @@ class Updates:
                     self.store.pushpull(name, used[i], targets[i], priority=-i)
         if self.updater is not None:
             for indices, grads, weights in self._by_device:
-                self.updater.update_all(indices, grads, self._declared(weights))
+                self.updater.update_all(
+                    indices, grads, self._declared(weights) if self._row_sparse else weights
+                )
 
-    def bad_gradient(self, optimizer: opt.Optimizer | None) -> str | None:
+    def bad_gradient(self) -> str | None:
         """Return the name of a parameter whose gradient would spoil it, None if there is none.
 
-        Args:
-            optimizer: what applies the gradients; one that clips them takes infinite ones.
+        An optimizer that clips gradients takes infinite ones.
         """
         if self._check is None:
             self._check = GradientCheck(self.names, self._grads)
-        return self._check.first(may_be_infinite=(getattr(optimizer, "clip_gradient", None) or 0) > 0)
+        return self._check.first(may_be_infinite=(getattr(self.optimizer, "clip_gradient", None) or 0) > 0)
 
     def active_updater(self) -> opt.Updater:
         """Return the updater that holds the optimizer's states, in the store or outside.
@@ -192,6 +262,10 @@ class Updates:
         if not isinstance(found, opt.Updater):
             raise StateError("optimizer states are kept by a foreign kvstore; save and load them there")
         return found
+
+    def saved_states(self) -> bytes:
+        """Return the optimizer's states as files hold them."""
+        return self.active_updater().get_states(dump_optimizer=False)
 
     def states_by_name(self) -> dict[str, Any]:
         """Return the optimizer's states by parameter name, those of the first device."""

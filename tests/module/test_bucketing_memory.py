@@ -164,17 +164,17 @@ def test_inputs_of_all_buckets_lie_in_one_memory(order):
     places = set()
     for length in order:
         module.forward(batch(length))
-        places.add(module._current.group.execs[0].arg_dict["data"].tensor.data_ptr())
+        places.add(module._curr_module.group.execs[0].arg_dict["data"].tensor.data_ptr())
     assert len(places) == 1
 
 
 def test_leaving_a_bucket_and_updating_return_free_memory(monkeypatch):
     module, calls = trained(), []
-    monkeypatch.setattr("dpmodule.module.bucket_binding.give_back", lambda: calls.append(module.bucket_key))
+    monkeypatch.setattr("dpmodule.module.bucketing_module.give_back", lambda: calls.append(module.bucket_key))
     module.forward(batch(4))
     module.forward(batch(8))
     assert calls == []  # so little is not worth the time
-    monkeypatch.setattr("dpmodule.module.bucket_binding._WORTH_RETURNING", 1000)
+    monkeypatch.setattr("dpmodule.module.bucketing_module._WORTH_RETURNING", 1000)
     module.forward(batch(4))
     module.forward(batch(8))
     module.forward(batch(6))
@@ -193,8 +193,8 @@ def test_leaving_a_bucket_and_updating_return_free_memory(monkeypatch):
 def test_fit_returns_free_memory_once_an_epoch(monkeypatch):
     calls = []
     module = trained()
-    monkeypatch.setattr("dpmodule.module.bucket_binding.give_back", lambda: calls.append(1))
-    monkeypatch.setattr("dpmodule.module.bucket_binding._WORTH_RETURNING", 1)
+    monkeypatch.setattr("dpmodule.module.bucketing_module.give_back", lambda: calls.append(1))
+    monkeypatch.setattr("dpmodule.module.bucketing_module._WORTH_RETURNING", 1)
     rows = [list(range(1, length)) for length in LENGTHS for _ in range(COUNT * 2)]
     data = mx.rnn.BucketSentenceIter(rows, COUNT, buckets=sorted(LENGTHS), invalid_label=0)
     module.fit(data, num_epoch=3, eval_metric=mx.metric.Perplexity(0))
@@ -206,8 +206,8 @@ def test_fit_returns_free_memory_once_an_epoch(monkeypatch):
 def test_free_memory_is_returned_again_after_a_fit_that_failed(monkeypatch):
     calls = []
     module = trained()
-    monkeypatch.setattr("dpmodule.module.bucket_binding.give_back", lambda: calls.append(1))
-    monkeypatch.setattr("dpmodule.module.bucket_binding._WORTH_RETURNING", 1)
+    monkeypatch.setattr("dpmodule.module.bucketing_module.give_back", lambda: calls.append(1))
+    monkeypatch.setattr("dpmodule.module.bucketing_module._WORTH_RETURNING", 1)
     rows = [list(range(1, length)) for length in LENGTHS for _ in range(COUNT * 2)]
     data = mx.rnn.BucketSentenceIter(rows, COUNT, buckets=sorted(LENGTHS), invalid_label=0)
 
@@ -223,7 +223,7 @@ def test_free_memory_is_returned_again_after_a_fit_that_failed(monkeypatch):
 
 def test_one_bucket_alone_keeps_its_memory(monkeypatch):
     calls = []
-    monkeypatch.setattr("dpmodule.module.bucket_binding.give_back", lambda: calls.append(1))
-    monkeypatch.setattr("dpmodule.module.bucket_binding._WORTH_RETURNING", 1)
+    monkeypatch.setattr("dpmodule.module.bucketing_module.give_back", lambda: calls.append(1))
+    monkeypatch.setattr("dpmodule.module.bucketing_module._WORTH_RETURNING", 1)
     trained(order=LENGTHS[:1])
     assert calls == []

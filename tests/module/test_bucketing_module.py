@@ -105,10 +105,10 @@ def test_a_default_bucket_that_is_not_the_largest_reallocates_once(caplog):
 def test_switching_back_finds_the_same_executors():
     mod = ready()
     step(mod, batch(4))
-    first = mod._current.group.execs[0]
+    first = mod._curr_module.group.execs[0]
     step(mod, batch(10))
     step(mod, batch(4))
-    assert mod._current.group.execs[0] is first
+    assert mod._curr_module.group.execs[0] is first
     assert mod.bucket_key == 4
     assert mod.data_shapes == [("data", (8, 4))]
 
@@ -201,7 +201,7 @@ def test_fit_over_other_contexts_keeps_parameters():
     for name, value in mod.get_params()[0].items():
         np.testing.assert_array_equal(value.asnumpy(), before[name].asnumpy())
     mod.fit(data, num_epoch=1)
-    assert mod._current.group.contexts == TWO
+    assert mod._curr_module.group.contexts == TWO
 
 
 # files

@@ -214,7 +214,7 @@ def test_the_cpu_named_twice_is_two_places():
 @pytest.mark.parametrize("kvstore", ["local", "device", None])
 def test_a_device_named_twice_runs_two_executors(kvstore, monkeypatch):
     """As on a GPU named twice; CPU contexts are else given numbers of their own."""
-    monkeypatch.setattr("dpmodule.module.group_binding.distinct", list)
+    monkeypatch.setattr("dpmodule.module.executor_group.distinct", list)
     results = []
     for contexts in ([mx.cpu(0)], [mx.cpu(0), mx.cpu(0)]):
         mod = mx.mod.Module(mlp(), context=contexts)

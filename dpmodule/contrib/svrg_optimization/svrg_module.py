@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
+from typing_extensions import override
 
 from ... import later
 from ...base import ArgumentError, DTypeError, StateError
 from ...context import Context
 from ...module import Module
+from ...module.arguments import BindArguments, OptimizerArguments
 from ...module.stage import Stage, needs
 from ...ndarray import NDArray
 from .svrg_optimizer import _SVRGOptimizer
@@ -93,22 +96,15 @@ class SVRGModule(Module):
 
     # binding
 
-    def bind(
-        self,
-        data_shapes: Sequence[Any],
-        label_shapes: Sequence[Any] | None = None,
-        for_training: bool = True,
-        inputs_need_grad: bool = False,
-        force_rebind: bool = False,
-        shared_module: Any = None,
-        grad_req: Any = "write",
-    ) -> None:
-        """Bind both modules, the second one only for training; see `Module.bind`."""
-        options = inputs_need_grad, force_rebind
-        super().bind(data_shapes, label_shapes, for_training, *options, shared_module, grad_req)
-        if for_training:
-            shared = shared_module._mod_aux if isinstance(shared_module, SVRGModule) else shared_module
-            self._mod_aux.bind(data_shapes, label_shapes, for_training, *options, shared, grad_req)
+    @override
+    def _bind(self, wanted: BindArguments) -> None:
+        """Bind both modules, the second one only for training."""
+        super()._bind(wanted)
+        if wanted.for_training:
+            shared = wanted.shared_module
+            if isinstance(shared, SVRGModule):
+                shared = shared._mod_aux
+            replace(wanted, shared_module=shared).bind(self._mod_aux)
 
     def rebind(
         self,
@@ -141,42 +137,26 @@ class SVRGModule(Module):
 
     # optimizer
 
+    @override
     @needs(Stage.INITIALIZED)
-    def init_optimizer(
-        self,
-        kvstore: Any = "local",
-        optimizer: Any = "sgd",
-        optimizer_params: Any = (("learning_rate", 0.01),),
-        force_init: bool = False,
-    ) -> None:
-        """Install an optimizer, and with a kvstore a key ``<name>_full`` for the full gradient of each parameter.
-
-        Args:
-            kvstore: see `Module.init_optimizer`.
-            optimizer: name or `Optimizer`.
-            optimizer_params: its arguments, a dict or pairs; rescale_grad is 1 / batch size unless given.
-            force_init: replace an optimizer that is installed.
-
-        Raises:
-            ArgumentError: the optimizer or store is unknown.
-        """
-        if self._stage >= Stage.READY and not force_init:
-            self.logger.warning("optimizer already initialized, ignoring...")
+    def _init_optimizer(self, wanted: OptimizerArguments) -> None:
+        """Install an optimizer, and with a kvstore a key ``<name>_full`` for the full gradient of each parameter."""
+        if self._keeps_optimizer(wanted):
             return
         contexts = range(self._ctx_len)
         self._param_dict = [
             {name: _zeros_like(self.group.store.array(name, i)) for name in self._param_names}
             for i in contexts
         ]
-        made = self._wrapped(optimizer, optimizer_params)
-        super().init_optimizer(kvstore, made, optimizer_params, force_init)
+        made = self._wrapped(wanted.optimizer, wanted.optimizer_params)
+        super()._init_optimizer(replace(wanted, optimizer=made))
         first = max(made.idx2name, default=-1) + 1
         made.idx2name.update({first + i: f"{name}_full" for i, name in enumerate(self._param_names)})
         made.default_opt.idx2name = dict(made.idx2name)
-        if self._kvstore is not None:
+        if self.updates.store is not None:
             for name in self._trained_names():
                 rows = [_zeros_like(grads[name]) for grads in self._param_dict]
-                self._kvstore.broadcast(f"{name}_full", _zeros_like(rows[0]), rows)
+                self.updates.store.broadcast(f"{name}_full", _zeros_like(rows[0]), rows)
 
     def _wrapped(self, optimizer: Any, optimizer_params: Any) -> _SVRGOptimizer:
         """Wrap an optimizer so that it leaves full gradients alone."""
@@ -264,7 +244,7 @@ class SVRGModule(Module):
             means = [grads[name] for grads in self._full_grads()]
             for mean in means:
                 mean.raw.div_(num_batches - padding / rows)
-            if self._kvstore is not None:
+            if self.updates.store is not None:
                 self._accumulate_kvstore(name, means)
 
     def _full_grads(self) -> list[dict[str, NDArray]]:
@@ -286,7 +266,8 @@ class SVRGModule(Module):
             key: name of the parameter.
             value: its mean gradient on each context.
         """
-        self._kvstore.pushpull(f"{key}_full", value, value)
+        if (store := self.updates.store) is not None:
+            store.pushpull(f"{key}_full", value, value)
         for grads, total in zip(self._full_grads(), value):
             grads[key] = NDArray(total.raw / self._ctx_len, total.context)
 

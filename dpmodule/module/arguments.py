@@ -1,0 +1,58 @@
+"""The arguments of `bind`, `init_params` and `init_optimizer` as records, which modules are handed by `BaseModule`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ..ndarray import NDArray
+
+__all__ = ["BindArguments", "OptimizerArguments", "ParamArguments"]
+
+
+@dataclass(frozen=True, slots=True)
+class BindArguments:
+    """The arguments of `BaseModule.bind`; see there."""
+
+    data_shapes: Sequence[Any]
+    label_shapes: Sequence[Any] | None = None
+    for_training: bool = True
+    inputs_need_grad: bool = False
+    force_rebind: bool = False
+    shared_module: Any = None
+    grad_req: Any = "write"
+
+    def bind(self, module: Any) -> None:
+        """Bind a module with these arguments."""
+        module.bind(*(getattr(self, each.name) for each in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class ParamArguments:
+    """The arguments of `BaseModule.init_params`; see there."""
+
+    initializer: Any
+    arg_params: Mapping[str, NDArray] | None
+    aux_params: Mapping[str, NDArray] | None
+    allow_missing: bool
+    force_init: bool
+    allow_extra: bool
+
+    def init_params(self, module: Any) -> None:
+        """Initialize the parameters of a module with these arguments."""
+        module.init_params(*(getattr(self, each.name) for each in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerArguments:
+    """The arguments of `BaseModule.init_optimizer`; see there."""
+
+    kvstore: Any
+    optimizer: Any
+    optimizer_params: Any
+    force_init: bool
+
+    def init_optimizer(self, module: Any) -> None:
+        """Install the optimizer of a module with these arguments."""
+        module.init_optimizer(*(getattr(self, each.name) for each in fields(self)))

@@ -1,0 +1,140 @@
+"""Names by which programs and subclasses written for MXNet reach into modules.
+
+The tables say what a name gives. Setting works where MXNet's own programs do it: a module made from a checkpoint by
+hand sets `_arg_params`, `_aux_params`, `params_initialized` and `_preload_opt_states`.
+
+Source: MXNet 1.9.1 `Module` and `BucketingModule`. Parameters live on the devices alone, so none are ever out of step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from ..context import current_context
+from ..ndarray import NDArray
+from .stage import Stage
+
+__all__ = ["BUCKETING_MODULE", "MODULE", "also_named"]
+
+Class = TypeVar("Class", bound=type)
+
+
+def also_named(names: Mapping[str, Any]) -> Callable[[Class], Class]:
+    """Give a class further attributes.
+
+    Args:
+        names: properties and functions by name.
+    """
+
+    def extended(cls: Class) -> Class:
+        for name, value in names.items():
+            setattr(cls, name, value)
+        return cls
+
+    return extended
+
+
+def _at(path: str) -> property:
+    """Return a property that shows an attribute, or an attribute of one."""
+    return property(attrgetter(path))
+
+
+def _values(part: int) -> property:
+    """Return a property of parameters (part 0) or auxiliary states (1): present ones, or those that wait for `bind`."""
+
+    def get(module: Any) -> Mapping[str, NDArray] | None:
+        if module.stage >= Stage.INITIALIZED:
+            found: Mapping[str, NDArray] = module.get_params()[part]
+            return found
+        return None if module.preloaded is None else module.preloaded[part]
+
+    def put(module: Any, values: Mapping[str, NDArray] | None) -> None:
+        both = list(module.preloaded or (None, None))
+        if module.stage >= Stage.INITIALIZED:
+            both = list(module.get_params())
+        both[part] = values
+        args, aux = both
+        if module.stage >= Stage.INITIALIZED:
+            module.set_params(args or {}, aux or {}, allow_missing=True)
+        else:
+            module.preloaded = None if args is None and aux is None else (args or {}, aux or {})
+
+    return property(get, put)
+
+
+def _of_updates(name: str) -> property:
+    """Return a property of what updates the parameters; None before `init_optimizer`."""
+    return property(lambda module: None if module.optimizer is None else getattr(module.updates, name))
+
+
+def _set_optimizer(module: Any, optimizer: Any) -> None:
+    if module.optimizer is not None:
+        module.updates.optimizer = optimizer
+
+
+def _bound(name: str) -> property:
+    """Return a property that is None before `bind`."""
+    return property(lambda module: getattr(module, name) if module.stage >= Stage.BOUND else None)
+
+
+def _shared_bytes(module: Any) -> int:
+    return sum(array.raw.nbytes for pool in module.group.shared_data_arrays for array in pool.values())
+
+
+def _context(module: Any) -> Any:
+    given = module.options["context"]
+    return current_context() if given is None else given
+
+
+def _option(name: str) -> property:
+    """Return a property of an argument of every bucket's module."""
+    return property(lambda module: module.options[name])
+
+
+def _options(name: str) -> property:
+    """Return a property of such an argument that is a list."""
+    return property(lambda module: list(module.options[name] or ()))
+
+
+def _nothing(module: Any, *given: Any) -> None:
+    """Do nothing: there is nothing to bring in step."""
+
+
+_IN_STEP = property(lambda module: False, _nothing)
+
+MODULE: Mapping[str, Any] = {
+    "_arg_params": _values(0),
+    "_aux_names": property(lambda module: list(module.symbol.list_auxiliary_states())),
+    "_aux_params": _values(1),
+    "_data_shapes": _bound("data_shapes"),
+    "_exec_group": _at("group"),
+    "_kvstore": _of_updates("store"),
+    "_label_shapes": _bound("label_shapes"),
+    "_optimizer": property(attrgetter("optimizer"), _set_optimizer),
+    "_output_names": _at("output_names"),
+    "_params_dirty": _IN_STEP,
+    "_preload_opt_states": property(
+        attrgetter("preloaded_states"), lambda module, path: setattr(module, "preloaded_states", path)
+    ),
+    "_reset_bind": lambda module: setattr(module, "binded", False),
+    "_sync_params_from_devices": _nothing,
+    "_total_exec_bytes": property(_shared_bytes),
+    "_update_on_kvstore": property(
+        lambda module: module.optimizer is not None and module.updates.updater is None
+    ),
+    "_updater": _of_updates("updater"),
+}
+
+BUCKETING_MODULE: Mapping[str, Any] = {
+    "_compression_params": _option("compression_params"),
+    "_context": property(_context),
+    "_curr_bucket_key": _at("bucket_key"),
+    "_fixed_param_names": _options("fixed_param_names"),
+    "_group2ctxs": _option("group2ctxs"),
+    "_params_dirty": _IN_STEP,
+    "_state_names": _options("state_names"),
+    "_total_exec_bytes": property(lambda module: 0),
+    "_work_load_list": _option("work_load_list"),
+}
