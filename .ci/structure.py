@@ -164,13 +164,14 @@ class Package:
                     if owner is not None:
                         owner.give(target.attr, node.value)
 
-    @cached_property
-    def made(self) -> set[str]:
-        """Classes that the package makes, registers, or hands to somebody who may make them."""
-        found = {each.name for each in self.classes.values() if each.is_registered}
+    def made(self, names: Iterable[str]) -> set[str]:
+        """Return which classes the package makes, registers, or hands to somebody who may make them."""
+        found = {name for name in names if self.classes[name].is_registered}
+        short = {name.rpartition(".")[2] for name in names}
         for module in self.modules.values():
-            found.update(self.resolve(module.full_name(each)) for each in values_used(module.tree))
-        return found
+            if any(each in module.text for each in short):
+                found.update(self.resolve(module.full_name(each)) for each in values_used(module.tree))
+        return found.intersection(names)
 
     @cached_property
     def public(self) -> set[str]:
@@ -184,10 +185,12 @@ class Package:
         for each in self.classes.values():
             for base in each.bases:
                 below[base].append(each.name)
+        alone = {name: below[name][0] for name in self.classes if len(below[name]) == 1}
+        made = self.made(alone)
         return sorted(
-            SingleUse(name, below[name][0], name in self.public)
-            for name in self.classes
-            if len(below[name]) == 1 and name not in self.made
+            SingleUse(name, subclass, name in self.public)
+            for name, subclass in alone.items()
+            if name not in made
         )
 
     def family(self, name: str) -> list[Class] | None:

@@ -87,7 +87,7 @@ def hold(found, allowed):
     assert not gone, f"no longer needed here: {', '.join(gone)}"
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_no_internal_class_has_one_subclass_and_is_never_made():
     found = {
         each.name: f"its only subclass is {each.subclass}, and nobody makes one"
@@ -97,7 +97,7 @@ def test_no_internal_class_has_one_subclass_and_is_never_made():
     hold(found, {*SINGLE_USE, *full_names(SINGLE_USE_REPAIRED)})
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_no_method_reads_what_its_class_and_bases_never_set():
     found = {
         name: ", ".join(f"self.{each} in line {line}" for each, line in reads.items())
@@ -106,7 +106,7 @@ def test_no_method_reads_what_its_class_and_bases_never_set():
     hold(found, {*UNSET, *full_names(UNSET_REPAIRED)})
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_modules_of_a_package_do_not_import_each_other_in_circles():
     """Imports for type checkers, tables of `later` and names given to `import_module` count."""
     found = {name: {" ".join(circle) for circle in circles} for name, circles in package().circles().items()}

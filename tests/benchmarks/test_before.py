@@ -30,13 +30,13 @@ def home_of(given):
         return sides["before_ours"].ask("home")
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_a_folder_has_the_other_revision(other):
     assert home_of(other) == str(other / "dpmodule" / "__init__.py")
     check_before(str(other))
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_an_interpreter_has_the_other_revision(other, tmp_path):
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{other}" exec {sys.executable} "$@"\n')
@@ -44,7 +44,7 @@ def test_an_interpreter_has_the_other_revision(other, tmp_path):
     assert home_of(python) == str(other / "dpmodule" / "__init__.py")
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_it_has_to_be_another():
     with pytest.raises(SystemExit, match="expected another revision"):
         check_before(str(Path(mx.__file__).parents[1]))
@@ -105,7 +105,7 @@ def run(copy, output, *parts):
     return json.loads(output.with_suffix(".json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 def test_the_way_of_a_batch_is_counted_on_both_sides(copy, tmp_path):
     found = run(copy, tmp_path / "found.md", "way")["way"]
     calls, files = ([cell.strip() for cell in line.split("|")] for line in found["tables"][""][2:])
