@@ -21,7 +21,8 @@ and the other parts' figures stay. Other systems run under the interpreters give
 MXNet 1.9.1, "lightning=PYTHON" Lightning, "accelerate=PYTHON" Accelerate, "dynet=PYTHON" DyNet 2.1; what has none is
 left out. "before=PYTHON" has another revision of dpmodule, or is a folder that holds one with its extension built: fit,
 bucketing, startup, streams, autobatch and way then measure both in turns, and the upper quartile of no ratio of its
-time over ours may be below 1. Before anything is timed, all sides must compute the same. Exit status 1: they do not, or
+time over ours may be below 1. Between equal revisions one row in eight misses that by chance with 7 rounds, one in
+200 with 30: give --rounds 30. Before anything is timed, all sides must compute the same. Exit status 1: they do not, or
 a figure misses what it must reach (with --quick figures are not held to that).
 """
 

@@ -151,18 +151,26 @@ class Session:
             for name, (side, *arguments) in wanted.items():
                 package = name.partition("_")[0]
                 given = self.against.get(package)
-                if package == "before" and given is not None:
-                    started[name] = Worker(side, arguments, before=given)
-                elif package not in PACKAGES or given is not None:
-                    started[name] = Worker(side, arguments, given)
+                if self.has(name):
+                    kind = "before" if package == "before" else "python"
+                    started[name] = Worker(side, arguments, **{kind: given})
             yield dict(started)
         finally:
             for worker in started.values():
                 worker.close()
 
+    def has(self, name: str) -> bool:
+        """Return whether a side of this name can be run."""
+        package = name.partition("_")[0]
+        return package not in PACKAGES or package in self.against
+
     def short(self, count: int, least: int = 1) -> int:
         """Return a count, or a tenth of it in quick sessions."""
         return max(least, count // 10) if self.quick else count
+
+    def repeated(self, count: int) -> int:
+        """Return how often to measure: a count, or as many rounds as there are if another revision is compared."""
+        return max(count, self.rounds) if "before" in self.against else count
 
 
 PACKAGES = ("mxnet", "lightning", "accelerate", "dynet", "before")

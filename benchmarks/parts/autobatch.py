@@ -220,7 +220,7 @@ def _gain(
     with session.sides(**with_before(wanted, "on")) as sides:
         section.note(f"{what}: {_alike(sides)}")
         asked = {each: partial(side.ask, "epoch", count=1) for each, side in sides.items()}
-        found = in_turns(asked, min(session.rounds, 3))
+        found = in_turns(asked, session.repeated(min(session.rounds, 3)))
     clock = "wall" if package.startswith("cuda") else "cpu"
     section.compare(
         what, found["on"], NAMES["off"], found["off"], bounds, clock, f"What batching gains {table}"

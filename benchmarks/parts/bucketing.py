@@ -63,7 +63,7 @@ def _times(session: Session, section: Section) -> None:
         for title, what, options, bounds, rounds in (
             ("step, bucket 60", "step", {"bucket": 60, "count": 2}, STEP, session.rounds),
             ("step, bucket 20", "step", {"bucket": 20, "count": 3}, None, session.rounds),
-            ("fit, perplexity", "fit", {}, FIT, min(session.rounds, 4)),
+            ("fit, perplexity", "fit", {}, FIT, session.repeated(min(session.rounds, 4))),
         ):
             found = in_turns(
                 {name: partial(each.ask, what, **options) for name, each in sides.items()}, rounds

@@ -28,21 +28,21 @@ def run(session: Session) -> Section:
     return section
 
 
-def _once(session: Session, what: str, sides: Mapping[str, Sequence[Any]]) -> dict[str, Mapping[str, float]]:
-    """Return what every side answers in a new process."""
-    with session.sides(**sides) as started:
-        return {name: side.ask(what) for name, side in started.items()}
+def _anew(session: Session, what: str, sides: Mapping[str, Sequence[Any]], count: int) -> dict[str, Times]:
+    """Return the times that sides take in new processes, one after the other, each round begun by another."""
+
+    def measure(name: str) -> dict[str, float]:
+        with session.sides(**{name: sides[name]}) as started:
+            times: dict[str, float] = started[name].ask(what)
+            return times
+
+    asked = {name: partial(measure, name) for name in sides if session.has(name)}
+    return in_turns(asked, session.repeated(count))
 
 
 def _imports(session: Session, section: Section) -> None:
     wanted = with_before({"ours": ("imports",)}, "ours")
-    found: dict[str, Times] = {}
-    for number in range(session.short(10, 2) + 1):
-        for name, times in _once(session, "measure", wanted).items():
-            values = found.setdefault(name, {"wall": [], "cpu": []})
-            if number:  # the first may have had to compile
-                values["wall"].append(times["wall"])
-                values["cpu"].append(times["cpu"])
+    found = _anew(session, "measure", wanted, session.short(10, 2))  # the first, dropped, may have to compile
     cpu, wall = Spread.of(found["ours"]["cpu"]), Spread.of(found["ours"]["wall"])
     verdict = section.hold("import dpmodule over import torch, ms", wall.median, (150.0, 80.0), at_most=True)
     section.row("Import", CPU=cpu, wall=wall, target=verdict)
@@ -52,16 +52,12 @@ def _imports(session: Session, section: Section) -> None:
 def _bind(session: Session, section: Section) -> None:
     packages = {"ours": "dpmodule", "mxnet": "mxnet"}
     wanted = with_before({name: ("module", package, "none", 0) for name, package in packages.items()}, "ours")
-    firsts: dict[str, Times] = {}
-    for _ in range(session.short(5, 2)):
-        for name, times in _once(session, "bind", wanted).items():
-            values = firsts.setdefault(name, {"wall": [], "cpu": []})
-            values["cpu"].append(times["cpu"])
+    firsts = _anew(session, "bind", wanted, session.short(5, 2))
     tables = [("Module.bind, first", firsts)]
     with session.sides(**wanted) as sides:
         for title, simple in (("Module.bind, again", False), ("simple_bind, again", True)):
             asked = {name: partial(side.ask, "bind", simple=simple) for name, side in sides.items()}
-            tables.append((title, in_turns(asked, session.short(20, 3))))
+            tables.append((title, in_turns(asked, session.repeated(session.short(20, 3)))))
     for title, found in tables:
         spread = Spread.of(found["ours"]["cpu"])
         bounds = (10.0, 5.0) if found is firsts else None
