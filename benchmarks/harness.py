@@ -150,10 +150,9 @@ class Session:
         try:
             for name, (side, *arguments) in wanted.items():
                 package = name.partition("_")[0]
-                given = self.against.get(package)
                 if self.has(name):
                     kind = "before" if package == "before" else "python"
-                    started[name] = Worker(side, arguments, **{kind: given})
+                    started[name] = Worker(side, arguments, **{kind: self.against.get(package)})
             yield dict(started)
         finally:
             for worker in started.values():

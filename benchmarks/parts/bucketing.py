@@ -141,7 +141,7 @@ def _switches(session: Session, section: Section) -> None:
             each.ask("start")
         first = sides["ours"].ask("switch", count=1)
         asked = {name: partial(each.ask, "switch", count=count // 10) for name, each in sides.items()}
-        found = in_turns(asked, session.rounds)
+        found = in_turns(asked, session.rounds, warm=0)
         last = sides["ours"].ask("switch", count=count)
     wall = Spread.of([each * 1e3 for each in found["ours"]["wall"]])
     section.row("Switches", what="a switch", figure=f"{wall} microseconds of wall time")
