@@ -13,13 +13,17 @@ Parts:
   ops        the 60 most used operators, against PyTorch and MXNet
   streams    jobs, tensors and items between threads, processes and tasks
   autobatch  one example at a time, run many at once, against DyNet and hand-batched PyTorch
+  way        what a steady batch calls of dpmodule's functions, and in how many files
   cuda       training on a GPU, where there is one
 
 Without names, all of them run, in about 18 minutes, and RESULTS.md is written; with names only if --write says so,
 and the other parts' figures stay. Other systems run under the interpreters given with --against: "mxnet=PYTHON" has
 MXNet 1.9.1, "lightning=PYTHON" Lightning, "accelerate=PYTHON" Accelerate, "dynet=PYTHON" DyNet 2.1; what has none is
-left out. Before anything is timed, all sides must compute the same. Exit status 1: they do not, or a figure misses what
-it must reach (with --quick figures are not held to that).
+left out. "before=PYTHON" has another revision of dpmodule, or is a folder that holds one with its extension built: fit,
+bucketing, startup, streams, autobatch and way then measure both in turns, and the upper quartile of no ratio of its
+time over ours may be below 1. Between equal revisions one row in eight misses that by chance with 7 rounds, one in
+200 with 30: give --rounds 30. Before anything is timed, all sides must compute the same. Exit status 1: they do not, or
+a figure misses what it must reach (with --quick figures are not held to that).
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from .harness import PACKAGES, Session
+from .harness import PACKAGES, Session, check_before
 from .report import Section, machine, update
 
 __all__ = ["PARTS", "main"]
@@ -47,6 +51,7 @@ PARTS = {
     "ops": "ops",
     "streams": "streams",
     "autobatch": "autobatch",
+    "way": "way",
     "cuda": "cuda",
 }
 """Names of the parts, in the order of the report, and their modules."""
@@ -91,6 +96,8 @@ def main(given: Sequence[str] | None = None) -> int:
         line.error(f"no part is called {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     output = args.output or (RESULTS if args.write or not (args.parts or args.quick) else None)
     session = Session(min(args.rounds, 2) if args.quick else args.rounds, args.quick, dict(args.against))
+    if "before" in session.against:
+        check_before(session.against["before"])
     missed = []
     for name in args.parts or PARTS:
         section = measure(name, session)

@@ -20,7 +20,18 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Session", "Spread", "Times", "Worker", "agreement", "in_turns", "ratio"]
+__all__ = [
+    "PACKAGES",
+    "Session",
+    "Spread",
+    "Times",
+    "Worker",
+    "agreement",
+    "check_before",
+    "in_turns",
+    "ratio",
+    "with_before",
+]
 
 Times = dict[str, list[float]]
 """Milliseconds by clock, "cpu" and "wall", one per round."""
@@ -33,25 +44,40 @@ class Worker:
         side: name of a module of `benchmarks.sides`.
         arguments: its command line.
         python: interpreter; None = this one.
+        before: what has another revision of dpmodule, which the side is to run: an interpreter, or a folder for this
+            interpreter; None = it runs what is here.
     """
 
-    def __init__(self, side: str, arguments: Sequence[Any] = (), python: str | None = None) -> None:
+    def __init__(
+        self,
+        side: str,
+        arguments: Sequence[Any] = (),
+        python: str | None = None,
+        before: str | None = None,
+    ) -> None:
         self.side = side
-        path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+        self._apart = tempfile.TemporaryDirectory()
+        python, path = python or sys.executable, [str(_ROOT), os.environ.get("PYTHONPATH", "")]
+        if before is not None:
+            # the benchmarks alone, since dpmodule lies beside them here
+            Path(self._apart.name, "benchmarks").symlink_to(_ROOT / "benchmarks")
+            python, path = (sys.executable, [before]) if os.path.isdir(before) else (before, [])
+            path = [self._apart.name, *map(os.path.abspath, path)]
         settings = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
         settings["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"  # compiling takes as long as the first time
-        environment = {**os.environ, **settings, "PYTHONPATH": path.rstrip(os.pathsep)}
+        environment = {**os.environ, **settings, "PYTHONPATH": os.pathsep.join(filter(None, path))}
         # sides start from bytecode, as installed packages do
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         # what a side prints is of interest only when it dies
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed by close
         self._child = subprocess.Popen(
-            [python or sys.executable, "-m", f"benchmarks.sides.{side}", *map(str, arguments)],
+            [python, "-m", f"benchmarks.sides.{side}", *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
             env=environment,
+            cwd=None if before is None else self._apart.name,
         )
 
     def ask(self, what: str, **options: Any) -> Any:
@@ -89,6 +115,7 @@ class Worker:
         if self._child.stdout is not None:
             self._child.stdout.close()
         self._errors.close()
+        self._apart.cleanup()
 
     def __enter__(self) -> Worker:
         return self
@@ -104,7 +131,7 @@ class Session:
     Attributes:
         rounds: measurements of each side.
         quick: whether only to see that everything runs, on short epochs; targets are then not held.
-        against: interpreters by the package that they have, one of `PACKAGES`.
+        against: interpreters by the package that they have, one of `PACKAGES`; see `Worker` for "before".
     """
 
     rounds: int = 7
@@ -123,20 +150,37 @@ class Session:
         try:
             for name, (side, *arguments) in wanted.items():
                 package = name.partition("_")[0]
-                if package not in PACKAGES or package in self.against:
-                    started[name] = Worker(side, arguments, self.against.get(package))
+                if self.has(name):
+                    kind = "before" if package == "before" else "python"
+                    started[name] = Worker(side, arguments, **{kind: self.against.get(package)})
             yield dict(started)
         finally:
             for worker in started.values():
                 worker.close()
 
+    def has(self, name: str) -> bool:
+        """Return whether a side of this name can be run."""
+        package = name.partition("_")[0]
+        return package not in PACKAGES or package in self.against
+
     def short(self, count: int, least: int = 1) -> int:
         """Return a count, or a tenth of it in quick sessions."""
         return max(least, count // 10) if self.quick else count
 
+    def repeated(self, count: int) -> int:
+        """Return how often to measure: a count, or as many rounds as there are if another revision is compared."""
+        return max(count, self.rounds) if "before" in self.against else count
 
-PACKAGES = ("mxnet", "lightning", "accelerate", "dynet")
-"""What one may compare against with an interpreter of its own."""
+
+PACKAGES = ("mxnet", "lightning", "accelerate", "dynet", "before")
+"""What one may compare against with an interpreter of its own; "before" is another revision of dpmodule."""
+
+_ROOT = Path(__file__).parents[1]
+
+
+def with_before(wanted: Mapping[str, Sequence[Any]], *names: str) -> dict[str, Sequence[Any]]:
+    """Return sides, and those of the names given once more for another revision, called "before_" and the name."""
+    return {**wanted, **{f"before_{name}": wanted[name] for name in names}}
 
 
 @dataclass(frozen=True)
@@ -160,6 +204,20 @@ class Spread:
         return f"{self.median:.{digits}f} ({self.low:.{digits}f}-{self.high:.{digits}f})"
 
 
+def check_before(before: str) -> None:
+    """Make sure that another revision of dpmodule is found, and is another.
+
+    Raises:
+        SystemExit: it is not.
+    """
+    homes = []
+    for each in (None, before):
+        with Worker("imports", before=each) as side:
+            homes.append(side.ask("home"))
+    if homes[1] is None or os.path.realpath(homes[0]) == os.path.realpath(homes[1]):
+        raise SystemExit(f"before={before}: expected another revision of dpmodule, found {homes[1]}")
+
+
 def ratio(theirs: Sequence[float], ours: Sequence[float]) -> Spread:
     """Summarize theirs / ours round by round, so that a slow phase of the machine counts on both sides."""
     return Spread.of([a / b for a, b in zip(theirs, ours, strict=True)])
@@ -171,7 +229,7 @@ def in_turns(
     """Return the times of every side, one per round; each round begins with another side.
 
     Args:
-        sides: by name, what makes one measurement and returns milliseconds by clock.
+        sides: by name, what makes one measurement and returns milliseconds by clock, and may be more.
         rounds: measurements of each.
         warm: how many further ones come first and are dropped.
     """
@@ -180,9 +238,10 @@ def in_turns(
     for number in range(rounds + warm):
         shift = number % len(names)
         for name in (*names[shift:], *names[:shift]):
-            for clock, value in sides[name]().items():
-                if number >= warm:
-                    found[name][clock].append(value)
+            answer = sides[name]()
+            for clock, values in found[name].items():
+                if number >= warm and clock in answer:
+                    values.append(answer[clock])
     return found
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from .harness import Spread, Times, ratio
 
-__all__ = ["Section", "Target", "machine", "render", "update"]
+__all__ = ["BEFORE", "Section", "Target", "machine", "render", "update"]
 
 _ABOUT = """\
 # Benchmark results
@@ -28,9 +28,15 @@ Written by `python -m benchmarks`; nothing here is typed by hand. How figures ar
 - A ratio is the other's time over ours, so above 1 means that ours is faster; for memory it is ours over theirs.
 - Before anything is timed, all sides predict and train some batches from the same weights; losses, parameters and
   predictions must agree. Differences of parameters count as a share of how far training has moved them.
+- "Before" is another revision of dpmodule, run by the same files in the same rounds (`--against before=PYTHON`). A
+  row's ratio is its time over ours; its upper quartile must not be below 1, or ours has become slower.
 - MXNet is release 1.9.1 under its own interpreter, running the same files as ours; only the import differs. It uses a
   second thread for its engine, so its wall time is below its CPU time.
 """
+
+
+BEFORE = "Before and now"
+"""Title of the tables in which another revision is compared."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +145,32 @@ class Section:
             ratio_wall=by["wall"],
             target=self.hold(f"{what}, against {name}", by[clock].median, bounds),
         )
+
+    def before(
+        self, what: str, found: Mapping[str, Times], name: str = "ours", clock: str = "cpu", unit: float = 1.0
+    ) -> None:
+        """Add a comparison with another revision, if it was measured: it must not have been surely faster.
+
+        Args:
+            what: what was run.
+            found: times by side, of the same rounds; those of the other revision are called "before_" and the name.
+            name: the side.
+            clock: which clock counts, where both were read.
+            unit: how many of its units a millisecond has.
+        """
+        then, now = found.get(f"before_{name}"), found.get(name)
+        if not then or not now:
+            return
+        if not then[clock]:
+            clock = "wall"
+        share = ratio(then[clock], now[clock])
+        times = {
+            key: Spread.of([each * unit for each in by[clock]])
+            for key, by in (("before", then), ("now", now))
+        }
+        title = f"{what}, before over now, upper quartile"
+        verdict = self.hold(title, share.high, (1.0, 1.0))
+        self.row(BEFORE, what=what, clock=clock, **times, ratio=share, target=verdict)
 
     def __str__(self) -> str:
         parts = [f"## {self.title}", self.about, self.where]

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 
 from ..autobatch_tasks import first_value
-from ..harness import Session, Spread, Times, Worker, agreement, in_turns, ratio
+from ..harness import Session, Spread, Times, Worker, agreement, in_turns, ratio, with_before
 from ..report import Section
 from ..sides.hand_batched import WAYS
 
@@ -140,10 +140,12 @@ def _task(session: Session, section: Section, name: str, task: _Task) -> None:
         "dynet_off": ("autobatch", "dynet", name, batches, 0),
         **{f"hand_{way}": ("hand_batched", name, batches, way) for way in WAYS.get(name, ())},
     }
-    with session.sides(**wanted) as sides:
+    with session.sides(**with_before(wanted, "ours", "off", "python")) as sides:
         section.note(f"{task.title}: {_alike(sides)}")
         asked = {each: partial(side.ask, "epoch", count=count) for each, side in sides.items()}
         found = in_turns(asked, session.rounds)
+    for each in ("ours", "off", "python"):
+        section.before(f"{task.title}, {NAMES[each]}", found, each)
     _compare(section, task, found)
     _rates(section, task.title, found)
 
@@ -181,12 +183,15 @@ def _other(session: Session, section: Section, name: str, title: str) -> None:
         "off": ("autobatch", "native", name, 2, 0),
         "dynet_on": ("autobatch", "dynet", name, 2, 1),
     }
-    with session.sides(**wanted) as sides:
+    with session.sides(**with_before(wanted, "ours")) as sides:
         section.note(f"{title}: {_alike(sides)}")
         asked = {each: partial(side.ask, "epoch", count=2) for each, side in sides.items()}
         found = in_turns(asked, session.rounds)
-    ours = found.pop("ours")
+    section.before(title, found)
+    ours = found["ours"]
     for each, times in found.items():
+        if each in ("ours", "before_ours"):
+            continue
         section.compare(title, ours, NAMES[each], times, table="Programs of other kinds")
 
 
@@ -212,14 +217,15 @@ def _gain(
     """
     name, *hidden = task
     wanted = {each: ("autobatch", package, name, 2, on, *hidden) for each, on in (("on", 1), ("off", 0))}
-    with session.sides(**wanted) as sides:
+    with session.sides(**with_before(wanted, "on")) as sides:
         section.note(f"{what}: {_alike(sides)}")
         asked = {each: partial(side.ask, "epoch", count=1) for each, side in sides.items()}
-        found = in_turns(asked, min(session.rounds, 3))
+        found = in_turns(asked, session.repeated(min(session.rounds, 3)))
     clock = "wall" if package.startswith("cuda") else "cpu"
     section.compare(
         what, found["on"], NAMES["off"], found["off"], bounds, clock, f"What batching gains {table}"
     )
+    section.before(what, found, "on", clock)
 
 
 def _rates(section: Section, title: str, found: dict[str, Times]) -> None:
@@ -237,12 +243,15 @@ def _nodes(session: Session, section: Section) -> None:
     """Compare the making of single nodes, which computes nothing."""
     count = session.short(10_000)
     wanted = {name: ("autobatch", package, "nodes", 0, 1) for name, package in _PACKAGES.items()}
-    with session.sides(**wanted) as sides:
+    with session.sides(**with_before(wanted, "ours", "python")) as sides:
         for kind, what in NODES.items():
             asked = {
                 name: partial(each.ask, "measure", kind=kind, count=count) for name, each in sides.items()
             }
-            found = {name: times["cpu"] for name, times in in_turns(asked, session.rounds).items()}
+            measured = in_turns(asked, session.rounds)
+            for name, title in (("ours", ""), ("python", ", Python engine")):
+                section.before(f"making {what}{title}, nanoseconds", measured, name, unit=1e6)
+            found = {name: times["cpu"] for name, times in measured.items()}
             shown = {name: Spread.of([each * 1e6 for each in times]) for name, times in found.items()}
             share, verdict = "", "not compared"
             if "dynet_on" in found:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ..corpus import BUCKETS
-from ..harness import Session, Spread, Times, Worker, agreement, in_turns
+from ..harness import Session, Spread, Times, Worker, agreement, in_turns, with_before
 from ..report import Section
 from ..workloads import first_value
 
@@ -58,12 +58,12 @@ def _sides(batches: int) -> dict[str, Sequence[Any]]:
 
 def _times(session: Session, section: Section) -> None:
     """Compare steps of two buckets, which also choose the plain loop, and fits."""
-    with session.sides(**_sides(2)) as sides:
+    with session.sides(**with_before(_sides(2), "ours", "fused")) as sides:
         section.note(_alike(sides))
         for title, what, options, bounds, rounds in (
             ("step, bucket 60", "step", {"bucket": 60, "count": 2}, STEP, session.rounds),
             ("step, bucket 20", "step", {"bucket": 20, "count": 3}, None, session.rounds),
-            ("fit, perplexity", "fit", {}, FIT, min(session.rounds, 4)),
+            ("fit, perplexity", "fit", {}, FIT, session.repeated(min(session.rounds, 4))),
         ):
             found = in_turns(
                 {name: partial(each.ask, what, **options) for name, each in sides.items()}, rounds
@@ -77,7 +77,9 @@ def _times(session: Session, section: Section) -> None:
 
 def _compare(title: str, found: dict[str, Times], plain: str, bounds: Any, section: Section) -> None:
     label = f"PyTorch {plain.partition('_')[2]}"
-    for kind, ours in (("unrolled", found["ours"]), ("fused", found["fused"])):
+    for kind, name in (("unrolled", "ours"), ("fused", "fused")):
+        ours = found[name]
+        section.before(f"{title}, {kind}", found, name)
         counts = bounds if kind == "unrolled" else None
         if "mxnet" in found:
             section.compare(f"{title}, {kind}", ours, "MXNet unrolled", found["mxnet"], counts)
@@ -134,12 +136,15 @@ def _memory(session: Session, section: Section) -> None:
 def _switches(session: Session, section: Section) -> None:
     """Measure switching in one process: its time, and whether memory grows."""
     count = session.short(10_000)
-    with session.sides(ours=("language", "dpmodule", "fused", 1)) as sides:
-        side = sides["ours"]
-        side.ask("start")
-        found = [side.ask("switch", count=count // 10) for _ in range(session.rounds)]
-        first, last = found[0], side.ask("switch", count=count)
-    wall = Spread.of([each["wall"] * 1e3 for each in found])
+    with session.sides(**with_before({"ours": ("language", "dpmodule", "fused", 1)}, "ours")) as sides:
+        for each in sides.values():
+            each.ask("start")
+        first = sides["ours"].ask("switch", count=1)
+        asked = {name: partial(each.ask, "switch", count=count // 10) for name, each in sides.items()}
+        found = in_turns(asked, session.rounds, warm=0)
+        last = sides["ours"].ask("switch", count=count)
+    wall = Spread.of([each * 1e3 for each in found["ours"]["wall"]])
     section.row("Switches", what="a switch", figure=f"{wall} microseconds of wall time")
     growth = f"{first['after']:.0f} MB before, {last['after']:.0f} MB after"
     section.row("Switches", what=f"growth in {count} switches", figure=growth)
+    section.before("a switch", found)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from ..harness import Session, Spread, Times, Worker, agreement, in_turns
+from ..harness import Session, Spread, Times, Worker, agreement, in_turns, with_before
 from ..report import Section
 from ..workloads import WORKLOADS, Bounds, Workload, first_value
 
@@ -90,11 +90,12 @@ def compare(session: Session, workload: Workload, section: Section) -> None:
     """Compare one workload's fit and predict."""
     batches = session.short(workload.batches, 2 + workload.checked)
     common = (workload.name, batches)
-    with session.sides(
-        ours=("module", "dpmodule", *common),
-        plain=("plain", *common),
-        mxnet=("module", "mxnet", *common),
-    ) as sides:
+    wanted = {
+        "ours": ("module", "dpmodule", *common),
+        "plain": ("plain", *common),
+        "mxnet": ("module", "mxnet", *common),
+    }
+    with session.sides(**with_before(wanted, "ours")) as sides:
         section.note(f"{workload.title}: {_alike(workload, sides)}")
         for mode in modes(workload):
             title = f"{workload.title}: {mode.title}"
@@ -102,6 +103,7 @@ def compare(session: Session, workload: Workload, section: Section) -> None:
             if "mxnet" in found:
                 section.compare(title, found["ours"], "MXNet", found["mxnet"], mode.mxnet)
             section.compare(title, found["ours"], f"PyTorch {fastest}", found["plain"], mode.plain)
+            section.before(title, found)
 
 
 def _alike(workload: Workload, sides: Mapping[str, Worker]) -> str:

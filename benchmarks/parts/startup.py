@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
-from ..harness import Session, Spread, in_turns
+from ..harness import Session, Spread, Times, in_turns, with_before
 from ..report import Section
 
 __all__ = ["run"]
@@ -19,82 +18,69 @@ _ABOUT = """\
 - Peak memory: `VmHWM` of a process that does nothing but train the MLP, five epochs of 20 batches (4 MB of images),
   with one metric; plain PyTorch trains by fused SGD on slices of a tensor."""
 
-_IMPORT = """\
-import time, torch
-wall, cpu = time.perf_counter(), time.process_time()
-import dpmodule
-print((time.perf_counter() - wall) * 1e3, (time.process_time() - cpu) * 1e3)
-"""
-
 
 def run(session: Session) -> Section:
     """Measure all three."""
     section = Section("Beginning", _ABOUT)
-    _imports(session.short(10, 2), section)
+    _imports(session, section)
     _bind(session, section)
-    _memory(session.short(3), section)
+    _memory(session, section)
     return section
 
 
-def _imports(count: int, section: Section) -> None:
-    times: dict[str, list[float]] = {"wall": [], "cpu": []}
-    for number in range(count + 1):
-        found = subprocess.run(
-            [sys.executable, "-c", _IMPORT], capture_output=True, text=True, check=True
-        ).stdout
-        if number:  # the first may have had to compile
-            for values, value in zip(times.values(), found.split(), strict=True):
-                values.append(float(value))
-    cpu, wall = Spread.of(times["cpu"]), Spread.of(times["wall"])
+def _anew(session: Session, what: str, sides: Mapping[str, Sequence[Any]], count: int) -> dict[str, Times]:
+    """Return the times that sides take in new processes, one after the other, each round begun by another."""
+
+    def measure(name: str) -> dict[str, float]:
+        with session.sides(**{name: sides[name]}) as started:
+            times: dict[str, float] = started[name].ask(what)
+            return times
+
+    asked = {name: partial(measure, name) for name in sides if session.has(name)}
+    return in_turns(asked, session.repeated(count))
+
+
+def _imports(session: Session, section: Section) -> None:
+    wanted = with_before({"ours": ("imports",)}, "ours")
+    found = _anew(session, "measure", wanted, session.short(10, 2))  # the first, dropped, may have to compile
+    cpu, wall = Spread.of(found["ours"]["cpu"]), Spread.of(found["ours"]["wall"])
     verdict = section.hold("import dpmodule over import torch, ms", wall.median, (150.0, 80.0), at_most=True)
     section.row("Import", CPU=cpu, wall=wall, target=verdict)
+    section.before("import dpmodule", found)
 
 
 def _bind(session: Session, section: Section) -> None:
     packages = {"ours": "dpmodule", "mxnet": "mxnet"}
-    wanted = {name: ("module", package, "none", 0) for name, package in packages.items()}
-    firsts: dict[str, list[float]] = {name: [] for name in packages}
-    for _ in range(session.short(5, 2)):
-        with session.sides(**wanted) as sides:
-            for name, side in sides.items():
-                firsts[name].append(side.ask("bind")["cpu"])
+    wanted = with_before({name: ("module", package, "none", 0) for name, package in packages.items()}, "ours")
+    firsts = _anew(session, "bind", wanted, session.short(5, 2))
+    tables = [("Module.bind, first", firsts)]
     with session.sides(**wanted) as sides:
-        asked = {
-            f"{name} {simple}": partial(side.ask, "bind", simple=simple)
-            for name, side in sides.items()
-            for simple in (False, True)
-        }
-        again = in_turns(asked, session.short(20, 3))
-    rows: list[tuple[str, Sequence[float], Sequence[float] | None, bool]] = [
-        ("Module.bind, first", firsts["ours"], firsts["mxnet"] or None, True)
-    ]
-    for title, simple in (("Module.bind, again", False), ("simple_bind, again", True)):
-        theirs = again.get(f"mxnet {simple}", {}).get("cpu")
-        rows.append((title, again[f"ours {simple}"]["cpu"], theirs, False))
-    for title, ours, theirs, held in rows:
-        spread = Spread.of(ours)
-        verdict = section.hold(
-            f"{title}, 445 nodes, ms", spread.median, (10.0, 5.0) if held else None, at_most=True
-        )
-        section.row(
-            "Bind", what=title, ours_CPU=spread, MXNet_CPU=Spread.of(theirs) if theirs else "", target=verdict
-        )
+        for title, simple in (("Module.bind, again", False), ("simple_bind, again", True)):
+            asked = {name: partial(side.ask, "bind", simple=simple) for name, side in sides.items()}
+            tables.append((title, in_turns(asked, session.repeated(session.short(20, 3)))))
+    for title, found in tables:
+        spread = Spread.of(found["ours"]["cpu"])
+        bounds = (10.0, 5.0) if found is firsts else None
+        verdict = section.hold(f"{title}, 445 nodes, ms", spread.median, bounds, at_most=True)
+        theirs = Spread.of(found["mxnet"]["cpu"]) if "mxnet" in found else ""
+        section.row("Bind", what=title, ours_CPU=spread, MXNet_CPU=theirs, target=verdict)
+        section.before(title, found)
 
 
-def _memory(count: int, section: Section) -> None:
-    found: dict[str, list[float]] = {"ours": [], "plain": []}
-    session = Session()
-    for _ in range(count):
-        sides = {"ours": ("module", "dpmodule", "mlp", 20), "plain": ("plain", "mlp", 20)}
-        with session.sides(**sides) as started:
+def _memory(session: Session, section: Section) -> None:
+    wanted = with_before({"ours": ("module", "dpmodule", "mlp", 20), "plain": ("plain", "mlp", 20)}, "ours")
+    found: dict[str, list[float]] = {}
+    for _ in range(session.short(3)):
+        with session.sides(**wanted) as started:
             for _ in range(5):
-                started["ours"].ask("fit")
-                started["plain"].ask("fit", variant="NCHW/fused/slices")
+                for name, side in started.items():
+                    side.ask("fit", **({"variant": "NCHW/fused/slices"} if name == "plain" else {}))
             for name, side in started.items():
-                found[name].append(side.ask("memory"))
+                found.setdefault(name, []).append(side.ask("memory"))
     ours, plain = Spread.of(found["ours"]), Spread.of(found["plain"])
     share = ours.median / plain.median
     verdict = section.hold(
         "peak memory of the MLP's fit, ours / plain PyTorch", share, (0.8, 0.7), at_most=True
     )
-    section.row("Peak memory, MB", ours=ours, PyTorch=plain, share=f"{share:.2f}", target=verdict)
+    others = {name: Spread.of(values) for name, values in found.items() if name == "before_ours"}
+    section.row("Peak memory, MB", ours=ours, PyTorch=plain, **others, share=f"{share:.2f}", target=verdict)

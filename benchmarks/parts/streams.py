@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ..harness import Session, Spread, Times, Worker, in_turns, ratio
+from ..harness import Session, Spread, Times, Worker, in_turns, ratio, with_before
 from ..report import Section
 
 __all__ = ["run"]
@@ -71,8 +71,8 @@ def run(session: Session) -> Section:
     section = Section("Streams", _ABOUT)
     _jobs(session, section)
     _messages(session, section)
-    with session.sides(trips=("trips",)) as sides:
-        _trips(session, section, sides["trips"])
+    with session.sides(**with_before({"trips": ("trips",)}, "trips")) as sides:
+        _trips(session, section, sides)
     _items(session, section)
     _bytes(session, section)
     _feeds(session, section)
@@ -81,6 +81,11 @@ def run(session: Session) -> Section:
 
 def _micro(times: Times, clock: str = "wall") -> Spread | str:
     return Spread.of([value * 1e3 for value in times[clock]]) if times[clock] else ""
+
+
+def _before(section: Section, what: str, found: dict[str, Times], name: str = "ours") -> None:
+    """Add a comparison with another revision, by wall time in microseconds."""
+    section.before(what, found, name, "wall", 1e3)
 
 
 def _compare(
@@ -108,7 +113,7 @@ def _jobs(session: Session, section: Section) -> None:
     else:
         loops.append("uvloop")
     systems = ("ours", "executor", "threads", "batched")
-    with session.sides(**{name: ("jobs", name) for name in systems}) as sides:
+    with session.sides(**with_before({name: ("jobs", name) for name in systems}, "ours")) as sides:
         for loop in loops:
             for kind, (what, count, bounds) in JOBS.items():
                 asked = {
@@ -120,32 +125,40 @@ def _jobs(session: Session, section: Section) -> None:
                     held = bounds.get(name) if loop == "asyncio" else None
                     title = f"{what}, {loop}"
                     _compare(section, "Jobs", title, found["ours"], NAMES[name], found[name], held)
+                _before(section, f"{what}, {loop}", found)
 
 
 def _messages(session: Session, section: Section) -> None:
     systems = ("pipe", "async", "ring", "queue")
-    with session.sides(**{name: ("pipes", name) for name in systems}) as sides:
+    wanted = with_before({name: ("pipes", name) for name in systems}, "pipe", "async")
+    with session.sides(**wanted) as sides:
         for size, (octets, count, slow) in SIZES.items():
-            counts = {name: session.short(slow if name == "queue" else count, 4) for name in systems}
+            counts = {name: session.short(slow if name == "queue" else count, 4) for name in sides}
             asked = {
                 name: partial(side.ask, "messages", size=octets, count=counts[name])
                 for name, side in sides.items()
             }
             found = in_turns(asked, session.rounds)
             for ours, title in (("pipe", "send, recv"), ("async", "coro_send, coro_recv")):
+                what = f"dict of 8 tensors, {size}: {title}"
+                _before(section, what, found, ours)
                 for name in ("queue", "ring"):
                     held = MESSAGES[size][name] if ours == "pipe" else None
-                    what = f"dict of 8 tensors, {size}: {title}"
                     _compare(section, "Tensors", what, found[ours], NAMES[name], found[name], held)
 
 
-def _trips(session: Session, section: Section, side: Worker) -> None:
+def _trips(session: Session, section: Section, sides: Mapping[str, Worker]) -> None:
     for kind, title, bounds in (("shared", "shared tensors", (1.3, 1.1)), ("slot", "a slot in place", None)):
         asked = {
-            size: partial(side.ask, "trips", size=octets, kind=kind, count=session.short(1000))
+            name.replace("trips", size): partial(
+                side.ask, "trips", size=octets, kind=kind, count=session.short(1000)
+            )
             for size, octets in (("1 KB", KB), ("16 MB", 16 * MB))
+            for name, side in sides.items()
         }
         found = in_turns(asked, session.rounds)
+        for size in ("1 KB", "16 MB"):
+            _before(section, f"zero-copy round trip of {title}, {size}", found, size)
         share = ratio(found["16 MB"]["wall"], found["1 KB"]["wall"])
         what = f"zero-copy round trip of {title}, 16 MB over 1 KB"
         section.row(
@@ -156,13 +169,14 @@ def _trips(session: Session, section: Section, side: Worker) -> None:
             ratio=share,
             target=section.hold(what, share.median, bounds, at_most=True),
         )
-    sends = side.ask("growing", messages=200, rows=3)
+    sends = sides["trips"].ask("growing", messages=200, rows=3)
     what = "200 messages growing by 3 rows: those that needed new memory"
     section.note(f"{what}: {sends}; {section.hold(what, sends, (14, 10), at_most=True)}")
 
 
 def _items(session: Session, section: Section) -> None:
-    with session.sides(ours=("items", "ours"), asyncio=("items", "asyncio")) as sides:
+    wanted = with_before({"ours": ("items", "ours"), "asyncio": ("items", "asyncio")}, "ours")
+    with session.sides(**wanted) as sides:
         for burst, (what, bounds) in ITEMS.items():
             asked = {
                 name: partial(side.ask, "items", burst=burst, count=session.short(20_000))
@@ -170,22 +184,25 @@ def _items(session: Session, section: Section) -> None:
             }
             found = in_turns(asked, session.rounds)
             _compare(section, "Items", what, found["ours"], "asyncio.Queue", found["asyncio"], bounds)
+            _before(section, what, found)
         asked = {name: partial(side.ask, "jobs", count=session.short(5000)) for name, side in sides.items()}
         found = in_turns(asked, session.rounds)
-        _compare(
-            section, "Items", "job of a pool of 4", found["ours"], "Semaphore and tasks", found["asyncio"]
-        )
+        what = "job of a pool of 4"
+        _compare(section, "Items", what, found["ours"], "Semaphore and tasks", found["asyncio"])
+        _before(section, what, found)
 
 
 def _bytes(session: Session, section: Section) -> None:
-    with session.sides(ours=("work", "ours"), python=("work", "python")) as sides:
-        counts = {"ours": session.short(20_000), "python": session.short(500)}
+    wanted = with_before({"ours": ("work", "ours"), "python": ("work", "python")}, "ours")
+    with session.sides(**wanted) as sides:
+        counts = {name: session.short(500 if name == "python" else 20_000) for name in sides}
         asked = {name: partial(side.ask, "view", size=MB, count=counts[name]) for name, side in sides.items()}
         found = in_turns(asked, session.rounds)
         what = "memoryview(handle), 1 MB"
         _compare(section, "Bytes", what, found["ours"], "a copy as bytes", found["python"], (100.0, 100.0))
+        _before(section, what, found)
         for kind, (what, against, each) in WORK.items():
-            counts = dict(zip(sides, each, strict=True))
+            counts = {name: each[name == "python"] for name in sides}
             options = {"kind": kind, "megabytes": 0.1 if session.quick else 1.0}
             _same(what, [side.ask("check", **options) for side in sides.values()])
             asked = {
@@ -202,12 +219,14 @@ def _bytes(session: Session, section: Section) -> None:
                 its=rates["python"],
                 ratio=ratio(found["python"]["wall"], found["ours"]["wall"]),
             )
+            section.before(f"{what}, a megabyte", found, clock="wall")
 
 
 def _feeds(session: Session, section: Section) -> None:
     names = ("batches-ours", "batches-torch", "examples-ours", "examples-torch")
     batches = session.short(100)
-    with session.sides(**{name: ("feeds", name, batches) for name in names}) as sides:
+    wanted = with_before({name: ("feeds", name, batches) for name in names}, names[0], names[2])
+    with session.sides(**wanted) as sides:
         _same("batches of the feeds", [side.ask("check") for side in sides.values()])
         found = in_turns({name: partial(side.ask, "epoch") for name, side in sides.items()}, session.rounds)
         for kind, what, against in (
@@ -215,6 +234,7 @@ def _feeds(session: Session, section: Section) -> None:
             ("examples", "DataLoaderIter, a batch", "DataLoader of examples"),
         ):
             _compare(section, "Feeds", what, found[f"{kind}-ours"], against, found[f"{kind}-torch"])
+            _before(section, what, found, f"{kind}-ours")
 
 
 def _same(what: str, answers: Sequence[Any]) -> None:

@@ -1,0 +1,37 @@
+"""The time that `import dpmodule` takes where torch is imported already, and what it imports.
+
+Run as ``python -m benchmarks.sides.imports``; a process can tell once.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import Any
+
+from .serve import Clock, serve
+
+__all__ = ["home", "measure", "prepare"]
+
+
+def measure() -> dict[str, float]:
+    """Return the time of the import."""
+    importlib.import_module("torch")
+    clock = Clock()
+    importlib.import_module("dpmodule")
+    return clock.read()
+
+
+def home() -> str | None:
+    """Return the file that the import runs first, None if there is no such package."""
+    found = importlib.util.find_spec("dpmodule")
+    return found and found.origin
+
+
+def prepare() -> dict[str, Any]:
+    """Return what the parent may ask for."""
+    return {"measure": measure, "home": home}
+
+
+if __name__ == "__main__":
+    serve(prepare)

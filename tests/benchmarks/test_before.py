@@ -1,0 +1,134 @@
+"""Another revision of dpmodule beside ours: which one runs, what is compared, and what must hold."""
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import dpmodule as mx
+from benchmarks.harness import Session, check_before, with_before
+from benchmarks.report import BEFORE, Section
+
+ROOT = Path(__file__).parents[2]
+PARTS = {"fit": 7, "bucketing": 1, "startup": 4, "streams": 23, "autobatch": 55}
+"""Parts that compare, and how many rows their quick forms have, without uvloop and GPU."""
+
+
+@pytest.fixture
+def other(tmp_path):
+    """A folder with a package of our name."""
+    (tmp_path / "dpmodule").mkdir()
+    (tmp_path / "dpmodule" / "__init__.py").touch()
+    return tmp_path
+
+
+def home_of(given):
+    with Session(against={"before": str(given)}).sides(before_ours=("imports",)) as sides:
+        return sides["before_ours"].ask("home")
+
+
+@pytest.mark.timeout(120)
+def test_a_folder_has_the_other_revision(other):
+    assert home_of(other) == str(other / "dpmodule" / "__init__.py")
+    check_before(str(other))
+
+
+@pytest.mark.timeout(120)
+def test_an_interpreter_has_the_other_revision(other, tmp_path):
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{other}" exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    assert home_of(python) == str(other / "dpmodule" / "__init__.py")
+
+
+@pytest.mark.timeout(120)
+def test_it_has_to_be_another():
+    with pytest.raises(SystemExit, match="expected another revision"):
+        check_before(str(Path(mx.__file__).parents[1]))
+
+
+def test_sides_come_once_more_where_there_is_another_revision():
+    wanted = with_before({"ours": ("module", "a"), "plain": ("plain",)}, "ours")
+    assert wanted == {"ours": ("module", "a"), "plain": ("plain",), "before_ours": ("module", "a")}
+    with Session().sides(before_ours=("module",)) as sides:
+        assert sides == {}
+
+
+def times(*values):
+    return {"cpu": list(values), "wall": []}
+
+
+@pytest.mark.parametrize(
+    ("before", "met"), [((1.0, 1.0, 3.0), True), ((0.9, 0.9, 0.99), False), ((2.0, 2.0, 2.0), True)]
+)
+def test_the_upper_quartile_must_not_be_below_one(before, met):
+    section = Section("Part", "About it.")
+    section.before("step", {"ours": times(1.0, 1.0, 1.0), "before_ours": times(*before)})
+    (target,) = section.targets
+    assert target.meets(target.must) == met
+    assert len(section.tables[BEFORE]) == 3
+
+
+def test_without_another_revision_nothing_is_compared():
+    section = Section("Part", "About it.")
+    section.before("step", {"ours": times(1.0)})
+    assert not section.tables
+    assert not section.targets
+
+
+def test_other_units_and_clocks():
+    section = Section("Part", "About it.")
+    found = {"pipe": {"cpu": [], "wall": [0.5]}, "before_pipe": {"cpu": [], "wall": [1.0]}}
+    section.before("send", found, "pipe", unit=1e3)
+    row = section.tables[BEFORE][-1]
+    assert row.startswith("| send | wall | 1000.0 (1000.0-1000.0) | 500.0 (500.0-500.0) | 2.00")
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A folder with a copy of the package."""
+    folder = tmp_path / "copy"
+    shutil.copytree(
+        Path(mx.__file__).parent, folder / "dpmodule", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    return folder
+
+
+def run(copy, output, *parts):
+    line = [sys.executable, "-m", "benchmarks", *parts, "--quick", "--rounds", "1"]
+    line += ["--against", f"before={copy}", "--output", str(output)]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(output.with_suffix(".json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.timeout(180)
+def test_the_way_of_a_batch_is_counted_on_both_sides(copy, tmp_path):
+    found = run(copy, tmp_path / "found.md", "way")["way"]
+    calls, files = ([cell.strip() for cell in line.split("|")] for line in found["tables"][""][2:])
+    assert calls[2] == calls[3]
+    assert files[2] == files[3]
+    assert {each["what"]: (each["must"], each["aim"], each["at_most"]) for each in found["targets"]} == {
+        "calls of a batch": (110, 70, True),
+        "files of a batch": (20, 12, True),
+    }
+    assert sum(int(line.split("|")[2]) for line in found["tables"]["Stations"][2:]) == int(calls[2])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_quick_forms_of_the_parts_that_compare(copy, tmp_path):
+    found = run(copy, tmp_path / "found.md", *PARTS)
+    rows = {name: len(part["tables"][BEFORE]) - 2 for name, part in found.items()}
+    rows["streams"] -= 2 * (importlib.util.find_spec("uvloop") is not None)
+    rows["autobatch"] -= 5 * torch.cuda.is_available()
+    assert rows == PARTS
+    for part in found.values():
+        held = [each for each in part["targets"] if "before over now, upper quartile" in each["what"]]
+        assert {(each["must"], each["at_most"]) for each in held} == {(1.0, False)}
+        assert len(held) == len(part["tables"][BEFORE]) - 2

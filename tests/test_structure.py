@@ -1,0 +1,227 @@
+"""A class lives whole in one file: no base for one subclass, no attribute that only a subclass sets; no circles.
+
+The package is read, not imported (`.ci/structure.py`). Each list says what is excepted and why, and an entry that is
+no longer needed fails too.
+"""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from structure import Package, sources_in
+
+ROOT = Path(__file__).parents[1]
+
+SINGLE_USE = {
+    "dpmodule.autobatch.node.Node": "autobatch is to be cut later",
+    "dpmodule.io.desc._NameShape": "a class made by typing.NamedTuple cannot have the `__new__` that DataDesc has",
+    "dpmodule.recordio.framing._Readable": "an interface: reading a record needs no more of a file",
+}
+"""Internal classes that may have exactly one subclass and never be made."""
+
+UNSET = {
+    "dpmodule.autobatch.builders.rnn.RNNBuilder": "autobatch is to be cut later",
+    "dpmodule.autobatch.builders.softmax.SoftmaxBuilder": "autobatch is to be cut later",
+    "dpmodule.autobatch.builders.state._PlainState": "autobatch is to be cut later",
+    "dpmodule.autobatch.cell.Cell": "autobatch is to be cut later",
+    "dpmodule.autobatch.functions.inputs.Settable": "autobatch is to be cut later",
+    "dpmodule.autobatch.wrap.Wrapped": "autobatch is to be cut later",
+    "dpmodule.io.images.classify.ImageRecordIter": "`dtype` is None but in MXNet's classes that are named after a type",
+    "dpmodule.ops.sparse.records.Sparse": "abstract: what both kinds of record store, each in its own constructor",
+}
+"""Classes that may read what they and their bases do not set."""
+
+CIRCLES = {
+    "dpmodule.autobatch": (
+        "backward engine graph reads record schedule serial values",
+        "collection parameters textfile",
+    ),
+    "dpmodule.autobatch.builders": ("rnn state",),
+}
+"""Circles of imports that may be: autobatch is to be cut later."""
+
+# What is being repaired: whoever has repaired it deletes it here.
+SINGLE_USE_REPAIRED = {
+    "executor": "arrays.BoundArrays inspection.InspectedRunner runner.Runner",
+    "module": "autobatch_binding.CollectionModule bucket_binding.BoundBuckets bucketing_names.BucketingNames "
+    "computing.GroupModule current_bucket.CurrentBucket group_arrays.GroupArrays group_binding.BoundGroup "
+    "mxnet_names.MXNetNames optimizing.OptimizedModule training_loops.TrainingLoops",
+    "native": "functor.Functor",
+    "ndarray": "operators.Arithmetic shaping.Shaping",
+    "streams": "pipe.sending.SendingEnd",
+    "symbol": "arithmetic.Arithmetic inference.Inference listing.Listing",
+}
+UNSET_REPAIRED = {
+    "executor": "recorded.RecordingExecutor runner.Runner",
+    "io": "iterator.CurrentBatch",
+    "module": "base_module.BaseModule bucket_binding.BoundBuckets bucketing_names.BucketingNames "
+    "computing.GroupModule current_bucket.CurrentBucket group_arrays.GroupArrays mxnet_names.MXNetNames "
+    "trainable.TrainableModule",
+    "ndarray": "ndarray.NDArray sparse_base.BaseSparseNDArray",
+    "streams": "functors.ReadyFunctor pipe.end.PipeEnd pipe.sending.SendingEnd",
+}
+CIRCLES_REPAIRED = {
+    "dpmodule.executor": ("explain inspection",),
+    "dpmodule.module": ("base_module finite fit summary training_data training_loops",),
+    "dpmodule.ndarray": ("failures plan recording",),
+    "dpmodule.streams.pipe": ("end watch",),
+    "dpmodule.symbol": ("bind symbol",),
+}
+
+
+@cache
+def package():
+    return Package(sources_in(ROOT, "dpmodule"))
+
+
+def full_names(table):
+    return {f"dpmodule.{folder}.{name}" for folder, names in table.items() for name in names.split()}
+
+
+def hold(found, allowed):
+    """Compare names found, with what to say of each, and those allowed."""
+    new = "\n".join(f"{name}: {told}" for name, told in sorted(found.items()) if name not in allowed)
+    gone = sorted(set(allowed) - set(found))
+    assert not new, f"a class lives whole in one file; hold a second object instead:\n{new}"
+    assert not gone, f"no longer needed here: {', '.join(gone)}"
+
+
+@pytest.mark.timeout(120)
+def test_no_internal_class_has_one_subclass_and_is_never_made():
+    found = {
+        each.name: f"its only subclass is {each.subclass}, and nobody makes one"
+        for each in package().single_use_bases()
+        if not each.is_public
+    }
+    hold(found, {*SINGLE_USE, *full_names(SINGLE_USE_REPAIRED)})
+
+
+@pytest.mark.timeout(120)
+def test_no_method_reads_what_its_class_and_bases_never_set():
+    found = {
+        name: ", ".join(f"self.{each} in line {line}" for each, line in reads.items())
+        for name, reads in package().unset_reads().items()
+    }
+    hold(found, {*UNSET, *full_names(UNSET_REPAIRED)})
+
+
+@pytest.mark.timeout(120)
+def test_modules_of_a_package_do_not_import_each_other_in_circles():
+    """Imports for type checkers, tables of `later` and names given to `import_module` count."""
+    found = {name: {" ".join(circle) for circle in circles} for name, circles in package().circles().items()}
+    assert found == {name: set(circles) for name, circles in {**CIRCLES, **CIRCLES_REPAIRED}.items()}
+
+
+# what reads the package
+
+
+def read(**files):
+    """Return a package of modules with these texts; two underscores stand for a slash."""
+    texts = {f"pkg/{name.replace('__', '/')}.py": text for name, text in files.items()}
+    folders = {path.rpartition("/")[0] for path in texts}
+    return Package({**{f"{folder}/__init__.py": "" for folder in folders}, **texts})
+
+
+@pytest.mark.parametrize(
+    ("use", "is_found"),
+    [
+        ("", True),
+        ("def make(): return Base()", False),
+        ("TABLE = {'base': Base}", False),
+        ("call(Base)", False),
+        ("def f(x: Base, y) -> Base: return isinstance(y, Base) or issubclass(y, (Base, int))", True),
+        ("class Second(Base): pass", False),
+        ("Kind = Base | None", True),
+        ("try: pass\nexcept Base: pass", True),
+        ("Base.method(object())", True),
+    ],
+)
+def test_bases_of_one_class(use, is_found):
+    found = read(
+        base="class Base:\n    def method(self): pass\nclass Leaf(Base): pass",
+        use=f"from .base import Base, Leaf\n{use}",
+    )
+    assert [each.name for each in found.single_use_bases()] == ["pkg.base.Base"] * is_found
+
+
+def test_public_bases_are_told_apart():
+    found = read(
+        inner="class Base: pass\nclass Hidden: pass\nclass A(Base): pass\nclass B(Hidden): pass\n"
+        "__all__ = ['Base', 'Hidden', 'A', 'B']",
+        outer="from pkg import later\n__all__ = ['Base', 'B']\nlater.publish(__name__, __all__)\n"
+        "from .inner import Base, B",
+    )
+    assert {each.name: each.is_public for each in found.single_use_bases()} == {
+        "pkg.inner.Base": True,
+        "pkg.inner.Hidden": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("base", "leaf", "unset"),
+    [
+        ("x: int", "", True),
+        ("x = None", "", True),
+        ("__slots__ = ('x',)", "", True),
+        ("x = 1", "", False),
+        ("def x(self): pass", "", False),
+        ("def __init__(self): self.x = 1", "", False),
+        ("def __init__(self): self.x: int = 1", "", False),
+        ("def __init__(self): self.x = None", "", True),
+        ("x = None\n    def set(self): self.x = 1", "", False),
+        ("def set(self): self.y, self.x = 1, 2", "", False),
+        ("def set(self):\n        for self.x in (): pass", "", False),
+        ("def set(self): setattr(self, 'x', 1)", "", False),
+        ("def set(self): other.x = 1", "", True),
+        ("def __new__(cls):\n        new = object.__new__(cls)\n        new.x = 1", "", False),
+        ("def __getattr__(self, name): pass", "", False),
+        ("", "def __init__(self): self.x = 1", True),
+        ("x = None", "x = 1", True),
+    ],
+)
+def test_attributes_that_are_never_set(base, leaf, unset):
+    text = f"class Base:\n    y = 0\n    {base}\n    def read(self): return self.x\n"
+    text += f"class Leaf(Base):\n    z = 0\n    {leaf}\n"
+    line = text[: text.index("return")].count("\n") + 1
+    assert read(a=text).unset_reads() == ({"pkg.a.Base": {"x": line}} if unset else {})
+
+
+def test_attributes_of_bases_elsewhere():
+    found = read(
+        a="class A:\n    def __init__(self): self.x = 1",
+        b="from .a import A\nimport enum\nclass B(A):\n    def f(self): return self.x, self.y\n"
+        "class C(enum.Enum):\n    def f(self): return self.name\n"
+        "class D(ValueError):\n    def f(self): return self.args",
+        c="from .b import B\nB.y = 1",
+    )
+    assert found.unset_reads() == {}
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from .a import f",
+        "def g():\n    from . import a",
+        "if TYPE_CHECKING:\n    from .a import f",
+        "import_module('.a', __package__)",
+        "import pkg.a",
+        "from . import later\n_LATER = {'a': 'f'}\nlater.attributes(__name__, [], {**_LATER}, None, __package__)",
+    ],
+)
+def test_circles(back):
+    a = "from .b import g\ndef f(): pass"
+    assert read(a=a, b=back, c="from .a import f").circles() == {"pkg": [["a", "b"]]}
+    assert read(a=a, b="", c="from .a import f").circles() == {}
+
+
+def test_circles_go_through_what_a_package_hands_on():
+    texts = {"pkg/__init__.py": "from .a import f as f", "pkg/a.py": "from .b import g\ndef f(): pass"}
+    assert Package({**texts, "pkg/b.py": "from . import f\ndef g(): pass"}).circles() == {"pkg": [["a", "b"]]}
+    texts["pkg/__init__.py"] += "\ndef h(): pass"
+    assert Package({**texts, "pkg/b.py": "from . import h"}).circles() == {"pkg": [["__init__", "a", "b"]]}
+
+
+def test_lines_of_code_are_without_docstrings_and_comments():
+    text = '"""Doc.\n\nMore.\n"""\n\nX = 1\n"""About X."""\n# note\ndef f():\n    """Doc."""\n    return 1  # why\n'
+    assert read(a=text).modules["pkg.a"].lines_of_code == 3
