@@ -23,7 +23,7 @@ from module_source import Module
 
 __all__ = ["Package", "SingleUse", "sources_at", "sources_in"]
 
-PLAIN_BASES = {"", "abc.ABC", "typing.Protocol", "typing.Generic", *dir(builtins)}
+PLAIN_BASES = {"abc.ABC", "typing.Protocol", "typing.Generic", *dir(builtins)}
 """Bases outside the package whose attributes are known: those that `dir` names."""
 
 

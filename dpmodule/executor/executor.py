@@ -432,6 +432,11 @@ class Executor:
                     array.overwrite(new)
         return before
 
+    def _follow(self, elder: Executor) -> None:
+        """Become what `reshape` has made from another executor."""
+        self._elder = weakref.ref(elder)
+        self.watch_as(elder)
+
     def _show_elder(self) -> None:
         """Write the outputs to the head of those of the executor this one was reshaped from, if that has not run.
 
@@ -642,8 +647,7 @@ class Executor:
         req, places, stypes = self.grad_req, arrays.places, arrays.stypes
         binding = Binding(self.graph, self.context, args, grads, req, aux, places=places, stypes=stypes)
         younger = Executor(binding, self._symbol, self._options)
-        younger._elder = weakref.ref(self)
-        younger.watch_as(self)
+        younger._follow(self)
         return younger
 
     # looking inside
