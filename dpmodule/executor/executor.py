@@ -227,7 +227,7 @@ class Executor:
 
             me = weakref.proxy(self)
             return Recorded(
-                self._arrays, self._backward, lambda is_train: me.program(is_train), lambda t: me.work(t)
+                self._arrays, self._backward, lambda is_train: me.program(is_train), lambda t: me._work(t)
             )
         return Way()
 
@@ -468,7 +468,7 @@ class Executor:
                 deliver(results.grads, self._backward.targets, self._backward.adds, ())
         return True
 
-    def work(self, is_train: bool) -> Results:
+    def _work(self, is_train: bool) -> Results:
         """Run on the executor's own arrays, as it is to be recorded; gradients are returned instead of delivered."""
         from .cuda_graphs import Results, apart
 

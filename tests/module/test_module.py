@@ -526,6 +526,21 @@ def test_a_list_of_batches_feeds_the_contexts_one_by_one():
     assert metric.get()[1] == (want.argmax(1) == whole.label[0].asnumpy()).mean()
 
 
+def test_fit_and_score_count_all_of_a_list_of_batches():
+    class Halves(mx.io.NDArrayIter):
+        def next(self):
+            whole = super().next()
+            return [mx.io.DataBatch([whole.data[0][s]], [whole.label[0][s]]) for s in (slice(0, 4), slice(4, 8))]
+
+    mod, counts = ready(contexts=TWO), []
+    halves = Halves(*blobs(16), batch_size=8)
+    mod.fit(halves, num_epoch=1, batch_end_callback=lambda param: counts.append(param.eval_metric.num_inst))
+    assert counts == [8, 16]
+    metric = mx.metric.create("acc")
+    mod.score(halves, metric)
+    assert metric.num_inst == 16
+
+
 # prediction
 
 
