@@ -180,11 +180,12 @@ def test_table_and_picture(engine):
     )
     assert repr(found) == str(found)
     bars = xml.dom.minidom.parseString(found._repr_svg_()).getElementsByTagName("rect")
-    titles = [
-        each.getElementsByTagName("title")[0].firstChild.data
-        for each in bars
-        if each.getElementsByTagName("title")
-    ]
+    titled = [each for each in bars if each.getElementsByTagName("title")]
+    titles = [each.getElementsByTagName("title")[0].firstChild.data for each in titled]
+    heights = {
+        float(title.split()[-1]): float(each.getAttribute("height")) for each, title in zip(titled, titles)
+    }
+    assert heights[4] / heights[5] == pytest.approx(np.log2(4 + 1) / np.log2(5 + 1), abs=0.01)  # logarithmic
     assert len(titles) == found.batches
     assert "sin {1} -> {1}: 5" in titles
     assert "<svg" in found._repr_html_()

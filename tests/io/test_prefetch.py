@@ -109,6 +109,17 @@ def test_roll_over_stays_known():
     assert (first.pad, first.num_padding) == (3, 0)
 
 
+def test_several_iterators_go_by_the_first():
+    class Keyed(Counting):
+        def next(self):
+            batch = super().next()
+            batch.bucket_key = batch.index = self.count
+            return batch
+
+    with mx.io.PrefetchingIter([Keyed(2), Keyed(3)]) as it:
+        assert [(b.bucket_key, b.index) for b in (next(it), next(it))] == [(2, 2)] * 2
+
+
 def test_changing_shapes_and_bucket_keys_pass_through():
     class Buckets(Counting):
         def next(self):

@@ -530,7 +530,9 @@ def test_fit_and_score_count_all_of_a_list_of_batches():
     class Halves(mx.io.NDArrayIter):
         def next(self):
             whole = super().next()
-            return [mx.io.DataBatch([whole.data[0][s]], [whole.label[0][s]]) for s in (slice(0, 4), slice(4, 8))]
+            return [
+                mx.io.DataBatch([whole.data[0][s]], [whole.label[0][s]]) for s in (slice(0, 4), slice(4, 8))
+            ]
 
     mod, counts = ready(contexts=TWO), []
     halves = Halves(*blobs(16), batch_size=8)
