@@ -6,6 +6,7 @@ import os
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,18 @@ _SHOWN = 6
 """How many arrays of a kind `repr` names."""
 
 
+def _probe_of(node: Node) -> Callable[[torch.Tensor], torch.Tensor] | None:
+    """Return what takes the part of an output that is finite only if all of it is; None where that is all of it."""
+    if node.op is not None and node.op.name == "BlockGrad":
+        return _no_part
+    probe = None if node.op is None or node.op.loss is None else node.op.loss.probe
+    return None if probe is None else partial(probe, node.a)
+
+
+def _no_part(out: torch.Tensor) -> torch.Tensor:
+    return out.new_empty(0)
+
+
 class Executor:
     """A graph bound to arrays on one context. Made by `Symbol.bind` and `Symbol.simple_bind`.
 
@@ -81,6 +94,7 @@ class Executor:
         if self.context.torch_device.type == "cpu":
             settle(4 * self.size)
         self._backward = Backward(arrays)
+        self._probes = [_probe_of(node) for node, _ in self.graph.heads]
         self._resting = {
             arrays.slots[name]
             for name in resting_states(self.graph, (n for n, g in arrays.grads.items() if g is not None))
@@ -492,14 +506,8 @@ class Executor:
 
         Of an output behind `BlockGrad`, which is there to be looked at and trains nothing, the part is empty.
         """
-        found = []
-        for (node, _), out in zip(self.graph.heads, self._outputs):
-            if node.op is not None and node.op.name == "BlockGrad":
-                found.append(out.raw.new_empty(0))
-                continue
-            probe = None if node.op is None or node.op.loss is None else node.op.loss.probe
-            found.append(out.raw if probe is None else probe(node.a, out.raw))
-        return found
+        pairs = zip(self._probes, self._outputs)
+        return [out.raw if probe is None else probe(out.raw) for probe, out in pairs]
 
     # backward
 

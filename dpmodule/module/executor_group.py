@@ -12,9 +12,10 @@ from .. import later
 from ..base import ArgumentError, ShapeError, StateError
 from ..context import Context
 from ..executor import PLAIN, Executor, RunOptions, requirements
-from ..executor.sparse_arrays import clear, is_sparse, load_stored
+from ..executor.sparse_arrays import clear, load_stored
 from ..io import DataDesc
 from ..ndarray import NDArray
+from ..ndarray.sparse_base import BaseSparseNDArray
 from ..ops.sparse import Csr
 from ..params import ParamStore
 from ..slicing import split_input_slice as _split_input_slice  # noqa: F401
@@ -446,7 +447,7 @@ class DataParallelExecutorGroup:
             kept = {}
             for name, tensor in inputs.items():
                 array = executor.input_array(name)
-                if is_sparse(array) or isinstance(tensor, Csr):
+                if isinstance(array, BaseSparseNDArray) or isinstance(tensor, Csr):
                     value = load_stored(name, array, tensor, borrow)
                     if value is not None:
                         kept[name] = value
@@ -604,6 +605,6 @@ def _bound_for_prediction(what: str) -> StateError:
 
 
 def _memory(array: NDArray) -> int:
-    if is_sparse(array):  # each executor has one of its own
+    if isinstance(array, BaseSparseNDArray):  # each executor has one of its own
         return 0
     return array.raw.untyped_storage().data_ptr()

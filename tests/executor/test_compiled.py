@@ -172,7 +172,7 @@ def test_buckets_are_compiled_each_for_itself():
     for length in (4, 2, 4):
         mod.switch_bucket(length, [("data", (2, length, 3))])
         mod.forward(mx.io.DataBatch([mx.nd.ones((2, length, 3))], bucket_key=length), is_train=False)
-        assert compiled_programs(mod._current) == [True]
+        assert compiled_programs(mod._curr_module) == [True]
 
 
 @pytest.mark.parametrize("compile", [1, ["inductor"], 2.5])

@@ -259,7 +259,7 @@ def test_a_wrong_option_is_refused():
 def test_buckets_take_the_option():
     module = mx.mod.BucketingModule(lambda key: (residual(), ("data",), ("softmax_label",)), 1, mirror=2)
     module.bind([("data", (8, 3, 6, 6))], [("softmax_label", (8,))])
-    assert plan(module._current).fired[NAME] > 0
+    assert plan(module._curr_module).fired[NAME] > 0
 
 
 def test_measured_memory_counts_what_is_recomputed():
