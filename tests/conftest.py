@@ -31,8 +31,9 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(skip)
 
 
-def pytest_collection_finish():
-    """Let the garbage collector look at what tests make alone, not each time at all modules and tests too."""
+@pytest.fixture(autouse=True, scope="module")
+def only_own_garbage():
+    """Let the garbage collector look at what a file's tests make alone, not each time at all there is besides."""
     gc.collect()
     gc.freeze()
 
