@@ -194,6 +194,27 @@ def test_the_parent_may_close_its_copy_after_forking(core):
 
 
 @every_core
+def test_an_end_that_comes_together_with_the_last_structure_is_seen(core):
+    reader, writer = make(core)
+
+    def child():
+        assert reader.recv() is None
+        assert reader.recv(timeout=60) is None
+        with pytest.raises(PipeClosed):
+            reader.recv()
+
+    process = Child(child)
+    writer.send(None)
+    time.sleep(0.2)  # it sleeps in the second call by now
+    os.kill(process.pid, signal.SIGSTOP)
+    writer.send(None)
+    writer.close()
+    os.kill(process.pid, signal.SIGCONT)
+    assert process.ok()
+    reader.close()
+
+
+@every_core
 def test_only_one_process_may_use_an_end(core):
     reader, writer = make(core)
     process = Child(lambda: (writer.send(None), time.sleep(60)))

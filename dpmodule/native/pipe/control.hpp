@@ -28,6 +28,8 @@ class Control {
     Word &ring(uint64_t number) { return words_[64 + number % ring_size]; }
     Word &slot(int number) { return words_[64 + ring_size + 8 * number]; }
     Word &state(Side side) { return words_[8 + 8 * side + 2]; }
+    // Whether the other side has closed its end or dropped it.
+    bool other_left() { return state(side_ == writer ? reader : writer).load(std::memory_order_acquire) != 0; }
     int slots() { return static_cast<int>(words_[2].load(std::memory_order_relaxed)); }
 
     // After something was published: wake the other side if it sleeps.

@@ -26,6 +26,10 @@ class Waiting {
     template <class IsReady>
     int wait(Control &control, double seconds, IsReady is_ready) {
         if (is_ready() || spin(is_ready) || arm(control, is_ready)) return ready;
+        if (control.other_left()) {  // the signal for it may have been emptied together with that for its last work
+            control.rouse();
+            return ready;
+        }
         int found = poll_all(wake_fd_, socket_, process_, seconds);
         control.rouse();
         return found;
