@@ -96,7 +96,7 @@ struct Kernels {
     void (*extremes)(bool least, int rows, int width, float *y, const float *x);
     // y = exp(x - shift); returns the sum
     float (*exp_sum)(int width, float *y, const float *x, float shift);
-    // a trainer's step for parameter w with gradient g * scale; see kernels_rules.hpp for its moments and four factors
+    // a trainer's step for parameter w with gradient g * scale; see vector/update_rules.hpp for its moments and four factors
     void (*rule)(Rule kind, long n, float *w, const float *g, float *const *moments, const float *factors, float scale);
 };
 

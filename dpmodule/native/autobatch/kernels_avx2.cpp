@@ -14,11 +14,11 @@
 #pragma GCC diagnostic ignored "-Wpsabi"
 #pragma GCC push_options
 #pragma GCC target("avx2,fma")
-#include "lanes_avx2.hpp"
+#include "vector/lanes_avx2.hpp"
 #include "kernels_math.hpp"
 #include "kernels_product.hpp"
 #include "kernels_rows.hpp"
-#include "kernels_rules.hpp"
+#include "vector/update_rules.hpp"
 #pragma GCC pop_options
 
 namespace dpmodule::autobatch {

@@ -14,11 +14,11 @@
 #pragma GCC diagnostic ignored "-Wpsabi"
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512dq,avx512vl,avx512bw,avx2,fma")
-#include "lanes_avx512.hpp"
+#include "vector/lanes_avx512.hpp"
 #include "kernels_math.hpp"
 #include "kernels_product.hpp"
 #include "kernels_rows.hpp"
-#include "kernels_rules.hpp"
+#include "vector/update_rules.hpp"
 #pragma GCC pop_options
 
 namespace dpmodule::autobatch {

@@ -1,11 +1,11 @@
 // The kernels for machines without AVX2.
 #include "kernels.hpp"
 
-#include "lanes_plain.hpp"
+#include "vector/lanes_plain.hpp"
 #include "kernels_math.hpp"
 #include "kernels_product.hpp"
 #include "kernels_rows.hpp"
-#include "kernels_rules.hpp"
+#include "vector/update_rules.hpp"
 
 namespace dpmodule::autobatch {
 
