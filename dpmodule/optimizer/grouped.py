@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 
-from ..base import ArgumentError
+from ..base import ArgumentError, ShapeError
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import RowSparseNDArray
 from .base import Optimizer, is_half
@@ -172,7 +172,13 @@ class GroupedOptimizer(Optimizer):
     def _update_rows(
         self, index: Any, weight: NDArray, grad: RowSparseNDArray, state: Any, all_rows: bool = False
     ) -> None:
-        """Update the rows of a dense parameter that a gradient is about, or natively all of them."""
+        """Update the rows of a dense parameter that a gradient is about, or natively all of them.
+
+        Raises:
+            ShapeError: the gradient has not its parameter's shape.
+        """
+        if grad.shape != weight.shape:
+            raise ShapeError(f"gradient has shape {grad.shape}, its parameter {weight.shape}")
         rates, slots = self._next_rates(index), slots_of(state)
         if self._fits(weight, grad, state):
             update_in_place(self.native_rule(*rates, len(slots)), weight, slots, grad, all_rows)
