@@ -126,7 +126,7 @@ class Module(BaseModule):
         }
         self._binds_anew = False
         self._store_is_given = False
-        self._keep: frozenset[str] = frozenset()
+        self._valued: frozenset[str] = frozenset()
         self._grad_req: Any = "write"
         self._group: DataParallelExecutorGroup | None = None
         self._updates: Updates | None = None
@@ -273,7 +273,7 @@ class Module(BaseModule):
         group = self._made_group(wanted, labels, store)
         self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
         self._grad_req = wanted.grad_req
-        self._group, self._keep = group, keep
+        self._group, self._valued = group, keep
         self._store_is_given = self._store_is_given or store is not None
         self._binds_anew = False
         self._stage = max(self._stage, Stage.BOUND)
@@ -301,13 +301,15 @@ class Module(BaseModule):
             raise ArgumentError(f"bind: store is of type {type(given).__name__}, expected a ParamStore")
         if given is not None and wanted.shared_module is not None:
             raise ArgumentError("bind: store and shared_module both say where the parameters are; give one")
-        present = group.store if group is not None and (self._store_is_given or group.store.is_shared) else None
+        present = (
+            group.store if group is not None and (self._store_is_given or group.store.is_shared) else None
+        )
         if present is None:
             return given if given is None or group is None else self._joined(given)
         other = given if wanted.shared_module is None else wanted.shared_module.group.store
         if other is not None and other is not present:
             raise StateError(
-                "bind: the module is on a store that others use, too, and cannot change to another one; make a new module"
+                "bind: the module is on a store that others use, too, and cannot change to another; make a new module"
             )
         self._check_contexts(self._context)
         return None if wanted.shared_module is not None else present
@@ -465,7 +467,7 @@ class Module(BaseModule):
         self.preloaded = None
         store = self.group.store
         attributes = self._symbol.attr_dict()
-        keep = frozenset() if given.force_init else self._keep  # what a given store had values of before
+        keep = frozenset() if given.force_init else self._valued  # what a given store had values of before
         arrays = {name: store.array(name, 0) for name in self._param_names if name not in keep}
         states = {name: store.aux(name, 0) for name in self.group.aux_names if name not in keep}
         # MXNet passes over names that the module lacks, but for those of a set_params that need not name all
@@ -474,7 +476,7 @@ class Module(BaseModule):
             first_values(arrays, arg_params, given.initializer, attributes, allow_missing, passes),
             first_values(states, aux_params, given.initializer, attributes, allow_missing, passes),
         )
-        self._keep = frozenset()
+        self._valued = frozenset()
         self._stage = max(self._stage, Stage.INITIALIZED)
 
     # optimizer
@@ -493,10 +495,8 @@ class Module(BaseModule):
 
     def _install(self, updates: Updates, anew: bool = False) -> None:
         """Update the parameters by these from now on."""
-        before = self._updates
         keys = None if updates.updater is None else updates.keys()
-        replaces = None if before is None or before.group.store is not self.group.store else before.owner
-        self.group.store.adopt(updates.owner, keys, replaces, anew)
+        self.group.store.adopt(updates.owner, keys, anew)
         self._updates = updates
         self._stage = Stage.READY
 

@@ -151,9 +151,7 @@ class Updater:
             self.states_synced[index] = True
         return self.states[index]
 
-    def share(
-        self, shared: SharedStates, keys: Mapping[Any, StateKey], devices: Iterable[int]
-    ) -> None:
+    def share(self, shared: SharedStates, keys: Mapping[Any, StateKey], devices: Iterable[int]) -> None:
         """Go on with states and counts that other processes have, too, instead of its own.
 
         Args:
