@@ -266,17 +266,20 @@ class Module(BaseModule):
         shared = wanted.shared_module
         if shared is not None and shared.stage < Stage.INITIALIZED:
             raise StateError("bind: shared_module must be bound and initialized first")
-        store = self._store_for(wanted)
-        saved = self._saved_params() if store is None else None
+        store, before = self._store_for(wanted), self._group
+        joins = store is not None and (before is None or before.store is not store)
         has_values = {*self._param_names, *self._symbol.list_auxiliary_states()}
         keep = frozenset() if store is None else store.filled & has_values
+        saved = self._saved_params() if joins or store is None else None
+        if joins and keep and saved is not None:
+            saved = self._dropped(keep)
         group = self._made_group(wanted, labels, store)
         self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
         self._grad_req = wanted.grad_req
         self._group, self._valued = group, keep
         self._store_is_given = self._store_is_given or store is not None
         self._binds_anew = False
-        self._stage = max(self._stage, Stage.BOUND)
+        self._stage = Stage.BOUND if joins else max(self._stage, Stage.BOUND)
         if shared is not None:
             self._stage = max(self._stage, Stage.INITIALIZED)
             if shared.stage >= Stage.READY:
@@ -288,6 +291,15 @@ class Module(BaseModule):
             self._stage = max(self._stage, Stage.INITIALIZED)
         if shared is None and self._updates is not None and self._stage >= Stage.READY:
             self._install(Updates.borrow(self._updates, group))
+
+    def _dropped(self, keep: frozenset[str]) -> None:
+        """Warn that values which the module has, or a checkpoint brought, do not replace those of a store."""
+        warnings.warn(
+            f"bind: the store has values of {', '.join(sorted(keep))}; those that the module had are ignored, with the "
+            "optimizer's states of its checkpoint; set_params and load_optimizer_states write them into the store",
+            stacklevel=5,
+        )
+        self.preloaded = self.preloaded_states = None
 
     def _store_for(self, wanted: BindArguments) -> ParamStore | None:
         """Return the store that binding has to use, None for one of the module's own.

@@ -427,6 +427,36 @@ def test_an_empty_store_given_to_two_modules():
     }
 
 
+def test_what_a_checkpoint_brought_goes_into_an_empty_store_only(tmp_path):
+    prefix = str(tmp_path / "saved")
+    mod = make_module(CASES["momentum"])
+    step(mod, 0)
+    mod.save_checkpoint(prefix, 1, True)
+    empty, full = ParamStore([mx.cpu()]), make_module(CASES["momentum"]).store
+    full.share_memory()
+    again = mx.mod.Module.load(prefix, 1, True)
+    bind(again, BATCH, store=empty)
+    assert again.params_initialized
+    step(again_ready(again), 1)
+    step(mod, 1)
+    assert state_of(again)["states"] == state_of(mod)["states"]
+    values = {name: full.array(name, 0).asnumpy().tobytes() for name in full.names()}
+    other = mx.mod.Module.load(prefix, 1, True)
+    with pytest.warns(UserWarning, match="the store has values of norm_beta.* are ignored"):
+        bind(other, BATCH, store=full)
+    assert values == {
+        name: array.asnumpy().tobytes() for name, array in again_ready(other).get_params()[0].items()
+    }
+    assert not any(np.frombuffer(each, "f").any() for each in state_of(other)["states"].values())
+
+
+def again_ready(mod):
+    mod.init_optimizer(
+        optimizer="sgd", optimizer_params={"momentum": 0.9, "wd": 0.01, "lr_scheduler": FACTOR()}
+    )
+    return mod
+
+
 def test_other_states_in_the_place_of_shared_ones():
     case = CASES["momentum"]
     mod = shared_module(case, range(2))
