@@ -413,12 +413,11 @@ class ParamStore:
         tensors = {
             s: t for segment, slots in self._segments for s, t in zip(slots, segment.tensors(), strict=True)
         }
+        stays = all(segment.is_shared for segment, _ in self._segments)
         for slot, ctx in contexts.items():
             kind, i, name = slot
-            self._tables()[kind][i][name] = NDArray(tensors[slot], ctx, True)
-        if not all(
-            segment.is_shared for segment, _ in self._segments
-        ):  # a plain copy, with values of its own
+            self._tables()[kind][i][name] = NDArray(tensors[slot], ctx, stays)
+        if not stays:  # a plain copy, with values of its own
             self._segments, self._shared_by, self.optimizer_states = [], None, None
             self._filled = {name for _, _, name in contexts}
 

@@ -268,11 +268,8 @@ class Module(BaseModule):
             raise StateError("bind: shared_module must be bound and initialized first")
         store, before = self._store_for(wanted), self._group
         joins = store is not None and (before is None or before.store is not store)
-        has_values = {*self._param_names, *self._symbol.list_auxiliary_states()}
-        keep = frozenset() if store is None else store.filled & has_values
-        saved = self._saved_params() if joins or store is None else None
-        if joins and keep and saved is not None:
-            saved = self._dropped(keep)
+        keep = frozenset() if store is None else store.filled & self._all_names()
+        saved = self._carried(joins and bool(keep)) if joins or store is None else None
         group = self._made_group(wanted, labels, store)
         self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
         self._grad_req = wanted.grad_req
@@ -280,24 +277,33 @@ class Module(BaseModule):
         self._store_is_given = self._store_is_given or store is not None
         self._binds_anew = False
         self._stage = Stage.BOUND if joins else max(self._stage, Stage.BOUND)
-        if shared is not None:
-            self._stage = max(self._stage, Stage.INITIALIZED)
-            if shared.stage >= Stage.READY:
-                self.borrow_optimizer(shared)
-        elif saved is not None:
+        if saved is not None:
             group.set_params(*saved)
+        if shared is not None or saved is not None or (joins and keep >= self._all_names()):
             self._stage = max(self._stage, Stage.INITIALIZED)
-        elif store is not None and keep == has_values:
-            self._stage = max(self._stage, Stage.INITIALIZED)
-        if shared is None and self._updates is not None and self._stage >= Stage.READY:
+        if shared is not None and shared.stage >= Stage.READY:
+            self.borrow_optimizer(shared)
+        elif shared is None and self._updates is not None and self._stage >= Stage.READY:
             self._install(Updates.borrow(self._updates, group))
 
-    def _dropped(self, keep: frozenset[str]) -> None:
+    def _all_names(self) -> set[str]:
+        """Return the names of parameters and auxiliary states."""
+        return {*self._param_names, *self._symbol.list_auxiliary_states()}
+
+    def _carried(self, stays: bool) -> Any:
+        """Return the values that binding carries over, None where those of a store stay."""
+        saved = self._saved_params()
+        if saved is not None and stays:
+            self._drop_values()
+            return None
+        return saved
+
+    def _drop_values(self) -> None:
         """Warn that values which the module has, or a checkpoint brought, do not replace those of a store."""
         warnings.warn(
-            f"bind: the store has values of {', '.join(sorted(keep))}; those that the module had are ignored, with the "
-            "optimizer's states of its checkpoint; set_params and load_optimizer_states write them into the store",
-            stacklevel=5,
+            "bind: the store's parameters have values; those that the module had are ignored, with the optimizer's "
+            "states of its checkpoint; set_params and load_optimizer_states write them into the store",
+            stacklevel=6,
         )
         self.preloaded = self.preloaded_states = None
 
@@ -383,8 +389,7 @@ class Module(BaseModule):
         if self.preloaded is None:
             return None
         have = {*self.preloaded[0], *self.preloaded[1]}
-        wanted = {*self._param_names, *self._symbol.list_auxiliary_states()}
-        return self.preloaded if have == wanted else None
+        return self.preloaded if have == self._all_names() else None
 
     def rebind(
         self,
