@@ -273,14 +273,13 @@ class ParamStore:
                     "torch, NumPy, DLPack or a torch module, and cannot move any more; call share_memory() first"
                 )
         updater, keys = self._only_updater()
-        if updater is not None:
-            self.optimizer_states = self._made_states(updater, keys)
+        states = None if updater is None else self._made_states(updater, keys)
         by_device: dict[torch.device, list[_Slot]] = {}
         for slot in slots:
             by_device.setdefault(self._at(slot).raw.device, []).append(slot)
         for members in by_device.values():
             self._move(members)
-        self._shared_by = os.getpid()
+        self._shared_by, self.optimizer_states = os.getpid(), states
         if updater is not None:
             self._give_states(updater, keys)
 

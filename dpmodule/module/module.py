@@ -273,7 +273,7 @@ class Module(BaseModule):
         group = self._made_group(wanted, labels, store)
         self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
         self._grad_req = wanted.grad_req
-        self._group, self._valued = group, keep
+        self._group, self._valued = group, keep if joins else frozenset()
         self._store_is_given = self._store_is_given or store is not None
         self._binds_anew = False
         self._stage = Stage.BOUND if joins else max(self._stage, Stage.BOUND)

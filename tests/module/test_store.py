@@ -3,6 +3,7 @@
 import os
 import pickle
 import signal
+import time
 from functools import partial
 from pathlib import Path
 
@@ -233,6 +234,24 @@ def test_a_killed_worker_leaves_nothing_and_another_takes_its_place():
         assert workers.ask(0, "state") == before
         workers.ask(0, "steps", [0])
         assert workers.ask(0, "state") == state_of(mod) != before
+
+
+@pytest.mark.parametrize("kills", [10, pytest.param(200, marks=pytest.mark.slow)])
+def test_kills_at_any_moment_leave_nothing(kills):
+    case = CASES["adam"]
+    mod = shared_module(case)
+    rng = np.random.RandomState(kills)
+    for _ in range(kills):
+        with Workers(1, case, mod.store) as workers:
+            workers.send(0, "start")
+            workers.send(0, "steps", range(10**6))
+            time.sleep(rng.uniform(0, 0.05))  # somewhere between its start and some steps
+            os.kill(workers.processes[0].pid, signal.SIGKILL)
+            workers.processes[0].join(10)
+            workers.pipes[0].close()
+            workers.pipes.clear()
+    step(mod, 0)
+    assert all(np.isfinite(array.asnumpy()).all() for array in mod.get_params()[0].values())
 
 
 # --- the life of a module on a shared store
