@@ -6,8 +6,8 @@ import itertools
 import os
 import random
 import shlex
-import stat
 import sys
+import threading
 import time
 
 import pytest
@@ -201,18 +201,15 @@ BAD = [
 def test_bad_lines_name_file_line_and_slot(bad, where, suffix, block_bytes, tmp_path, backend):
     line, text = bad
     before = GOOD * 3
-    if b"2 1 2 1" in line and where == 0:
-        where = 1
     path = put(tmp_path / f"bad{suffix}", b"\n".join([GOOD * where + b"\n", line, GOOD * 2]))
     first = put(tmp_path / "first", before)
-    number = where + 2 + (where > 0)
     number = (GOOD * where + b"\n\n").count(b"\n") + 1
     with pytest.raises(FileFormatError, match=f"^{path}: line {number}(: |, ){text}"):
         list(batches_of(feed_of(2), [Part(first), Part(path)], block_bytes=block_bytes))
     batches = batches_of(feed_of(2), [Part(first), Part(path)], "skip", block_bytes=block_bytes)
     assert sum(batch.num_lines for batch in batches) == 3 + where + 2
     assert batches.skipped == 1
-    if not suffix:
+    if not suffix and (where > 1 or "dense" not in text):  # else that line says how many there are
         with pytest.raises(FileFormatError, match=f"^{path}: line {number}(: |, ){text}"):
             list(batches_of(feed_of(2), [Part(path, 1), Part(path)][where == 0 :], block_bytes=block_bytes))
 
@@ -300,11 +297,9 @@ def program(folder, text):
 def test_files_go_through_a_program(tmp_path):
     doubled = program(tmp_path, "for line in sys.stdin: sys.stdout.write(line * 2)")
     paths = [put(tmp_path / "a", GOOD * 3), put(tmp_path / "b", GOOD[:-1])]
-    found = list(batches_of(feed_of(3, doubled), map(Part, paths)))
-    assert [batch.num_lines for batch in found] == [
-        3,
-        3,
-    ]  # the line without end makes one that is read as bad
+    found = batches_of(feed_of(4, doubled), map(Part, paths), "skip")
+    assert [batch.num_lines for batch in found] == [4, 2]
+    assert found.skipped == 1  # twice the line without an end
     assert sum(batch.num_lines for batch in batches_of(feed_of(3, "cat -"), map(Part, paths))) == 4
 
 
@@ -361,17 +356,18 @@ def test_a_program_is_ended_with_the_iteration(tmp_path):
 def test_a_pipe_can_be_a_file(tmp_path):
     path = tmp_path / "fifo"
     os.mkfifo(path)
-    assert stat.S_ISFIFO(os.stat(path).st_mode)
-    writer = os.fork()
-    if writer == 0:
+
+    def write():
         with open(path, "wb") as file:
-            file.write(GOOD)
-            file.flush()
-            time.sleep(0.05)
-            file.write(GOOD)
-        os._exit(0)
+            for piece in (GOOD[:9], GOOD[9:], GOOD):
+                file.write(piece)
+                file.flush()
+                time.sleep(0.02)
+
+    writer = threading.Thread(target=write, name="writer")
+    writer.start()
     assert [batch.num_lines for batch in batches_of(feed_of(2), [Part(str(path))])] == [2]
-    os.waitpid(writer, 0)
+    writer.join()
 
 
 # --- fuzzed lines
