@@ -32,7 +32,7 @@ class Reading(NamedTuple):
 
 
 class QueueDataset:
-    """Files that are read while they are trained on.
+    r"""Files that are read while they are trained on.
 
     Args:
         data_feed: describes their lines.
@@ -41,10 +41,13 @@ class QueueDataset:
         ArgumentError: `data_feed` is no `DataFeedDesc`.
 
     Example:
-        >>> dataset = mx.QueueDataset(mx.DataFeedDesc("train.prototxt"))
-        >>> dataset.set_filelist(["part-0", "part-1"])
-        >>> len(dataset.reading(workers=2).parts)
-        2
+        >>> with open("part-0", "w") as file:
+        ...     size = file.write("2 7 8\n1 9\n")
+        >>> feed = mx.DataFeedDesc('multi_slot_desc { slots { name: "words" type: "uint64" is_used: true } }')
+        >>> dataset = mx.QueueDataset(feed)
+        >>> dataset.set_filelist(["part-0"])
+        >>> dataset.reading(workers=1).parts
+        [Part(path='part-0', begin=0, end=None)]
     """
 
     def __init__(self, data_feed: DataFeedDesc) -> None:
@@ -83,7 +86,7 @@ class QueueDataset:
 
 
 class InMemoryDataset:
-    """The lines of files, held in memory, so that they can be shuffled and are read only once from where they lie.
+    r"""The lines of files, held in memory, so that they can be shuffled and are read only once from where they lie.
 
     They are held as text, decompressed and past the `pipe_command`, in memory that has no name in any folder (on
     systems without such memory: in a temporary file). Workers parse it anew each time, which costs less than training.
@@ -98,12 +101,15 @@ class InMemoryDataset:
         ArgumentError: `data_feed` is no `DataFeedDesc`.
 
     Example:
-        >>> dataset = mx.InMemoryDataset(mx.DataFeedDesc("train.prototxt"))
-        >>> dataset.set_filelist(["part-0.gz", "part-1.gz"])
+        >>> with open("part-0", "w") as file:
+        ...     size = file.write("2 7 8\n1 9\n")
+        >>> feed = mx.DataFeedDesc('multi_slot_desc { slots { name: "words" type: "uint64" is_used: true } }')
+        >>> dataset = mx.InMemoryDataset(feed)
+        >>> dataset.set_filelist(["part-0"])
         >>> dataset.load_into_memory()
         >>> dataset.local_shuffle(seed=1)
         >>> len(dataset)
-        20000
+        2
     """
 
     def __init__(self, data_feed: DataFeedDesc) -> None:
