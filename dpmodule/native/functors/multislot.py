@@ -208,8 +208,8 @@ class _Parser:
             slot = self._slots[i]
             places = ", as many as in the lines before" if slot.width is None else " in every line"
             raise FileFormatError(
-                f"{self._where()}, slot '{slot.name}': found {count} values, expected {self._dims[i]}{places}, since the "
-                "slot is dense"
+                f"{self._where()}, slot '{slot.name}': found {count} values, expected {self._dims[i]}{places}, "
+                "since the slot is dense"
             )
         self._dims[i] = count
 
