@@ -18,7 +18,7 @@ from .handle import Handle
 from .invoke import as_context
 from .ndarray import NDArray
 
-__all__ = ["RaggedNDArray", "ragged_array"]
+__all__ = ["RaggedNDArray", "numbers_of", "ragged_array"]
 
 Tensor = torch.Tensor
 _ALL = slice(None)
@@ -41,7 +41,7 @@ class RaggedNDArray(NDArray):
         ShapeError: these do not fit each other.
 
     Example:
-        >>> a = mx.nd.ragged_array([5, 6, 7], [0, 2, 2, 3])
+        >>> a = mx.nd.ragged_array([5.0, 6.0, 7.0], [0, 2, 2, 3])
         >>> a.shape, a[0].asnumpy(), a.lengths.asnumpy()
         ((3,), array([5., 6.], dtype=float32), array([2, 0, 1]))
     """
@@ -219,6 +219,34 @@ class RaggedNDArray(NDArray):
         found[rows, places] = record.values
         return NDArray(found, self.context)
 
+    @staticmethod
+    def joined(arrays: Sequence[NDArray], axis: int = 0) -> RaggedNDArray:
+        """Return the rows of several arrays, one behind the other.
+
+        Args:
+            arrays: one ragged array or more, of equal types and trailing axes.
+            axis: 0, along which alone ragged arrays are joined.
+
+        Raises:
+            ArgumentError: another axis, or an array that is not ragged.
+            ShapeError: their trailing axes differ.
+        """
+        ragged = [array for array in arrays if isinstance(array, RaggedNDArray)]
+        if axis or len(ragged) < len(arrays):
+            kinds = ", ".join(array.stype for array in arrays)
+            raise ArgumentError(
+                f"concatenate: axis is {axis} for arrays stored as {kinds}, expected axis 0 and ragged arrays only"
+            )
+        if len({array.shape[1:] for array in ragged}) > 1:
+            shapes = ", ".join(str(array.shape) for array in ragged)
+            raise ShapeError(
+                f"cannot join ragged arrays of shapes {shapes}, expected equal axes after the first"
+            )
+        records = [array.record().to(ragged[0].context.torch_device) for array in ragged]
+        lengths = torch.cat([records[0].offsets[:1], *(record.lengths() for record in records)])
+        values = torch.cat([record.values for record in records])
+        return RaggedNDArray(values, lengths.cumsum(0), ragged[0].context)
+
     # --- copies, types and places
 
     def copy(self) -> RaggedNDArray:
@@ -311,6 +339,11 @@ class RaggedNDArray(NDArray):
         )
 
 
+def numbers_of(array: NDArray) -> Tensor:
+    """Return the numbers of a dense array, or those in all rows of a ragged one; memory is shared."""
+    return array.record().values if isinstance(array, RaggedNDArray) else array.raw
+
+
 def _unpickle(
     values: np.ndarray[Any, Any], offsets: np.ndarray[Any, Any], dtype: str, ctx: Context
 ) -> RaggedNDArray:
@@ -331,7 +364,8 @@ def ragged_array(
             type and are not copied. Without `offsets`, a list of rows, each of them such an array.
         offsets: where each row begins among them, and T at the end: N + 1 integers from 0 that never descend.
         ctx: the context; None = that of the values if they are an NDArray, else the current one.
-        dtype: element type; None = that of the values if they are an array of NumPy's, torch's or ours, else float32.
+        dtype: element type; None = that of the values if they are an array of NumPy's, torch's or ours; of Python
+            numbers int64 if all of them are whole, as numbers of words are, else float32.
 
     Raises:
         ArgumentError: the offsets do not begin at 0, end elsewhere than at T, or descend.
@@ -340,7 +374,7 @@ def ragged_array(
 
     Example:
         >>> mx.nd.ragged_array([[1, 2], [], [3]]).tolist()
-        [[1.0, 2.0], [], [3.0]]
+        [[1, 2], [], [3]]
     """
     where = as_context(ctx) if ctx is not None or not isinstance(values, NDArray) else values.context
     if offsets is None:
@@ -357,10 +391,16 @@ def _tensor(values: Any, ctx: Context, dtype: Any) -> Tensor:
     elif isinstance(values, torch.Tensor):
         tensor = values.detach()
     else:
-        kept = values.dtype if dtype is None and isinstance(values, np.ndarray) else dtype
-        tensor = dense_array(values, ctx, kept).raw
+        tensor = dense_array(values, ctx, _kept_type(values) if dtype is None else dtype).raw
     wanted = tensor.dtype if dtype is None else dtype_pair(dtype)[1]
     return tensor.to(ctx.torch_device, wanted)
+
+
+def _kept_type(values: Any) -> Any:
+    """Return the type of NumPy's array, int64 for whole numbers of Python's, None for others."""
+    if isinstance(values, np.ndarray):
+        return values.dtype
+    return np.int64 if np.size(values) and np.asarray(values).dtype.kind in "iub" else None
 
 
 def _joined(rows: Any, ctx: Context, dtype: Any) -> tuple[Tensor, Tensor]:
@@ -374,14 +414,13 @@ def _joined(rows: Any, ctx: Context, dtype: Any) -> tuple[Tensor, Tensor]:
         given = "an empty list" if isinstance(rows, (list, tuple)) else type(rows).__name__
         raise ArgumentError(f"ragged_array: without offsets, values are {given}, expected a list of rows")
     found = [_tensor(row, ctx, dtype) for row in rows]
-    axes = [tensor.shape[1:] for tensor in found if tensor.dim() > 1 or tensor.numel()]
-    trailing = axes[0] if axes else torch.Size()
-    if any(other != trailing for other in axes) or any(not tensor.dim() for tensor in found):
+    full = [tensor for tensor in found if tensor.dim() > 1 or tensor.numel()]
+    trailing = full[0].shape[1:] if full else torch.Size()
+    if any(t.shape[1:] != trailing for t in full) or any(not t.dim() for t in found):
         shapes = sorted({tuple(tensor.shape) for tensor in found})
         raise ShapeError(f"ragged_array: rows have the shapes {shapes}, expected equal axes after the first")
-    full = [t if t.numel() else t.new_zeros((0, *trailing)) for t in found]
-    lengths = torch.tensor([0, *(t.shape[0] for t in full)], device=ctx.torch_device)
-    return torch.cat(full), lengths.cumsum(0)
+    lengths = torch.tensor([0, *(t.shape[0] for t in found)], device=ctx.torch_device)
+    return torch.cat(full) if full else found[0].new_zeros(0), lengths.cumsum(0)
 
 
 def _offsets(offsets: Any, values: Tensor) -> Tensor:
