@@ -8,10 +8,11 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 
-from ..base import ArgumentError, BoundsError, DTypeError, NotSupportedForSparseNDArray, ShapeError
+from ..base import ArgumentError, BoundsError, DTypeError, ShapeError
 from ..context import Context
 from ..ops.dtypes import name_of
 from ..ops.sparse import Ragged
+from . import tape
 from .convert import dtype_pair, to_numpy
 from .creation import array as dense_array
 from .handle import Handle
@@ -85,6 +86,13 @@ class RaggedNDArray(NDArray):
     def take_over(self, record: Ragged) -> None:
         """Take over what an operator made, of this array's shape; parts are shared."""
         self._record = record.detach()
+        variable = tape.variable_of(self)
+        if variable is not None:  # other rows have another gradient
+            variable.grad.take_over(self._zeros_record())  # type: ignore[attr-defined]
+            tape.mark(self, variable.grad, variable.request)
+
+    def _zeros_record(self) -> Ragged:
+        return self._record.replaced(torch.zeros_like(self._record.values))
 
     @property
     def raw(self) -> Tensor:
@@ -100,9 +108,8 @@ class RaggedNDArray(NDArray):
         self._refuse("dense form")
 
     def _refuse(self, name: str) -> NoReturn:
-        raise NotSupportedForSparseNDArray(
-            name,
-            f"{name} where they are ragged (use .values, .padded() or a row; sequence_pool makes dense rows)",
+        raise ArgumentError(
+            f"a ragged array has no {name}; use .values, .padded() or a row, or make dense rows with sequence_pool"
         )
 
     # --- parts
@@ -302,6 +309,20 @@ class RaggedNDArray(NDArray):
         if stype == self.stype:
             return self
         raise ArgumentError(f"a ragged array has no {stype!r} form; use .values or .padded()")
+
+    def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
+        """Make this array a variable: `backward` computes its gradient, into a new ragged array of zeros.
+
+        Args:
+            grad_req: "write", "add", or "null" for none.
+            stype: None or "ragged".
+
+        Raises:
+            ArgumentError: another storage type, or no such `grad_req`.
+        """
+        if stype not in (None, self.stype):
+            raise ArgumentError(f"attach_grad: stype is {stype!r}, expected 'ragged' for a ragged array")
+        tape.mark(self, RaggedNDArray.of_record(self._zeros_record(), self.context), grad_req)
 
     def asnumpy(self) -> NoReturn:
         """Refuse: rows of different lengths are no NumPy array."""

@@ -144,7 +144,6 @@ def test_there_is_no_dense_form():
     calls = [
         a.asnumpy,
         a.torch,
-        a.asscalar,
         lambda: np.asarray(a),
         lambda: a.raw,
         lambda: a.reshape((3,)),
@@ -187,6 +186,30 @@ def test_gradients_that_add_up_and_ragged_heads():
             b = a * 3
         b.backward(mx.nd.ragged_array([[1.0, 10.0], [], [100.0]]))
     assert a.grad.tolist() == [[6, 60], [], [600]]
+
+
+def test_gradients_as_results_and_of_gradients():
+    a = mx.nd.ragged_array([[1.0, 2.0], [], [3.0]])
+    a.attach_grad()
+    with mx.autograd.record():
+        b = a * a * a
+        (first,) = mx.autograd.grad([b], [a], create_graph=True)
+        total = mx.nd.sequence_pool(first, pool_type="sum")
+    assert first.tolist() == [[3, 12], [], [27]]
+    total.backward()
+    assert a.grad.tolist() == [[6, 12], [], [18]]
+
+
+def test_a_variable_whose_rows_are_written_anew():
+    a = array()
+    a.attach_grad()
+    kept = a.grad
+    a[:] = mx.nd.ragged_array([[5.0], [1.0, 2.0], [3.0, 4.0]])
+    with mx.autograd.record():
+        b = mx.nd.sequence_pool(a * a, pool_type="sum")
+    b.backward()
+    assert a.grad is kept
+    assert kept.tolist() == [[10], [2, 4], [6, 8]]
 
 
 def test_gradients_of_other_arrays_through_ragged_ones():

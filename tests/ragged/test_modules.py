@@ -42,7 +42,7 @@ def batch(rows=ROWS, labels=LABELS, **options):
     return mx.io.DataBatch([mx.nd.ragged_array(rows)], [mx.nd.array(labels)], **options)
 
 
-def module(symbol, n=len(ROWS), contexts=None, workload=None, optimizer="sgd", for_training=True, **bind):
+def module(symbol, n=6, contexts=None, workload=None, optimizer="sgd", for_training=True, **bind):
     made = mx.mod.Module(
         symbol, ["words"], ["softmax_label"], context=contexts or mx.cpu(), work_load_list=workload
     )
@@ -70,7 +70,7 @@ def trained(made, data, steps=5):
 def test_training_equals_a_padded_net():
     longest = max(map(len, ROWS))
     words = np.array([row + [0] * (longest - len(row)) for row in ROWS])
-    mask = np.array([[1 / len(row)] * len(row) + [0] * (longest - len(row)) for row in ROWS])
+    mask = np.array([[1 / max(len(row), 1)] * len(row) + [0] * (longest - len(row)) for row in ROWS])
     plain = mx.mod.Module(padded_net(), ["words", "mask"], ["softmax_label"])
     n = len(ROWS)
     plain.bind([("words", (n, longest)), ("mask", (n, longest))], [("softmax_label", (n,))])
@@ -247,6 +247,7 @@ def test_the_description_alone_makes_an_input_ragged():
     with pytest.raises(mx.base.OpError, match="sequence_pool takes ragged"):
         made.bind([("words", (2,))], None, for_training=False)
     made.bind([mx.io.DataDesc("words", (2,), stype="ragged")], None, for_training=False)
+    made.init_params()
     made.forward(mx.io.DataBatch([mx.nd.ragged_array([[1, 2], []])]))
     assert made.get_outputs()[0].asnumpy().tolist() == [3, 0]
 
