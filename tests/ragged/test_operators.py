@@ -376,6 +376,7 @@ def test_ids_outside_of_a_table_take_its_ends_row_as_elsewhere():
         lambda x: S.transpose(x),
         lambda x: S.Reshape(x, shape=(-1,)),
         lambda x: S.stack(x, x),
+        lambda x: S.softmax(S.sum(x, axis=1), axis=-1),
         lambda x: S.BatchNorm(x, name="bn"),
         lambda x: S.SequenceLast(x),
         lambda x: S.FullyConnected(S.Variable("d"), x, num_hidden=2, no_bias=True),

@@ -131,7 +131,7 @@ class _ByValues:
     def recorded(self, a: Any, env: Env, takes_rows: Sequence[bool], *inputs: Any) -> Any:
         """Run on the values; what comes out carries their history."""
         like = agreeing(self._op.name, inputs)
-        self._check_axes(a, len(like.shape))
+        self.check_axes(a, len(like.shape))
         declared = self._op.wanted(a, len(inputs))
         values = [
             _values(value, like, one.kind, self._op) for value, one in zip(inputs, declared, strict=True)
@@ -151,11 +151,11 @@ class _ByValues:
         note_fallback(self._op.name, kinds)
         return self._op.run(a, env, *map(densify, values))
 
-    def _check_axes(self, a: Any, rank: int) -> None:
+    def check_axes(self, a: Any, rank: int) -> None:
         """Refuse axes that turn out to be the first, counted from the end."""
         inside = rank + 1 if self._op.name == "expand_dims" else rank
         if any(axis % inside == 0 for axis in _axes_of(self._op, a) or ()):
-            raise ShapeError(
+            raise OpError(
                 f"{self._op.name} takes no ragged input where it works along the first axis, which is the last of a "
                 f"ragged value of {rank} axes, too"
             )
@@ -179,7 +179,7 @@ def rule_by_values(op: Op) -> SparseRule | None:
     if not _works_by_rows(op):
         return None
     made = _ByValues(op)
-    return SparseRule(made.storage, made.run, None, made.grad_storage, made.recorded)
+    return SparseRule(made.storage, made.run, None, made.grad_storage, made.recorded, check=made.check_axes)
 
 
 find_ragged_rules_by(rule_by_values)
