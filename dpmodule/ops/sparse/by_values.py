@@ -36,9 +36,14 @@ _WITH_AXIS = frozenset(_BY_AXIS.split())
 """Row by row where their axes are not the first one, though not declared so for the sake of `torch.vmap`."""
 
 _AXES = ("axis", "axes", "dim", "dim1", "dim2", "begin_axis")
-_REDUCES = frozenset({"argmax", "argmin", "max", "mean", "min", "nanprod", "nansum", "norm", "prod", "sum"})
-_ALONG_ROWS = frozenset({"size_array", "shape_array", "reshape_like"})
-"""Declared row-wise, though what they return is about the whole array."""
+_REDUCES = frozenset(
+    {"argmax", "argmin", "max", "mean", "min", "nanprod", "nansum", "norm", "pick", "prod", "sum"}
+)
+_OTHERWISE = """
+_contrib_hawkesll _identity_with_attr_like_rhs _onehot_encode cast_storage reshape_like shape_array size_array
+"""
+_NEVER = frozenset(_OTHERWISE.split())
+"""Declared row-wise, though they are about storage, or return what is about the whole array."""
 
 
 def agreeing(name: str, inputs: Sequence[Any]) -> Ragged:
@@ -97,7 +102,7 @@ def _works_by_rows(op: Op) -> bool:
         return False
     if op.loss is not None or op.variadic is not None or callable(op.inputs) or not op.inputs:
         return False
-    return op.name not in _ALONG_ROWS and all(one.batch in (ROWS, SHARE) for one in op.inputs)
+    return op.name not in _NEVER and all(one.batch in (ROWS, SHARE) for one in op.inputs)
 
 
 class _ByValues:
