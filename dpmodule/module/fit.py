@@ -22,6 +22,7 @@ from ..context import Context
 from ..initializer import Uniform
 from ..io import DataBatch
 from ..ndarray import NDArray, array, concatenate
+from ..ndarray.ragged import RaggedNDArray
 from .finite import RowWatch, are_finite, check_choice, names_of_nonfinite
 from .protocol import Trainable
 from .training_data import as_iter, bindable, labelled_iter
@@ -458,6 +459,8 @@ def _pad(batch: Any) -> int:
 def _unpadded(output: NDArray, batch: Any, axis: int = 0) -> NDArray:
     """Return a copy of an output without padding rows."""
     rows = output.shape[axis] - _pad(batch)
+    if isinstance(output, RaggedNDArray):
+        return output[:rows].copy()
     return NDArray(output.raw.narrow(axis, 0, rows).clone(), output.context)
 
 

@@ -19,7 +19,7 @@ from .dropout import kept
 from .lstm import is_small, small_lstm
 from .rules import agree
 
-__all__ = ["rnn"]
+__all__ = ["check_states", "rnn", "run", "weights_of"]
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "rnn_relu": torch.rnn_relu,
@@ -73,7 +73,12 @@ def _data_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[int, ...]:
 
 
 def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    """Everything from data; batch size and time steps also from states and outputs, features from parameters."""
+    """Everything from data; batch size and time steps also from states and outputs, features from parameters.
+
+    Ragged data, of shape (N, C), has no axis of time steps, and neither has the output then.
+    """
+    if ins[0] is not None and len(ins[0]) == 2 and not _with_lengths(a):
+        return _infer_ragged(a, ins, outs)
     _refuse_projection(a)
     directions = 2 if a.bidirectional else 1
     data = _data_shape(a, ins, outs)
@@ -90,6 +95,14 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     found = [agree(name, have, want, data) for (name, want), have in zip(wanted, ins, strict=True)]
     results = zip(_outputs(a), outs, ((steps, rows, directions * hidden), state, cell), strict=False)
     return found, [agree(name, have, want, data) for name, have, want in results]
+
+
+def _infer_ragged(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    """The same with one time step, which is then taken away from data and output."""
+    first = [None if shapes[0] is None else (1, *shapes[0]) for shapes in (ins, outs)]
+    found, made = _infer(a, [first[0], *ins[1:]], [first[1], *outs[1:]])
+    data, output = found[0], made[0]
+    return [data and data[1:], *found[1:]], [output and output[1:], *made[1:]]
 
 
 def _infer_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
@@ -119,7 +132,7 @@ def _pieces(
     return [block.size for block in blocks], [block.shape for block in blocks], order
 
 
-def _weights(a: Any, parameters: torch.Tensor, features: int) -> list[torch.Tensor]:
+def weights_of(a: Any, parameters: torch.Tensor, features: int) -> list[torch.Tensor]:
     """Cut the flat vector into torch's list of weights; one split, so that backward is one concatenation."""
     sizes, shapes, order = _pieces(_layout(a, features))
     parts = [
@@ -170,7 +183,7 @@ def _drop(x: torch.Tensor, p: float, generator: torch.Generator | None) -> torch
     return x * (mask.div_(1.0 - p) if p < 1 else mask)
 
 
-def _run(
+def run(
     a: Any,
     env: Env,
     x: torch.Tensor,
@@ -212,13 +225,13 @@ def _run_padded(
     if order is None or back is None:
         raise OpError("sequence_length: torch packed the sequences without sorting them")
     sorted_states = [state.index_select(1, order) for state in states]
-    out, *last = _run(a, env, packed.data, packed.batch_sizes, sorted_states, weights)
+    out, *last = run(a, env, packed.data, packed.batch_sizes, sorted_states, weights)
     whole = packing.PackedSequence(out, packed.batch_sizes, order, back)
     padded, _ = packing.pad_packed_sequence(whole, total_length=data.shape[0])
     return padded, *(state.index_select(1, back) for state in last)
 
 
-def _check_states(a: Any, data: torch.Tensor, states: Sequence[torch.Tensor]) -> None:
+def check_states(a: Any, data: torch.Tensor, states: Sequence[torch.Tensor]) -> None:
     """Refuse states of another shape, which torch's functions would read without a look."""
     count = a.num_layers * (2 if a.bidirectional else 1)
     sizes = (a.projection_size or a.state_size, a.state_size)
@@ -273,13 +286,14 @@ def rnn(
     acts on what goes from one layer to the next. The reset gate of a GRU acts after the linear map of the state.
 
     Shape:
-        data: (T, N, C): time steps, batch, features.
+        data: (T, N, C): time steps, batch, features; or (N, C), ragged, each row a sequence.
         parameters: (`rnn_weights.vector_size`,), in the layout told there.
         state: (num_layers * D, N, H), D directions, H = projection_size or state_size.
         state_cell: (num_layers * D, N, state_size), for LSTM.
         sequence_length: (N,), from 1 to T, with use_sequence_length; outputs beyond it are zero.
-        output: (T, N, D * H).
-        state_output, statecell_output: as state and state_cell, after each sequence's last step.
+        output: (T, N, D * H); of ragged data (N, D * H), ragged.
+        state_output, statecell_output: as state and state_cell, after each sequence's last step; of an empty row as
+            they were given.
 
     Raises:
         OpError: a length lies outside 1 to T, or projection_size is given for another mode than lstm.
@@ -294,12 +308,12 @@ def rnn(
         raise ShapeError(
             f"data has shape {tuple(data.shape)}, expected three axes: time steps, batch, features"
         )
-    weights = _weights(a, parameters, data.shape[-1])
+    weights = weights_of(a, parameters, data.shape[-1])
     count = 1 + _with_cell(a)
     states = (state, *rest[: count - 1])
-    _check_states(a, data, states)
+    check_states(a, data, states)
     if _with_lengths(a):
         found = _run_padded(a, env, data, states, rest[-1], weights)
     else:
-        found = _run(a, env, data, None, states, weights)
+        found = run(a, env, data, None, states, weights)
     return found if a.state_outputs else found[0]
