@@ -15,8 +15,7 @@ from ..executor import PLAIN, Executor, RunOptions, requirements
 from ..executor.sparse_arrays import clear, load_stored
 from ..io import DataDesc
 from ..ndarray import NDArray
-from ..ndarray.sparse_base import BaseSparseNDArray
-from ..ops.sparse import Csr
+from ..ops.sparse import Sparse
 from ..params import ParamStore
 from ..slicing import split_input_slice as _split_input_slice  # noqa: F401
 from ..staging import send
@@ -447,7 +446,7 @@ class DataParallelExecutorGroup:
             kept = {}
             for name, tensor in inputs.items():
                 array = executor.input_array(name)
-                if isinstance(array, BaseSparseNDArray) or isinstance(tensor, Csr):
+                if array.stype != "default" or isinstance(tensor, Sparse):
                     value = load_stored(name, array, tensor, borrow)
                     if value is not None:
                         kept[name] = value
@@ -605,6 +604,6 @@ def _bound_for_prediction(what: str) -> StateError:
 
 
 def _memory(array: NDArray) -> int:
-    if isinstance(array, BaseSparseNDArray):  # each executor has one of its own
+    if array.stype != "default":  # each executor has one of its own
         return 0
     return array.raw.untyped_storage().data_ptr()
