@@ -3,24 +3,57 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from ..base import ArgumentError, BoundsError, DTypeError, FileFormatError, ShapeError, StateError, dtype_from_code
+from ..base import (
+    ArgumentError,
+    BoundsError,
+    DTypeError,
+    ShapeError,
+    StateError,
+    did_you_mean,
+    dtype_from_code,
+    dtype_name,
+)
 from ..context import cpu
 from ..io import DataBatch, DataDesc
 from ..ndarray import NDArray
+from ..ndarray.ragged import RaggedNDArray
+from ..streams import Slot
 from ..symbol import Symbol
-from .data_feed import FileBatches, Part
+from .data_feed import FeedBatch, FileBatches, Part
 
-__all__ = ["SlotFeed", "feed_of"]
+__all__ = ["Lines", "SlotFeed", "feed_of"]
 
 _FLOATING = ("float16", "float32", "float64", "bfloat16")
 _LOOKUPS = ("Embedding",)
+_PEEK_BYTES = 1 << 16
+RAGGED = "101"
+"""The text of `__storage_type__` in graphs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """A description of lines with the slots as a program wants them: what `FileBatches` reads of a `DataFeedDesc`.
+
+    Args:
+        slots: the slots in the order of a line.
+        batch_size: lines of a batch.
+        pipe_command: the program that files go through, "cat" for none.
+    """
+
+    slots: tuple[Slot, ...]
+    batch_size: int
+    pipe_command: str
+
+    @property
+    def used_slots(self) -> list[Slot]:
+        """The slots whose values are wanted."""
+        return [slot for slot in self.slots if slot.is_used]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +61,7 @@ class SlotFeed:
     """The inputs of a symbol as a feed gives them.
 
     Args:
-        desc: description of the feed, with the slots dense and used as the symbol wants them.
+        desc: what is read; the slots are dense, used and as wide as the symbol wants them.
         data: descriptions of the inputs.
         labels: descriptions of the labels.
         tables: for a slot whose values are row numbers of tables the smallest of these, by name, and its rows.
@@ -39,11 +72,10 @@ class SlotFeed:
     labels: tuple[DataDesc, ...]
     tables: Mapping[str, tuple[str, int]]
 
-    def batch(self, lines: Any) -> DataBatch:
-        """Return a `FeedBatch` as the `DataBatch` of these descriptions, without a copy where types agree.
+    def batch(self, lines: FeedBatch) -> DataBatch:
+        """Return lines as a batch of these descriptions, without a copy where types agree.
 
         Raises:
-            FileFormatError: a dense slot has another number of values than was bound.
             BoundsError: a value is no row of the table that is looked up.
         """
         for name, (table, rows) in self.tables.items():
@@ -51,29 +83,18 @@ class SlotFeed:
         return DataBatch([_array(d, lines) for d in self.data], [_array(d, lines) for d in self.labels])
 
 
-def _array(desc: DataDesc, lines: Any) -> NDArray:
+def _array(desc: DataDesc, lines: FeedBatch) -> Any:
     """Return the values of one slot in the shape and type of a description."""
-    values = lines.slots[desc.name].values
-    dtype = getattr(torch, dtype_of(desc))
+    values, offsets = lines.slots[desc.name]
+    dtype = getattr(torch, dtype_name(desc.dtype))
     if values.dtype is not dtype:
         values = values.to(dtype)
-    width = 1 if len(desc.shape) == 1 else desc.shape[1]
-    if values.shape[1] != width:
-        raise FileFormatError(
-            f"{lines.file}: slot {desc.name!r} has {values.shape[1]} values in the lines from line {lines.first_line} on, "
-            f"expected {width}, as the program was bound"
-        )
+    if desc.stype == "ragged":
+        return RaggedNDArray(values.reshape(-1), offsets, cpu())
     return NDArray(values.view(-1) if len(desc.shape) == 1 else values, cpu())
 
 
-def dtype_of(desc: DataDesc) -> str:
-    """Return the name of a description's element type."""
-    from ..base import dtype_name
-
-    return dtype_name(desc.dtype)
-
-
-def _check_rows(lines: Any, name: str, table: str, rows: int) -> None:
+def _check_rows(lines: FeedBatch, name: str, table: str, rows: int) -> None:
     values, offsets = lines.slots[name]
     if not values.numel():
         return
@@ -119,64 +140,75 @@ def feed_of(
     missing = [name for name in names if name not in slots]
     if missing:
         raise ArgumentError(
-            f"{', '.join(missing)}: the program has inputs that are no slots of the feed; its slots are {', '.join(slots)}"
+            f"{', '.join(missing)}: the program has inputs that are no slots of the feed; its slots are "
+            f"{', '.join(slots)}{did_you_mean(missing[0], slots)}"
         )
     attributes = symbol.attr_dict()
-    own = _as_declared(desc, names, attributes)
-    shapes = _shapes(symbol, own, names, attributes, parts, bound)
+    ragged = {name for name in names if attributes.get(name, {}).get("__storage_type__") == RAGGED}
+    lines = Lines(
+        tuple(_as_declared(slot, names, ragged) for slot in desc.slots), desc.batch_size, desc.pipe_command
+    )
+    known = {name: _declared(name, attributes.get(name, {}), bound.get(name), name in ragged) for name in names}
+    shapes = _shapes(symbol, lines, known, parts)
+    lines = replace(lines, slots=tuple(_with_width(slot, shapes.get(slot.name)) for slot in lines.slots))
     types = _types(symbol, names, slots, attributes)
-    descs = {name: DataDesc(name, shapes[name], types[name]) for name in names}
+    stypes = {name: "ragged" if name in ragged else "default" for name in names}
+    descs = {name: DataDesc(name, shapes[name], types[name], stype=stypes[name]) for name in names}
     return SlotFeed(
-        own,
+        lines,
         tuple(descs[name] for name in data_names),
         tuple(descs[name] for name in label_names),
         _tables(symbol, names),
     )
 
 
-def _as_declared(desc: Any, names: Sequence[str], attributes: Mapping[str, Mapping[str, str]]) -> Any:
-    """Return a copy of a description in which slots are used, and dense, as variables are declared."""
-    own = deepcopy(desc)
-    own.set_use_slots(list(names))
-    own.set_dense_slots([name for name in names])
-    return own
+def _as_declared(slot: Slot, names: Sequence[str], ragged: Collection[str]) -> Slot:
+    """Return a slot used, and dense, as the program has it."""
+    is_used = slot.name in names
+    is_dense = slot.is_dense if not is_used else slot.name not in ragged
+    return Slot(slot.name, slot.type, is_dense, is_used, slot.width if is_dense else None)
+
+
+def _with_width(slot: Slot, shape: tuple[int, ...] | None) -> Slot:
+    if shape is None or not slot.is_dense:
+        return slot
+    return replace(slot, width=1 if len(shape) == 1 else shape[1])
 
 
 # shapes
 
 
-def _declared(attributes: Mapping[str, str]) -> tuple[int, ...] | None:
+def _declared(
+    name: str, attributes: Mapping[str, str], bound: tuple[int, ...] | None, is_ragged: bool
+) -> tuple[int, ...] | None:
+    """Return the shape of an input without its batch axis, None if it is not known.
+
+    Raises:
+        ShapeError: no slot has this shape.
+    """
+    if is_ragged:
+        return ()
     text = attributes.get("__shape__")
-    if text is None:
+    shape = tuple(ast.literal_eval(text)) if bound is None and text is not None else bound
+    if shape is None or not len(shape):
         return None
-    found = ast.literal_eval(text)
-    return tuple(found) if isinstance(found, (tuple, list)) else (found,)
+    if len(shape) > 2:
+        raise ShapeError(f"variable {name!r} has the shape {shape}; a slot feeds (N,) or (N, values of a line)")
+    return None if any(axis <= 0 for axis in shape[1:]) else shape[1:]
 
 
 def _shapes(
-    symbol: Symbol,
-    desc: Any,
-    names: Sequence[str],
-    attributes: Mapping[str, Mapping[str, str]],
-    parts: Sequence[Part],
-    bound: Mapping[str, tuple[int, ...]],
+    symbol: Symbol, lines: Lines, known: Mapping[str, tuple[int, ...] | None], parts: Sequence[Part]
 ) -> dict[str, tuple[int, ...]]:
     """Return the shapes of all inputs for a full batch."""
-    size = desc.batch_size
-    known: dict[str, tuple[int, ...]] = {}
-    for name in names:
-        given = bound.get(name) or _declared(attributes.get(name, {}))
-        if given is None or any(axis <= 0 for axis in given[1:]) or not given:
-            continue
-        if len(given) > 2:
-            raise ShapeError(
-                f"variable {name!r} is declared with the shape {given}; a slot feeds (N,) or (N, values a line)"
-            )
-        known[name] = (size, *given[1:])
-    unknown = [name for name in names if name not in known]
-    widths = _widths(desc, unknown, parts) if unknown else {}
-    known.update({name: (size, width) for name, width in widths.items() if width != 1})
-    return _settled(symbol, known, [name for name in unknown if widths[name] == 1], size)
+    size = lines.batch_size
+    shapes = {name: (size, *rest) for name, rest in known.items() if rest is not None}
+    widths = {slot.name: slot.width for slot in lines.slots if slot.name in known and slot.name not in shapes}
+    unknown = [name for name, width in widths.items() if width is None]
+    if unknown:
+        widths.update(_widths(lines, unknown, parts))
+    shapes.update({name: (size, width) for name, width in widths.items() if width is not None and width > 1})
+    return _settled(symbol, shapes, [name for name in known if name not in shapes], size)
 
 
 def _settled(
@@ -191,22 +223,21 @@ def _settled(
     return known
 
 
-def _widths(desc: Any, names: Sequence[str], parts: Sequence[Part]) -> dict[str, int]:
-    """Return how many values a line has for some dense slots, as the first line says."""
-    one = deepcopy(desc)
-    one.batch_size = 1
-    rest: Iterator[Part] = iter(parts)
-    batches = iter(FileBatches(one, lambda: next(rest, None), "skip"))
-    try:
-        first = next(batches, None)
-    finally:
-        batches.close()  # type: ignore[attr-defined]  # it is a generator: what it has opened is closed
-    if first is None:
-        raise StateError(
-            f"no file has a line, so that it is not known how many values {', '.join(names)} have; declare the variable "
-            "with its shape, as in Variable(name, shape=(0, 13))"
-        )
-    return {name: int(first.slots[name].values.shape[1]) for name in names}
+def _widths(lines: Lines, names: Sequence[str], parts: Sequence[Part]) -> dict[str, int]:
+    """Return how many values a line has for some dense slots, as the first line says.
+
+    Raises:
+        StateError: there is no line.
+    """
+    one: Any = replace(lines, batch_size=1)
+    rest = iter(parts)
+    with FileBatches(one, lambda: next(rest, None), "skip", block_bytes=_PEEK_BYTES) as batches:
+        for first in batches:
+            return {name: int(first.slots[name].values.shape[1]) for name in names}
+    raise StateError(
+        f"no file has a line, so that it is not known how many values a line has for {', '.join(names)}; declare the "
+        "variable with its shape, as in Variable(name, shape=(0, 13))"
+    )
 
 
 # types
@@ -227,8 +258,6 @@ def _types(
 
 def _stays_floating(symbol: Symbol, name: str, inputs: Sequence[str]) -> bool:
     """Say whether all that is not an input is of a floating type if one input is int64."""
-    from ..base import dtype_name
-
     try:
         found, outputs, states = symbol.infer_type_partial(**{name: "int64"})
     except (DTypeError, ArgumentError):
