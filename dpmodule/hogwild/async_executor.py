@@ -175,6 +175,7 @@ class AsyncExecutor:
             with Reporter(args, prepared.fetches.names) as reporter:
                 job = _job(prepared, parts, workers, args, reporter)
                 stats = self._engines.run(choice.mode, prepared, job)
+                reporter.end(stats)
         finally:
             self._is_running = False
         return Results(prepared.fetches.names, stats, time.monotonic() - start, debug)

@@ -22,7 +22,7 @@ from ..module import Module
 from ..module.boundary import BatchBoundary
 from ..params import ParamStore
 from ..streams import Channel, ChildProcess, Supervisor
-from ..streams.launch import START_METHODS
+from ..streams.launch import START_METHODS, preload
 from ..streams.supervisor import START_S
 from ..streams.tickets import Tickets
 from ..symbol import Symbol
@@ -215,6 +215,7 @@ class _Crew:
             self._board_memory,
             self._tickets,
         )
+        preload(__name__)
         children = [self._supervisor.start(_serve, setup) for _ in range(workers)]
         for child in children:
             child.recv(START_S + self._timeout_s)

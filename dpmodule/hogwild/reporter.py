@@ -42,14 +42,22 @@ class Reporter:
     def report(self, stats: list[WorkerStats]) -> None:
         """Show what all workers have done so far."""
         now = time.monotonic()
-        progress = Progress(now - self._start, list(stats), self._names)
+        progress = self._show(stats)
+        if self._args.callback is not None and now >= self._next:
+            self._args.callback(progress)
+            self._next = time.monotonic() + self._args.callback_s
+
+    def end(self, stats: list[WorkerStats]) -> None:
+        """Show on the bar what all workers have done."""
+        self._show(stats)
+
+    def _show(self, stats: list[WorkerStats]) -> Progress:
+        progress = Progress(time.monotonic() - self._start, list(stats), self._names)
         if self._bar is not None:
             shown = {**progress.fetched, **dict(progress.metric)}
             self._bar.set_postfix({name: f"{value:.4g}" for name, value in shown.items()}, refresh=False)
             self._bar.update(progress.examples - self._bar.n)
-        if self._args.callback is not None and now >= self._next:
-            self._args.callback(progress)
-            self._next = time.monotonic() + self._args.callback_s
+        return progress
 
     def __enter__(self) -> Reporter:
         if self._args.progress:
