@@ -273,8 +273,8 @@ class EvalMetric:
         for key in [*mine, *(others.keys() - mine.keys())]:
             if not _alike(mine.get(key), others.get(key)):
                 raise ArgumentError(
-                    f"metric {self.name!r}: cannot merge a {kind.__name__} that was made with other arguments: {key} is "
-                    f"{mine.get(key)!r} here and {others.get(key)!r} there"
+                    f"metric {self.name!r}: cannot merge a {kind.__name__} that was made with other arguments: {key} "
+                    f"is {mine.get(key)!r} here and {others.get(key)!r} there"
                 )
 
     def _config(self) -> dict[str, Any]:
