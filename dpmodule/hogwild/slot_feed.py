@@ -111,8 +111,8 @@ def _check_rows(lines: FeedBatch, name: str, table: str, rows: int) -> None:
     number = int(flat[at])
     shown = number if number >= 0 else number + 2**64
     raise BoundsError(
-        f"slot {name!r} has the value {shown}, which is no row of the table {table!r}: it has {rows} rows; the value is "
-        f"in row {row} of the batch that begins in line {lines.first_line} of {lines.file}"
+        f"slot {name!r} has the value {shown}, which is no row of the table {table!r}: it has {rows} rows; the value "
+        f"is in row {row} of the batch that begins in line {lines.first_line} of {lines.file}"
     )
 
 
