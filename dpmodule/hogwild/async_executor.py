@@ -6,6 +6,7 @@ import logging
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from types import TracebackType
 from typing import Any
 
@@ -15,6 +16,7 @@ from ..checkpoint import save_checkpoint
 from ..context import Context, cpu
 from ..module import Module
 from ..ndarray import NDArray
+from ..symbol import Symbol
 from .arguments import RunArguments, check_seconds, check_workers
 from .data_feed import Part
 from .data_feed_desc import DataFeedDesc
@@ -207,23 +209,35 @@ class AsyncExecutor:
             self._is_running = False
         return Results(prepared.fetches.names, stats, time.monotonic() - start, args.debug)
 
-    def explain(self, program: Any, data_feed: DataFeedDesc | None = None, thread_num: int = 2) -> Choice:
-        """Return which engine trains a program in mode "auto", and why; print it to read it.
+    def explain(
+        self,
+        program: Any,
+        data_feed: DataFeedDesc | None = None,
+        thread_num: int = 2,
+        *,
+        optimizer: Any = None,
+        optimizer_params: Any = None,
+    ) -> Choice:
+        """Return which engine trains a program in mode "auto", and why; print it to read it. Changes nothing.
 
         Args:
             program: what is trained.
             data_feed: description of its feed; None: as in its last run.
             thread_num: how many workers it would have.
+            optimizer: as in `run_from_files`, with `data_feed` only.
+            optimizer_params: likewise.
 
         Raises:
             StateError: it has not been run, and no feed is given.
         """
-        if data_feed is not None:
-            prepared: Prepared | None = self._programs.prepare(
-                program, data_feed, [], (), True, RunArguments()
-            )
-        else:
+        prepared: Prepared | None
+        if data_feed is None:
             prepared = self._programs.last(program)
+        else:
+            own = None if isinstance(program, (Module, Symbol)) else deepcopy(getattr(program, "optimizer", None))
+            args = RunArguments(optimizer=own or optimizer, optimizer_params=optimizer_params)
+            symbol = getattr(program, "symbol", program)
+            prepared = Programs(self.context).prepare(symbol, data_feed, [], (), True, args)
         if prepared is None:
             raise StateError("explain: the program has not been run yet; give its data_feed")
         return self._engines.choose(prepared, "auto", check_workers(thread_num))

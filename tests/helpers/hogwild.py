@@ -4,7 +4,17 @@ import numpy as np
 
 import dpmodule as mx
 
-__all__ = ["WORDS", "bag_net", "described", "dense_module", "dense_net", "loop_over", "parameters", "write_bags", "write_dense"]
+__all__ = [
+    "WORDS",
+    "bag_net",
+    "described",
+    "dense_module",
+    "dense_net",
+    "loop_over",
+    "parameters",
+    "write_bags",
+    "write_dense",
+]
 
 WORDS = 50
 
@@ -67,7 +77,11 @@ def dense_module(dropout=0.0):
 def bag_net(words=WORDS, width=6):
     """Return a net over the ragged `words`: looked up, summed, and one dense layer."""
     found = mx.sym.Embedding(
-        mx.sym.Variable("words", stype="ragged"), input_dim=words, output_dim=width, sparse_grad=True, name="table"
+        mx.sym.Variable("words", stype="ragged"),
+        input_dim=words,
+        output_dim=width,
+        sparse_grad=True,
+        name="table",
     )
     pooled = mx.sym.tanh(mx.sym.sequence_pool(found, pool_type="sum", name="pool"), name="act")
     return mx.sym.SoftmaxOutput(

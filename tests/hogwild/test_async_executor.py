@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -59,7 +60,9 @@ def serial(run, program, feed, files, fetch=(), **more):
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
-@pytest.mark.parametrize("optimizer", [ADAGRAD, {"optimizer": "adam"}, {"optimizer": "sgd", "optimizer_params": {"momentum": 0.9}}])
+@pytest.mark.parametrize(
+    "optimizer", [ADAGRAD, {"optimizer": "adam"}, {"optimizer": "sgd", "optimizer_params": {"momentum": 0.9}}]
+)
 def test_one_worker_equals_a_plain_loop_bit_for_bit(run, dense, dropout, optimizer):
     files, x, y = dense
     mx.random.seed(5)
@@ -132,7 +135,9 @@ def test_what_has_a_symbol_a_store_and_an_optimizer_is_a_program(run, dense):
     before = parameters(run.module(program))
     serial(run, program, described(**DENSE), dense[0])
     assert run.module(program).store is program.store and run.module(program).optimizer is program.optimizer
-    assert any(not np.array_equal(before[name], value) for name, value in parameters(run.module(program)).items())
+    assert any(
+        not np.array_equal(before[name], value) for name, value in parameters(run.module(program)).items()
+    )
     program.optimizer = None
     with pytest.raises(StateError, match="no optimizer"):
         serial(run, program, described(**DENSE), dense[0])
@@ -152,7 +157,7 @@ def test_a_trained_module_is_saved_and_served(run, bags, tmp_path):
     served = mx.mod.Module.load(str(tmp_path / "model"), 1, data_names=["words"], label_names=["label"])
     served.bind([mx.io.DataDesc("words", (8,), "int64", stype="ragged")], None, for_training=False)
     (_, _, (expected,)), *_ = run.infer_from_files(net, described(**BAGS), bags, 1, "p")
-    lines = [line.split() for line in open(bags[0]).read().splitlines()[:8]]
+    lines = [line.split() for line in Path(bags[0]).read_text().splitlines()[:8]]
     rows = [list(map(int, line[1 : 1 + int(line[0])])) for line in lines]
     served.forward(mx.io.DataBatch([mx.nd.ragged_array(rows, dtype="int64")]), is_train=False)
     assert np.allclose(served.get_outputs()[0].asnumpy(), expected.asnumpy())
@@ -170,7 +175,9 @@ def test_a_callback_sees_examples_rates_fetches_and_the_metric(run, dense):
         dense[0],
         "label",
         eval_metric="acc",
-        callback=lambda found: seen.append((found.examples, found.fetched, found.metric, found.workers[0].file, found.rate)),
+        callback=lambda found: seen.append(
+            (found.examples, found.fetched, found.metric, found.workers[0].file, found.rate)
+        ),
         callback_s=1e-6,
     )
     assert len(seen) == 20 and [each[0] for each in seen] == list(range(2, 42, 2))
@@ -201,7 +208,10 @@ def test_a_snapshot_is_a_checkpoint_of_the_moment(run, dense, tmp_path):
         callback=lambda found: run.snapshot(str(tmp_path / "now"), found.batches),
         callback_s=1e-6,
     )
-    loaded = [mx.mod.Module.load(str(tmp_path / "now"), epoch, label_names=["label"], data_names=["x"]) for epoch in (1, 5)]
+    loaded = [
+        mx.mod.Module.load(str(tmp_path / "now"), epoch, label_names=["label"], data_names=["x"])
+        for epoch in (1, 5)
+    ]
     assert not np.array_equal(*(each.preloaded[0]["fc1_weight"].asnumpy() for each in loaded))
     assert np.array_equal(loaded[1].preloaded[0]["fc1_weight"].asnumpy(), parameters(module)["fc1_weight"])
 
@@ -229,7 +239,12 @@ def test_inference_is_in_the_order_of_the_files_and_changes_nothing(run, dense):
     before, count = parameters(module), module.optimizer.num_update
     found = list(run.infer_from_files(module, described(**DENSE), files, 1, ["p", "x"]))
     assert [(os.path.basename(file), line) for file, line, _ in found] == [
-        ("part-0", 1), ("part-0", 9), ("part-0", 17), ("part-1", 1), ("part-1", 9), ("part-2", 1)
+        ("part-0", 1),
+        ("part-0", 9),
+        ("part-0", 17),
+        ("part-1", 1),
+        ("part-1", 9),
+        ("part-2", 1),
     ]
     assert np.array_equal(np.concatenate([arrays[1].asnumpy() for _, _, arrays in found]), x)
     assert all(np.array_equal(before[name], value) for name, value in parameters(module).items())
@@ -291,7 +306,9 @@ def test_every_line_counts_once(run, tmp_path, seed):
     """For files that are empty, end without a line's end, have other ends of lines: 50 draws each."""
     rng = np.random.RandomState(seed)
     net = mx.sym.LinearRegressionOutput(
-        mx.sym.FullyConnected(mx.sym.Variable("x", shape=(0, 1)), num_hidden=1, name="fc"), mx.sym.Variable("y"), name="o"
+        mx.sym.FullyConnected(mx.sym.Variable("x", shape=(0, 1)), num_hidden=1, name="fc"),
+        mx.sym.Variable("y"),
+        name="o",
     )
     for draw in range(50):
         files, total = [], 0
@@ -332,12 +349,22 @@ def test_every_line_counts_once(run, tmp_path, seed):
         ({"callback_s": 0}, ArgumentError, "callback_s is 0"),
         ({"eval_metric": "acuracy"}, ArgumentError, "acuracy"),
         ({"optimizer": "no"}, ArgumentError, "no"),
-        ({"data_feed": described(x="float dense")}, ArgumentError, "label: the program has inputs that are no slots"),
+        (
+            {"data_feed": described(x="float dense")},
+            ArgumentError,
+            "label: the program has inputs that are no slots",
+        ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )
 def test_mistakes_are_found_before_any_worker_starts(run, dense, change, error, text):
-    given = {"program": dense_module(), "data_feed": described(**DENSE), "filelist": dense[0], "thread_num": 2, "fetch": ()}
+    given = {
+        "program": dense_module(),
+        "data_feed": described(**DENSE),
+        "filelist": dense[0],
+        "thread_num": 2,
+        "fetch": (),
+    }
     with pytest.raises(error, match=text):
         run.run_from_files(**{"mode": "process", **given, **change})
 
@@ -366,7 +393,9 @@ def test_a_number_that_is_no_row_of_its_table_is_named(run, tmp_path):
     path = tmp_path / "words"
     path.write_text("2 1 2 1 0\n1 3 1 0\n3 4 50 2 1 1\n")
     net = bag_net()
-    with pytest.raises(BoundsError, match="slot 'words' has the value 50, .* 'table_weight': it has 50 rows.* row 2 .*words"):
+    with pytest.raises(
+        BoundsError, match="slot 'words' has the value 50, .* 'table_weight': it has 50 rows.* row 2 .*words"
+    ):
         serial(run, net, described(**BAGS), [path])
 
 
@@ -375,7 +404,9 @@ def test_what_is_not_finite_names_file_and_batch_and_changes_nothing(run, tmp_pa
     path.write_text("4 1 2 3 4 1 0\n" * 8 + "4 1e38 1e38 1e38 1e38 1 0\n" * 8)
     module = dense_module()
     arg = {"fc1_weight": mx.nd.ones((8, 4)) * 1e10}
-    with pytest.raises(NonFiniteError, match="in batch 1 of worker 0, which begins in line 9 of .*part") as caught:
+    with pytest.raises(
+        NonFiniteError, match="in batch 1 of worker 0, which begins in line 9 of .*part"
+    ) as caught:
         net = mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=8, name="fc1")
         net = mx.sym.SoftmaxOutput(net, mx.sym.Variable("label"), name="p")
         module = mx.mod.Module(net, ["x"], ["label"])
@@ -431,7 +462,11 @@ def test_a_closed_executor_and_one_that_runs_refuse(dense):
 
 
 def test_what_has_not_been_run_has_neither_module_nor_snapshot_nor_explanation(run, tmp_path):
-    for call in (lambda: run.module(bag_net()), lambda: run.snapshot(str(tmp_path / "a")), lambda: run.explain(bag_net())):
+    for call in (
+        lambda: run.module(bag_net()),
+        lambda: run.snapshot(str(tmp_path / "a")),
+        lambda: run.explain(bag_net()),
+    ):
         with pytest.raises(StateError, match="has not been run|nothing has been run"):
             call()
 
