@@ -24,6 +24,7 @@ constexpr Add parts[] = {
     dpmodule::add_copy,
     dpmodule::add_multislot,
     dpmodule::add_records,
+    dpmodule::add_row_updates,
     dpmodule::add_pipe_reader,
     dpmodule::add_pipe_writer,
     dpmodule::add_autobatch_node,

@@ -35,6 +35,7 @@ int add_checksum(PyObject *module);       // functors/checksum.cpp
 int add_copy(PyObject *module);           // functors/copy.cpp
 int add_multislot(PyObject *module);      // functors/multislot_functor.cpp
 int add_records(PyObject *module);        // functors/records.cpp
+int add_row_updates(PyObject *module);    // vector/update_python.cpp
 int add_pipe_reader(PyObject *module);    // pipe/reader.cpp
 int add_pipe_writer(PyObject *module);    // pipe/writer.cpp
 int add_autobatch_node(PyObject *module);      // autobatch/node_type.cpp
