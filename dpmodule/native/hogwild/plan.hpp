@@ -1,12 +1,12 @@
 // What the Hogwild engine is told by Python: records only, all of them checked there.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "functors/multislot.hpp"
+#include "vector/update.hpp"
 
 namespace dpmodule::hogwild {
 
@@ -26,13 +26,9 @@ struct Parameter {
     std::int64_t rows, width;
     float *weight;
     float *states[3];
-    float lr_mult, wd;
-};
-
-// The update rule; its numbers are those of `rules.hpp`.
-struct RuleSetting {
-    int kind = 0;
-    float lr = 0, rescale = 1, clip = 0, numbers[3] = {};
+    vector::UpdateRule rule;  // but for lr, which changes
+    double lr_mult;
+    bool learns;
 };
 
 // Values are matrices: a row for each line of a batch, or a single row.
@@ -69,7 +65,6 @@ struct Plan {
     std::vector<Step> steps;
     std::vector<int> outputs;  // values of the heads, which must be finite
     std::vector<Fetch> fetches;
-    RuleSetting rule;
 };
 
 // A piece of a file: the lines that begin in [begin, end); end < 0: to its end.

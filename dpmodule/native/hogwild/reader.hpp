@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "batch.hpp"
-#include "seconds.hpp"
+#include "tally.hpp"
 #include "text.hpp"
 
 namespace dpmodule::hogwild {
@@ -27,7 +27,7 @@ struct PartQueue {
 struct ReaderProgress {
     std::atomic<std::size_t> part{0};  // its number in the queue, from 1; 0: none yet
     std::atomic<std::uint64_t> skipped{0};
-    Seconds reading, parsing;
+    Tally reading, parsing;
 };
 
 // The number of a line in its file, from 1; `line` counts those of the part from 0.

@@ -14,6 +14,7 @@ struct Lookup {
     Pool pool;
     bool squared;  // rows are squared before they are pooled
     int first;     // of its rows among those of all lookups of the table
+    int rows;      // of these, for a whole batch
     const std::vector<int> *winners;  // Pool::Max: for each number of the result which id it is from
 };
 
@@ -24,37 +25,53 @@ struct Lookup {
 // parameter), so that nothing of the size of all ids times the width is written.
 class TableGradient {
 public:
-    TableGradient(const Parameter &parameter, int batch_size);
+    explicit TableGradient(const Parameter &parameter);
 
-    // Make room for the results of a lookup with `rows` rows; memory() is theirs afterwards.
-    int add(std::size_t slot, Pool pool, bool squared, int rows, const std::vector<int> *winners);
-    float *memory(int first) { return gradients_.data() + static_cast<std::size_t>(first) * width_; }
-    void allocate() { gradients_.assign(static_cast<std::size_t>(rows_) * width_, 0.0f); }
+    // Add a lookup, and make room for the gradient of its result.
+    void add(std::size_t slot, Pool pool, bool squared, int rows, const std::vector<int> *winners);
+    void allocate();
+    // The gradient of the result of the i-th lookup; after allocate().
+    float *memory(std::size_t i) { return gradients_.data() + static_cast<std::size_t>(lookups_[i].first) * width_; }
     const Parameter &parameter() const { return parameter_; }
 
     bool is_finite(const Batch &batch) const;
 
     // Call update(row, gradient) for each distinct row of the batch.
     template <class Update>
-    void for_each_row(const Batch &batch, Update update);
+    void for_each_row(const Batch &batch, Update update) {
+        collect(batch);
+        for (std::size_t i = 0; i < distinct_.size(); ++i) {
+            const std::int64_t row = distinct_[i];
+            update(row, sum(i, row));
+            number_[static_cast<std::size_t>(row)] = -1;
+        }
+    }
+
+    // Rows of the batch, after for_each_row began; for prefetching.
+    const std::vector<int> &rows() const { return distinct_; }
 
 private:
+    // Which rows of `gradients_` add up to the gradient of each distinct row.
+    struct Terms {
+        std::vector<int> starts, rows;
+    };
+
     void collect(const Batch &batch);
     void number_rows(const Batch &batch);
-    void sort_lines(const Batch &batch, bool squared, std::vector<int> &starts, std::vector<int> &lines);
+    void gather(const Batch &batch, bool squared, Terms &terms);
     void add_winners(const Batch &batch);
-    const float *sum(std::size_t distinct, std::int64_t row);
+    const float *sum(std::size_t i, std::int64_t row);
 
     const Parameter &parameter_;
     const std::size_t width_;
     int rows_ = 0;
-    bool has_squared_ = false, has_plain_ = false, has_winners_ = false;
+    bool has_squared_ = false, has_winners_ = false;
     std::vector<Lookup> lookups_;
     std::vector<float> gradients_, sum_, squares_, winners_;
     std::vector<int> number_;    // of each row of the table: which distinct one it is, -1
     std::vector<int> distinct_;  // rows
     std::vector<int> numbers_;   // of all ids, one lookup after the other
-    std::vector<int> starts_, lines_, square_starts_, square_lines_;
+    Terms plain_, squared_;
 };
 
 }  // namespace dpmodule::hogwild

@@ -1,4 +1,4 @@
-// How long a worker has been at something, readable while it works.
+// A sum that one thread counts and others may read meanwhile, and a watch that adds seconds to it.
 #pragma once
 
 #include <atomic>
@@ -6,11 +6,10 @@
 
 namespace dpmodule::hogwild {
 
-class Seconds {
+class Tally {
 public:
     double value() const noexcept { return value_.load(std::memory_order_relaxed); }
 
-    // For the one thread that counts.
     void add(double more) noexcept { value_.store(value() + more, std::memory_order_relaxed); }
 
 private:
@@ -20,11 +19,11 @@ private:
 // Adds the time from its construction on.
 class Watch {
 public:
-    explicit Watch(Seconds &seconds) : seconds_(seconds), begin_(std::chrono::steady_clock::now()) {}
+    explicit Watch(Tally &seconds) : seconds_(seconds), begin_(std::chrono::steady_clock::now()) {}
     ~Watch() { seconds_.add(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count()); }
 
 private:
-    Seconds &seconds_;
+    Tally &seconds_;
     const std::chrono::steady_clock::time_point begin_;
 };
 
