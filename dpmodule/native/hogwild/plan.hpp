@@ -15,7 +15,6 @@ struct SlotInput {
     Slot slot;
     bool as_ids = false;      // rows of tables
     bool as_numbers = false;  // float32, also of a slot of integers
-    int width = 0;            // values that each line must have; 0: any number of them
     std::uint64_t rows = 0;   // ids lie below it
     std::string table;        // the table that says so, for messages
 };

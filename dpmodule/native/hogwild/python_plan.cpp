@@ -37,11 +37,11 @@ bool read_address(PyObject *given, float *&at) {
 bool read_slot(PyObject *given, SlotInput &input) {
     const char *name, *table;
     int is_float, is_dense, is_used, as_ids, as_numbers;
-    unsigned long long rows;
-    if (!PyArg_ParseTuple(given, "spppppiKs", &name, &is_float, &is_dense, &is_used, &as_ids, &as_numbers, &input.width, &rows, &table)) {
+    unsigned long long width, rows;
+    if (!PyArg_ParseTuple(given, "spppppKKs", &name, &is_float, &is_dense, &is_used, &as_ids, &as_numbers, &width, &rows, &table)) {
         return false;
     }
-    input.slot = {name, is_float != 0, is_dense != 0, is_used != 0};
+    input.slot = {name, is_float != 0, is_dense != 0, is_used != 0, width};
     input.as_ids = as_ids;
     input.as_numbers = as_numbers;
     input.rows = rows;
