@@ -64,6 +64,7 @@ struct Plan {
     std::vector<Step> steps;
     std::vector<int> outputs;  // values of the heads, which must be finite
     std::vector<Fetch> fetches;
+    std::vector<int> watched;  // values that are recorded line by line, for metrics
 };
 
 // A piece of a file: the lines that begin in [begin, end); end < 0: to its end.

@@ -98,11 +98,12 @@ bool read_part(PyObject *given, Part &part) {
 }  // namespace
 
 bool read_plan(PyObject *given, Plan &plan) {
-    PyObject *slots, *parameters, *values, *steps, *outputs, *fetches;
-    if (!PyArg_ParseTuple(given, "iOOOOOO", &plan.batch_size, &slots, &parameters, &values, &steps, &outputs, &fetches)) return false;
+    PyObject *slots, *parameters, *values, *steps, *outputs, *fetches, *watched;
+    if (!PyArg_ParseTuple(given, "iOOOOOOO", &plan.batch_size, &slots, &parameters, &values, &steps, &outputs, &fetches, &watched)) return false;
     return read_each(slots, plan.slots, read_slot) && read_each(parameters, plan.parameters, read_parameter) &&
            read_each(values, plan.values, read_value) && read_each(steps, plan.steps, read_step) &&
-           read_each(outputs, plan.outputs, read_int) && read_each(fetches, plan.fetches, read_fetch);
+           read_each(outputs, plan.outputs, read_int) && read_each(fetches, plan.fetches, read_fetch) &&
+           read_each(watched, plan.watched, read_int);
 }
 
 bool read_parts(PyObject *given, std::vector<Part> &parts) { return read_each(given, parts, read_part); }

@@ -1,10 +1,10 @@
 #include "reader.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
 namespace dpmodule::hogwild {
+
 std::uint64_t line_number(const Part &part, std::uint64_t line) {
     if (part.begin <= 0) return line + 1;
     const std::uint64_t before = count_lines(part.path, part.begin);
@@ -79,13 +79,7 @@ void BatchReader::parse_block(const char *text, std::size_t size) {
     const std::uint64_t first_line = lines_before_;
     lines_before_ += parser.lines() + parser.passed().size();
     if (parser.lines() == 0) return;
-    chunks_.emplace_back();
-    Chunk &chunk = chunks_.back();
-    chunk.lines = static_cast<int>(parser.lines());
-    chunk.columns = std::move(parser.columns());
-    chunk.passed = std::move(parser.passed());
-    chunk.first_line = first_line;
-    chunk.part = part_;
+    chunks_.push_back(Chunk{std::move(parser.columns()), std::move(parser.passed()), first_line, part_, static_cast<int>(parser.lines())});
 }
 
 // The number of a line of a chunk in its part, from 0.

@@ -45,10 +45,10 @@ private:
     // Lines that have been parsed, and those of them that have been given.
     struct Chunk {
         std::vector<Column> columns;
-        int lines = 0, given = 0;
-        Array<std::int64_t> passed;    // for each line that was passed over how many were read before it
-        std::uint64_t first_line = 0;  // of the part, from 0
-        const Part *part = nullptr;
+        Array<std::int64_t> passed;  // for each line that was passed over how many were read before it
+        std::uint64_t first_line;    // of the part, from 0
+        const Part *part;
+        int lines, given = 0;
 
         std::uint64_t line(int row) const;
     };

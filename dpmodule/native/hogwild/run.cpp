@@ -15,7 +15,7 @@ public:
         : plan_(plan), options_(options), updates_(updates), progress_(progress), net_(plan),
           random_(options.seed, static_cast<std::uint64_t>(worker)) {}
 
-    void step(const Batch &batch) {
+    void step(const Batch &batch, const std::atomic<bool> &stopped) {
         Frame frame{batch, options_.train, random_};
         {
             Watch watch(progress_.forward);
@@ -23,6 +23,7 @@ public:
         }
         if (!net_.outputs_are_finite(batch)) fail(batch, "an output");
         if (options_.train) learn(frame);
+        progress_.recorder.add(net_, batch, stopped);
         count(batch);
     }
 
@@ -106,7 +107,7 @@ Failure current_failure() {
 Run::Run(Plan plan, std::vector<Part> parts, RunOptions options)
     : plan_(std::move(plan)), options_(options), updates_(options.updates) {
     queue_.parts = std::move(parts);
-    for (int i = 0; i < options_.workers; ++i) progress_.push_back(std::make_unique<WorkerProgress>(plan_.fetches.size()));
+    for (int i = 0; i < options_.workers; ++i) progress_.push_back(std::make_unique<WorkerProgress>(plan_));
     try {
         for (int i = 0; i < options_.workers; ++i) {
             std::lock_guard<std::mutex> lock(mutex_);
@@ -146,7 +147,7 @@ void Run::train(int worker) {
     Trainer trainer(plan_, options_, worker, updates_, progress);
     BatchReader reader(plan_, queue_, options_.skip_bad_lines, progress.reader);
     Batch batch;
-    while (!stopped_.load(std::memory_order_relaxed) && reader.next(batch)) trainer.step(batch);
+    while (!stopped_.load(std::memory_order_relaxed) && reader.next(batch)) trainer.step(batch, stopped_);
 }
 
 void Run::fail(Failure failure) noexcept {

@@ -5,8 +5,8 @@
 #include <mutex>
 #include <thread>
 
-#include "net.hpp"
 #include "reader.hpp"
+#include "recorder.hpp"
 
 namespace dpmodule::hogwild {
 
@@ -19,12 +19,13 @@ struct RunOptions {
 
 // What others may look at while a worker works.
 struct WorkerProgress {
-    explicit WorkerProgress(std::size_t fetches) : sums(fetches) {}
+    explicit WorkerProgress(const Plan &plan) : sums(plan.fetches.size()), recorder(plan.watched) {}
 
     std::atomic<std::uint64_t> examples{0}, batches{0};
     ReaderProgress reader;
     Tally forward, backward, update;  // seconds
     std::vector<Tally> sums;          // of the means of each batch
+    Recorder recorder;
 };
 
 // The first thing that went wrong.
@@ -50,7 +51,7 @@ public:
 
     const Failure &failure() const { return failure_; }  // after the end
     std::uint64_t updates() const { return updates_.load(); }
-    const WorkerProgress &worker(int i) const { return *progress_[static_cast<std::size_t>(i)]; }
+    WorkerProgress &worker(int i) const { return *progress_[static_cast<std::size_t>(i)]; }
     const std::vector<Part> &parts() const { return queue_.parts; }
     const Plan &plan() const { return plan_; }
     const RunOptions &options() const { return options_; }

@@ -113,7 +113,33 @@ PyObject *run_stats(PyObject *self, PyObject *) {
     return list;
 }
 
+PyObject *bytes_of(const void *at, std::size_t size) {
+    return PyBytes_FromStringAndSize(static_cast<const char *>(at), static_cast<Py_ssize_t>(size));
+}
+
+// [lines of each batch as int32, numbers of a value as float32, ...], as bytes
+PyObject *run_take(PyObject *self, PyObject *number) {
+    const long worker = PyLong_AsLong(number);
+    if (worker < 0 || worker >= run_of(self).options().workers) {
+        return PyErr_Occurred() ? nullptr : set_error(Kind::bounds, "there is no such worker");
+    }
+    const Recorder::Record record = run_of(self).worker(static_cast<int>(worker)).recorder.take();
+    PyObject *list = PyList_New(0);
+    const auto append = [&](PyObject *bytes) {
+        if (!bytes || PyList_Append(list, bytes) < 0) Py_CLEAR(list);
+        Py_XDECREF(bytes);
+    };
+    if (list) append(bytes_of(record.lines.data(), record.lines.size() * sizeof(int)));
+    for (std::size_t i = 0; list && i < record.values.size(); ++i) {
+        append(bytes_of(record.values[i].data(), record.values[i].size() * sizeof(float)));
+    }
+    return list;
+}
+
 PyMethodDef run_methods[] = {
+    {"take", run_take, METH_O,
+     "take(worker): what the worker has recorded since the last call, as bytes: int32 lines of each batch, float32 numbers "
+     "of each watched value."},
     {"wait", run_wait, METH_O, "wait(seconds): whether all workers have ended by then."},
     {"stop", run_stop, METH_NOARGS, "Ask the workers to end after their batch."},
     {"raise_failure", run_raise_failure, METH_NOARGS, "Raise what went wrong first, if anything; after the end."},
