@@ -267,15 +267,14 @@ class EvalMetric:
             raise ArgumentError(
                 f"metric {self.name!r}: cannot merge {shown}, expected another {kind.__name__}"
             )
+        mine, others = self._kwargs, other._kwargs
         if kind.merge is EvalMetric.merge:
-            mine, others = self._config(), other._config()
-        else:
-            mine, others = {"_kwargs": self._kwargs}, {"_kwargs": other._kwargs}
-        for key in mine.keys() | others.keys():
+            mine, others = {**mine, **self._config()}, {**others, **other._config()}
+        for key in [*mine, *(others.keys() - mine.keys())]:
             if not _alike(mine.get(key), others.get(key)):
                 raise ArgumentError(
-                    f"metric {self.name!r}: cannot merge a {kind.__name__} that was made with other arguments: "
-                    f"{key.strip('_')} is {mine.get(key)!r} here and {others.get(key)!r} there"
+                    f"metric {self.name!r}: cannot merge a {kind.__name__} that was made with other arguments: {key} is "
+                    f"{mine.get(key)!r} here and {others.get(key)!r} there"
                 )
 
     def _config(self) -> dict[str, Any]:
@@ -285,7 +284,6 @@ class EvalMetric:
             ArgumentError: `reset` changes one of them, so that it is part of what was seen.
         """
         self._settle()
-        before = self.__dict__
         try:
             fresh = copy.deepcopy(self)
         except Exception as error:
@@ -293,7 +291,7 @@ class EvalMetric:
                 f"metric {self.name!r} cannot be merged: it cannot be copied: {error}"
             ) from error
         fresh.reset()
-        found = {key: value for key, value in before.items() if key not in _SUMS}
+        found = {key: value for key, value in self.__dict__.items() if key not in _NO_CONFIG}
         for key, value in found.items():
             if not _alike(value, fresh.__dict__.get(key)):
                 raise ArgumentError(
@@ -335,7 +333,7 @@ class EvalMetric:
         return self.get_name_value()
 
 
-_SUMS = frozenset({"_sum", "_num", "_global_sum", "_global_num", "_tally"})
+_NO_CONFIG = frozenset({"_sum", "_num", "_global_sum", "_global_num", "_tally", "_kwargs"})
 
 
 def _added(total: Any, more: Any) -> Any:
