@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -48,6 +48,10 @@ class RunArguments:
             raise ArgumentError(f"callback is {self.callback!r}, expected a function of one argument, or None")
         check_seconds("callback_s", self.callback_s)
         return self
+
+    def with_optimizer(self, optimizer: Any) -> RunArguments:
+        """Return these arguments with a program's own optimizer."""
+        return replace(self, optimizer=optimizer)
 
     def metric(self) -> Any:
         """Return the metric that `eval_metric` names, None without one.

@@ -82,6 +82,10 @@ class SlotFeed:
             _check_rows(lines, name, table, rows)
         return DataBatch([_array(d, lines) for d in self.data], [_array(d, lines) for d in self.labels])
 
+    def input(self, name: str, lines: FeedBatch) -> Any:
+        """Return one slot's values of some lines, as an array as it is fed."""
+        return next(_array(desc, lines) for desc in (*self.data, *self.labels) if desc.name == name)
+
 
 def _array(desc: DataDesc, lines: FeedBatch) -> Any:
     """Return the values of one slot in the shape and type of a description."""
