@@ -28,6 +28,7 @@ struct Parameter {
     vector::UpdateRule rule;  // but for lr, which changes
     double lr_mult;
     bool learns;
+    bool all_rows;  // of a table: those without a gradient are updated, too, as if it were 0
 };
 
 // Values are matrices: a row for each line of a batch, or a single row.

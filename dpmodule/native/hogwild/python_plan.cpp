@@ -53,12 +53,15 @@ bool read_parameter(PyObject *given, Parameter &parameter) {
     const char *name;
     long long rows, width;
     PyObject *weight, *states, *rule;
-    int learns;
-    if (!PyArg_ParseTuple(given, "sLLOOOdp", &name, &rows, &width, &weight, &states, &rule, &parameter.lr_mult, &learns)) return false;
+    int learns, all_rows;
+    if (!PyArg_ParseTuple(given, "sLLOOOdpp", &name, &rows, &width, &weight, &states, &rule, &parameter.lr_mult, &learns, &all_rows)) {
+        return false;
+    }
     parameter.name = name;
     parameter.rows = rows;
     parameter.width = width;
     parameter.learns = learns;
+    parameter.all_rows = all_rows;
     std::vector<float *> found;
     if (!read_address(weight, parameter.weight) || !vector::read_rule(rule, &parameter.rule)) return false;
     if (!read_each(states, found, [](PyObject *one, float *&at) { return read_address(one, at); })) return false;

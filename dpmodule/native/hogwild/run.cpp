@@ -15,7 +15,7 @@ public:
         : plan_(plan), options_(options), updates_(updates), progress_(progress), net_(plan),
           random_(options.seed, static_cast<std::uint64_t>(worker)) {}
 
-    void step(const Batch &batch, const std::atomic<bool> &stopped) {
+    void step(const Batch &batch) {
         Frame frame{batch, options_.train, random_};
         {
             Watch watch(progress_.forward);
@@ -23,9 +23,10 @@ public:
         }
         if (!net_.outputs_are_finite(batch)) fail(batch, "an output");
         if (options_.train) learn(frame);
-        progress_.recorder.add(net_, batch, stopped);
         count(batch);
     }
+
+    void record(const Batch &batch, const std::atomic<bool> &stopped) { progress_.recorder.add(net_, batch, stopped); }
 
 private:
     void learn(Frame &frame) {
@@ -35,7 +36,8 @@ private:
         }
         if (!net_.gradients_are_finite(frame.batch)) fail(frame.batch, "a gradient");
         Watch watch(progress_.update);
-        net_.update(frame.batch, options_.rate, updates_.fetch_add(1, std::memory_order_relaxed) + 1);
+        const std::uint64_t count = updates_.fetch_add(1, std::memory_order_relaxed) + 1;
+        net_.update(frame.batch, options_.schedule ? options_.schedule(count) : options_.rate, count);
     }
 
     void count(const Batch &batch) {
@@ -105,7 +107,7 @@ Failure current_failure() {
 }  // namespace
 
 Run::Run(Plan plan, std::vector<Part> parts, RunOptions options)
-    : plan_(std::move(plan)), options_(options), updates_(options.updates) {
+    : plan_(std::move(plan)), options_(std::move(options)), updates_(options_.updates) {
     queue_.parts = std::move(parts);
     for (int i = 0; i < options_.workers; ++i) progress_.push_back(std::make_unique<WorkerProgress>(plan_));
     try {
@@ -147,7 +149,13 @@ void Run::train(int worker) {
     Trainer trainer(plan_, options_, worker, updates_, progress);
     BatchReader reader(plan_, queue_, options_.skip_bad_lines, progress.reader);
     Batch batch;
-    while (!stopped_.load(std::memory_order_relaxed) && reader.next(batch)) trainer.step(batch, stopped_);
+    while (!stopped_.load(std::memory_order_relaxed) && reader.next(batch)) {
+        {
+            Pass pass(gate_);
+            trainer.step(batch);
+        }
+        trainer.record(batch, stopped_);
+    }
 }
 
 void Run::fail(Failure failure) noexcept {

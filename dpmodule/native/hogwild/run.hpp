@@ -2,9 +2,11 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <thread>
 
+#include "gate.hpp"
 #include "reader.hpp"
 #include "recorder.hpp"
 
@@ -15,6 +17,7 @@ struct RunOptions {
     bool train = true, skip_bad_lines = false;
     std::uint64_t seed = 0, updates = 0;  // that the parameters have had before
     double rate = 0;
+    std::function<double(std::uint64_t)> schedule;  // the rate of an update by its number, from 1; empty: `rate`
 };
 
 // What others may look at while a worker works.
@@ -49,6 +52,10 @@ public:
     // Wait for the end of all workers, at most some seconds; whether they have ended.
     bool wait(double seconds);
 
+    // Between them no worker is within a batch.
+    void pause() { gate_.close(); }
+    void resume() noexcept { gate_.open(); }
+
     const Failure &failure() const { return failure_; }  // after the end
     std::uint64_t updates() const { return updates_.load(); }
     WorkerProgress &worker(int i) const { return *progress_[static_cast<std::size_t>(i)]; }
@@ -64,6 +71,7 @@ private:
     const Plan plan_;
     const RunOptions options_;
     PartQueue queue_;
+    Gate gate_;
     std::atomic<bool> stopped_{false};
     std::atomic<std::uint64_t> updates_;
     std::vector<std::unique_ptr<WorkerProgress>> progress_;
