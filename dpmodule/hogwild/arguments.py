@@ -45,7 +45,9 @@ class RunArguments:
         _check_choice("mode", self.mode, MODES)
         _check_choice("on_bad_line", self.on_bad_line, _ON_BAD_LINE)
         if self.callback is not None and not callable(self.callback):
-            raise ArgumentError(f"callback is {self.callback!r}, expected a function of one argument, or None")
+            raise ArgumentError(
+                f"callback is {self.callback!r}, expected a function of one argument, or None"
+            )
         check_seconds("callback_s", self.callback_s)
         return self
 

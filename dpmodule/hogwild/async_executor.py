@@ -67,7 +67,9 @@ class AsyncExecutor:
     ) -> None:
         self.context = cpu() if context is None else Context(context)
         if self.context.device_type != "cpu":
-            raise ArgumentError(f"AsyncExecutor: context is {self.context}, and its workers train on the CPU: mx.cpu()")
+            raise ArgumentError(
+                f"AsyncExecutor: context is {self.context}, and its workers train on the CPU: mx.cpu()"
+            )
         check_seconds("timeout_s", timeout_s)
         self.timeout_s = float(timeout_s)
         self._engines = Engines(self.timeout_s, start_method)
@@ -167,7 +169,9 @@ class AsyncExecutor:
         prepared = self._programs.prepare(program, data_feed, parts, fetch, True, args)
         choice = self._engines.choose(prepared, mode, workers)
         if choice.mode == "serial" and workers > 1:
-            _logger.warning("run_from_files: mode 'serial' has one worker; thread_num %d is passed over", thread_num)
+            _logger.warning(
+                "run_from_files: mode 'serial' has one worker; thread_num %d is passed over", thread_num
+            )
             workers = 1
         self._last = prepared
         self._is_running = True
@@ -312,14 +316,18 @@ def _parts(filelist: Any, desc: Any, thread_num: Any, split: bool) -> tuple[list
         FileError: a file is missing.
     """
     if not isinstance(desc, DataFeedDesc):
-        raise ArgumentError(f"data_feed is {desc!r}, expected a DataFeedDesc, as DataFeedDesc('data.prototxt')")
+        raise ArgumentError(
+            f"data_feed is {desc!r}, expected a DataFeedDesc, as DataFeedDesc('data.prototxt')"
+        )
     workers = check_workers(thread_num)
     files = check_files(filelist)
     parts = split_parts(files, workers, desc.pipe_command) if split else [Part(path) for path in files]
     if workers > len(parts):
         kind = "parts" if split else "files"
         hint = "" if split else "; split_files=True cuts files"
-        _logger.warning("thread_num is reduced from %d to %d, as many as there are %s%s", workers, len(parts), kind, hint)
+        _logger.warning(
+            "thread_num is reduced from %d to %d, as many as there are %s%s", workers, len(parts), kind, hint
+        )
         workers = len(parts)
     return parts, workers
 

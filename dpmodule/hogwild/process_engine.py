@@ -241,7 +241,9 @@ class _Crew:
         self._tickets.refill(len(job.parts))
         self._send(job, fetches)
         with BatchBoundary(self.stop) as boundary:
-            stats = _Run(self._supervisor, self._supervisor.children[: job.workers], job, self._timeout_s).stats()
+            stats = _Run(
+                self._supervisor, self._supervisor.children[: job.workers], job, self._timeout_s
+            ).stats()
         self._is_idle = True
         return stats, boundary.asked
 
@@ -386,7 +388,9 @@ class _Run:
     def _file_of(self, child: ChildProcess) -> str | None:
         """Return the path of the file that a worker noted last, None if it had none yet."""
         noted = child.working_on.rpartition(", batch ")[0]
-        return next((part.path for part in self._job.parts if noted and os.fspath(part.path).startswith(noted)), None)
+        return next(
+            (part.path for part in self._job.parts if noted and os.fspath(part.path).startswith(noted)), None
+        )
 
 
 def _name_file(error: Any, path: str | None) -> None:

@@ -73,7 +73,9 @@ class Programs:
             self._tell_ignored(module, args)
         with warnings.catch_warnings():
             if is_own:
-                warnings.simplefilter("ignore", UserWarning)  # by what gradients are divided, the program has said
+                warnings.simplefilter(
+                    "ignore", UserWarning
+                )  # by what gradients are divided, the program has said
             make_ready(module, feed, store, train, args)
             if is_own and train and module.optimizer is not program.optimizer:
                 module.init_optimizer(None, program.optimizer, force_init=True)
@@ -89,8 +91,12 @@ class Programs:
         before = self._first.get(id(module))
         for name in ("initializer", "arg_params", "aux_params", "optimizer", "optimizer_params"):
             value = getattr(args, name)
-            if value is not None and (before is None or getattr(before, name) is not value != getattr(before, name)):
-                _logger.warning("run_from_files: %s counts at a program's first run and is passed over now", name)
+            if value is not None and (
+                before is None or getattr(before, name) is not value != getattr(before, name)
+            ):
+                _logger.warning(
+                    "run_from_files: %s counts at a program's first run and is passed over now", name
+                )
 
     def module(self, program: Any) -> Module:
         """Return a program's module.
@@ -102,7 +108,9 @@ class Programs:
             return program
         found = self._entries.get(id(program))
         if found is None or not found[1].binded:
-            raise StateError("the program has not been run by this executor, so that it has no parameters here")
+            raise StateError(
+                "the program has not been run by this executor, so that it has no parameters here"
+            )
         return found[1]
 
     def last(self, program: Any) -> Prepared | None:
@@ -130,7 +138,11 @@ class Programs:
             )
         data, labels = input_names(symbol, slots)
         known = self._entries.get(id(program))
-        if known is None or (known[1].data_names, known[1].label_names) != (data, labels) or known[1].symbol is not symbol:
+        if (
+            known is None
+            or (known[1].data_names, known[1].label_names) != (data, labels)
+            or known[1].symbol is not symbol
+        ):
             module = Module(symbol, data, labels, context=self._context)
             known = self._entries[id(program)] = program, module, store
         return known[1], store
@@ -146,7 +158,9 @@ class Programs:
         labels = [name for name in module.label_names if name in arguments]
         bound = {}
         if module.binded:
-            bound = {each.name: tuple(each.shape) for each in (*module.data_shapes, *(module.label_shapes or ()))}
+            bound = {
+                each.name: tuple(each.shape) for each in (*module.data_shapes, *(module.label_shapes or ()))
+            }
         feed = feed_of(module.symbol, desc, module.data_names, labels, parts, bound)
         self._feeds[id(module)] = key, feed
         return feed
@@ -159,5 +173,7 @@ def _optimizer_of(program: Program) -> Any:
         StateError: it has none.
     """
     if program.optimizer is None:
-        raise StateError("run_from_files: the program has no optimizer, and can only be run by infer_from_files")
+        raise StateError(
+            "run_from_files: the program has no optimizer, and can only be run by infer_from_files"
+        )
     return program.optimizer

@@ -24,7 +24,14 @@ from .child import START, Link, Passed
 from .errors import UnpicklableError
 from .messages import Message, pack
 
-__all__ = ["START_METHODS", "check_not_importing_main", "check_start_method", "launch", "pack_target", "preload"]
+__all__ = [
+    "START_METHODS",
+    "check_not_importing_main",
+    "check_start_method",
+    "launch",
+    "pack_target",
+    "preload",
+]
 
 START_METHODS = ("spawn", "fork", "forkserver")
 _MAIN_KEYS = ("init_main_from_name", "init_main_from_path")
