@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 import torch
 
 from .. import native
-from ..base import StateError
+from ..base import NonFiniteError, StateError
 from ..context import cpu
 from ..module.boundary import BatchBoundary
 from ..ndarray import NDArray
@@ -35,6 +36,11 @@ class NativeEngine:
 
     def __init__(self) -> None:
         self._running: Any = None
+
+    def why_not(self, prepared: Prepared) -> str | None:
+        """Return why a program is not one for this engine, None if it is."""
+        made = plan(prepared)
+        return made.text if isinstance(made, Reason) else None
 
     def run(self, prepared: Prepared, job: Job) -> list[WorkerStats]:
         """Do a job.
@@ -95,7 +101,7 @@ class _Run:
             else:
                 schedule = self._optimizer.lr_scheduler
         core: Any = native.core
-        parts = [(_path(part.path), part.begin, -1 if part.end is None else part.end) for part in job.parts]
+        parts = [(os.fsencode(part.path), part.begin, -1 if part.end is None else part.end) for part in job.parts]
         self._native = core.HogwildRun(
             made.description,
             parts,
@@ -126,8 +132,13 @@ class _Run:
             run.stop()
             run.wait(float("inf"))
             self._count()
-        run.raise_failure()
         self._looker.look()
+        try:
+            run.raise_failure()
+        except NonFiniteError as error:
+            file, batch = run.failed_at()
+            error.file, error.batch = os.fsdecode(file), batch  # type: ignore[attr-defined]  # for handlers
+            raise
         if boundary.asked:
             raise KeyboardInterrupt
         return self._looker.stats()
@@ -153,8 +164,6 @@ class _Looker:
     """Looks at workers from the calling thread: what they have done, and what metrics see."""
 
     def __init__(self, run: Any, job: Job, made: NativePlan) -> None:
-        from copy import deepcopy
-
         self._run, self._job, self._plan = run, job, made
         self._metrics = [deepcopy(job.metric) for _ in range(job.workers)]
 
@@ -180,7 +189,7 @@ class _Looker:
 
 
 def _by_batch(
-    lines: np.ndarray[Any, Any], columns: Sequence[bytes], watched: Sequence[tuple[str, tuple[int, ...]]]
+    lines: np.ndarray[Any, Any], columns: Sequence[bytes], watched: Sequence[tuple[str, tuple[int, ...] | None]]
 ) -> Iterator[list[tuple[str, NDArray]]]:
     """Yield for each batch what was watched, by name."""
     if not lines.size:
@@ -189,12 +198,7 @@ def _by_batch(
     tensors = []
     for column, (_, tail) in zip(columns, watched, strict=True):
         numbers = torch.frombuffer(bytearray(column), dtype=torch.float32)
-        tensors.append(numbers.view(-1, *tail).split(counts))
+        tensors.append(numbers.split(1) if tail is None else numbers.view(-1, *tail).split(counts))
     for batch in zip(*tensors):
         yield [(name, NDArray(rows, cpu())) for (name, _), rows in zip(watched, batch)]
 
-
-def _path(path: str) -> bytes:
-    import os
-
-    return os.fsencode(path)

@@ -40,14 +40,15 @@ class NativePlan:
         description: what `dpmodule._native.HogwildRun` takes; has addresses of `tensors`.
         tensors: parameters and states, which stay where they are as long as the plan is used.
         trained: the optimizer's numbers of the parameters that are updated.
-        metric: names and shapes without the batch axis of what a metric sees: labels, then outputs.
+        metric: names and shapes without the batch axis of what a metric sees: labels, then outputs; None for the shape
+            of one number for the whole batch.
         labels: how many of these are labels.
     """
 
     description: tuple[Any, ...]
     tensors: tuple[torch.Tensor, ...]
     trained: tuple[Any, ...] = ()
-    metric: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    metric: tuple[tuple[str, tuple[int, ...] | None], ...] = ()
     labels: int = 0
 
 
@@ -89,7 +90,7 @@ def plan(prepared: Prepared, metric: bool = False) -> NativePlan | Reason:
         fetches,
         [value.index for _, value in watched],
     )
-    shapes = tuple((name, value.tail) for name, value in watched)
+    shapes = tuple((name, None if value.single else value.tail) for name, value in watched)
     return NativePlan(description, tuple(arrays.tensors), tuple(arrays.trained), shapes, labels)
 
 
@@ -113,11 +114,7 @@ def _watched(prepared: Prepared, graph: Graph) -> tuple[list[tuple[str, Any]], i
     heads = dict(zip(prepared.fetches.heads.list_outputs(), graph.heads))
     labels = [(desc.name, graph.number_slot(desc.name)) for desc in prepared.feed.labels]
     outputs = metric_outputs(prepared.module.symbol, len(labels))
-    found = [*labels, *((name, heads[name]) for name in outputs)]
-    for name, value in found:
-        if value.single:
-            raise Refused(f"eval_metric: the output {name!r} is one number for the whole batch")
-    return found, len(labels)
+    return [*labels, *((name, heads[name]) for name in outputs)], len(labels)
 
 
 # parameters

@@ -1,6 +1,7 @@
 #include "run.hpp"
 
 #include <chrono>
+#include <stdexcept>
 #include <system_error>
 
 #include "errors.hpp"
@@ -8,11 +9,19 @@
 namespace dpmodule::hogwild {
 namespace {
 
+struct NonFinite : std::runtime_error {
+    NonFinite(const std::string &text, std::string in, std::uint64_t number)
+        : std::runtime_error(text), file(std::move(in)), batch(number) {}
+
+    const std::string file;
+    const std::uint64_t batch;
+};
+
 // Training one batch after the other.
 class Trainer {
 public:
     Trainer(const Plan &plan, const RunOptions &options, int worker, std::atomic<std::uint64_t> &updates, WorkerProgress &progress)
-        : plan_(plan), options_(options), updates_(updates), progress_(progress), net_(plan),
+        : plan_(plan), options_(options), updates_(updates), progress_(progress), worker_(worker), net_(plan),
           random_(options.seed, static_cast<std::uint64_t>(worker)) {}
 
     void step(const Batch &batch) {
@@ -62,27 +71,25 @@ private:
         return count ? sum / static_cast<double>(count) : 0.0;
     }
 
-    struct NonFinite : std::runtime_error {
-        using std::runtime_error::runtime_error;
-    };
-
     [[noreturn]] void fail(const Batch &batch, const char *what) const;
 
     const Plan &plan_;
     const RunOptions &options_;
     std::atomic<std::uint64_t> &updates_;
     WorkerProgress &progress_;
+    const int worker_;
     Net net_;
     Random random_;
-
-    friend Failure current_failure();
 };
 
 void Trainer::fail(const Batch &batch, const char *what) const {
-    throw NonFinite(batch.part->path + ": batch " + std::to_string(progress_.batches.load() + 1) + " of its worker, from line " +
-                    std::to_string(line_number(*batch.part, batch.first_line)) + " on: " + what +
-                    " is NaN or infinite; nothing of this batch went into the parameters. A smaller learning_rate or "
-                    "clip_gradient may help");
+    const std::uint64_t number = progress_.batches.load();
+    const std::string &file = batch.part->path, line = std::to_string(line_number(*batch.part, batch.first_line));
+    throw NonFinite(std::string(what) + " is not finite in batch " + std::to_string(number) + " of worker " +
+                        std::to_string(worker_) + ", which begins in line " + line + " of " + file +
+                        "; this batch has changed no parameters. A smaller learning rate, clip_gradient or a look at the "
+                        "data may help",
+                    file, number);
 }
 
 // Inside a catch block.
@@ -91,8 +98,10 @@ Failure current_failure() {
     found.is_set = true;
     try {
         throw;
-    } catch (const Trainer::NonFinite &error) {
+    } catch (const NonFinite &error) {
         found.is_non_finite = true;
+        found.file = error.file;
+        found.batch = error.batch;
         found.text = error.what();
     } catch (const std::system_error &error) {
         found.is_system = true;

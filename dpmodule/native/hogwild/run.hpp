@@ -36,7 +36,8 @@ struct Failure {
     bool is_set = false, is_system = false, is_non_finite = false;
     Kind kind = Kind::functor;
     int code = 0;
-    std::string text;
+    std::string text, file;  // file and batch: of what is not finite
+    std::uint64_t batch = 0;
 };
 
 class Run {

@@ -123,6 +123,11 @@ PyObject *run_raise_failure(PyObject *self, PyObject *) {
     return set_error(failure.kind, failure.text.c_str());
 }
 
+PyObject *run_failed_at(PyObject *self, PyObject *) {
+    const Failure &failure = run_of(self).failure();
+    return Py_BuildValue("(yK)", failure.file.c_str(), static_cast<unsigned long long>(failure.batch));
+}
+
 PyObject *run_updates(PyObject *self, PyObject *) { return PyLong_FromUnsignedLongLong(run_of(self).updates()); }
 
 PyObject *floats_of(const std::vector<Tally> &sums) {
@@ -189,6 +194,7 @@ PyMethodDef run_methods[] = {
     {"pause", run_pause, METH_NOARGS, "Wait until no worker is within a batch; then none begins one until resume()."},
     {"resume", run_resume, METH_NOARGS, "Let the workers go on."},
     {"raise_failure", run_raise_failure, METH_NOARGS, "Raise what went wrong first, if anything; after the end."},
+    {"failed_at", run_failed_at, METH_NOARGS, "File, and number of the worker's batch from 0, of numbers that are not finite."},
     {"updates", run_updates, METH_NOARGS, "Updates that the parameters have had, with those before."},
     {"stats", run_stats, METH_NOARGS,
      "A tuple for each worker: examples, batches, skipped lines, part (-1: none), seconds of reading, parsing, forward, "
