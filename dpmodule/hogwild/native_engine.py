@@ -101,7 +101,9 @@ class _Run:
             else:
                 schedule = self._optimizer.lr_scheduler
         core: Any = native.core
-        parts = [(os.fsencode(part.path), part.begin, -1 if part.end is None else part.end) for part in job.parts]
+        parts = [
+            (os.fsencode(part.path), part.begin, -1 if part.end is None else part.end) for part in job.parts
+        ]
         self._native = core.HogwildRun(
             made.description,
             parts,
@@ -189,7 +191,9 @@ class _Looker:
 
 
 def _by_batch(
-    lines: np.ndarray[Any, Any], columns: Sequence[bytes], watched: Sequence[tuple[str, tuple[int, ...] | None]]
+    lines: np.ndarray[Any, Any],
+    columns: Sequence[bytes],
+    watched: Sequence[tuple[str, tuple[int, ...] | None]],
 ) -> Iterator[list[tuple[str, NDArray]]]:
     """Yield for each batch what was watched, by name."""
     if not lines.size:
@@ -201,4 +205,3 @@ def _by_batch(
         tensors.append(numbers.split(1) if tail is None else numbers.view(-1, *tail).split(counts))
     for batch in zip(*tensors):
         yield [(name, NDArray(rows, cpu())) for (name, _), rows in zip(watched, batch)]
-

@@ -119,7 +119,9 @@ class Graph:
         """Add a step and return what it makes."""
         value = Value(len(self.values), prod(tail), tail, single)
         self.values.append(value)
-        self.steps.append((KINDS.index(kind), value.index, tuple(each.index for each in inputs), ints, floats))
+        self.steps.append(
+            (KINDS.index(kind), value.index, tuple(each.index for each in inputs), ints, floats)
+        )
         return value
 
     def slot(self, name: str) -> int:

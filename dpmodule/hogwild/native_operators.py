@@ -17,13 +17,21 @@ POOLS = ("sum", "mean", "sqrt", "max", "first", "last")
 """As Pool in native/hogwild/table_gradient.hpp."""
 
 # As Unary in native/autobatch/kernels.hpp; from 100 on, those of native/hogwild/pointwise_layers.cpp.
-_TANH, _LOGISTIC, _RECTIFY, _EXP, _SQRT, _ELU, _SELU, _LOG, _SQUARE, _CUBE, _ABS, _RECIPROCAL, _SOFTSIGN = range(13)
+_TANH, _LOGISTIC, _RECTIFY, _EXP, _SQRT, _ELU, _SELU, _LOG, _SQUARE, _CUBE, _ABS, _RECIPROCAL, _SOFTSIGN = (
+    range(13)
+)
 _NEGATE, _SCALE, _SHIFT, _SUBTRACT_FROM, _COPY = range(32, 37)
 _SOFTRELU, _LEAKY, _CLIP, _GELU = range(100, 104)
 _ADD, _SUBTRACT, _MULTIPLY, _DIVIDE, _EQUAL = 0, 1, 2, 3, 100
 _FAR = 3.0e38
 
-ACTIVATIONS = {"relu": _RECTIFY, "sigmoid": _LOGISTIC, "softrelu": _SOFTRELU, "softsign": _SOFTSIGN, "tanh": _TANH}
+ACTIVATIONS = {
+    "relu": _RECTIFY,
+    "sigmoid": _LOGISTIC,
+    "softrelu": _SOFTRELU,
+    "softsign": _SOFTSIGN,
+    "tanh": _TANH,
+}
 _LEAKY_KINDS = {"leaky": _LEAKY, "elu": _ELU, "selu": _SELU, "gelu": _GELU}
 
 HANDLERS: dict[str, Handler] = {}
@@ -93,7 +101,9 @@ def _concat(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Foun
 # number by number
 
 
-def _unary(graph: Graph, node: Node, inputs: Sequence[Found], kind: int, first: float = 0.0, second: float = 0.0) -> Value:
+def _unary(
+    graph: Graph, node: Node, inputs: Sequence[Found], kind: int, first: float = 0.0, second: float = 0.0
+) -> Value:
     data = graph.matrix(node, inputs[0])
     return graph.add("Unary", [data], data.tail, (kind,), (first, second), data.single)
 
@@ -180,7 +190,15 @@ def _dropout(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Fou
     return graph.add("Dropout", [data], data.tail, (int(node.a.mode == "always"),), (node.a.p,), data.single)
 
 
-_BINARY = {"add": _ADD, "plus": _ADD, "sub": _SUBTRACT, "minus": _SUBTRACT, "mul": _MULTIPLY, "div": _DIVIDE, "equal": _EQUAL}
+_BINARY = {
+    "add": _ADD,
+    "plus": _ADD,
+    "sub": _SUBTRACT,
+    "minus": _SUBTRACT,
+    "mul": _MULTIPLY,
+    "div": _DIVIDE,
+    "equal": _EQUAL,
+}
 
 
 @_knows(
