@@ -142,6 +142,8 @@ def check_counts(seed, trials, folder):
             shared = [list(batches_of(feed_of(size), parts[i::workers])) for i in range(workers)]
             got = sorted(row for mine in shared for batch in mine for row in rows_of(batch))
             assert got == sorted(rows)
+        piped = batches_of(feed_of(3, "gzip -dcf"), map(Part, paths))
+        assert sum(map(rows_of, piped), []) == rows
         for path in paths:
             os.unlink(path)
 
