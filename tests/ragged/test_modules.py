@@ -300,6 +300,18 @@ def test_a_dense_array_for_a_ragged_input_and_the_reverse():
         dense.forward(batch())
 
 
+def test_gradients_of_another_storage_type_are_refused():
+    x, plain = S.Variable("x", stype="ragged"), mx.nd.ones((2,))
+    data = mx.nd.ragged_array([[1.0], [2.0]])
+    for args, grads in (({"x": data}, {"x": plain}), ({"x": plain}, {"x": data})):
+        with pytest.raises(mx.base.ArgumentError, match="args_grad: x is stored as"):
+            S.exp(x).bind(mx.cpu(), args, grads)
+    with pytest.raises(mx.base.ArgumentError, match="the gradient is stored as default"):
+        mx.autograd.mark_variables([data], [plain])
+    with pytest.raises(mx.base.OpError, match="cast_storage takes no ragged"):
+        mx.nd.cast_storage(data, "csr")
+
+
 # looking inside
 
 
