@@ -48,15 +48,23 @@ def shared_files():
 
 
 def children():
-    """Return the ids of the worker processes of this process's executors."""
+    """Return the ids of the worker processes of this process's executors, which a server of it has forked."""
     found = []
-    for path in Path("/proc").glob("[0-9]*/comm"):
-        try:
-            if path.read_text().startswith("hogwild-"):
-                found.append(int(path.parent.name))
-        except OSError:
-            continue
+    for path in Path("/proc").glob("[0-9]*"):
+        if field(path, "Name").startswith("hogwild-"):
+            parent = field(path, "PPid")
+            if str(os.getpid()) in (parent, field(Path("/proc") / parent, "PPid")):
+                found.append(int(path.name))
     return found
+
+
+def field(path, name):
+    """Return a field of a process's status; empty if the process is gone."""
+    try:
+        lines = (path / "status").read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(f"{name}:")), "")
 
 
 def process(run, program, feed, files, workers, fetch=(), **more):
