@@ -356,7 +356,7 @@ def test_the_width_of_a_slot_is_checked(backend):
     slots = [Slot("a", is_dense=True, width=2)]
     assert read(b"2 1 2\n", slots).slots["a"].values.tolist() == [[1, 2]]
     with pytest.raises(
-        FileFormatError, match="line 1, slot 'a': found 1 values, expected 2, as the slot's width says"
+        FileFormatError, match="line 1, slot 'a': found 1 values, expected 2 in every line, since"
     ):
         read(b"1 1\n", slots)
     for keywords in ({"width": 2}, {"is_dense": True, "width": 0}, {"is_dense": True, "width": True}):
