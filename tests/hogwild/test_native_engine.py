@@ -10,6 +10,7 @@ import dpmodule as mx
 from dpmodule import native
 from dpmodule.base import ArgumentError, BoundsError, FileFormatError, NonFiniteError
 from helpers.hogwild_nets import drawn, feed_text
+from helpers.programs import run_program
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="there is no extension")
 
@@ -34,7 +35,8 @@ def bow_lines(count, generator, words=WORDS):
     lines = []
     for _ in range(count):
         ids = [generator.randrange(words) for _ in range(generator.randint(1, 9))]
-        lines.append(f"{len(ids)} {' '.join(map(str, ids))} 1 {generator.randrange(2)}")
+        label = int(2 * sum(one % 2 for one in ids) > len(ids))
+        lines.append(f"{len(ids)} {' '.join(map(str, ids))} 1 {label}")
     return lines
 
 
@@ -289,13 +291,12 @@ def test_snapshots_are_taken_between_batches(tmp_path):
 
 
 CTRL_C = """
-import os, signal, sys, threading, time
-import dpmodule as mx
+import os, signal, threading
 from pathlib import Path
-sys.path.insert(0, {tests!r})
+import dpmodule as mx
 from hogwild.test_native_engine import bow, bow_feed, bow_files
 
-files = bow_files(Path({folder!r}), (20000,) * 4)
+files = bow_files(Path(FOLDER), (5000,) * 4)
 with mx.AsyncExecutor() as run:
     symbol = bow()
     run.run_from_files(symbol, bow_feed(), files[:1], 1, mode="native")
@@ -305,6 +306,10 @@ with mx.AsyncExecutor() as run:
             run.run_from_files(symbol, bow_feed(1), files, 2, mode="native")
     except KeyboardInterrupt:
         print("interrupted")
-    result = run.run_from_files(symbol, bow_feed(), files[:1], 1, mode="native")
-    print(result.examples)
+    print(run.run_from_files(symbol, bow_feed(), files[:1], 1, mode="native").examples)
 """
+
+
+def test_ctrl_c_ends_the_run_after_a_batch(tmp_path):
+    program = run_program(CTRL_C.replace("FOLDER", repr(str(tmp_path))))
+    assert program.stdout.split() == ["interrupted", "5000"]
