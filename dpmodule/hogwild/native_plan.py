@@ -194,7 +194,7 @@ class _Rules:
         self._numbers = {name: index for index, (name, _) in updates.keys().items() if name in learn}
 
     def of(self, name: str, weight: NDArray) -> tuple[Any, tuple[NDArray, ...], dict[str, Any] | None, float]:
-        """Return a parameter's number, states, rule but for the rate, and multiplier of the rate; no rule if it is fixed."""
+        """Return a parameter's number, states, rule but for the rate, and the rate's multiplier; no rule if it is fixed."""
         if name not in self._numbers:
             return None, (), None, 1.0
         index = self._numbers[name]
