@@ -100,8 +100,8 @@ class _Order:
         job: what to do.
         fetches: what is averaged.
         optimizer: another one than before, None if it is as it was.
-        generator: state of the generator of random numbers that the worker goes on with, and hands back; None: it has one
-            of its own.
+        generator: state of the generator of random numbers that the worker goes on with, and hands back; None: it has
+            one of its own.
     """
 
     job: Job
