@@ -420,15 +420,13 @@ def test_a_number_that_is_no_row_of_its_table_is_named(run, tmp_path):
 def test_what_is_not_finite_names_file_and_batch_and_changes_nothing(run, tmp_path):
     path = tmp_path / "part"
     path.write_text("4 1 2 3 4 1 0\n" * 8 + "4 1e38 1e38 1e38 1e38 1 0\n" * 8)
-    module = dense_module()
-    arg = {"fc1_weight": mx.nd.ones((8, 4)) * 1e10}
+    net = mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=8, name="fc1")
+    module = mx.mod.Module(mx.sym.SoftmaxOutput(net, mx.sym.Variable("label"), name="p"), ["x"], ["label"])
+    given = {"fc1_weight": mx.nd.ones((8, 4)) * 1e10}
     with pytest.raises(
         NonFiniteError, match="in batch 1 of worker 0, which begins in line 9 of .*part"
     ) as caught:
-        net = mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=8, name="fc1")
-        net = mx.sym.SoftmaxOutput(net, mx.sym.Variable("label"), name="p")
-        module = mx.mod.Module(net, ["x"], ["label"])
-        serial(run, module, described(**DENSE), [path], arg_params=arg)
+        serial(run, module, described(**DENSE), [path], arg_params=given)
     assert (caught.value.file, caught.value.batch) == (str(path), 1)
     assert all(np.isfinite(value).all() for value in parameters(module).values())
 
