@@ -261,16 +261,19 @@ def kill_at_random(run, net, files, seed):
 
     thread = threading.Thread(target=kill)
     thread.start()
+    died = None
     try:
         process(run, net, described(2, **BAGS), files * 10, 2, **ADAGRAD)
-        return None
     except WorkerDied as error:
-        assert error.index in (0, 1)
-        assert f"'hogwild-{error.index}'" in str(error)
-        assert error.file in files or error.file is None
-        return time.monotonic() - killed[0]
-    finally:
-        thread.join()
+        died = error, time.monotonic()
+    thread.join()
+    if died is None:
+        return None
+    error, at = died
+    assert error.index in (0, 1)
+    assert f"'hogwild-{error.index}'" in str(error)
+    assert error.file in files or error.file is None
+    return at - killed[0]
 
 
 @pytest.mark.parametrize(
@@ -329,8 +332,9 @@ def test_a_main_program_trains_with_processes_without_a_guard(tmp_path):
     code = f"""
 import dpmodule as mx
 from helpers.hogwild import bag_net, described
+feed = described(words="uint64", label="uint64 dense")
 with mx.AsyncExecutor() as run:
-    found = run.run_from_files(bag_net(), described(words="uint64", label="uint64 dense"), {files!r}, 2, "label", mode="process")
+    found = run.run_from_files(bag_net(), feed, {files!r}, 2, "label", mode="process")
 print(found.examples, found.workers)
 """
     assert run_program(code).stdout.split() == ["160", "2"]
