@@ -23,7 +23,7 @@ from ..module.boundary import BatchBoundary
 from ..params import ParamStore
 from ..shared_memory import shared_bytes
 from ..streams import Channel, ChildProcess, Supervisor
-from ..streams.launch import START_METHODS, preload
+from ..streams.launch import START_METHODS, check_start_method, preload
 from ..streams.supervisor import START_S
 from ..streams.tickets import Tickets
 from ..symbol import Symbol
@@ -410,11 +410,14 @@ class ProcessEngine:
     Args:
         timeout_s: how long a worker may be without progress, in seconds.
         start_method: how processes are started, see `Supervisor`; None: "forkserver" where the system has it.
+
+    Raises:
+        ArgumentError: the system has no such start method.
     """
 
     def __init__(self, timeout_s: float, start_method: str | None = None) -> None:
         self._timeout_s = timeout_s
-        self._start_method = start_method or _default_method()
+        self._start_method = _default_method() if start_method is None else check_start_method(start_method)
         self._crews: dict[bool, _Crew] = {}
 
     def run(self, prepared: Prepared, job: Job) -> list[WorkerStats]:

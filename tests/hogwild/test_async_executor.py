@@ -477,6 +477,8 @@ def test_a_closed_executor_and_one_that_runs_refuse(dense):
         serial(run, module, feed, dense[0])
     with pytest.raises(ArgumentError, match="timeout_s"):
         mx.AsyncExecutor(timeout_s=-1)
+    with pytest.raises(ArgumentError, match="start_method"):
+        mx.AsyncExecutor(start_method="thread")
 
 
 def test_what_has_not_been_run_has_neither_module_nor_snapshot_nor_explanation(run, tmp_path):
