@@ -271,7 +271,7 @@ def test_says_what_it_does_not_know(tmp_path):
     with mx.AsyncExecutor() as run:
         plain = bow()
         run.run_from_files(plain, bow_feed(), bow_files(tmp_path), 1, optimizer="adamax")
-        assert "Adamax has no native rule" in run.explain(plain, bow_feed()).why
+        assert "Adamax has no native rule" in run.explain(plain).why
 
 
 def test_an_id_outside_its_table_names_file_line_and_slot(tmp_path):
