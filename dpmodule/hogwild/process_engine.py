@@ -141,10 +141,13 @@ class _ProcessWatch:
 
     def _hold(self) -> None:
         place = _FIRST + self._channel.index
-        self._board[place] = _HELD
-        while self._board[_HOLD]:
-            time.sleep(_HOLD_S)
-        self._board[place] = _RUNNING
+        while self._board[
+            _HOLD
+        ]:  # looked at once more after RUNNING: the parent may have seen HELD and hold again
+            self._board[place] = _HELD
+            while self._board[_HOLD]:
+                time.sleep(_HOLD_S)
+            self._board[place] = _RUNNING
 
 
 def _serve(channel: Channel, setup: _Setup) -> None:
@@ -169,7 +172,6 @@ def _serve(channel: Channel, setup: _Setup) -> None:
         if not job.train:
             _infer(channel, work, job)
             continue
-        board[_FIRST + channel.index] = _RUNNING
         stats = run(work, job, channel.index, take, watch, job.metric)
         board[_FIRST + channel.index] = _IDLE
         state = None if order.generator is None else generators.generator(cpu()).get_state()
@@ -240,6 +242,7 @@ class _Crew:
         """
         self._is_idle = False
         self._board[:] = 0
+        self._board[_FIRST : _FIRST + job.workers] = _RUNNING
         self._tickets.refill(len(job.parts))
         self._send(job, fetches)
         with BatchBoundary(self.stop) as boundary:
