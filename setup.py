@@ -27,6 +27,7 @@ UNITS = {
         f"autobatch/{name}.cpp" for name in ("*_type", "engine_*", "function_*", "python_*", "update_*")
     ),
     "streams": ("*.cpp", "functors/*.cpp", "pipe/*.cpp", "vector/*.cpp"),
+    "hogwild": ("hogwild/*.cpp",),
     "autobatch": ("autobatch/*.cpp",),
 }
 """What is compiled as one file, so that headers and templates are compiled once for all of it: for each unit patterns

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .. import later
 
 _LATER = {
+    "async_executor": "AsyncExecutor",
     "data_feed": "FeedBatch FileBatches Part check_files split_parts",
     "dataset": "Dataset InMemoryDataset QueueDataset Reading",
     "data_feed_desc": "DataFeedDesc UnknownSlotError",

@@ -34,6 +34,7 @@ constexpr Add parts[] = {
     dpmodule::add_autobatch_layers,
     dpmodule::add_autobatch_state,
     dpmodule::add_autobatch_update,
+    dpmodule::add_hogwild_run,
     nullptr,
 };
 

@@ -45,5 +45,6 @@ int add_autobatch_update(PyObject *module);    // autobatch/update_functions.cpp
 int add_autobatch_engine(PyObject *module);    // autobatch/engine_type.cpp
 int add_autobatch_layers(PyObject *module);    // autobatch/layers_type.cpp
 int add_autobatch_state(PyObject *module);     // autobatch/state_type.cpp
+int add_hogwild_run(PyObject *module);         // hogwild/run_type.cpp
 
 }  // namespace dpmodule
