@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base import ArgumentError, ShapeError, did_you_mean
-from ..symbol import Group, Symbol
 from ..symbol import BlockGrad as block_gradient
+from ..symbol import Group, Symbol
 from .slot_feed import SlotFeed
 
 __all__ = ["Fetch", "Fetches"]
@@ -51,7 +51,9 @@ class Fetches:
         Raises:
             ArgumentError: something is no name in the program.
         """
-        given: Sequence[Any] = fetch if isinstance(fetch, (list, tuple)) else () if fetch is None else (fetch,)
+        given: Sequence[Any] = (
+            fetch if isinstance(fetch, (list, tuple)) else () if fetch is None else (fetch,)
+        )
         outputs = symbol.list_outputs()
         extras: list[Symbol] = []
         items = []
@@ -84,16 +86,19 @@ class Fetches:
             lines = feed.desc.batch_size
             if len(shape) and shape[-1] != 1 and shape != (lines,):
                 raise ShapeError(
-                    f"fetch: {each.name!r} has the shape {shape}; only what has one number a line, of shape ({lines},), "
-                    f"({lines}, 1) or ragged, or is one number, can be averaged"
+                    f"fetch: {each.name!r} has the shape {shape}; what can be averaged has one number a line, of shape "
+                    f"({lines},), ({lines}, 1) or ragged, or is one number"
                 )
+
 
 def _named(symbol: Symbol, given: Any, slots: Collection[str]) -> tuple[str, Symbol | None]:
     """Return what a fetch is called, and its symbol; None for an input."""
     if isinstance(given, Symbol):
         return _of_symbol(symbol, given, slots)
     if not isinstance(given, str):
-        raise ArgumentError(f"fetch: {given!r} is of type {type(given).__name__}, expected a name or a Symbol")
+        raise ArgumentError(
+            f"fetch: {given!r} is of type {type(given).__name__}, expected a name or a Symbol"
+        )
     if given in slots:
         return given, None
     internals = symbol.get_internals()
@@ -112,7 +117,9 @@ def _named(symbol: Symbol, given: Any, slots: Collection[str]) -> tuple[str, Sym
 
 def _of_symbol(symbol: Symbol, given: Symbol, slots: Collection[str]) -> tuple[str, Symbol | None]:
     if len(given.entries) != 1:
-        raise ArgumentError(f"fetch: {given!r} has {len(given.entries)} outputs; give those that are meant one by one")
+        raise ArgumentError(
+            f"fetch: {given!r} has {len(given.entries)} outputs; give those that are meant one by one"
+        )
     name = given.list_outputs()[0]
     if given.entries[0][0].op is None and name in slots:
         return name, None

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 import time
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,14 +15,15 @@ import numpy as np
 import torch
 
 from .. import generators
-from ..base import MXNetError
+from ..base import MXNetError, StateError
 from ..context import cpu
 from ..io import DataDesc
 from ..module import Module
 from ..module.boundary import BatchBoundary
 from ..params import ParamStore
+from ..shared_memory import shared_bytes
 from ..streams import Channel, ChildProcess, Supervisor
-from ..streams.launch import START_METHODS
+from ..streams.launch import START_METHODS, preload
 from ..streams.supervisor import START_S
 from ..streams.tickets import Tickets
 from ..symbol import Symbol
@@ -29,7 +32,7 @@ from .fetches import Fetch
 from .job import Job, WorkerStats
 from .program import Prepared, metric_outputs
 from .slot_feed import SlotFeed
-from .worker import Work, run
+from .worker import Inferred, Work, infer, run
 
 __all__ = ["ProcessEngine"]
 
@@ -37,6 +40,9 @@ _STOP, _HOLD, _FIRST = 0, 1, 2
 """Places of the board: whether to stop after the batch, whether to wait after it, what each worker does."""
 
 _IDLE, _RUNNING, _HELD = 0, 1, 2
+_COUNTS = ("num_update", "begin_num_update", "_index_update_count", "_all_index_update_counts")
+"""What an optimizer's state has that changes with every update."""
+
 _LOOK_S = 0.5
 _HOLD_S = 0.001
 _GRACE_S = 0.5
@@ -56,7 +62,6 @@ class _Setup:
 
     heads: Symbol
     feed: SlotFeed
-    fetches: Sequence[Fetch]
     metric_outputs: Sequence[str]
     store: ParamStore
     optimizer: Any
@@ -72,8 +77,15 @@ class _Setup:
         )
         module.bind(data, labels or None, for_training=self.optimizer is not None, store=self.store)
         if self.optimizer is not None:
-            module.init_optimizer(None, self.optimizer)
-        return Work(module, self.feed, self.fetches, self.metric_outputs)
+            _install(module, self.optimizer)
+        return Work(module, self.feed, (), self.metric_outputs)
+
+
+def _install(module: Module, optimizer: Any) -> None:
+    """Let a module go on with the shared states of an optimizer; what was to be said of that, the parent has said."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module.init_optimizer(None, optimizer, force_init=module.optimizer_initialized)
 
 
 def _names(descs: Sequence[DataDesc]) -> list[str]:
@@ -86,11 +98,13 @@ class _Order:
 
     Args:
         job: what to do.
+        fetches: what is averaged.
         optimizer: another one than before, None if it is as it was.
         generator: state of the generator of random numbers that the worker goes on with; None: it has one of its own.
     """
 
     job: Job
+    fetches: Sequence[Fetch]
     optimizer: Any
     generator: torch.Tensor | None
 
@@ -140,7 +154,8 @@ def _serve(channel: Channel, setup: _Setup) -> None:
         order: _Order = channel.recv()
         job = order.job
         if order.optimizer is not None:
-            work.module.init_optimizer(None, order.optimizer, force_init=True)
+            _install(work.module, order.optimizer)
+        work.fetches = order.fetches
         generators.seed_process((job.seed, channel.index))
         if order.generator is not None:
             generators.generator(cpu()).set_state(order.generator)
@@ -150,6 +165,9 @@ def _serve(channel: Channel, setup: _Setup) -> None:
             return None if number is None else parts[number]
 
         watch = _ProcessWatch(channel, job, board, job.report_s < float("inf"))
+        if not job.train:
+            _infer(channel, work, job)
+            continue
         board[_FIRST + channel.index] = _RUNNING
         stats = run(work, job, channel.index, take, watch, job.metric)
         board[_FIRST + channel.index] = _IDLE
@@ -157,14 +175,25 @@ def _serve(channel: Channel, setup: _Setup) -> None:
         channel.send(("done", (stats, state)))
 
 
+def _infer(channel: Channel, work: Work, job: Job) -> None:
+    """Send what the batches of every n-th part give; the parent reads the parts in turn, so that none runs ahead."""
+    for part in job.parts[channel.index :: job.workers]:
+        channel.note(f"{part.path}, batch", 0)
+        for number, found in enumerate(infer(work, job, part)):
+            channel.send(("batch", found))
+            channel.note(f"{part.path}, batch", number + 1)
+        channel.send(("part", None))
+
+
 class _Crew:
     """Workers that have one program."""
 
     def __init__(self, prepared: Prepared, workers: int, timeout_s: float, start_method: str) -> None:
-        self.key = prepared.key
+        self._key = prepared.key
+        self._is_idle = True
         self._timeout_s = timeout_s
         self._module = prepared.module
-        self._board_memory = torch.zeros(_FIRST + workers, dtype=torch.uint8).share_memory_()
+        self._board_memory = shared_bytes("the board of the workers", _FIRST + workers)
         self._board: np.ndarray[Any, Any] = self._board_memory.numpy()
         self._tickets = Tickets()
         self._settings = _settings(prepared.module.optimizer)
@@ -180,7 +209,6 @@ class _Crew:
         setup = _Setup(
             prepared.fetches.heads,
             prepared.feed,
-            prepared.fetches.items,
             metric_outputs(module.symbol, len(prepared.feed.labels)),
             module.store,
             module.optimizer if prepared.train else None,
@@ -188,27 +216,57 @@ class _Crew:
             self._board_memory,
             self._tickets,
         )
+        preload(__name__)
         children = [self._supervisor.start(_serve, setup) for _ in range(workers)]
         for child in children:
             child.recv(START_S + self._timeout_s)
 
     @property
-    def size(self) -> int:
-        """How many workers there are."""
-        return len(self._supervisor.children)
+    def is_alive(self) -> bool:
+        """Whether all workers are."""
+        return all(child.alive for child in self._supervisor.children)
 
-    def run(self, job: Job) -> list[WorkerStats]:
-        """Do a job with its number of workers; the others wait."""
+    def serves(self, prepared: Prepared, workers: int) -> bool:
+        """Say whether these workers, and enough of them, have a program, and wait for a job."""
+        is_known = self._key == prepared.key and self._is_idle
+        return is_known and len(self._supervisor.children) >= workers and self.is_alive
+
+    def run(self, job: Job, fetches: Sequence[Fetch]) -> tuple[list[WorkerStats], bool]:
+        """Do a job with its number of workers; the others wait.
+
+        Returns:
+            What each worker did, and whether Ctrl-C has ended the job.
+        """
+        self._is_idle = False
         self._board[:] = 0
         self._tickets.refill(len(job.parts))
-        self._send(job)
+        self._send(job, fetches)
         with BatchBoundary(self.stop) as boundary:
-            stats = _Run(self._supervisor, self._supervisor.children[: job.workers], job, self._timeout_s).stats()
-        if boundary.asked:
-            raise KeyboardInterrupt
-        return stats
+            stats = _Run(
+                self._supervisor, self._supervisor.children[: job.workers], job, self._timeout_s
+            ).stats()
+        self._is_idle = True
+        return stats, boundary.asked
 
-    def _send(self, job: Job) -> None:
+    def infer(self, job: Job, fetches: Sequence[Fetch]) -> Iterator[Inferred]:
+        """Yield what the workers infer, in the order of the parts."""
+        self._is_idle = False
+        self._board[:] = 0
+        self._send(job, fetches)
+        for number, part in enumerate(job.parts):
+            child = self._supervisor.children[number % job.workers]
+            while True:
+                try:
+                    kind, found = child.recv(self._timeout_s)
+                except MXNetError as error:
+                    _name_file(error, part.path)
+                    raise
+                if kind == "part":
+                    break
+                yield found
+        self._is_idle = True
+
+    def _send(self, job: Job, fetches: Sequence[Fetch]) -> None:
         optimizer = self._module.optimizer
         settings = _settings(optimizer)
         changed = optimizer if settings != self._settings else None
@@ -218,7 +276,7 @@ class _Crew:
         for child in self._supervisor.children:
             if child.index < job.workers:
                 state = generators.generator(cpu()).get_state() if child.index == 0 else None
-                child.send(_Order(plain, changed, state), self._timeout_s)
+                child.send(_Order(plain, fetches, changed, state), self._timeout_s)
             elif changed is not None:
                 self._settings = None  # those that wait do not know of it
 
@@ -226,19 +284,23 @@ class _Crew:
         """Have the workers stop after their batches."""
         self._board[_STOP] = 1
 
-    def hold(self, timeout_s: float) -> bool:
-        """Have the workers wait after their batches; say whether all do in time. `release` lets them go on."""
-        self._board[_HOLD] = 1
-        deadline = time.monotonic() + timeout_s
-        while (self._board[_FIRST:] == _RUNNING).any():
-            if time.monotonic() > deadline or not all(child.alive for child in self._supervisor.children):
-                return False
-            time.sleep(_HOLD_S)
-        return True
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Have the workers wait after their batches.
 
-    def release(self) -> None:
-        """Let the workers go on."""
-        self._board[_HOLD] = 0
+        Raises:
+            StateError: one does not in time.
+        """
+        self._board[_HOLD] = 1
+        try:
+            deadline = time.monotonic() + self._timeout_s
+            while (self._board[_FIRST:] == _RUNNING).any() and self.is_alive:
+                if time.monotonic() > deadline:
+                    raise StateError(f"a worker has not finished its batch within {self._timeout_s:g} s")
+                time.sleep(_HOLD_S)
+            yield
+        finally:
+            self._board[_HOLD] = 0
 
     def close(self) -> None:
         """End the workers, after their batches if these do not take long."""
@@ -251,7 +313,7 @@ def _settings(optimizer: Any) -> bytes | None:
     """Return what an optimizer has been set to, without what it counts."""
     if optimizer is None:
         return None
-    state = {key: value for key, value in optimizer.__getstate__().items() if "update" not in key}
+    state = {key: value for key, value in optimizer.__getstate__().items() if key not in _COUNTS}
     return pickle.dumps(state)
 
 
@@ -287,7 +349,9 @@ class _Run:
         next_report = time.monotonic() + report_s
         while self._pending:
             left = next_report - time.monotonic()
-            self._supervisor.wait(max(0.0, min(left, _LOOK_S, self._timeout_s / 4)))
+            for child in self._supervisor.wait(max(0.0, min(left, _LOOK_S, self._timeout_s / 4))):
+                if child not in self._pending and not child.alive:  # one that waits for a later job
+                    self._supervisor.drop(child)
             for child in list(self._pending):
                 self._hear(child)
             if self._job.report is not None and time.monotonic() >= next_report:
@@ -303,8 +367,7 @@ class _Run:
             if child in self._pending:
                 self._check_progress(child)
         except MXNetError as error:
-            if not hasattr(error, "file"):
-                error.file = self._file_of(child)  # type: ignore[attr-defined]  # beside the text, for handlers
+            _name_file(error, self._file_of(child))
             raise
 
     def _take(self, child: ChildProcess, kind: str, value: Any) -> None:
@@ -326,7 +389,15 @@ class _Run:
     def _file_of(self, child: ChildProcess) -> str | None:
         """Return the path of the file that a worker noted last, None if it had none yet."""
         noted = child.working_on.rpartition(", batch ")[0]
-        return next((part.path for part in self._job.parts if noted and os.fspath(part.path).startswith(noted)), None)
+        return next(
+            (part.path for part in self._job.parts if noted and os.fspath(part.path).startswith(noted)), None
+        )
+
+
+def _name_file(error: Any, path: str | None) -> None:
+    """Note the file that was being worked on beside an error's text, for handlers, unless it has one."""
+    if not hasattr(error, "file"):
+        error.file = path
 
 
 class ProcessEngine:
@@ -337,12 +408,10 @@ class ProcessEngine:
         start_method: how processes are started, see `Supervisor`; None: "forkserver" where the system has it.
     """
 
-    name = "process"
-
     def __init__(self, timeout_s: float, start_method: str | None = None) -> None:
         self._timeout_s = timeout_s
         self._start_method = start_method or _default_method()
-        self._crew: _Crew | None = None
+        self._crews: dict[bool, _Crew] = {}
 
     def run(self, prepared: Prepared, job: Job) -> list[WorkerStats]:
         """Do a job.
@@ -353,24 +422,53 @@ class ProcessEngine:
             KeyboardInterrupt: Ctrl-C, raised after the batches that were running.
             BaseException: whatever a worker raised.
         """
-        prepared.module.store.share_memory()
         try:
-            return self._crew_for(prepared, job.workers).run(job)
-        except KeyboardInterrupt:
-            raise
+            stats, asked = self._crew_for(prepared, job.workers).run(job, prepared.fetches.items)
         except BaseException:
             self.close()
             raise
+        if asked:
+            raise KeyboardInterrupt
+        return stats
+
+    def infer(self, prepared: Prepared, job: Job) -> Iterator[Inferred]:
+        """Yield what each batch of each part gives; see `worker.infer`.
+
+        Raises:
+            WorkerDied, WorkerStuck, BaseException: as `run` does.
+        """
+        crew = self._crew_for(prepared, job.workers)
+        try:
+            yield from crew.infer(job, prepared.fetches.items)
+        except BaseException:  # also where the caller has had enough
+            self._drop(crew)
+            raise
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Return a context in which all workers that train wait between two batches.
+
+        Raises:
+            StateError: a worker's batch does not end.
+        """
+        crew = self._crews.get(True)
+        return nullcontext() if crew is None else crew.paused()
 
     def _crew_for(self, prepared: Prepared, workers: int) -> _Crew:
-        crew = self._crew
-        if crew is None or crew.key != prepared.key or crew.size < workers:
-            self.close()
-            crew = self._crew = _Crew(prepared, workers, self._timeout_s, self._start_method)
+        """Return workers that have the program: those that there are, or new ones."""
+        crew = self._crews.get(prepared.train)
+        if crew is None or not crew.serves(prepared, workers):
+            if crew is not None:
+                self._drop(crew)
+            prepared.module.store.share_memory()
+            crew = _Crew(prepared, workers, self._timeout_s, self._start_method)
+            self._crews[prepared.train] = crew
         return crew
+
+    def _drop(self, crew: _Crew) -> None:
+        self._crews = {train: each for train, each in self._crews.items() if each is not crew}
+        crew.close()
 
     def close(self) -> None:
         """End the workers; further calls do nothing."""
-        crew, self._crew = self._crew, None
-        if crew is not None:
-            crew.close()
+        for crew in list(self._crews.values()):
+            self._drop(crew)

@@ -82,6 +82,10 @@ class SlotFeed:
             _check_rows(lines, name, table, rows)
         return DataBatch([_array(d, lines) for d in self.data], [_array(d, lines) for d in self.labels])
 
+    def input(self, name: str, lines: FeedBatch) -> Any:
+        """Return one slot's values of some lines, as an array as it is fed."""
+        return next(_array(desc, lines) for desc in (*self.data, *self.labels) if desc.name == name)
+
 
 def _array(desc: DataDesc, lines: FeedBatch) -> Any:
     """Return the values of one slot in the shape and type of a description."""
@@ -107,8 +111,8 @@ def _check_rows(lines: FeedBatch, name: str, table: str, rows: int) -> None:
     number = int(flat[at])
     shown = number if number >= 0 else number + 2**64
     raise BoundsError(
-        f"slot {name!r} has the value {shown}, which is no row of the table {table!r}: it has {rows} rows; the value is "
-        f"in row {row} of the batch that begins in line {lines.first_line} of {lines.file}"
+        f"slot {name!r} has the value {shown}, which is no row of the table {table!r}: it has {rows} rows; the value "
+        f"is in row {row} of the batch that begins in line {lines.first_line} of {lines.file}"
     )
 
 
@@ -148,7 +152,9 @@ def feed_of(
     lines = Lines(
         tuple(_as_declared(slot, names, ragged) for slot in desc.slots), desc.batch_size, desc.pipe_command
     )
-    known = {name: _declared(name, attributes.get(name, {}), bound.get(name), name in ragged) for name in names}
+    known = {
+        name: _declared(name, attributes.get(name, {}), bound.get(name), name in ragged) for name in names
+    }
     shapes = _shapes(symbol, lines, known, parts)
     lines = replace(lines, slots=tuple(_with_width(slot, shapes.get(slot.name)) for slot in lines.slots))
     types = _types(symbol, names, slots, attributes)
@@ -193,7 +199,9 @@ def _declared(
     if shape is None or not len(shape):
         return None
     if len(shape) > 2:
-        raise ShapeError(f"variable {name!r} has the shape {shape}; a slot feeds (N,) or (N, values of a line)")
+        raise ShapeError(
+            f"variable {name!r} has the shape {shape}; a slot feeds (N,) or (N, values of a line)"
+        )
     return None if any(axis <= 0 for axis in shape[1:]) else shape[1:]
 
 
@@ -203,6 +211,7 @@ def _shapes(
     """Return the shapes of all inputs for a full batch."""
     size = lines.batch_size
     shapes = {name: (size, *rest) for name, rest in known.items() if rest is not None}
+    shapes.update(_inferred(symbol, shapes, [name for name in known if name not in shapes], size))
     widths = {slot.name: slot.width for slot in lines.slots if slot.name in known and slot.name not in shapes}
     unknown = [name for name, width in widths.items() if width is None]
     if unknown:
@@ -216,11 +225,21 @@ def _settled(
 ) -> dict[str, tuple[int, ...]]:
     """Choose between (N,) and (N, 1) for slots of one value a line: as the graph around them says, else (N, 1)."""
     while single:
-        found = dict(zip(symbol.list_arguments(), symbol.infer_shape_partial(**known)[0]))
-        said = {name: found[name] for name in single if found[name] in ((size,), (size, 1))}
-        known.update(said or {single[0]: (size, 1)})
+        known.update(_inferred(symbol, known, single, size) or {single[0]: (size, 1)})
         single = [name for name in single if name not in known]
     return known
+
+
+def _inferred(
+    symbol: Symbol, known: Mapping[str, tuple[int, ...]], wanted: Sequence[str], size: int
+) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of inputs that follow from those of others, where a slot can have them."""
+    found = dict(zip(symbol.list_arguments(), symbol.infer_shape_partial(**known)[0]))
+    return {
+        name: found[name]
+        for name in wanted
+        if found[name][:1] == (size,) and len(found[name]) < 3 and 0 not in found[name]
+    }
 
 
 def _widths(lines: Lines, names: Sequence[str], parts: Sequence[Part]) -> dict[str, int]:
@@ -244,7 +263,10 @@ def _widths(lines: Lines, names: Sequence[str], parts: Sequence[Part]) -> dict[s
 
 
 def _types(
-    symbol: Symbol, names: Sequence[str], slots: Mapping[str, Any], attributes: Mapping[str, Mapping[str, str]]
+    symbol: Symbol,
+    names: Sequence[str],
+    slots: Mapping[str, Any],
+    attributes: Mapping[str, Mapping[str, str]],
 ) -> dict[str, str]:
     """Return element types: as declared; else whole numbers stay such unless that would make others of the net so."""
     types: dict[str, str] = {}

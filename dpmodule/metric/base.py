@@ -13,6 +13,7 @@ import torch
 
 from ..base import ArgumentError, ShapeError
 from ..ndarray import NDArray
+from ..ndarray.ragged import numbers_of
 from ..registry import Registry
 from ..staging import on_device
 from .tally import Tally
@@ -273,8 +274,8 @@ class EvalMetric:
         for key in [*mine, *(others.keys() - mine.keys())]:
             if not _alike(mine.get(key), others.get(key)):
                 raise ArgumentError(
-                    f"metric {self.name!r}: cannot merge a {kind.__name__} that was made with other arguments: {key} is "
-                    f"{mine.get(key)!r} here and {others.get(key)!r} there"
+                    f"metric {self.name!r}: cannot merge a {kind.__name__} that was made with other arguments: {key} "
+                    f"is {mine.get(key)!r} here and {others.get(key)!r} there"
                 )
 
     def _config(self) -> dict[str, Any]:
@@ -367,7 +368,7 @@ def _as_pairs(name: Any, value: Any) -> list[tuple[str, Any]]:
 def tensor_of(value: Any) -> torch.Tensor:
     """Return the tensor of an NDArray, a torch tensor, or anything that NumPy takes; without copying the first two."""
     if isinstance(value, NDArray):
-        return value.raw
+        return numbers_of(value)
     if isinstance(value, torch.Tensor):
         return value.detach()
     array = np.asarray(value)
@@ -391,8 +392,8 @@ def pairs(labels: Any, preds: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
         raise ShapeError(f"got {len(labels)} labels for {len(preds)} predictions{hint}")
     found = []
     for label, pred in zip(labels, preds):
-        target = label.raw if isinstance(label, NDArray) else tensor_of(label)
-        guess = pred.raw if isinstance(pred, NDArray) else tensor_of(pred)
+        target = label.raw if type(label) is NDArray else tensor_of(label)
+        guess = pred.raw if type(pred) is NDArray else tensor_of(pred)
         found.append((target if target.device == guess.device else on_device(target, guess.device), guess))
     return found
 
