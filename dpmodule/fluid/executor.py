@@ -95,7 +95,7 @@ class AsyncExecutor:
         size = data_feed.batch_size
         shapes = {name: _batch_shape(owner.var(name), size) for name in owner.data_names(owner.symbol)}
         module = runs_of(owner).trainer(owner, data_descs(owner, shapes))
-        found = [_fetched(owner, each).symbol for each in _several(fetch)]
+        found = [_fetched(owner, each).name for each in _several(fetch)]
         return self._executor.run_from_files(module, data_feed, filelist, thread_num, found, debug, **more)
 
     run = run_from_files
