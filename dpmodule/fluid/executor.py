@@ -10,6 +10,7 @@ from .. import later
 from ..base import ArgumentError, DTypeError
 from ..executor.sparse_arrays import is_sparse
 from ..hogwild.async_executor import AsyncExecutor as FileExecutor
+from ..hogwild.data_feed_desc import DataFeedDesc
 from ..io import DataBatch
 from ..symbol import BlockGrad as block_gradient
 from ..symbol import Group, Symbol
@@ -92,6 +93,8 @@ class AsyncExecutor:
             StateError: the startup program has not been run, or the program has no optimizer.
         """
         owner = _program("run_from_files", program)
+        if not isinstance(data_feed, DataFeedDesc):
+            raise ArgumentError(f"run_from_files: data_feed is {data_feed!r}, expected a DataFeedDesc")
         size = data_feed.batch_size
         shapes = {name: _batch_shape(owner.var(name), size) for name in owner.data_names(owner.symbol)}
         module = runs_of(owner).trainer(owner, data_descs(owner, shapes))
@@ -181,7 +184,9 @@ class Executor:
         outputs = [each for each in wanted if each.symbol.entries[0][0].op is not None]
         key = (id(program.symbol) if program.optimizer or not outputs else None, program.is_test, *(each.name for each in outputs))
         runs = runs_of(program)
-        heads = runs.heads(key) or _heads(program, outputs)
+        heads = runs.heads(key)
+        if heads is None:
+            heads = _heads(program, outputs)
         values = fed(program, feed, program.data_names(heads))
         check_rows(heads, values)
         descs = data_descs(program, {name: value.shape for name, value in values.items()})

@@ -37,7 +37,8 @@ def create_lod_tensor(data: Any, recursive_seq_lens: Sequence[Sequence[int]], pl
         raise ArgumentError(f"create_lod_tensor: got {len(recursive_seq_lens)} levels of lengths, expected one")
     lengths = [int(n) for n in recursive_seq_lens[0]]
     if isinstance(data, list):
-        data = np.concatenate([np.asarray(row).reshape(len(row), -1) for row in data]) if data else np.zeros((0, 1))
+        rows = [np.asarray(row) for row in data if len(row)]
+        data = np.concatenate([row.reshape(len(row), -1) for row in rows]) if rows else np.zeros((0, 1))
     values = np.asarray(data.asnumpy() if isinstance(data, NDArray) else data)
     if sum(lengths) != len(values):
         raise ShapeError(f"create_lod_tensor: lengths add up to {sum(lengths)}, but there are {len(values)} elements")

@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import later
 from ..base import ArgumentError, FileFormatError, StateError, dtype_from_code
+from ..commit import read_settled
 from ..checkpoint import load_checkpoint, save_checkpoint, states_file
 from ..checkpoint import load_params as load_network_params
 from ..symbol import Group, Symbol
@@ -264,4 +265,4 @@ def load_persistables(
     program, prefix = _load("load_persistables", dirname, main_program, filename or "persistables")
     path = states_file(prefix, 0)
     if program.optimizer is not None and os.path.exists(path):
-        runs_of(program).load_states(path)
+        runs_of(program).load_states(read_settled(path))

@@ -12,6 +12,7 @@ from ..initializer import InitDesc
 from ..io import DataDesc
 from ..module import Module
 from ..ndarray import zeros
+from ..optimizer.states import dump_states, load_states
 from ..symbol import Symbol
 from .program import Program
 
@@ -24,7 +25,7 @@ class Runs:
     def __init__(self) -> None:
         self._trainer: tuple[Symbol, Module] | None = None
         self._others: dict[Any, tuple[Symbol, Module]] = {}
-        self._path: str | None = None
+        self._states: bytes | None = None
 
     def trainer(self, program: Program, descs: Sequence[DataDesc]) -> Module:
         """Return the module that trains the program, with its optimizer.
@@ -48,6 +49,9 @@ class Runs:
             self._install(program, module)
         self._trainer = symbol, module
         self._others.clear()
+        if self._states is not None:
+            self.load_states(self._states)
+            self._states = None
         return module
 
     def _install(self, program: Program, module: Module, anew: bool = False) -> None:
@@ -58,9 +62,6 @@ class Runs:
         optimizer.rescale_grad = 1.0 / module.group.num_samples  # else the module warns of another one
         module.init_optimizer(None, optimizer, force_init=anew)
         optimizer.rescale_grad = 1.0
-        if self._path is not None and not anew:
-            module.load_optimizer_states(self._path)
-        self._path = None
 
     def module(self, program: Program, heads: Symbol, key: Any, descs: Sequence[DataDesc]) -> Module:
         """Return a module that has certain outputs, and trains if the program has an optimizer.
@@ -93,24 +94,31 @@ class Runs:
         return None if known is None else known[0]
 
     def states(self) -> bytes | None:
-        """Return the optimizer's states, None before it has trained."""
-        return None if self._trainer is None else self._trainer[1].updates.saved_states()
+        """Return the optimizer's states and counts, None before it has trained."""
+        if self._trainer is None:
+            return None
+        return self._trainer[1].updates.active_updater().get_states(dump_optimizer=True)
 
-    def load_states(self, path: str) -> None:
-        """Take the optimizer's states from a file, when there is an optimizer.
+    def load_states(self, states: bytes) -> None:
+        """Take the optimizer's states and counts, at once or when there is an optimizer.
 
         Raises:
-            FileFormatError: the file is damaged.
+            FileFormatError: they are damaged.
         """
+        found, saved = load_states(states)
         if self._trainer is None:
-            self._path = path
-        else:
-            self._trainer[1].load_optimizer_states(path)
+            self._states = states
+            return
+        updater = self._trainer[1].updates.active_updater()
+        updater.set_states(dump_states(found, None))
+        if saved is not None:
+            updater.optimizer.take_counts(saved, list(updater.states))
 
     def begin_anew(self, program: Program) -> None:
         """Begin the optimizer's states and counts anew."""
         if self._trainer is None or program.recipe is None:
             return
+        self._states = None
         program.optimizer = program.recipe()
         self._install(program, self._trainer[1], anew=True)
         self._others.clear()
