@@ -30,7 +30,9 @@ _GRADIENT = "@GRAD"
 def _program(call: str, given: Any) -> Program:
     program = default_main_program() if given is None else given
     if not isinstance(program, Program):
-        raise ArgumentError(f"{call}: program is of type {type(program).__name__}, expected a Program of fluid")
+        raise ArgumentError(
+            f"{call}: program is of type {type(program).__name__}, expected a Program of fluid"
+        )
     return program
 
 
@@ -182,7 +184,11 @@ class Executor:
         gradients = [each for each in fetch_list if isinstance(each, str) and each.endswith(_GRADIENT)]
         wanted = [_fetched(program, each) for each in fetch_list if each not in gradients]
         outputs = [each for each in wanted if each.symbol.entries[0][0].op is not None]
-        key = (id(program.symbol) if program.optimizer or not outputs else None, program.is_test, *(each.name for each in outputs))
+        key = (
+            id(program.symbol) if program.optimizer or not outputs else None,
+            program.is_test,
+            *(each.name for each in outputs),
+        )
         runs = runs_of(program)
         heads = runs.heads(key)
         if heads is None:
@@ -260,5 +266,7 @@ def _as_numpy(fetch: Any, value: Any) -> Any:
         value = value.tostype("default") if value.stype != "ragged" else value
         if is_sparse(value):
             name = fetch if isinstance(fetch, str) else fetch.name
-            raise DTypeError(f"fetch: {name!r} holds sequences, which are no NumPy array; give return_numpy=False")
+            raise DTypeError(
+                f"fetch: {name!r} holds sequences, which are no NumPy array; give return_numpy=False"
+            )
     return value.asnumpy()

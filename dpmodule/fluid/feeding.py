@@ -21,7 +21,9 @@ __all__ = ["DataFeeder", "check_rows", "create_lod_tensor", "fed"]
 later.publish(__name__, __all__)
 
 
-def create_lod_tensor(data: Any, recursive_seq_lens: Sequence[Sequence[int]], place: Any = None) -> RaggedNDArray:
+def create_lod_tensor(
+    data: Any, recursive_seq_lens: Sequence[Sequence[int]], place: Any = None
+) -> RaggedNDArray:
     """Return sequences, as a ragged array.
 
     Args:
@@ -34,14 +36,18 @@ def create_lod_tensor(data: Any, recursive_seq_lens: Sequence[Sequence[int]], pl
         ShapeError: the lengths do not add up to the number of elements.
     """
     if len(recursive_seq_lens) != 1:
-        raise ArgumentError(f"create_lod_tensor: got {len(recursive_seq_lens)} levels of lengths, expected one")
+        raise ArgumentError(
+            f"create_lod_tensor: got {len(recursive_seq_lens)} levels of lengths, expected one"
+        )
     lengths = [int(n) for n in recursive_seq_lens[0]]
     if isinstance(data, list):
         rows = [np.asarray(row) for row in data if len(row)]
         data = np.concatenate([row.reshape(len(row), -1) for row in rows]) if rows else np.zeros((0, 1))
     values = np.asarray(data.asnumpy() if isinstance(data, NDArray) else data)
     if sum(lengths) != len(values):
-        raise ShapeError(f"create_lod_tensor: lengths add up to {sum(lengths)}, but there are {len(values)} elements")
+        raise ShapeError(
+            f"create_lod_tensor: lengths add up to {sum(lengths)}, but there are {len(values)} elements"
+        )
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     return ragged_array(values, [0, *accumulate(lengths)], dtype=values.dtype)
@@ -66,7 +72,9 @@ def fed(program: Program, feed: Any, names: Sequence[str]) -> dict[str, Any]:
     known = [each.name for each in program.list_vars() if each.is_data]
     for name in given:
         if name not in known:
-            raise ArgumentError(f"feed: the program declares no data {name!r}{did_you_mean(str(name), known)}")
+            raise ArgumentError(
+                f"feed: the program declares no data {name!r}{did_you_mean(str(name), known)}"
+            )
     missing = [name for name in names if name not in given]
     if missing:
         raise ArgumentError(f"feed: {', '.join(missing)} is missing, which what is run depends on")
@@ -126,7 +134,9 @@ def check_rows(symbol: Symbol, values: Mapping[str, Any]) -> None:
         numbers = (given.values if isinstance(given, RaggedNDArray) else given).raw
         wrong = numbers[(numbers < 0) | (numbers >= rows)]
         if wrong.numel():
-            raise BoundsError(f"feed: {name!r} has the value {int(wrong[0])}, but the table {table!r} has {rows} rows")
+            raise BoundsError(
+                f"feed: {name!r} has the value {int(wrong[0])}, but the table {table!r} has {rows} rows"
+            )
 
 
 class DataFeeder:

@@ -92,7 +92,9 @@ def save_inference_model(
     symbol = copy(Group([each.symbol for each in targets]))
     needed = program.data_names(symbol)
     if sorted(feeds) != sorted(needed):
-        raise ArgumentError(f"{call}: feeded_var_names is {feeds}, but the targets depend on {', '.join(needed)}")
+        raise ArgumentError(
+            f"{call}: feeded_var_names is {feeds}, but the targets depend on {', '.join(needed)}"
+        )
     internals = symbol.get_internals()
     for number, name in enumerate(feeds):
         internals[name]._set_attr(**{_FEED: str(number)})
@@ -155,7 +157,9 @@ def _data(program: Program, symbol: Symbol, name: str, dtype: str, attributes: A
     level = int(attributes.get("__storage_type__") == _RAGGED)
     shape = declared_shape(attributes)
     if not shape:
-        raise FileFormatError(f"input {name!r} has no shape; expected a network that save_inference_model saved")
+        raise FileFormatError(
+            f"input {name!r} has no shape; expected a network that save_inference_model saved"
+        )
     whole = (-1, *shape[1:])
     return Variable(program, symbol, name, (-1, 1) if level and whole == (-1,) else whole, dtype, level)
 
@@ -186,7 +190,10 @@ def save_params(executor: Any, dirname: Any, main_program: Any = None, filename:
         StateError: parameters have no values yet.
         FileError: a file cannot be written.
     """
-    program, prefix = _program("save_params", main_program), _prefix("save_params", dirname, filename or "params")
+    program, prefix = (
+        _program("save_params", main_program),
+        _prefix("save_params", dirname, filename or "params"),
+    )
     values = _saved(program)
     os.makedirs(os.fspath(dirname), exist_ok=True)
     save_checkpoint(prefix, 0, None, values, {})

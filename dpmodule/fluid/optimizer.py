@@ -74,7 +74,9 @@ class Optimizer:
                 f"learning_rate is {learning_rate!r}, expected a number from 0 or a schedule of mx.lr_scheduler"
             )
         if regularization is not None and not isinstance(regularization, L2Decay):
-            raise ArgumentError(f"regularization is {regularization!r}, expected L2Decay(coefficient) or None")
+            raise ArgumentError(
+                f"regularization is {regularization!r}, expected L2Decay(coefficient) or None"
+            )
         self.kind = kind
         self._decay = 0.0 if regularization is None else regularization.coefficient
         self._arguments = dict(arguments)
@@ -111,13 +113,19 @@ class Optimizer:
         """
         if not isinstance(loss, Variable) or loss.shape not in ((1,), ()):
             given = f"{loss!r}"
-            raise ArgumentError(f"minimize: loss is {given}, expected a variable of one number, as layers.mean returns")
+            raise ArgumentError(
+                f"minimize: loss is {given}, expected a variable of one number, as layers.mean returns"
+            )
         program = loss.program
         if program.optimizer is not None:
-            raise StateError("minimize: the program has an optimizer; add losses up, or write another program")
+            raise StateError(
+                "minimize: the program has an optimizer; add losses up, or write another program"
+            )
         names = set(loss.symbol.list_arguments())
         reached = [each for each in program.all_parameters() if each.name in names]
-        trained = [each for each in reached if each.trainable and _is_chosen(each, parameter_list, no_grad_set)]
+        trained = [
+            each for each in reached if each.trainable and _is_chosen(each, parameter_list, no_grad_set)
+        ]
         if not trained:
             raise ArgumentError(f"minimize: {loss.name!r} depends on no parameter that is to be trained")
         program.loss, program.recipe = loss, self._recipe(reached, trained)
@@ -163,7 +171,11 @@ def SGD(learning_rate: Any, regularization: Any = None, name: str | None = None)
 
 
 def Momentum(
-    learning_rate: Any, momentum: float, use_nesterov: bool = False, regularization: Any = None, name: str | None = None
+    learning_rate: Any,
+    momentum: float,
+    use_nesterov: bool = False,
+    regularization: Any = None,
+    name: str | None = None,
 ) -> Optimizer:
     """Return gradient descent with momentum: ``v = momentum * v + g``, ``w -= lr * v`` under a steady rate.
 
@@ -200,7 +212,9 @@ def Adagrad(
         ArgumentError: `initial_accumulator_value` is another one.
     """
     if initial_accumulator_value != 0:
-        raise ArgumentError(f"Adagrad: initial_accumulator_value is {initial_accumulator_value!r}, expected 0")
+        raise ArgumentError(
+            f"Adagrad: initial_accumulator_value is {initial_accumulator_value!r}, expected 0"
+        )
     return Optimizer("adagrad", learning_rate, regularization, {"eps": epsilon**2})
 
 
@@ -252,7 +266,9 @@ def Ftrl(
     if lr_power != -0.5:
         raise ArgumentError(f"Ftrl: lr_power is {lr_power!r}, expected -0.5")
     if l2 and regularization is not None:
-        raise ArgumentError("Ftrl: l2 and regularization are given, and both are the weight decay here; give one")
+        raise ArgumentError(
+            "Ftrl: l2 and regularization are given, and both are the weight decay here; give one"
+        )
     decay = L2Decay(2.0 * l2) if l2 else regularization
     return Optimizer("ftrl", learning_rate, decay, {"lamda1": l1, "beta": _LEAST})
 
@@ -283,7 +299,9 @@ def RMSProp(
     if momentum and not centered:
         raise ArgumentError(f"RMSProp: momentum is {momentum!r}, expected 0, or centered=True beside it")
     given: dict[str, Any] = {"gamma1": rho, "epsilon": epsilon, "centered": centered}
-    return Optimizer("rmsprop", learning_rate, regularization, given | ({"gamma2": momentum} if centered else {}))
+    return Optimizer(
+        "rmsprop", learning_rate, regularization, given | ({"gamma2": momentum} if centered else {})
+    )
 
 
 SGDOptimizer, MomentumOptimizer, AdagradOptimizer = SGD, Momentum, Adagrad

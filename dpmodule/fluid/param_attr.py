@@ -44,7 +44,9 @@ class ParamAttr:
                 f"ParamAttr: initializer is {self.initializer!r}, expected one of fluid.initializer or mx.init"
             )
         if self.regularizer is not None and not isinstance(self.regularizer, L2Decay):
-            raise ArgumentError(f"ParamAttr: regularizer is {self.regularizer!r}, expected L2Decay(coefficient)")
+            raise ArgumentError(
+                f"ParamAttr: regularizer is {self.regularizer!r}, expected L2Decay(coefficient)"
+            )
 
     @classmethod
     def of(cls, given: Any) -> ParamAttr:

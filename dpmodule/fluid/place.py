@@ -28,5 +28,7 @@ def context_of(place: Any) -> Context:
     """
     is_cpu = place is None or isinstance(place, CPUPlace)
     if not is_cpu and not (isinstance(place, Context) and place.device_type == "cpu"):
-        raise DeviceError(f"place is {place!r}, expected CPUPlace(); on GPUs run the program's symbol in a Module")
+        raise DeviceError(
+            f"place is {place!r}, expected CPUPlace(); on GPUs run the program's symbol in a Module"
+        )
     return cpu()

@@ -71,7 +71,9 @@ class Program:
 
     def __repr__(self) -> str:
         trained = "" if self.optimizer is None else f", trained by {type(self.optimizer).__name__}"
-        return f"<Program of {len(self._variables)} variables, {len(self.first_values)} to initialize{trained}>"
+        return (
+            f"<Program of {len(self._variables)} variables, {len(self.first_values)} to initialize{trained}>"
+        )
 
     # what runs
 
@@ -109,7 +111,9 @@ class Program:
     def _made_heads(self) -> Symbol:
         computed = [each for each in self._variables.values() if each.symbol.entries[0][0].op is not None]
         if not computed:
-            raise StateError(f"{self!r} has no layers to run; a startup program is run by Executor.run(program)")
+            raise StateError(
+                f"{self!r} has no layers to run; a startup program is run by Executor.run(program)"
+            )
         used = {child for each in computed for node in each.symbol.graph.nodes for child in node.inputs}
         ends = [each for each in computed if each.symbol.entries[0] not in used and each is not self.loss]
         if self.loss is None:
@@ -143,7 +147,9 @@ class Program:
             ArgumentError: there is one of this name.
         """
         if variable.name in self._variables:
-            raise ArgumentError(f"the program has a variable {variable.name!r} already; give this one another name")
+            raise ArgumentError(
+                f"the program has a variable {variable.name!r} already; give this one another name"
+            )
         self._variables[variable.name] = variable
         return variable
 
@@ -202,7 +208,9 @@ class Program:
                 raise ShapeError(f"parameter {name!r} has shape {other.shape}, this layer needs {shape}")
         if known is not None:
             if not isinstance(known, Parameter):
-                raise ArgumentError(f"param_attr: {name!r} is a variable that is computed or fed, no parameter")
+                raise ArgumentError(
+                    f"param_attr: {name!r} is a variable that is computed or fed, no parameter"
+                )
             return known
         chosen = attr.initializer or initializer
         if first is None:

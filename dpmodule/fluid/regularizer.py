@@ -22,7 +22,9 @@ class L2Decay:
 
     def __init__(self, regularization_coeff: float = 0.0) -> None:
         if not regularization_coeff >= 0:
-            raise ArgumentError(f"L2Decay: the coefficient is {regularization_coeff!r}, expected a number from 0")
+            raise ArgumentError(
+                f"L2Decay: the coefficient is {regularization_coeff!r}, expected a number from 0"
+            )
         self.coefficient = float(regularization_coeff)
 
     def __repr__(self) -> str:

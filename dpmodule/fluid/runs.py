@@ -137,9 +137,7 @@ def check_filled(program: Program, symbol: Symbol) -> None:
         StateError: some have none; the text names them.
     """
     filled = program.store.filled
-    empty = [
-        name for name in symbol.list_arguments() if not program.var(name).is_data and name not in filled
-    ]
+    empty = [name for name in symbol.list_arguments() if not program.var(name).is_data and name not in filled]
     if empty:
         raise StateError(
             f"{', '.join(empty)}: parameters without values; run the startup program first, as in "

@@ -19,7 +19,9 @@ later.publish(__name__, __all__)
 Shape = tuple[int, ...]
 
 
-def _arithmetic(operation: str, with_number: str, turned: bool = False) -> Callable[[Variable, Any], Variable]:
+def _arithmetic(
+    operation: str, with_number: str, turned: bool = False
+) -> Callable[[Variable, Any], Variable]:
     """Return a method that joins two variables, or a variable and a number."""
 
     def method(self: Variable, other: Any) -> Variable:

@@ -27,8 +27,12 @@ def test_a_training_step_is_one_of_a_module(net):
     program = fluid.default_main_program()
     names = [each.name for each in program.all_parameters()]
     mod = mx.mod.Module(program.symbol, ["words", "label"], None)
-    mod.bind([mx.io.DataDesc("words", (3,), "int64", stype="ragged"), mx.io.DataDesc("label", (3, 1), "int64")])
-    mod.init_params(arg_params={name: mx.nd.array(value) for name, value in zip(names, values(*names))}, aux_params={})
+    mod.bind(
+        [mx.io.DataDesc("words", (3,), "int64", stype="ragged"), mx.io.DataDesc("label", (3, 1), "int64")]
+    )
+    mod.init_params(
+        arg_params={name: mx.nd.array(value) for name, value in zip(names, values(*names))}, aux_params={}
+    )
     mod.init_optimizer(None, "adagrad", {"learning_rate": 0.1, "eps": 1e-12, "rescale_grad": 1.0})
     words = mx.nd.ragged_array(BATCH["words"], dtype="int64")
     batch = mx.io.DataBatch([words, mx.nd.array(BATCH["label"], dtype="int64")], [])
@@ -94,7 +98,11 @@ def test_what_may_be_fed():
         ({**BATCH, "label": "zero"}, TypeError, "'label' is no array"),
         ({**BATCH, "words": 3}, TypeError, "list of sequences"),
         ({**BATCH, "words": [[1], ["a"], []]}, TypeError, "'words' is no array"),
-        ({**BATCH, "words": [[1], [40], []]}, IndexError, "'words' has the value 40, but the table 'embedding_0_weight'"),
+        (
+            {**BATCH, "words": [[1], [40], []]},
+            IndexError,
+            "'words' has the value 40, but the table 'embedding_0_weight'",
+        ),
         ({**BATCH, "words": [[1], [-1], []]}, IndexError, "value -1"),
         (3, ValueError, "expected a dict"),
     ],

@@ -31,7 +31,10 @@ def test_an_inference_model_is_pruned_and_a_module_reads_it(net, executor, tmp_p
     folder = str(tmp_path / "deep" / "model")
     names = fluid.io.save_inference_model(folder, ["words"], [prediction], executor)
     assert names == ["fc_2"]
-    assert sorted(each.name for each in (tmp_path / "deep" / "model").iterdir()) == ["model-0000.params", "model-symbol.json"]
+    assert sorted(each.name for each in (tmp_path / "deep" / "model").iterdir()) == [
+        "model-0000.params",
+        "model-symbol.json",
+    ]
     test = fluid.default_main_program().clone(for_test=True)
     expected = executor.run(test, {"words": BATCH["words"]}, [prediction])[0]
     mod = mx.mod.Module.load(folder + "/model", 0, data_names=["words"], label_names=None)
@@ -52,7 +55,11 @@ def test_a_loaded_model_runs_beside_the_one_that_goes_on(net, executor, tmp_path
     program, feeds, targets = fluid.io.load_inference_model(folder, executor)
     assert feeds == ["label", "words"]
     assert [each.name for each in targets] == ["accuracy_0", "fc_2"]
-    assert (program.var("words").lod_level, program.var("words").shape, program.var("label").dtype) == (1, (-1, 1), "int64")
+    assert (program.var("words").lod_level, program.var("words").shape, program.var("label").dtype) == (
+        1,
+        (-1, 1),
+        "int64",
+    )
     for one, other in zip(executor.run(program, BATCH, targets), expected):
         np.testing.assert_array_equal(one, other)
     assert targets[1].shape == (-1, 2)
@@ -101,7 +108,9 @@ def test_parameters_alone(net, executor, tmp_path):
 def test_mistakes(net, executor, tmp_path):
     save, load = fluid.io.save_inference_model, fluid.io.load_inference_model
     prediction = net[2]
-    with pytest.raises(ValueError, match=r"feeded_var_names is \['words', 'label'\], but the targets depend on words"):
+    with pytest.raises(
+        ValueError, match=r"feeded_var_names is \['words', 'label'\], but the targets depend on words"
+    ):
         save(tmp_path, ["words", "label"], [prediction], executor)
     with pytest.raises(ValueError, match="which nothing computes"):
         save(tmp_path, ["words"], ["words"], executor)

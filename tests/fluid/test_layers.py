@@ -35,7 +35,9 @@ def test_fc_maps_each_input_by_its_own_weight_and_adds():
     assert (w0.shape, w1.shape) == ((4, 3), (4, 2))
 
 
-@pytest.mark.parametrize(("axis", "weight", "shape"), [(1, (5, 24), (-1, 5)), (2, (5, 12), (-1, 2, 5)), (3, (5, 4), (-1, 2, 3, 5))])
+@pytest.mark.parametrize(
+    ("axis", "weight", "shape"), [(1, (5, 24), (-1, 5)), (2, (5, 12), (-1, 2, 5)), (3, (5, 4), (-1, 2, 3, 5))]
+)
 def test_fc_counts_features_from_an_axis_on(axis, weight, shape):
     x = layers.data("x", [2, 3, 4])
     out = layers.fc(x, 5, num_flatten_dims=axis, bias_attr=False)
@@ -119,7 +121,14 @@ def test_arithmetic_of_variables():
 
 @pytest.mark.parametrize(
     ("name", "function"),
-    [("add", np.add), ("sub", np.subtract), ("mul", np.multiply), ("div", np.divide), ("max", np.maximum), ("min", np.minimum)],
+    [
+        ("add", np.add),
+        ("sub", np.subtract),
+        ("mul", np.multiply),
+        ("div", np.divide),
+        ("max", np.maximum),
+        ("min", np.minimum),
+    ],
 )
 def test_elementwise_layers_repeat_axes(name, function):
     x, row, column = layers.data("x", [2, 3]), layers.data("row", [2]), layers.data("column", [2, 1])
@@ -226,7 +235,8 @@ def test_factorization_machine():
     (found,) = run({"words": RAGGED}, [score])
     w, v = values("embedding_0_weight", "embedding_1_weight")
     expected = [
-        [sum(w[i, 0] for i in row) + sum(v[i] @ v[j] for a, i in enumerate(row) for j in row[a + 1 :])] for row in RAGGED
+        [sum(w[i, 0] for i in row) + sum(v[i] @ v[j] for a, i in enumerate(row) for j in row[a + 1 :])]
+        for row in RAGGED
     ]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 

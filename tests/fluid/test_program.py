@@ -73,7 +73,12 @@ def test_variables():
     loss, accuracy, prediction = bow_net(words, label)
     program = fluid.default_main_program()
     assert (words.name, words.shape, words.dtype, words.lod_level) == ("words", (-1, 1), "int64", 1)
-    assert (label.shape, label.lod_level, prediction.shape, prediction.dtype) == ((-1, 1), 0, (-1, 2), "float32")
+    assert (label.shape, label.lod_level, prediction.shape, prediction.dtype) == (
+        (-1, 1),
+        0,
+        (-1, 2),
+        "float32",
+    )
     assert program.global_block().var(prediction.name) is prediction
     assert {words, label, loss, accuracy} <= set(program.list_vars())
     assert repr(prediction) == "<Variable fc_2: shape=(-1, 2), dtype=float32>"
@@ -177,7 +182,9 @@ def test_initializers():
     found = {name: store.array(name, 0).asnumpy() for name in initial}
     assert (found["constant"] == 0.25).all()
     assert 1 <= found["uniform"].min() < 1.01 and 2.99 < found["uniform"].max() <= 3
-    assert found["normal"].mean() == pytest.approx(5, abs=0.02) and found["normal"].std() == pytest.approx(0.5, abs=0.02)
+    assert found["normal"].mean() == pytest.approx(5, abs=0.02) and found["normal"].std() == pytest.approx(
+        0.5, abs=0.02
+    )
     assert np.abs(found["xavier"]).max() == pytest.approx((6 / 300) ** 0.5, rel=0.01)
     assert found["msra"].std() == pytest.approx((2 / 200) ** 0.5, rel=0.05)
     assert copy.deepcopy(initial["uniform"]) == initial["uniform"]

@@ -91,7 +91,9 @@ def plain_lstm(row, weight, bias, peepholes, is_reverse):
         h = sigmoid(leave + (p_leave * c if peepholes else 0)) * np.tanh(c)
         found.append((h, c))
     found = found[::-1] if is_reverse else found
-    return [np.array(part).reshape(-1, units) for part in zip(*found)] if found else [np.zeros((0, units))] * 2
+    return (
+        [np.array(part).reshape(-1, units) for part in zip(*found)] if found else [np.zeros((0, units))] * 2
+    )
 
 
 @pytest.mark.parametrize("peepholes", [True, False])
@@ -99,7 +101,9 @@ def plain_lstm(row, weight, bias, peepholes, is_reverse):
 def test_lstm_is_a_loop_over_each_sequence(peepholes, is_reverse):
     x, given = declared(8), sequences(8)
     start = fluid.ParamAttr(initializer=fluid.initializer.Normal(0.0, 0.5))
-    outs = layers.dynamic_lstm(x, 8, use_peepholes=peepholes, is_reverse=is_reverse, param_attr=start, bias_attr=start)
+    outs = layers.dynamic_lstm(
+        x, 8, use_peepholes=peepholes, is_reverse=is_reverse, param_attr=start, bias_attr=start
+    )
     found = run({"x": given}, list(outs), return_numpy=False)
     weight, bias = values("lstm_0_weight", "lstm_0_bias")
     assert (weight.shape, bias.shape) == ((8, 2), (14 if peepholes else 8,))
@@ -109,14 +113,18 @@ def test_lstm_is_a_loop_over_each_sequence(peepholes, is_reverse):
             np.testing.assert_allclose(one[i].asnumpy().reshape(-1, 2), other, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("attributes", [{}, {"use_peepholes": False, "is_reverse": True, "candidate_activation": "identity"}])
+@pytest.mark.parametrize(
+    "attributes", [{}, {"use_peepholes": False, "is_reverse": True, "candidate_activation": "identity"}]
+)
 def test_lstms_gradients_are_the_slopes(attributes):
     draw = np.random.default_rng(5)
     offsets = [0, 3, 3, 4, 8]
     width = 14 if attributes.get("use_peepholes", True) else 8
     arrays = [draw.normal(size=shape) * 0.5 for shape in ((8, 8), (8, 2), (width,))]
     data = mx.sym.Variable("data", stype="ragged", dtype="float64")
-    states, cells = mx.sym.sequence_lstm(data, mx.sym.Variable("weight"), mx.sym.Variable("bias"), **attributes)
+    states, cells = mx.sym.sequence_lstm(
+        data, mx.sym.Variable("weight"), mx.sym.Variable("bias"), **attributes
+    )
     pooled = mx.sym.sequence_pool(states * states + cells, pool_type="sum")
     head = mx.sym.MakeLoss(mx.sym.sum(pooled))
     executor = head.simple_bind(
@@ -170,7 +178,12 @@ def test_a_batch_of_empty_sequences():
 
 @pytest.mark.parametrize(
     ("size", "more", "text"),
-    [(7, {}, "4H features"), (12, {}, "4H features"), (8, {"h_0": 1}, "begin with zeros"), (8, {"bias_attr": False}, "bias_attr")],
+    [
+        (7, {}, "4H features"),
+        (12, {}, "4H features"),
+        (8, {"h_0": 1}, "begin with zeros"),
+        (8, {"bias_attr": False}, "bias_attr"),
+    ],
 )
 def test_wrong_lstms(size, more, text):
     with pytest.raises(mx.MXNetError, match=text):

@@ -97,7 +97,9 @@ def _joined(operation: str) -> Callable[..., Variable]:
 
         whole = [each.lod_level for each in (left, right)]
         shape = left.shape if left.shape == right.shape else None
-        return program.derive(layer_name, lambda name: activated(made, act, name), shape, None, max(whole), name)
+        return program.derive(
+            layer_name, lambda name: activated(made, act, name), shape, None, max(whole), name
+        )
 
     layer.__name__ = layer.__qualname__ = layer_name
     layer.__doc__ = f"""Join two variables by {operation}; axes of size 1 are repeated.
@@ -125,11 +127,18 @@ def _aligned(layer: str, x: Variable, y: Variable, axis: int) -> Symbol:
 
 
 elementwise_add, elementwise_sub, elementwise_mul = map(_joined, ("add", "sub", "mul"))
-elementwise_div, elementwise_max, elementwise_min, elementwise_pow = map(_joined, ("div", "max", "min", "pow"))
+elementwise_div, elementwise_max, elementwise_min, elementwise_pow = map(
+    _joined, ("div", "max", "min", "pow")
+)
 
 
 def scale(
-    x: Any, scale: float = 1.0, bias: float = 0.0, bias_after_scale: bool = True, act: str | None = None, name: str | None = None
+    x: Any,
+    scale: float = 1.0,
+    bias: float = 0.0,
+    bias_after_scale: bool = True,
+    act: str | None = None,
+    name: str | None = None,
 ) -> Variable:
     """Multiply by a number and add another.
 
@@ -146,7 +155,9 @@ def scale(
     offset = bias if bias_after_scale else bias * scale
 
     def made(name: str) -> Symbol:
-        product = sym._internal._mul_scalar(given.symbol, scalar=float(scale), name=f"{name}_product" if offset else name)
+        product = sym._internal._mul_scalar(
+            given.symbol, scalar=float(scale), name=f"{name}_product" if offset else name
+        )
         return sym._internal._plus_scalar(product, scalar=float(offset), name=name) if offset else product
 
     return given.program.derive(
@@ -279,7 +290,9 @@ def dropout(
     """
     given = as_variable("dropout", x, "x")
     if seed is not None:
-        raise ArgumentError("dropout: seed is given; mx.random.seed(n) seeds all of a process's random numbers")
+        raise ArgumentError(
+            "dropout: seed is given; mx.random.seed(n) seeds all of a process's random numbers"
+        )
 
     def made(name: str) -> Symbol:
         return sym.Dropout(given.symbol, p=0.0 if is_test else dropout_prob, name=name)
@@ -287,7 +300,9 @@ def dropout(
     return given.program.derive("dropout", made, given.shape, given.dtype, given.lod_level, name)
 
 
-def matmul(x: Any, y: Any, transpose_x: bool = False, transpose_y: bool = False, name: str | None = None) -> Variable:
+def matmul(
+    x: Any, y: Any, transpose_x: bool = False, transpose_y: bool = False, name: str | None = None
+) -> Variable:
     """Multiply matrices.
 
     Args:
@@ -320,7 +335,9 @@ def _reduced(kind: str) -> Callable[..., Variable]:
             return found
 
         level = given.lod_level if axes is not None else 0
-        return given.program.derive(layer_name, made, (1,) if axes is None and not keep_dim else None, None, level, name)
+        return given.program.derive(
+            layer_name, made, (1,) if axes is None and not keep_dim else None, None, level, name
+        )
 
     layer.__name__ = layer.__qualname__ = layer_name
     layer.__doc__ = f"""Return the {kind} over axes.
@@ -337,12 +354,16 @@ def _reduced(kind: str) -> Callable[..., Variable]:
 def _over_sequences(kind: str, data: Symbol, name: str) -> Symbol:
     """Return one number from all elements of all sequences."""
     if kind in ("sum", "mean"):
-        total = sym.sum(sym.sequence_pool(data, pool_type="sum"), name=f"{name}_total" if kind == "mean" else name)
+        total = sym.sum(
+            sym.sequence_pool(data, pool_type="sum"), name=f"{name}_total" if kind == "mean" else name
+        )
         if kind == "sum":
             return total
         number = sym.sum(sym.sequence_pool(sym.ones_like(data), pool_type="sum"))
         return sym.broadcast_div(total, number, name=name)
-    raise ArgumentError(f"reduce_{kind}: over all elements of sequences there are sum and mean; pool them first")
+    raise ArgumentError(
+        f"reduce_{kind}: over all elements of sequences there are sum and mean; pool them first"
+    )
 
 
 reduce_sum, reduce_mean, reduce_max, reduce_min = map(_reduced, ("sum", "mean", "max", "min"))
@@ -358,6 +379,10 @@ def mean(x: Any, name: str | None = None) -> Variable:
     given = as_variable("mean", x, "x")
 
     def made(name: str) -> Symbol:
-        return _over_sequences("mean", given.symbol, name) if given.lod_level else sym.mean(given.symbol, name=name)
+        return (
+            _over_sequences("mean", given.symbol, name)
+            if given.lod_level
+            else sym.mean(given.symbol, name=name)
+        )
 
     return given.program.derive("mean", made, (1,), given.dtype, 0, name)

@@ -13,7 +13,16 @@ from ...base import ArgumentError, ShapeError, dtype_name
 from ...symbol import Symbol
 from ..param_attr import ParamAttr
 from ..variable import Variable
-from .making import activated, as_variable, as_variables, check_act, level_of, main_program, parameter, program_of
+from .making import (
+    activated,
+    as_variable,
+    as_variables,
+    check_act,
+    level_of,
+    main_program,
+    parameter,
+    program_of,
+)
 
 __all__ = ["create_parameter", "data", "embedding", "fc"]
 
@@ -94,7 +103,9 @@ def embedding(
         raise ShapeError(f"embedding: size is {size!r}, expected (rows, columns) of the table")
     rows, columns = map(int, size)
     if padding_idx is not None and not -rows <= padding_idx < rows:
-        raise ArgumentError(f"embedding: padding_idx is {padding_idx!r}, expected a row of a table of {rows} rows")
+        raise ArgumentError(
+            f"embedding: padding_idx is {padding_idx!r}, expected a row of a table of {rows} rows"
+        )
     name, kind = program.unique("embedding"), dtype_name(dtype)
     table = parameter(program, f"{name}_weight", (rows, columns), ParamAttr.of(param_attr), kind)
     is_column = not ids.lod_level and ids.shape[-1] == 1
@@ -102,12 +113,20 @@ def embedding(
     def looked_up(name: str) -> Symbol:
         def found(name: str) -> Symbol:
             return sym.Embedding(
-                ids.symbol, table, input_dim=rows, output_dim=columns, dtype=kind, sparse_grad=is_sparse, name=name
+                ids.symbol,
+                table,
+                input_dim=rows,
+                output_dim=columns,
+                dtype=kind,
+                sparse_grad=is_sparse,
+                name=name,
             )
 
         whole = found(f"{name}_lookup") if is_column or padding_idx is not None else found(name)
         if padding_idx is not None:
-            whole = _without(padding_idx % rows, ids.symbol, whole, kind, f"{name}_kept" if is_column else name)
+            whole = _without(
+                padding_idx % rows, ids.symbol, whole, kind, f"{name}_kept" if is_column else name
+            )
         if not is_column:
             return whole
         if len(ids.shape) == 2:
@@ -189,7 +208,9 @@ def fc(
                 flatten=not keeps,
                 name=f"{part}_map" if several else name,
             )
-            total = one if total is None else sym.broadcast_add(total, one, name=name if last else f"{part}_sum")
+            total = (
+                one if total is None else sym.broadcast_add(total, one, name=name if last else f"{part}_sum")
+            )
         if total is None:
             raise ArgumentError("fc: no inputs")
         return total
@@ -204,7 +225,9 @@ def _as_features(variable: Variable, axis: int) -> tuple[Symbol, int]:
     """Return what `FullyConnected` maps, and how many features it has."""
     shape, symbol = variable.shape, variable.symbol
     if variable.lod_level and axis != 1:
-        raise ArgumentError(f"fc: num_flatten_dims is {axis!r}, expected 1 for sequences such as {variable.name!r}")
+        raise ArgumentError(
+            f"fc: num_flatten_dims is {axis!r}, expected 1 for sequences such as {variable.name!r}"
+        )
     if isinstance(axis, bool) or not isinstance(axis, int) or not 1 <= axis < max(len(shape), 2):
         raise ArgumentError(f"fc: num_flatten_dims is {axis!r} for {variable.name!r} of shape {shape}")
     features = math.prod(shape[axis:])
@@ -218,7 +241,11 @@ def _as_features(variable: Variable, axis: int) -> tuple[Symbol, int]:
 
 
 def create_parameter(
-    shape: Sequence[int], dtype: Any = "float32", name: str | None = None, attr: Any = None, default_initializer: Any = None
+    shape: Sequence[int],
+    dtype: Any = "float32",
+    name: str | None = None,
+    attr: Any = None,
+    default_initializer: Any = None,
 ) -> Variable:
     """Make a parameter of one's own; `layers.create_parameter`.
 

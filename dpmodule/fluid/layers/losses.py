@@ -25,7 +25,9 @@ _LEAST = 1e-20
 """A probability below it counts as this, so that no loss is infinite."""
 
 
-def cross_entropy(input: Any, label: Any, soft_label: bool = False, ignore_index: int | None = None) -> Variable:
+def cross_entropy(
+    input: Any, label: Any, soft_label: bool = False, ignore_index: int | None = None
+) -> Variable:
     """Return the cross-entropy of each line.
 
     Shape:
@@ -82,7 +84,9 @@ def _entropy(
     """Enter minus the logarithm of what was right, or of what weighs."""
     width_of(layer, input)
     if soft_label and ignore_index is not None:
-        raise ArgumentError(f"{layer}: ignore_index is {ignore_index!r} beside soft_label, which names no class")
+        raise ArgumentError(
+            f"{layer}: ignore_index is {ignore_index!r} beside soft_label, which names no class"
+        )
 
     def made(name: str) -> Symbol:
         found = logarithms(f"{name}_log")

@@ -14,7 +14,18 @@ from ..param_attr import ParamAttr
 from ..program import Program, default_main_program, default_startup_program
 from ..variable import Shape, Variable
 
-__all__ = ["ACTIVATIONS", "activated", "as_variable", "as_variables", "check_act", "level_of", "main_program", "parameter", "program_of", "width_of"]
+__all__ = [
+    "ACTIVATIONS",
+    "activated",
+    "as_variable",
+    "as_variables",
+    "check_act",
+    "level_of",
+    "main_program",
+    "parameter",
+    "program_of",
+    "width_of",
+]
 
 ACTIVATIONS = {
     "exp": sym.exp,
@@ -38,7 +49,9 @@ def as_variable(layer: str, given: Any, argument: str = "input") -> Variable:
         ArgumentError: it is no variable of fluid.
     """
     if not isinstance(given, Variable):
-        raise ArgumentError(f"{layer}: {argument} is {given!r}, expected a variable that a layer of fluid returned")
+        raise ArgumentError(
+            f"{layer}: {argument} is {given!r}, expected a variable that a layer of fluid returned"
+        )
     return given
 
 
@@ -69,7 +82,12 @@ def program_of(layer: str, *variables: Variable) -> Program:
 
 
 def parameter(
-    program: Program, name: str, shape: Shape, attr: ParamAttr, dtype: str = "float32", initializer: Initializer | None = None
+    program: Program,
+    name: str,
+    shape: Shape,
+    attr: ParamAttr,
+    dtype: str = "float32",
+    initializer: Initializer | None = None,
 ) -> Symbol:
     """Return the symbol of a parameter, as layers compute with it: one that is not trained passes no gradient on.
 

@@ -276,14 +276,14 @@ def dynamic_lstm(
             f"{layer}: size is {size!r} and {given.name!r} has the shape {given.shape}, expected 4H features and size 4H"
         )
     if bias_attr is False:
-        raise ArgumentError(f"{layer}: bias_attr is False, expected None or a ParamAttr; Paddle takes no other, too")
+        raise ArgumentError(
+            f"{layer}: bias_attr is False, expected None or a ParamAttr; Paddle takes no other, too"
+        )
     units, program = size // 4, program_of(layer, given)
     own = program.unique("lstm") if name is None else name
     weight = parameter(program, f"{own}_weight", (size, units), ParamAttr.of(param_attr))
     width, start = units * (7 if use_peepholes else 4), init.Constant(0.0)
-    bias = parameter(
-        program, f"{own}_bias", (width,), ParamAttr.of(bias_attr), initializer=start
-    )
+    bias = parameter(program, f"{own}_bias", (width,), ParamAttr.of(bias_attr), initializer=start)
     found = sym.sequence_lstm(
         given.symbol,
         weight,

@@ -139,7 +139,9 @@ def sequence_lstm(a: Any, env: Env, data: Tensor, weight: Tensor, bias: Tensor) 
 
 
 def _refused() -> OpError:
-    return OpError("sequence_lstm takes ragged data beside a dense weight and bias; declare its variable with stype='ragged'")
+    return OpError(
+        "sequence_lstm takes ragged data beside a dense weight and bias; declare its variable with stype='ragged'"
+    )
 
 
 def _storage(a: Any, stypes: Stypes) -> Stypes:
@@ -153,5 +155,7 @@ def _recorded(a: Any, env: Env, takes_rows: Any, *inputs: Any) -> Any:
 
 
 add_ragged_rule(
-    "sequence_lstm", SparseRule(_storage, _run, None, lambda a, stypes: stypes, _recorded), alone=lambda a: True
+    "sequence_lstm",
+    SparseRule(_storage, _run, None, lambda a, stypes: stypes, _recorded),
+    alone=lambda a: True,
 )
