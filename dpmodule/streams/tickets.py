@@ -58,8 +58,8 @@ class Tickets:
 
 
 def _nameless() -> int:
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("dpmodule-tickets", os.MFD_CLOEXEC)
+    """Return a file of the temporary folder: Linux guards the position of one against readers that come together, but
+    not that of ``memfd_create``, which gave a number in some ten thousand to two of them."""
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 

@@ -1,0 +1,53 @@
+"""Tickets: every number once, whoever takes it."""
+
+import os
+
+import pytest
+
+from dpmodule.streams.tickets import Tickets
+from helpers.programs import run_program
+
+TOGETHER = """
+import os
+from collections import Counter
+from dpmodule.streams.tickets import Tickets
+
+tickets = Tickets()
+for count in (150_000, 150_000, 3, 0):
+    tickets.refill(count)
+    pipes = []
+    for _ in range(4):
+        read, write = os.pipe()
+        if not os.fork():
+            mine = []
+            while (number := tickets.take()) is not None:
+                mine.append(number)
+            with open(write, "w") as file:
+                print(*mine, file=file)
+            os._exit(0)
+        os.close(write)
+        pipes.append(read)
+    seen = Counter()
+    for read in pipes:
+        with open(read) as file:
+            seen.update(map(int, file.read().split()))
+    for _ in pipes:
+        os.wait()
+    print(len(seen) == count, {number: times for number, times in seen.items() if times != 1})
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+def test_processes_that_come_together_get_different_numbers():
+    done = run_program(TOGETHER)
+    assert (done.stdout, done.stderr) == ("True {}\n" * 4, "")
+
+
+def test_numbers_begin_anew():
+    tickets = Tickets()
+    assert tickets.take() is None
+    for count in (2, 1):
+        tickets.refill(count)
+        assert [tickets.take() for _ in range(count + 1)] == [*range(count), None]
+    tickets.close()
+    tickets.close()
