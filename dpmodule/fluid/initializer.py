@@ -9,9 +9,8 @@ import numpy as np
 from .. import generators, later
 from ..base import ArgumentError
 from ..initializer import Constant as FillConstant
-from ..initializer import Initializer, MSRAPrelu
+from ..initializer import Initializer, MSRAPrelu, register
 from ..initializer import Xavier as XavierByShape
-from ..initializer import register
 from ..ndarray import NDArray
 
 __all__ = [

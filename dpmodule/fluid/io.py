@@ -9,9 +9,9 @@ from typing import Any
 
 from .. import later
 from ..base import ArgumentError, FileFormatError, StateError, dtype_from_code
-from ..commit import read_settled
 from ..checkpoint import load_checkpoint, save_checkpoint, states_file
 from ..checkpoint import load_params as load_network_params
+from ..commit import read_settled
 from ..symbol import Group, Symbol
 from .param_attr import ParamAttr
 from .program import Program, default_main_program
@@ -84,7 +84,7 @@ def save_inference_model(
     _check_filenames(call, model_filename, params_filename)
     feeds = [feeded_var_names] if isinstance(feeded_var_names, str) else list(feeded_var_names)
     given = target_vars if isinstance(target_vars, (list, tuple)) else [target_vars]
-    targets = [program.var(each) if isinstance(each, str) else each for each in given]
+    targets: list[Any] = [program.var(each) if isinstance(each, str) else each for each in given]
     if not targets or not all(isinstance(each, Variable) for each in targets):
         raise ArgumentError(f"{call}: target_vars is {target_vars!r}, expected variables of fluid")
     if any(each.symbol.entries[0][0].op is None for each in targets):

@@ -5,13 +5,13 @@ Formulas are MXNet's: docs/fluid.md lists where they differ from Paddle's.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .. import later
 from .. import optimizer as opt
-from ..base import ArgumentError, StateError
+from ..base import ArgumentError
 from ..lr_scheduler import LRScheduler
 from .regularizer import L2Decay
 from .variable import Parameter, Variable
@@ -112,15 +112,10 @@ class Optimizer:
             StateError: the program has an optimizer.
         """
         if not isinstance(loss, Variable) or loss.shape not in ((1,), ()):
-            given = f"{loss!r}"
             raise ArgumentError(
-                f"minimize: loss is {given}, expected a variable of one number, as layers.mean returns"
+                f"minimize: loss is {loss!r}, expected a variable of one number, as layers.mean returns"
             )
         program = loss.program
-        if program.optimizer is not None:
-            raise StateError(
-                "minimize: the program has an optimizer; add losses up, or write another program"
-            )
         names = set(loss.symbol.list_arguments())
         reached = [each for each in program.all_parameters() if each.name in names]
         trained = [
@@ -128,12 +123,13 @@ class Optimizer:
         ]
         if not trained:
             raise ArgumentError(f"minimize: {loss.name!r} depends on no parameter that is to be trained")
-        program.loss, program.recipe = loss, self._recipe(reached, trained)
-        program.optimizer = program.recipe()
+        program.train_for(loss, self._recipe(reached, trained))
         updates = [Update(self.kind, each) for each in trained]
         return updates, [(each, f"{each.name}@GRAD") for each in trained]
 
-    def _recipe(self, reached: Sequence[Parameter], trained: Sequence[Parameter]) -> Any:
+    def _recipe(
+        self, reached: Sequence[Parameter], trained: Sequence[Parameter]
+    ) -> Callable[[], opt.Optimizer]:
         """Return a function that makes MXNet's optimizer, with nothing counted yet."""
         chosen = {each.name for each in trained}
         rates = {each.name: each.attr.learning_rate if each.name in chosen else 0.0 for each in reached}

@@ -43,24 +43,40 @@ class FirstValues:
     initializer: Initializer
 
 
+class Training:
+    """How a program is trained.
+
+    Args:
+        loss: what is minimized.
+        make: makes the optimizer, with nothing counted yet.
+
+    Attributes:
+        optimizer: how gradients become new parameters.
+    """
+
+    def __init__(self, loss: Variable, make: Callable[[], Optimizer]) -> None:
+        self.loss = loss
+        self._make = make
+        self.optimizer = make()
+
+    def begin_anew(self) -> None:
+        """Make the optimizer anew, when parameters are initialized again."""
+        self.optimizer = self._make()
+
+
 class Program:
     """A network that layers have written: its variables by name, and how it is trained.
 
     It meets `hogwild`'s Protocol of programs, so that `mx.AsyncExecutor` takes it.
 
     Attributes:
-        optimizer: how gradients become new parameters; None before `minimize`.
-        loss: what is minimized; None before.
-        recipe: what makes the optimizer anew, when parameters are initialized again.
         first_values: of a startup program: how parameters begin, by name.
         is_test: whether it runs as in prediction: without dropout.
         random_seed: of a startup program: from which parameters are drawn; 0: as `mx.random.seed` says.
     """
 
     def __init__(self) -> None:
-        self.optimizer: Optimizer | None = None
-        self.loss: Variable | None = None
-        self.recipe: Callable[[], Optimizer] | None = None
+        self._training: Training | None = None
         self.first_values: dict[str, FirstValues] = {}
         self.is_test = False
         self.random_seed = 0
@@ -74,6 +90,39 @@ class Program:
         return (
             f"<Program of {len(self._variables)} variables, {len(self.first_values)} to initialize{trained}>"
         )
+
+    # how it is trained
+
+    @property
+    def optimizer(self) -> Optimizer | None:
+        """How gradients become new parameters; None before `minimize` of a fluid optimizer."""
+        return None if self._training is None else self._training.optimizer
+
+    @property
+    def loss(self) -> Variable | None:
+        """What is minimized; None before `minimize`."""
+        return None if self._training is None else self._training.loss
+
+    def train_for(self, loss: Variable, make: Callable[[], Optimizer]) -> None:
+        """Minimize a loss from now on.
+
+        Args:
+            loss: a variable of one number.
+            make: makes the optimizer.
+
+        Raises:
+            StateError: the program has an optimizer.
+        """
+        if self._training is not None:
+            raise StateError(
+                "minimize: the program has an optimizer; add losses up, or write another program"
+            )
+        self._training = Training(loss, make)
+
+    def begin_training_anew(self) -> None:
+        """Make the optimizer anew, if there is one."""
+        if self._training is not None:
+            self._training.begin_anew()
 
     # what runs
 
@@ -137,7 +186,7 @@ class Program:
             self._scope = startup.started_scope
         elif self._scope is not startup.started_scope:
             raise StateError(
-                "the program has parameters of another startup program; give program_guard the one that it was begun with"
+                "the program has parameters of another startup program; give program_guard that one"
             )
 
     def add(self, variable: V) -> V:
@@ -251,7 +300,7 @@ class Program:
         other._variables = dict(self._variables)
         other.is_test, other.random_seed = for_test or self.is_test, self.random_seed
         if not for_test:
-            other.optimizer, other.loss, other.recipe = self.optimizer, self.loss, self.recipe
+            other._training = self._training
             other.first_values, other._started = dict(self.first_values), self._started
         return other
 

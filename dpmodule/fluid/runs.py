@@ -116,10 +116,10 @@ class Runs:
 
     def begin_anew(self, program: Program) -> None:
         """Begin the optimizer's states and counts anew."""
-        if self._trainer is None or program.recipe is None:
-            return
         self._states = None
-        program.optimizer = program.recipe()
+        program.begin_training_anew()
+        if self._trainer is None:
+            return
         self._install(program, self._trainer[1], anew=True)
         self._others.clear()
 

@@ -32,14 +32,14 @@ def _arithmetic(
             def joined(name: str) -> Symbol:
                 return call(f"broadcast_{operation}", left.symbol, right.symbol, name=name)
 
-            return _derived(self, f"elementwise_{operation}", joined, lod_level=level)
+            return self.derive(f"elementwise_{operation}", joined, lod_level=level)
         if isinstance(other, bool) or not isinstance(other, (int, float)):
             raise ArgumentError(f"{self.name}: {other!r} is neither a variable of fluid nor a number")
 
         def scaled(name: str) -> Symbol:
             return call(with_number, self.symbol, scalar=float(other), name=name)
 
-        return _derived(self, "scale", scaled, self._shape, self._dtype, self.lod_level)
+        return self.derive("scale", scaled, self._shape, self._dtype, self.lod_level)
 
     return method
 
@@ -92,6 +92,19 @@ class Variable:
         """Whether it is fed."""
         return self.symbol.entries[0][0].op is None and not isinstance(self, Parameter)
 
+    def derive(
+        self,
+        hint: str,
+        make: Callable[[str], Symbol],
+        shape: Shape | None = None,
+        dtype: str | None = None,
+        lod_level: int = 0,
+        name: str | None = None,
+    ) -> Variable:
+        """Enter what is computed from this variable into its program; see `Program.derive`."""
+        found: Variable = self.program.derive(hint, make, shape, dtype, lod_level, name)
+        return found
+
     def __repr__(self) -> str:
         lod = f", lod_level={self.lod_level}" if self.lod_level else ""
         return f"<{type(self).__name__} {self.name}: shape={self.shape}, dtype={self.dtype}{lod}>"
@@ -127,19 +140,6 @@ class Parameter(Variable):
     def trainable(self) -> bool:
         """Whether it is trained."""
         return self.attr.trainable
-
-
-def _derived(
-    variable: Variable,
-    hint: str,
-    make: Callable[[str], Symbol],
-    shape: Shape | None = None,
-    dtype: str | None = None,
-    lod_level: int = 0,
-) -> Variable:
-    """Enter what is computed from a variable into its program, which has it made."""
-    found: Variable = variable.program.derive(hint, make, shape, dtype, lod_level)
-    return found
 
 
 def declared_shape(attributes: Mapping[str, str]) -> Shape:

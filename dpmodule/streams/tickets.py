@@ -58,8 +58,10 @@ class Tickets:
 
 
 def _nameless() -> int:
-    """Return a file of the temporary folder: Linux guards the position of one against readers that come together, but
-    not that of ``memfd_create``, which gave a number in some ten thousand to two of them."""
+    """Return an open file of the temporary folder, whose position Linux guards against readers that come together.
+
+    It does not guard that of a file of ``memfd_create``, from which two of them got the same number now and then.
+    """
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 

@@ -38,7 +38,8 @@ def test_an_inference_model_is_pruned_and_a_module_reads_it(net, executor, tmp_p
     test = fluid.default_main_program().clone(for_test=True)
     expected = executor.run(test, {"words": BATCH["words"]}, [prediction])[0]
     mod = mx.mod.Module.load(folder + "/model", 0, data_names=["words"], label_names=None)
-    assert mod.symbol.list_outputs() == ["fc_2_output"] and "label" not in mod.symbol.list_arguments()
+    assert mod.symbol.list_outputs() == ["fc_2_output"]
+    assert "label" not in mod.symbol.list_arguments()
     mod.bind([mx.io.DataDesc("words", (3,), "int64", stype="ragged")], for_training=False)
     mod.init_params()
     mod.forward(mx.io.DataBatch([mx.nd.ragged_array(BATCH["words"], dtype="int64")], []))

@@ -101,7 +101,7 @@ if __name__ == "__main__":
 '''
 
 
-@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("native", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_the_listing(tmp_path, native):
     text = LISTING.replace("     # ", "    # ").replace("     avg_cost", "    avg_cost")
     done = run_program(text, cwd=tmp_path, **{} if native else {"DPMODULE_NATIVE": "0"})

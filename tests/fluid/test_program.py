@@ -58,14 +58,20 @@ def test_names_counted_afresh_share_parameters():
 def test_guards_hold_in_their_thread_only_and_end_with_errors():
     outer = fluid.default_main_program()
     seen = []
-    with pytest.raises(KeyError), fluid.program_guard(fluid.Program()):
-        thread = threading.Thread(target=lambda: seen.append(fluid.default_main_program()))
-        thread.start()
-        thread.join()
-        assert fluid.default_main_program() is not outer
-        raise KeyError
+
+    def fail():
+        with fluid.program_guard(fluid.Program()):
+            thread = threading.Thread(target=lambda: seen.append(fluid.default_main_program()))
+            thread.start()
+            thread.join()
+            seen.append(fluid.default_main_program())
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
     assert fluid.default_main_program() is outer
-    assert seen[0] is not outer
+    assert seen[0] is not seen[1]
+    assert outer not in seen
 
 
 def test_variables():
@@ -107,7 +113,8 @@ def test_a_clone_for_test_has_the_same_parameters_and_does_not_train():
     assert losses[0] == losses[1]
     assert executor.run(program, batch, [loss])[0] == losses[0]
     assert executor.run(test, batch, [loss])[0] < losses[0]
-    assert test.optimizer is None and program.clone().optimizer is program.optimizer
+    assert test.optimizer is None
+    assert program.clone().optimizer is program.optimizer
 
 
 def test_a_startup_program_run_again_begins_anew():
@@ -147,9 +154,12 @@ def test_layers_added_after_training_train_too():
 
 def test_parameters_of_two_startup_programs_do_not_mix():
     layers.fc(layers.data("x", [3]), 2)
-    with fluid.program_guard(fluid.default_main_program(), fluid.Program()):
-        with pytest.raises(mx.base.StateError, match="another startup program"):
-            layers.fc(fluid.default_main_program().var("x"), 2)
+    program = fluid.default_main_program()
+    with (
+        fluid.program_guard(program, fluid.Program()),
+        pytest.raises(mx.base.StateError, match="another startup program"),
+    ):
+        layers.fc(program.var("x"), 2)
 
 
 def test_shared_parameters_have_one_shape():
@@ -161,9 +171,11 @@ def test_shared_parameters_have_one_shape():
 
 def test_variables_of_two_programs_do_not_mix():
     x = layers.data("x", [3])
-    with fluid.program_guard(fluid.Program(), fluid.Program()):
-        with pytest.raises(ValueError, match="two programs"):
-            layers.concat([x, layers.data("y", [3])], axis=1)
+    with (
+        fluid.program_guard(fluid.Program(), fluid.Program()),
+        pytest.raises(ValueError, match="two programs"),
+    ):
+        layers.concat([x, layers.data("y", [3])], axis=1)
 
 
 def test_initializers():
@@ -181,10 +193,10 @@ def test_initializers():
     store = fluid.default_main_program().store
     found = {name: store.array(name, 0).asnumpy() for name in initial}
     assert (found["constant"] == 0.25).all()
-    assert 1 <= found["uniform"].min() < 1.01 and 2.99 < found["uniform"].max() <= 3
-    assert found["normal"].mean() == pytest.approx(5, abs=0.02) and found["normal"].std() == pytest.approx(
-        0.5, abs=0.02
-    )
+    assert 1 <= found["uniform"].min() < 1.01
+    assert 2.99 < found["uniform"].max() <= 3
+    assert found["normal"].mean() == pytest.approx(5, abs=0.02)
+    assert found["normal"].std() == pytest.approx(0.5, abs=0.02)
     assert np.abs(found["xavier"]).max() == pytest.approx((6 / 300) ** 0.5, rel=0.01)
     assert found["msra"].std() == pytest.approx((2 / 200) ** 0.5, rel=0.05)
     assert copy.deepcopy(initial["uniform"]) == initial["uniform"]

@@ -13,7 +13,7 @@ from collections import Counter
 from dpmodule.streams.tickets import Tickets
 
 tickets = Tickets()
-for count in (150_000, 150_000, 3, 0):
+for count in (100_000, 100_000, 3, 0):
     tickets.refill(count)
     pipes = []
     for _ in range(4):

@@ -58,9 +58,8 @@ def _pointwise(act: str) -> Callable[..., Variable]:
             raise ArgumentError(f"{act}: got {', '.join(input)}, expected a variable and name")
         program = program_of(act, given)
 
-        def made(name: str) -> Symbol:
-            found: Symbol = ACTIVATIONS[act](given.symbol, name=name)
-            return found
+        def made(name: str) -> Any:
+            return ACTIVATIONS[act](given.symbol, name=name)
 
         return program.derive(act, made, given.shape, given.dtype, given.lod_level, name)
 
@@ -91,9 +90,8 @@ def _joined(operation: str) -> Callable[..., Variable]:
         program = program_of(layer_name, left, right)
         other = _aligned(layer_name, left, right, axis)
 
-        def made(name: str) -> Symbol:
-            found: Symbol = getattr(sym, f"broadcast_{operator}")(left.symbol, other, name=name)
-            return found
+        def made(name: str) -> Any:
+            return getattr(sym, f"broadcast_{operator}")(left.symbol, other, name=name)
 
         whole = [each.lod_level for each in (left, right)]
         shape = left.shape if left.shape == right.shape else None
@@ -114,7 +112,7 @@ def _joined(operation: str) -> Callable[..., Variable]:
     return layer
 
 
-def _aligned(layer: str, x: Variable, y: Variable, axis: int) -> Symbol:
+def _aligned(layer: str, x: Variable, y: Variable, axis: int) -> Any:
     """Return the second input with as many axes as the first."""
     missing = len(x.shape) - len(y.shape)
     if missing <= 0 or axis == -1 and (missing == 0 or y.shape == (1,)):
@@ -154,13 +152,13 @@ def scale(
     check_act("scale", act)
     offset = bias if bias_after_scale else bias * scale
 
-    def made(name: str) -> Symbol:
+    def made(name: str) -> Any:
         product = sym._internal._mul_scalar(
             given.symbol, scalar=float(scale), name=f"{name}_product" if offset else name
         )
         return sym._internal._plus_scalar(product, scalar=float(offset), name=name) if offset else product
 
-    return given.program.derive(
+    return given.derive(
         "scale", lambda name: activated(made, act, name), given.shape, given.dtype, given.lod_level, name
     )
 
@@ -176,10 +174,10 @@ def clip(x: Any, min: float, max: float, name: str | None = None) -> Variable:
     """
     given = as_variable("clip", x, "x")
 
-    def made(name: str) -> Symbol:
+    def made(name: str) -> Any:
         return sym.clip(given.symbol, a_min=min, a_max=max, name=name)
 
-    return given.program.derive("clip", made, given.shape, given.dtype, given.lod_level, name)
+    return given.derive("clip", made, given.shape, given.dtype, given.lod_level, name)
 
 
 def cast(x: Any, dtype: Any) -> Variable:
@@ -190,7 +188,7 @@ def cast(x: Any, dtype: Any) -> Variable:
         dtype: the type.
     """
     given, kind = as_variable("cast", x, "x"), dtype_name(dtype)
-    return given.program.derive(
+    return given.derive(
         "cast", lambda name: sym.Cast(given.symbol, dtype=kind, name=name), given.shape, kind, given.lod_level
     )
 
@@ -258,7 +256,7 @@ def reshape(x: Any, shape: Sequence[int], inplace: bool = False, name: str | Non
     given = as_variable("reshape", x, "x")
     if given.lod_level:
         raise ArgumentError(f"reshape: {given.name!r} holds sequences; pool them first")
-    return given.program.derive(
+    return given.derive(
         "reshape", lambda name: sym.Reshape(given.symbol, shape=tuple(shape), name=name), name=name
     )
 
@@ -294,10 +292,10 @@ def dropout(
             "dropout: seed is given; mx.random.seed(n) seeds all of a process's random numbers"
         )
 
-    def made(name: str) -> Symbol:
+    def made(name: str) -> Any:
         return sym.Dropout(given.symbol, p=0.0 if is_test else dropout_prob, name=name)
 
-    return given.program.derive("dropout", made, given.shape, given.dtype, given.lod_level, name)
+    return given.derive("dropout", made, given.shape, given.dtype, given.lod_level, name)
 
 
 def matmul(
@@ -315,7 +313,7 @@ def matmul(
     left, right = as_variable("matmul", x, "x"), as_variable("matmul", y, "y")
     product = sym.dot if len(left.shape) == 2 else sym.batch_dot
 
-    def made(name: str) -> Symbol:
+    def made(name: str) -> Any:
         return product(left.symbol, right.symbol, transpose_a=transpose_x, transpose_b=transpose_y, name=name)
 
     return program_of("matmul", left, right).derive("matmul", made, name=name)
@@ -328,14 +326,13 @@ def _reduced(kind: str) -> Callable[..., Variable]:
         given = as_variable(layer_name, input)
         axes = None if dim is None else tuple(dim) if isinstance(dim, (list, tuple)) else (dim,)
 
-        def made(name: str) -> Symbol:
+        def made(name: str) -> Any:
             if given.lod_level and axes is None:
                 return _over_sequences(kind, given.symbol, name)
-            found: Symbol = getattr(sym, kind)(given.symbol, axis=axes, keepdims=keep_dim, name=name)
-            return found
+            return getattr(sym, kind)(given.symbol, axis=axes, keepdims=keep_dim, name=name)
 
         level = given.lod_level if axes is not None else 0
-        return given.program.derive(
+        return given.derive(
             layer_name, made, (1,) if axes is None and not keep_dim else None, None, level, name
         )
 
@@ -351,7 +348,7 @@ def _reduced(kind: str) -> Callable[..., Variable]:
     return layer
 
 
-def _over_sequences(kind: str, data: Symbol, name: str) -> Symbol:
+def _over_sequences(kind: str, data: Symbol, name: str) -> Any:
     """Return one number from all elements of all sequences."""
     if kind in ("sum", "mean"):
         total = sym.sum(
@@ -378,11 +375,11 @@ def mean(x: Any, name: str | None = None) -> Variable:
     """
     given = as_variable("mean", x, "x")
 
-    def made(name: str) -> Symbol:
+    def made(name: str) -> Any:
         return (
             _over_sequences("mean", given.symbol, name)
             if given.lod_level
             else sym.mean(given.symbol, name=name)
         )
 
-    return given.program.derive("mean", made, (1,), given.dtype, 0, name)
+    return given.derive("mean", made, (1,), given.dtype, 0, name)

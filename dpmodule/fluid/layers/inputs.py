@@ -110,8 +110,8 @@ def embedding(
     table = parameter(program, f"{name}_weight", (rows, columns), ParamAttr.of(param_attr), kind)
     is_column = not ids.lod_level and ids.shape[-1] == 1
 
-    def looked_up(name: str) -> Symbol:
-        def found(name: str) -> Symbol:
+    def looked_up(name: str) -> Any:
+        def found(name: str) -> Any:
             return sym.Embedding(
                 ids.symbol,
                 table,
@@ -137,7 +137,7 @@ def embedding(
     return program.derive("embedding", looked_up, (-1, *inner, columns), kind, ids.lod_level, name)
 
 
-def _without(row: int, ids: Symbol, found: Symbol, dtype: str, name: str) -> Symbol:
+def _without(row: int, ids: Symbol, found: Symbol, dtype: str, name: str) -> Any:
     """Return rows of a table with zeros in place of one of them."""
     other = sym.Cast(sym._internal._not_equal_scalar(ids, scalar=float(row)), dtype=dtype)
     return sym.broadcast_mul(found, sym.expand_dims(other, axis=-1), name=name)
@@ -194,7 +194,7 @@ def fc(
         bias = parameter(program, f"{own}_bias", (size,), ParamAttr.of(bias_attr), initializer=start)
     keeps = num_flatten_dims > 1
 
-    def linear(name: str) -> Symbol:
+    def linear(name: str) -> Any:
         total: Symbol | None = None
         for i, (part, rows, weight) in enumerate(terms):
             last = i == len(terms) - 1

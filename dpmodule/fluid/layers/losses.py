@@ -43,7 +43,7 @@ def cross_entropy(
     """
     probabilities, right = as_variable("cross_entropy", input), as_variable("cross_entropy", label, "label")
 
-    def logarithms(name: str) -> Symbol:
+    def logarithms(name: str) -> Any:
         if soft_label:
             return sym.log(sym._internal._maximum_scalar(probabilities.symbol, scalar=_LEAST), name=name)
         chosen = _picked(probabilities.symbol, right, f"{name}_pick")
@@ -71,7 +71,7 @@ def softmax_with_cross_entropy(
     layer = "softmax_with_cross_entropy"
     scores, right = as_variable(layer, logits, "logits"), as_variable(layer, label, "label")
 
-    def logarithms(name: str) -> Symbol:
+    def logarithms(name: str) -> Any:
         found = sym.log_softmax(scores.symbol, axis=-1, name=name if soft_label else f"{name}_all")
         return found if soft_label else _picked(found, right, name)
 
@@ -88,7 +88,7 @@ def _entropy(
             f"{layer}: ignore_index is {ignore_index!r} beside soft_label, which names no class"
         )
 
-    def made(name: str) -> Symbol:
+    def made(name: str) -> Any:
         found = logarithms(f"{name}_log")
         if soft_label:
             weighed = sym.broadcast_mul(found, label.symbol, name=f"{name}_weighed")
@@ -104,7 +104,7 @@ def _entropy(
     return program_of(layer, input, label).derive(layer, made, shape, input.dtype, level)
 
 
-def _picked(values: Symbol, label: Variable, name: str) -> Symbol:
+def _picked(values: Symbol, label: Variable, name: str) -> Any:
     """Return the column of each line that its label names, as (N, 1)."""
     numbers = label.symbol
     if label.lod_level:  # its elements are numbers, without an axis of their own
@@ -127,7 +127,7 @@ def sigmoid_cross_entropy_with_logits(x: Any, label: Any, name: str | None = Non
     layer = "sigmoid_cross_entropy_with_logits"
     scores, right = as_variable(layer, x, "x"), as_variable(layer, label, "label")
 
-    def made(name: str) -> Symbol:
+    def made(name: str) -> Any:
         wanted = right.symbol if right.dtype == scores.dtype else sym.Cast(right.symbol, dtype=scores.dtype)
         above = sym.broadcast_sub(
             sym.relu(scores.symbol), sym.broadcast_mul(scores.symbol, wanted, name=f"{name}_product")
@@ -148,7 +148,7 @@ def square_error_cost(input: Any, label: Any) -> Variable:
     """
     found, right = as_variable("square_error_cost", input), as_variable("square_error_cost", label, "label")
 
-    def made(name: str) -> Symbol:
+    def made(name: str) -> Any:
         wanted = right.symbol if right.dtype == found.dtype else sym.Cast(right.symbol, dtype=found.dtype)
         return sym.square(sym.broadcast_sub(found.symbol, wanted, name=f"{name}_difference"), name=name)
 
@@ -184,7 +184,7 @@ def accuracy(input: Any, label: Any, k: int = 1, correct: None = None, total: No
     if scores.lod_level:
         raise ArgumentError(f"accuracy: {scores.name!r} holds sequences; pool them first")
 
-    def made(name: str) -> Symbol:
+    def made(name: str) -> Any:
         if k == 1:
             best = sym.argmax(scores.symbol, axis=-1, keepdims=True, name=f"{name}_best")
             numbers = sym.Cast(right.symbol, dtype="float32", name=f"{name}_label")

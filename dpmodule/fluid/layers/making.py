@@ -78,7 +78,8 @@ def program_of(layer: str, *variables: Variable) -> Program:
     for other in variables[1:]:
         if other.program is not variables[0].program:
             raise ArgumentError(f"{layer}: {variables[0].name!r} and {other.name!r} are of two programs")
-    return variables[0].program
+    found: Program = variables[0].program
+    return found
 
 
 def parameter(
@@ -125,7 +126,8 @@ def check_act(layer: str, act: Any) -> None:
     """
     if act is not None and act not in ACTIVATIONS:
         raise ArgumentError(
-            f"{layer}: act is {act!r}, expected None or one of {', '.join(ACTIVATIONS)}{did_you_mean(str(act), ACTIVATIONS)}"
+            f"{layer}: act is {act!r}, expected None or one of {', '.join(ACTIVATIONS)}"
+            f"{did_you_mean(str(act), ACTIVATIONS)}"
         )
 
 

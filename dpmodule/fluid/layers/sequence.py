@@ -8,7 +8,6 @@ from ... import initializer as init
 from ... import later
 from ... import symbol as sym
 from ...base import ArgumentError, ShapeError
-from ...symbol import Symbol
 from ..param_attr import ParamAttr
 from ..variable import Variable
 from .making import activated, as_variable, check_act, parameter, program_of, width_of
@@ -55,10 +54,10 @@ def sequence_pool(input: Any, pool_type: str, is_test: bool = False) -> Variable
     if kind is None:
         raise ArgumentError(f"sequence_pool: pool_type is {pool_type!r}, expected one of {', '.join(_POOLS)}")
 
-    def made(name: str) -> Symbol:
+    def made(name: str) -> Any:
         return sym.sequence_pool(given.symbol, pool_type=kind, name=name)
 
-    return given.program.derive("sequence_pool", made, given.shape, given.dtype, 0)
+    return given.derive("sequence_pool", made, given.shape, given.dtype, 0)
 
 
 def sequence_first_step(input: Any) -> Variable:
@@ -125,7 +124,7 @@ def sequence_conv(
         attr = ParamAttr.of(bias_attr)
         biases = [parameter(program, f"{own}_bias", (num_filters,), attr, initializer=start)]
 
-    def linear(name: str) -> Symbol:
+    def linear(name: str) -> Any:
         return sym.sequence_conv(
             given.symbol,
             weight,
@@ -151,7 +150,7 @@ def sequence_softmax(input: Any, use_cudnn: bool = False, name: str | None = Non
         name: name of the result.
     """
     given = _sequences("sequence_softmax", input)
-    return given.program.derive(
+    return given.derive(
         "sequence_softmax",
         lambda name: sym.sequence_softmax(given.symbol, name=name),
         given.shape,
@@ -169,7 +168,7 @@ def sequence_reverse(x: Any, name: str | None = None) -> Variable:
         name: name of the result.
     """
     given = _sequences("sequence_reverse", x, "x")
-    return given.program.derive(
+    return given.derive(
         "sequence_reverse",
         lambda name: sym.sequence_reverse(given.symbol, name=name),
         given.shape,
@@ -273,7 +272,7 @@ def dynamic_lstm(
         raise ArgumentError(f"{layer}: h_0 or c_0 is given; sequences begin with zeros")
     if size % 4 or width_of(layer, given) != size:
         raise ShapeError(
-            f"{layer}: size is {size!r} and {given.name!r} has the shape {given.shape}, expected 4H features and size 4H"
+            f"{layer}: size is {size!r} and {given.name!r} has the shape {given.shape}, expected 4H features, size 4H"
         )
     if bias_attr is False:
         raise ArgumentError(

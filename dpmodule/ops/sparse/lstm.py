@@ -5,6 +5,7 @@ Shape letters: N rows, T elements of all rows, H features of the state.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,11 +23,11 @@ __all__ = ["sequence_lstm"]
 
 Tensor = torch.Tensor
 
-_ACTIVATIONS = {
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,
     "relu": torch.relu,
-    "identity": torch.Tensor.clone,
+    "identity": torch.clone,
 }
 _kind = choice(*_ACTIVATIONS)
 
@@ -56,7 +57,7 @@ class _Cell:
         self._gate = _ACTIVATIONS[a.gate_activation]
         self._cell = _ACTIVATIONS[a.cell_activation]
         self._candidate = _ACTIVATIONS[a.candidate_activation]
-        self._peepholes = bias[4 * units :].split(units) if a.use_peepholes else None
+        self._peepholes = torch.split(bias[4 * units :], units) if a.use_peepholes else None
 
     def step(self, gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """Return state and state of the cell after a step.
@@ -89,7 +90,7 @@ def _run(a: Any, env: Env, data: Ragged, weight: Tensor, bias: Tensor) -> tuple[
     states, cells = [], []
     state = cell = values.new_zeros(int(batch_sizes[0]), units)
     turned = weight.t()
-    for gates in mapped.split(batch_sizes.tolist()):
+    for gates in torch.split(mapped, batch_sizes.tolist()):
         number = gates.shape[0]
         state, cell = cell_of.step(torch.addmm(gates, state[:number], turned), cell[:number])
         states.append(state)
