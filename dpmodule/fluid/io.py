@@ -75,9 +75,16 @@ def save_inference_model(
         FileError: a file cannot be written.
 
     Example:
-        >>> fluid.io.save_inference_model("imdb.model", ["words"], [prediction], executor)
-        ['fc_2']
-        >>> mod = mx.mod.Module.load("imdb.model/model", 0, data_names=["words"], label_names=None)
+        >>> import dpmodule.fluid as fluid
+        >>> program, startup, executor = fluid.Program(), fluid.Program(), fluid.Executor()
+        >>> with fluid.program_guard(program, startup):
+        ...     out = fluid.layers.fc(fluid.layers.data("x", [3]), 2, act="softmax", name="out")
+        >>> executor.run(startup)
+        []
+        >>> fluid.io.save_inference_model("saved", ["x"], [out], executor, program)
+        ['out']
+        >>> mx.mod.Module.load("saved/model", 0, data_names=["x"], label_names=None)
+        <Module: not bound; x -> out_output; 2 parameters; on cpu(0)>
     """
     call = "save_inference_model"
     program = _program(call, main_program)

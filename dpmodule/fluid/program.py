@@ -267,6 +267,10 @@ class Program:
         symbol = symbol_variable(name, shape=shape, dtype=dtype, init=chosen)
         return self.add(Parameter(self, symbol, name, shape, dtype, attr))
 
+    def find(self, name: str) -> Variable | None:
+        """Return a variable by name, None if there is none."""
+        return self._variables.get(name)
+
     def var(self, name: str) -> Variable:
         """Return a variable by name.
 

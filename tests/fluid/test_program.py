@@ -92,6 +92,10 @@ def test_variables():
         program.var("acuracy_0")
 
 
+def test_data_declared_again_is_the_same_variable():
+    assert text_inputs() == text_inputs()
+
+
 def test_shapes_that_only_the_graph_knows():
     x, y = layers.data("x", [4, 6]), layers.data("y", [6, 5])
     assert layers.matmul(x, y).shape == (-1, 4, 5)

@@ -37,7 +37,7 @@ def data(
     lod_level: int = 0,
     stop_gradient: bool = True,
 ) -> Variable:
-    """Declare what is fed: a slot of files, or an entry of `Executor.run`'s feed.
+    """Declare what is fed: a slot of files, or an entry of `Executor.run`'s feed; once more is the same variable.
 
     Args:
         name: its name, which is that of the slot.
@@ -48,7 +48,7 @@ def data(
         stop_gradient: accepted; no gradient goes to data.
 
     Raises:
-        ArgumentError: the level is neither 0 nor 1, or the name is taken.
+        ArgumentError: the level is neither 0 nor 1, or the name is taken by something else.
         ShapeError: the shape is no list of sizes; only that of the batch may be open.
     """
     program = main_program()
@@ -65,6 +65,11 @@ def data(
     inner = () if lod_level and whole[1:] == (1,) else whole[1:]
     kind = dtype_name(dtype)
     stype = "ragged" if lod_level else None
+    known = program.find(name)
+    if known is not None and known.is_data:
+        if (known.shape, known.dtype, known.lod_level) == (whole, kind, lod_level):
+            return known
+        raise ArgumentError(f"data {name!r}: the program has declared {known!r}; give this one another name")
     symbol = sym.Variable(name, shape=(0, *inner), dtype=kind, stype=stype)
     return program.add(Variable(program, symbol, name, whole, kind, lod_level))
 
