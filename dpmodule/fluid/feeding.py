@@ -82,6 +82,8 @@ def fed(program: Program, feed: Any, names: Sequence[str]) -> dict[str, Any]:
     sizes = {name: value.shape[0] for name, value in found.items()}
     if len(set(sizes.values())) > 1:
         raise ShapeError(f"feed: batches have different sizes: {sizes}")
+    if 0 in sizes.values():
+        raise ShapeError(f"feed: the batch of {', '.join(sizes)} is empty, expected one line or more")
     return found
 
 
@@ -91,7 +93,7 @@ def _array(variable: Variable, value: Any) -> Any:
         if variable.lod_level:
             return _sequences(variable, value)
         raw = value.asnumpy() if isinstance(value, NDArray) else value
-        found = np.asarray(raw).astype(variable.dtype, copy=False)
+        found = _cast(np.asarray(raw), variable)
     except (TypeError, ValueError) as error:
         raise DTypeError(f"feed: {variable.name!r} is no array of {variable.dtype}: {error}") from error
     inner = variable.shape[1:]
@@ -100,12 +102,24 @@ def _array(variable: Variable, value: Any) -> Any:
     return array(found, dtype=variable.dtype)
 
 
+def _cast(array: Any, variable: Variable) -> Any:
+    """Return an array in the type of a variable.
+
+    Raises:
+        ValueError: it has fractions, and the variable whole numbers.
+    """
+    found = array.astype(variable.dtype, copy=False)
+    if found.dtype.kind in "iu" and array.dtype.kind == "f" and not np.array_equal(found, array):
+        raise ValueError("it has fractions")
+    return found
+
+
 def _sequences(variable: Variable, value: Any) -> RaggedNDArray:
     """Return sequences given as a ragged array, or as a list of them."""
     if not isinstance(value, RaggedNDArray):
         if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
             raise TypeError("expected create_lod_tensor(...), or a list of sequences")
-        rows = [np.asarray(row, variable.dtype) for row in value]
+        rows = [_cast(np.asarray(row), variable) for row in value]
         value = create_lod_tensor(
             np.concatenate([row.reshape(len(row), *variable.shape[1:]) for row in rows])
             if rows
@@ -170,6 +184,5 @@ class DataFeeder:
             if variable.lod_level:
                 found[variable.name] = _sequences(variable, column)
             else:
-                whole = np.asarray(column, variable.dtype)
-                found[variable.name] = whole.reshape(len(rows), *variable.shape[1:])
+                found[variable.name] = np.asarray(column).reshape(len(rows), *variable.shape[1:])
         return found

@@ -170,6 +170,15 @@ def test_losses_of_each_element():
     np.testing.assert_allclose(total, [np.concatenate(given).sum()], rtol=1e-4, atol=1e-5)
 
 
+def test_single_numbers_are_features():
+    x = declared(1)
+    out = layers.sequence_pool(layers.fc(x, 2, bias_attr=False), "sum")
+    given = sequences(1)
+    (found,) = run({"x": given}, [out])
+    weight = values("fc_0_weight")[0]
+    np.testing.assert_allclose(found, [row.sum() * weight[:, 0] for row in given], rtol=1e-4, atol=1e-5)
+
+
 def test_a_batch_of_empty_sequences():
     x = declared(8)
     states, _ = layers.dynamic_lstm(x, 8)
