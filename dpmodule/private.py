@@ -20,17 +20,19 @@ The calls have torch's own signatures, of which only the part used by this packa
     tensor_uses(tensor)
     share_descriptor(storage)
     storage_watch(storage)
+    run_backward(roots, seeds, inputs=inputs)
 
 The fused and foreach functions but the last, and onednn_convolution_add, write their first argument in place. The
 others return the norm of each tensor; what `F.linear` and `torch.conv2d` do, by oneDNN, for float32 tensors of the CPU
 and without a gradient, a convolution with an activation behind it or a sum with another tensor; a weight laid out for
 these convolutions of data of a shape; and how many hold the storage with a handle (``storage._cdata``), or a tensor,
 such as operators that keep it for backward, 0 where that cannot be told; descriptor and bytes of a storage in shared
-memory, which stays the storage's; and what tells whether a storage still exists (``expired()``) and is the same
-(``cdata``), None where that cannot be told. The fused ones on the CPU ignore strides:
+memory, which stays the storage's; what tells whether a storage still exists (``expired()``) and is the same
+(``cdata``), None where that cannot be told; and, of three tuples, the gradients of inputs under `torch.enable_grad`
+that are tensors which require grad: None where no root depends on one, and not always fresh memory, as several may be
+one tensor, a seed itself, or an expansion. That frees the recording. The fused ones on the CPU ignore strides:
 whoever calls them checks that every tensor is contiguous and that shapes and dtypes agree; and torch does not count
 their writes (``tensor._version``), which the caller makes good.
-`run_backward` calls torch's engine and may be imported by name.
 """
 
 from __future__ import annotations
@@ -204,32 +206,17 @@ def profiler_is_on() -> bool:
 Gradients = Sequence[torch.Tensor | None]
 
 
-def _plain_backward(roots: Tensors, seeds: Tensors, inputs: Tensors) -> Gradients:
-    return torch.autograd.grad(list(roots), list(inputs), list(seeds), allow_unused=True)
+def _plain_backward(
+    roots: tuple[torch.Tensor, ...], seeds: tuple[torch.Tensor, ...], *, inputs: tuple[torch.Tensor, ...]
+) -> Gradients:
+    return torch.autograd.grad(roots, inputs, seeds, allow_unused=True)
 
 
-def _engine_backward(roots: Tensors, seeds: Tensors, inputs: Tensors) -> Gradients:
-    """Call the engine itself; `torch.autograd.grad` spends several microseconds on arguments first."""
-    # in order: keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad
-    found: Gradients = _ENGINE.run_backward(
-        tuple(roots), tuple(seeds), False, False, tuple(inputs), True, False
+def _engine_backward(engine: Callable[..., Gradients]) -> Callable[..., Gradients]:
+    """Have the engine itself return gradients; `torch.autograd.grad` spends several microseconds on arguments first."""
+    return partial(
+        engine, keep_graph=False, create_graph=False, allow_unreachable=True, accumulate_grad=False
     )
-    return found
-
-
-def run_backward(roots: Tensors, seeds: Tensors, inputs: Tensors) -> Gradients:
-    """Return the gradients of `inputs`, and free the recording.
-
-    Args:
-        roots: tensors that were computed from the inputs under `torch.enable_grad`.
-        seeds: the gradient of each root, of its shape.
-        inputs: tensors that require grad.
-
-    Returns:
-        One gradient per input, None where no root depends on it. They need not be fresh memory: several may be one
-        tensor, a seed itself, or an expansion.
-    """
-    return _backward(roots, seeds, inputs)
 
 
 def _try_sgd(call: Callable[..., Any]) -> None:
@@ -332,26 +319,15 @@ def _try_watch(call: Callable[..., Any]) -> None:
         raise ValueError("watches something else")
 
 
-def _first_backward(roots: Tensors, seeds: Tensors, inputs: Tensors) -> Gradients:
-    """Find out at the first call whether the engine takes our arguments; at import this would start its threads."""
-    global _backward
-    _backward = _engine_backward if _engine_works() else _plain_backward
-    return _backward(roots, seeds, inputs)
-
-
-def _engine_works() -> bool:
-    try:
-        with torch.enable_grad():
-            one = torch.tensor([1.0], requires_grad=True)
-            found = _engine_backward([one.view(1)], [torch.tensor([2.0])], [one])
-    except (AttributeError, TypeError, RuntimeError):
-        return False
-    return found[0] is not None and float(found[0]) == 2.0
+def _try_backward(engine: Callable[..., Any]) -> None:
+    with torch.enable_grad():
+        one = torch.tensor([1.0], requires_grad=True)
+        (found,) = _engine_backward(engine)((one.view(1),), (torch.tensor([2.0]),), inputs=(one,))
+    if found is None or float(found) != 2.0:
+        raise ValueError("computes something else")
 
 
 _FUNCTORCH: Any = getattr(torch._C, "_functorch", None)
-_ENGINE: Any = getattr(torch.autograd.Variable, "_execution_engine", None)
-_backward: Callable[[Tensors, Tensors, Tensors], Gradients]
 
 _TABLE: dict[str, tuple[str, Callable[..., Any], Callable[[Callable[..., Any]], None]]] = {
     "fused_sgd": ("_fused_sgd_", plain_sgd, _try_sgd),
@@ -376,9 +352,13 @@ _TABLE: dict[str, tuple[str, Callable[..., Any], Callable[[Callable[..., Any]], 
     "tensor_uses": ("Tensor._use_count", _unknown_tensor_uses, _try_tensor_uses),
     "share_descriptor": ("UntypedStorage._share_fd_cpu_", _no_descriptor, _try_descriptor),
     "storage_watch": ("multiprocessing.reductions.StorageWeakRef", _no_watch, _try_watch),
+    "run_backward": ("autograd.Variable._execution_engine.run_backward", _plain_backward, _try_backward),
 }
 
-_WRAPPERS: dict[str, Callable[..., Any]] = {"onednn_packed": _onednn_packed}
+_WRAPPERS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
+    "onednn_packed": lambda reorder: partial(_onednn_packed, reorder),
+    "run_backward": _engine_backward,
+}
 
 if TYPE_CHECKING:
     fused_sgd: Callable[..., None]
@@ -395,6 +375,7 @@ if TYPE_CHECKING:
     tensor_uses: Callable[[torch.Tensor], int]
     share_descriptor: Callable[..., tuple[int, int]]
     storage_watch: Callable[[torch.UntypedStorage], Any]
+    run_backward: Callable[..., Gradients]
 else:
 
     def __getattr__(name: str) -> Any:
@@ -413,7 +394,7 @@ def _resolve(name: str) -> Callable[..., Any]:
         attempt(found)
     except (AttributeError, TypeError, ValueError, RuntimeError, NotImplementedError):
         return public
-    return partial(_WRAPPERS[name], found) if name in _WRAPPERS else found
+    return _WRAPPERS[name](found) if name in _WRAPPERS else found
 
 
 def select(public: bool = False) -> None:
@@ -422,12 +403,10 @@ def select(public: bool = False) -> None:
     Args:
         public: True forces the stand-ins, which tests use to compare the two.
     """
-    global _backward
     for name, (_, stand_in, _) in _TABLE.items():
         globals().pop(name, None)
         if public:
             globals()[name] = stand_in
-    _backward = _plain_backward if public else _first_backward
 
 
 select()

@@ -73,7 +73,9 @@ def test_run_backward():
         with torch.enable_grad():
             x, y, z = (t.requires_grad_() for t in tensors(0, (3,), (3,), (3,)))
             roots = [x * y, (x + 1).sum()]
-        results.append(private.run_backward(roots, [torch.ones(3), torch.tensor(2.0)], [x, y, z]))
+        results.append(
+            private.run_backward(tuple(roots), (torch.ones(3), torch.tensor(2.0)), inputs=(x, y, z))
+        )
     for found in results:
         assert found[2] is None
         torch.testing.assert_close(found[0], tensors(0, (3,), (3,))[1] + 2.0)
@@ -96,14 +98,18 @@ def test_missing_and_changed_functions_are_replaced(monkeypatch):
 
 
 def test_a_changed_engine_is_replaced(monkeypatch):
-    class Engine:
-        def run_backward(self):
-            """Take no arguments."""
+    engine = torch.autograd.Variable._execution_engine
 
-    monkeypatch.setattr(private, "_ENGINE", Engine())
+    class Engine:
+        def run_backward(self, *arguments, keep_graph=None, **rest):
+            if keep_graph is not None:
+                raise TypeError("unexpected keyword argument 'keep_graph'")
+            return engine.run_backward(*arguments, **rest)
+
+    monkeypatch.setattr(torch.autograd.Variable, "_execution_engine", Engine())
     private.select()
     x = torch.ones(2, requires_grad=True)
-    (found,) = private.run_backward([x * 3], [torch.ones(2)], [x])
+    (found,) = private.run_backward((x * 3,), (torch.ones(2),), inputs=(x,))
     assert torch.equal(found, torch.full((2,), 3.0))
 
 

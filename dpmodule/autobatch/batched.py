@@ -16,9 +16,9 @@ import numpy as np
 import torch
 
 from .. import mode as flags
+from .. import private
 from ..base import ArgumentError, DTypeError, ShapeError
 from ..ndarray import NDArray
-from ..private import run_backward
 from .calling import calling
 from .errors import ForeignValueError, user_line
 from .expression import Expression
@@ -352,7 +352,8 @@ def _differentiate(
     wanted = [i for i, leaf in enumerate(history.leaves) if wants[i] and leaf.requires_grad]
     if roots and wanted:
         with calling(owner.name):
-            grads = run_backward(roots, seeds, [history.leaves[i] for i in wanted])
+            leaves = tuple(history.leaves[i] for i in wanted)
+            grads = private.run_backward(tuple(roots), tuple(seeds), inputs=leaves)
         for i, grad in zip(wanted, grads):
             found[i] = None if grad is None else grad.reshape(inputs[i].shape)
     return found

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..private import run_backward
+from .. import private
 from .ops.spec import Call
 
 __all__ = ["aux_tensor", "grad_call", "run_call"]
@@ -73,5 +73,5 @@ def _by_autograd(call: Call, run: Any, gradients: list[Tensor], inputs: list[Ten
         pairs = [(r.expand_as(g), g) for r, g in zip(results, gradients) if r.requires_grad]
     if not pairs:
         return [None] * len(inputs)
-    grads = iter(run_backward([r for r, _ in pairs], [g for _, g in pairs], wanted))
+    grads = iter(private.run_backward(*zip(*pairs), inputs=tuple(wanted)))
     return [next(grads) if want else None for want in wants]

@@ -114,7 +114,7 @@ class Backward:
         _, roots, seeds = zip(*starts)
         try:
             found = private.run_backward(
-                roots, seeds, leaves if self.dense_only else list(map(leaf_of, leaves))
+                roots, seeds, inputs=tuple(leaves if self.dense_only else map(leaf_of, leaves))
             )
         except Exception as error:
             if is_users(error):

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from ..private import run_backward
+from .. import private
 
 __all__ = ["Recomputed", "mirrored", "mirroring"]
 
@@ -95,7 +95,7 @@ class _Call:
         self._again = None
         if not pairs or not leaves:
             return [None] * len(tensors)
-        found = iter(run_backward([r for r, _ in pairs], [g for _, g in pairs], leaves))
+        found = iter(private.run_backward(*zip(*pairs), inputs=tuple(leaves)))
         return [next(found) if t.requires_grad else None for t in tensors]
 
 

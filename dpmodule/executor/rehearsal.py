@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
+from .. import private
 from ..ops.sparse import leaf_of
 from ..ops.spec import Env
-from ..private import run_backward
 from .program import Forward, Program
 from .runs import Starts
 
@@ -53,7 +53,8 @@ class Rehearsal:
         leaves = [leaf_of(t) for t in self.targets if t.requires_grad]
         if not starts or not leaves:
             return []
-        return run_backward([root for _, root, _ in starts], [seed for _, _, seed in starts], leaves)
+        _, roots, seeds = zip(*starts)
+        return private.run_backward(roots, seeds, inputs=tuple(leaves))
 
     def wait(self) -> None:
         """Wait until GPUs have done what they were told."""

@@ -145,7 +145,7 @@ def _engine(
         return [None] * len(inputs)
     try:
         if not retain and not create:
-            return private.run_backward(roots, seeds, inputs)
+            return private.run_backward(tuple(roots), tuple(seeds), inputs=tuple(inputs))
         return torch.autograd.grad(
             list(roots),
             list(inputs),
