@@ -2,8 +2,11 @@
 
 import os
 
+import pytest
+
 from dpmodule.streams import Supervisor
 from dpmodule.streams.tickets import Tickets
+from helpers.programs import run_program
 
 
 def take_all(channel, tickets):
@@ -36,3 +39,39 @@ def test_processes_take_each_number_once():
     if before:
         assert len(os.listdir("/proc/self/fd")) <= before
     tickets.close()
+
+
+TOGETHER = """
+import os
+from collections import Counter
+from dpmodule.streams.tickets import Tickets
+
+tickets = Tickets()
+for count in (100_000, 100_000, 3, 0):
+    tickets.refill(count)
+    pipes = []
+    for _ in range(4):
+        read, write = os.pipe()
+        if not os.fork():
+            mine = []
+            while (number := tickets.take()) is not None:
+                mine.append(number)
+            with open(write, "w") as file:
+                print(*mine, file=file)
+            os._exit(0)
+        os.close(write)
+        pipes.append(read)
+    seen = Counter()
+    for read in pipes:
+        with open(read) as file:
+            seen.update(map(int, file.read().split()))
+    for _ in pipes:
+        os.wait()
+    print(len(seen) == count, {number: times for number, times in seen.items() if times != 1})
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+def test_processes_that_come_together_get_different_numbers():
+    done = run_program(TOGETHER)
+    assert (done.stdout, done.stderr) == ("True {}\n" * 4, "")
