@@ -185,6 +185,7 @@ LATER = (
     "update",
     "sparse.lookup",
     "sparse.matrix",
+    "sparse.sequences",
     "sparse.storage",
     "sparse.scatter",
 )

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         engine,
         executor_manager,
         gluon,
+        hogwild,
         image,
         libinfo,
         misc,
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     from . import image as img
     from . import random as rnd
     from . import visualization as viz
+    from .hogwild import DataFeedDesc
 
 _LATER = {
     "autograd": "autograd",
@@ -96,6 +98,7 @@ _LATER = {
     "engine": "engine",
     "executor_manager": "executor_manager",
     "gluon": "gluon",
+    "hogwild": "hogwild",
     "image": "image",
     "img": "image",
     "libinfo": "libinfo",
@@ -116,6 +119,9 @@ _LATER = {
 }
 """Modules that are imported when they are first asked for, since most programs do without them; short names too."""
 
+_FROM_LATER = {"hogwild": "DataFeedDesc"}
+"""Names that modules of `_LATER` give the package, by the module, with blanks between."""
+
 ops.add_later("dpmodule.operator", "Custom _NDArray _Native")
 
 __version__ = "0.1.0"
@@ -123,6 +129,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AttrScope",
     "Context",
+    "DataFeedDesc",
     "MXNetError",
     "Monitor",
     "NDArray",
@@ -145,6 +152,7 @@ __all__ = [
     "gluon",
     "gpu",
     "gpu_memory_info",
+    "hogwild",
     "image",
     "img",
     "init",
@@ -205,6 +213,9 @@ def get_include() -> str:
 def __getattr__(name: str) -> Any:
     if name in _LATER:
         return importlib.import_module(f".{_LATER[name]}", __name__)
+    for home, names in _FROM_LATER.items():
+        if name in names.split():
+            return getattr(importlib.import_module(f".{home}", __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

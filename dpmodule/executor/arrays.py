@@ -15,6 +15,7 @@ from ..context import Context
 from ..graph import Graph, Node, infer_shapes, infer_types
 from ..ndarray import NDArray
 from ..ndarray.convert import tensor_of
+from ..ndarray.ragged import RaggedNDArray
 from ..ndarray.sparse_base import BaseSparseNDArray
 from ..ops.dtypes import name_of
 from ..ops.shapes import prod
@@ -191,7 +192,7 @@ class BoundArrays:
             value: of its shape and type.
         """
         array = self.variables[slot]
-        if isinstance(array, BaseSparseNDArray):
+        if isinstance(array, (BaseSparseNDArray, RaggedNDArray)):
             array.take_over(value.clone())
         else:
             array.raw.copy_(value)

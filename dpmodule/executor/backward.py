@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from operator import attrgetter, itemgetter
+from typing import Any
 
 import torch
 
 from .. import private
 from ..base import StateError
 from ..ndarray import NDArray
-from ..ops.sparse import densify, leaf_of
+from ..ops.sparse import Ragged, densify, leaf_of
 from ..ops.spec import Env
 from ..ops.user_code import is_users
 from .arrays import BoundArrays
@@ -144,11 +145,19 @@ class Backward:
         if self.dense_only:
             deliver(grads, self.targets, self.adds, chain(seeds, run.values, map(_RAW, outputs)))
             return
+        grads = list(map(self._as_ragged, grads, map(run.values.__getitem__, self.slots)))
         taken = dense_pointers([*seeds, *run.values, *map(value_of, outputs)])
         rest = deliver_sparse(grads, self.targets, self.adds, taken)
         deliver(
             [grads[i] for i in rest], [self.targets[i] for i in rest], [self.adds[i] for i in rest], taken
         )
+
+    @staticmethod
+    def _as_ragged(grad: Any, value: Any) -> Any:
+        """Return the gradient of a ragged argument in the argument's rows; any other as it is."""
+        if not isinstance(value, Ragged):
+            return grad
+        return value.detach().replaced(torch.zeros_like(value.values) if grad is None else grad)
 
 
 def _seed_at(

@@ -8,14 +8,26 @@ from typing import Any, cast
 
 import torch
 
-from ..base import ShapeError
+from ..base import ArgumentError, ShapeError, StateError
 from ..context import Context
 from ..ndarray import NDArray
 from ..ndarray.csr import CSRNDArray
+from ..ndarray.ragged import RaggedNDArray
 from ..ndarray.row_sparse import RowSparseNDArray
 from ..ndarray.sparse import zeros
 from ..ndarray.sparse_base import BaseSparseNDArray
-from ..ops.sparse import Rows, Sparse, as_rows, densify, nothing_in, row_gradient, stored_as, stored_rows
+from ..ops.dtypes import torch_dtype
+from ..ops.sparse import (
+    Ragged,
+    Rows,
+    Sparse,
+    as_rows,
+    densify,
+    nothing_in,
+    row_gradient,
+    stored_as,
+    stored_rows,
+)
 from .memory import allocate
 
 __all__ = [
@@ -36,17 +48,19 @@ __all__ = [
 
 
 def is_sparse(array: NDArray | None) -> bool:
-    """Say whether an array is sparse."""
-    return isinstance(array, BaseSparseNDArray)
+    """Say whether an array has another storage type than "default": it is sparse or ragged."""
+    return array is not None and array.stype != "default"
 
 
 def kinds_of(arrays: dict[str, NDArray]) -> dict[str, str]:
-    """Return the storage types of those arrays that are sparse."""
-    return {name: array.stype for name, array in arrays.items() if isinstance(array, BaseSparseNDArray)}
+    """Return the storage types of those arrays that are not dense."""
+    return {name: array.stype for name, array in arrays.items() if array.stype != "default"}
 
 
 def allocate_as(stype: str, shape: tuple[int, ...], ctx: Context, dtype: str) -> NDArray:
-    """Return a new array of zeros of any storage type; a sparse one stores nothing."""
+    """Return a new array of zeros of any storage type; a sparse one stores nothing, and ragged rows are empty."""
+    if stype == "ragged":
+        return RaggedNDArray.zeros(shape, ctx, torch_dtype(dtype))
     return allocate(shape, ctx, dtype) if stype == "default" else zeros(stype, shape, ctx, dtype)
 
 
@@ -57,17 +71,17 @@ def value_of(array: NDArray, as_stored: bool = False) -> Any:
         array: the array.
         as_stored: the program knows it as row-sparse; a dense one then counts as storing all its rows.
     """
-    if isinstance(array, BaseSparseNDArray):
+    if isinstance(array, (BaseSparseNDArray, RaggedNDArray)):
         return array.record()
     return all_rows(array.raw) if as_stored else array.raw
 
 
 def stored_bytes(array: NDArray) -> int:
     """Return the memory that an array's values take, in bytes; of a sparse one, with the places of those it stores."""
-    if not isinstance(array, BaseSparseNDArray):
+    if not isinstance(array, (BaseSparseNDArray, RaggedNDArray)):
         return array.raw.nbytes
     record = array.record()
-    parts = (getattr(record, name, None) for name in ("values", "rows", "columns", "starts"))
+    parts = (getattr(record, name, None) for name in ("values", "rows", "columns", "starts", "offsets"))
     return sum(part.nbytes for part in parts if part is not None)
 
 
@@ -83,6 +97,8 @@ def _counting(length: int, device: torch.device) -> torch.Tensor:
 
 def array_of(value: Any, ctx: Context) -> NDArray:
     """Return a value of a program as an array: a tensor, a record, or a gradient of some rows."""
+    if isinstance(value, Ragged):
+        return RaggedNDArray.of_record(value.detach(), ctx)
     if isinstance(value, Sparse):
         kind = RowSparseNDArray if isinstance(value, Rows) else CSRNDArray
         return kind.of_record(cast("Any", value.detach()), ctx)
@@ -98,7 +114,14 @@ def show(target: NDArray, value: Any) -> None:
 
 
 def seed_of(grad: NDArray, out: NDArray) -> Any:
-    """Return the gradient given for an output: of some rows if both are row-sparse, else dense."""
+    """Return the gradient given for an output: of some rows if both are row-sparse, of values if both are ragged.
+
+    Raises:
+        ArgumentError: one of them is ragged and the other is not.
+        ShapeError: both are, and the rows are not equally long.
+    """
+    if isinstance(out, RaggedNDArray) or isinstance(grad, RaggedNDArray):
+        return _ragged_seed(grad, out)
     dtype, device = (
         (out.values if isinstance(out, BaseSparseNDArray) else out.raw).dtype,
         out.context.torch_device,
@@ -107,6 +130,18 @@ def seed_of(grad: NDArray, out: NDArray) -> Any:
         rows, values = grad.parts()
         return row_gradient(rows.to(device), values.to(device, dtype), grad.shape)
     return grad.raw.to(device, dtype)
+
+
+def _ragged_seed(grad: NDArray, out: NDArray) -> torch.Tensor:
+    if not (isinstance(out, RaggedNDArray) and isinstance(grad, RaggedNDArray)):
+        raise ArgumentError(
+            f"out_grads: the output is {out.stype}, its gradient {grad.stype}; expected nd.ragged_array(gradients, "
+            "output.offsets) for a ragged output, and a dense array for a dense one"
+        )
+    own, given = out.record(), grad.record().to(out.context.torch_device)
+    if not own.has_rows_of(given):
+        raise ShapeError("out_grads: the rows of a ragged gradient are not as long as those of the output")
+    return given.values.to(own.dtype)
 
 
 def dense_pointers(values: Iterable[Any]) -> list[torch.Tensor]:
@@ -126,7 +161,7 @@ def deliver_sparse(
     """Write, or add, those gradients of which the gradient or its array is sparse.
 
     Args:
-        grads: what the engine returned; None for an argument that no head depends on.
+        grads: what the engine returned, for a ragged argument as a record; None for one that no head depends on.
         targets: the arrays.
         adds: whether to add instead of write, for each.
         taken: tensors whose memory must not end up in an array.
@@ -137,7 +172,9 @@ def deliver_sparse(
     seen = {tensor.data_ptr() for tensor in taken}
     rest = []
     for i, (grad, target, add) in enumerate(zip(grads, targets, adds)):
-        if isinstance(target, RowSparseNDArray):
+        if isinstance(target, RaggedNDArray):
+            _to_ragged(grad, target, add)
+        elif isinstance(target, RowSparseNDArray):
             _to_rows(grad, target, add, seen)
         elif isinstance(target, CSRNDArray):
             _to_csr(grad, target, add)
@@ -167,6 +204,19 @@ def _to_rows(grad: Any, target: RowSparseNDArray, add: bool, seen: set[int]) -> 
     target.take_over(found)
 
 
+def _to_ragged(grad: Ragged, target: RaggedNDArray, add: bool) -> None:
+    found = grad.replaced(grad.values.to(target.record().dtype, copy=True))
+    old = target.record()
+    if add and old.values.shape[0]:
+        if not old.has_rows_of(found):
+            raise StateError(
+                "backward: a ragged gradient is to be added to one of rows of other lengths; clear it, or bind the "
+                "argument with grad_req='write'"
+            )
+        found.values.add_(old.values)
+    target.take_over(found)
+
+
 def _to_csr(grad: Any, target: CSRNDArray, add: bool) -> None:
     dense = grad if grad is not None else target.values.new_zeros(target.shape)
     dense = (dense.to_dense() if dense.is_sparse else dense).to(target.values.dtype)
@@ -175,27 +225,30 @@ def _to_csr(grad: Any, target: CSRNDArray, add: bool) -> None:
 
 def clear(array: NDArray) -> None:
     """Set all elements to zero; a sparse array then stores nothing."""
-    if isinstance(array, BaseSparseNDArray):
+    if isinstance(array, (BaseSparseNDArray, RaggedNDArray)):
         array.take_over(nothing_in(array.record()))
     else:
         array.raw.zero_()
 
 
 def load_stored(name: str, array: NDArray, value: Any, borrow: bool) -> Any:
-    """Copy an input of which the value or the array is sparse.
+    """Copy an input of which the value or the array is sparse or ragged.
 
     Args:
         name: the input, for messages.
         array: where it goes.
         value: a tensor or record.
-        borrow: leave a matrix where it is, if it fits.
+        borrow: leave a matrix or ragged value where it is, if it fits.
 
     Returns:
-        The matrix to be read where it is; None when it was copied.
+        The matrix or ragged value to be read where it is; None when it was copied.
 
     Raises:
+        ArgumentError: one of them is ragged and the other is not.
         ShapeError: the value has another shape.
     """
+    if isinstance(value, Ragged) or isinstance(array, RaggedNDArray):
+        return _load_ragged(name, array, value, borrow)
     if tuple(value.shape) != array.shape:
         raise ShapeError(f"{name} has shape {tuple(value.shape)}, expected {array.shape}")
     if not isinstance(array, BaseSparseNDArray):
@@ -208,3 +261,26 @@ def load_stored(name: str, array: NDArray, value: Any, borrow: bool) -> Any:
         return found
     array.take_over(found.clone())
     return None
+
+
+def _load_ragged(name: str, array: NDArray, value: Any, borrow: bool) -> Any:
+    if not isinstance(array, RaggedNDArray) or not isinstance(value, Ragged):
+        given = "ragged" if isinstance(value, Ragged) else f"an array of shape {tuple(value.shape)}"
+        wanted = "nd.ragged_array(values, offsets)" if isinstance(array, RaggedNDArray) else "a dense array"
+        raise ArgumentError(
+            f"{name} is {given}, bound is a {array.stype} array of shape {array.shape}; expected {wanted}"
+        )
+    if value.shape != array.shape:
+        raise ShapeError(f"{name} has {_ragged_shape(value.shape)}, expected {_ragged_shape(array.shape)}")
+    own = array.record()
+    found = value.to(own.device)
+    if found.dtype != own.dtype:
+        found = found.replaced(found.values.to(own.dtype))
+    if borrow:
+        return found
+    array.take_over(found if found is not value and found.values is not value.values else found.clone())
+    return None
+
+
+def _ragged_shape(shape: tuple[int, ...]) -> str:
+    return f"{shape[0]} rows" + (f" of elements of shape {shape[1:]}" if shape[1:] else "")

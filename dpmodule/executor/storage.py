@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from ..base import OpError
 from ..graph import Entry, Graph, Node
 from ..ops.sparse import SparseRule, counts_alone, note_fallback, rule_of
 
 __all__ = ["Storage", "declared_storage", "gradient_storage", "storage_of"]
 
 _DENSE = "default"
-_BY_NUMBER = {"0": "default", "1": "row_sparse", "2": "csr"}
+_BY_NUMBER = {"0": "default", "1": "row_sparse", "2": "csr", "101": "ragged"}
 
 
 @dataclass(frozen=True)
@@ -106,11 +107,18 @@ def _counts_alone(node: Node) -> bool:
 
 
 def _rule_for(node: Node, kinds: tuple[str, ...]) -> tuple[SparseRule, tuple[str, ...]] | None:
-    """Return the rule a node runs by, with its outputs' storage types; None if it reads dense values."""
+    """Return the rule a node runs by, with its outputs' storage types; None if it reads dense values.
+
+    Raises:
+        OpError: the operator takes no inputs stored so, and does not read dense copies of them either.
+    """
     if node.op is None or (set(kinds) <= {_DENSE} and not _counts_alone(node)):
         return None
-    rule = rule_of(node.op)
-    found = None if rule is None else rule.storage(node.a, kinds)
+    try:
+        rule = rule_of(node.op, kinds)
+        found = None if rule is None else rule.storage(node.a, kinds)
+    except OpError as error:
+        raise OpError(f"{node.describe()}: {error}") from None
     if rule is None or found is None:
         note_fallback(node.op.name, kinds)
         return None
@@ -120,18 +128,20 @@ def _rule_for(node: Node, kinds: tuple[str, ...]) -> tuple[SparseRule, tuple[str
 def gradient_storage(graph: Graph, storage: Storage) -> dict[str, str]:
     """Return the storage type of the gradient of each argument that is not dense.
 
-    It is what all readers of the argument agree about.
+    It is what all readers of the argument agree about; that of a ragged argument is ragged.
     """
     said: dict[Node, set[str]] = {}
     for node in graph.nodes:
         if node.op is None:
             continue
         kinds = tuple(storage.of(entry) for entry in node.inputs)
-        rule = rule_of(node.op)
+        rule = rule_of(node.op, kinds)
         found: tuple[str, ...] = (_DENSE,) * len(kinds)
         if rule is not None and rule.grad_storage is not None:
             found = rule.grad_storage(node.a, kinds)
         for (child, _), stype in zip(node.inputs, found):
             if child.op is None:
                 said.setdefault(child, set()).add(stype)
-    return {node.name: next(iter(s)) for node, s in said.items() if len(s) == 1 and s != {_DENSE}}
+    found_all = {node.name: next(iter(s)) for node, s in said.items() if len(s) == 1 and s != {_DENSE}}
+    ragged = (node for (node, _), stype in storage.values.items() if stype == "ragged" and node.op is None)
+    return found_all | {node.name: "ragged" for node in ragged}

@@ -15,17 +15,20 @@ __all__ = ["DataBatch", "DataDesc"]
 class DataDesc(NamedTuple("DataDesc", [("name", str), ("shape", tuple[int, ...])])):
     """Describe one input: its name, its shape, its element type and the meaning of its axes.
 
-    It is the 2-tuple ``(name, shape)``: it unpacks and compares as that pair, and carries `dtype` and
-    `layout` beside it.
+    It is the 2-tuple ``(name, shape)``: it unpacks and compares as that pair, and carries `dtype`, `layout` and
+    `stype` beside it.
 
     Args:
         name: name of the input, such as "data".
         shape: its shape, the batch axis included.
         dtype: element type: a NumPy type, a torch dtype or a name.
         layout: one letter per axis; "N" marks the batch axis.
+        stype: "ragged" for rows of different lengths, whose shape is (N,) and the trailing axes of their elements;
+            "default" for all else, also where the symbol's variable declares a storage type.
 
     Raises:
         DTypeError: `dtype` names no type.
+        ArgumentError: `stype` is something else.
 
     Example:
         >>> mx.io.DataDesc("data", (32, 784))
@@ -34,26 +37,34 @@ class DataDesc(NamedTuple("DataDesc", [("name", str), ("shape", tuple[int, ...])
 
     dtype: Any = np.float32
     layout: str | None = "NCHW"
+    stype: str = "default"
 
     def __new__(
-        cls, name: str, shape: Iterable[int], dtype: Any = np.float32, layout: str | None = "NCHW"
+        cls,
+        name: str,
+        shape: Iterable[int],
+        dtype: Any = np.float32,
+        layout: str | None = "NCHW",
+        stype: str = "default",
     ) -> DataDesc:
         """Make the pair; `shape` may be any sequence of numbers."""
+        if stype not in ("default", "ragged"):
+            raise ArgumentError(f"DataDesc {name}: stype is {stype!r}, expected 'default' or 'ragged'")
         desc = super().__new__(cls, name, tuple(shape))
         desc.dtype = dtype if dtype is np.float32 else np_dtype(dtype_name(dtype))
-        desc.layout = layout
+        desc.layout, desc.stype = layout, stype
         return desc
 
     def __repr__(self) -> str:
-        return f"DataDesc[{self.name},{self.shape},{self.dtype},{self.layout}]"
+        kind = "" if self.stype == "default" else f",{self.stype}"
+        return f"DataDesc[{self.name},{self.shape},{self.dtype},{self.layout}{kind}]"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.name, self.shape, self.dtype, self.layout)
+        return type(self), (self.name, self.shape, self.dtype, self.layout, self.stype)
 
     def _replace(self, **changes: Any) -> DataDesc:
-        """Return a copy with some fields changed; `dtype` and `layout` count as fields too."""
-        fields = {"name": self.name, "shape": self.shape, "dtype": self.dtype, "layout": self.layout}
-        return type(self)(**{**fields, **changes})
+        """Return a copy with some fields changed; `dtype`, `layout` and `stype` count as fields too."""
+        return type(self)(**{"name": self.name, "shape": self.shape, **vars(self), **changes})
 
     @staticmethod
     def get_batch_axis(layout: str | None) -> int:

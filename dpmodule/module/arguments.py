@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from ..base import ArgumentError
 from ..ndarray import NDArray
+from ..params import ParamStore
 
 __all__ = ["BindArguments", "OptimizerArguments", "ParamArguments"]
 
@@ -22,10 +24,23 @@ class BindArguments:
     force_rebind: bool = False
     shared_module: Any = None
     grad_req: Any = "write"
+    store: ParamStore | None = None
 
     def bind(self, module: Any) -> None:
-        """Bind a module with these arguments."""
-        module.bind(*(getattr(self, each.name) for each in fields(self)))
+        """Bind a module with these arguments; modules written for MXNet know no `store`."""
+        given = [getattr(self, each.name) for each in fields(self) if each.name != "store"]
+        module.bind(*given, **({} if self.store is None else {"store": self.store}))
+
+    def refuse_store(self, module: Any) -> None:
+        """Complain about a store that a module cannot be bound to.
+
+        Raises:
+            ArgumentError: there is one.
+        """
+        if self.store is not None:
+            raise ArgumentError(
+                f"bind: a {type(module).__name__} takes no store; Module and BucketingModule do"
+            )
 
 
 @dataclass(frozen=True, slots=True)

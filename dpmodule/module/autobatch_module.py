@@ -253,6 +253,7 @@ class AutobatchModule(BaseModule):
         """
         if self._stays_bound(wanted):
             return
+        wanted.refuse_store(self)
         grad_req, shared_module = wanted.grad_req, wanted.shared_module
         if wanted.inputs_need_grad:
             raise ArgumentError("bind: inputs_need_grad: the inputs of an AutobatchModule have no gradients")

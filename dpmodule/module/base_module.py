@@ -14,6 +14,7 @@ from ..base import ArgumentError
 from ..base import _as_list as _as_list
 from ..initializer import Uniform
 from ..ndarray import NDArray
+from ..params import ParamStore
 from . import fit as loops
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
 from .by_hand import check_input_names as _check_input_names  # noqa: F401  old programs import these from here
@@ -134,6 +135,7 @@ class BaseModule:
         force_rebind: bool = False,
         shared_module: Any = None,
         grad_req: Any = "write",
+        store: ParamStore | None = None,
     ) -> None:
         """Allocate everything for some input shapes.
 
@@ -142,14 +144,18 @@ class BaseModule:
             label_shapes: the same for labels; None to run without.
             for_training: whether gradients are needed.
             inputs_need_grad: whether gradients of the inputs are needed.
-            force_rebind: bind again although the module is bound; parameters keep their values.
+            force_rebind: bind again although the module is bound; parameters keep their values, those of a store that
+                was given or is shared with other processes also their place.
             shared_module: a bound module whose parameters this one uses.
             grad_req: "write", "add" or "null" for all parameters, or a list or dict per argument.
+            store: where the parameters are, such as a `ParamStore` that came from another process: the module trains
+                those, and `init_optimizer` goes on with the states shared there. Parameters that have values keep them.
 
         Raises:
             ArgumentError: names do not fit, or the module cannot do what an argument asks for.
             ShapeError: shapes contradict the module or each other, or some cannot be inferred.
-            StateError: `shared_module` is not bound and initialized.
+            StateError: `shared_module` is not bound and initialized; `store` came from another process and lacks a
+                parameter; or the module is on another store that it cannot leave.
         """
         self._bind(
             BindArguments(
@@ -160,6 +166,7 @@ class BaseModule:
                 force_rebind,
                 shared_module,
                 grad_req,
+                store,
             )
         )
 

@@ -16,6 +16,7 @@ from ..context import Context
 from ..executor import give_back
 from ..executor.explanation import Explanation
 from ..ndarray import NDArray
+from ..params import ParamStore
 from ..symbol import Symbol
 from . import bucket_files
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
@@ -170,9 +171,14 @@ class BucketingModule(BaseModule):
             raise ArgumentError("bind: BucketingModule shares among its buckets and takes no shared_module")
         if self._stays_bound(wanted):
             return
-        self._bound_as(wanted)
         wanted.bind(self._default)
+        self._bound_as(wanted)
         self._leave_buckets()
+
+    @property
+    def store(self) -> ParamStore:
+        """Parameters, gradients and auxiliary states of all buckets; see `Module.store`."""
+        return self._default.store
 
     def _bound_as(self, wanted: BindArguments) -> None:
         self._binding, self._grad_req = wanted, wanted.grad_req
@@ -191,13 +197,13 @@ class BucketingModule(BaseModule):
         label_shapes: Sequence[Any] | None,
     ) -> None:
         """Bind for training over other devices, keeping parameters and the optimizer's states; see `Module.rebind`."""
+        self._default.rebind(contexts, workload, data_shapes, label_shapes)
         if contexts is not None:
             self.options["context"] = list(contexts)
             self.options["work_load_list"] = None
         if workload is not None:
             self.options["work_load_list"] = list(workload)
         self._bound_as(BindArguments(data_shapes, label_shapes, True, self.inputs_need_grad))
-        self._default.rebind(contexts, workload, data_shapes, label_shapes)
         self._leave_buckets()
 
     def _bucket(self, key: Any, data_shapes: Sequence[Any], label_shapes: Sequence[Any] | None) -> Module:
@@ -216,6 +222,7 @@ class BucketingModule(BaseModule):
                 label_shapes=label_shapes,
                 force_rebind=False,
                 shared_module=self._default,
+                store=None,
             )
             try:
                 self._check_parameters(key, module)

@@ -15,8 +15,7 @@ from ..executor import PLAIN, Executor, RunOptions, requirements
 from ..executor.sparse_arrays import clear, load_stored
 from ..io import DataDesc
 from ..ndarray import NDArray
-from ..ndarray.sparse_base import BaseSparseNDArray
-from ..ops.sparse import Csr
+from ..ops.sparse import Sparse
 from ..params import ParamStore
 from ..slicing import split_input_slice as _split_input_slice  # noqa: F401
 from ..staging import send
@@ -68,10 +67,12 @@ class DataParallelExecutorGroup:
         group2ctxs: where the groups named by ``AttrScope(ctx_group=...)`` live: a dict of contexts (or of lists of
             them, one for each of `contexts`), or a list of dicts, one for each of `contexts`.
         options: how executors run their programs.
+        store: where the parameters are; None = where `shared_group` has them, or in a store of the group's own.
 
     Raises:
         ArgumentError: names, sizes or options do not fit.
         ShapeError: shapes contradict the symbol or each other.
+        StateError: `store` came from another process and lacks a parameter.
 
     Source: MXNet 1.9.1 `DataParallelExecutorGroup`; the per-context form from Deformable ConvNets' group.
     """
@@ -93,6 +94,7 @@ class DataParallelExecutorGroup:
         state_names: Sequence[str] | None = None,
         group2ctxs: Any = None,
         options: RunOptions = PLAIN,
+        store: ParamStore | None = None,
     ) -> None:
         self.symbol = symbol
         self.contexts = distinct(contexts)
@@ -118,7 +120,7 @@ class DataParallelExecutorGroup:
         first = data_shapes[0] if is_per_context(data_shapes) else data_shapes
         self.data_names = [d.name for d in describe(first)]
         self.grad_req = self._requirements(grad_req)
-        self.store: ParamStore = ParamStore(self.contexts) if shared_group is None else shared_group.store
+        self.store: ParamStore = self._store_of(store, shared_group)
         self.shared_data_arrays: list[dict[str, NDArray]] = (
             [{} for _ in self.contexts] if shared_group is None else shared_group.shared_data_arrays
         )
@@ -135,6 +137,21 @@ class DataParallelExecutorGroup:
         self.execs: list[Executor] = []
         self._bound: OrderedDict[Any, list[Executor]] = OrderedDict()
         self.bind_exec(data_shapes, label_shapes, shared_group)
+
+    def _store_of(self, given: ParamStore | None, shared_group: DataParallelExecutorGroup | None) -> ParamStore:
+        """Return the store that the group uses.
+
+        Raises:
+            ArgumentError: the given one has other contexts.
+        """
+        if given is None:
+            return ParamStore(self.contexts) if shared_group is None else shared_group.store
+        if given.contexts != self.contexts:
+            raise ArgumentError(
+                f"store keeps parameters on {', '.join(map(str, given.contexts))}, the module is on "
+                f"{', '.join(map(str, self.contexts))}; give the module the store's contexts"
+            )
+        return given
 
     def _requirements(self, grad_req: Any) -> dict[str, str]:
         """Return the requirement of every argument: parameters as asked, data only with `inputs_need_grad`."""
@@ -447,7 +464,7 @@ class DataParallelExecutorGroup:
             kept = {}
             for name, tensor in inputs.items():
                 array = executor.input_array(name)
-                if isinstance(array, BaseSparseNDArray) or isinstance(tensor, Csr):
+                if array.stype != "default" or isinstance(tensor, Sparse):
                     value = load_stored(name, array, tensor, borrow)
                     if value is not None:
                         kept[name] = value
@@ -605,6 +622,6 @@ def _bound_for_prediction(what: str) -> StateError:
 
 
 def _memory(array: NDArray) -> int:
-    if isinstance(array, BaseSparseNDArray):  # each executor has one of its own
+    if array.stype != "default":  # each executor has one of its own
         return 0
     return array.raw.untyped_storage().data_ptr()

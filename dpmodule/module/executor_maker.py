@@ -68,6 +68,7 @@ class ExecutorMaker:
         """
         graph = self._symbol.graph
         shapes, types = self._inferred(inputs)
+        self.stypes.update((desc.name, desc.stype) for desc in inputs if desc.stype != "default")
         check_differentiable(graph, (name for name, req in self._grad_req.items() if req != "null"))
         if not self._declared:
             self._declare(shapes, types)
@@ -133,6 +134,8 @@ class ExecutorMaker:
             array = pool[name] = allocate_as(stype, shape, where, dtype)
         if self._grad_req[name] == "null":
             return array, None
+        if stype == "ragged":
+            return array, allocate_as(stype, shape, where, dtype)
         return array, from_pool(pool, f"grad of {name}", shape, where, dtype, logger)
 
     def _declare(self, shapes: Mapping[Any, Any], types: Mapping[Any, Any]) -> None:

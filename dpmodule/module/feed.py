@@ -14,8 +14,9 @@ from ..executor.sparse_arrays import array_of
 from ..io import DataDesc
 from ..ndarray import NDArray
 from ..ndarray.csr import CSRNDArray
+from ..ndarray.ragged import RaggedNDArray
 from ..ops.exposure import expose
-from ..ops.sparse import Csr, row_range
+from ..ops.sparse import Csr, Ragged, row_range
 from ..slicing import split_batch
 from ..staging import on_device
 
@@ -54,7 +55,7 @@ def redescribe(
         raise ArgumentError(
             f"the batch has {len(arrays)} arrays, bound were {', '.join(d.name for d in descs)}"
         )
-    return [DataDesc(d.name, tuple(a.shape), d.dtype, d.layout) for d, a in zip(descs, arrays)]
+    return [d._replace(shape=tuple(a.shape)) for d, a in zip(descs, arrays)]
 
 
 def resized(labels: Sequence[DataDesc], data: DataDesc) -> list[DataDesc]:
@@ -65,13 +66,13 @@ def resized(labels: Sequence[DataDesc], data: DataDesc) -> list[DataDesc]:
         shape, own = list(desc.shape), DataDesc.get_batch_axis(desc.layout)
         if axis >= 0 and own >= 0:
             shape[own] = data.shape[axis]
-        found.append(DataDesc(desc.name, tuple(shape), desc.dtype, desc.layout))
+        found.append(desc._replace(shape=tuple(shape)))
     return found
 
 
 def _tensor(array: Any) -> Any:
-    """Return a batch's array as what programs read: a tensor, or a record of a CSR matrix."""
-    if isinstance(array, CSRNDArray):
+    """Return a batch's array as what programs read: a tensor, or a record of a CSR matrix or ragged array."""
+    if isinstance(array, (CSRNDArray, RaggedNDArray)):
         return array.record()
     if isinstance(array, NDArray):
         return array.raw
@@ -81,7 +82,7 @@ def _tensor(array: Any) -> Any:
 
 
 def _moved(value: Any, ctx: Context) -> Any:
-    """Return a tensor, or a record of a CSR matrix, on a context's device."""
+    """Return a tensor, or a record of a CSR matrix or ragged array, on a context's device."""
     return (
         on_device(value, ctx.torch_device) if isinstance(value, torch.Tensor) else value.to(ctx.torch_device)
     )
@@ -179,13 +180,15 @@ class Feed:
             shape = list(desc.shape)
             if axis >= 0:
                 shape[axis] = self.slices[i].stop - self.slices[i].start
-            sliced.append(DataDesc(desc.name, tuple(shape), desc.dtype, desc.layout))
+            sliced.append(desc._replace(shape=tuple(shape)))
         return sliced
 
     @cached_property
     def key(self) -> Any:
         """What two feeds have in common that can use the same executors."""
-        return tuple(tuple((d.name, d.shape, dtype_name(d.dtype)) for d in descs) for descs in self.shapes)
+        return tuple(
+            tuple((d.name, d.shape, dtype_name(d.dtype), d.stype) for d in descs) for descs in self.shapes
+        )
 
     @cached_property
     def input_shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -298,6 +301,8 @@ class Feed:
             shape = tuple(tensor.shape)
             raise ShapeError(f"{name} has shape {shape}, expected {self.batch_size} samples on axis {axis}")
         parts = [self.slices[i] for i in self.active]
+        if isinstance(tensor, Ragged):
+            return [tensor.range(part.start, part.stop) for part in parts]
         if isinstance(tensor, Csr):
             return [row_range(tensor, part.start, part.stop) for part in parts]
         return [tensor.narrow(axis, part.start, part.stop - part.start) for part in parts]

@@ -14,7 +14,7 @@ from ..executor.sparse_arrays import is_sparse
 from ..ndarray import NDArray
 from .protocol import Trainable
 
-__all__ = ["GradientCheck", "RowWatch", "are_finite", "check_choice", "names_of_nonfinite"]
+__all__ = ["GradientCheck", "RowWatch", "are_finite", "check_choice", "first_nonfinite", "names_of_nonfinite"]
 
 
 _CHOICES = ("raise", "warn", "ignore")
@@ -44,13 +44,23 @@ def are_finite(tensor: torch.Tensor) -> bool:
 
 def _stored(array: Any) -> torch.Tensor:
     """Return the numbers of an array; of a sparse one, those that it stores."""
-    found: torch.Tensor = array.values if is_sparse(array) else array.raw
+    found: torch.Tensor = array.record().values if is_sparse(array) else array.raw
     return found
 
 
 def names_of_nonfinite(arrays: Mapping[str, NDArray]) -> list[str]:
     """Return the names of the arrays in which some element is not finite."""
     return [name for name, array in arrays.items() if not are_finite(_stored(array))]
+
+
+def first_nonfinite(module: Trainable) -> str | None:
+    """Return what is NaN or infinite after a backward: an output, the loss or a gradient; None if nothing is."""
+    for number, parts in enumerate(module.output_probes()):
+        if not all(map(are_finite, parts)):
+            names = module.output_names
+            return f"output {names[number]!r}" if number < len(names) else "the loss"
+    name = module.bad_gradient()
+    return None if name is None else f"the gradient of {name!r}"
 
 
 class GradientCheck:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -22,7 +19,8 @@ from ..context import Context
 from ..initializer import Uniform
 from ..io import DataBatch
 from ..ndarray import NDArray, array, concatenate
-from .finite import RowWatch, are_finite, check_choice, names_of_nonfinite
+from .boundary import BatchBoundary
+from .finite import RowWatch, check_choice, first_nonfinite, names_of_nonfinite
 from .protocol import Trainable
 from .training_data import as_iter, bindable, labelled_iter
 
@@ -77,52 +75,13 @@ def as_list(callbacks: Any) -> list[Callable[..., Any]]:
     return list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]
 
 
-class _BatchBoundary:
-    """Puts Ctrl-C off to the end of a batch, so that no update is left half done; a second one acts at once.
-
-    Attributes:
-        asked: whether Ctrl-C came.
-    """
-
-    def __init__(self) -> None:
-        self.asked = False
-        self._previous: Any = None
-
-    def __enter__(self) -> _BatchBoundary:
-        if threading.current_thread() is threading.main_thread():
-            current = signal.getsignal(signal.SIGINT)
-            if current is signal.default_int_handler:
-                self._previous = current
-                signal.signal(signal.SIGINT, self._ask)
-        return self
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
-
-    def __exit__(self, *error: object) -> None:
-        if self._previous is not None:
-            signal.signal(signal.SIGINT, self._previous)
-
-
-def _nonfinite(module: Trainable) -> str | None:
-    """Return what is NaN or infinite after a backward: an output, the loss or a gradient; None if nothing is."""
-    for number, parts in enumerate(module.output_probes()):
-        if not all(map(are_finite, parts)):
-            names = module.output_names
-            return f"output {names[number]!r}" if number < len(names) else "the loss"
-    name = module.bad_gradient()
-    return None if name is None else f"the gradient of {name!r}"
-
-
 def _check_finite(module: Trainable, options: FitOptions, epoch: int, nbatch: int) -> None:
     """Look for NaN and infinity in outputs and gradients, before the gradients are applied.
 
     Raises:
         NonFiniteError: one was found, and `on_nonfinite` is "raise"; auxiliary states are those before the batch then.
     """
-    what = _nonfinite(module)
+    what = first_nonfinite(module)
     if what is None:
         return
     text = f"{what} is not finite in batch {nbatch} of epoch {epoch}"
@@ -321,7 +280,7 @@ def _run_epoch(
     batch, batches = _first_batch(train_data, epoch)
     nbatch = 0
     values: list[tuple[str, float]] = []
-    with _BatchBoundary() as boundary:
+    with BatchBoundary() as boundary:
         while batch is not None:
             if monitor is not None:
                 monitor.tic()

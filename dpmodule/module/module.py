@@ -18,6 +18,7 @@ from ..executor import run_options
 from ..executor.explanation import Explanation
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import row_numbers
+from ..params import ParamStore
 from ..symbol import Symbol
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
 from .base_module import BaseModule
@@ -25,7 +26,7 @@ from .by_hand import check_descriptions, check_input_names, names_of
 from .executor_group import DataParallelExecutorGroup
 from .feed import redescribe, resized
 from .first_values import first_values
-from .group_contexts import contexts_of
+from .group_contexts import contexts_of, distinct
 from .mxnet_compat import MODULE, also_named
 from .stage import Stage, needs, too_early
 from .summary import describe, summarize
@@ -124,6 +125,8 @@ class Module(BaseModule):
             if attributes.get(name, {}).get("__storage_type__") == _ROW_SPARSE
         }
         self._binds_anew = False
+        self._store_is_given = False
+        self._keep: frozenset[str] = frozenset()
         self._grad_req: Any = "write"
         self._group: DataParallelExecutorGroup | None = None
         self._updates: Updates | None = None
@@ -185,6 +188,15 @@ class Module(BaseModule):
         if self._group is None:
             raise StateError("Module: call bind(data_shapes=..., label_shapes=...) first")
         return self._group
+
+    @property
+    def store(self) -> ParamStore:
+        """Parameters, gradients and auxiliary states; `store.share_memory()` shares them with other processes.
+
+        Raises:
+            StateError: `bind` has not been called.
+        """
+        return self.group.store
 
     @property
     def optimizer(self) -> opt.Optimizer | None:
@@ -254,10 +266,84 @@ class Module(BaseModule):
         shared = wanted.shared_module
         if shared is not None and shared.stage < Stage.INITIALIZED:
             raise StateError("bind: shared_module must be bound and initialized first")
-        saved = self._saved_params()
+        store = self._store_for(wanted)
+        saved = self._saved_params() if store is None else None
+        has_values = {*self._param_names, *self._symbol.list_auxiliary_states()}
+        keep = frozenset() if store is None else store.filled & has_values
+        group = self._made_group(wanted, labels, store)
         self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
         self._grad_req = wanted.grad_req
-        self._group = DataParallelExecutorGroup(
+        self._group, self._keep = group, keep
+        self._store_is_given = self._store_is_given or store is not None
+        self._binds_anew = False
+        self._stage = max(self._stage, Stage.BOUND)
+        if shared is not None:
+            self._stage = max(self._stage, Stage.INITIALIZED)
+            if shared.stage >= Stage.READY:
+                self.borrow_optimizer(shared)
+        elif saved is not None:
+            group.set_params(*saved)
+            self._stage = max(self._stage, Stage.INITIALIZED)
+        elif store is not None and keep == has_values:
+            self._stage = max(self._stage, Stage.INITIALIZED)
+        if shared is None and self._updates is not None and self._stage >= Stage.READY:
+            self._install(Updates.borrow(self._updates, group))
+
+    def _store_for(self, wanted: BindArguments) -> ParamStore | None:
+        """Return the store that binding has to use, None for one of the module's own.
+
+        Raises:
+            ArgumentError: it is no store, or there is a module to share with, too.
+            StateError: the module cannot leave the store that it is on.
+        """
+        given, group = wanted.store, self._group
+        if given is not None and not isinstance(given, ParamStore):
+            raise ArgumentError(f"bind: store is of type {type(given).__name__}, expected a ParamStore")
+        if given is not None and wanted.shared_module is not None:
+            raise ArgumentError("bind: store and shared_module both say where the parameters are; give one")
+        present = group.store if group is not None and (self._store_is_given or group.store.is_shared) else None
+        if present is None:
+            return given if given is None or group is None else self._joined(given)
+        other = given if wanted.shared_module is None else wanted.shared_module.group.store
+        if other is not None and other is not present:
+            raise StateError(
+                "bind: the module is on a store that others use, too, and cannot change to another one; make a new module"
+            )
+        self._check_contexts(self._context)
+        return None if wanted.shared_module is not None else present
+
+    def _joined(self, given: ParamStore) -> ParamStore:
+        """Return a store for a module that has been bound without one.
+
+        Raises:
+            StateError: the module has an optimizer, whose states are its own.
+        """
+        if self._stage >= Stage.READY:
+            raise StateError(
+                "bind: the module has an optimizer with states of its own; make a new module and bind that to the store"
+            )
+        return given
+
+    def _check_contexts(self, wanted: Sequence[Context]) -> None:
+        """Refuse other contexts while the parameters are in a store that others use, too.
+
+        Raises:
+            StateError: they are.
+        """
+        if self._group is None or not (self._store_is_given or self._group.store.is_shared):
+            return
+        there = self._group.store.contexts
+        if distinct(wanted) != there:
+            raise StateError(
+                f"{type(self).__name__}: the parameters are in a store that others use, too, on "
+                f"{', '.join(map(str, there))}, and cannot move to {', '.join(map(str, wanted))}; make a new module, "
+                "and set_params of this one's values"
+            )
+
+    def _made_group(
+        self, wanted: BindArguments, labels: list[Any] | None, store: ParamStore | None
+    ) -> DataParallelExecutorGroup:
+        return DataParallelExecutorGroup(
             self._symbol,
             self._context,
             self._work_load_list,
@@ -266,23 +352,15 @@ class Module(BaseModule):
             self._param_names,
             wanted.for_training,
             wanted.inputs_need_grad,
-            None if shared is None else shared.group,
+            None if wanted.shared_module is None else wanted.shared_module.group,
             self.logger,
             self._fixed_param_names,
             wanted.grad_req,
             self._state_names,
             self._group2ctxs,
             self._run_options,
+            store,
         )
-        self._binds_anew = False
-        self._stage = max(self._stage, Stage.BOUND)
-        if shared is not None:
-            self._stage = max(self._stage, Stage.INITIALIZED)
-            if shared.stage >= Stage.READY:
-                self.borrow_optimizer(shared)
-        elif saved is not None:
-            self._group.set_params(*saved)
-            self._stage = max(self._stage, Stage.INITIALIZED)
 
     def _saved_params(self) -> Any:
         """Return values that binding must carry over: present ones, or those a checkpoint brought."""
@@ -308,6 +386,9 @@ class Module(BaseModule):
             workload: share of each device; None = equal if devices are given, else as before.
             data_shapes: as in `bind`.
             label_shapes: as in `bind`.
+
+        Raises:
+            StateError: the parameters are in a store that others use, too, on other devices.
         """
         wanted = self._context if contexts is None else contexts_of(contexts)
         if contexts is not None and workload is None and len(wanted) != len(self._work_load_list or wanted):
@@ -315,8 +396,10 @@ class Module(BaseModule):
         same = wanted == self._context and (workload is None or list(workload) == self._work_load_list)
         if self._stage >= Stage.BOUND and same and self.for_training:
             return
+        self._check_contexts(wanted)
         before = self._updates if self._stage >= Stage.READY else None
-        states = None if before is None else before.states_by_name()
+        stays = self._store_is_given or (self._group is not None and self._group.store.is_shared)
+        states = None if before is None or stays else before.states_by_name()
         self._context = wanted
         if workload is not None:
             self._work_load_list = list(workload)
@@ -382,14 +465,16 @@ class Module(BaseModule):
         self.preloaded = None
         store = self.group.store
         attributes = self._symbol.attr_dict()
-        arrays = {name: store.array(name, 0) for name in self._param_names}
-        states = {name: store.aux(name, 0) for name in self.group.aux_names}
+        keep = frozenset() if given.force_init else self._keep  # what a given store had values of before
+        arrays = {name: store.array(name, 0) for name in self._param_names if name not in keep}
+        states = {name: store.aux(name, 0) for name in self.group.aux_names if name not in keep}
         # MXNet passes over names that the module lacks, but for those of a set_params that need not name all
         passes = given.allow_extra or not allow_missing or given.initializer is not None
         store.load(
             first_values(arrays, arg_params, given.initializer, attributes, allow_missing, passes),
             first_values(states, aux_params, given.initializer, attributes, allow_missing, passes),
         )
+        self._keep = frozenset()
         self._stage = max(self._stage, Stage.INITIALIZED)
 
     # optimizer
@@ -399,11 +484,21 @@ class Module(BaseModule):
     def _init_optimizer(self, wanted: OptimizerArguments) -> None:
         if self._keeps_optimizer(wanted):
             return
-        self._updates = Updates.install(wanted, self.group, self._compression_params)
-        self._stage = Stage.READY
+        inside = not self.group.store.is_shared
+        made = Updates.install(wanted, self.group, self._compression_params, inside)
+        self._install(made, wanted.force_init and self._stage >= Stage.READY)
         if self.preloaded_states is not None:
             self.load_optimizer_states(self.preloaded_states)
             self.preloaded_states = None
+
+    def _install(self, updates: Updates, anew: bool = False) -> None:
+        """Update the parameters by these from now on."""
+        before = self._updates
+        keys = None if updates.updater is None else updates.keys()
+        replaces = None if before is None or before.group.store is not self.group.store else before.owner
+        self.group.store.adopt(updates.owner, keys, replaces, anew)
+        self._updates = updates
+        self._stage = Stage.READY
 
     @needs(Stage.INITIALIZED)
     def borrow_optimizer(self, shared_module: Module) -> None:
@@ -414,8 +509,7 @@ class Module(BaseModule):
         """
         if shared_module.stage < Stage.READY:
             raise StateError("borrow_optimizer: call init_optimizer() of the other module first")
-        self._updates = Updates.borrow(shared_module.updates, self.group)
-        self._stage = Stage.READY
+        self._install(Updates.borrow(shared_module.updates, self.group))
 
     @override
     def update(self) -> None:

@@ -106,6 +106,7 @@ class PythonModule(BaseModule):
         """Take note of the shapes, with inputs in the order of `data_names`, and work out those of the outputs."""
         if self._stays_bound(wanted):
             return
+        wanted.refuse_store(self)
         if wanted.grad_req != "write":
             raise ArgumentError(
                 f"bind: grad_req is {wanted.grad_req!r}, a {type(self).__name__} supports only 'write'"

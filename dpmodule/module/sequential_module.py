@@ -151,6 +151,7 @@ class SequentialModule(BaseModule):
         """
         if self._stays_bound(wanted):
             return
+        wanted.refuse_store(self)
         label_shapes, for_training = wanted.label_shapes, wanted.for_training
         if wanted.shared_module is not None:
             raise ArgumentError(

@@ -105,6 +105,7 @@ class TorchModule(Module):
     @override
     def _bind(self, wanted: BindArguments) -> None:
         """Find parameters in the torch module instead of allocating them; they are made contiguous if they are not."""
+        wanted.refuse_store(self)
         was = self._stage
         self._check_device()
         super()._bind(wanted)

@@ -183,22 +183,30 @@ class Updates:
         self._check: GradientCheck | None = None
 
     @classmethod
-    def install(cls, wanted: OptimizerArguments, group: ParameterGroup, compression_params: Any) -> Updates:
+    def install(
+        cls,
+        wanted: OptimizerArguments,
+        group: ParameterGroup,
+        compression_params: Any,
+        may_be_inside: bool = True,
+    ) -> Updates:
         """Make the optimizer and the store that the arguments of `init_optimizer` ask for.
 
         Args:
             wanted: the arguments.
             group: whose parameters.
             compression_params: how the store compresses gradients; None = not at all.
+            may_be_inside: whether the optimizer may run inside the store, on a copy of the parameters.
 
         Raises:
             ArgumentError: there is no such optimizer or store, or it does not compress gradients like this.
         """
         store, on_store = make_store(wanted.kvstore, group, compression_params)
+        on_store = on_store and may_be_inside
         optimizer = make_optimizer(wanted.optimizer, wanted.optimizer_params, group, on_store)
         made = cls(group, optimizer, store, None if on_store else opt.get_updater(optimizer))
         if store is not None:
-            made._start(store)
+            made._start(store, may_be_inside)
             if on_store:
                 store.set_optimizer(optimizer)
         return made
@@ -213,11 +221,24 @@ class Updates:
         """The type of the store, as `init_optimizer` takes it."""
         return "local" if self.store is None else str(self.store.type)
 
-    def _start(self, store: kv.KVStoreBase) -> None:
-        """Put the parameters into the store."""
+    @property
+    def owner(self) -> Any:
+        """What has the states: the updater, or the store."""
+        return self.store if self.updater is None else self.updater
+
+    def keys(self) -> dict[int, tuple[str, int]]:
+        """Return, for the updater's number of each parameter, its name and the position of the context."""
+        return {
+            index: (name, k)
+            for k, (indices, _, _) in enumerate(self._by_device)
+            for index, name in zip(indices, self.names, strict=True)
+        }
+
+    def _start(self, store: kv.KVStoreBase, writes: bool) -> None:
+        """Put the parameters into the store, and bring those of the first device to all unless others write them."""
         firsts = self._declared([weights[0] for weights in self._weights])
         for name, first, weights in zip(self.names, firsts, self._weights):
-            store.broadcast(name, first, weights)
+            store.broadcast(name, first, weights if writes else [array.copy() for array in weights])
 
     def _declared(self, weights: Sequence[NDArray]) -> Sequence[NDArray]:
         """Return parameters as they are declared: row-sparse ones store all rows, in the memory of the dense ones."""

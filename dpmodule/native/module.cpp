@@ -13,6 +13,7 @@ constexpr Add parts[] = {
     dpmodule::add_signal_bus,
     dpmodule::add_thread_pool,
     dpmodule::add_worker,
+    dpmodule::add_counts,
     dpmodule::add_finite,
     dpmodule::add_lstm,
     dpmodule::add_product,

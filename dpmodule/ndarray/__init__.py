@@ -62,6 +62,7 @@ from .operators import (
     subtract,
     true_divide,
 )
+from .ragged import ragged_array
 from .sparse_creation import cast_storage
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ __all__ = [
     "ones",
     "op",
     "power",
+    "ragged_array",
     "random",
     "save",
     "sparse",

@@ -207,7 +207,8 @@ def _check_update(plan: Plan, arrays: Sequence[Any], out: Any) -> Any:
 
 def _by_rule(plan: Plan, arrays: Sequence[Any]) -> tuple[tuple[str, ...], Sequence[Any]] | None:
     """Return the storage types and values that an operator's sparse rule makes; None if it has none for these."""
-    rule, kinds = rule_of(plan.op), tuple(array.stype for array in arrays)
+    kinds = tuple(array.stype for array in arrays)
+    rule = rule_of(plan.op, kinds)
     stypes = None if rule is None else rule.storage(plan.a, kinds)
     if rule is None or stypes is None:
         note_fallback(plan.op.name, kinds)

@@ -2471,6 +2471,15 @@ def scatter_nd(
 ) -> NDArray:
     """Write elements, or slices, into zeros by one position for each of the leading axes."""
 
+def sequence_pool(
+    data: NDArray | None = None,
+    pool_type: str = "sum",
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Make one dense row of each ragged one; an empty row becomes zeros, also under 'max'."""
+
 def sgd_mom_update(
     weight: NDArray | None = None,
     grad: NDArray | None = None,

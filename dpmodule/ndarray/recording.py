@@ -112,7 +112,7 @@ def by_rule(plan: Plan, env: Env, arrays: Sequence[Handle]) -> Any:
     kinds = tuple(array.stype for array in arrays)
     if not plan.alone and set(kinds) <= {"default"}:
         return None
-    rule = rule_of(plan.op)
+    rule = rule_of(plan.op, kinds)
     if rule is None or not rule.differentiates:
         return None
     stypes = rule.storage(plan.a, kinds)

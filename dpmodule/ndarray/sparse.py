@@ -8,6 +8,7 @@ from .. import later
 from . import sparse_updates as sparse_updates
 from .csr import CSRNDArray
 from .faces import face_of, names_in
+from .ragged import RaggedNDArray
 from .row_sparse import RowSparseNDArray
 from .sparse_base import BaseSparseNDArray
 from .sparse_creation import array, cast_storage, csr_matrix, empty, row_sparse_array, zeros
@@ -16,6 +17,7 @@ from .sparse_operators import add, divide, multiply, subtract
 __all__ = [
     "BaseSparseNDArray",
     "CSRNDArray",
+    "RaggedNDArray",
     "RowSparseNDArray",
     "add",
     "array",

@@ -149,6 +149,8 @@ class Variable(Node):
         if array.stype == "default":
             self._source = array.raw
             self.alias = self._source.data
+        elif array.stype == "ragged":
+            self.alias = array.record().leaf().data  # type: ignore[attr-defined]
         else:
             self.alias = anchor_for(array.shape, array.values)  # type: ignore[attr-defined]  # a sparse array
         self.dtype = self.alias.dtype
@@ -173,7 +175,9 @@ class Variable(Node):
         """Write a gradient as requested; None means that nothing depends on the variable."""
         self.fresh = True
         grad: Any = self.grad
-        if value is None:
+        if grad.stype == "ragged":
+            self._write_ragged(grad, value)
+        elif value is None:
             if self.request == "write":
                 grad.overwrite(torch.zeros_like(self.alias, requires_grad=False))
         elif value.is_sparse and grad.stype == "row_sparse":
@@ -182,6 +186,14 @@ class Variable(Node):
         else:
             dense = value.to_dense() if value.is_sparse else value
             grad.overwrite(grad.raw + dense.to(grad.raw) if self.request == "add" else dense)
+
+    def _write_ragged(self, grad: Any, value: Tensor | None) -> None:
+        """Write the gradient of a ragged array, which has the rows of its array."""
+        found = torch.zeros_like(self.alias, requires_grad=False) if value is None else value
+        if self.request == "add":
+            found = found + grad.record().values
+        if value is not None or self.request == "write":
+            grad.take_over(grad.record().replaced(found.detach().clone()))
 
 
 def rows_array(value: Tensor, ctx: Context) -> Handle:
@@ -261,6 +273,8 @@ def values_of(arrays: Sequence[Handle]) -> tuple[list[Any], list[Node | None]]:
 def _record(array: Any, anchor: Tensor | None) -> Sparse:
     """Return the parts of a sparse array, with the tensor that its gradient flows through."""
     record: Sparse = array.record()
+    if record.stype == "ragged":
+        return record if anchor is None else record.replaced(anchor)  # type: ignore[no-any-return]
     record.anchor = anchor
     return record
 

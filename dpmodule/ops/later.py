@@ -248,6 +248,9 @@ LATER: dict[str, str] = {
     "sparse.matrix": """
     _square_sum
     """,
+    "sparse.sequences": """
+    sequence_pool
+    """,
     "sparse.storage": """
     _sparse_cast_storage _sparse_retain cast_storage
     """,

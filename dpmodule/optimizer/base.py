@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import torch
@@ -13,6 +13,7 @@ from ..base import ArgumentError, SignatureError, StateError, did_you_mean
 from ..lr_scheduler import LRScheduler
 from ..ndarray import NDArray
 from ..registry import Registry
+from .counts import CommonCounts
 from .group import HALF
 
 __all__ = ["Optimizer", "create", "is_half", "register", "registry"]
@@ -46,7 +47,8 @@ class Optimizer:
         param_dict: objects with `lr_mult` and `wd_mult` by index, which go before the multipliers by name.
 
     Attributes:
-        num_update: the largest number of updates that any parameter has received.
+        num_update: the largest number of updates that any parameter has received; on a shared store from all
+            processes.
         lr_mult: learning-rate multipliers by name or index.
         wd_mult: weight-decay multipliers by name or index.
 
@@ -86,9 +88,9 @@ class Optimizer:
         self.lr_mult: dict[Key, float] = {}
         self.wd_mult: dict[Key, float] = {}
         self.begin_num_update = begin_num_update
-        self.num_update = begin_num_update
+        self.num_update = begin_num_update  # (a property, which looks into shared counts)
         # one table of counts per device number, as each device updates its own copy of a parameter
-        self._all_index_update_counts: dict[int, dict[Key, int]] = {0: {}}
+        self._all_index_update_counts: dict[int, MutableMapping[Key, int]] = {0: {}}
         self._index_update_count = self._all_index_update_counts[0]
         self.clip_gradient = clip_gradient
         self.multi_precision = multi_precision
@@ -230,6 +232,36 @@ class Optimizer:
 
     # counts
 
+    @property
+    def num_update(self) -> int:
+        """The largest number of updates that any parameter has received; on a shared store from all processes."""
+        own: int = self.__dict__["num_update"]
+        table = self._index_update_count
+        return max(own, table.largest()) if isinstance(table, CommonCounts) else own
+
+    @num_update.setter
+    def num_update(self, count: int) -> None:
+        self.__dict__["num_update"] = count
+
+    def count_of(self, index: Key) -> int:
+        """Return how many updates a parameter has received."""
+        tables = self._all_index_update_counts.values()
+        return next((table[index] for table in tables if index in table), self.begin_num_update)
+
+    def count_in(self, table: CommonCounts, devices: Iterable[int]) -> None:
+        """Count the following updates in a table that other processes count in, too.
+
+        Args:
+            table: the table.
+            devices: numbers of the devices whose updates it counts.
+        """
+        self._all_index_update_counts = dict.fromkeys(devices, table)
+        self._index_update_count = table
+
+    def unshared(self) -> str | None:
+        """Say what the rule remembers beside its states and counts; None if nothing, so that processes can share it."""
+        return None
+
     def use_device(self, device_id: int) -> None:
         """Count the following updates for a device."""
         self._index_update_count = self._all_index_update_counts.setdefault(device_id, {})
@@ -245,14 +277,18 @@ class Optimizer:
     def advance(self, indices: Sequence[Key]) -> list[int]:
         """Count an update of each parameter and return the new counts."""
         table = self._index_update_count
-        before = list(map(table.get, indices))
-        first, begin = before[0], self.begin_num_update
-        if before.count(first) == len(before):  # the usual case: all parameters move together
-            counts = [(begin if first is None else first) + 1] * len(before)
+        if isinstance(table, CommonCounts):
+            counts = table.advance(indices)
         else:
-            counts = [(begin if count is None else count) + 1 for count in before]
-        self.num_update = max(self.num_update, max(counts))
-        table.update(zip(indices, counts))
+            before = list(map(table.get, indices))
+            first, begin = before[0], self.begin_num_update
+            if before.count(first) == len(before):  # the usual case: all parameters move together
+                counts = [(begin if first is None else first) + 1] * len(before)
+            else:
+                counts = [(begin if count is None else count) + 1 for count in before]
+            table.update(zip(indices, counts))
+        own = self.__dict__
+        own["num_update"] = max(own["num_update"], max(counts))
         return counts
 
     def master_copy(self, weight: NDArray) -> NDArray:
@@ -265,8 +301,14 @@ class Optimizer:
         return master, inner
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes without `param_dict`, which belongs to the caller."""
-        return {key: value for key, value in self.__dict__.items() if key != "param_dict"}
+        """Return the attributes without `param_dict`, which belongs to the caller; shared counts as plain numbers."""
+        found = {key: value for key, value in self.__dict__.items() if key != "param_dict"}
+        if isinstance(self._index_update_count, CommonCounts):
+            tables = {number: dict(table) for number, table in self._all_index_update_counts.items()}
+            own = next(iter(tables.values()))
+            found |= {"_all_index_update_counts": tables, "_index_update_count": own}
+            found["num_update"] = self.num_update
+        return found
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -82,6 +82,12 @@ class LARS(Momentum):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__({"rates": {}, **state})  # MXNet's has no such table
 
+    def unshared(self) -> str | None:
+        """Name the rates of the last updates, if they are used."""
+        if not (self.momentum and self.momentum_correction):
+            return None
+        return "with momentum_correction=True it remembers the rates of the last updates"
+
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
         """Update one group in place."""
         trust = self._trust(group, group.norms(grads), wd)
@@ -272,6 +278,10 @@ class LBSGD(GroupedOptimizer):
         rates = self._get_lr(index), self._get_wd(index)
         self._update_count(index)
         return *rates, self._index_update_count[index]
+
+    def unshared(self) -> str | None:
+        """Name the gradients that wait for a large batch."""
+        return None if self.batch_scale == 1 else f"with batch_scale={self.batch_scale} gradients wait in it (cumgrads)"
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
         """Update one parameter in place, if enough gradients have come."""

@@ -150,6 +150,10 @@ class Nadam(_TwoSlots):
         self.schedule_decay = schedule_decay
         self.m_schedule = 1.0
 
+    def unshared(self) -> str:
+        """Name the product p."""
+        return "it remembers m_schedule, the product over all updates"
+
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
         """Update one parameter in place."""
         here, ahead = self._momentum(count), self._momentum(count + 1)

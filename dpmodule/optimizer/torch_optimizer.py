@@ -79,6 +79,10 @@ class TorchOptimizer(GroupedOptimizer):
         """Return an empty dict; torch's arrays are put into it by name at the first update."""
         return {}
 
+    def unshared(self) -> str:
+        """Name torch's optimizer, which makes its states itself."""
+        return "torch keeps its states in objects of its own"
+
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
         """Update one group in place."""
         engine = group.kept

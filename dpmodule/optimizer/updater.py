@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..base import ArgumentError, FileFormatError, StateError
@@ -11,6 +11,7 @@ from ..context import Context
 from ..ndarray import NDArray
 from .base import Optimizer
 from .grouped import GroupedOptimizer, Plan, are_dense
+from .shared_states import SharedStates, StateKey, outline
 
 __all__ = ["Updater", "get_updater"]
 
@@ -27,6 +28,7 @@ class Updater:
         optimizer: the rule.
         states: state by index: None, an NDArray or a tuple of them, as the optimizer's `create_state` made it.
         states_synced: by index, whether a loaded state has been brought to its parameter's context.
+        shared: where the states lie that other processes update, too; None if they are this updater's own.
 
     Example:
         >>> update = mx.optimizer.get_updater(mx.optimizer.create("sgd", learning_rate=0.1))
@@ -42,6 +44,8 @@ class Updater:
         self.states_synced: dict[Any, bool] = {}
         self.aggregate_updates = optimizer.aggregate_num > 0
         self._plans: dict[tuple[Any, ...], Plan] = {}
+        self.shared: SharedStates | None = None
+        self._retired: Any = None
 
     def __call__(self, index: Any, grad: Any, weight: Any) -> None:
         """Update one parameter, or a list of them, in place.
@@ -54,8 +58,8 @@ class Updater:
         if isinstance(index, (list, tuple)):
             self.update_all(index, grad, weight)
             return
-        self.optimizer.use_device(weight.context.device_id)
-        state = self._state(index, weight)
+        self._start(weight)
+        state = self.state_of(index, weight)
         self.optimizer.update_multi_precision(index, weight, grad, state)
 
     def update_all(
@@ -79,7 +83,7 @@ class Updater:
         if not indices:
             return
         optimizer = self.optimizer
-        optimizer.use_device(weights[0].context.device_id)
+        self._start(weights[0])
         if (
             not isinstance(optimizer, GroupedOptimizer)
             or not optimizer.is_grouped
@@ -93,9 +97,18 @@ class Updater:
             plan = self._plan(optimizer, key, weights)
         plan.run(grads)
 
+    def _start(self, weight: NDArray) -> None:
+        """Get ready to update a parameter's device."""
+        if self._retired is not None and self._retired[0]:
+            raise StateError(
+                "the store's shared optimizer states were replaced by init_optimizer(force_init=True) in the process "
+                "that shared it; send the store anew, bind to it and call init_optimizer()"
+            )
+        self.optimizer.use_device(weight.context.device_id)
+
     def _plan(self, optimizer: GroupedOptimizer, key: tuple[Any, ...], weights: Sequence[NDArray]) -> Plan:
         _check_lengths(key, weights, "weights")
-        states = [self._state(index, weight) for index, weight in zip(key, weights)]
+        states = [self.state_of(index, weight) for index, weight in zip(key, weights)]
         if len(self._plans) >= _MOST_PLANS:
             self._plans.clear()
         plan = self._plans[key] = Plan(optimizer, key, weights, states, optimizer.multi_precision)
@@ -107,7 +120,7 @@ class Updater:
         """Call an optimizer that has its own `update`, with lists if it asks for them as MXNet's do."""
         _check_lengths(indices, weights, "weights")
         _check_lengths(indices, grads, "gradients")
-        states = [self._state(index, weight) for index, weight in zip(indices, weights)]
+        states = [self.state_of(index, weight) for index, weight in zip(indices, weights)]
         update, width = self.optimizer.update_multi_precision, self.optimizer.aggregate_num
         if width <= 0:
             for index, weight, grad, state in zip(indices, weights, grads, states):
@@ -121,9 +134,14 @@ class Updater:
                 chosen = positions[start : start + width]
                 update(*([column[p] for p in chosen] for column in (indices, weights, grads, states)))
 
-    def _state(self, index: Any, weight: NDArray) -> Any:
+    def state_of(self, index: Any, weight: NDArray) -> Any:
         """Return a parameter's state, made on first use, and brought to its context after loading."""
         if index not in self.states:
+            if self.shared is not None:
+                raise StateError(
+                    f"parameter {index!r} has no state in the shared store, and one made here would be this process's "
+                    "alone"
+                )
             self.states[index] = self.optimizer.create_state_multi_precision(index, weight)
             self.states_synced[index] = True
         elif not self.states_synced.get(index, True):
@@ -132,6 +150,23 @@ class Updater:
             self.states[index] = self.sync_state_context(self.states[index], weight.context)
             self.states_synced[index] = True
         return self.states[index]
+
+    def share(
+        self, shared: SharedStates, keys: Mapping[Any, StateKey], devices: Iterable[int]
+    ) -> None:
+        """Go on with states and counts that other processes have, too, instead of its own.
+
+        Args:
+            shared: the states; they must fit the optimizer, see `SharedStates.check`.
+            keys: which of them is whose, by index.
+            devices: numbers of the devices that the parameters live on.
+        """
+        found = shared.states()
+        self.states = {index: found[key] for index, key in keys.items()}
+        self.states_synced = dict.fromkeys(self.states, True)
+        self.optimizer.count_in(shared.table(keys), devices)
+        self.shared, self._retired = shared, shared.retired.numpy()
+        self._plans.clear()
 
     def sync_state_context(self, state: Any, context: Context) -> Any:
         """Return a state with its arrays on a context.
@@ -165,22 +200,42 @@ class Updater:
         return dump_states(self.states, self.optimizer if dump_optimizer else None)
 
     def set_states(self, states: bytes) -> None:
-        """Replace the states, and the optimizer if it was dumped with them.
+        """Replace the states, and the optimizer if it was dumped with them; shared ones are written in place.
 
         Args:
             states: what `get_states` returned, here or in MXNet. Nothing in it is executed.
 
         Raises:
             FileFormatError: damaged bytes, or anything else than states.
+            StateError: the states are shared, and these do not fit them.
         """
         from .states import load_states
 
-        self.states, optimizer = load_states(states)
+        found, optimizer = load_states(states)
+        if self.shared is not None:
+            self._overwrite(found, optimizer)
+            return
+        self.states = found
         if optimizer is not None:
             self.optimizer = optimizer
             self.aggregate_updates = optimizer.aggregate_num > 0
         self.states_synced = dict.fromkeys(self.states, False)
         self._plans.clear()
+
+    def _overwrite(self, states: Mapping[Any, Any], optimizer: Optimizer | None) -> None:
+        """Write states, and the counts of an optimizer, into the shared memory."""
+        for index, state in states.items():
+            here, given = outline(self.states.get(index)), outline(state)
+            if here != given:
+                raise StateError(
+                    f"the loaded state of parameter {index!r} is {given}, that in the shared store {here}: it was "
+                    "saved by another optimizer, with other options, or for another network"
+                )
+        for index, state in states.items():
+            _copy(state, self.states[index])
+        if optimizer is not None:
+            for index, table in ((i, self.optimizer._index_update_count) for i in self.states):
+                table[index] = optimizer.count_of(index)
 
     def load_states(self, fname: str | os.PathLike[str]) -> None:
         """Replace the states by those of a file; otherwise like `set_states`.
@@ -197,8 +252,8 @@ class Updater:
             raise FileFormatError(f"{os.fspath(fname)}: {error}") from error
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes without the plans, which are made again when needed."""
-        return {**self.__dict__, "_plans": {}}
+        """Return the attributes without the plans, which are made again when needed; a copy's states are its own."""
+        return {**self.__dict__, "_plans": {}, "shared": None, "_retired": None}
 
 
 def get_updater(optimizer: Optimizer) -> Updater:
@@ -217,7 +272,7 @@ def _check_kind(index: Any, state: Any, optimizer: GroupedOptimizer, weight: NDA
     Raises:
         StateError: they differ in number or shape of arrays.
     """
-    here, fresh = _outline(state), _outline(optimizer.create_state_multi_precision(index, weight))
+    here, fresh = outline(state), outline(optimizer.create_state_multi_precision(index, weight))
     if here != fresh:
         raise StateError(
             f"the loaded state of parameter {index!r} is {here}, but {type(optimizer).__name__} keeps {fresh}: it was "
@@ -225,10 +280,10 @@ def _check_kind(index: Any, state: Any, optimizer: GroupedOptimizer, weight: NDA
         )
 
 
-def _outline(state: Any) -> str:
-    """Describe the arrays of a state in words."""
-    if isinstance(state, NDArray):
-        return f"an array {state.shape}"
-    if isinstance(state, (tuple, list)):
-        return f"({', '.join(map(_outline, state))})"
-    return "a dict" if isinstance(state, dict) else "nothing"
+def _copy(source: Any, target: Any) -> None:
+    """Copy the arrays of a state into those of another one like it."""
+    if isinstance(source, NDArray):
+        target.raw.copy_(source.raw)
+    elif source is not None:
+        for part, own in zip(source, target, strict=True):
+            _copy(part, own)

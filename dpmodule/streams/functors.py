@@ -224,6 +224,9 @@ class MultiSlotFunctor(ReadyFunctor[MultiSlotLines]):
         first_line: number of the first line, in messages.
         final: nothing follows: the last line may lack its end. False for a piece of a longer text, of which a line
             that is not complete is left over.
+        skip_blank: pass over lines without a word; they are errors otherwise.
+        skip_bad: pass over lines that are not as described, and count them. The first of a text costs nothing before
+            it; each about as much as a hundred values.
 
     Shape:
         values: (sum of the counts,), int64 or float32; (N, count) for a dense slot.
@@ -258,6 +261,8 @@ class MultiSlotFunctor(ReadyFunctor[MultiSlotLines]):
         source: str = "MultiSlot text",
         first_line: int = 1,
         final: bool = True,
+        skip_blank: bool = False,
+        skip_bad: bool = False,
     ) -> None:
         given = list(slots)
         for slot in given:
@@ -271,11 +276,17 @@ class MultiSlotFunctor(ReadyFunctor[MultiSlotLines]):
         _count("MultiSlotFunctor: first_line", first_line)
         handle = StringHandle(data)
         finish = partial(multislot.finish, given)
-        described = [(_shown(slot.name), slot.type == "float", slot.is_dense, slot.is_used) for slot in given]
+        described = [
+            (_shown(slot.name), slot.type == "float", slot.is_dense, slot.is_used, slot.width or 0)
+            for slot in given
+        ]
         core = native.core
         super().__init__(
-            core and core.multislot(handle, described, _shown(source), first_line, final, finish),
-            lambda: finish(multislot.parse(handle, given, source, first_line, final)),
+            core
+            and core.multislot(
+                handle, described, _shown(source), first_line, final, skip_blank, skip_bad, finish
+            ),
+            lambda: finish(multislot.parse(handle, given, source, first_line, final, skip_blank, skip_bad)),
         )
 
 

@@ -129,7 +129,7 @@ def bind(
     return executor
 
 
-_STYPES = ("default", "row_sparse", "csr")
+_STYPES = ("default", "row_sparse", "csr", "ragged")
 
 
 def _storage_types(graph: Graph, given: Mapping[str, str]) -> dict[str, str]:
@@ -264,7 +264,7 @@ def simple_bind(
         ctx: where.
         grad_req: "write", "add" or "null" for all, or a list or dict of these per argument.
         type_dict: dtypes of arguments by name (default float32).
-        stype_dict: storage types of variables by name, "default", "row_sparse" or "csr"; others have the one
+        stype_dict: storage types of variables by name, "default", "row_sparse", "csr" or "ragged"; others have the one
             their ``Variable(stype=...)`` declares. Gradients are stored as the operators give them.
         group2ctx: context of each group named by ``AttrScope(ctx_group=...)``; see `executor.placement`.
         shared_arg_names: arguments whose arrays, and gradients, are those of `shared_exec`.

@@ -84,7 +84,7 @@ def _number_text(value: Any) -> str:
     return str(value)
 
 
-_STORAGE = {"default": "0", "row_sparse": "1", "csr": "2"}
+_STORAGE = {"default": "0", "row_sparse": "1", "csr": "2", "ragged": "101"}
 # how a variable's own arguments are stored: the attribute's name and its text
 _VARIABLE_KEYS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "shape": ("__shape__", lambda value: to_text(shape_type.parse(value))),

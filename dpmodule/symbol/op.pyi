@@ -2699,6 +2699,16 @@ def scatter_nd(
 ) -> Symbol:
     """Write elements, or slices, into zeros by one position for each of the leading axes."""
 
+def sequence_pool(
+    data: Symbol | None = None,
+    pool_type: str = "sum",
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Make one dense row of each ragged one; an empty row becomes zeros, also under 'max'."""
+
 def sgd_mom_update(
     weight: Symbol | None = None,
     grad: Symbol | None = None,

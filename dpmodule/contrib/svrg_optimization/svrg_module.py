@@ -99,6 +99,7 @@ class SVRGModule(Module):
     @override
     def _bind(self, wanted: BindArguments) -> None:
         """Bind both modules, the second one only for training."""
+        wanted.refuse_store(self)
         super()._bind(wanted)
         if wanted.for_training:
             shared = wanted.shared_module

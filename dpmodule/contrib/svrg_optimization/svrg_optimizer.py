@@ -62,6 +62,10 @@ class _SVRGOptimizer(opt.Optimizer):
         )
         self.aux_opt: opt.Optimizer = opt.create(_AssignmentOptimizer.__name__)
 
+    def unshared(self) -> str:
+        """Name the optimizers inside."""
+        return "it holds two optimizers with counts of their own"
+
     def update(self, index: Any, weight: NDArray, grad: NDArray, state: Any) -> None:
         """Update one parameter, or take over a full gradient.
 

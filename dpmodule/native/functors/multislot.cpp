@@ -31,9 +31,11 @@ constexpr const char *count_expected =
 
 }  // namespace
 
-MultiSlotParser::MultiSlotParser(const std::vector<Slot> &slots, const std::string &source, std::uint64_t first_line)
-    : slots_(slots), source_(source), first_line_(first_line), columns_(slots.size()) {
+MultiSlotParser::MultiSlotParser(const std::vector<Slot> &slots, const std::string &source, std::uint64_t first_line,
+                                 Lenience lenience)
+    : slots_(slots), source_(source), first_line_(first_line), lenience_(lenience), columns_(slots.size()) {
     for (std::size_t i = 0; i < slots_.size(); ++i) {
+        columns_[i].dim = slots_[i].width;
         if (slots_[i].is_used) columns_[i].offsets.push(0);
     }
 }
@@ -47,20 +49,49 @@ void MultiSlotParser::parse(const char *text, std::size_t size, bool final) {
         if (!stop) {
             stop = static_cast<const char *>(std::memchr(at, '\n', static_cast<std::size_t>(end - at)));
             if (!stop) break;
-            parse_line(at, end);
             words.restart(stop + 1);
+            const char *line = at;
+            at = stop + 1;
+            if (!take_line(line, end)) continue;
             ++others;
+        } else {
+            at = stop + 1;
         }
         ++lines_;
-        at = stop + 1;
     }
     consumed_ = static_cast<std::size_t>(at - text);
     if (final && at < end) {
         const std::string last = std::string(at, end) + '\n';
-        parse_line(last.data(), last.data() + last.size());
-        ++lines_;
+        if (take_line(last.data(), last.data() + last.size())) ++lines_;
         consumed_ = size;
     }
+}
+
+bool MultiSlotParser::take_line(const char *at, const char *limit) {
+    if (lenience_.blank_lines && *skip_blanks(at) == '\n') {
+        passed_.push(static_cast<std::int64_t>(lines_));
+        return false;
+    }
+    if (!lenience_.bad_lines) {
+        parse_line(at, limit);
+        return true;
+    }
+    try {
+        parse_line(at, limit);
+        return true;
+    } catch (const Error &) {
+        pass_over_bad();
+        return false;
+    }
+}
+
+void MultiSlotParser::pass_over_bad() {
+    forget_line();
+    if (lines_ == 0) {  // the widths are those of the first line that is read
+        for (std::size_t i = 0; i < slots_.size(); ++i) columns_[i].dim = slots_[i].width;
+    }
+    passed_.push(static_cast<std::int64_t>(lines_));
+    ++bad_lines_;
 }
 
 const char *MultiSlotParser::parse_plain_line(Words &words) {
@@ -164,7 +195,7 @@ const char *MultiSlotParser::parse_slot(const char *at, const char *limit, std::
         if (column.dim != 0) {
             throw Error(Kind::file_format, where() + ", slot '" + slot.name + "': found " + std::to_string(count) +
                                                " values, expected " + std::to_string(column.dim) +
-                                               ", as many as in the lines before, since the slot is dense");
+                                               ", as " + (slot.width ? "the slot's width says" : "many as in the lines before, since the slot is dense"));
         }
         column.dim = count;
     }
@@ -211,7 +242,7 @@ const char *MultiSlotParser::read_floats(const char *at, const char *limit, std:
 }
 
 std::string MultiSlotParser::where() const {
-    return source_ + ": line " + std::to_string(first_line_ + lines_);
+    return source_ + ": line " + std::to_string(first_line_ + lines_ + passed_.size());
 }
 
 void MultiSlotParser::fail(std::size_t index, const std::string &place, const char *at,

@@ -16,6 +16,7 @@ struct Slot {
     bool is_float = false;  // else unsigned integers of 64 bits
     bool is_dense = false;  // the same number of values in every line
     bool is_used = false;   // values are kept, not only checked
+    std::uint64_t width = 0;  // values per line of a dense slot; 0 for those of the first line
 };
 
 // What was read for one slot: values of line i are values[offsets[i]] to values[offsets[i + 1] - 1].
@@ -28,8 +29,17 @@ struct Column {
 
 class MultiSlotParser {
 public:
+    // What to pass over instead of refusing it.
+    struct Lenience {
+        bool blank_lines = false;
+        bool bad_lines = false;
+    };
+
     // `source` and `first_line` are what messages call the text and its first line; they must outlive the parser.
-    MultiSlotParser(const std::vector<Slot> &slots, const std::string &source, std::uint64_t first_line);
+    MultiSlotParser(const std::vector<Slot> &slots, const std::string &source, std::uint64_t first_line,
+                    Lenience lenience);
+    MultiSlotParser(const std::vector<Slot> &slots, const std::string &source, std::uint64_t first_line)
+        : MultiSlotParser(slots, source, first_line, Lenience()) {}
 
     // Read the complete lines of a text; with `final` also a last line without end. Throws Error of Kind::file_format.
     void parse(const char *text, std::size_t size, bool final);
@@ -37,6 +47,9 @@ public:
     std::vector<Column> &columns() noexcept { return columns_; }
     std::size_t lines() const noexcept { return lines_; }
     std::size_t consumed() const noexcept { return consumed_; }  // bytes up to the end of the last line read
+    std::size_t bad_lines() const noexcept { return bad_lines_; }
+    // For every line that was passed over, how many were read before it.
+    Array<std::int64_t> &passed() noexcept { return passed_; }
 
 private:
     // The usual line, with one space between words and none at its ends, nothing wrong in it, not the first. Returns where
@@ -48,6 +61,10 @@ private:
     template <bool used>
     bool plain_floats(Words &words, std::size_t index, std::uint64_t count, char last);
     void forget_line() noexcept;
+
+    // Read or pass over any line; whether it was read.
+    bool take_line(const char *at, const char *limit);
+    void pass_over_bad();
 
     // Any line; says what is wrong with it.
     void parse_line(const char *at, const char *limit);
@@ -63,8 +80,10 @@ private:
     const std::vector<Slot> &slots_;
     const std::string &source_;
     const std::uint64_t first_line_;
+    const Lenience lenience_;
     std::vector<Column> columns_;
-    std::size_t lines_ = 0, consumed_ = 0;
+    Array<std::int64_t> passed_;
+    std::size_t lines_ = 0, consumed_ = 0, bad_lines_ = 0;
 };
 
 }  // namespace dpmodule

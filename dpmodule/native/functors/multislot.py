@@ -36,21 +36,29 @@ class Slot:
         type: "uint64" or "float".
         is_dense: every line has the same number of values.
         is_used: the values are returned, not only checked.
+        width: how many values every line of a dense slot has; None for as many as the first line.
 
     Raises:
-        ArgumentError: another type, or a name that is no text.
+        ArgumentError: another type, a name that is no text, or a width of a slot that is not dense or below 1.
     """
 
     name: str
     type: str = "uint64"
     is_dense: bool = False
     is_used: bool = True
+    width: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
             raise ArgumentError(f"slot: name is {self.name!r}, expected text")
         if self.type not in ("uint64", "float"):
             raise ArgumentError(f"slot {self.name!r}: type is {self.type!r}, expected 'uint64' or 'float'")
+        if self.width is not None and not (
+            self.is_dense and type(self.width) is int and 1 <= self.width < 2**63
+        ):
+            raise ArgumentError(
+                f"slot {self.name!r}: width is {self.width!r}, expected an integer from 1, of a slot that is dense"
+            )
 
 
 class SlotValues(NamedTuple):
@@ -72,20 +80,27 @@ class MultiSlotLines(NamedTuple):
         slots: the used slots by name, in the order of the description.
         num_lines: lines that were read.
         consumed: bytes that they take; the rest of the text is a line without end.
+        num_bad: bad lines that were passed over.
+        passed: for every line that was passed over, blank or bad, how many were read before it.
+
+    Shape:
+        passed: (P,), int64, ascending.
     """
 
     slots: dict[str, SlotValues]
     num_lines: int
     consumed: int
+    num_bad: int
+    passed: torch.Tensor
 
 
-Raw = tuple[int, int, list[Any]]
-"""Lines, bytes, and buffers of values and offsets for each used slot in turn."""
+Raw = tuple[int, int, list[Any], int, Any]
+"""Lines, bytes, buffers of values and offsets for each used slot in turn, bad lines, buffer of the lines passed over."""
 
 
 def finish(slots: list[Slot], raw: Raw) -> MultiSlotLines:
     """Make tensors of a parser's buffers, without copying."""
-    lines, consumed, buffers = raw
+    lines, consumed, buffers, bad, passed = raw
     used = [slot for slot in slots if slot.is_used]
     found = {}
     for i, slot in enumerate(used):
@@ -93,7 +108,7 @@ def finish(slots: list[Slot], raw: Raw) -> MultiSlotLines:
         if slot.is_dense:
             values = values.view(lines, -1 if lines else 0)
         found[slot.name] = SlotValues(values, _tensor(buffers[2 * i + 1], torch.int64))
-    return MultiSlotLines(found, lines, consumed)
+    return MultiSlotLines(found, lines, consumed, bad, _tensor(passed, torch.int64))
 
 
 def _tensor(buffer: Any, dtype: torch.dtype) -> torch.Tensor:
@@ -102,7 +117,15 @@ def _tensor(buffer: Any, dtype: torch.dtype) -> torch.Tensor:
     return torch.frombuffer(buffer, dtype=dtype)
 
 
-def parse(text: Any, slots: list[Slot], source: str, first_line: int, final: bool) -> Raw:
+def parse(
+    text: Any,
+    slots: list[Slot],
+    source: str,
+    first_line: int,
+    final: bool,
+    skip_blank: bool = False,
+    skip_bad: bool = False,
+) -> Raw:
     """Parse text as the extension does.
 
     Raises:
@@ -116,16 +139,39 @@ def parse(text: Any, slots: list[Slot], source: str, first_line: int, final: boo
         rest = b""
     parser = _Parser(slots, source, first_line)
     for line in lines:
-        parser.parse_line(line)
-    return len(lines), len(data) - len(rest), parser.buffers()
+        if skip_blank and not _WORD.search(line):
+            parser.pass_over()
+        elif skip_bad:
+            parser.try_line(line)
+        else:
+            parser.parse_line(line)
+    passed = np.array(parser.passed, np.int64)
+    return parser.lines, len(data) - len(rest), parser.buffers(), parser.bad, passed
 
 
 class _Parser:
     def __init__(self, slots: list[Slot], source: str, first_line: int) -> None:
-        self._slots, self._source, self._line = slots, source, first_line
+        self._slots, self._source, self._first_line = slots, source, first_line
         self._values: list[list[Any]] = [[] for _ in slots]
         self._offsets = [[0] for _ in slots]
-        self._dims = [0] * len(slots)
+        self._dims = [slot.width or 0 for slot in slots]
+        self.lines, self.bad = 0, 0
+        self.passed: list[int] = []
+
+    def pass_over(self) -> None:
+        self.passed.append(self.lines)
+
+    def try_line(self, line: bytes) -> None:
+        dims = list(self._dims)
+        try:
+            self.parse_line(line)
+        except FileFormatError:
+            self._dims = dims
+            for values, offsets in zip(self._values, self._offsets):
+                del offsets[self.lines + 1 :]
+                del values[offsets[-1] :]
+            self.bad += 1
+            self.pass_over()
 
     def parse_line(self, line: bytes) -> None:
         words = _WORD.findall(line)
@@ -137,7 +183,7 @@ class _Parser:
                 f"{self._where()}: found {_quoted(words[at])} behind the last slot '{self._slots[-1].name}', expected "
                 "the end of the line"
             )
-        self._line += 1
+        self.lines += 1
 
     def _parse_slot(self, i: int, words: list[bytes], at: int) -> int:
         slot = self._slots[i]
@@ -159,9 +205,12 @@ class _Parser:
 
     def _set_dim(self, i: int, count: int) -> None:
         if self._dims[i]:
+            said = "the slot's width says"
+            if self._slots[i].width is None:
+                said = "many as in the lines before, since the slot is dense"
             raise FileFormatError(
                 f"{self._where()}, slot '{self._slots[i].name}': found {count} values, expected {self._dims[i]}, "
-                "as many as in the lines before, since the slot is dense"
+                f"as {said}"
             )
         self._dims[i] = count
 
@@ -200,7 +249,7 @@ class _Parser:
         )
 
     def _where(self) -> str:
-        return f"{self._source}: line {self._line}"
+        return f"{self._source}: line {self._first_line + self.lines + len(self.passed)}"
 
     def buffers(self) -> list[Any]:
         arrays: list[Any] = []

@@ -8,22 +8,23 @@ namespace dpmodule {
 namespace {
 
 struct Parsed {
-    std::size_t lines, consumed;
+    std::size_t lines, consumed, bad_lines;
+    Bytes passed;  // for every line that was passed over, how many were read before it
     std::vector<std::pair<Bytes, Bytes>> columns;  // values and offsets of the used slots
 };
 
 class MultiSlot final : public Ready<Parsed> {
 public:
     MultiSlot(Bytes text, std::vector<Slot> slots, std::string source, std::uint64_t first_line, bool final,
-              PyObject *finish)
+              MultiSlotParser::Lenience lenience, PyObject *finish)
         : Ready(finish), text_(std::move(text)), slots_(std::move(slots)), source_(std::move(source)),
-          first_line_(first_line), final_(final) {}
+          first_line_(first_line), final_(final), lenience_(lenience) {}
 
 private:
     Parsed work() const override {
-        MultiSlotParser parser(slots_, source_, first_line_);
+        MultiSlotParser parser(slots_, source_, first_line_, lenience_);
         parser.parse(reinterpret_cast<const char *>(text_.begin()), text_.size, final_);
-        Parsed parsed{parser.lines(), parser.consumed(), {}};
+        Parsed parsed{parser.lines(), parser.consumed(), parser.bad_lines(), parser.passed().release(), {}};
         for (std::size_t i = 0; i < slots_.size(); ++i) {
             if (!slots_[i].is_used) continue;
             Column &column = parser.columns()[i];
@@ -33,13 +34,18 @@ private:
         return parsed;
     }
 
-    // (lines, consumed, [values, offsets, values, offsets, ...])
+    // (lines, consumed, [values, offsets, values, offsets, ...], bad lines, passed over)
     PyObject *give(const Parsed &made) const override {
         PyObject *list = PyList_New(0);
         for (auto column = made.columns.begin(); list && column != made.columns.end(); ++column) {
             if (!append(list, column->first) || !append(list, column->second)) Py_CLEAR(list);
         }
-        return list ? Py_BuildValue("nnN", made.lines, made.consumed, list) : nullptr;
+        PyObject *passed = list ? make_memory(made.passed) : nullptr;
+        if (!passed) {
+            Py_XDECREF(list);
+            return nullptr;
+        }
+        return Py_BuildValue("nnNnN", made.lines, made.consumed, list, made.bad_lines, passed);
     }
 
     static bool append(PyObject *list, const Bytes &bytes) {
@@ -54,15 +60,17 @@ private:
     const std::string source_;
     const std::uint64_t first_line_;
     const bool final_;
+    const MultiSlotParser::Lenience lenience_;
 };
 
-// Slots come as tuples (name, is_float, is_dense, is_used).
+// Slots come as tuples (name, is_float, is_dense, is_used, width).
 bool read_slots(PyObject *list, std::vector<Slot> &slots) {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); ++i) {
         const char *name;
         int is_float, is_dense, is_used;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "sppp", &name, &is_float, &is_dense, &is_used)) return false;
-        slots.push_back({name, is_float != 0, is_dense != 0, is_used != 0});
+        unsigned long long width;
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, i), "spppK", &name, &is_float, &is_dense, &is_used, &width)) return false;
+        slots.push_back({name, is_float != 0, is_dense != 0, is_used != 0, width});
     }
     return true;
 }
@@ -71,18 +79,22 @@ PyObject *make_multislot(PyObject *, PyObject *args) {
     PyObject *data, *list, *finish;
     const char *source;
     unsigned long long first_line;
-    int final;
-    if (!PyArg_ParseTuple(args, "OO!sKpO", &data, &PyList_Type, &list, &source, &first_line, &final, &finish)) return nullptr;
+    int final, skip_blank, skip_bad;
+    if (!PyArg_ParseTuple(args, "OO!sKpppO", &data, &PyList_Type, &list, &source, &first_line, &final, &skip_blank,
+                          &skip_bad, &finish)) {
+        return nullptr;
+    }
     return ready_from([&]() -> std::shared_ptr<Functor> {
         Bytes text;
         std::vector<Slot> slots;
         if (!bytes_of_any(data, text) || !read_slots(list, slots)) return nullptr;
-        return std::make_shared<MultiSlot>(std::move(text), std::move(slots), source, first_line, final != 0, finish);
+        return std::make_shared<MultiSlot>(std::move(text), std::move(slots), source, first_line, final != 0,
+                                           MultiSlotParser::Lenience{skip_blank != 0, skip_bad != 0}, finish);
     });
 }
 
 PyMethodDef multislot_functions[] = {
-    {"multislot", make_multislot, METH_VARARGS, "multislot(data, slots, source, first_line, final, finish): a functor."},
+    {"multislot", make_multislot, METH_VARARGS, "multislot(data, slots, source, first_line, final, skip_blank, skip_bad, finish): a functor."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -8,6 +8,8 @@ from .call import densify as densify
 from .call import fitting as fitting
 from .call import stored_as as stored_as
 from .call import with_history as with_history
+from .ragged import Ragged as Ragged
+from .ragged import ragged_rows as ragged_rows
 from .records import Csr as Csr
 from .records import Rows as Rows
 from .records import Sparse as Sparse
@@ -19,6 +21,7 @@ from .records import row_gradient as row_gradient
 from .records import row_range as row_range
 from .records import stored_rows as stored_rows
 from .rule import SparseRule as SparseRule
+from .rule import add_ragged_rule as add_ragged_rule
 from .rule import add_rule as add_rule
 from .rule import counts_alone as counts_alone
 from .rule import note_fallback as note_fallback

@@ -33,7 +33,7 @@ def anchor_for(shape: Sequence[int], like: Tensor) -> Tensor:
 
 
 class Sparse:
-    """What both kinds share: stored values, a full shape, and an anchor for gradients.
+    """What all kinds share: stored values, a full shape, and an anchor for gradients.
 
     Attributes:
         values: the stored elements.
@@ -77,6 +77,10 @@ class Sparse:
         """Return a record of other values in the same places, without an anchor."""
         raise NotImplementedError
 
+    def emptied(self) -> Any:
+        """Return a record of the same shape that stores nothing."""
+        raise NotImplementedError
+
     def dense(self) -> Tensor:
         """Return all elements; they may share memory with the stored ones."""
         raise NotImplementedError
@@ -91,6 +95,12 @@ class Sparse:
     def data(self) -> Any:
         """The same values without their history."""
         return self.detach()
+
+    def leaf(self) -> Tensor:
+        """Return the tensor through which the gradient flows."""
+        if self.anchor is None:
+            self.anchor = anchor_for(self.shape, self.values)
+        return self.anchor
 
     def clone(self) -> Any:
         """Return a copy, with this one's history."""
@@ -133,6 +143,10 @@ class Rows(Sparse):
     def replaced(self, values: Tensor) -> Rows:
         """Return a record of other rows in the same places, without an anchor."""
         return Rows(self.rows, values, self.shape)
+
+    def emptied(self) -> Rows:
+        """Return no rows of the same shape."""
+        return Rows(self.rows[:0], self.values[:0], self.shape)
 
     def dense(self) -> Tensor:
         """Return all rows; the stored ones themselves if none is missing."""
@@ -210,6 +224,10 @@ class Csr(Sparse):
         found: tuple[Tensor, Tensor] = self._known["columns"]
         return found
 
+    def emptied(self) -> Csr:
+        """Return a matrix of the same shape that stores nothing."""
+        return Csr(torch.zeros_like(self.starts), self.columns[:0], self.values[:0], self.shape)
+
     def dense(self) -> Tensor:
         """Return all elements; those stored twice add up."""
         places = self.row_numbers(), self.columns
@@ -234,20 +252,12 @@ def row_range(matrix: Csr, begin: int, end: int) -> Csr:
 
 def nothing_in(record: Sparse) -> Any:
     """Return a record of the same shape that stores nothing."""
-    if isinstance(record, Rows):
-        return Rows(record.rows[:0], record.values[:0], record.shape)
-    if isinstance(record, Csr):
-        return Csr(torch.zeros_like(record.starts), record.columns[:0], record.values[:0], record.shape)
-    return record
+    return record.emptied()
 
 
 def leaf_of(value: Any) -> Tensor:
     """Return the tensor through which a value's gradient flows."""
-    if isinstance(value, Sparse):
-        if value.anchor is None:
-            value.anchor = anchor_for(value.shape, value.values)
-        return value.anchor
-    tensor: Tensor = value
+    tensor: Tensor = value.leaf() if isinstance(value, Sparse) else value
     return tensor
 
 

@@ -10,9 +10,18 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from ...base import OpError
 from ..spec import Op
 
-__all__ = ["SparseRule", "add_rule", "counts_alone", "note_fallback", "rule_of"]
+__all__ = [
+    "SparseRule",
+    "add_ragged_rule",
+    "add_rule",
+    "counts_alone",
+    "find_ragged_rules_by",
+    "note_fallback",
+    "rule_of",
+]
 
 Stypes = tuple[str, ...]
 _noted: set[tuple[str, Stypes]] = set()
@@ -57,6 +66,8 @@ class SparseRule:
 
 
 _rules: dict[str, SparseRule] = {}
+_ragged_rules: dict[str, SparseRule] = {}
+_for_other_ragged: list[Callable[[Op], SparseRule | None]] = []
 
 
 def add_rule(
@@ -76,10 +87,50 @@ def add_rule(
             _ALONE[name] = alone
 
 
-def rule_of(op: Op) -> SparseRule | None:
-    """Return an operator's rule, None if it always reads dense values."""
+def add_ragged_rule(name: str, rule: SparseRule, alone: Callable[[Any], bool] | None = None) -> None:
+    """Enter what an operator does where one of its inputs is ragged, if that is not to run on the values.
+
+    Args:
+        name: registry name.
+        rule: what it does; a storage of None means that it does not take these inputs.
+        alone: as for `add_rule`; the rule then counts where no input is ragged, too.
+    """
+    _ragged_rules[name] = rule
+    if alone is not None:
+        add_rule(name, rule, alone)
+
+
+def find_ragged_rules_by(find: Callable[[Op], SparseRule | None]) -> None:
+    """Let a function give the rules for ragged inputs of operators for which none was entered.
+
+    Args:
+        find: returns None for an operator that takes no ragged inputs.
+    """
+    _for_other_ragged.append(find)
+
+
+def rule_of(op: Op, stypes: Stypes = ()) -> SparseRule | None:
+    """Return an operator's rule, None if it reads dense values.
+
+    Args:
+        op: the operator.
+        stypes: storage types of its inputs; operators on ragged values have rules of their own.
+
+    Raises:
+        OpError: an input is ragged, and the operator takes no ragged inputs: it never reads a dense copy of them.
+    """
     _import_rules()
-    return _rules.get(op.name)
+    if "ragged" not in stypes:
+        return _rules.get(op.name)
+    rule = _ragged_rules.get(op.name)
+    others = _for_other_ragged if rule is None else ()
+    rule = next(filter(None, (find(op) for find in others)), rule)
+    if rule is None:
+        raise OpError(
+            f"{op.name} takes no ragged input, its inputs are stored as {', '.join(stypes)}; make a dense value of "
+            "the ragged one first, as sequence_pool does"
+        )
+    return rule
 
 
 def counts_alone(op: Op, a: Any) -> bool:
@@ -91,7 +142,16 @@ def counts_alone(op: Op, a: Any) -> bool:
 @cache
 def _import_rules() -> None:
     """Import the modules that enter rules, which most programs do without."""
-    for module in ("elementwise", "graph", "lookup", "matrix", "scatter", "storage"):
+    for module in (
+        "by_values",
+        "elementwise",
+        "graph",
+        "lookup",
+        "matrix",
+        "scatter",
+        "sequences",
+        "storage",
+    ):
         import_module(f".{module}", __package__)
 
 

@@ -1,0 +1,14 @@
+"""Hogwild training straight from files: descriptions of feeds, files to batches, and what runs them."""
+
+from __future__ import annotations
+
+from .. import later
+
+_LATER = {
+    "data_feed": "FeedBatch FileBatches Part check_files split_parts",
+    "data_feed_desc": "DataFeedDesc UnknownSlotError",
+}
+
+__all__ = list(later.modules_of(_LATER))
+
+__getattr__, __dir__ = later.attributes(__name__, __all__, _LATER)

@@ -1,0 +1,85 @@
+"""The keywords of a run as one record, and the checks that come before any file is opened."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+from .. import metric as metrics
+from ..base import ArgumentError
+from .results import Progress
+
+__all__ = ["MODES", "RunArguments", "check_seconds", "check_workers"]
+
+MODES = ("auto", "native", "process", "serial")
+_ON_BAD_LINE = ("error", "skip")
+
+
+@dataclass(frozen=True, slots=True)
+class RunArguments:
+    """The keywords of `AsyncExecutor.run_from_files`; see there."""
+
+    mode: str = "auto"
+    initializer: Any = None
+    arg_params: Mapping[str, Any] | None = None
+    aux_params: Mapping[str, Any] | None = None
+    optimizer: Any = None
+    optimizer_params: Any = None
+    eval_metric: Any = None
+    callback: Callable[[Progress], Any] | None = None
+    callback_s: float = 10.0
+    progress: bool = False
+    split_files: bool = False
+    on_bad_line: str = "error"
+    debug: bool = False
+
+    def checked(self) -> RunArguments:
+        """Return these arguments.
+
+        Raises:
+            ArgumentError: one is none that there is.
+        """
+        _check_choice("mode", self.mode, MODES)
+        _check_choice("on_bad_line", self.on_bad_line, _ON_BAD_LINE)
+        if self.callback is not None and not callable(self.callback):
+            raise ArgumentError(f"callback is {self.callback!r}, expected a function of one argument, or None")
+        check_seconds("callback_s", self.callback_s)
+        return self
+
+    def metric(self) -> Any:
+        """Return the metric that `eval_metric` names, None without one.
+
+        Raises:
+            ArgumentError: there is no such metric.
+        """
+        return None if self.eval_metric is None else metrics.create(self.eval_metric)
+
+
+def _check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ArgumentError(f"{name} is {value!r}, expected one of {', '.join(choices)}")
+
+
+def check_seconds(name: str, value: Any) -> None:
+    """Refuse what is no time above 0.
+
+    Raises:
+        ArgumentError: it is none.
+    """
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not float(value) > 0 or math.isnan(float(value)):
+        raise ArgumentError(f"{name} is {value!r}, expected a number of seconds above 0")
+
+
+def check_workers(value: Any) -> int:
+    """Return a number of workers.
+
+    Raises:
+        ArgumentError: it is no integer from 1 on.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise ArgumentError(f"thread_num is {value!r}, expected an integer from 1 on")
+    return int(value)

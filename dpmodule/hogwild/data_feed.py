@@ -1,0 +1,324 @@
+"""Files in MultiSlot format to batches: read by blocks, parsed many lines at once, batches cut as slices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import torch
+
+from ..base import ArgumentError, FileFormatError
+from ..streams import MultiSlotFunctor, MultiSlotLines, Slot, SlotValues
+from .data_files import Part, Source, check_files, count_lines, open_part, split_parts
+
+if TYPE_CHECKING:
+    from .data_feed_desc import DataFeedDesc
+
+__all__ = ["FeedBatch", "FileBatches", "Part", "check_files", "check_on_bad_line", "split_parts"]
+
+_BLOCK_BYTES = 1 << 20
+
+Columns = dict[str, SlotValues]
+
+
+class _Numbering:
+    """How many lines of its file come before a part; counted when it is first asked for, since that reads them."""
+
+    def __init__(self, part: Part, begin: int) -> None:
+        self._path, self._begin = part.path, begin
+        self._before: int | None = 0 if begin == 0 else None
+
+    def before(self) -> int:
+        if self._before is None:
+            self._before = count_lines(self._path, self._begin)
+        return self._before
+
+
+@dataclass(frozen=True)
+class FeedBatch:
+    """Lines of one or several files, in order.
+
+    Args:
+        slots: values and offsets of the used slots by name. They are parts of larger tensors: the values may be
+            written to, the offsets not.
+        num_lines: how many lines.
+        file: path of the file that the first of them is in.
+        line: its number among the lines of its part, from 1.
+        numbering: tells the lines before that part.
+    """
+
+    slots: Columns
+    num_lines: int
+    file: str
+    line: int
+    numbering: _Numbering
+
+    @property
+    def first_line(self) -> int:
+        """Number of its first line in the file, from 1; for a part from the middle of a file, reads what is before."""
+        return self.line + self.numbering.before()
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Parsed lines of one part.
+
+    Args:
+        lines: what was parsed.
+        file: path of the file.
+        first_line: number of the block's first line in the part, from 1.
+        numbering: tells the lines before the part.
+    """
+
+    lines: MultiSlotLines
+    file: str
+    first_line: int
+    numbering: _Numbering
+
+    def number(self, row: int) -> int:
+        """Return the number in the part of a line that was read."""
+        passed = self.lines.passed
+        skipped = int(torch.searchsorted(passed, row, right=True)) if len(passed) else 0
+        return self.first_line + row + skipped
+
+    def batch(self, columns: Columns, first: int, count: int) -> FeedBatch:
+        """Return `columns`, which have `count` lines from `first` on, as a batch."""
+        return FeedBatch(columns, count, self.file, self.number(first), self.numbering)
+
+
+class FileBatches:
+    """Batches of the lines of files, which run on over files, so that only the last may be short.
+
+    Iterate it once, and close it or use it as a context manager: a `pipe_command` that still runs is then ended.
+
+    Args:
+        desc: the slots, the size of batches and the program that files go through.
+        next_part: returns what to read next, None when nothing is left. It is called when a part has been read.
+        on_bad_line: "error" raises at a line that is not as described; "skip" passes over it and counts it.
+        widths: how many values a line has of dense slots, by name; else the first line that this reads tells.
+        block_bytes: how much is read and parsed at a time.
+
+    Attributes:
+        skipped: bad lines that were passed over so far.
+        file: path of the file that is being read, None before the first.
+
+    Shape:
+        values: (sum of the counts,), int64 or float32; (N, count) for a dense slot.
+        offsets: (N + 1,), int64, beginning with 0.
+
+    Raises:
+        ArgumentError: `on_bad_line` is neither; no slot is used.
+        FileError: while iterating: a file cannot be read, or the program of `pipe_command` fails; the text then has
+            its exit status and what it wrote to stderr.
+        FileFormatError: while iterating: a bad line; the text names file, line and slot.
+
+    Example:
+        >>> feed = DataFeedDesc("train.prototxt")
+        >>> parts = iter([Part("part-0"), Part("part-1")])
+        >>> with FileBatches(feed, lambda: next(parts, None)) as batches:
+        ...     for batch in batches:
+        ...         words, offsets = batch.slots["words"]
+    """
+
+    def __init__(
+        self,
+        desc: DataFeedDesc,
+        next_part: Callable[[], Part | None],
+        on_bad_line: str = "error",
+        *,
+        widths: dict[str, int] | None = None,
+        block_bytes: int = _BLOCK_BYTES,
+    ) -> None:
+        check_on_bad_line("FileBatches", on_bad_line)
+        if not desc.used_slots:
+            names = [slot.name for slot in desc.slots]
+            raise ArgumentError(f"FileBatches: no slot of {names} is used; call set_use_slots([...]) first")
+        self.skipped = 0
+        self.file: str | None = None
+        self._slots = [_with_width(slot, (widths or {}).get(slot.name)) for slot in desc.slots]
+        self._cutter = _Cutter(desc.batch_size)
+        self._next_part, self._pipe_command = next_part, desc.pipe_command
+        self._skip_bad, self._block_bytes = on_bad_line == "skip", block_bytes
+        self._source: Source | None = None
+
+    def __iter__(self) -> Iterator[FeedBatch]:
+        try:
+            while (part := self._next_part()) is not None:
+                self.file = part.path
+                for block in self._blocks(part):
+                    yield from self._cutter.cut(block)
+            yield from self._cutter.rest()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End a program that is running, and let go of the file."""
+        source, self._source = self._source, None
+        if source is not None:
+            source.close()
+
+    def __enter__(self) -> FileBatches:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _blocks(self, part: Part) -> Iterator[_Block]:
+        self._source = source = open_part(part, self._pipe_command)
+        numbering = _Numbering(part, getattr(source, "begin", 0))
+        memory, held, first_line, is_final = memoryview(bytearray(self._block_bytes)), 0, 1, False
+        while not is_final:
+            if held == len(memory):  # one line is longer than the block
+                longer = memoryview(bytearray(2 * held))
+                longer[:held] = memory
+                memory = longer
+            held, is_final = _fill(source, memory, held)
+            lines = self._parsed(memory[:held], part.path, first_line, is_final, numbering)
+            memory[: held - lines.consumed] = memory[lines.consumed : held]
+            held -= lines.consumed
+            if lines.num_lines:
+                yield _Block(lines, part.path, first_line, numbering)
+            first_line += lines.num_lines + len(lines.passed)
+        self.close()
+
+    def _parsed(
+        self, text: memoryview, path: str, first_line: int, is_final: bool, numbering: _Numbering
+    ) -> MultiSlotLines:
+        def parse(first_line: int) -> MultiSlotLines:
+            return MultiSlotFunctor(
+                text,
+                self._slots,
+                source=path,
+                first_line=first_line,
+                final=is_final,
+                skip_blank=True,
+                skip_bad=self._skip_bad,
+            ).run()
+
+        try:
+            lines = parse(first_line)
+        except FileFormatError:
+            if not numbering.before():
+                raise
+            lines = parse(
+                first_line + numbering.before()
+            )  # the same error, with the number that the line has
+        self.skipped += lines.num_bad
+        if lines.num_lines:
+            self._slots = [_with_width(slot, _width(slot, lines)) for slot in self._slots]
+        return lines
+
+
+def check_on_bad_line(call: str, on_bad_line: str) -> None:
+    """Check the argument of this name.
+
+    Raises:
+        ArgumentError: it is neither "error" nor "skip".
+    """
+    if on_bad_line not in ("error", "skip"):
+        raise ArgumentError(f"{call}: on_bad_line is {on_bad_line!r}, expected 'error' or 'skip'")
+
+
+def _fill(source: Source, memory: memoryview, held: int) -> tuple[int, bool]:
+    """Read until the memory is full; return how many bytes it has, and whether nothing follows."""
+    while held < len(memory):
+        count = source.readinto(memory[held:])
+        if count == 0:
+            return held, True
+        held += count
+    return held, False
+
+
+def _width(slot: Slot, lines: MultiSlotLines) -> int | None:
+    found = lines.slots.get(slot.name)
+    return None if found is None or not slot.is_dense else found.values.shape[1]
+
+
+def _with_width(slot: Slot, width: int | None) -> Slot:
+    is_news = slot.is_dense and slot.width is None and width is not None
+    return replace(slot, width=width) if is_news else slot
+
+
+class _Cutter:
+    """Cuts blocks into batches, and joins what is left of them."""
+
+    def __init__(self, batch_size: int) -> None:
+        self._batch_size = batch_size
+        self._left: list[FeedBatch] = []
+        self._num_left = 0
+        self._dense_offsets: dict[int, torch.Tensor] = {}
+
+    def cut(self, block: _Block) -> Iterator[FeedBatch]:
+        """Return the batches that are full now; the rest stays here."""
+        count, size, first = block.lines.num_lines, self._batch_size, 0
+        if self._left:
+            first = min(size - self._num_left, count)
+            self._keep(block, 0, first)
+            if self._num_left == size:
+                yield self._joined()
+        full = (count - first) // size
+        if full:
+            yield from self._full(block, first, full)
+            first += full * size
+        if first < count:
+            self._keep(block, first, count)
+
+    def rest(self) -> Iterator[FeedBatch]:
+        """Return the last batch, if lines are left."""
+        if self._left:
+            yield self._joined()
+
+    def _keep(self, block: _Block, first: int, end: int) -> None:
+        columns = {name: _rows(column, first, end) for name, column in block.lines.slots.items()}
+        self._left.append(block.batch(columns, first, end - first))
+        self._num_left += end - first
+
+    def _joined(self) -> FeedBatch:
+        left, count = self._left, self._num_left
+        self._left, self._num_left = [], 0
+        if len(left) == 1:
+            return left[0]
+        columns = {name: _joined([piece.slots[name] for piece in left]) for name in left[0].slots}
+        return replace(left[0], slots=columns, num_lines=count)
+
+    def _full(self, block: _Block, first: int, full: int) -> Iterator[FeedBatch]:
+        names = list(block.lines.slots)
+        columns = [self._split(column, first, full) for column in block.lines.slots.values()]
+        for i, slots in enumerate(zip(*columns)):
+            at = first + i * self._batch_size
+            yield block.batch(dict(zip(names, slots)), at, self._batch_size)
+
+    def _split(self, column: SlotValues, first: int, full: int) -> list[SlotValues]:
+        """Return the values of a slot for `full` batches, in few calls however many they are."""
+        size = self._batch_size
+        end = first + full * size
+        if column.values.dim() == 2:
+            offsets = self._offsets_of(column.values.shape[1])
+            return [SlotValues(values, offsets) for values in column.values[first:end].split(size)]
+        rows = column.offsets[first : end + 1].unfold(0, size + 1, size)
+        bounds = column.offsets[first : end + 1 : size].tolist()
+        counts = [after - before for before, after in zip(bounds, bounds[1:])]
+        values = column.values[bounds[0] : bounds[-1]].split(counts)
+        return list(map(SlotValues, values, (rows - rows[:, :1]).unbind(0)))
+
+    def _offsets_of(self, width: int) -> torch.Tensor:
+        if width not in self._dense_offsets:
+            self._dense_offsets[width] = torch.arange(0, self._batch_size * width + 1, width)
+        return self._dense_offsets[width]
+
+
+def _rows(column: SlotValues, first: int, end: int) -> SlotValues:
+    offsets = column.offsets[first : end + 1]
+    if column.values.dim() == 2:
+        return SlotValues(column.values[first:end], offsets - offsets[0])
+    return SlotValues(column.values[int(offsets[0]) : int(offsets[-1])], offsets - offsets[0])
+
+
+def _joined(pieces: list[SlotValues]) -> SlotValues:
+    values = torch.cat([piece.values for piece in pieces])
+    counts = torch.cat([piece.offsets.diff() for piece in pieces])
+    return SlotValues(values, torch.cat([counts.new_zeros(1), counts.cumsum(0)]))

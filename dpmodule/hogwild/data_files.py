@@ -1,0 +1,277 @@
+"""The bytes of data files: plain ones and ranges of them, gzip, and what a program makes of them."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shlex
+import subprocess
+import tempfile
+import zlib
+from collections.abc import Iterable
+from contextlib import contextmanager
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO, Any, Protocol
+
+from ..base import ArgumentError, FileError, FileFormatError
+
+__all__ = ["Part", "Source", "check_files", "count_lines", "open_part", "split_parts"]
+
+_BLOCK_BYTES = 1 << 20
+_PARTS_PER_WORKER = 4
+_LEAST_BYTES = 4096
+_STDERR_BYTES = 2000
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of a file: the lines that begin in a range of its bytes.
+
+    Args:
+        path: of the file.
+        begin: first byte.
+        end: byte behind the last; None for the end of the file.
+    """
+
+    path: str
+    begin: int = 0
+    end: int | None = None
+
+
+class Source(Protocol):
+    """Bytes from beginning to end."""
+
+    def readinto(self, memory: memoryview) -> int:
+        """Fill the memory as far as there are bytes now; 0 at the end."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the file."""
+        ...
+
+
+def check_files(filelist: Any) -> list[str]:
+    """Return the paths of a list of files, all of which are there.
+
+    Raises:
+        ArgumentError: the list is empty, one string, or has something else than paths in it.
+        FileError: a file is missing, is a folder, or may not be read.
+    """
+    if isinstance(filelist, (str, bytes, os.PathLike)) or not isinstance(filelist, Iterable):
+        raise ArgumentError(f"filelist is {filelist!r}, expected a list of paths, such as [{filelist!r}]")
+    paths = []
+    for path in filelist:
+        if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
+            raise ArgumentError(f"filelist has {path!r} in it, expected paths")
+        paths.append(os.fsdecode(path))
+    if not paths:
+        raise ArgumentError("filelist is empty, expected one path or more")
+    for path in paths:
+        with _named(path):
+            if os.path.isdir(path):
+                raise IsADirectoryError(21, "is a folder, expected a file")
+            if not os.access(path, os.R_OK):
+                os.stat(path)
+                raise PermissionError(13, "Permission denied")
+    return paths
+
+
+def split_parts(files: list[str], workers: int, pipe_command: str = "cat") -> list[Part]:
+    """Cut files by bytes into parts that keep a number of workers equally busy.
+
+    Files that can only be read from their beginning stay whole: those whose name ends with ``.gz``, and all that go
+    through a program. Parts are in the order of the files and of their bytes.
+
+    Args:
+        files: paths.
+        workers: how many take parts in turn.
+        pipe_command: what files go through; "cat" for nothing.
+
+    Raises:
+        FileError: a file cannot be looked at.
+    """
+    if pipe_command != "cat":
+        return [Part(path) for path in files]
+    sizes = []
+    for path in files:
+        with _named(path):
+            sizes.append(os.path.getsize(path))
+    total = sum(sizes)
+    size = max(-(-total // (_PARTS_PER_WORKER * workers)), min(_LEAST_BYTES, -(-total // workers)), 1)
+    parts = []
+    for path, bytes_of in zip(files, sizes):
+        pieces = 1 if path.endswith(".gz") else max(1, round(bytes_of / size))
+        cuts = [bytes_of * i // pieces for i in range(1, pieces)]
+        parts += [Part(path, *ends) for ends in zip([0, *cuts], [*cuts, None])]
+    return parts
+
+
+def open_part(part: Part, pipe_command: str = "cat") -> Source:
+    """Open a part for reading.
+
+    Raises:
+        FileError: the file cannot be opened, or the program cannot be run.
+        ArgumentError: the part is a range of what can only be read from its beginning.
+    """
+    is_range = part.begin > 0 or part.end is not None
+    if is_range and (pipe_command != "cat" or part.path.endswith(".gz")):
+        raise ArgumentError(
+            f"{part.path}: bytes {part.begin} to {part.end} cannot be read alone, since the file "
+            f"{'is compressed' if pipe_command == 'cat' else 'goes through a program'}; read it as a whole"
+        )
+    if pipe_command != "cat":
+        return _Piped(part.path, pipe_command)
+    if part.path.endswith(".gz"):
+        return _Compressed(part.path)
+    return _Range(part) if is_range else _Plain(part.path)
+
+
+def count_lines(path: str, end: int) -> int:
+    """Return how many lines end before a byte of a file.
+
+    Raises:
+        FileError: the file cannot be read.
+    """
+    found = 0
+    with _named(path), open(path, "rb") as file:
+        while end > 0 and (block := file.read(min(end, _BLOCK_BYTES))):
+            found += block.count(b"\n")
+            end -= len(block)
+    return found
+
+
+class _Plain:
+    """A file as it is."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        with _named(path):
+            self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by `close`
+
+    def readinto(self, memory: memoryview) -> int:
+        with _named(self._path):
+            return self._file.readinto(memory) or 0
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Range:
+    """The lines of a file that begin in a range of bytes.
+
+    Attributes:
+        begin: where the first of them begins; where the range or the file ends if there is none.
+    """
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        with _named(part.path):
+            self._file = open(part.path, "rb")  # noqa: SIM115 - closed by `close`
+            if part.begin > 0:
+                self._file.seek(part.begin - 1)
+                self._file.readline()  # the end of the line that begins before
+            self.begin = self._at = self._file.tell()
+        self._is_in_line = False
+
+    def readinto(self, memory: memoryview) -> int:
+        end = self._part.end
+        with _named(self._part.path):
+            if end is None:
+                return self._file.readinto(memory)
+            if self._at < end:
+                count = self._file.readinto(memory[: end - self._at])
+                self._is_in_line = count > 0 and memory[count - 1] != 10
+            elif self._is_in_line:
+                line = self._file.readline(len(memory))
+                count = len(line)
+                memory[:count] = line
+                self._is_in_line = count > 0 and not line.endswith(b"\n")
+            else:
+                count = 0
+        self._at += count
+        return count
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Compressed:
+    """A gzip file, of one member or several."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        with _named(path):
+            self._file = gzip.open(path, "rb")  # noqa: SIM115 - closed by `close`
+
+    def readinto(self, memory: memoryview) -> int:
+        try:
+            return self._file.readinto(memory)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise FileFormatError(f"{self._path}: not a whole gzip file: {error}") from error
+        except OSError as error:
+            raise _refused(self._path, error) from error
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Piped:
+    """What a program writes that has the file as its standard input."""
+
+    def __init__(self, path: str, command: str) -> None:
+        self._path, self._command = path, command
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`; a pipe could fill up
+        with _named(path), open(path, "rb") as file:
+            try:
+                self._process: subprocess.Popen[bytes] = subprocess.Popen(
+                    shlex.split(command), stdin=file, stdout=subprocess.PIPE, stderr=self._errors, bufsize=0
+                )
+            except (OSError, ValueError) as error:
+                self._errors.close()
+                reason = getattr(error, "strerror", None) or str(error)
+                raise FileError(f"{path}: pipe_command {command!r} cannot be run: {reason}") from error
+
+    def readinto(self, memory: memoryview) -> int:
+        output: Any = self._process.stdout
+        count: int = output.readinto(memory)
+        if count == 0:
+            self._finish()
+        return count
+
+    def _finish(self) -> None:
+        status = self._process.wait()
+        if status == 0:
+            return
+        self._errors.seek(0, os.SEEK_END)
+        self._errors.seek(max(0, self._errors.tell() - _STDERR_BYTES))
+        said = self._errors.read().decode(errors="backslashreplace").strip()
+        ended = f"ended with exit status {status}" if status > 0 else f"was killed by signal {-status}"
+        raise FileError(
+            f"{self._path}: pipe_command {self._command!r} {ended}; "
+            + (f"it wrote to stderr: {said}" if said else "it wrote nothing to stderr")
+        )
+
+    def close(self) -> None:
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        self._errors.close()
+
+
+def _refused(path: str, error: Exception) -> FileError:
+    number = getattr(error, "errno", None)
+    return FileError(number or 0, getattr(error, "strerror", None) or str(error), path)
+
+
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Raise what the system refuses as FileError with the file's name."""
+    try:
+        yield
+    except FileError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a name with the character 0
+        raise _refused(path, error) from error

@@ -1,0 +1,81 @@
+"""What a run is told and what each worker tells of it: `Job`, `WorkerStats`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..metric import EvalMetric
+from .data_feed import Part
+
+__all__ = ["Job", "WorkerStats", "merged_metric"]
+
+
+@dataclass(slots=True)
+class WorkerStats:
+    """What one worker has done so far in a run.
+
+    Args:
+        worker: its number, from 0.
+        examples: lines that it has trained on.
+        batches: batches that it has trained on.
+        skipped: bad lines that it has passed over.
+        seconds: where its time went, in seconds by stage.
+        fetched: for every fetch the sum over its batches of the batch's mean.
+        metric: the worker's own metric, None if there is none.
+        file: the file that it works on; empty before the first.
+    """
+
+    worker: int
+    examples: int = 0
+    batches: int = 0
+    skipped: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    fetched: list[float] = field(default_factory=list)
+    metric: EvalMetric | None = None
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One run over some files, as every engine takes it.
+
+    Args:
+        desc: description of the feed; its slots are dense, and used, as the program wants them.
+        parts: what is read: files, or pieces of them.
+        workers: how many workers there are.
+        fetch: names of what is averaged.
+        train: whether parameters are updated.
+        on_bad_line: "error" or "skip".
+        debug: whether time is taken by stage.
+        seed: of random numbers that are not the calling process's own.
+        metric: every worker gets a copy of its own; None: there is none.
+        report: called in the calling thread with the stats of all workers while they work; None: nobody asks.
+        report_s: how often, in seconds.
+    """
+
+    desc: Any
+    parts: Sequence[Part]
+    workers: int
+    fetch: Sequence[str]
+    train: bool = True
+    on_bad_line: str = "error"
+    debug: bool = False
+    seed: int = 0
+    metric: EvalMetric | None = None
+    report: Callable[[list[WorkerStats]], None] | None = None
+    report_s: float = 10.0
+
+
+def merged_metric(stats: Sequence[WorkerStats]) -> EvalMetric | None:
+    """Return one metric over what all workers have seen; None if there is none."""
+    found: EvalMetric | None = None
+    for each in stats:
+        if each.metric is None:
+            continue
+        if found is None:
+            found = each.metric
+        else:
+            found.merge(each.metric)
+    return found

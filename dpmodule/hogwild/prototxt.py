@@ -1,0 +1,271 @@
+"""The text format of protocol buffers, as far as descriptions of data feeds need it, with the place of every value.
+
+`read` follows a schema, a table of the fields that a message may have, and refuses everything else where it stands::
+
+    >>> schema = {"name": Kind("string"), "part": Kind({"size": Kind("int32")}, repeated=True)}
+    >>> message = read('name: "a"  part { size: 1 } part { size: 2 }', schema, "an example")
+    >>> [part.value.one("size").value for part in message.all("part")]
+    [1, 2]
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ..base import FileFormatError, did_you_mean
+
+__all__ = ["Given", "Kind", "Message", "Token", "quoted", "read"]
+
+_BLANKS = re.compile(r"(?:[ \t\r\n\f\v]|#[^\n]*)+")
+_TOKEN = re.compile(
+    r"""(?P<name>[A-Za-z_]\w*)
+    |(?P<number>-?[0-9.][\w.]*)
+    |(?P<string>"(?:[^"\\\n]|\\[^\n])*"|'(?:[^'\\\n]|\\[^\n])*')
+    |(?P<symbol>[][{}<>:,;])""",
+    re.VERBOSE | re.ASCII,
+)
+_INTEGER = re.compile(r"(-?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)")
+_ESCAPE = re.compile(
+    r"\\(?:([abfnrtv?'\"\\])|([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}))|(\\)|([^\\]+)"
+)
+_SIMPLE = dict(zip("abfnrtv?'\"\\", "\a\b\f\n\r\t\v?'\"\\"))
+_BOOLS = {
+    **dict.fromkeys(("true", "True", "t", "1"), True),
+    **dict.fromkeys(("false", "False", "f", "0"), False),
+}
+_CLOSING = {"{": "}", "<": ">"}
+
+
+class Kind(NamedTuple):
+    """What a field holds: "string", "int32", "bool", or the schema of a message.
+
+    Args:
+        type: one of these.
+        repeated: the field may be given any number of times.
+    """
+
+    type: Any
+    repeated: bool = False
+
+
+class Token(NamedTuple):
+    """A word of the text; line and column count from 1, the column in characters."""
+
+    kind: str
+    text: str
+    line: int
+    column: int
+
+
+class Given(NamedTuple):
+    """A value, and the token that it begins with."""
+
+    value: Any
+    token: Token
+
+
+@dataclass
+class Message:
+    """The fields of a message that were given.
+
+    Args:
+        end: the token behind its last field.
+        fields: values by the name of their field.
+    """
+
+    end: Token
+    fields: dict[str, list[Given]] = field(default_factory=dict)
+
+    def all(self, name: str) -> list[Given]:
+        """Return what was given for a field, in order."""
+        return self.fields.get(name, [])
+
+    def one(self, name: str, default: Any = None) -> Given:
+        """Return what was given for a field, or a default at the message's end."""
+        found = self.all(name)
+        return found[0] if found else Given(default, self.end)
+
+
+def read(text: str, schema: Mapping[str, Kind], source: str) -> Message:
+    """Read a message.
+
+    Args:
+        text: what is read.
+        schema: the fields that it may have.
+        source: what errors call the text, such as the path of its file.
+
+    Raises:
+        FileFormatError: the text is not as the schema says; names line and column of the wrong token.
+    """
+    return _Reader(text, source).message(schema, "the description", "")
+
+
+def wrong(source: str, token: Token, expected: str) -> FileFormatError:
+    """Return the error for a token that is not what it should be."""
+    found = "the end of the text" if token.kind == "end" else _shown(token.text)
+    return FileFormatError(
+        f"{source}: line {token.line}, column {token.column}: found {found}, expected {expected}"
+    )
+
+
+def quoted(text: str) -> str:
+    """Return a text as a string that `read` reads as the same."""
+    found = []
+    for one in text:
+        if one in '"\\':
+            found.append("\\" + one)
+        elif one.isprintable():
+            found.append(one)
+        else:
+            found += [f"\\{byte:03o}" for byte in one.encode("utf-8", "surrogatepass")]
+    return '"' + "".join(found) + '"'
+
+
+def _shown(text: str) -> str:
+    return repr(text[:40]) + ("..." if len(text) > 40 else "")
+
+
+class _Reader:
+    """Reads one text from its beginning to its end, with one token in hand."""
+
+    def __init__(self, text: str, source: str) -> None:
+        self._text, self._source = text, source
+        self._at, self._line, self._line_begin = 0, 1, 0
+        self._token = self._next()
+
+    def message(self, schema: Mapping[str, Kind], owner: str, closing: str) -> Message:
+        """Read fields up to a closing brace, or the end of the text for ""."""
+        found: dict[str, list[Given]] = {}
+        while self._token.text != closing or self._token.kind == "string":
+            name = self._token
+            if name.kind != "name":
+                raise self._wrong(f"a field of {owner}" + (f" or {closing!r}" if closing else ""))
+            if name.text not in schema:
+                hint = did_you_mean(name.text, schema)
+                raise self._wrong(f"a field of {owner} ({', '.join(schema)}){hint}")
+            kind, before = schema[name.text], found.setdefault(name.text, [])
+            self._take()
+            values = self._field(kind, name.text)
+            if not kind.repeated and len(before) + len(values) > 1:
+                raise wrong(self._source, name, f"{name.text} only once")
+            before += values
+            if self._token.kind == "symbol" and self._token.text in ",;":
+                self._take()
+        return Message(self._token, found)
+
+    def _field(self, kind: Kind, name: str) -> list[Given]:
+        has_colon = self._is(":")
+        if has_colon:
+            self._take()
+        elif isinstance(kind.type, str):
+            raise self._wrong(f"':' after {name}")
+        if not (kind.repeated and self._is("[")):
+            return [self._value(kind, name)]
+        self._take()
+        values: list[Given] = []
+        while not self._is("]"):
+            if values:
+                self._need(",")
+            values.append(self._value(kind, name))
+        self._take()
+        return values
+
+    def _value(self, kind: Kind, name: str) -> Given:
+        token = self._token
+        if not isinstance(kind.type, str):
+            if not (self._is("{") or self._is("<")):
+                raise self._wrong(f"'{{' after {name}")
+            self._take()
+            message = self.message(kind.type, name, _CLOSING[token.text])
+            self._take()
+            return Given(message, token)
+        if kind.type == "string":
+            return Given(self._string(name), token)
+        value = _BOOLS.get(token.text) if kind.type == "bool" else _int32(token.text)
+        if value is None or token.kind == "string":
+            raise self._wrong(
+                f"true or false for {name}" if kind.type == "bool" else f"an integer of 32 bits for {name}"
+            )
+        self._take()
+        return Given(value, token)
+
+    def _string(self, name: str) -> str:
+        first, parts = self._token, []
+        while self._token.kind == "string":
+            parts.append(self._unescaped(self._token))
+            self._take()
+        if not parts:
+            raise self._wrong(f"a string in quotes for {name}")
+        try:
+            return b"".join(parts).decode()
+        except UnicodeDecodeError:
+            raise wrong(self._source, first, f"UTF-8 in the string for {name}") from None
+
+    def _unescaped(self, token: Token) -> bytes:
+        found = []
+        for match in _ESCAPE.finditer(token.text[1:-1]):
+            simple, octal, hexadecimal, short, long, bad, plain = match.groups()
+            code = int(octal or "0", 8) if octal else int(hexadecimal or "0", 16)
+            point = int(short or long or "0", 16)
+            if bad or code > 255 or point > 0x10FFFF:
+                place = token._replace(
+                    column=token.column + 1 + match.start(), text=token.text[1 + match.start() :]
+                )
+                raise wrong(self._source, place, 'an escape such as \\n, \\", \\\\, \\101, \\x41 or \\u0041')
+            if octal or hexadecimal:
+                found.append(bytes([code]))
+            else:
+                one = chr(point) if short or long else _SIMPLE[simple] if simple else plain
+                found.append(one.encode("utf-8", "surrogatepass"))
+        return b"".join(found)
+
+    # tokens
+
+    def _is(self, symbol: str) -> bool:
+        return self._token.kind == "symbol" and self._token.text == symbol
+
+    def _need(self, symbol: str) -> None:
+        if not self._is(symbol):
+            raise self._wrong(repr(symbol))
+        self._take()
+
+    def _take(self) -> None:
+        self._token = self._next()
+
+    def _next(self) -> Token:
+        blanks = _BLANKS.match(self._text, self._at)
+        if blanks:
+            self._at = blanks.end()
+            lines = blanks.group().count("\n")
+            if lines:
+                self._line += lines
+                self._line_begin = self._text.rindex("\n", 0, self._at) + 1
+        place = (self._line, self._at - self._line_begin + 1)
+        if self._at == len(self._text):
+            return Token("end", "", *place)
+        match = _TOKEN.match(self._text, self._at)
+        if match is None:
+            rest = self._text[self._at :].split("\n", 1)[0]
+            is_string = rest[0] in "\"'"
+            expected = (
+                f"a closing {rest[0]} on the same line" if is_string else "a name, number, string or brace"
+            )
+            raise wrong(self._source, Token("odd", rest if is_string else rest[0], *place), expected)
+        self._at = match.end()
+        return Token(str(match.lastgroup), match.group(), *place)
+
+    def _wrong(self, expected: str) -> FileFormatError:
+        return wrong(self._source, self._token, expected)
+
+
+def _int32(text: str) -> int | None:
+    match = _INTEGER.fullmatch(text)
+    if match is None or len(text) > 40:
+        return None
+    sign, digits = match.groups()
+    base = 16 if digits[:2] in ("0x", "0X") else 8 if digits[0] == "0" else 10
+    value = int(digits, base) * (-1 if sign else 1)
+    return value if -(2**31) <= value < 2**31 else None

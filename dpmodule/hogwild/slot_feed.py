@@ -1,0 +1,283 @@
+"""`SlotFeed`: how the slots of a feed become the inputs of a symbol: their shapes, types, and batches of them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from ..base import (
+    ArgumentError,
+    BoundsError,
+    DTypeError,
+    ShapeError,
+    StateError,
+    did_you_mean,
+    dtype_from_code,
+    dtype_name,
+)
+from ..context import cpu
+from ..io import DataBatch, DataDesc
+from ..ndarray import NDArray
+from ..ndarray.ragged import RaggedNDArray
+from ..streams import Slot
+from ..symbol import Symbol
+from .data_feed import FeedBatch, FileBatches, Part
+
+__all__ = ["Lines", "SlotFeed", "feed_of"]
+
+_FLOATING = ("float16", "float32", "float64", "bfloat16")
+_LOOKUPS = ("Embedding",)
+_PEEK_BYTES = 1 << 16
+RAGGED = "101"
+"""The text of `__storage_type__` in graphs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """A description of lines with the slots as a program wants them: what `FileBatches` reads of a `DataFeedDesc`.
+
+    Args:
+        slots: the slots in the order of a line.
+        batch_size: lines of a batch.
+        pipe_command: the program that files go through, "cat" for none.
+    """
+
+    slots: tuple[Slot, ...]
+    batch_size: int
+    pipe_command: str
+
+    @property
+    def used_slots(self) -> list[Slot]:
+        """The slots whose values are wanted."""
+        return [slot for slot in self.slots if slot.is_used]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotFeed:
+    """The inputs of a symbol as a feed gives them.
+
+    Args:
+        desc: what is read; the slots are dense, used and as wide as the symbol wants them.
+        data: descriptions of the inputs.
+        labels: descriptions of the labels.
+        tables: for a slot whose values are row numbers of tables the smallest of these, by name, and its rows.
+    """
+
+    desc: Any
+    data: tuple[DataDesc, ...]
+    labels: tuple[DataDesc, ...]
+    tables: Mapping[str, tuple[str, int]]
+
+    def batch(self, lines: FeedBatch) -> DataBatch:
+        """Return lines as a batch of these descriptions, without a copy where types agree.
+
+        Raises:
+            BoundsError: a value is no row of the table that is looked up.
+        """
+        for name, (table, rows) in self.tables.items():
+            _check_rows(lines, name, table, rows)
+        return DataBatch([_array(d, lines) for d in self.data], [_array(d, lines) for d in self.labels])
+
+
+def _array(desc: DataDesc, lines: FeedBatch) -> Any:
+    """Return the values of one slot in the shape and type of a description."""
+    values, offsets = lines.slots[desc.name]
+    dtype = getattr(torch, dtype_name(desc.dtype))
+    if values.dtype is not dtype:
+        values = values.to(dtype)
+    if desc.stype == "ragged":
+        return RaggedNDArray(values.reshape(-1), offsets, cpu())
+    return NDArray(values.view(-1) if len(desc.shape) == 1 else values, cpu())
+
+
+def _check_rows(lines: FeedBatch, name: str, table: str, rows: int) -> None:
+    values, offsets = lines.slots[name]
+    if not values.numel():
+        return
+    low, high = (int(each) for each in values.aminmax())
+    if low >= 0 and high < rows:
+        return
+    flat = values.reshape(-1)
+    at = int(((flat < 0) | (flat >= rows)).nonzero()[0])
+    row = int(torch.searchsorted(offsets, at, right=True)) - 1
+    number = int(flat[at])
+    shown = number if number >= 0 else number + 2**64
+    raise BoundsError(
+        f"slot {name!r} has the value {shown}, which is no row of the table {table!r}: it has {rows} rows; the value is "
+        f"in row {row} of the batch that begins in line {lines.first_line} of {lines.file}"
+    )
+
+
+def feed_of(
+    symbol: Symbol,
+    desc: Any,
+    data_names: Sequence[str],
+    label_names: Sequence[str],
+    parts: Sequence[Part],
+    bound: Mapping[str, tuple[int, ...]],
+) -> SlotFeed:
+    """Find out how a feed's slots become the inputs of a symbol.
+
+    Args:
+        symbol: the symbol.
+        desc: description of the feed.
+        data_names: which of its arguments are inputs.
+        label_names: which are labels.
+        parts: where a first line is looked for, should the size of a dense slot not be known otherwise.
+        bound: shapes of inputs that are known already.
+
+    Raises:
+        ArgumentError: an input is no slot, or a slot is none that can feed it.
+        ShapeError: shapes contradict each other.
+        StateError: the size of a dense slot is not known, and there is no line in any file.
+    """
+    names = [*data_names, *label_names]
+    slots = {slot.name: slot for slot in desc.slots}
+    missing = [name for name in names if name not in slots]
+    if missing:
+        raise ArgumentError(
+            f"{', '.join(missing)}: the program has inputs that are no slots of the feed; its slots are "
+            f"{', '.join(slots)}{did_you_mean(missing[0], slots)}"
+        )
+    attributes = symbol.attr_dict()
+    ragged = {name for name in names if attributes.get(name, {}).get("__storage_type__") == RAGGED}
+    lines = Lines(
+        tuple(_as_declared(slot, names, ragged) for slot in desc.slots), desc.batch_size, desc.pipe_command
+    )
+    known = {name: _declared(name, attributes.get(name, {}), bound.get(name), name in ragged) for name in names}
+    shapes = _shapes(symbol, lines, known, parts)
+    lines = replace(lines, slots=tuple(_with_width(slot, shapes.get(slot.name)) for slot in lines.slots))
+    types = _types(symbol, names, slots, attributes)
+    stypes = {name: "ragged" if name in ragged else "default" for name in names}
+    descs = {name: DataDesc(name, shapes[name], types[name], stype=stypes[name]) for name in names}
+    return SlotFeed(
+        lines,
+        tuple(descs[name] for name in data_names),
+        tuple(descs[name] for name in label_names),
+        _tables(symbol, names),
+    )
+
+
+def _as_declared(slot: Slot, names: Sequence[str], ragged: Collection[str]) -> Slot:
+    """Return a slot used, and dense, as the program has it."""
+    is_used = slot.name in names
+    is_dense = slot.is_dense if not is_used else slot.name not in ragged
+    return Slot(slot.name, slot.type, is_dense, is_used, slot.width if is_dense else None)
+
+
+def _with_width(slot: Slot, shape: tuple[int, ...] | None) -> Slot:
+    if shape is None or not slot.is_dense:
+        return slot
+    return replace(slot, width=1 if len(shape) == 1 else shape[1])
+
+
+# shapes
+
+
+def _declared(
+    name: str, attributes: Mapping[str, str], bound: tuple[int, ...] | None, is_ragged: bool
+) -> tuple[int, ...] | None:
+    """Return the shape of an input without its batch axis, None if it is not known.
+
+    Raises:
+        ShapeError: no slot has this shape.
+    """
+    if is_ragged:
+        return ()
+    text = attributes.get("__shape__")
+    shape = tuple(ast.literal_eval(text)) if bound is None and text is not None else bound
+    if shape is None or not len(shape):
+        return None
+    if len(shape) > 2:
+        raise ShapeError(f"variable {name!r} has the shape {shape}; a slot feeds (N,) or (N, values of a line)")
+    return None if any(axis <= 0 for axis in shape[1:]) else shape[1:]
+
+
+def _shapes(
+    symbol: Symbol, lines: Lines, known: Mapping[str, tuple[int, ...] | None], parts: Sequence[Part]
+) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of all inputs for a full batch."""
+    size = lines.batch_size
+    shapes = {name: (size, *rest) for name, rest in known.items() if rest is not None}
+    widths = {slot.name: slot.width for slot in lines.slots if slot.name in known and slot.name not in shapes}
+    unknown = [name for name, width in widths.items() if width is None]
+    if unknown:
+        widths.update(_widths(lines, unknown, parts))
+    shapes.update({name: (size, width) for name, width in widths.items() if width is not None and width > 1})
+    return _settled(symbol, shapes, [name for name in known if name not in shapes], size)
+
+
+def _settled(
+    symbol: Symbol, known: dict[str, tuple[int, ...]], single: list[str], size: int
+) -> dict[str, tuple[int, ...]]:
+    """Choose between (N,) and (N, 1) for slots of one value a line: as the graph around them says, else (N, 1)."""
+    while single:
+        found = dict(zip(symbol.list_arguments(), symbol.infer_shape_partial(**known)[0]))
+        said = {name: found[name] for name in single if found[name] in ((size,), (size, 1))}
+        known.update(said or {single[0]: (size, 1)})
+        single = [name for name in single if name not in known]
+    return known
+
+
+def _widths(lines: Lines, names: Sequence[str], parts: Sequence[Part]) -> dict[str, int]:
+    """Return how many values a line has for some dense slots, as the first line says.
+
+    Raises:
+        StateError: there is no line.
+    """
+    one: Any = replace(lines, batch_size=1)
+    rest = iter(parts)
+    with FileBatches(one, lambda: next(rest, None), "skip", block_bytes=_PEEK_BYTES) as batches:
+        for first in batches:
+            return {name: int(first.slots[name].values.shape[1]) for name in names}
+    raise StateError(
+        f"no file has a line, so that it is not known how many values a line has for {', '.join(names)}; declare the "
+        "variable with its shape, as in Variable(name, shape=(0, 13))"
+    )
+
+
+# types
+
+
+def _types(
+    symbol: Symbol, names: Sequence[str], slots: Mapping[str, Any], attributes: Mapping[str, Mapping[str, str]]
+) -> dict[str, str]:
+    """Return element types: as declared; else whole numbers stay such unless that would make others of the net so."""
+    types: dict[str, str] = {}
+    for name in names:
+        declared = attributes.get(name, {}).get("__dtype__")
+        types[name] = "float32" if declared is None else dtype_from_code(int(declared))
+        if declared is None and slots[name].type == "uint64" and _stays_floating(symbol, name, names):
+            types[name] = "int64"
+    return types
+
+
+def _stays_floating(symbol: Symbol, name: str, inputs: Sequence[str]) -> bool:
+    """Say whether all that is not an input is of a floating type if one input is int64."""
+    try:
+        found, outputs, states = symbol.infer_type_partial(**{name: "int64"})
+    except (DTypeError, ArgumentError):
+        return False
+    others = [each for own, each in zip(symbol.list_arguments(), found) if own not in inputs]
+    known = [each for each in (*others, *outputs, *states) if each is not None]
+    return all(dtype_name(each) in _FLOATING for each in known)
+
+
+# tables
+
+
+def _tables(symbol: Symbol, names: Sequence[str]) -> dict[str, tuple[str, int]]:
+    """Return, for inputs that look-ups read, the smallest table."""
+    found: dict[str, tuple[str, int]] = {}
+    for node in symbol.graph.nodes:
+        if node.op is None or node.op.name not in _LOOKUPS:
+            continue
+        name, table = (child.name for child, _ in node.inputs[:2])
+        is_slot = node.inputs[0][0].op is None and name in names
+        if is_slot and (name not in found or found[name][1] > node.a.input_dim):
+            found[name] = (table, node.a.input_dim)
+    return found

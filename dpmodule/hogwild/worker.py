@@ -1,0 +1,170 @@
+"""One worker's loop over the batches of its files, the same in every engine that runs the one lowering."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from ..base import NonFiniteError
+from ..executor.sparse_arrays import is_sparse
+from ..module import Module
+from ..module.finite import first_nonfinite
+from ..streams import ReadAhead
+from .data_feed import FileBatches, Part
+from .fetches import Fetch
+from .job import Job, WorkerStats
+from .slot_feed import SlotFeed
+
+__all__ = ["Watch", "Work", "run"]
+
+_QUEUE = 4
+"""Batches that a reader holds ready."""
+
+
+class Watch(Protocol):
+    """Who looks on while a worker works."""
+
+    def begins(self, file: str) -> None:
+        """Hear that the reader has opened its first file."""
+
+    def after(self, stats: WorkerStats) -> bool:
+        """Look at the stats after a batch, and say whether to go on."""
+
+
+@dataclass(slots=True)
+class Work:
+    """What a worker works with.
+
+    Args:
+        module: bound over the store, and with the optimizer if it trains.
+        feed: how the slots become its inputs.
+        fetches: what is averaged.
+        metric_outputs: names of the outputs that a metric sees.
+    """
+
+    module: Module
+    feed: SlotFeed
+    fetches: Sequence[Fetch]
+    metric_outputs: Sequence[str]
+
+
+def run(
+    work: Work, job: Job, worker: int, next_part: Callable[[], Part | None], watch: Watch, metric: Any = None
+) -> WorkerStats:
+    """Train on the parts that `next_part` gives until there are no more, or `watch` says so.
+
+    Args:
+        work: the module, and what belongs to it.
+        job: what to do.
+        worker: number of this worker.
+        next_part: called by the reader's thread.
+        watch: who looks on.
+        metric: what sees outputs and labels.
+
+    Raises:
+        NonFiniteError: an output or a gradient is not finite; the parameters are those before this worker's batch.
+        FileFormatError: a bad line.
+        FileError: a file cannot be read.
+    """
+    stats = WorkerStats(worker, fetched=[0.0] * len(work.fetches), metric=metric)
+    clock = _Clock(stats.seconds)
+    begun: list[str] = []
+
+    def take() -> Part | None:
+        part = next_part()
+        if part is not None and not begun:
+            begun.append(part.path)
+            watch.begins(part.path)
+        return part
+
+    source = FileBatches(job.desc, take, job.on_bad_line)
+    with ReadAhead(_timed(iter(source), stats.seconds), _QUEUE, f"reader-{worker}") as reader:
+        for lines in reader:
+            clock.lap("read")
+            _step(work, lines, stats, clock)
+            stats.skipped = source.skipped
+            if not watch.after(stats):
+                break
+    clock.lap("read")
+    stats.skipped = source.skipped
+    return stats
+
+
+class _Clock:
+    """Adds the time since the last lap to a stage."""
+
+    __slots__ = ("_last", "_seconds")
+
+    def __init__(self, seconds: dict[str, float]) -> None:
+        self._seconds = seconds
+        seconds.update(dict.fromkeys(("parse", "read", "feed", "compute", "update", "fetch"), 0.0))
+        self._last = time.perf_counter()
+
+    def lap(self, stage: str) -> None:
+        now = time.perf_counter()
+        self._seconds[stage] += now - self._last
+        self._last = now
+
+
+def _timed(batches: Iterator[Any], seconds: dict[str, float]) -> Iterator[Any]:
+    """Yield batches, and note how long the reader's thread took to make them."""
+    while True:
+        start = time.perf_counter()
+        batch = next(batches, None)
+        seconds["parse"] += time.perf_counter() - start
+        if batch is None:
+            return
+        yield batch
+
+
+def _step(work: Work, lines: Any, stats: WorkerStats, clock: _Clock) -> None:
+    """Train on one batch."""
+    module = work.module
+    stats.file = lines.file
+    batch = work.feed.batch(lines)
+    clock.lap("feed")
+    module.forward_backward(batch)
+    what = first_nonfinite(module)
+    if what is not None:
+        module.take_back()
+        raise _not_finite(what, lines, stats)
+    clock.lap("compute")
+    module.update()
+    clock.lap("update")
+    stats.examples += lines.num_lines
+    stats.batches += 1
+    _look(work, lines, batch, stats)
+    clock.lap("fetch")
+
+
+def _not_finite(what: str, lines: Any, stats: WorkerStats) -> NonFiniteError:
+    error = NonFiniteError(
+        f"{what} is not finite in batch {stats.batches} of worker {stats.worker}, which begins in line {lines.first_line} "
+        f"of {lines.file}; this batch has changed no parameters. A smaller learning rate, clip_gradient or a look at the "
+        "data may help"
+    )
+    error.file, error.batch = lines.file, stats.batches  # type: ignore[attr-defined]  # beside the text, for handlers
+    return error
+
+
+def _look(work: Work, lines: Any, batch: Any, stats: WorkerStats) -> None:
+    """Add a batch's values to the sums and to the metric."""
+    outputs = work.module.get_outputs() if work.fetches or stats.metric is not None else []
+    for i, fetch in enumerate(work.fetches):
+        if fetch.output is None:
+            stats.fetched[i] += _mean(lines.slots[fetch.name].values)
+        else:
+            array = outputs[fetch.output]
+            stats.fetched[i] += _mean(array.values if is_sparse(array) else array.raw)
+    if stats.metric is not None:
+        named = dict(zip(work.module.output_names, outputs))
+        labels = dict(zip((desc.name for desc in work.feed.labels), batch.label))
+        stats.metric.update_dict(labels, {name: named[name] for name in work.metric_outputs})
+
+
+def _mean(values: torch.Tensor) -> float:
+    return float(values.mean(dtype=torch.float64))

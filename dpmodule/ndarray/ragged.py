@@ -1,0 +1,414 @@
+"""`RaggedNDArray`: rows of different lengths, one behind the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+
+from ..base import ArgumentError, BoundsError, DTypeError, NotSupportedForSparseNDArray, ShapeError
+from ..context import Context
+from ..ops.dtypes import name_of
+from ..ops.sparse import Ragged
+from .convert import dtype_pair, to_numpy
+from .creation import array as dense_array
+from .handle import Handle
+from .invoke import as_context
+from .ndarray import NDArray
+
+__all__ = ["RaggedNDArray", "ragged_array"]
+
+Tensor = torch.Tensor
+_ALL = slice(None)
+_SHOWN = 6
+"""How many rows `repr` shows at each end."""
+
+
+class RaggedNDArray(NDArray):
+    """Rows of different lengths: row i is ``values[offsets[i]:offsets[i + 1]]``. Made by `nd.ragged_array`.
+
+    Its shape is (N,) and the trailing axes of its values; how long the rows are is in no shape. Operators that work row
+    by row run on the values; others refuse, as no ragged array is ever made dense by itself: `values` and `padded` do.
+
+    Args:
+        values: the elements of all rows, (T, ...); shared.
+        offsets: where each row begins among them, (N + 1,) int64 on the same device; shared.
+        ctx: the context.
+
+    Raises:
+        ShapeError: these do not fit each other.
+
+    Example:
+        >>> a = mx.nd.ragged_array([5, 6, 7], [0, 2, 2, 3])
+        >>> a.shape, a[0].asnumpy(), a.lengths.asnumpy()
+        ((3,), array([5., 6.], dtype=float32), array([2, 0, 1]))
+    """
+
+    __slots__ = ("_record",)
+
+    stype = "ragged"
+
+    def __init__(self, values: Tensor, offsets: Tensor, ctx: Context) -> None:
+        if not values.dim() or offsets.dim() != 1 or not offsets.shape[0]:
+            raise ShapeError(
+                f"ragged array: values have shape {tuple(values.shape)} and offsets {tuple(offsets.shape)}, expected "
+                "(T, ...) and (N + 1,)"
+            )
+        self._record = Ragged(values, offsets)
+        self.context, self.pinned, self.trace = ctx, False, None
+
+    # --- what the library reads
+
+    @classmethod
+    def of_record(cls, record: Ragged, ctx: Context) -> RaggedNDArray:
+        """Return an array of what an operator made; parts are shared."""
+        found = cls.__new__(cls)
+        found._record = record
+        found.context, found.pinned, found.trace = ctx, False, None
+        return found
+
+    @classmethod
+    def zeros(cls, shape: Sequence[int], ctx: Context, dtype: torch.dtype) -> RaggedNDArray:
+        """Return as many rows without elements."""
+        device = ctx.torch_device
+        values = torch.zeros((0, *shape[1:]), dtype=dtype, device=device)
+        return cls(values, torch.zeros(shape[0] + 1, dtype=torch.int64, device=device), ctx)
+
+    def record(self) -> Ragged:
+        """Return what operators read; parts are shared."""
+        found = self._record.replaced(self._record.values)
+        found.home = self
+        return found
+
+    def take_over(self, record: Ragged) -> None:
+        """Take over what an operator made, of this array's shape; parts are shared."""
+        self._record = record.detach()
+
+    @property
+    def raw(self) -> Tensor:
+        """Refuse: rows of different lengths are no dense tensor."""
+        self._refuse("dense form")
+
+    @raw.setter
+    def raw(self, tensor: Tensor) -> None:
+        self._refuse("dense form")
+
+    def overwrite(self, values: Tensor) -> NoReturn:
+        """Refuse: rows of different lengths are no dense tensor."""
+        self._refuse("dense form")
+
+    def _refuse(self, name: str) -> NoReturn:
+        raise NotSupportedForSparseNDArray(
+            name,
+            f"{name} where they are ragged (use .values, .padded() or a row; sequence_pool makes dense rows)",
+        )
+
+    # --- parts
+
+    @property
+    def values(self) -> NDArray:
+        """The elements of all rows, (T, ...); memory is shared. Inside ``autograd.record()`` gradients flow through."""
+        made = NDArray(self._record.values, self.context, pinned=True)
+        made.trace = self.trace
+        return made
+
+    @property
+    def offsets(self) -> NDArray:
+        """Where each row begins among the values, and the number of values: (N + 1,) int64; a copy."""
+        return NDArray(self._record.offsets.clone(), self.context)
+
+    @property
+    def lengths(self) -> NDArray:
+        """The rows' lengths, (N,) int64; a copy."""
+        return NDArray(self._record.lengths().clone(), self.context)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of rows, and the trailing axes of their elements."""
+        return self._record.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes of `shape`."""
+        return len(self._record.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of numbers in all rows."""
+        return self._record.values.numel()
+
+    @property
+    def dtype(self) -> Any:
+        """Element type, as that of a dense array."""
+        return NDArray(self._record.values, self.context).dtype
+
+    def __len__(self) -> int:
+        return self._record.shape[0]
+
+    def __getitem__(self, key: Any) -> NDArray:
+        """Return one row by its number, as a dense array, or a slice of rows without step, as a ragged one.
+
+        Memory is shared.
+
+        Raises:
+            ArgumentError: another key.
+            BoundsError: there is no such row.
+        """
+        rows = len(self)
+        if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
+            if not -rows <= key < rows:
+                raise BoundsError(f"row {key} is outside of a ragged array with {rows} rows")
+            first, last = self._record.offsets[key % rows : key % rows + 2].tolist()
+            return NDArray(self._record.values[first:last], self.context, pinned=True)
+        if not isinstance(key, slice) or key.step not in (None, 1):
+            raise ArgumentError(f"ragged arrays take a row or a slice of rows without step, got {key!r}")
+        begin, end, _ = key.indices(rows)
+        return RaggedNDArray.of_record(self._record.range(begin, max(begin, end)), self.context)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Write all rows: ``array[:] = other``, a ragged array of this shape, whose rows may have other lengths.
+
+        Raises:
+            ArgumentError: another key, or a value that is no ragged array.
+            ShapeError: another number of rows, or other trailing axes.
+        """
+        if not (type(key) is slice and key == _ALL) or not isinstance(value, RaggedNDArray):
+            raise ArgumentError(
+                "ragged arrays are written whole, as array[:] = nd.ragged_array(values, offsets), got "
+                f"[{key!r}] = {type(value).__name__}"
+            )
+        value.copyto(self)
+
+    def rows(self, numbers: Tensor) -> RaggedNDArray:
+        """Return rows by number, in the order given, as a new array.
+
+        Args:
+            numbers: which, (M,) int64, each within the array.
+        """
+        picked = self._record.pick(numbers.to(self._record.device))
+        return RaggedNDArray.of_record(picked, self.context)
+
+    def tolist(self) -> list[Any]:
+        """Return the rows as lists of Python numbers, nested for further axes."""
+        values, offsets = to_numpy(self._record.values), to_numpy(self._record.offsets)
+        return [values[first:last].tolist() for first, last in zip(offsets, offsets[1:])]
+
+    def padded(self, value: float = 0, length: int | None = None) -> NDArray:
+        """Return the rows as a dense array, filled up at their ends.
+
+        Args:
+            value: what rows are filled up with.
+            length: how long rows become, at least as long as the longest; None = that.
+
+        Returns:
+            (N, length, ...).
+
+        Raises:
+            ArgumentError: `length` is less than the longest row's.
+        """
+        record = self._record
+        longest = int(record.lengths().max()) if len(self) else 0
+        if length is not None and length < longest:
+            raise ArgumentError(f"padded: length is {length}, expected at least {longest}, the longest row's")
+        wide = longest if length is None else length
+        found = record.values.new_full((len(self), wide, *self.shape[1:]), value)
+        rows = record.row_numbers()
+        places = torch.arange(rows.numel(), device=rows.device) - record.offsets.index_select(0, rows)
+        found[rows, places] = record.values
+        return NDArray(found, self.context)
+
+    # --- copies, types and places
+
+    def copy(self) -> RaggedNDArray:
+        """Return a copy in the same context."""
+        return RaggedNDArray.of_record(self._record.clone(), self.context)
+
+    def detach(self) -> RaggedNDArray:
+        """Return an array over the same elements that is in no graph."""
+        return RaggedNDArray.of_record(self._record.detach(), self.context)
+
+    def copyto(self, other: Any) -> Any:
+        """Copy into another ragged array of this shape, or into a new one in another context.
+
+        Returns:
+            The array copied to.
+
+        Raises:
+            ShapeError: the other array has another number of rows, or other trailing axes.
+            DTypeError: `other` is no ragged array and no context.
+        """
+        if isinstance(other, (Context, torch.device)):
+            where = as_context(other)
+            return RaggedNDArray.of_record(self._record.to(where.torch_device).clone(), where)
+        if not isinstance(other, RaggedNDArray):
+            kind = other.stype if isinstance(other, Handle) else type(other).__name__
+            raise DTypeError(f"copyto: the target of a ragged array is {kind}, expected ragged, or a Context")
+        if other.shape != self.shape:
+            raise ShapeError(f"copyto: the target has shape {other.shape}, expected {self.shape}")
+        own = other._record
+        moved = self._record.to(own.device)
+        other.take_over(moved.replaced(moved.values.to(own.dtype, copy=True)))
+        return other
+
+    def as_in_context(self, context: Any) -> RaggedNDArray:
+        """Return this array itself if it is in a context, else a copy there."""
+        where = as_context(context)
+        return self if where == self.context else self.copyto(where)
+
+    def astype(self, dtype: Any, copy: bool = True) -> RaggedNDArray:
+        """Return a copy of another type; this array itself if `copy` is False and the type is the same."""
+        wanted = dtype_pair(dtype)[1]
+        if not copy and wanted == self._record.dtype:
+            return self
+        values = self._record.values.to(wanted, copy=True)
+        return RaggedNDArray.of_record(self._record.replaced(values), self.context)
+
+    def tostype(self, stype: str) -> NDArray:
+        """Return this array itself for "ragged".
+
+        Raises:
+            ArgumentError: any other storage type.
+        """
+        if stype == self.stype:
+            return self
+        raise ArgumentError(f"a ragged array has no {stype!r} form; use .values or .padded()")
+
+    def asnumpy(self) -> NoReturn:
+        """Refuse: rows of different lengths are no NumPy array."""
+        self._refuse("asnumpy()")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """Refuse: rows of different lengths are no NumPy array."""
+        self._refuse("form for NumPy")
+
+    def wait_to_read(self) -> None:
+        """Wait until the elements are there."""
+        NDArray(self._record.values, self.context).wait_to_read()
+
+    wait_to_write = wait_to_read
+
+    def __repr__(self) -> str:
+        rows = len(self)
+        cut = rows > 2 * _SHOWN
+        shown = [*range(_SHOWN), *range(rows - _SHOWN, rows)] if cut else range(rows)
+        lines = [f" {np.array2string(to_numpy(self[i].raw), prefix=' ', threshold=20)}" for i in shown]
+        if cut:
+            lines.insert(_SHOWN, " ...")
+        body = "\n".join(lines)
+        name = f"{type(self).__name__} {'x'.join(map(str, self.shape))}"
+        return f"\n[{body[1:]}]\n<{name}, {self._record.values.shape[0]} values @{self.context}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = self._record.values
+        bits = values.view(torch.int16) if values.dtype == torch.bfloat16 else values
+        return _unpickle, (
+            to_numpy(bits),
+            to_numpy(self._record.offsets),
+            name_of(values.dtype),
+            self.context,
+        )
+
+
+def _unpickle(
+    values: np.ndarray[Any, Any], offsets: np.ndarray[Any, Any], dtype: str, ctx: Context
+) -> RaggedNDArray:
+    """Make the array that was pickled; called by pickle."""
+    parts = [torch.from_numpy(part.copy()).to(ctx.check().torch_device) for part in (values, offsets)]
+    if dtype_pair(dtype)[1] == torch.bfloat16:
+        parts[0] = parts[0].view(torch.bfloat16)
+    return RaggedNDArray(parts[0], parts[1], ctx)
+
+
+def ragged_array(
+    values: Any, offsets: Any = None, ctx: Context | None = None, dtype: Any = None
+) -> RaggedNDArray:
+    """Make a ragged array of values and offsets, or of a list of rows.
+
+    Args:
+        values: the elements of all rows, (T, ...), as anything that `nd.array` takes; tensors and NDArrays keep their
+            type and are not copied. Without `offsets`, a list of rows, each of them such an array.
+        offsets: where each row begins among them, and T at the end: N + 1 integers from 0 that never descend.
+        ctx: the context; None = that of the values if they are an NDArray, else the current one.
+        dtype: element type; None = that of the values if they are an array of NumPy's, torch's or ours, else float32.
+
+    Raises:
+        ArgumentError: the offsets do not begin at 0, end elsewhere than at T, or descend.
+        ShapeError: values and offsets are not of these shapes, or rows have different trailing axes.
+        DTypeError: the values are no numbers, or the offsets no integers.
+
+    Example:
+        >>> mx.nd.ragged_array([[1, 2], [], [3]]).tolist()
+        [[1.0, 2.0], [], [3.0]]
+    """
+    where = as_context(ctx) if ctx is not None or not isinstance(values, NDArray) else values.context
+    if offsets is None:
+        values, offsets = _joined(values, where, dtype)
+    tensor = _tensor(values, where, dtype)
+    starts = _offsets(offsets, tensor)
+    return RaggedNDArray(tensor, starts, where)
+
+
+def _tensor(values: Any, ctx: Context, dtype: Any) -> Tensor:
+    """Return values as a tensor on a context's device, sharing memory where it can be shared."""
+    if isinstance(values, NDArray):
+        tensor = values.raw
+    elif isinstance(values, torch.Tensor):
+        tensor = values.detach()
+    else:
+        kept = values.dtype if dtype is None and isinstance(values, np.ndarray) else dtype
+        tensor = dense_array(values, ctx, kept).raw
+    wanted = tensor.dtype if dtype is None else dtype_pair(dtype)[1]
+    return tensor.to(ctx.torch_device, wanted)
+
+
+def _joined(rows: Any, ctx: Context, dtype: Any) -> tuple[Tensor, Tensor]:
+    """Return the values and offsets of a list of rows.
+
+    Raises:
+        ArgumentError: there is no row, or `rows` is no list.
+        ShapeError: rows have different trailing axes.
+    """
+    if not isinstance(rows, (list, tuple)) or not rows:
+        given = "an empty list" if isinstance(rows, (list, tuple)) else type(rows).__name__
+        raise ArgumentError(f"ragged_array: without offsets, values are {given}, expected a list of rows")
+    found = [_tensor(row, ctx, dtype) for row in rows]
+    axes = [tensor.shape[1:] for tensor in found if tensor.dim() > 1 or tensor.numel()]
+    trailing = axes[0] if axes else torch.Size()
+    if any(other != trailing for other in axes) or any(not tensor.dim() for tensor in found):
+        shapes = sorted({tuple(tensor.shape) for tensor in found})
+        raise ShapeError(f"ragged_array: rows have the shapes {shapes}, expected equal axes after the first")
+    full = [t if t.numel() else t.new_zeros((0, *trailing)) for t in found]
+    lengths = torch.tensor([0, *(t.shape[0] for t in full)], device=ctx.torch_device)
+    return torch.cat(full), lengths.cumsum(0)
+
+
+def _offsets(offsets: Any, values: Tensor) -> Tensor:
+    """Return checked offsets as int64 on the values' device.
+
+    Raises:
+        ArgumentError: they make no sense.
+        ShapeError: there are none.
+        DTypeError: they are no integers.
+    """
+    raw = offsets.raw if isinstance(offsets, NDArray) else torch.as_tensor(offsets)
+    if raw.dim() != 1 or not raw.numel():
+        raise ShapeError(f"ragged_array: offsets have shape {tuple(raw.shape)}, expected (N + 1,)")
+    if raw.is_floating_point() and bool((raw != raw.floor()).any()):
+        raise DTypeError(
+            f"ragged_array: offsets are {name_of(raw.dtype)} numbers with fractions, expected integers"
+        )
+    starts = raw.to(values.device, torch.int64)
+    count = values.shape[0] if values.dim() else 0
+    if int(starts[0]) != 0 or int(starts[-1]) != count:
+        raise ArgumentError(
+            f"ragged_array: offsets go from {int(starts[0])} to {int(starts[-1])}, expected 0 to {count}, the number "
+            "of values"
+        )
+    if bool((starts.diff() < 0).any()):
+        raise ArgumentError("ragged_array: offsets must not descend")
+    return starts
+
+
+Handle.of_records["ragged"] = RaggedNDArray.of_record

@@ -1,0 +1,79 @@
+"""Counts of updates in shared memory, so that the workers of one parameter store count together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..base import StateError
+from ..native import core
+
+__all__ = ["CommonCounts"]
+
+
+class CommonCounts(MutableMapping[Any, int]):
+    """How many updates each parameter has received from all processes; `Optimizer` counts in it instead of a dict.
+
+    Shape:
+        memory: (P,), int64, one count for each parameter on each context.
+
+    Args:
+        memory: the counts, in shared memory.
+        positions: for the key of each parameter, where its count is.
+    """
+
+    __slots__ = ("_address", "_counts", "_memory", "_positions")
+
+    def __init__(self, memory: torch.Tensor, positions: Mapping[Any, int]) -> None:
+        self._memory = memory  # keeps the memory mapped that the address below is of
+        self._counts: np.ndarray[Any, np.dtype[np.int64]] = memory.numpy()
+        self._address = memory.data_ptr()
+        self._positions = dict(positions)
+
+    def __getitem__(self, key: Any) -> int:
+        return int(self._counts[self._positions[key]])
+
+    def __setitem__(self, key: Any, count: int) -> None:
+        self._counts[self._position(key)] = count
+
+    def __delitem__(self, key: Any) -> None:
+        raise StateError(f"the count of parameter {key!r} is other processes' too and cannot be removed")
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._positions)
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def _position(self, key: Any) -> int:
+        found = self._positions.get(key)
+        if found is None:
+            raise StateError(f"parameter {key!r} has no count in the shared store; {_has(self._positions)}")
+        return found
+
+    def advance(self, keys: Sequence[Any]) -> list[int]:
+        """Count an update of each parameter and return the new counts.
+
+        With the extension no update is lost, however many processes count at the same instant. Without it, one of two
+        that count within the same microsecond may be.
+
+        Raises:
+            StateError: there is no such parameter.
+        """
+        positions = [self._position(key) for key in keys]
+        if core is not None:
+            counted: list[int] = core.count_updates(self._address, len(self._counts), positions)
+            return counted
+        self._counts[positions] += 1
+        return [int(count) for count in self._counts[positions]]
+
+    def largest(self) -> int:
+        """Return the largest count of all parameters."""
+        return int(self._counts.max(initial=0))
+
+
+def _has(positions: Mapping[Any, int]) -> str:
+    return f"it has {', '.join(map(repr, positions)) or 'none'}"
