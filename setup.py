@@ -20,10 +20,14 @@ UNITS = {
     "kernels_avx512": ("autobatch/kernels_avx512.cpp",),
     "kernels_avx2": ("autobatch/kernels_avx2.cpp",),
     "kernels_plain": ("autobatch/kernels_plain.cpp",),
+    "update_avx512": ("vector/update_avx512.cpp",),
+    "update_avx2": ("vector/update_avx2.cpp",),
+    "update_plain": ("vector/update_plain.cpp",),
     "autobatch_python": tuple(
         f"autobatch/{name}.cpp" for name in ("*_type", "engine_*", "function_*", "python_*", "update_*")
     ),
-    "streams": ("*.cpp", "functors/*.cpp", "pipe/*.cpp"),
+    "streams": ("*.cpp", "functors/*.cpp", "pipe/*.cpp", "vector/*.cpp"),
+    "hogwild": ("hogwild/*.cpp",),
     "autobatch": ("autobatch/*.cpp",),
 }
 """What is compiled as one file, so that headers and templates are compiled once for all of it: for each unit patterns

@@ -11,13 +11,9 @@ import torch
 from .. import native
 from .storage import ParameterStorage
 
-__all__ = ["RULES", "Place", "Places", "length", "step"]
+__all__ = ["Place", "Places", "length", "step"]
 
 Tensor = torch.Tensor
-
-RULES = ("descent", "momentum", "adagrad", "rmsprop", "adadelta", "adam", "amsgrad")
-"""The rules in native code; as `Rule` in `kernels.hpp`."""
-
 
 class Place(NamedTuple):
     """What native code updates of one parameter.
@@ -91,20 +87,20 @@ def length(places: Sequence[Place]) -> float:
     return math.sqrt(core.autobatch_squared_length([each.numbers for each in places])) if core else 0.0
 
 
-def step(rule: str, places: Sequence[Place], factors: tuple[float, ...], scale: float) -> None:
+def step(kind: str, places: Sequence[Place], factors: dict[str, float], scale: float) -> None:
     """Take a trainer's step, and make the gradients zero.
 
     Args:
-        rule: one of `RULES`.
+        kind: one of the rules in `native/vector/update_python.cpp`.
         places: what to update.
-        factors: what the rule takes.
+        factors: what the rule takes, by the names of `UpdateRule`.
         scale: the factor of gradients.
     """
     core = native.core
     if core is None or not places:
         return
-    numbers = (*factors, *[0.0] * (4 - len(factors)))
-    core.autobatch_rule(RULES.index(rule), [each.numbers for each in places], *numbers, scale)
+    rule = {"kind": kind, "rescale_grad": scale, **factors}
+    core.autobatch_rule(rule, [each.numbers for each in places])
     increment = torch.autograd.graph.increment_version
     for storage, _, _ in places:
         increment(storage.tensor)

@@ -95,7 +95,7 @@ class Trainer:
         scale = self._clipping(known)
         native: list[native_updates.Place] = []
         others: list[tuple[ParameterStorage, bool]] = []
-        is_descent = self._native == "descent"  # which zeros do not move
+        is_descent = self._native == "sgd"  # which zeros do not move
         for each in (*parameters, *lookups):
             storage = each.storage
             if storage.gradient is None and (is_descent or self._is_still(storage)):
@@ -148,9 +148,9 @@ class Trainer:
             found = self._moments[storage] = [torch.zeros_like(storage.tensor) for _ in range(self.moments)]
         return found
 
-    def _factors(self) -> tuple[float, ...]:
+    def _factors(self) -> dict[str, float]:
         """Return what the native rule takes; see `native_updates`."""
-        return ()
+        return {}
 
     @torch.no_grad()
     def _update_in_torch(self, storages: list[tuple[ParameterStorage, bool]], scale: float) -> None:

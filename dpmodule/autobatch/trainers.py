@@ -27,7 +27,7 @@ __all__ = [
 Tensor = torch.Tensor
 
 
-class SimpleSGDTrainer(Trainer, native="descent"):
+class SimpleSGDTrainer(Trainer, native="sgd"):
     """Gradient descent.
 
     Args:
@@ -38,8 +38,8 @@ class SimpleSGDTrainer(Trainer, native="descent"):
     def __init__(self, m: ParameterCollection, learning_rate: float = 0.1) -> None:
         super().__init__(m, learning_rate)
 
-    def _factors(self) -> tuple[float, ...]:
-        return (self.learning_rate,)
+    def _factors(self) -> dict[str, float]:
+        return {"lr": self.learning_rate}
 
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
         """Subtract the gradient."""
@@ -99,8 +99,8 @@ class MomentumSGDTrainer(Trainer, native="momentum"):
         super().__init__(m, learning_rate)
         self._momentum = finite(mom, "mom")
 
-    def _factors(self) -> tuple[float, ...]:
-        return self._momentum, self.learning_rate
+    def _factors(self) -> dict[str, float]:
+        return {"momentum": self._momentum, "lr": self.learning_rate}
 
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
         """Add the new step."""
@@ -125,8 +125,8 @@ class AdagradTrainer(Trainer, native="adagrad"):
         super().__init__(m, learning_rate)
         self._eps = number_from(eps, 0.0, "eps")
 
-    def _factors(self) -> tuple[float, ...]:
-        return self._eps, self.learning_rate
+    def _factors(self) -> dict[str, float]:
+        return {"epsilon": self._eps, "lr": self.learning_rate}
 
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
         """Take a step."""
@@ -151,8 +151,8 @@ class AdadeltaTrainer(Trainer, native="adadelta"):
         super().__init__(m, 1.0)
         self._eps, self._rho = number_from(eps, 0.0, "eps"), probability(rho, "rho")
 
-    def _factors(self) -> tuple[float, ...]:
-        return self._rho, self._eps
+    def _factors(self) -> dict[str, float]:
+        return {"gamma1": self._rho, "epsilon": self._eps}
 
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
         """Take a step."""
@@ -181,8 +181,8 @@ class RMSPropTrainer(Trainer, native="rmsprop"):
         super().__init__(m, learning_rate)
         self._eps, self._rho = number_from(eps, 0.0, "eps"), probability(rho, "rho")
 
-    def _factors(self) -> tuple[float, ...]:
-        return self._rho, self._eps, self.learning_rate
+    def _factors(self) -> dict[str, float]:
+        return {"gamma1": self._rho, "epsilon": self._eps, "lr": self.learning_rate}
 
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
         """Take a step."""
@@ -222,8 +222,8 @@ class AdamTrainer(Trainer, native="adam"):
         count = self.updates + 1
         return self.learning_rate * math.sqrt(1.0 - self._beta_2**count) / (1.0 - self._beta_1**count)
 
-    def _factors(self) -> tuple[float, ...]:
-        return self._beta_1, self._beta_2, self._rate(), self._eps
+    def _factors(self) -> dict[str, float]:
+        return {"beta1": self._beta_1, "beta2": self._beta_2, "lr": self._rate(), "epsilon": self._eps}
 
     def rule(self, value: Tensor, gradient: Tensor, moments: list[Tensor]) -> None:
         """Take a step."""

@@ -119,10 +119,9 @@ def required(name: str, is_loss: bool, given: torch.Tensor | None, root: torch.T
         ShapeError: it has another shape than the output.
     """
     if given is not None:
-        if given.shape != root.shape:
-            raise ShapeError(
-                f"out_grads: {name} has shape {tuple(given.shape)}, expected {tuple(root.shape)}"
-            )
+        wanted = leaf_of(root).shape
+        if given.shape != wanted:
+            raise ShapeError(f"out_grads: {name} has shape {tuple(given.shape)}, expected {tuple(wanted)}")
         return given
     if not is_loss:
         raise ArgumentError(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import repeat
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["FeedBatch", "FileBatches", "Part", "check_files", "check_on_bad_line", "split_parts"]
 
 _BLOCK_BYTES = 1 << 20
+_KEPT_OFFSETS = 64
 
 Columns = dict[str, SlotValues]
 
@@ -80,7 +82,7 @@ class _Block:
     def number(self, row: int) -> int:
         """Return the number in the part of a line that was read."""
         passed = self.lines.passed
-        skipped = int(torch.searchsorted(passed, row, right=True)) if len(passed) else 0
+        skipped = int(torch.searchsorted(passed, row, right=True)) if passed.shape[0] else 0
         return self.first_line + row + skipped
 
     def batch(self, columns: Columns, first: int, count: int) -> FeedBatch:
@@ -244,13 +246,17 @@ def _with_width(slot: Slot, width: int | None) -> Slot:
 
 
 class _Cutter:
-    """Cuts blocks into batches, and joins what is left of them."""
+    """Cuts blocks into batches, and joins what is left of them.
+
+    With many slots of one value a line the tensors that a batch consists of take as long to make as the text to
+    parse. So each slot of a block is cut at once, and slots with as many values in every line share their offsets.
+    """
 
     def __init__(self, batch_size: int) -> None:
         self._batch_size = batch_size
         self._left: list[FeedBatch] = []
         self._num_left = 0
-        self._dense_offsets: dict[int, torch.Tensor] = {}
+        self._even_offsets: dict[tuple[int, int], torch.Tensor] = {}
 
     def cut(self, block: _Block) -> Iterator[FeedBatch]:
         """Return the batches that are full now; the rest stays here."""
@@ -273,7 +279,7 @@ class _Cutter:
             yield self._joined()
 
     def _keep(self, block: _Block, first: int, end: int) -> None:
-        columns = {name: _rows(column, first, end) for name, column in block.lines.slots.items()}
+        columns = {name: self._rows(column, first, end) for name, column in block.lines.slots.items()}
         self._left.append(block.batch(columns, first, end - first))
         self._num_left += end - first
 
@@ -282,43 +288,55 @@ class _Cutter:
         self._left, self._num_left = [], 0
         if len(left) == 1:
             return left[0]
-        columns = {name: _joined([piece.slots[name] for piece in left]) for name in left[0].slots}
+        columns = {name: self._concatenated([piece.slots[name] for piece in left]) for name in left[0].slots}
         return replace(left[0], slots=columns, num_lines=count)
 
     def _full(self, block: _Block, first: int, full: int) -> Iterator[FeedBatch]:
-        names = list(block.lines.slots)
+        names, size = list(block.lines.slots), self._batch_size
         columns = [self._split(column, first, full) for column in block.lines.slots.values()]
         for i, slots in enumerate(zip(*columns)):
-            at = first + i * self._batch_size
-            yield block.batch(dict(zip(names, slots)), at, self._batch_size)
+            yield block.batch(dict(zip(names, slots)), first + i * size, size)
 
-    def _split(self, column: SlotValues, first: int, full: int) -> list[SlotValues]:
+    def _split(self, column: SlotValues, first: int, full: int) -> Iterable[SlotValues]:
         """Return the values of a slot for `full` batches, in few calls however many they are."""
         size = self._batch_size
         end = first + full * size
-        if column.values.dim() == 2:
-            offsets = self._offsets_of(column.values.shape[1])
-            return [SlotValues(values, offsets) for values in column.values[first:end].split(size)]
+        width = _even_width(column)
+        if width:
+            return map(SlotValues, column.values[first:end].split(size), repeat(self._even(size, width)))
         rows = column.offsets[first : end + 1].unfold(0, size + 1, size)
         bounds = column.offsets[first : end + 1 : size].tolist()
         counts = [after - before for before, after in zip(bounds, bounds[1:])]
         values = column.values[bounds[0] : bounds[-1]].split(counts)
-        return list(map(SlotValues, values, (rows - rows[:, :1]).unbind(0)))
+        return map(SlotValues, values, (rows - rows[:, :1]).unbind(0))
 
-    def _offsets_of(self, width: int) -> torch.Tensor:
-        if width not in self._dense_offsets:
-            self._dense_offsets[width] = torch.arange(0, self._batch_size * width + 1, width)
-        return self._dense_offsets[width]
+    def _rows(self, column: SlotValues, first: int, end: int) -> SlotValues:
+        width = _even_width(column)
+        if width:
+            return SlotValues(column.values[first:end], self._even(end - first, width))
+        offsets = column.offsets[first : end + 1]
+        return SlotValues(column.values[int(offsets[0]) : int(offsets[-1])], offsets - offsets[0])
+
+    def _concatenated(self, pieces: list[SlotValues]) -> SlotValues:
+        values = torch.cat([piece.values for piece in pieces])
+        rows = sum(piece.offsets.shape[0] - 1 for piece in pieces)
+        if values.dim() == 2 or values.shape[0] == rows:
+            return SlotValues(values, self._even(rows, values.numel() // rows))
+        counts = torch.cat([piece.offsets.diff() for piece in pieces])
+        return SlotValues(values, torch.cat([counts.new_zeros(1), counts.cumsum(0)]))
+
+    def _even(self, rows: int, width: int) -> torch.Tensor:
+        """Return the offsets of lines that have `width` values each."""
+        if (rows, width) not in self._even_offsets:
+            if len(self._even_offsets) >= _KEPT_OFFSETS:
+                self._even_offsets.clear()
+            self._even_offsets[rows, width] = torch.arange(0, rows * width + 1, width)
+        return self._even_offsets[rows, width]
 
 
-def _rows(column: SlotValues, first: int, end: int) -> SlotValues:
-    offsets = column.offsets[first : end + 1]
-    if column.values.dim() == 2:
-        return SlotValues(column.values[first:end], offsets - offsets[0])
-    return SlotValues(column.values[int(offsets[0]) : int(offsets[-1])], offsets - offsets[0])
-
-
-def _joined(pieces: list[SlotValues]) -> SlotValues:
-    values = torch.cat([piece.values for piece in pieces])
-    counts = torch.cat([piece.offsets.diff() for piece in pieces])
-    return SlotValues(values, torch.cat([counts.new_zeros(1), counts.cumsum(0)]))
+def _even_width(column: SlotValues) -> int:
+    """Return how many values every line has, of a dense slot and where it is one; else 0."""
+    shape = column.values.shape
+    if len(shape) == 2:
+        return shape[1]
+    return int(shape[0] == column.offsets.shape[0] - 1)  # no line has none

@@ -78,7 +78,7 @@ class DataFeedDesc:
         >>> feed.batch_size, feed.slots
         (32, [Slot(name='words', type='uint64', is_dense=False, is_used=True, width=None)])
 
-    Source: Paddle's DataFeedDesc, whose mistakes in a description end as ParseError, and which takes batch sizes below 1.
+    Source: Paddle's DataFeedDesc, which raises ParseError for what is wrong, and takes batch sizes below 1.
     """
 
     def __init__(self, description: Any, *, allow_pipe_command: bool = False) -> None:

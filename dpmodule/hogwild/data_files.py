@@ -8,9 +8,8 @@ import shlex
 import subprocess
 import tempfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any, Protocol
 

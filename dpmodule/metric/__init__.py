@@ -8,12 +8,14 @@ from .classification import Accuracy, CrossEntropy, NegativeLogLikelihood, TopKA
 from .composite import CompositeEvalMetric, create
 
 if TYPE_CHECKING:
+    from .binary import AUC, LogLoss
     from .confusion import F1, MCC, PCC
     from .custom import Caffe, CustomMetric, Loss, Torch, np
     from .regression import MAE, MSE, RMSE, PearsonCorrelation
     from .text import Perplexity
 
 __all__ = [
+    "AUC",
     "F1",
     "MAE",
     "MCC",
@@ -26,6 +28,7 @@ __all__ = [
     "CrossEntropy",
     "CustomMetric",
     "EvalMetric",
+    "LogLoss",
     "Loss",
     "NegativeLogLikelihood",
     "PearsonCorrelation",
@@ -40,6 +43,7 @@ __all__ = [
 ]
 
 _LATER = {
+    "binary": "AUC LogLoss",
     "confusion": "F1 MCC PCC",
     "custom": "Caffe CustomMetric Loss Torch np",
     "regression": "MAE MSE RMSE PearsonCorrelation",

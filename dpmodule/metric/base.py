@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
-from ..base import ShapeError
+from ..base import ArgumentError, ShapeError
 from ..ndarray import NDArray
 from ..registry import Registry
 from ..staging import on_device
@@ -225,6 +227,81 @@ class EvalMetric:
         else:
             self._sum, self._num = 0.0, 0
 
+    # merging
+
+    def merge(self, other: Any) -> None:
+        """Add what another metric like this one has seen, as if this one had seen its batches as well.
+
+        Sums and counts are added, both those since `reset_local` and those since `reset`. A subclass that keeps more
+        than sums and counts gives a `merge` of its own.
+
+        Args:
+            other: a metric of the same class, made with the same arguments; it stays as it is.
+
+        Raises:
+            ArgumentError: it is no such metric, or one that keeps more than sums and counts and has no `merge`.
+
+        Example:
+            >>> first, second = mx.metric.Accuracy(), mx.metric.Accuracy()
+            >>> first.update([mx.nd.array([0, 1])], [mx.nd.array([[0.9, 0.1], [0.8, 0.2]])])
+            >>> second.update([mx.nd.array([0, 0])], [mx.nd.array([[0.9, 0.1], [0.8, 0.2]])])
+            >>> first.merge(second)
+            >>> first.get()
+            ('accuracy', 0.75)
+        """
+        self.check_merge(other)
+        self.sum_metric = _added(self.sum_metric, other.sum_metric)
+        self.num_inst = _added(self.num_inst, other.num_inst)
+        self.global_sum_metric = _added(self.global_sum_metric, other.global_sum_metric)
+        self.global_num_inst = _added(self.global_num_inst, other.global_num_inst)
+
+    def check_merge(self, other: Any) -> None:
+        """Check that `merge` can add another metric to this one.
+
+        Raises:
+            ArgumentError: it cannot; the text names both.
+        """
+        kind = type(self)
+        if type(other) is not kind or other is self:
+            shown = "itself" if other is self else type(other).__name__
+            raise ArgumentError(
+                f"metric {self.name!r}: cannot merge {shown}, expected another {kind.__name__}"
+            )
+        if kind.merge is EvalMetric.merge:
+            mine, others = self._config(), other._config()
+        else:
+            mine, others = {"_kwargs": self._kwargs}, {"_kwargs": other._kwargs}
+        for key in mine.keys() | others.keys():
+            if not _alike(mine.get(key), others.get(key)):
+                raise ArgumentError(
+                    f"metric {self.name!r}: cannot merge a {kind.__name__} that was made with other arguments: "
+                    f"{key.strip('_')} is {mine.get(key)!r} here and {others.get(key)!r} there"
+                )
+
+    def _config(self) -> dict[str, Any]:
+        """Return the attributes beside sums and counts.
+
+        Raises:
+            ArgumentError: `reset` changes one of them, so that it is part of what was seen.
+        """
+        self._settle()
+        before = self.__dict__
+        try:
+            fresh = copy.deepcopy(self)
+        except Exception as error:
+            raise ArgumentError(
+                f"metric {self.name!r} cannot be merged: it cannot be copied: {error}"
+            ) from error
+        fresh.reset()
+        found = {key: value for key, value in before.items() if key not in _SUMS}
+        for key, value in found.items():
+            if not _alike(value, fresh.__dict__.get(key)):
+                raise ArgumentError(
+                    f"metric {self.name!r} cannot be merged: a {type(self).__name__} keeps {key!r} beside sums and "
+                    "counts; give the class a method merge(other) that adds those of another"
+                )
+        return found
+
     # reading
 
     def value_of(self, total: Any, count: Any) -> Any:
@@ -256,6 +333,26 @@ class EvalMetric:
         if self._has_global_stats and "get_global" in vars(shown):
             return _as_pairs(*self.get_global())
         return self.get_name_value()
+
+
+_SUMS = frozenset({"_sum", "_num", "_global_sum", "_global_num", "_tally"})
+
+
+def _added(total: Any, more: Any) -> Any:
+    """Return the sum of two sums, which may be lists of sums."""
+    if isinstance(total, (list, tuple)) and isinstance(more, (list, tuple)):
+        return type(total)([_added(*both) for both in zip(total, more)])
+    return total + more
+
+
+def _alike(first: Any, second: Any) -> bool:
+    """Whether two values of attributes are equal; what cannot be compared is by its pickle."""
+    if first is second:
+        return True
+    try:
+        return pickle.dumps(first) == pickle.dumps(second)
+    except Exception:  # whatever an object's own code raises; state of metrics goes between processes
+        return type(first) is type(second)
 
 
 def _are_several(sums: Any) -> bool:

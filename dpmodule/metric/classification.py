@@ -137,7 +137,7 @@ class TopKAccuracy(EvalMetric):
             self.record(hits.sum(), target.numel())
 
 
-class _LogLoss(EvalMetric):
+class _LossOfLabels(EvalMetric):
     """Mean of -log of the probability given to the label."""
 
     def __init__(self, eps: float, name: str, output_names: Names, label_names: Names) -> None:
@@ -169,7 +169,7 @@ class _LogLoss(EvalMetric):
 
 
 @alias("ce")
-class CrossEntropy(_LogLoss):
+class CrossEntropy(_LossOfLabels):
     """Mean of -log(p + eps), p being the probability given to the label.
 
     Shape:
@@ -194,7 +194,7 @@ class CrossEntropy(_LogLoss):
 
 
 @alias("nll_loss")
-class NegativeLogLikelihood(_LogLoss):
+class NegativeLogLikelihood(_LossOfLabels):
     """Mean of -log(p + eps), p being the probability given to the label; `CrossEntropy` under its other name.
 
     Args:

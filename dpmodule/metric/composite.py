@@ -96,6 +96,27 @@ class CompositeEvalMetric(EvalMetric):
         for metric in self.metrics:
             metric.update(labels, preds)
 
+    def merge(self, other: Any) -> None:
+        """Merge every metric with the one at its place in another composite; see `EvalMetric.merge`."""
+        self.check_merge(other)
+        for mine, theirs in zip(self.metrics, other.metrics):
+            mine.merge(theirs)
+
+    def check_merge(self, other: Any) -> None:
+        """Check that every metric can be merged.
+
+        Raises:
+            ArgumentError: one cannot, or there are not as many.
+        """
+        super().check_merge(other)
+        if len(self.metrics) != len(other.metrics):
+            raise ArgumentError(
+                f"metric {self.name!r}: cannot merge a composite of {len(other.metrics)} metrics, expected one of "
+                f"{len(self.metrics)}"
+            )
+        for mine, theirs in zip(self.metrics, other.metrics):
+            mine.check_merge(theirs)
+
     def reset(self) -> None:
         """Reset every metric."""
         for metric in self.metrics:

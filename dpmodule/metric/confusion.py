@@ -103,13 +103,21 @@ class _Binary(EvalMetric):
             self._num += len(rows)
             self._global_num += len(rows)
             return
-        self._local = self._local + counts.sum(0)
-        self._global = self._global + counts.sum(0)
+        self._add(counts.sum(0), counts.sum(0))
+
+    def _add(self, local: np.ndarray[Any, Any], everything: np.ndarray[Any, Any]) -> None:
+        self._local, self._global = self._local + local, self._global + everything
         self._num, self._global_num = int(self._local.sum()), int(self._global.sum())
         self._sum, self._global_sum = (
             self.score(self._local) * self._num,
             self.score(self._global) * self._global_num,
         )
+
+    def merge(self, other: Any) -> None:
+        """Add what another metric of this class has seen; see `EvalMetric.merge`."""
+        super().merge(other)
+        if self.average == "micro":
+            self._add(other._local, other._global)
 
     def reset(self) -> None:
         """Forget everything."""
@@ -219,12 +227,19 @@ class PCC(EvalMetric):
                 raise ArgumentError(f"{self.name}: got class number {least}, expected numbers from 0")
             size = max(most + 1, len(self._global))
             table = np.bincount(said * size + true, minlength=size * size).reshape(size, size)
-            self._local = _grown(self._local, size) + table
-            self._global = _grown(self._global, size) + table
             self._num += 1
             self._global_num += 1
+            self._add(table, table)
+
+    def _add(self, local: np.ndarray[Any, Any], everything: np.ndarray[Any, Any]) -> None:
+        self._local, self._global = _summed(self._local, local), _summed(self._global, everything)
         self._sum = _correlation(self._local) * self._num
         self._global_sum = _correlation(self._global) * self._global_num
+
+    def merge(self, other: Any) -> None:
+        """Add what another PCC has seen; see `EvalMetric.merge`."""
+        super().merge(other)
+        self._add(other._local, other._global)
 
     def reset(self) -> None:
         """Forget everything."""
@@ -237,8 +252,11 @@ class PCC(EvalMetric):
         self._local = np.zeros_like(self._global)
 
 
-def _grown(table: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:
-    return np.pad(table, (0, size - len(table)))
+def _summed(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the sum of two tables, of which one may have more classes."""
+    size = max(len(first), len(second))
+    found: np.ndarray[Any, Any] = sum(np.pad(table, (0, size - len(table))) for table in (first, second))
+    return found
 
 
 def _correlation(table: np.ndarray[Any, Any]) -> float:

@@ -170,9 +170,18 @@ class PearsonCorrelation(EvalMetric):
             self._global_sum += total
             return
         for row in rows:
-            self._local, self._global = _merged(self._local, row), _merged(self._global, row)
+            self._add(row, row)
+
+    def _add(self, local: Moments, everything: Moments) -> None:
+        self._local, self._global = _merged(self._local, local), _merged(self._global, everything)
         self._sum = _correlation(self._local) * self._num
         self._global_sum = _correlation(self._global) * self._global_num
+
+    def merge(self, other: Any) -> None:
+        """Add what another metric of this class has seen; see `EvalMetric.merge`."""
+        super().merge(other)
+        if self.average == "micro":
+            self._add(other._local, other._global)
 
     def reset(self) -> None:
         """Forget everything."""
@@ -193,8 +202,8 @@ def _correlation(moments: Moments) -> float:
 
 def _merged(old: Moments, new: Moments) -> Moments:
     """Return the moments of two samples together."""
-    if old[0] == 0:
-        return new
+    if old[0] == 0 or new[0] == 0:
+        return old if new[0] == 0 else new
     count = old[0] + new[0]
     shift = new[1:3] - old[1:3]
     weight = old[0] * new[0] / count

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["Tally"]
+__all__ = ["Tally", "Total"]
 
 _PACK_AT = 256
 
@@ -58,3 +58,16 @@ class Tally:
 
     def __setstate__(self, packed: list[torch.Tensor]) -> None:
         self._single, self._packed = [], list(packed)
+
+
+class Total(Tally):
+    """Tensors of many counts, added up without waiting for the device; `drain` gives one row, their sum."""
+
+    __slots__ = ()
+
+    def add(self, result: torch.Tensor) -> None:
+        """Add a result, which is equally long every time."""
+        if self._packed:
+            self._packed[0] += result.to(self._packed[0].device)
+        else:
+            self._packed.append(result.unsqueeze(0).clone())

@@ -25,6 +25,7 @@ constexpr Add parts[] = {
     dpmodule::add_copy,
     dpmodule::add_multislot,
     dpmodule::add_records,
+    dpmodule::add_row_updates,
     dpmodule::add_pipe_reader,
     dpmodule::add_pipe_writer,
     dpmodule::add_autobatch_node,
@@ -33,6 +34,7 @@ constexpr Add parts[] = {
     dpmodule::add_autobatch_layers,
     dpmodule::add_autobatch_state,
     dpmodule::add_autobatch_update,
+    dpmodule::add_hogwild_run,
     nullptr,
 };
 

@@ -36,6 +36,7 @@ int add_checksum(PyObject *module);       // functors/checksum.cpp
 int add_copy(PyObject *module);           // functors/copy.cpp
 int add_multislot(PyObject *module);      // functors/multislot_functor.cpp
 int add_records(PyObject *module);        // functors/records.cpp
+int add_row_updates(PyObject *module);    // vector/update_python.cpp
 int add_pipe_reader(PyObject *module);    // pipe/reader.cpp
 int add_pipe_writer(PyObject *module);    // pipe/writer.cpp
 int add_autobatch_node(PyObject *module);      // autobatch/node_type.cpp
@@ -44,5 +45,6 @@ int add_autobatch_update(PyObject *module);    // autobatch/update_functions.cpp
 int add_autobatch_engine(PyObject *module);    // autobatch/engine_type.cpp
 int add_autobatch_layers(PyObject *module);    // autobatch/layers_type.cpp
 int add_autobatch_state(PyObject *module);     // autobatch/state_type.cpp
+int add_hogwild_run(PyObject *module);         // hogwild/run_type.cpp
 
 }  // namespace dpmodule

@@ -2471,6 +2471,29 @@ def scatter_nd(
 ) -> NDArray:
     """Write elements, or slices, into zeros by one position for each of the leading axes."""
 
+def sequence_conv(
+    data: NDArray | None = None,
+    weight: NDArray | None = None,
+    bias: NDArray | None = None,
+    num_filters: int = ...,
+    filter_size: int = 3,
+    padding_start: int | None = None,
+    no_bias: bool = False,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Map a window around each element linearly; what lies outside of its row counts as zeros."""
+
+def sequence_expand(
+    x: NDArray | None = None,
+    y: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Repeat each row of x as often as the same row of y is long."""
+
 def sequence_pool(
     data: NDArray | None = None,
     pool_type: str = "sum",
@@ -2479,6 +2502,22 @@ def sequence_pool(
     name: str | None = None,
 ) -> NDArray:
     """Make one dense row of each ragged one; an empty row becomes zeros, also under 'max'."""
+
+def sequence_reverse(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Reverse the elements of each row."""
+
+def sequence_softmax(
+    data: NDArray | None = None,
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> NDArray:
+    """Take the softmax over each row's elements, for each of their further axes."""
 
 def sgd_mom_update(
     weight: NDArray | None = None,

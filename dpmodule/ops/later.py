@@ -249,7 +249,7 @@ LATER: dict[str, str] = {
     _square_sum
     """,
     "sparse.sequences": """
-    sequence_pool
+    sequence_conv sequence_expand sequence_pool sequence_reverse sequence_softmax
     """,
     "sparse.storage": """
     _sparse_cast_storage _sparse_retain cast_storage

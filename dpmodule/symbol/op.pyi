@@ -2699,6 +2699,31 @@ def scatter_nd(
 ) -> Symbol:
     """Write elements, or slices, into zeros by one position for each of the leading axes."""
 
+def sequence_conv(
+    data: Symbol | None = None,
+    weight: Symbol | None = None,
+    bias: Symbol | None = None,
+    num_filters: int = ...,
+    filter_size: int = 3,
+    padding_start: int | None = None,
+    no_bias: bool = False,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Map a window around each element linearly; what lies outside of its row counts as zeros."""
+
+def sequence_expand(
+    x: Symbol | None = None,
+    y: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Repeat each row of x as often as the same row of y is long."""
+
 def sequence_pool(
     data: Symbol | None = None,
     pool_type: str = "sum",
@@ -2708,6 +2733,24 @@ def sequence_pool(
     out: Any = None,
 ) -> Symbol:
     """Make one dense row of each ragged one; an empty row becomes zeros, also under 'max'."""
+
+def sequence_reverse(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Reverse the elements of each row."""
+
+def sequence_softmax(
+    data: Symbol | None = None,
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Take the softmax over each row's elements, for each of their further axes."""
 
 def sgd_mom_update(
     weight: Symbol | None = None,

@@ -1,24 +1,19 @@
 // Chooses the kernels and packs matrices for them.
 #include "kernels.hpp"
 
-#include <cstdlib>
 #include <cstring>
+
+#include "vector/instructions.hpp"
 
 namespace dpmodule::autobatch {
 namespace {
 
 const Kernels &choose() {
-    const char *wish = std::getenv("DPMODULE_AUTOBATCH_ISA");   // for tests and for measuring
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-    __builtin_cpu_init();
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
-    if (avx512 && kernels_avx512() && (!wish || !std::strcmp(wish, "avx512"))) return *kernels_avx512();
-    if (avx2 && kernels_avx2() && (!wish || std::strcmp(wish, "plain"))) return *kernels_avx2();
-#endif
-    (void)wish;
-    return *kernels_plain();
+    switch (vector::instructions()) {
+        case vector::Instructions::Avx512: return *kernels_avx512();
+        case vector::Instructions::Avx2: return *kernels_avx2();
+        default: return *kernels_plain();
+    }
 }
 
 }  // namespace

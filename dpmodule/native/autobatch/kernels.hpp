@@ -19,7 +19,6 @@ constexpr bool by_output(Unary kind) { return kind <= Unary::Selu; }
 constexpr bool by_input(Unary kind) { return kind >= Unary::Log && kind <= Unary::Poisson; }
 enum class Binary : int { Add, Sub, Mul, Div, Max, Min, Pow, BinaryLog };
 enum class Reduction : int { Sum, Mean, Max, Min, LogSumExp, Deviation, Length };
-enum class Rule : int { Descent, Momentum, Adagrad, RMSProp, Adadelta, Adam, Amsgrad };   // of trainers
 // By what the operand is multiplied, what is added to it; and without an operand.
 enum class Draw : int { Dropout, Noise, Normal, Uniform, Bernoulli, Gumbel, DropoutDim, DropoutBatch, BlockDropout };
 
@@ -96,8 +95,6 @@ struct Kernels {
     void (*extremes)(bool least, int rows, int width, float *y, const float *x);
     // y = exp(x - shift); returns the sum
     float (*exp_sum)(int width, float *y, const float *x, float shift);
-    // a trainer's step for parameter w with gradient g * scale; see kernels_rules.hpp for its moments and four factors
-    void (*rule)(Rule kind, long n, float *w, const float *g, float *const *moments, const float *factors, float scale);
 };
 
 // Functions for which the kernels call the C library, number by number.

@@ -14,18 +14,18 @@
 #pragma GCC diagnostic ignored "-Wpsabi"
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512dq,avx512vl,avx512bw,avx2,fma")
-#include "lanes_avx512.hpp"
+#include "vector/lanes_avx512.hpp"
+#include "vector/sweep.hpp"
 #include "kernels_math.hpp"
 #include "kernels_product.hpp"
 #include "kernels_rows.hpp"
-#include "kernels_rules.hpp"
 #pragma GCC pop_options
 
 namespace dpmodule::autobatch {
 
 const Kernels *kernels_avx512() {
     static const Kernels table = {"avx512", Lanes::count, product, unary, unary_back, binary, binary_back, lstm, lstm_back,
-                                  accumulate, add_exactly, sum_rows, axpy, dot, sum, largest, extremes, exp_sum, rule};
+                                  accumulate, add_exactly, sum_rows, axpy, dot, sum, largest, extremes, exp_sum};
     return &table;
 }
 

@@ -1,9 +1,7 @@
-// Elementary functions on registers; included after one of the lanes_*.hpp.  No own headers: see kernels_avx512.cpp.
+// Elementary functions on registers; included after vector/sweep.hpp.  No own headers: see kernels_avx512.cpp.
 #pragma once
 
 namespace {
-
-using V = Lanes::V;
 
 inline V exp_of(V x) {
     // 2^n e^r with |r| <= ln 2 / 2; ln 2 in two parts, so that r keeps its last bits.  Relative error under 2e-7.

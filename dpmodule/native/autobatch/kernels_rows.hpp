@@ -9,19 +9,6 @@ using dpmodule::autobatch::LstmRow;
 using dpmodule::autobatch::LstmRowBack;
 using dpmodule::autobatch::Unary;
 
-// Calls body(offset, n) for every register of a row; n == Lanes::count but for the last.
-template <class F> inline void sweep(int width, F body) {
-    int j = 0;
-    for (; j + Lanes::count <= width; j += Lanes::count) body(j, Lanes::count);
-    if (j < width) body(j, width - j);
-}
-
-inline V get(const float *p, int n) { return n == Lanes::count ? Lanes::load(p) : Lanes::load(p, n); }
-inline void put(float *p, V v, int n) {
-    if (n == Lanes::count) Lanes::store(p, v);
-    else Lanes::store(p, v, n);
-}
-
 template <class F> inline void map1(int rows, int width, Block y, Block x, F f) {
     if (y.stride == width && x.stride == width) { width *= rows; rows = 1; }
     for (int i = 0; i < rows; i++, y.at += y.stride, x.at += x.stride) {

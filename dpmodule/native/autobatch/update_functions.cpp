@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "kernels.hpp"
-#include "python.hpp"
+#include "vector/update_python.hpp"
 
 namespace dpmodule::autobatch {
 namespace {
@@ -58,18 +58,16 @@ PyObject *squared_length(PyObject *, PyObject *args) {
     return done ? PyFloat_FromDouble(total) : nullptr;
 }
 
-// rule(kind, places, four factors, scale); the gradients become zero
+// rule(rule, places); the gradients become zero
 PyObject *rule(PyObject *, PyObject *args) {
-    int kind;
-    PyObject *places;
-    float factors[4], scale;
-    if (!PyArg_ParseTuple(args, "iO!fffff", &kind, &PyList_Type, &places, &factors[0], &factors[1], &factors[2], &factors[3], &scale)) return nullptr;
-    if (kind < 0 || kind > static_cast<int>(Rule::Amsgrad)) return PyErr_Format(PyExc_ValueError, "no rule %d", kind);
+    PyObject *given, *places;
+    vector::UpdateRule rule;
+    if (!PyArg_ParseTuple(args, "OO!", &given, &PyList_Type, &places) || !vector::read_rule(given, &rule)) return nullptr;
     const bool done = each_place(places, [&](const Parameter &p) {
         p.rows.each([&](long long begin) {
-            float *g = pointer(p.gradient) + begin, *moments[3];
+            float *g = pointer(p.gradient) + begin, *moments[vector::UpdateRule::most_states];
             for (int i = 0; i < 3; i++) moments[i] = p.moments[i] ? pointer(p.moments[i]) + begin : nullptr;
-            kernels().rule(static_cast<Rule>(kind), static_cast<long>(p.rows.width), pointer(p.value) + begin, g, moments, factors, scale);
+            vector::update(rule, pointer(p.value) + begin, moments, g, static_cast<std::size_t>(p.rows.width));
             std::memset(g, 0, sizeof(float) * p.rows.width);
         });
     });

@@ -95,7 +95,7 @@ class MultiSlotLines(NamedTuple):
 
 
 Raw = tuple[int, int, list[Any], int, Any]
-"""Lines, bytes, buffers of values and offsets for each used slot in turn, bad lines, buffer of the lines passed over."""
+"""Lines, bytes, buffers of values and offsets of each used slot, bad lines, buffer of the lines passed over."""
 
 
 def finish(slots: list[Slot], raw: Raw) -> MultiSlotLines:

@@ -19,7 +19,7 @@ from .dropout import kept
 from .lstm import is_small, small_lstm
 from .rules import agree
 
-__all__ = ["rnn"]
+__all__ = ["check_states", "rnn", "run", "weights_of"]
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "rnn_relu": torch.rnn_relu,
@@ -73,7 +73,15 @@ def _data_shape(a: Any, ins: list[Shape], outs: list[Shape]) -> tuple[int, ...]:
 
 
 def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    """Everything from data; batch size and time steps also from states and outputs, features from parameters."""
+    """Everything from data; batch size and time steps also from states and outputs, features from parameters.
+
+    Ragged data, of shape (N, C), has no axis of time steps, and neither has the output then.
+    """
+    if ins[0] is not None and len(ins[0]) == 2 and not _with_lengths(a):
+        found, results = _infer(
+            a, [(1, *ins[0]), *ins[1:]], [o and (1, *o) if i == 0 else o for i, o in enumerate(outs)]
+        )
+        return [(found[0] or ())[1:], *found[1:]], [(results[0] or ())[1:], *results[1:]]
     _refuse_projection(a)
     directions = 2 if a.bidirectional else 1
     data = _data_shape(a, ins, outs)
@@ -119,7 +127,7 @@ def _pieces(
     return [block.size for block in blocks], [block.shape for block in blocks], order
 
 
-def _weights(a: Any, parameters: torch.Tensor, features: int) -> list[torch.Tensor]:
+def weights_of(a: Any, parameters: torch.Tensor, features: int) -> list[torch.Tensor]:
     """Cut the flat vector into torch's list of weights; one split, so that backward is one concatenation."""
     sizes, shapes, order = _pieces(_layout(a, features))
     parts = [
@@ -170,7 +178,7 @@ def _drop(x: torch.Tensor, p: float, generator: torch.Generator | None) -> torch
     return x * (mask.div_(1.0 - p) if p < 1 else mask)
 
 
-def _run(
+def run(
     a: Any,
     env: Env,
     x: torch.Tensor,
@@ -212,13 +220,13 @@ def _run_padded(
     if order is None or back is None:
         raise OpError("sequence_length: torch packed the sequences without sorting them")
     sorted_states = [state.index_select(1, order) for state in states]
-    out, *last = _run(a, env, packed.data, packed.batch_sizes, sorted_states, weights)
+    out, *last = run(a, env, packed.data, packed.batch_sizes, sorted_states, weights)
     whole = packing.PackedSequence(out, packed.batch_sizes, order, back)
     padded, _ = packing.pad_packed_sequence(whole, total_length=data.shape[0])
     return padded, *(state.index_select(1, back) for state in last)
 
 
-def _check_states(a: Any, data: torch.Tensor, states: Sequence[torch.Tensor]) -> None:
+def check_states(a: Any, data: torch.Tensor, states: Sequence[torch.Tensor]) -> None:
     """Refuse states of another shape, which torch's functions would read without a look."""
     count = a.num_layers * (2 if a.bidirectional else 1)
     sizes = (a.projection_size or a.state_size, a.state_size)
@@ -294,12 +302,12 @@ def rnn(
         raise ShapeError(
             f"data has shape {tuple(data.shape)}, expected three axes: time steps, batch, features"
         )
-    weights = _weights(a, parameters, data.shape[-1])
+    weights = weights_of(a, parameters, data.shape[-1])
     count = 1 + _with_cell(a)
     states = (state, *rest[: count - 1])
-    _check_states(a, data, states)
+    check_states(a, data, states)
     if _with_lengths(a):
         found = _run_padded(a, env, data, states, rest[-1], weights)
     else:
-        found = _run(a, env, data, None, states, weights)
+        found = run(a, env, data, None, states, weights)
     return found if a.state_outputs else found[0]

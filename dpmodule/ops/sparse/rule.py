@@ -148,6 +148,7 @@ def _import_rules() -> None:
         "graph",
         "lookup",
         "matrix",
+        "recurrent",
         "scatter",
         "sequences",
         "storage",

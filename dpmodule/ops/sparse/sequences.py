@@ -1,4 +1,7 @@
-"""Operators on the rows of ragged values, named and defined as in Paddle's `fluid.layers`."""
+"""Operators on the rows of ragged values, named and defined as in Paddle's `fluid.layers`.
+
+Each of them takes ragged data and no other: a dense value is refused when it is bound.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,19 @@ from typing import Any
 import torch
 
 from ...base import OpError, Shape
-from ..attrs import choice
+from ..attrs import boolean, choice, integer, optional
+from ..nn.rules import agree
 from ..registry import op
-from ..spec import NEVER, Attr, Env, Onnx, Shapes, Types, arg
+from ..shapes import prod, same, unify
+from ..spec import NEVER, Attr, Env, Onnx, Shapes, Types, arg, param
 from .ragged import Ragged
 from .rule import SparseRule, Stypes, add_ragged_rule
 
-__all__ = ["sequence_pool"]
+__all__ = ["sequence_conv", "sequence_expand", "sequence_pool", "sequence_reverse", "sequence_softmax"]
 
 Tensor = torch.Tensor
 
 _NO_ONNX = Onnx(missing="works on rows of different lengths, which ONNX lacks")
-
-
-def _one_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
-    """Infer types where data comes first and has the output's."""
-    data = ins[0] or outs[0]
-    return [data, *ins[1:]], [outs[0] or data]
 
 
 def _refused(name: str, values: str = "data") -> OpError:
@@ -33,18 +32,24 @@ def _refused(name: str, values: str = "data") -> OpError:
     )
 
 
-def _add_rule(name: str, run: Any, output: str = "default") -> None:
+def _add_rule(name: str, run: Any, output: str = "ragged", position: int = 0) -> None:
     """Enter an operator that takes ragged data and no other.
 
     Args:
         name: the operator.
         run: ``(a, env, *inputs) -> output``, which torch differentiates.
         output: storage type of what it returns.
+        position: which input must be ragged; beside it only the first may be.
     """
 
     def storage(a: Any, stypes: Stypes) -> Stypes:
-        if stypes[0] != "ragged":
-            raise _refused(name)
+        if stypes[position] != "ragged":
+            raise _refused(name, "data" if position == 0 else "y")
+        if any(stype != "default" for stype in stypes[position + 1 :]) or stypes[0] not in (
+            "default",
+            "ragged",
+        ):
+            raise OpError(f"{name} takes no inputs stored as {', '.join(stypes)}")
         return (output,)
 
     def recorded(a: Any, env: Env, takes_rows: Any, *inputs: Any) -> Any:
@@ -54,13 +59,6 @@ def _add_rule(name: str, run: Any, output: str = "default") -> None:
         return tuple("ragged" if stype == "ragged" else "default" for stype in stypes)
 
     add_ragged_rule(name, SparseRule(storage, run, None, grad_storage, recorded), alone=lambda a: True)
-
-
-def _same(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
-    from ..shapes import unify
-
-    data = unify(ins[0], outs[0], "data and output")
-    return [data, *ins[1:]], [data]
 
 
 def row_sums(data: Ragged, values: Tensor) -> Tensor:
@@ -150,8 +148,7 @@ def _pool(a: Any, env: Env, data: Ragged) -> Tensor:
             "sum",
         )
     },
-    infer=_same,
-    infer_type=_one_type,
+    infer=same,
     batch=NEVER,
     onnx=_NO_ONNX,
 )
@@ -172,4 +169,190 @@ def sequence_pool(a: Any, env: Env, data: Tensor) -> Tensor:
     raise _refused("sequence_pool")
 
 
-_add_rule("sequence_pool", _pool)
+_add_rule("sequence_pool", _pool, "default")
+
+
+# what keeps the rows as long as they are
+
+
+def _softmax(a: Any, env: Env, data: Ragged) -> Ragged:
+    rows = data.row_numbers()
+    shifted = data.values - row_maxima(data)[0].index_select(0, rows)
+    powers = shifted.exp()
+    return data.replaced(powers / row_sums(data, powers).index_select(0, rows))
+
+
+@op("sequence_softmax", [arg("data", NEVER)], infer=same, batch=NEVER, onnx=_NO_ONNX)
+def sequence_softmax(a: Any, env: Env, data: Tensor) -> Tensor:
+    """Take the softmax over each row's elements, for each of their further axes.
+
+    Shape:
+        data: (N, ...), ragged.
+        output: as data, ragged.
+
+    Raises:
+        OpError: the data is dense.
+
+    Source: Paddle 1.x `fluid.layers.sequence_softmax`, whose elements are single numbers.
+    """
+    raise _refused("sequence_softmax")
+
+
+_add_rule("sequence_softmax", _softmax)
+
+
+def _reverse(a: Any, env: Env, data: Ragged) -> Ragged:
+    rows = data.row_numbers()
+    ends = (data.offsets[:-1] + data.offsets[1:] - 1).index_select(0, rows)
+    places = torch.arange(rows.numel(), device=rows.device)
+    return data.replaced(data.values.index_select(0, ends - places))
+
+
+@op("sequence_reverse", [arg("data", NEVER)], infer=same, batch=NEVER, onnx=_NO_ONNX)
+def sequence_reverse(a: Any, env: Env, data: Tensor) -> Tensor:
+    """Reverse the elements of each row.
+
+    Shape:
+        data: (N, ...), ragged.
+        output: as data, ragged.
+
+    Raises:
+        OpError: the data is dense; `SequenceReverse` takes padded sequences.
+
+    Source: Paddle 1.x `fluid.layers.sequence_reverse`.
+    """
+    raise _refused("sequence_reverse")
+
+
+_add_rule("sequence_reverse", _reverse)
+
+
+# what makes others
+
+
+def _expand_shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    data = unify(ins[0], outs[0], "x and output")
+    rows = data[0] if data else 0
+    y = ins[1]
+    if y and not y[0]:
+        y = (rows, *y[1:])
+    if y and data:
+        unify((data[0],), y[:1], "rows of x and y")
+        data = (data[0] or y[0], *data[1:])
+    return [data, y], [data]
+
+
+def _expand_types(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
+    data = ins[0] or outs[0]
+    return [data, ins[1] or data], [data]
+
+
+def _expand(a: Any, env: Env, x: Any, y: Ragged) -> Ragged:
+    if not isinstance(x, Ragged):
+        return y.replaced(y.expanded(x))
+    if x.shape[0] != y.shape[0]:
+        y.expanded(x.lengths())  # says which numbers of rows do not fit
+    times = y.lengths()
+    lengths = x.lengths() * times
+    offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+    rows = torch.arange(times.numel(), device=times.device).repeat_interleave(lengths)
+    inside = torch.arange(rows.numel(), device=rows.device) - offsets.index_select(0, rows)
+    places = x.offsets.index_select(0, rows) + inside % x.lengths().index_select(0, rows)
+    return Ragged(x.values.index_select(0, places), offsets)
+
+
+@op(
+    "sequence_expand",
+    [arg("x", NEVER), arg("y", NEVER)],
+    infer=_expand_shapes,
+    infer_type=_expand_types,
+    batch=NEVER,
+    onnx=_NO_ONNX,
+)
+def sequence_expand(a: Any, env: Env, x: Tensor, y: Tensor) -> Tensor:
+    """Repeat each row of x as often as the same row of y is long.
+
+    A dense row counts as one element, so that there are as many as in y. A ragged row is repeated as a whole, one time
+    behind the other in the same row. Only the lengths of y are read.
+
+    Shape:
+        x: (N, ...), dense or ragged.
+        y: (N, ...), ragged.
+        output: as x, ragged.
+
+    Raises:
+        OpError: y is dense.
+        ShapeError: x and y have different numbers of rows.
+
+    Source: Paddle 1.x `fluid.layers.sequence_expand`, which makes a row of its own of each repetition of a ragged row.
+    """
+    raise _refused("sequence_expand", "y")
+
+
+_add_rule("sequence_expand", _expand, position=1)
+
+
+def _conv_shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    data, weight, *bias = ins
+    rows = outs[0][0] if outs[0] else 0
+    features = prod(data[1:]) if data and len(data) > 1 else 0
+    if data is not None and not data[0] and rows:
+        data = (rows, *data[1:])
+    weight = agree("weight", weight, (a.num_filters, a.filter_size * features), data)
+    bias = [agree("bias", one, (a.num_filters,), data) for one in bias]
+    return [data, weight, *bias], [agree("output", outs[0], (data[0] if data else rows, a.num_filters), data)]
+
+
+def _window_start(a: Any) -> int:
+    return -(a.filter_size // 2) if a.padding_start is None else a.padding_start
+
+
+def _conv(a: Any, env: Env, data: Ragged, weight: Tensor, bias: Tensor | None = None) -> Ragged:
+    values = data.values.flatten(1) if data.values.dim() != 1 else data.values[:, None]
+    count, rows = values.shape[0], data.row_numbers()
+    first, end = (part.index_select(0, rows) for part in (data.offsets[:-1], data.offsets[1:]))
+    with_zeros = torch.cat([values, values.new_zeros(1, values.shape[1])])
+    places = torch.arange(count, device=rows.device)
+    parts = []
+    for shift in range(_window_start(a), _window_start(a) + a.filter_size):
+        there = places + shift
+        inside = (there >= first) & (there < end)
+        parts.append(with_zeros.index_select(0, torch.where(inside, there, count)))
+    return data.replaced(torch.nn.functional.linear(torch.cat(parts, 1), weight, bias))
+
+
+@op(
+    "sequence_conv",
+    [arg("data", NEVER), param("weight"), param("bias", when=lambda a: not a.no_bias)],
+    {
+        "num_filters": Attr(integer(low=1), "number of output features"),
+        "filter_size": Attr(integer(low=1), "how many elements a window has", 3),
+        "padding_start": Attr(
+            optional(integer()),
+            "where the window begins, counted from its element; None = -(filter_size // 2)",
+            None,
+        ),
+        "no_bias": Attr(boolean, "leave the bias out", False),
+    },
+    infer=_conv_shapes,
+    batch=NEVER,
+    onnx=_NO_ONNX,
+)
+def sequence_conv(a: Any, env: Env, data: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Map a window around each element linearly; what lies outside of its row counts as zeros.
+
+    Shape:
+        data: (N, ...), ragged; D features an element.
+        weight: (num_filters, filter_size * D), the window's elements one behind the other.
+        bias: (num_filters,).
+        output: (N, num_filters), ragged.
+
+    Raises:
+        OpError: the data is dense.
+
+    Source: Paddle 1.x `fluid.layers.sequence_conv`, whose weight is the transpose of this one.
+    """
+    raise _refused("sequence_conv")
+
+
+_add_rule("sequence_conv", _conv)

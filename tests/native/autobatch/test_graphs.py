@@ -184,5 +184,5 @@ def test_many_random_graphs():
 def test_instruction_sets(isa):
     """The same graphs with other kernels, where this CPU has them; the choice is made once a process."""
     code = "from native.autobatch import test_graphs as t; [t.check_one(seed, 25) for seed in range(12)]"
-    done = run_program(code, DPMODULE_AUTOBATCH_ISA=isa)
+    done = run_program(code, DPMODULE_ISA=isa)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -1,0 +1,34 @@
+// Rows of a table for the ids of a slot, summed over each line or one beside the other.
+#pragma once
+
+#include "table_gradient.hpp"
+
+namespace dpmodule::hogwild {
+
+class LookupLayer final : public Layer {
+public:
+    LookupLayer(const Parameter &table, std::size_t slot, Pool pool, bool squared, Value &output, int batch_size);
+
+    void forward(Frame &frame) override;
+    // Only scales: the gradient lies where the table's collects it.
+    void backward(Frame &frame) override;
+
+    const std::vector<int> *winners() const { return &winners_; }
+
+private:
+    void take_rows(const SlotBatch &slot, int lines);
+    void pool_line(const SlotBatch &slot, int line, float *to);
+    void square_line(const SlotBatch &slot, int line, float *to) const;
+    void largest_of_line(const SlotBatch &slot, int line, float *to);
+    float factor(const SlotBatch &slot, int line) const;
+    const float *row(int id) const { return table_.weight + static_cast<std::int64_t>(id) * table_.width; }
+
+    const Parameter &table_;
+    const std::size_t slot_;
+    const Pool pool_;
+    const bool squared_;
+    const int width_;
+    std::vector<int> winners_;
+};
+
+}  // namespace dpmodule::hogwild

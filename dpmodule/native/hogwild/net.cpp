@@ -1,0 +1,242 @@
+#include "net.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "finite.hpp"
+
+namespace dpmodule::hogwild {
+namespace {
+
+bool starts_gradients(StepKind kind) {
+    return kind == StepKind::SoftmaxOutput || kind == StepKind::Logistic || kind == StepKind::Linear || kind == StepKind::MakeLoss;
+}
+
+// How many of a step's inputs gradients go to: labels and the like come behind them.
+std::size_t differentiable(const Step &step) {
+    constexpr int equal = 100;
+    switch (step.kind) {
+        case StepKind::Argmax:
+        case StepKind::Stop: return 0;
+        case StepKind::Pick:
+        case StepKind::CrossEntropy:
+        case StepKind::SoftmaxOutput:
+        case StepKind::Logistic:
+        case StepKind::Linear: return 1;
+        case StepKind::Binary: return step.ints[0] == equal ? 0 : 2;
+        default: return step.in.size();
+    }
+}
+
+bool is_lookup(StepKind kind) { return kind == StepKind::Pool || kind == StepKind::Lookup; }
+
+void prefetch(const float *at, std::size_t width) {
+#if defined(__GNUC__)
+    constexpr std::size_t line = 16;
+    for (std::size_t i = 0; i < width; i += line) __builtin_prefetch(at + i, 1);
+#else
+    (void)at, (void)width;
+#endif
+}
+
+}  // namespace
+
+struct Net::Wiring {
+    Inputs inputs;
+    DenseInput weight, bias;
+    bool reached = false;  // a gradient comes to the output, or starts here
+};
+
+Net::Net(const Plan &plan)
+    : plan_(plan), values_(plan.values.size()), learns_(values_.size()), reached_(values_.size()),
+      tables_(plan.parameters.size()), dense_(plan.parameters.size()) {
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+        values_[i].width = plan.values[i].width;
+        values_[i].single = plan.values[i].single;
+    }
+    find_learning();
+    std::vector<Wiring> wirings = wire();
+    allocate();
+    for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+        const bool reached = wirings[i].reached;
+        layers_.push_back(make(plan.steps[i], wirings[i]));
+        if (reached) backward_order_.push_back(layers_.back().get());
+    }
+    std::reverse(backward_order_.begin(), backward_order_.end());
+    for (auto &table : tables_) {
+        if (table) table->allocate();
+    }
+    std::vector<std::size_t> given(tables_.size(), 0);
+    for (const Step &step : plan.steps) {
+        const auto out = static_cast<std::size_t>(step.out);
+        if (!is_lookup(step.kind) || !reached_[out]) continue;
+        const auto parameter = static_cast<std::size_t>(step.ints[1]);
+        values_[out].gradient = tables_[parameter]->memory(given[parameter]++);
+    }
+}
+
+void Net::find_learning() {
+    for (const Step &step : plan_.steps) {
+        bool learns = is_lookup(step.kind) || step.kind == StepKind::FullyConnected;
+        for (std::size_t i = 0; i < differentiable(step); ++i) learns |= learns_[static_cast<std::size_t>(step.in[i])] != 0;
+        learns_[static_cast<std::size_t>(step.out)] = learns;
+    }
+}
+
+// From the losses down: the first layer that gives a value its gradient writes it, and others add to it.
+std::vector<Net::Wiring> Net::wire() {
+    std::vector<Wiring> wirings(plan_.steps.size());
+    for (std::size_t i = plan_.steps.size(); i-- > 0;) wire_step(plan_.steps[i], wirings[i]);
+    return wirings;
+}
+
+void Net::wire_step(const Step &step, Wiring &wiring) {
+    wiring.reached = starts_gradients(step.kind) || reached_[static_cast<std::size_t>(step.out)];
+    for (std::size_t i = 0; i < step.in.size(); ++i) {
+        const auto from = static_cast<std::size_t>(step.in[i]);
+        Input input{&values_[from], false, false};
+        if (wiring.reached && i < differentiable(step) && learns_[from]) {
+            input.wanted = true;
+            input.add = reached_[from] != 0;
+            reached_[from] = true;
+        }
+        wiring.inputs.push_back(input);
+    }
+    if (step.kind != StepKind::FullyConnected) return;
+    for (int i = 0; i < 2; ++i) {
+        DenseInput &to = i ? wiring.bias : wiring.weight;
+        to.gradient = dense(step.ints[static_cast<std::size_t>(i)]);
+        if (!to.gradient || !wiring.reached) continue;
+        to.add = to.gradient->used;
+        to.gradient->used = true;
+    }
+}
+
+DenseGradient *Net::dense(int parameter) {
+    if (parameter < 0) return nullptr;
+    auto &found = dense_[static_cast<std::size_t>(parameter)];
+    if (!found) found = std::make_unique<DenseGradient>(plan_.parameters[static_cast<std::size_t>(parameter)]);
+    return found.get();
+}
+
+TableGradient &Net::table(std::size_t parameter) {
+    auto &found = tables_[parameter];
+    if (!found) found = std::make_unique<TableGradient>(plan_.parameters[parameter]);
+    return *found;
+}
+
+void Net::allocate() {
+    std::vector<char> is_looked_up(values_.size());
+    for (const Step &step : plan_.steps) is_looked_up[static_cast<std::size_t>(step.out)] = is_lookup(step.kind);
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+        Value &value = values_[i];
+        const std::size_t rows = value.single ? 1 : static_cast<std::size_t>(plan_.batch_size);
+        const std::size_t count = rows * static_cast<std::size_t>(value.width);
+        memory_.emplace_back(count);
+        value.data = memory_.back().data();
+        if (!reached_[i] || is_looked_up[i]) continue;
+        memory_.emplace_back(count);
+        value.gradient = memory_.back().data();
+    }
+}
+
+LayerPointer Net::make_lookup(const Step &step, bool reached) {
+    Value &output = values_[static_cast<std::size_t>(step.out)];
+    const auto slot = static_cast<std::size_t>(step.ints[0]), parameter = static_cast<std::size_t>(step.ints[1]);
+    const bool pooled = step.kind == StepKind::Pool;
+    const Pool pool = pooled ? static_cast<Pool>(step.ints[2]) : Pool::None;
+    const bool squared = pooled && step.ints[3] != 0;
+    const Parameter &table_parameter = plan_.parameters[parameter];
+    auto made = std::make_unique<LookupLayer>(table_parameter, slot, pool, squared, output, plan_.batch_size);
+    const int rows = pooled ? plan_.batch_size : plan_.batch_size * (output.width / static_cast<int>(table_parameter.width));
+    if (reached) table(parameter).add(slot, pool, squared, rows, made->winners());
+    return made;
+}
+
+LayerPointer Net::make(const Step &step, Wiring &wiring) {
+    Value &output = values_[static_cast<std::size_t>(step.out)];
+    Inputs &inputs = wiring.inputs;
+    switch (step.kind) {
+        case StepKind::Pool:
+        case StepKind::Lookup: return make_lookup(step, wiring.reached);
+        case StepKind::Numbers: return make_numbers(output, step);
+        case StepKind::FullyConnected: return make_fully_connected(std::move(inputs), output, wiring.weight, wiring.bias);
+        case StepKind::Unary: return make_unary(std::move(inputs), output, step);
+        case StepKind::Binary: return make_binary(std::move(inputs), output, step);
+        case StepKind::Concat: return make_concat(std::move(inputs), output);
+        case StepKind::Reduce: return make_reduce(std::move(inputs), output, step);
+        case StepKind::Dropout: return make_dropout(std::move(inputs), output, step, plan_.batch_size);
+        case StepKind::Softmax: return make_softmax(std::move(inputs), output, step);
+        case StepKind::Pick: return make_pick(std::move(inputs), output);
+        case StepKind::Total: return make_total(std::move(inputs), output, step);
+        case StepKind::SoftmaxOutput: return make_softmax_output(std::move(inputs), output, step);
+        case StepKind::Logistic:
+        case StepKind::Linear: return make_regression(std::move(inputs), output, step);
+        case StepKind::MakeLoss: return make_loss(std::move(inputs), output, step);
+        case StepKind::CrossEntropy: return make_cross_entropy(std::move(inputs), output, plan_.batch_size);
+        case StepKind::Argmax: return make_argmax(std::move(inputs), output);
+        case StepKind::Stop: return make_stop(std::move(inputs), output);
+    }
+    throw std::logic_error("a step of a kind that is none");
+}
+
+void Net::forward(Frame &frame) {
+    for (const LayerPointer &layer : layers_) layer->forward(frame);
+}
+
+void Net::backward(Frame &frame) {
+    for (Layer *layer : backward_order_) layer->backward(frame);
+}
+
+bool Net::outputs_are_finite(const Batch &batch) const {
+    return std::all_of(plan_.outputs.begin(), plan_.outputs.end(), [&](int i) {
+        return all_finite(value(i).data, static_cast<std::ptrdiff_t>(value(i).count(batch)));
+    });
+}
+
+bool Net::gradients_are_finite(const Batch &batch) const {
+    for (std::size_t i = 0; i < tables_.size(); ++i) {
+        if (tables_[i] && !tables_[i]->is_finite(batch)) return false;
+        if (!dense_[i] || !dense_[i]->used) continue;
+        if (!all_finite(dense_[i]->values.data(), static_cast<std::ptrdiff_t>(dense_[i]->values.size()))) return false;
+    }
+    return true;
+}
+
+void Net::update(const Batch &batch, double rate, std::uint64_t count) {
+    using Kind = vector::UpdateRule::Kind;
+    for (std::size_t i = 0; i < plan_.parameters.size(); ++i) {
+        const Parameter &parameter = plan_.parameters[i];
+        if (!parameter.learns) continue;
+        vector::UpdateRule rule = parameter.rule;
+        rule.lr = rate * parameter.lr_mult;
+        if (rule.kind == Kind::Adam || rule.kind == Kind::AmsGrad) {
+            const double t = static_cast<double>(count);
+            rule.lr *= std::sqrt(1 - std::pow(rule.beta2, t)) / (1 - std::pow(rule.beta1, t));
+        }
+        if (tables_[i]) update_table(*tables_[i], batch, rule);
+        if (!dense_[i] || !dense_[i]->used) continue;
+        vector::update(rule, parameter.weight, parameter.states, dense_[i]->values.data(), dense_[i]->values.size());
+    }
+}
+
+void Net::update_table(TableGradient &table, const Batch &batch, const vector::UpdateRule &rule) {
+    const Parameter &parameter = table.parameter();
+    const auto width = static_cast<std::size_t>(parameter.width);
+    const int states = vector::state_count(rule.kind);
+    std::size_t done = 0;
+    constexpr std::size_t ahead = 3;
+    table.for_each_row(batch, [&](std::int64_t row, const float *gradient) {
+        const std::vector<int> &rows = table.rows();
+        if (++done + ahead < rows.size()) {
+            const std::int64_t next = rows[done + ahead] * parameter.width;
+            prefetch(parameter.weight + next, width);
+            for (int i = 0; i < states; ++i) prefetch(parameter.states[i] + next, width);
+        }
+        float *here[vector::UpdateRule::most_states];
+        for (int i = 0; i < states; ++i) here[i] = parameter.states[i] + row * parameter.width;
+        vector::update(rule, parameter.weight + row * parameter.width, here, gradient, width);
+    });
+}
+
+}  // namespace dpmodule::hogwild

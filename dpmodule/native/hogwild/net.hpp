@@ -1,0 +1,50 @@
+// A network for the batches of one worker: buffers of its own over parameters that all workers share.
+#pragma once
+
+#include "layers.hpp"
+#include "lookup_layer.hpp"
+#include "tally.hpp"
+
+namespace dpmodule::hogwild {
+
+class Net {
+public:
+    // The plan must outlive the network. Throws std::bad_alloc.
+    explicit Net(const Plan &plan);
+
+    void forward(Frame &frame);
+    void backward(Frame &frame);
+
+    // Whether the heads, and the gradients that backward() left, are numbers.
+    bool outputs_are_finite(const Batch &batch) const;
+    bool gradients_are_finite(const Batch &batch) const;
+
+    // Move the parameters; `rate` is the learning rate without their multipliers, `count` the number of this update.
+    void update(const Batch &batch, double rate, std::uint64_t count);
+
+    const Value &value(int i) const { return values_[static_cast<std::size_t>(i)]; }
+
+private:
+    struct Wiring;  // of a step: what goes where
+
+    void find_learning();
+    std::vector<Wiring> wire();
+    void wire_step(const Step &step, Wiring &wiring);
+    void allocate();
+    LayerPointer make(const Step &step, Wiring &wiring);
+    LayerPointer make_lookup(const Step &step, bool reached);
+    TableGradient &table(std::size_t parameter);
+    DenseGradient *dense(int parameter);
+    void update_table(TableGradient &table, const Batch &batch, const vector::UpdateRule &rule);
+
+    const Plan &plan_;
+    std::vector<Value> values_;
+    std::vector<char> learns_, reached_;  // of each value
+    std::vector<std::vector<float>> memory_;
+    std::vector<std::unique_ptr<TableGradient>> tables_;  // by parameter
+    std::vector<std::unique_ptr<DenseGradient>> dense_;
+    std::vector<LayerPointer> layers_;
+    std::vector<Layer *> backward_order_;
+};
+
+}  // namespace dpmodule::hogwild

@@ -1,0 +1,76 @@
+// What the Hogwild engine is told by Python: records only, all of them checked there.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "functors/multislot.hpp"
+#include "vector/update.hpp"
+
+namespace dpmodule::hogwild {
+
+// A slot of the files, and what the network takes of it.
+struct SlotInput {
+    Slot slot;
+    bool as_ids = false;      // rows of tables
+    bool as_numbers = false;  // float32, also of a slot of integers
+    int width = 0;            // values that each line must have; 0: any number of them
+    std::uint64_t rows = 0;   // ids lie below it
+    std::string table;        // the table that says so, for messages
+};
+
+// A parameter and the states of its update rule, in memory that all workers share.
+struct Parameter {
+    std::string name;
+    std::int64_t rows, width;
+    float *weight;
+    float *states[3];
+    vector::UpdateRule rule;  // but for lr, which changes
+    double lr_mult;
+    bool learns;
+};
+
+// Values are matrices: a row for each line of a batch, or a single row.
+struct ValueShape {
+    int width;
+    bool single;
+};
+
+// In the order of _KINDS in hogwild/native_plan.py.
+enum class StepKind : int {
+    Pool, Lookup, Numbers, FullyConnected, Unary, Binary, Concat, Reduce, Dropout, Softmax, Pick, Total, SoftmaxOutput,
+    Logistic, Linear, MakeLoss, CrossEntropy, Argmax, Stop
+};
+
+// One operator: which value it makes of which, and its attributes.
+struct Step {
+    StepKind kind;
+    int out;
+    std::vector<int> in;
+    std::vector<int> ints;
+    std::vector<float> floats;
+};
+
+// Something whose mean over each batch is asked for: a value, or the numbers of a slot.
+struct Fetch {
+    int value = -1, slot = -1;
+};
+
+struct Plan {
+    int batch_size;
+    std::vector<SlotInput> slots;
+    std::vector<Parameter> parameters;
+    std::vector<ValueShape> values;
+    std::vector<Step> steps;
+    std::vector<int> outputs;  // values of the heads, which must be finite
+    std::vector<Fetch> fetches;
+};
+
+// A piece of a file: the lines that begin in [begin, end); end < 0: to its end.
+struct Part {
+    std::string path;
+    std::int64_t begin, end;
+};
+
+}  // namespace dpmodule::hogwild

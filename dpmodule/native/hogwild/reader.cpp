@@ -1,0 +1,197 @@
+#include "reader.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+namespace dpmodule::hogwild {
+namespace {
+
+bool is_empty_line(const char *line, std::size_t size) {
+    return std::all_of(line, line + size, [](char one) { return one == ' ' || one == '\t' || one == '\r' || one == '\n'; });
+}
+
+std::size_t line_length(const char *at, std::size_t size) {
+    const void *found = std::memchr(at, '\n', size);
+    return found ? static_cast<std::size_t>(static_cast<const char *>(found) - at) + 1 : size;
+}
+
+}  // namespace
+
+std::uint64_t line_number(const Part &part, std::uint64_t line) {
+    if (part.begin <= 0) return line + 1;
+    const std::uint64_t before = count_lines(part.path, part.begin);
+    const std::uint64_t until = count_lines(part.path, part.begin - 1);
+    return before + line + 1 + (before == until ? 1 : 0);  // a line that goes on where the part begins is not of it
+}
+
+BatchReader::BatchReader(const Plan &plan, PartQueue &queue, bool skip_bad_lines, ReaderProgress &progress)
+    : plan_(plan), queue_(queue), skip_bad_lines_(skip_bad_lines), progress_(progress) {
+    for (const SlotInput &input : plan.slots) slots_.push_back(input.slot);
+}
+
+bool BatchReader::next(Batch &batch) {
+    begin_batch(batch);
+    while (batch.lines < plan_.batch_size) {
+        if (chunks_.empty()) {
+            if (!read_block()) break;
+            continue;
+        }
+        Chunk &chunk = chunks_.front();
+        const int lines = std::min(plan_.batch_size - batch.lines, chunk.lines - chunk.given);
+        append(batch, chunk, lines);
+        if (chunk.given == chunk.lines) chunks_.pop_front();
+    }
+    return batch.lines > 0;
+}
+
+void BatchReader::begin_batch(Batch &batch) const {
+    batch.lines = 0;
+    batch.slots.resize(slots_.size());
+    for (SlotBatch &slot : batch.slots) {
+        slot.ids.clear();
+        slot.numbers.clear();
+        slot.offsets.assign(1, 0);
+    }
+}
+
+// False when there is no part left.
+bool BatchReader::read_block() {
+    for (;;) {
+        if (!part_) {
+            part_ = queue_.take();
+            if (!part_) return false;
+            progress_.part.store(static_cast<std::size_t>(part_ - queue_.parts.data()) + 1, std::memory_order_relaxed);
+            blocks_ = std::make_unique<TextBlocks>(*part_);
+            lines_before_ = 0;
+        }
+        bool more;
+        {
+            Watch watch(progress_.reading);
+            more = blocks_->next();
+        }
+        if (more) break;
+        part_ = nullptr;
+    }
+    Watch watch(progress_.parsing);
+    parse_block(blocks_->data(), blocks_->length());
+    return true;
+}
+
+void BatchReader::parse_block(const char *text, std::size_t size) {
+    while (size > 0) {
+        const std::size_t used = parse_some(text, size);
+        text += used;
+        size -= used;
+    }
+}
+
+// Parse up to the first line that is wrong, and that line; returns how many bytes these are.
+std::size_t BatchReader::parse_some(const char *text, std::size_t size) {
+    MultiSlotParser parser(slots_, part_->path, lines_before_ + 1);
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+        parser.columns()[i].dim = static_cast<std::uint64_t>(plan_.slots[i].width);
+    }
+    bool fine = true;
+    try {
+        parser.parse(text, size, true);
+    } catch (const Error &) {
+        fine = false;
+    }
+    keep(parser.columns(), parser.lines());
+    if (fine) return size;
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < parser.lines(); ++i) at += line_length(text + at, size - at);
+    const std::size_t length = line_length(text + at, size - at);
+    pass_over(text + at, length);
+    ++lines_before_;
+    return at + length;
+}
+
+void BatchReader::keep(std::vector<Column> &columns, std::size_t lines) {
+    if (lines > 0) {
+        chunks_.emplace_back();
+        Chunk &chunk = chunks_.back();
+        chunk.columns = std::move(columns);
+        chunk.lines = static_cast<int>(lines);
+        chunk.first_line = lines_before_;
+        chunk.part = part_;
+    }
+    lines_before_ += lines;
+}
+
+// A line that cannot be read: nothing if it is empty, else counted, or what is wrong with it with its number in the file.
+void BatchReader::pass_over(const char *line, std::size_t size) {
+    if (is_empty_line(line, size)) return;
+    if (skip_bad_lines_) {
+        progress_.skipped.fetch_add(1, std::memory_order_relaxed);
+        return;
+    }
+    MultiSlotParser parser(slots_, part_->path, line_number(*part_, lines_before_));
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+        parser.columns()[i].dim = static_cast<std::uint64_t>(plan_.slots[i].width);
+    }
+    parser.parse(line, size, true);
+    throw Error(Kind::file_format, part_->path + ": a line was wrong and is no longer: was the file changed?");
+}
+
+void BatchReader::append(Batch &batch, Chunk &chunk, int lines) const {
+    if (batch.lines == 0) {
+        batch.part = chunk.part;
+        batch.first_line = chunk.first_line + static_cast<std::uint64_t>(chunk.given);
+    }
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+        if (slots_[i].is_used) append_slot(batch.slots[i], i, chunk, lines);
+    }
+    chunk.given += lines;
+    batch.lines += lines;
+}
+
+void BatchReader::append_slot(SlotBatch &to, std::size_t slot, Chunk &chunk, int lines) const {
+    const SlotInput &input = plan_.slots[slot];
+    const Column &column = chunk.columns[slot];
+    const std::int64_t begin = column.offsets[static_cast<std::size_t>(chunk.given)];
+    const std::int64_t end = column.offsets[static_cast<std::size_t>(chunk.given + lines)];
+    if (end - begin > std::numeric_limits<int>::max() - to.offsets.back()) {
+        throw Error(Kind::bounds, chunk.part->path + ": slot '" + input.slot.name +
+                                      "' has more than 2147483647 values in one batch; make the batches smaller");
+    }
+    if (input.as_ids) {
+        const std::size_t before = to.ids.size(), count = static_cast<std::size_t>(end - begin);
+        to.ids.resize(before + count);
+        const std::int64_t *from = column.integers.data() + begin;
+        int *out = to.ids.data() + before;
+        std::uint64_t largest = 0;
+        for (std::size_t i = 0; i < count; ++i) {
+            const std::uint64_t id = static_cast<std::uint64_t>(from[i]);
+            largest = id > largest ? id : largest;
+            out[i] = static_cast<int>(id);
+        }
+        if (largest >= input.rows) {
+            for (std::int64_t i = begin;; ++i) {
+                if (static_cast<std::uint64_t>(column.integers[static_cast<std::size_t>(i)]) >= input.rows) fail_id(slot, chunk, i);
+            }
+        }
+    }
+    if (input.as_numbers) {
+        for (std::int64_t i = begin; i < end; ++i) {
+            const std::size_t at = static_cast<std::size_t>(i);
+            to.numbers.push_back(input.slot.is_float ? column.floats[at] : static_cast<float>(static_cast<std::uint64_t>(column.integers[at])));
+        }
+    }
+    const int shift = to.offsets.back() - static_cast<int>(begin);
+    for (int i = 1; i <= lines; ++i) to.offsets.push_back(static_cast<int>(column.offsets[static_cast<std::size_t>(chunk.given + i)]) + shift);
+}
+
+void BatchReader::fail_id(std::size_t slot, const Chunk &chunk, std::int64_t value_at) const {
+    const SlotInput &input = plan_.slots[slot];
+    const Column &column = chunk.columns[slot];
+    std::uint64_t line = 0;
+    while (column.offsets[line + 1] <= value_at) ++line;
+    throw Error(Kind::bounds, chunk.part->path + ": line " + std::to_string(line_number(*chunk.part, chunk.first_line + line)) +
+                                  ", slot '" + input.slot.name + "': found id " +
+                                  std::to_string(static_cast<std::uint64_t>(column.integers[static_cast<std::size_t>(value_at)])) +
+                                  ", expected 0 to " + std::to_string(input.rows - 1) + ", a row of the table '" + input.table + "'");
+}
+
+}  // namespace dpmodule::hogwild

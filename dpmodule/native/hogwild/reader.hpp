@@ -1,0 +1,74 @@
+// Batches from the parts of files that a worker takes one after the other.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+
+#include "batch.hpp"
+#include "tally.hpp"
+#include "text.hpp"
+
+namespace dpmodule::hogwild {
+
+// What all workers take from: each part is given once.
+struct PartQueue {
+    std::vector<Part> parts;
+    std::atomic<std::size_t> next{0};
+
+    const Part *take() {
+        const std::size_t i = next.fetch_add(1);
+        return i < parts.size() ? &parts[i] : nullptr;
+    }
+    bool has_more() const { return next.load() < parts.size(); }
+};
+
+// What others may look at while a worker reads.
+struct ReaderProgress {
+    std::atomic<std::size_t> part{0};  // its number in the queue, from 1; 0: none yet
+    std::atomic<std::uint64_t> skipped{0};
+    Tally reading, parsing;
+};
+
+// The number of a line in its file, from 1; `line` counts those of the part from 0.
+std::uint64_t line_number(const Part &part, std::uint64_t line);
+
+class BatchReader {
+public:
+    BatchReader(const Plan &plan, PartQueue &queue, bool skip_bad_lines, ReaderProgress &progress);
+
+    // Fill a batch; false when nothing is left. Only the last one is short. Throws Error and std::system_error; whatever
+    // is wrong with a line names file, line and slot.
+    bool next(Batch &batch);
+
+private:
+    // Lines that have been parsed, and those of them that have been given.
+    struct Chunk {
+        std::vector<Column> columns;
+        int lines = 0, given = 0;
+        std::uint64_t first_line = 0;  // of the part, from 0
+        const Part *part = nullptr;
+    };
+
+    bool read_block();
+    void parse_block(const char *text, std::size_t size);
+    std::size_t parse_some(const char *text, std::size_t size);
+    void keep(std::vector<Column> &columns, std::size_t lines);
+    void pass_over(const char *line, std::size_t size);
+    void begin_batch(Batch &batch) const;
+    void append(Batch &batch, Chunk &chunk, int lines) const;
+    void append_slot(SlotBatch &to, std::size_t slot, Chunk &chunk, int lines) const;
+    [[noreturn]] void fail_id(std::size_t slot, const Chunk &chunk, std::int64_t value_at) const;
+
+    const Plan &plan_;
+    PartQueue &queue_;
+    const bool skip_bad_lines_;
+    ReaderProgress &progress_;
+    std::vector<Slot> slots_;
+    const Part *part_ = nullptr;
+    std::unique_ptr<TextBlocks> blocks_;
+    std::uint64_t lines_before_ = 0;  // of the part, read and passed over
+    std::deque<Chunk> chunks_;
+};
+
+}  // namespace dpmodule::hogwild

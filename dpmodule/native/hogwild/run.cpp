@@ -1,0 +1,158 @@
+#include "run.hpp"
+
+#include <chrono>
+#include <system_error>
+
+#include "errors.hpp"
+
+namespace dpmodule::hogwild {
+namespace {
+
+// Training one batch after the other.
+class Trainer {
+public:
+    Trainer(const Plan &plan, const RunOptions &options, int worker, std::atomic<std::uint64_t> &updates, WorkerProgress &progress)
+        : plan_(plan), options_(options), updates_(updates), progress_(progress), net_(plan),
+          random_(options.seed, static_cast<std::uint64_t>(worker)) {}
+
+    void step(const Batch &batch) {
+        Frame frame{batch, options_.train, random_};
+        {
+            Watch watch(progress_.forward);
+            net_.forward(frame);
+        }
+        if (!net_.outputs_are_finite(batch)) fail(batch, "an output");
+        if (options_.train) learn(frame);
+        count(batch);
+    }
+
+private:
+    void learn(Frame &frame) {
+        {
+            Watch watch(progress_.backward);
+            net_.backward(frame);
+        }
+        if (!net_.gradients_are_finite(frame.batch)) fail(frame.batch, "a gradient");
+        Watch watch(progress_.update);
+        net_.update(frame.batch, options_.rate, updates_.fetch_add(1, std::memory_order_relaxed) + 1);
+    }
+
+    void count(const Batch &batch) {
+        for (std::size_t i = 0; i < plan_.fetches.size(); ++i) progress_.sums[i].add(mean(plan_.fetches[i], batch));
+        progress_.examples.fetch_add(static_cast<std::uint64_t>(batch.lines), std::memory_order_relaxed);
+        progress_.batches.fetch_add(1, std::memory_order_relaxed);
+    }
+
+    double mean(const Fetch &fetch, const Batch &batch) const {
+        if (fetch.value >= 0) {
+            const Value &value = net_.value(fetch.value);
+            return mean_of(value.data, value.count(batch));
+        }
+        const SlotBatch &slot = batch.slots[static_cast<std::size_t>(fetch.slot)];
+        return slot.numbers.empty() ? mean_of(slot.ids.data(), slot.ids.size()) : mean_of(slot.numbers.data(), slot.numbers.size());
+    }
+
+    template <class Number>
+    static double mean_of(const Number *at, std::size_t count) {
+        double sum = 0;
+        for (std::size_t i = 0; i < count; ++i) sum += static_cast<double>(at[i]);
+        return count ? sum / static_cast<double>(count) : 0.0;
+    }
+
+    struct NonFinite : std::runtime_error {
+        using std::runtime_error::runtime_error;
+    };
+
+    [[noreturn]] void fail(const Batch &batch, const char *what) const;
+
+    const Plan &plan_;
+    const RunOptions &options_;
+    std::atomic<std::uint64_t> &updates_;
+    WorkerProgress &progress_;
+    Net net_;
+    Random random_;
+
+    friend Failure current_failure();
+};
+
+void Trainer::fail(const Batch &batch, const char *what) const {
+    throw NonFinite(batch.part->path + ": batch " + std::to_string(progress_.batches.load() + 1) + " of its worker, from line " +
+                    std::to_string(line_number(*batch.part, batch.first_line)) + " on: " + what +
+                    " is NaN or infinite; nothing of this batch went into the parameters. A smaller learning_rate or "
+                    "clip_gradient may help");
+}
+
+// Inside a catch block.
+Failure current_failure() {
+    Failure found;
+    found.is_set = true;
+    try {
+        throw;
+    } catch (const Trainer::NonFinite &error) {
+        found.is_non_finite = true;
+        found.text = error.what();
+    } catch (const std::system_error &error) {
+        found.is_system = true;
+        found.code = error.code().value();
+        found.text = error.what();
+    } catch (...) {
+        found.kind = describe_current_exception(found.text);
+    }
+    return found;
+}
+
+}  // namespace
+
+Run::Run(Plan plan, std::vector<Part> parts, RunOptions options)
+    : plan_(std::move(plan)), options_(options), updates_(options.updates) {
+    queue_.parts = std::move(parts);
+    for (int i = 0; i < options_.workers; ++i) progress_.push_back(std::make_unique<WorkerProgress>(plan_.fetches.size()));
+    try {
+        for (int i = 0; i < options_.workers; ++i) {
+            std::lock_guard<std::mutex> lock(mutex_);
+            threads_.emplace_back([this, i] { work(i); });
+            ++alive_;
+        }
+    } catch (...) {
+        stop();
+        for (std::thread &thread : threads_) thread.join();
+        throw;
+    }
+}
+
+Run::~Run() {
+    stop();
+    for (std::thread &thread : threads_) thread.join();
+}
+
+bool Run::wait(double seconds) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    return ended_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return alive_ == 0; });
+}
+
+void Run::work(int worker) noexcept {
+    try {
+        train(worker);
+    } catch (...) {
+        fail(current_failure());
+    }
+    std::lock_guard<std::mutex> lock(mutex_);
+    --alive_;
+    ended_.notify_all();
+}
+
+void Run::train(int worker) {
+    WorkerProgress &progress = *progress_[static_cast<std::size_t>(worker)];
+    Trainer trainer(plan_, options_, worker, updates_, progress);
+    BatchReader reader(plan_, queue_, options_.skip_bad_lines, progress.reader);
+    Batch batch;
+    while (!stopped_.load(std::memory_order_relaxed) && reader.next(batch)) trainer.step(batch);
+}
+
+void Run::fail(Failure failure) noexcept {
+    stop();
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!failure_.is_set) failure_ = std::move(failure);
+}
+
+}  // namespace dpmodule::hogwild

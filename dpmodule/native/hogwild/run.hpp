@@ -1,0 +1,76 @@
+// Threads that train from files: each takes parts, parses, and moves the shared parameters without locks.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "net.hpp"
+#include "reader.hpp"
+
+namespace dpmodule::hogwild {
+
+struct RunOptions {
+    int workers = 1;
+    bool train = true, skip_bad_lines = false;
+    std::uint64_t seed = 0, updates = 0;  // that the parameters have had before
+    double rate = 0;
+};
+
+// What others may look at while a worker works.
+struct WorkerProgress {
+    explicit WorkerProgress(std::size_t fetches) : sums(fetches) {}
+
+    std::atomic<std::uint64_t> examples{0}, batches{0};
+    ReaderProgress reader;
+    Tally forward, backward, update;  // seconds
+    std::vector<Tally> sums;          // of the means of each batch
+};
+
+// The first thing that went wrong.
+struct Failure {
+    bool is_set = false, is_system = false, is_non_finite = false;
+    Kind kind = Kind::functor;
+    int code = 0;
+    std::string text;
+};
+
+class Run {
+public:
+    Run(Plan plan, std::vector<Part> parts, RunOptions options);
+    ~Run();  // stops and joins
+    Run(const Run &) = delete;
+    Run &operator=(const Run &) = delete;
+
+    // Ask the workers to end after their batch.
+    void stop() noexcept { stopped_.store(true, std::memory_order_relaxed); }
+
+    // Wait for the end of all workers, at most some seconds; whether they have ended.
+    bool wait(double seconds);
+
+    const Failure &failure() const { return failure_; }  // after the end
+    std::uint64_t updates() const { return updates_.load(); }
+    const WorkerProgress &worker(int i) const { return *progress_[static_cast<std::size_t>(i)]; }
+    const std::vector<Part> &parts() const { return queue_.parts; }
+    const Plan &plan() const { return plan_; }
+    const RunOptions &options() const { return options_; }
+
+private:
+    void work(int worker) noexcept;
+    void train(int worker);
+    void fail(Failure failure) noexcept;
+
+    const Plan plan_;
+    const RunOptions options_;
+    PartQueue queue_;
+    std::atomic<bool> stopped_{false};
+    std::atomic<std::uint64_t> updates_;
+    std::vector<std::unique_ptr<WorkerProgress>> progress_;
+    std::mutex mutex_;
+    std::condition_variable ended_;
+    int alive_ = 0;
+    Failure failure_;
+    std::vector<std::thread> threads_;
+};
+
+}  // namespace dpmodule::hogwild

@@ -1,0 +1,146 @@
+// The Python type HogwildRun: workers at work. The GIL is free while somebody waits for them.
+#include "errors.hpp"
+#include "python_plan.hpp"
+
+namespace dpmodule::hogwild {
+namespace {
+
+struct RunObject {
+    PyObject_HEAD
+    std::unique_ptr<Run> run;
+};
+
+Run &run_of(PyObject *self) { return *reinterpret_cast<RunObject *>(self)->run; }
+
+// HogwildRun(plan, parts, workers, train, skip_bad_lines, seed, updates, rate)
+PyObject *new_run(PyTypeObject *type, PyObject *args, PyObject *) {
+    PyObject *given_plan, *given_parts;
+    Plan plan{};
+    std::vector<Part> parts;
+    RunOptions options;
+    int train, skip;
+    unsigned long long seed, updates;
+    if (!PyArg_ParseTuple(args, "OOippKKd", &given_plan, &given_parts, &options.workers, &train, &skip, &seed, &updates, &options.rate)) {
+        return nullptr;
+    }
+    options.train = train;
+    options.skip_bad_lines = skip;
+    options.seed = seed;
+    options.updates = updates;
+    try {
+        if (!read_plan(given_plan, plan) || !read_parts(given_parts, parts)) return nullptr;
+        PyObject *self = type->tp_alloc(type, 0);
+        if (!self) return nullptr;
+        auto &run = reinterpret_cast<RunObject *>(self)->run;
+        new (&run) std::unique_ptr<Run>();
+        try {
+            run = std::make_unique<Run>(std::move(plan), std::move(parts), options);
+        } catch (...) {
+            Py_DECREF(self);
+            throw;
+        }
+        return self;
+    } catch (...) {
+        return set_current_exception();
+    }
+}
+
+void run_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    auto &run = reinterpret_cast<RunObject *>(self)->run;
+    Py_BEGIN_ALLOW_THREADS
+    run.reset();
+    Py_END_ALLOW_THREADS
+    run.~unique_ptr();
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+PyObject *run_wait(PyObject *self, PyObject *seconds) {
+    const double limit = PyFloat_AsDouble(seconds);
+    if (PyErr_Occurred()) return nullptr;
+    bool done;
+    Py_BEGIN_ALLOW_THREADS
+    done = run_of(self).wait(limit);
+    Py_END_ALLOW_THREADS
+    return PyBool_FromLong(done);
+}
+
+PyObject *run_stop(PyObject *self, PyObject *) {
+    run_of(self).stop();
+    Py_RETURN_NONE;
+}
+
+PyObject *run_raise_failure(PyObject *self, PyObject *) {
+    const Failure &failure = run_of(self).failure();
+    if (!failure.is_set) Py_RETURN_NONE;
+    if (failure.is_non_finite) return set_named_error("dpmodule.base", "NonFiniteError", failure.text.c_str());
+    if (failure.is_system) return set_system_error(std::system_error(failure.code, std::generic_category(), failure.text));
+    return set_error(failure.kind, failure.text.c_str());
+}
+
+PyObject *run_updates(PyObject *self, PyObject *) { return PyLong_FromUnsignedLongLong(run_of(self).updates()); }
+
+PyObject *floats_of(const std::vector<Tally> &sums) {
+    PyObject *made = PyTuple_New(static_cast<Py_ssize_t>(sums.size()));
+    for (std::size_t i = 0; made && i < sums.size(); ++i) {
+        PyObject *one = PyFloat_FromDouble(sums[i].value());
+        if (one) PyTuple_SET_ITEM(made, static_cast<Py_ssize_t>(i), one);
+        else Py_CLEAR(made);
+    }
+    return made;
+}
+
+// (examples, batches, skipped, part, (read, parse, forward, backward, update), sums)
+PyObject *stats_of(const WorkerProgress &worker) {
+    PyObject *sums = floats_of(worker.sums);
+    if (!sums) return nullptr;
+    return Py_BuildValue("KKKn(ddddd)N", static_cast<unsigned long long>(worker.examples.load()),
+                         static_cast<unsigned long long>(worker.batches.load()),
+                         static_cast<unsigned long long>(worker.reader.skipped.load()),
+                         static_cast<Py_ssize_t>(worker.reader.part.load()) - 1, worker.reader.reading.value(),
+                         worker.reader.parsing.value(), worker.forward.value(), worker.backward.value(), worker.update.value(), sums);
+}
+
+PyObject *run_stats(PyObject *self, PyObject *) {
+    const Run &run = run_of(self);
+    PyObject *list = PyList_New(0);
+    for (int i = 0; list && i < run.options().workers; ++i) {
+        PyObject *one = stats_of(run.worker(i));
+        if (!one || PyList_Append(list, one) < 0) Py_CLEAR(list);
+        Py_XDECREF(one);
+    }
+    return list;
+}
+
+PyMethodDef run_methods[] = {
+    {"wait", run_wait, METH_O, "wait(seconds): whether all workers have ended by then."},
+    {"stop", run_stop, METH_NOARGS, "Ask the workers to end after their batch."},
+    {"raise_failure", run_raise_failure, METH_NOARGS, "Raise what went wrong first, if anything; after the end."},
+    {"updates", run_updates, METH_NOARGS, "Updates that the parameters have had, with those before."},
+    {"stats", run_stats, METH_NOARGS,
+     "A tuple for each worker: examples, batches, skipped lines, part (-1: none), seconds of reading, parsing, forward, "
+     "backward and update, sums of fetches."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyType_Slot run_slots[] = {
+    {Py_tp_dealloc, slot(run_dealloc)},
+    {Py_tp_new, slot(new_run)},
+    {Py_tp_methods, run_methods},
+    {Py_tp_doc, const_cast<char *>("HogwildRun(plan, parts, workers, train, skip_bad_lines, seed, updates, rate): threads that "
+                                   "train; see dpmodule.hogwild.native_engine.")},
+    {0, nullptr},
+};
+PyType_Spec run_spec = {"dpmodule._native.HogwildRun", sizeof(RunObject), 0, Py_TPFLAGS_DEFAULT, run_slots};
+
+}  // namespace
+}  // namespace dpmodule::hogwild
+
+int dpmodule::add_hogwild_run(PyObject *module) {
+    PyObject *type = PyType_FromSpec(&hogwild::run_spec);
+    if (!type) return -1;
+    if (PyModule_AddObject(module, "HogwildRun", type) == 0) return 0;  // takes the reference
+    Py_DECREF(type);
+    return -1;
+}

@@ -1,0 +1,136 @@
+#include "table_gradient.hpp"
+
+#include <algorithm>
+
+#include "autobatch/kernels.hpp"
+#include "finite.hpp"
+
+namespace dpmodule::hogwild {
+namespace {
+
+// Call term(id's place in the slot, row of the lookup's gradient) for each id that has a part in it.
+template <class Term>
+void for_each_term(const Lookup &lookup, const Batch &batch, Term term) {
+    const SlotBatch &slot = batch.slots[lookup.slot];
+    for (int line = 0; line < batch.lines; ++line) {
+        const int begin = slot.begin(line), end = slot.end(line);
+        switch (lookup.pool) {
+            case Pool::First: term(begin, line); break;
+            case Pool::Last: term(end - 1, line); break;
+            case Pool::Max: break;
+            case Pool::None:
+                for (int i = begin; i < end; ++i) term(i, i);
+                break;
+            default:
+                for (int i = begin; i < end; ++i) term(i, line);
+        }
+    }
+}
+
+}  // namespace
+
+TableGradient::TableGradient(const Parameter &parameter)
+    : parameter_(parameter), width_(static_cast<std::size_t>(parameter.width)), sum_(width_), squares_(width_),
+      number_(static_cast<std::size_t>(parameter.rows), -1) {}
+
+void TableGradient::add(std::size_t slot, Pool pool, bool squared, int rows, const std::vector<int> *winners) {
+    lookups_.push_back({slot, pool, squared, rows_, rows, winners});
+    rows_ += rows;
+    has_squared_ |= squared;
+    has_winners_ |= pool == Pool::Max;
+}
+
+void TableGradient::allocate() { gradients_.assign(static_cast<std::size_t>(rows_) * width_, 0.0f); }
+
+bool TableGradient::is_finite(const Batch &batch) const {
+    return std::all_of(lookups_.begin(), lookups_.end(), [&](const Lookup &lookup) {
+        const int lines = lookup.pool == Pool::None ? batch.slots[lookup.slot].end(batch.lines - 1) : batch.lines;
+        const float *at = gradients_.data() + static_cast<std::size_t>(lookup.first) * width_;
+        return all_finite(at, static_cast<std::ptrdiff_t>(static_cast<std::size_t>(lines) * width_));
+    });
+}
+
+void TableGradient::collect(const Batch &batch) {
+    number_rows(batch);
+    gather(batch, false, plain_);
+    if (has_squared_) gather(batch, true, squared_);
+    if (has_winners_) add_winners(batch);
+}
+
+void TableGradient::number_rows(const Batch &batch) {
+    distinct_.clear();
+    std::size_t total = 0;
+    for (const Lookup &lookup : lookups_) total += batch.slots[lookup.slot].ids.size();
+    numbers_.resize(total);
+    int *out = numbers_.data();
+    for (const Lookup &lookup : lookups_) {
+        for (const int id : batch.slots[lookup.slot].ids) {
+            int &number = number_[static_cast<std::size_t>(id)];
+            if (number < 0) {
+                number = static_cast<int>(distinct_.size());
+                distinct_.push_back(id);
+            }
+            *out++ = number;
+        }
+    }
+}
+
+// By counting: how many terms each row has, where they begin, then each into its place.
+void TableGradient::gather(const Batch &batch, bool squared, Terms &terms) {
+    terms.starts.assign(distinct_.size() + 2, 0);
+    int *const starts = terms.starts.data() + 2;
+    const auto walk = [&](auto term) {
+        const int *numbers = numbers_.data();
+        for (const Lookup &lookup : lookups_) {
+            if (lookup.squared == squared) {
+                for_each_term(lookup, batch, [&](int id, int row) { term(numbers[id], lookup.first + row); });
+            }
+            numbers += batch.slots[lookup.slot].ids.size();
+        }
+    };
+    walk([&](int number, int) { ++starts[number]; });
+    for (std::size_t i = 0; i < distinct_.size(); ++i) starts[i] += starts[static_cast<std::ptrdiff_t>(i) - 1];
+    terms.rows.resize(static_cast<std::size_t>(starts[static_cast<std::ptrdiff_t>(distinct_.size()) - 1]));
+    int *const places = terms.starts.data() + 1, *const rows = terms.rows.data();
+    walk([&](int number, int row) { rows[places[number]++] = row; });
+}
+
+// The largest number of each column of a line has one id that it came from.
+void TableGradient::add_winners(const Batch &batch) {
+    winners_.assign(distinct_.size() * width_, 0.0f);
+    const int *numbers = numbers_.data();
+    for (const Lookup &lookup : lookups_) {
+        if (lookup.pool == Pool::Max) {
+            const float *gradient = gradients_.data() + static_cast<std::size_t>(lookup.first) * width_;
+            const std::size_t count = static_cast<std::size_t>(batch.lines) * width_;
+            for (std::size_t i = 0; i < count; ++i) {
+                const std::size_t number = static_cast<std::size_t>(numbers[(*lookup.winners)[i]]);
+                winners_[number * width_ + i % width_] += gradient[i];
+            }
+        }
+        numbers += batch.slots[lookup.slot].ids.size();
+    }
+}
+
+const float *TableGradient::sum(std::size_t i, std::int64_t row) {
+    const autobatch::Kernels &kernels = autobatch::kernels();
+    const int width = static_cast<int>(width_);
+    const autobatch::Block gradients{gradients_.data(), width};
+    const int begin = plain_.starts[i], count = plain_.starts[i + 1] - begin;
+    if (count == 1 && !has_squared_ && !has_winners_) {
+        return gradients_.data() + static_cast<std::size_t>(plain_.rows[static_cast<std::size_t>(begin)]) * width_;
+    }
+    std::fill(sum_.begin(), sum_.end(), 0.0f);
+    kernels.sum_rows(count, width, sum_.data(), gradients, plain_.rows.data() + begin);
+    if (has_squared_) {
+        const int first = squared_.starts[i], terms = squared_.starts[i + 1] - first;
+        std::fill(squares_.begin(), squares_.end(), 0.0f);
+        kernels.sum_rows(terms, width, squares_.data(), gradients, squared_.rows.data() + first);
+        const float *weight = parameter_.weight + row * parameter_.width;
+        for (std::size_t j = 0; j < width_; ++j) sum_[j] += 2.0f * weight[j] * squares_[j];
+    }
+    if (has_winners_) kernels.accumulate(width, sum_.data(), winners_.data() + i * width_);
+    return sum_.data();
+}
+
+}  // namespace dpmodule::hogwild

@@ -1,0 +1,127 @@
+// `update_rows` for Python.
+#include "update_python.hpp"
+
+#include <cstring>
+#include <memory>
+#include <new>
+
+#include "addresses.hpp"
+
+namespace dpmodule::vector {
+namespace {
+
+// in the order of UpdateRule::Kind
+constexpr const char *kind_names[UpdateRule::kinds] = {"sgd",     "momentum", "adagrad",  "adam", "amsgrad",
+                                                       "rmsprop", "centered", "adadelta", "ftrl"};
+
+struct Field {
+    const char *name;
+    double UpdateRule::*at;
+};
+
+constexpr Field rule_fields[] = {
+    {"lr", &UpdateRule::lr},
+    {"wd", &UpdateRule::wd},
+    {"rescale_grad", &UpdateRule::rescale_grad},
+    {"clip_gradient", &UpdateRule::clip_gradient},
+    {"momentum", &UpdateRule::momentum},
+    {"beta1", &UpdateRule::beta1},
+    {"beta2", &UpdateRule::beta2},
+    {"epsilon", &UpdateRule::epsilon},
+    {"gamma1", &UpdateRule::gamma1},
+    {"gamma2", &UpdateRule::gamma2},
+    {"clip_weights", &UpdateRule::clip_weights},
+    {"lamda1", &UpdateRule::lamda1},
+    {"beta", &UpdateRule::beta},
+};
+
+bool read_kind(PyObject *given, UpdateRule *rule) {
+    const char *name = PyUnicode_AsUTF8(given);
+    if (!name) return false;
+    for (int i = 0; i < UpdateRule::kinds; i++) {
+        if (std::strcmp(name, kind_names[i])) continue;
+        rule->kind = static_cast<UpdateRule::Kind>(i);
+        return true;
+    }
+    PyErr_Format(PyExc_ValueError, "no rule is called %R", given);
+    return false;
+}
+
+bool read_field(PyObject *key, PyObject *value, UpdateRule *rule) {
+    const char *name = PyUnicode_AsUTF8(key);
+    if (!name) return false;
+    if (!std::strcmp(name, "kind")) return read_kind(value, rule);
+    for (const Field &field : rule_fields) {
+        if (std::strcmp(name, field.name)) continue;
+        rule->*field.at = PyFloat_AsDouble(value);
+        return !PyErr_Occurred();
+    }
+    PyErr_Format(PyExc_ValueError, "rules have no %R", key);
+    return false;
+}
+
+// A call of `update_rows`, without Python.
+struct RowsCall {
+    UpdateRule rule;
+    float *weight, *states[UpdateRule::most_states];
+    RowGradients grads;
+    std::size_t table_rows;   // 0: only the rows given
+
+    bool read(PyObject *const *given, Py_ssize_t count) {
+        if (count < 1 || !read_rule(given[0], &rule)) return false;
+        const int kept = state_count(rule.kind);
+        Arguments next(given + 1, count - 1, 6 + kept);
+        weight = next.floats();
+        grads.rows = reinterpret_cast<const std::int64_t *>(next.floats());
+        grads.count = static_cast<std::size_t>(next.size());
+        grads.width = static_cast<std::size_t>(next.size());
+        grads.values = next.floats();
+        table_rows = static_cast<std::size_t>(next.size());
+        for (int i = 0; i < kept; i++) states[i] = next.floats();
+        return next.good();
+    }
+};
+
+bool run_rows(const RowsCall &call) {
+    if (!call.table_rows) {
+        update_rows(call.rule, call.weight, call.states, call.grads);
+        return true;
+    }
+    const std::unique_ptr<float[]> zeros(new (std::nothrow) float[call.grads.width]());
+    if (!zeros) return false;
+    update_table(call.rule, call.weight, call.states, call.grads, call.table_rows, zeros.get());
+    return true;
+}
+
+PyObject *update_rows_of(PyObject *, PyObject *const *given, Py_ssize_t count) {
+    RowsCall call{};
+    if (call.read(given, count)) return without_gil(run_rows, call);
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "expected a rule and addresses");
+    return nullptr;
+}
+
+// Python keeps a pointer to this table
+PyMethodDef row_functions[] = {
+    {"update_rows", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(update_rows_of)), METH_FASTCALL,
+     "update_rows(rule, weight, rows, count, width, gradients, table_rows, *states)\n--\n\n"
+     "Update rows of a table of float32 numbers in place; arguments are a dict, see update_python.hpp, sizes and\n"
+     "addresses. With table_rows the rows that are not given have gradients of 0; else they are left alone."},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+bool read_rule(PyObject *given, UpdateRule *rule) {
+    if (!PyDict_Check(given)) {
+        PyErr_Format(PyExc_TypeError, "a rule is a dict, not %R", given);
+        return false;
+    }
+    PyObject *key, *value;
+    for (Py_ssize_t at = 0; PyDict_Next(given, &at, &key, &value);) {
+        if (!read_field(key, value, rule)) return false;
+    }
+    return true;
+}
+
+}  // namespace dpmodule::vector
+
+int dpmodule::add_row_updates(PyObject *module) { return PyModule_AddFunctions(module, vector::row_functions); }
