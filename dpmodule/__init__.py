@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     from . import image as img
     from . import random as rnd
     from . import visualization as viz
-    from .hogwild import DataFeedDesc
+    from .hogwild import AsyncExecutor, DataFeedDesc, InMemoryDataset, QueueDataset
 
 _LATER = {
     "autograd": "autograd",
@@ -119,7 +119,7 @@ _LATER = {
 }
 """Modules that are imported when they are first asked for, since most programs do without them; short names too."""
 
-_FROM_LATER = {"hogwild": "DataFeedDesc"}
+_FROM_LATER = {"hogwild": "AsyncExecutor DataFeedDesc InMemoryDataset QueueDataset"}
 """Names that modules of `_LATER` give the package, by the module, with blanks between."""
 
 ops.add_later("dpmodule.operator", "Custom _NDArray _Native")
@@ -127,12 +127,15 @@ ops.add_later("dpmodule.operator", "Custom _NDArray _Native")
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncExecutor",
     "AttrScope",
     "Context",
     "DataFeedDesc",
+    "InMemoryDataset",
     "MXNetError",
     "Monitor",
     "NDArray",
+    "QueueDataset",
     "Symbol",
     "attribute",
     "autograd",

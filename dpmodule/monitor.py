@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from . import later
 from .base import ArgumentError, StateError
 from .ndarray import NDArray
+from .ndarray.ragged import numbers_of
 
 __all__ = ["Monitor"]
 
@@ -39,7 +40,7 @@ class Monitored(Protocol):
 
 def rms(x: NDArray) -> NDArray:
     """Return the norm of `x` divided by the root of its size, as an array of one number."""
-    norm = x.raw.float().norm() / math.sqrt(max(x.size, 1))
+    norm = numbers_of(x).float().norm() / math.sqrt(max(x.size, 1))
     return NDArray(norm.reshape(1), x.context)
 
 

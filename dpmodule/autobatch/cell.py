@@ -22,6 +22,7 @@ from .collection import ParameterCollection
 from .errors import ForeignValueError, user_line
 from .expression import listed
 from .given import flag, text
+from .ragged_inputs import RaggedInputs
 from .row_wise import can_stack, reason_against
 from .state import state
 from .whole import TOO_LARGE, whole
@@ -66,10 +67,11 @@ class Cell(Batched):
         self.symbol = symbol
         self.is_train: bool | None = None
         self._graph, self._heads, self._rows = graph, heads, rows
-        self._body = CompiledBody(graph)
+        self._ragged = RaggedInputs(graph)
+        self._body = CompiledBody(graph, self._ragged.storage)
         self._ways: dict[Any, str] = {}
         self._squeezed: dict[Any, frozenset[int]] = {}
-        self._own = CellParameters(symbol, params, inputs, initializer, allow_extra)
+        self._own = CellParameters(symbol, params, inputs, initializer, allow_extra, self._ragged)
         self.collection, self.input_names = self._own.collection, self._own.input_names
         if shapes is not None and self._own.missing:
             self._own.make({name: _example(name, shape) for name, shape in shapes.items()})
@@ -87,7 +89,7 @@ class Cell(Batched):
             ShapeError: they do not fit the symbol.
         """
         given = dict(zip(self.input_names, shapes))
-        labels = [n for n in self.input_names if given[n] == (1,)]
+        labels = [n for n in self.input_names if given[n] == (1,) and n not in self._ragged.names]
         attempts = [given]
         if labels:
             of_labels = {n: () for n in labels if n in self._graph.labels or n.endswith("label")}
@@ -123,18 +125,20 @@ class Cell(Batched):
                     f"{self.name}: the shape of {name} does not follow from the inputs (at {user_line()})"
                 )
         self._ways[is_train, tuple(shapes)] = self._find_way(examples)
-        return [shape[1:] if shape[0] == 1 else shape for shape in outs]
+        singles = [shape[1:] if shape[0] == 1 else shape for shape in outs]
+        return self._ragged.with_lengths(singles, examples, self.name)
 
     def _find_way(self, examples: Mapping[str, Shape]) -> str:
         if self._rows is True:
             return ""
         if self._rows is False:
             return "one by one: rows=False"
-        reason = reason_against(self._graph, examples, self._own.shapes())
+        nominal = self._ragged.without_lengths(examples)
+        reason = reason_against(self._graph, nominal, self._own.shapes(), self._ragged.nodes)
         if not reason:
             return ""
         # a retry of what torch.vmap refuses half-way would draw other numbers than the first try
-        stacks = can_stack(self._graph) and not self.random
+        stacks = can_stack(self._graph) and not self.random and not self._ragged.names
         return f"by torch.vmap: {reason}" if stacks else f"one by one: {reason}"
 
     def way(self, is_train: bool, shapes: Sequence[Shape]) -> str:
@@ -228,8 +232,10 @@ class Cell(Batched):
         return self._one_by_one(env, given, data)
 
     def _call(self, env: Env, given: Mapping[str, Tensor], data: Sequence[Tensor]) -> list[Tensor]:
-        values = {**given, **dict(zip(self.input_names, data))}
-        return self._body(env, [values[node.name] for node in self._graph.inputs])
+        rows = {name: self._ragged.value(name, x) for name, x in zip(self.input_names, data)}
+        values: dict[str, Any] = {**given, **rows}
+        found = self._body(env, [values[node.name] for node in self._graph.inputs])
+        return [self._ragged.rows(output) for output in found] if self._ragged.names else found
 
     def _stacked(self, env: Env, given: Mapping[str, Tensor], data: Sequence[Tensor]) -> list[Tensor]:
         def one(*example: Tensor) -> tuple[Tensor, ...]:
@@ -288,6 +294,9 @@ def cell(
     example each, without that axis, and gives what an executor bound for a batch of one would give. Calls with equal
     shapes are computed together: in one call where every operator works row by row, by `torch.vmap` or one by one
     where some operator does not (`explain` says which, and why).
+
+    An example of an input that is declared ``Variable(stype="ragged")`` is one row: (length, ...), of one element or
+    more. Calls with rows of equal lengths are computed together; a ragged output is (length, ...), too.
 
     Loss heads (SoftmaxOutput and its like) ignore the gradient that comes from above, as everywhere: add their outputs
     up with `sum_elems` and `esum`, and call `backward` on the sum. Labels are inputs like others. In training mode

@@ -22,6 +22,7 @@ from .expression import listed
 from .given import text
 from .held import ArrayStorage, HeldCollection, StateStorage, described, find
 from .parameters import LookupParameters, Parameters
+from .ragged_inputs import RaggedInputs
 from .state import state
 from .storage import ParameterStorage
 
@@ -39,6 +40,7 @@ class CellParameters:
         inputs: as for `cell`.
         initializer: gives those that are made their first values.
         allow_extra: as for `cell`.
+        ragged: which of the symbol's values are ragged.
 
     Attributes:
         collection: where all of them are.
@@ -54,7 +56,9 @@ class CellParameters:
         inputs: Sequence[str] | None,
         initializer: Any,
         allow_extra: bool,
+        ragged: RaggedInputs,
     ) -> None:
+        self._ragged = ragged
         self._symbol, self._graph, self._initializer = symbol, symbol.graph, initializer
         self.collection = _collection_of(params)
         self.input_names = self._input_names(params, inputs)
@@ -96,7 +100,8 @@ class CellParameters:
         Raises:
             ShapeError: inputs and parameters do not fit together.
         """
-        given: dict[str, Any] = {name: (1, *shape) for name, shape in examples.items()}
+        nominal = self._ragged.without_lengths(examples)
+        given: dict[str, Any] = {name: (1, *shape) for name, shape in nominal.items()}
         return infer_shapes(self._graph, {**given, **self.shapes()})
 
     def _input_names(self, params: Any, inputs: Sequence[str] | None) -> list[str]:

@@ -15,6 +15,7 @@ __all__ = ["Place", "Places", "length", "step"]
 
 Tensor = torch.Tensor
 
+
 class Place(NamedTuple):
     """What native code updates of one parameter.
 

@@ -42,7 +42,10 @@ def can_stack(graph: Graph) -> bool:
 
 
 def reason_against(
-    graph: Graph, examples: Mapping[str, tuple[int, ...]], others: Mapping[str, tuple[int, ...]]
+    graph: Graph,
+    examples: Mapping[str, tuple[int, ...]],
+    others: Mapping[str, tuple[int, ...]],
+    known: Collection[Node] = (),
 ) -> str:
     """Return why a graph does not work row by row, "" if it does.
 
@@ -50,6 +53,7 @@ def reason_against(
         graph: the graph.
         examples: the shape of one example of every input, without the axis of rows.
         others: the shapes of parameters and states.
+        known: operators that work row by row whatever their declaration says, as those on ragged values do.
     """
     batched = _depends(graph, examples)
     for number in _NUMBERS:
@@ -62,7 +66,7 @@ def reason_against(
             if node in batched and any(not shape or shape[0] != number for shape in shapes[node]):
                 return f"{node.describe()} does not keep the examples apart along the first axis"
         for node in graph.nodes:
-            if node.op is not None and node in batched:
+            if node.op is not None and node in batched and node not in known:
                 reason = _reason(node, batched, shapes)
                 if reason:
                     return f"{node.describe()} {reason}"

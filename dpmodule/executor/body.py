@@ -14,6 +14,7 @@ from ..ops.spec import Env
 from ..ops.user_code import is_users
 from .locate import forward_error
 from .program import Program, program_of
+from .storage import Storage
 
 __all__ = ["CompiledBody"]
 
@@ -25,10 +26,12 @@ class CompiledBody(InferredBody):
 
     Args:
         graph: the subgraph.
+        storage: storage types, if some values are sparse or ragged; their records are then among the tensors.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, storage: Storage | None = None) -> None:
         super().__init__(graph)
+        self._storage = storage
         order = {node: i for i, node in enumerate(graph.inputs)}
         self._order = [order[node] for node in (*graph.arguments, *graph.auxiliary)]
         self._programs: dict[bool, Program] = {}
@@ -54,7 +57,7 @@ class CompiledBody(InferredBody):
         program = self._programs.get(recorded)
         if program is None:
             program = self._programs[recorded] = program_of(
-                self.graph, recorded, body=CompiledBody, is_body=True
+                self.graph, recorded, storage=self._storage, body=CompiledBody, is_body=True
             )
         values = [tensors[i] for i in self._order]
         first = len(self.graph.arguments)

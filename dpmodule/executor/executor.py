@@ -18,6 +18,7 @@ from ..generators import generator
 from ..graph import Node
 from ..graph.merge import merge_equal
 from ..ndarray import NDArray
+from ..ndarray.ragged import numbers_of
 from ..ops.exposure import written
 from ..ops.sparse import leaf_of
 from ..ops.user_code import is_users
@@ -506,8 +507,8 @@ class Executor:
 
         Of an output behind `BlockGrad`, which is there to be looked at and trains nothing, the part is empty.
         """
-        pairs = zip(self._probes, self._outputs)
-        return [out.raw if probe is None else probe(out.raw) for probe, out in pairs]
+        pairs = zip(self._probes, map(numbers_of, self._outputs))
+        return [out if probe is None else probe(out) for probe, out in pairs]
 
     # backward
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from .. import later
 
 _LATER = {
+    "async_executor": "AsyncExecutor",
     "data_feed": "FeedBatch FileBatches Part check_files split_parts",
+    "dataset": "InMemoryDataset QueueDataset Reading",
     "data_feed_desc": "DataFeedDesc UnknownSlotError",
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -45,9 +45,15 @@ class RunArguments:
         _check_choice("mode", self.mode, MODES)
         _check_choice("on_bad_line", self.on_bad_line, _ON_BAD_LINE)
         if self.callback is not None and not callable(self.callback):
-            raise ArgumentError(f"callback is {self.callback!r}, expected a function of one argument, or None")
+            raise ArgumentError(
+                f"callback is {self.callback!r}, expected a function of one argument, or None"
+            )
         check_seconds("callback_s", self.callback_s)
         return self
+
+    def with_optimizer(self, optimizer: Any) -> RunArguments:
+        """Return these arguments with a program's own optimizer."""
+        return replace(self, optimizer=optimizer)
 
     def metric(self) -> Any:
         """Return the metric that `eval_metric` names, None without one.

@@ -5,24 +5,26 @@ from __future__ import annotations
 import logging
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 from .. import generators, later
 from ..base import ArgumentError, StateError
+from ..checkpoint import save_checkpoint
 from ..context import Context, cpu
 from ..module import Module
 from ..ndarray import NDArray
-from ..symbol import Symbol
 from .arguments import RunArguments, check_seconds, check_workers
 from .data_feed import Part, check_files, split_parts
-from .fetches import Fetches
-from .job import Job, WorkerStats
-from .program import Prepared, check_module, input_names, make_ready
-from .results import Progress, Results
-from .serial_engine import SerialEngine
-from .slot_feed import SlotFeed, feed_of
+from .data_feed_desc import DataFeedDesc
+from .engines import Choice, Engines
+from .job import Job
+from .program import Prepared
+from .programs import Programs
+from .reporter import Reporter
+from .results import Results
+from .worker import Inferred
 
 __all__ = ["AsyncExecutor"]
 
@@ -32,22 +34,59 @@ _logger = logging.getLogger(__name__)
 
 
 class AsyncExecutor:
-    """Trains programs from files with several workers, which all write to the same parameters without locks."""
+    """Trains programs from files with several workers, which all write to the same parameters without locks.
 
-    def __init__(self, context: Context | None = None, timeout_s: float = 60.0) -> None:
-        self.context = cpu() if context is None else context
-        self.timeout_s = timeout_s
+    A *program* is a `Module`, which is bound here from the feed; a `Symbol`, whose parameters the executor keeps, by
+    name, in one store for all symbols; or anything with the attributes `symbol`, `store` and `optimizer`. Workers are
+    started by the first call that needs them, and kept for the following ones; leave the executor's context, or call
+    `close`, to end them.
+
+    Args:
+        context: the CPU.
+        timeout_s: how long a worker may go without finishing a batch before it counts as stuck, in seconds.
+        start_method: how worker processes are started, as in `streams.Supervisor`; None: forked from a process that
+            has imported torch and nothing else ("forkserver"), where the system has that, else "spawn".
+
+    Attributes:
+        context: the device.
+        timeout_s: as given.
+
+    Raises:
+        ArgumentError: another device than the CPU, a time that is none, or an unknown way to start processes.
+
+    Example:
+        >>> with mx.AsyncExecutor() as run:
+        ...     result = run.run_from_files(module, feed, ["part-0", "part-1"], 2, ["loss"], eval_metric="auc")
+        >>> result[0], result.examples, result.metric
+
+    Source: the description of Paddle's AsyncExecutor; `docs/differences.md` says where this departs from it.
+    """
+
+    def __init__(
+        self, context: Any = None, timeout_s: float = 60.0, *, start_method: str | None = None
+    ) -> None:
+        self.context = cpu() if context is None else Context(context)
+        if self.context.device_type != "cpu":
+            raise ArgumentError(
+                f"AsyncExecutor: context is {self.context}, and its workers train on the CPU: mx.cpu()"
+            )
+        check_seconds("timeout_s", timeout_s)
+        self.timeout_s = float(timeout_s)
+        self._engines = Engines(self.timeout_s, start_method)
+        self._programs = Programs(self.context)
+        self._last: Prepared | None = None
+        self._is_running = False
         self._closed = False
-        self._modules: dict[Any, Module] = {}
-        self._engine = SerialEngine()
+
+    # training
 
     def run_from_files(
         self,
         program: Any,
-        data_feed: Any,
+        data_feed: DataFeedDesc,
         filelist: Sequence[Any],
         thread_num: int,
-        fetch: Any,
+        fetch: Any = (),
         debug: bool = False,
         *,
         mode: str = "auto",
@@ -63,6 +102,52 @@ class AsyncExecutor:
         split_files: bool = False,
         on_bad_line: str = "error",
     ) -> Results:
+        """Train on every line of some files once.
+
+        Every worker has a reader, with a bounded queue of batches, that takes files from a common counter; its batches
+        run on over its files, so that only its last may be short. A short batch's gradient is divided by the full batch
+        size too, as in `fit`.
+
+        Args:
+            program: what to train; it, and all other arguments, may be others in the next call.
+            data_feed: description of the lines. A slot feeds the variable of its name as that is declared: ragged, or
+                dense, (N, values a line); one value a line feeds (N,) where the graph wants that, else (N, 1).
+            filelist: paths.
+            thread_num: how many workers; no more than there are files, unless `split_files` is set.
+            fetch: names of outputs or slots, or symbols, or one of these alone: what is averaged. Each has one number a
+                line, or is one number.
+            debug: whether the result has each worker's seconds by stage.
+            mode: "native" (threads of C++), "process" (processes over shared parameters), "serial" (the calling
+                thread) or "auto"; see `explain`.
+            initializer: gives parameters their first values, as in `fit`; counts at a program's first run, like the four
+                arguments that follow.
+            arg_params: values to start from.
+            aux_params: auxiliary states to start from.
+            optimizer: name or `Optimizer`; "sgd" unless given.
+            optimizer_params: its arguments; rescale_grad is 1 / batch size unless given.
+            eval_metric: name, list of names, or `EvalMetric`.
+            callback: called with a `Progress` while the workers work, in the calling thread.
+            callback_s: how often, in seconds.
+            progress: whether a progress bar is shown.
+            split_files: cut files by bytes, so that one file keeps several workers busy.
+            on_bad_line: "error", or "skip" to pass over lines that are not as described, and count them.
+
+        Returns:
+            The mean of each fetch over all batches of all workers, a batch's value being the mean of its numbers; with
+            `examples`, `batches`, `seconds`, `skipped` (lines), `workers` (how many) and `metric`.
+
+        Raises:
+            ArgumentError: an argument, a name, a slot does not fit.
+            FileError: a file is missing, or cannot be read.
+            ShapeError: a fetch has more than one number a line.
+            FileFormatError: a bad line; names file, line and slot.
+            BoundsError: a value is no row of the table that is looked up.
+            NonFiniteError: an output or a gradient is not finite; it has changed no parameter. Attributes `file`, `batch`.
+            WorkerDied: a worker process is gone; attributes `index` and `file`. Parameters are usable.
+            WorkerStuck: a worker has not finished a batch within `timeout_s`.
+            KeyboardInterrupt: Ctrl-C, raised after the batches that were running; the executor stays usable.
+            StateError: the executor is closed, or runs already.
+        """
         args = RunArguments(
             mode,
             initializer,
@@ -78,29 +163,189 @@ class AsyncExecutor:
             on_bad_line,
             debug,
         ).checked()
-        workers = check_workers(thread_num)
-        files = check_files(filelist)
-        parts = split_parts(files, workers) if split_files else [Part(path) for path in files]
         start = time.monotonic()
-        prepared = self._prepare(program, data_feed, parts, fetch, True, args)
-        job = Job(prepared.feed.desc, parts, 1, prepared.fetches.names, metric=args.metric())
-        stats = self._engine.run(prepared, job)
-        return Results(job.fetch, stats, time.monotonic() - start, debug)
+        self._check_free()
+        parts, workers = _parts(filelist, data_feed, thread_num, split_files)
+        prepared = self._programs.prepare(program, data_feed, parts, fetch, True, args)
+        choice = self._engines.choose(prepared, mode, workers)
+        if choice.mode == "serial" and workers > 1:
+            _logger.warning(
+                "run_from_files: mode 'serial' has one worker; thread_num %d is passed over", thread_num
+            )
+            workers = 1
+        self._last = prepared
+        self._is_running = True
+        try:
+            with Reporter(args, prepared.fetches.names) as reporter:
+                job = _job(prepared, parts, workers, args, reporter)
+                stats = self._engines.run(choice.mode, prepared, job)
+                reporter.end(stats)
+        finally:
+            self._is_running = False
+        return Results(prepared.fetches.names, stats, time.monotonic() - start, debug)
 
-    def _prepare(
-        self, program: Any, desc: Any, parts: Sequence[Part], fetch: Any, train: bool, args: RunArguments
-    ) -> Prepared:
-        module = self._module_of(program, desc)
-        names = module.symbol.list_arguments()
-        labels = [name for name in module.label_names if name in names]
-        bound = {d.name: d.shape for d in (*module.data_shapes, *(module.label_shapes or ()))} if module.binded else {}
-        feed = feed_of(module.symbol, desc, module.data_names, labels, parts, bound)
-        fetches = Fetches.find(module.symbol, fetch, [*module.data_names, *labels])
-        fetches.check_shapes(feed)
-        make_ready(module, feed, None, train, args)
-        return Prepared(module, feed, fetches, train)
+    def explain(self, program: Any, data_feed: DataFeedDesc | None = None, thread_num: int = 2) -> Choice:
+        """Return which engine trains a program in mode "auto", and why; print it to read it.
 
-    def _module_of(self, program: Any, desc: Any) -> Module:
-        if isinstance(program, Module):
-            return program
-        return self._modules[id(program)]
+        Args:
+            program: what is trained.
+            data_feed: description of its feed; None: as in its last run.
+            thread_num: how many workers it would have.
+
+        Raises:
+            StateError: it has not been run, and no feed is given.
+        """
+        found = self._programs.last(program) if data_feed is None else None
+        if found is None and data_feed is None:
+            raise StateError("explain: the program has not been run yet; give its data_feed")
+        if found is None:
+            args = RunArguments()
+            found = self._programs.prepare(program, data_feed, [], (), True, args)
+        return self._engines.choose(found, "auto", check_workers(thread_num))
+
+    # inference
+
+    def infer_from_files(
+        self,
+        program: Any,
+        data_feed: DataFeedDesc,
+        filelist: Sequence[Any],
+        thread_num: int,
+        fetch: Any,
+        *,
+        mode: str = "auto",
+        on_bad_line: str = "error",
+    ) -> Iterator[Inferred]:
+        """Return an iterator over what a program says of the lines of some files; changes nothing.
+
+        Batches end with their files here. With several workers each takes every n-th file.
+
+        Args:
+            program: as in `run_from_files`; it must have parameters.
+            data_feed: description of the lines, which have all slots, also those that only training needs.
+            filelist: paths.
+            thread_num: how many workers.
+            fetch: names of outputs or slots, or symbols, or one of these alone; of any shape.
+            mode: "process", "serial", or "auto": processes if there are several workers.
+            on_bad_line: as in `run_from_files`; lines passed over are not counted here.
+
+        Returns:
+            An iterator of (file, number of its first line, an array for each fetch), in the order of the files.
+
+        Raises:
+            StateError: the program has no parameters.
+            ArgumentError, FileError, FileFormatError, WorkerDied, WorkerStuck: as `run_from_files`.
+        """
+        args = RunArguments(mode=mode, on_bad_line=on_bad_line).checked()
+        if mode == "native":
+            raise ArgumentError("infer_from_files: mode is 'native', expected 'auto', 'process' or 'serial'")
+        self._check_free()
+        parts, workers = _parts(filelist, data_feed, thread_num, False)
+        prepared = self._programs.prepare(program, data_feed, parts, fetch, False, args)
+        if mode == "serial" or (mode == "auto" and workers == 1):
+            job = _job(prepared, parts, 1, args, None)
+            return self._engines.serial.infer(prepared, job)
+        return self._engines.process.infer(prepared, _job(prepared, parts, workers, args, None))
+
+    # programs and their parameters
+
+    def module(self, program: Any) -> Module:
+        """Return a Module over the parameters of a program that has been run.
+
+        Raises:
+            StateError: it has not.
+        """
+        return self._programs.module(program)
+
+    def get_params(self, program: Any) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+        """Return copies of a program's parameters and auxiliary states.
+
+        Raises:
+            StateError: it has not been run.
+        """
+        return self.module(program).get_params()
+
+    def snapshot(self, prefix: str, epoch: int = 0) -> None:
+        """Write the parameters of the program that runs, or ran last, as a checkpoint, while it runs.
+
+        For a callback, or another thread. The workers wait between two batches while the parameters are copied, so that
+        no row is torn; but each has come as far as it has, and what is saved is a mixture of moments as in all Hogwild
+        training: no order of batches by one worker gives it. The files switch together.
+
+        Args:
+            prefix: path and first part of the names: ``prefix-symbol.json`` and ``prefix-0000.params``.
+            epoch: the number in the name.
+
+        Raises:
+            StateError: nothing has been run, or a batch does not end within `timeout_s`.
+        """
+        if self._last is None:
+            raise StateError("snapshot: nothing has been run yet")
+        module = self._last.module
+        with self._engines.paused():
+            arg_params, aux_params = module.get_params()
+        save_checkpoint(prefix, epoch, module.symbol, arg_params, aux_params)
+
+    # life
+
+    def _check_free(self) -> None:
+        if self._closed:
+            raise StateError("the AsyncExecutor is closed; make a new one")
+        if self._is_running:
+            raise StateError("the AsyncExecutor is running; wait, or make another one for another program")
+
+    def close(self) -> None:
+        """End the workers; parameters stay where they are. Further calls do nothing."""
+        self._closed = True
+        self._engines.close()
+
+    def __enter__(self) -> AsyncExecutor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _parts(filelist: Any, desc: Any, thread_num: Any, split: bool) -> tuple[list[Part], int]:
+    """Return what is read, and by how many workers.
+
+    Raises:
+        ArgumentError: an argument is of another type.
+        FileError: a file is missing.
+    """
+    if not isinstance(desc, DataFeedDesc):
+        raise ArgumentError(
+            f"data_feed is {desc!r}, expected a DataFeedDesc, as DataFeedDesc('data.prototxt')"
+        )
+    workers = check_workers(thread_num)
+    files = check_files(filelist)
+    parts = split_parts(files, workers, desc.pipe_command) if split else [Part(path) for path in files]
+    if workers > len(parts):
+        kind = "parts" if split else "files"
+        hint = "" if split else "; split_files=True cuts files"
+        _logger.warning(
+            "thread_num is reduced from %d to %d, as many as there are %s%s", workers, len(parts), kind, hint
+        )
+        workers = len(parts)
+    return parts, workers
+
+
+def _job(
+    prepared: Prepared, parts: list[Part], workers: int, args: RunArguments, reporter: Reporter | None
+) -> Job:
+    state = generators.generator(cpu()).get_state()
+    return Job(
+        prepared.feed.desc,
+        parts,
+        workers,
+        prepared.fetches.names,
+        prepared.train,
+        args.on_bad_line,
+        args.debug,
+        zlib.crc32(state.numpy().tobytes()),
+        args.metric(),
+        None if reporter is None or not reporter.is_wanted else reporter.report,
+        float("inf") if reporter is None else reporter.every_s,
+    )

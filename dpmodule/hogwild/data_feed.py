@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from types import TracebackType
@@ -17,7 +17,16 @@ from .data_files import Part, Source, check_files, count_lines, open_part, split
 if TYPE_CHECKING:
     from .data_feed_desc import DataFeedDesc
 
-__all__ = ["FeedBatch", "FileBatches", "Part", "check_files", "check_on_bad_line", "split_parts"]
+__all__ = [
+    "Block",
+    "BlockReader",
+    "FeedBatch",
+    "FileBatches",
+    "Part",
+    "check_files",
+    "check_on_bad_line",
+    "split_parts",
+]
 
 _BLOCK_BYTES = 1 << 20
 _KEPT_OFFSETS = 64
@@ -64,17 +73,19 @@ class FeedBatch:
 
 
 @dataclass(frozen=True)
-class _Block:
+class Block:
     """Parsed lines of one part.
 
     Args:
         lines: what was parsed.
+        text: what it was parsed from.
         file: path of the file.
         first_line: number of the block's first line in the part, from 1.
         numbering: tells the lines before the part.
     """
 
     lines: MultiSlotLines
+    text: memoryview
     file: str
     first_line: int
     numbering: _Numbering
@@ -90,6 +101,83 @@ class _Block:
         return FeedBatch(columns, count, self.file, self.number(first), self.numbering)
 
 
+class BlockReader:
+    """Reads parts of files by blocks and parses the lines of each.
+
+    Args:
+        slots: the slots of a line.
+        pipe_command: the program that files go through, "cat" for none.
+        on_bad_line: "error" or "skip", see `FileBatches`.
+        block_bytes: how much is read and parsed at a time.
+
+    Attributes:
+        skipped: bad lines that were passed over so far.
+        file: path of the file that is being read, None before the first.
+    """
+
+    def __init__(
+        self, slots: Sequence[Slot], pipe_command: str, on_bad_line: str, block_bytes: int = _BLOCK_BYTES
+    ) -> None:
+        self.skipped = 0
+        self.file: str | None = None
+        self._slots, self._pipe_command = list(slots), pipe_command
+        self._skip_bad, self._block_bytes = on_bad_line == "skip", block_bytes
+        self._source: Source | None = None
+
+    def blocks(self, part: Part) -> Iterator[Block]:
+        """Return the blocks of a part that have lines; the text of each is there until the next is asked for."""
+        self.file = part.path
+        self._source = source = open_part(part, self._pipe_command)
+        numbering = _Numbering(part, getattr(source, "begin", 0))
+        memory, held, first_line, is_final = memoryview(bytearray(self._block_bytes)), 0, 1, False
+        while not is_final:
+            if held == len(memory):  # one line is longer than the block
+                longer = memoryview(bytearray(2 * held))
+                longer[:held] = memory
+                memory = longer
+            held, is_final = _fill(source, memory, held)
+            lines = self._parsed(memory[:held], first_line, is_final, numbering)
+            if lines.num_lines:
+                yield Block(lines, memory[: lines.consumed], part.path, first_line, numbering)
+            memory[: held - lines.consumed] = memory[lines.consumed : held]
+            held -= lines.consumed
+            first_line += lines.num_lines + lines.passed.shape[0]
+        self.close()
+
+    def close(self) -> None:
+        """End a program that is running, and let go of the file."""
+        source, self._source = self._source, None
+        if source is not None:
+            source.close()
+
+    def _parsed(
+        self, text: memoryview, first_line: int, is_final: bool, numbering: _Numbering
+    ) -> MultiSlotLines:
+        def parse(first_line: int) -> MultiSlotLines:
+            return MultiSlotFunctor(
+                text,
+                self._slots,
+                source=str(self.file),
+                first_line=first_line,
+                final=is_final,
+                skip_blank=True,
+                skip_bad=self._skip_bad,
+            ).run()
+
+        try:
+            lines = parse(first_line)
+        except FileFormatError:
+            if not numbering.before():
+                raise
+            lines = parse(
+                first_line + numbering.before()
+            )  # the same error, with the number that the line has
+        self.skipped += lines.num_bad
+        if lines.num_lines:
+            self._slots = [with_width(slot, _width(slot, lines)) for slot in self._slots]
+        return lines
+
+
 class FileBatches:
     """Batches of the lines of files, which run on over files, so that only the last may be short.
 
@@ -101,10 +189,6 @@ class FileBatches:
         on_bad_line: "error" raises at a line that is not as described; "skip" passes over it and counts it.
         widths: how many values a line has of dense slots, by name; else the first line that this reads tells.
         block_bytes: how much is read and parsed at a time.
-
-    Attributes:
-        skipped: bad lines that were passed over so far.
-        file: path of the file that is being read, None before the first.
 
     Shape:
         values: (sum of the counts,), int64 or float32; (N, count) for a dense slot.
@@ -130,26 +214,32 @@ class FileBatches:
         next_part: Callable[[], Part | None],
         on_bad_line: str = "error",
         *,
-        widths: dict[str, int] | None = None,
+        widths: Mapping[str, int] | None = None,
         block_bytes: int = _BLOCK_BYTES,
     ) -> None:
         check_on_bad_line("FileBatches", on_bad_line)
         if not desc.used_slots:
             names = [slot.name for slot in desc.slots]
             raise ArgumentError(f"FileBatches: no slot of {names} is used; call set_use_slots([...]) first")
-        self.skipped = 0
-        self.file: str | None = None
-        self._slots = [_with_width(slot, (widths or {}).get(slot.name)) for slot in desc.slots]
+        slots = [with_width(slot, (widths or {}).get(slot.name)) for slot in desc.slots]
+        self._reader = BlockReader(slots, desc.pipe_command, on_bad_line, block_bytes)
         self._cutter = _Cutter(desc.batch_size)
-        self._next_part, self._pipe_command = next_part, desc.pipe_command
-        self._skip_bad, self._block_bytes = on_bad_line == "skip", block_bytes
-        self._source: Source | None = None
+        self._next_part = next_part
+
+    @property
+    def skipped(self) -> int:
+        """How many bad lines were passed over so far."""
+        return self._reader.skipped
+
+    @property
+    def file(self) -> str | None:
+        """Path of the file that is being read, None before the first."""
+        return self._reader.file
 
     def __iter__(self) -> Iterator[FeedBatch]:
         try:
             while (part := self._next_part()) is not None:
-                self.file = part.path
-                for block in self._blocks(part):
+                for block in self._reader.blocks(part):
                     yield from self._cutter.cut(block)
             yield from self._cutter.rest()
         finally:
@@ -157,9 +247,7 @@ class FileBatches:
 
     def close(self) -> None:
         """End a program that is running, and let go of the file."""
-        source, self._source = self._source, None
-        if source is not None:
-            source.close()
+        self._reader.close()
 
     def __enter__(self) -> FileBatches:
         return self
@@ -168,51 +256,6 @@ class FileBatches:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _blocks(self, part: Part) -> Iterator[_Block]:
-        self._source = source = open_part(part, self._pipe_command)
-        numbering = _Numbering(part, getattr(source, "begin", 0))
-        memory, held, first_line, is_final = memoryview(bytearray(self._block_bytes)), 0, 1, False
-        while not is_final:
-            if held == len(memory):  # one line is longer than the block
-                longer = memoryview(bytearray(2 * held))
-                longer[:held] = memory
-                memory = longer
-            held, is_final = _fill(source, memory, held)
-            lines = self._parsed(memory[:held], part.path, first_line, is_final, numbering)
-            memory[: held - lines.consumed] = memory[lines.consumed : held]
-            held -= lines.consumed
-            if lines.num_lines:
-                yield _Block(lines, part.path, first_line, numbering)
-            first_line += lines.num_lines + len(lines.passed)
-        self.close()
-
-    def _parsed(
-        self, text: memoryview, path: str, first_line: int, is_final: bool, numbering: _Numbering
-    ) -> MultiSlotLines:
-        def parse(first_line: int) -> MultiSlotLines:
-            return MultiSlotFunctor(
-                text,
-                self._slots,
-                source=path,
-                first_line=first_line,
-                final=is_final,
-                skip_blank=True,
-                skip_bad=self._skip_bad,
-            ).run()
-
-        try:
-            lines = parse(first_line)
-        except FileFormatError:
-            if not numbering.before():
-                raise
-            lines = parse(
-                first_line + numbering.before()
-            )  # the same error, with the number that the line has
-        self.skipped += lines.num_bad
-        if lines.num_lines:
-            self._slots = [_with_width(slot, _width(slot, lines)) for slot in self._slots]
-        return lines
 
 
 def check_on_bad_line(call: str, on_bad_line: str) -> None:
@@ -240,7 +283,8 @@ def _width(slot: Slot, lines: MultiSlotLines) -> int | None:
     return None if found is None or not slot.is_dense else found.values.shape[1]
 
 
-def _with_width(slot: Slot, width: int | None) -> Slot:
+def with_width(slot: Slot, width: int | None) -> Slot:
+    """Return a slot whose width is known, if it is dense and has none."""
     is_news = slot.is_dense and slot.width is None and width is not None
     return replace(slot, width=width) if is_news else slot
 
@@ -258,7 +302,7 @@ class _Cutter:
         self._num_left = 0
         self._even_offsets: dict[tuple[int, int], torch.Tensor] = {}
 
-    def cut(self, block: _Block) -> Iterator[FeedBatch]:
+    def cut(self, block: Block) -> Iterator[FeedBatch]:
         """Return the batches that are full now; the rest stays here."""
         count, size, first = block.lines.num_lines, self._batch_size, 0
         if self._left:
@@ -278,7 +322,7 @@ class _Cutter:
         if self._left:
             yield self._joined()
 
-    def _keep(self, block: _Block, first: int, end: int) -> None:
+    def _keep(self, block: Block, first: int, end: int) -> None:
         columns = {name: self._rows(column, first, end) for name, column in block.lines.slots.items()}
         self._left.append(block.batch(columns, first, end - first))
         self._num_left += end - first
@@ -291,7 +335,7 @@ class _Cutter:
         columns = {name: self._concatenated([piece.slots[name] for piece in left]) for name in left[0].slots}
         return replace(left[0], slots=columns, num_lines=count)
 
-    def _full(self, block: _Block, first: int, full: int) -> Iterator[FeedBatch]:
+    def _full(self, block: Block, first: int, full: int) -> Iterator[FeedBatch]:
         names, size = list(block.lines.slots), self._batch_size
         columns = [self._split(column, first, full) for column in block.lines.slots.values()]
         for i, slots in enumerate(zip(*columns)):
@@ -338,5 +382,5 @@ def _even_width(column: SlotValues) -> int:
     """Return how many values every line has, of a dense slot and where it is one; else 0."""
     shape = column.values.shape
     if len(shape) == 2:
-        return shape[1]
+        return int(shape[1])
     return int(shape[0] == column.offsets.shape[0] - 1)  # no line has none

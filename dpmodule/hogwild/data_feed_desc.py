@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import shlex
@@ -144,6 +145,12 @@ class DataFeedDesc:
         """
         for name in self._known("set_use_slots", use_slots_name):
             self._change(name, is_used=True)
+
+    def without_pipe_command(self) -> DataFeedDesc:
+        """Return a copy for files that have gone through the program."""
+        other = copy.copy(self)
+        other._slots, other.shapes, other._pipe_command = dict(self._slots), dict(self.shapes), "cat"
+        return other
 
     def desc(self) -> str:
         """Return the description as text, from which `DataFeedDesc` makes the same again."""

@@ -100,7 +100,7 @@ def split_parts(files: list[str], workers: int, pipe_command: str = "cat") -> li
     size = max(-(-total // (_PARTS_PER_WORKER * workers)), min(_LEAST_BYTES, -(-total // workers)), 1)
     parts = []
     for path, bytes_of in zip(files, sizes):
-        pieces = 1 if path.endswith(".gz") else max(1, round(bytes_of / size))
+        pieces = 1 if path.endswith(".gz") else max(1, -(-bytes_of // size))
         cuts = [bytes_of * i // pieces for i in range(1, pieces)]
         parts += [Part(path, *ends) for ends in zip([0, *cuts], [*cuts, None])]
     return parts

@@ -51,7 +51,9 @@ class Fetches:
         Raises:
             ArgumentError: something is no name in the program.
         """
-        given: Sequence[Any] = fetch if isinstance(fetch, (list, tuple)) else () if fetch is None else (fetch,)
+        given: Sequence[Any] = (
+            fetch if isinstance(fetch, (list, tuple)) else () if fetch is None else (fetch,)
+        )
         outputs = symbol.list_outputs()
         extras: list[Symbol] = []
         items = []
@@ -88,12 +90,15 @@ class Fetches:
                     f"({lines}, 1) or ragged, or is one number, can be averaged"
                 )
 
+
 def _named(symbol: Symbol, given: Any, slots: Collection[str]) -> tuple[str, Symbol | None]:
     """Return what a fetch is called, and its symbol; None for an input."""
     if isinstance(given, Symbol):
         return _of_symbol(symbol, given, slots)
     if not isinstance(given, str):
-        raise ArgumentError(f"fetch: {given!r} is of type {type(given).__name__}, expected a name or a Symbol")
+        raise ArgumentError(
+            f"fetch: {given!r} is of type {type(given).__name__}, expected a name or a Symbol"
+        )
     if given in slots:
         return given, None
     internals = symbol.get_internals()
@@ -112,7 +117,9 @@ def _named(symbol: Symbol, given: Any, slots: Collection[str]) -> tuple[str, Sym
 
 def _of_symbol(symbol: Symbol, given: Symbol, slots: Collection[str]) -> tuple[str, Symbol | None]:
     if len(given.entries) != 1:
-        raise ArgumentError(f"fetch: {given!r} has {len(given.entries)} outputs; give those that are meant one by one")
+        raise ArgumentError(
+            f"fetch: {given!r} has {len(given.entries)} outputs; give those that are meant one by one"
+        )
     name = given.list_outputs()[0]
     if given.entries[0][0].op is None and name in slots:
         return name, None

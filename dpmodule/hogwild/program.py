@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from ..base import ArgumentError, StateError
-from ..context import Context
 from ..initializer import Uniform
 from ..module import Module
 from ..module.stage import Stage
@@ -17,7 +16,7 @@ from .arguments import RunArguments
 from .fetches import Fetches
 from .slot_feed import SlotFeed
 
-__all__ = ["Prepared", "Program", "check_module", "input_names", "make_ready", "metric_outputs"]
+__all__ = ["Prepared", "Program", "input_names", "make_ready", "metric_outputs"]
 
 _OPTIMIZER_PARAMS = (("learning_rate", 0.01),)
 
@@ -69,33 +68,49 @@ def input_names(symbol: Symbol, slots: Sequence[str]) -> tuple[list[str], list[s
     return [name for name in fed if name not in labels], [name for name in fed if name in labels]
 
 
-def check_module(module: Module, contexts: Sequence[Context]) -> None:
-    """Refuse a module that no worker can have a copy of.
+def _check_module(module: Module) -> None:
+    """Refuse a bound module that no worker can have a copy of.
 
     Raises:
         ArgumentError: it is on several devices or on a GPU, or carries states from batch to batch.
     """
+    contexts, states = module.group.contexts, module.group.state_names
     if len(contexts) != 1 or contexts[0].device_type != "cpu":
         raise ArgumentError(
-            f"the module is on {', '.join(map(str, contexts))}; workers train on the CPU: make it with context=mx.cpu()"
+            f"the module is on {', '.join(map(str, contexts))}; workers train on one CPU: make it with context=mx.cpu()"
+        )
+    if states:
+        raise ArgumentError(
+            f"the module carries {', '.join(states)} from batch to batch, which lines of files have no use for"
         )
 
 
-def make_ready(module: Module, feed: SlotFeed, store: ParamStore | None, train: bool, args: RunArguments) -> None:
+def make_ready(
+    module: Module, feed: SlotFeed, store: ParamStore | None, train: bool, args: RunArguments
+) -> None:
     """Bind a module, give parameters their first values and install the optimizer, as far as that is still to do.
+
+    Args:
+        module: the module.
+        feed: its inputs.
+        store: where its parameters are, or will be; None: its own.
+        train: whether it is trained.
+        args: of the run.
 
     Raises:
         StateError: it is only to be run, and has no parameters.
     """
     if not module.binded or (train and not module.for_training):
         labels = list(feed.labels) or None
-        module.bind(list(feed.data), labels, for_training=train, force_rebind=module.binded)
+        module.bind(list(feed.data), labels, train, force_rebind=module.binded, store=store)
+    _check_module(module)
     if not train:
         if module.stage < Stage.INITIALIZED:
-            raise StateError("infer_from_files: the program has no parameters yet; train it, or set or load them first")
+            raise StateError(
+                "infer_from_files: the program has no parameters yet; train it, or set or load them first"
+            )
         return
-    given = args.arg_params is not None or args.aux_params is not None
-    if module.stage < Stage.INITIALIZED or given:
+    if module.stage < Stage.INITIALIZED:
         initializer = Uniform(0.01) if args.initializer is None else args.initializer
         module.init_params(initializer, args.arg_params, args.aux_params, allow_missing=True)
     if module.stage < Stage.READY:

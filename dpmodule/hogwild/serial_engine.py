@@ -2,26 +2,78 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 
+from ..base import StateError
 from ..context import cpu
 from ..module import Module
 from ..module.boundary import BatchBoundary
 from .job import Job, WorkerStats
 from .program import Prepared, metric_outputs
-from .worker import Work, run
+from .worker import Inferred, Work, infer, run
 
-__all__ = ["SerialEngine", "local_module"]
+__all__ = ["SerialEngine"]
+
+_WAIT_S = 0.001
+
+
+class _Gate:
+    """Open between two batches: whoever wants the parameters to rest goes through it then.
+
+    Args:
+        timeout_s: how long to wait for a batch to end, in seconds.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._wanted = 0
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """Be within a batch."""
+        with self._lock:
+            yield
+
+    def open(self) -> None:
+        """End a batch, let others through, and begin the next one."""
+        self._lock.release()
+        try:
+            while self._wanted:
+                time.sleep(_WAIT_S)
+        finally:
+            self._lock.acquire()
+
+    @contextmanager
+    def passed(self) -> Iterator[None]:
+        """Be between two batches.
+
+        Raises:
+            StateError: the batch does not end.
+        """
+        self._wanted += 1
+        try:
+            if not self._lock.acquire(timeout=self._timeout_s):
+                raise StateError(f"the batch that is running has not ended within {self._timeout_s:g} s")
+            try:
+                yield
+            finally:
+                self._lock.release()
+        finally:
+            self._wanted -= 1
 
 
 class _Looker:
     """Looks on in the calling thread: reports now and then, and ends the run after a batch when Ctrl-C came."""
 
-    def __init__(self, job: Job, boundary: BatchBoundary) -> None:
+    def __init__(self, job: Job, boundary: BatchBoundary, gate: _Gate) -> None:
         self._job = job
         self._boundary = boundary
+        self._gate = gate
         self._next = time.monotonic() + job.report_s
 
     def begins(self, file: str) -> None:
@@ -29,6 +81,7 @@ class _Looker:
 
     def after(self, stats: WorkerStats) -> bool:
         """Report if it is time to, and say whether to go on."""
+        self._gate.open()
         if self._job.report is not None and time.monotonic() >= self._next:
             self._job.report([stats])
             self._next = time.monotonic() + self._job.report_s
@@ -36,13 +89,17 @@ class _Looker:
 
 
 class SerialEngine:
-    """Trains with one worker, in the calling thread; a second one reads files ahead."""
+    """Trains with one worker, in the calling thread; a second one reads files ahead.
 
-    name = "serial"
+    Args:
+        timeout_s: how long `paused` waits for a batch to end, in seconds.
+    """
 
-    def __init__(self) -> None:
-        self._work: Work | None = None
-        self._key: object = None
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._works: dict[bool, tuple[object, Work]] = {}
+        self._gate = _Gate(timeout_s)
+        self._thread: int | None = None
 
     def run(self, prepared: Prepared, job: Job) -> list[WorkerStats]:
         """Do a job.
@@ -52,27 +109,39 @@ class SerialEngine:
         """
         work = self._work_for(prepared)
         parts = iter(job.parts)
-        with BatchBoundary() as boundary:
-            stats = run(work, job, 0, lambda: next(parts, None), _Looker(job, boundary), deepcopy(job.metric))
+        self._thread = threading.get_ident()
+        with BatchBoundary() as boundary, self._gate.closed():
+            looker = _Looker(job, boundary, self._gate)
+            stats = run(work, job, 0, lambda: next(parts, None), looker, deepcopy(job.metric))
         if boundary.asked:
             raise KeyboardInterrupt
         return [stats]
 
+    def infer(self, prepared: Prepared, job: Job) -> Iterator[Inferred]:
+        """Yield what each batch of each part gives; see `worker.infer`."""
+        work = self._work_for(prepared)
+        for part in job.parts:
+            yield from infer(work, job, part)
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Return a context in which the worker is between two batches."""
+        return nullcontext() if self._thread == threading.get_ident() else self._gate.passed()
+
     def _work_for(self, prepared: Prepared) -> Work:
-        if self._work is None or self._key != prepared.key:
-            module = local_module(prepared)
+        key, work = self._works.get(prepared.train, (None, None))
+        if work is None or key != prepared.key:
             outputs = metric_outputs(prepared.module.symbol, len(prepared.feed.labels))
-            self._work = Work(module, prepared.feed, prepared.fetches.items, outputs)
-            self._key = prepared.key
-        self._work.fetches = prepared.fetches.items
-        return self._work
+            work = Work(_local_module(prepared), prepared.feed, (), outputs)
+            self._works[prepared.train] = prepared.key, work
+        work.fetches = prepared.fetches.items
+        return work
 
     def close(self) -> None:
-        """Let go of the module."""
-        self._work = self._key = None
+        """Let go of the modules."""
+        self._works.clear()
 
 
-def local_module(prepared: Prepared) -> Module:
+def _local_module(prepared: Prepared) -> Module:
     """Return a module of this process over a program's store and optimizer, which has all fetches as outputs."""
     host, feed = prepared.module, prepared.feed
     data, labels = [d.name for d in feed.data], [d.name for d in feed.labels]

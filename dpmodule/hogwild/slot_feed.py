@@ -82,6 +82,10 @@ class SlotFeed:
             _check_rows(lines, name, table, rows)
         return DataBatch([_array(d, lines) for d in self.data], [_array(d, lines) for d in self.labels])
 
+    def input(self, name: str, lines: FeedBatch) -> Any:
+        """Return one slot's values of some lines, as an array as it is fed."""
+        return next(_array(desc, lines) for desc in (*self.data, *self.labels) if desc.name == name)
+
 
 def _array(desc: DataDesc, lines: FeedBatch) -> Any:
     """Return the values of one slot in the shape and type of a description."""
@@ -148,7 +152,9 @@ def feed_of(
     lines = Lines(
         tuple(_as_declared(slot, names, ragged) for slot in desc.slots), desc.batch_size, desc.pipe_command
     )
-    known = {name: _declared(name, attributes.get(name, {}), bound.get(name), name in ragged) for name in names}
+    known = {
+        name: _declared(name, attributes.get(name, {}), bound.get(name), name in ragged) for name in names
+    }
     shapes = _shapes(symbol, lines, known, parts)
     lines = replace(lines, slots=tuple(_with_width(slot, shapes.get(slot.name)) for slot in lines.slots))
     types = _types(symbol, names, slots, attributes)
@@ -193,7 +199,9 @@ def _declared(
     if shape is None or not len(shape):
         return None
     if len(shape) > 2:
-        raise ShapeError(f"variable {name!r} has the shape {shape}; a slot feeds (N,) or (N, values of a line)")
+        raise ShapeError(
+            f"variable {name!r} has the shape {shape}; a slot feeds (N,) or (N, values of a line)"
+        )
     return None if any(axis <= 0 for axis in shape[1:]) else shape[1:]
 
 
@@ -244,7 +252,10 @@ def _widths(lines: Lines, names: Sequence[str], parts: Sequence[Part]) -> dict[s
 
 
 def _types(
-    symbol: Symbol, names: Sequence[str], slots: Mapping[str, Any], attributes: Mapping[str, Mapping[str, str]]
+    symbol: Symbol,
+    names: Sequence[str],
+    slots: Mapping[str, Any],
+    attributes: Mapping[str, Mapping[str, str]],
 ) -> dict[str, str]:
     """Return element types: as declared; else whole numbers stay such unless that would make others of the net so."""
     types: dict[str, str] = {}

@@ -19,7 +19,10 @@ from .fetches import Fetch
 from .job import Job, WorkerStats
 from .slot_feed import SlotFeed
 
-__all__ = ["Watch", "Work", "run"]
+__all__ = ["Inferred", "Watch", "Work", "infer", "run"]
+
+Inferred = tuple[str, int, list[Any]]
+"""File, number of its first line, and an array for each fetch of a batch."""
 
 _QUEUE = 4
 """Batches that a reader holds ready."""
@@ -81,17 +84,46 @@ def run(
             watch.begins(part.path)
         return part
 
-    source = FileBatches(job.desc, take, job.on_bad_line)
-    with ReadAhead(_timed(iter(source), stats.seconds), _QUEUE, f"reader-{worker}") as reader:
+    with (
+        FileBatches(job.desc, take, job.on_bad_line) as source,
+        ReadAhead(_timed(iter(source), stats.seconds), _QUEUE, f"reader-{worker}") as reader,
+    ):
         for lines in reader:
             clock.lap("read")
             _step(work, lines, stats, clock)
             stats.skipped = source.skipped
             if not watch.after(stats):
                 break
-    clock.lap("read")
-    stats.skipped = source.skipped
+        clock.lap("read")
+        stats.skipped = source.skipped
     return stats
+
+
+def infer(work: Work, job: Job, part: Part) -> Iterator[Inferred]:
+    """Yield (file, first line, arrays) for the batches of one part, without changing anything.
+
+    Args:
+        work: the module, and what belongs to it.
+        job: what to do.
+        part: what to read; the last of its batches may be short.
+
+    Raises:
+        FileFormatError: a bad line.
+        FileError: the file cannot be read.
+    """
+    rest = iter([part])
+    with (
+        FileBatches(job.desc, lambda: next(rest, None), job.on_bad_line) as source,
+        ReadAhead(iter(source), _QUEUE, "reader") as reader,
+    ):
+        for lines in reader:
+            work.module.evaluate(work.feed.batch(lines))
+            outputs = work.module.get_outputs()
+            arrays = [
+                work.feed.input(each.name, lines) if each.output is None else outputs[each.output].copy()
+                for each in work.fetches
+            ]
+            yield lines.file, lines.first_line, arrays
 
 
 class _Clock:

@@ -13,6 +13,7 @@ from .. import generators
 from ..base import ArgumentError, ShapeError, StateError
 from ..ndarray import NDArray
 from ..ndarray.csr import CSRNDArray
+from ..ndarray.ragged import RaggedNDArray
 from .desc import DataBatch, DataDesc
 from .iterator import DataIter
 from .wrap import named_arrays, shares_read_only, wrap
@@ -39,10 +40,11 @@ class _Source:
     def describe(self, batch_size: int, layout: str) -> DataDesc:
         shape = list(self.array.shape)
         shape[self.axis] = batch_size
-        return DataDesc(self.name, shape, self.array.dtype, layout)
+        stype = "ragged" if self.array.stype == "ragged" else "default"
+        return DataDesc(self.name, shape, self.array.dtype, layout, stype)
 
     def cut(self, start: int, length: int) -> NDArray:
-        if isinstance(self.array, CSRNDArray):
+        if isinstance(self.array, (CSRNDArray, RaggedNDArray)):
             return self.array[start : start + length]
         tensor = self.array.raw
         # the same view, in half the time
@@ -50,7 +52,7 @@ class _Source:
         return NDArray(part.clone() if self.read_only else part, self.array.context)
 
     def gather(self, rows: torch.Tensor) -> NDArray:
-        if isinstance(self.array, CSRNDArray):
+        if isinstance(self.array, (CSRNDArray, RaggedNDArray)):
             return self.array.rows(rows)
         tensor = self.array.raw
         return NDArray(tensor.index_select(self.axis, rows.to(tensor.device)), self.array.context)
@@ -65,7 +67,8 @@ class NDArrayIter(DataIter):
 
     Args:
         data: an array, a list of arrays, or a dict of arrays by name. NumPy arrays are read as float32;
-            tensors and NDArrays keep their type; a CSR array, or a matrix of SciPy's, gives CSR batches.
+            tensors and NDArrays keep their type; a CSR array, or a matrix of SciPy's, gives CSR batches; a ragged
+            array, or in a dict a list of rows, such as ``{"words": [[3, 1], [4]]}``, gives ragged ones.
         label: the labels, in the same forms, or None.
         batch_size: number of examples in a batch.
         shuffle: whether each epoch takes the examples in a new random order.

@@ -12,6 +12,7 @@ import torch
 from ..base import ArgumentError, DTypeError
 from ..context import Context, current_context
 from ..ndarray import NDArray
+from ..ndarray.ragged import ragged_array
 from ..ndarray.sparse_creation import csr_matrix, is_scipy
 from ..ops.exposure import expose
 
@@ -32,7 +33,8 @@ def wrap(value: Any, what: str) -> NDArray:
     """Return `value` as an NDArray, sharing its memory where possible.
 
     NDArrays are returned as they are; tensors keep their type and device. NumPy arrays and the like become
-    float32 in the current context, as `nd.array` makes them; those that are float32 already are not copied.
+    float32 in the current context, as `nd.array` makes them; those that are float32 already are not copied. A list of
+    rows becomes a ragged array, see `nd.ragged_array`.
 
     Args:
         value: the array.
@@ -49,10 +51,12 @@ def wrap(value: Any, what: str) -> NDArray:
     if isinstance(value, torch.Tensor):
         expose(value)
         return NDArray(value.detach(), Context(value.device))
+    if isinstance(value, (list, tuple)) and value and all(map(_is_row, value)):
+        return ragged_array(value)
     if not is_array(value):
         raise ArgumentError(
             f"{what} is {type(value).__name__}, expected an NDArray, a torch tensor, a NumPy array, "
-            "or a list or dict of them"
+            "a list of rows, or a list or dict of them"
         )
     array = np.asarray(value)
     if array.dtype.kind in "OSUMm":
@@ -60,6 +64,11 @@ def wrap(value: Any, what: str) -> NDArray:
     context = current_context()
     tensor = _from_numpy(array.astype(np.float32, order="C", copy=False))
     return NDArray(tensor.to(context.torch_device), context)
+
+
+def _is_row(value: Any) -> bool:
+    """Say whether something in a list is a row of a ragged array."""
+    return isinstance(value, (list, tuple)) or (is_array(value) and bool(np.ndim(value)))
 
 
 def _from_numpy(array: np.ndarray[Any, np.dtype[np.float32]]) -> torch.Tensor:

@@ -13,6 +13,7 @@ import torch
 
 from ..base import ArgumentError, ShapeError
 from ..ndarray import NDArray
+from ..ndarray.ragged import numbers_of
 from ..registry import Registry
 from ..staging import on_device
 from .tally import Tally
@@ -267,15 +268,14 @@ class EvalMetric:
             raise ArgumentError(
                 f"metric {self.name!r}: cannot merge {shown}, expected another {kind.__name__}"
             )
+        mine, others = self._kwargs, other._kwargs
         if kind.merge is EvalMetric.merge:
-            mine, others = self._config(), other._config()
-        else:
-            mine, others = {"_kwargs": self._kwargs}, {"_kwargs": other._kwargs}
-        for key in mine.keys() | others.keys():
+            mine, others = {**mine, **self._config()}, {**others, **other._config()}
+        for key in [*mine, *(others.keys() - mine.keys())]:
             if not _alike(mine.get(key), others.get(key)):
                 raise ArgumentError(
-                    f"metric {self.name!r}: cannot merge a {kind.__name__} that was made with other arguments: "
-                    f"{key.strip('_')} is {mine.get(key)!r} here and {others.get(key)!r} there"
+                    f"metric {self.name!r}: cannot merge a {kind.__name__} that was made with other arguments: {key} "
+                    f"is {mine.get(key)!r} here and {others.get(key)!r} there"
                 )
 
     def _config(self) -> dict[str, Any]:
@@ -285,7 +285,6 @@ class EvalMetric:
             ArgumentError: `reset` changes one of them, so that it is part of what was seen.
         """
         self._settle()
-        before = self.__dict__
         try:
             fresh = copy.deepcopy(self)
         except Exception as error:
@@ -293,7 +292,7 @@ class EvalMetric:
                 f"metric {self.name!r} cannot be merged: it cannot be copied: {error}"
             ) from error
         fresh.reset()
-        found = {key: value for key, value in before.items() if key not in _SUMS}
+        found = {key: value for key, value in self.__dict__.items() if key not in _NO_CONFIG}
         for key, value in found.items():
             if not _alike(value, fresh.__dict__.get(key)):
                 raise ArgumentError(
@@ -335,7 +334,7 @@ class EvalMetric:
         return self.get_name_value()
 
 
-_SUMS = frozenset({"_sum", "_num", "_global_sum", "_global_num", "_tally"})
+_NO_CONFIG = frozenset({"_sum", "_num", "_global_sum", "_global_num", "_tally", "_kwargs"})
 
 
 def _added(total: Any, more: Any) -> Any:
@@ -369,7 +368,7 @@ def _as_pairs(name: Any, value: Any) -> list[tuple[str, Any]]:
 def tensor_of(value: Any) -> torch.Tensor:
     """Return the tensor of an NDArray, a torch tensor, or anything that NumPy takes; without copying the first two."""
     if isinstance(value, NDArray):
-        return value.raw
+        return numbers_of(value)
     if isinstance(value, torch.Tensor):
         return value.detach()
     array = np.asarray(value)
@@ -393,8 +392,8 @@ def pairs(labels: Any, preds: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
         raise ShapeError(f"got {len(labels)} labels for {len(preds)} predictions{hint}")
     found = []
     for label, pred in zip(labels, preds):
-        target = label.raw if isinstance(label, NDArray) else tensor_of(label)
-        guess = pred.raw if isinstance(pred, NDArray) else tensor_of(pred)
+        target = label.raw if type(label) is NDArray else tensor_of(label)
+        guess = pred.raw if type(pred) is NDArray else tensor_of(pred)
         found.append((target if target.device == guess.device else on_device(target, guess.device), guess))
     return found
 

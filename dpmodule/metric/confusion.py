@@ -255,7 +255,8 @@ class PCC(EvalMetric):
 def _summed(first: np.ndarray[Any, Any], second: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Return the sum of two tables, of which one may have more classes."""
     size = max(len(first), len(second))
-    found: np.ndarray[Any, Any] = sum(np.pad(table, (0, size - len(table))) for table in (first, second))
+    found: np.ndarray[Any, Any] = np.pad(first, (0, size - len(first)))
+    found[: len(second), : len(second)] += second
     return found
 
 

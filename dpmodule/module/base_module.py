@@ -14,6 +14,7 @@ from ..base import ArgumentError
 from ..base import _as_list as _as_list
 from ..initializer import Uniform
 from ..ndarray import NDArray
+from ..ndarray.ragged import RaggedNDArray, numbers_of
 from ..params import ParamStore
 from . import fit as loops
 from .arguments import BindArguments, OptimizerArguments, ParamArguments
@@ -333,14 +334,11 @@ class BaseModule:
             outputs = self.get_outputs()
         except NotImplementedError:  # by a subclass that is trained for its effects alone
             return []
-        return [[output.raw] for output in outputs]
+        return [[numbers_of(output)] for output in outputs]
 
     def nan_rows(self) -> tuple[list[int], int]:
         """Return the numbers of the rows of the last outputs in which something is NaN, and how many rows there are."""
-        outputs = [out.raw for out in self.get_outputs()]
-        found = [
-            torch.isnan(out).flatten(1).any(1) for out in outputs if out.dim() and out.is_floating_point()
-        ]
+        found = [rows for rows in map(_nan_in_rows, self.get_outputs()) if rows is not None]
         rows = max((len(each) for each in found), default=0)
         together = {int(row) for each in found for row in each.nonzero()}
         return sorted(together), rows
@@ -395,3 +393,17 @@ class BaseModule:
 
     fit, score = loops.fit, loops.score
     predict, iter_predict = loops.predict, loops.iter_predict
+
+
+def _nan_in_rows(output: NDArray) -> torch.Tensor | None:
+    """Say of each row whether something in it is NaN; None of what has no rows, or no fractions."""
+    numbers = numbers_of(output)
+    if not numbers.dim() or not numbers.is_floating_point():
+        return None
+    found = torch.isnan(numbers).flatten(1).any(1) if numbers.dim() > 1 else torch.isnan(numbers)
+    if not isinstance(output, RaggedNDArray):
+        return found
+    record = output.record()
+    return (
+        torch.zeros(len(output), device=found.device).index_add_(0, record.row_numbers(), found.float()) > 0
+    )

@@ -138,7 +138,9 @@ class DataParallelExecutorGroup:
         self._bound: OrderedDict[Any, list[Executor]] = OrderedDict()
         self.bind_exec(data_shapes, label_shapes, shared_group)
 
-    def _store_of(self, given: ParamStore | None, shared_group: DataParallelExecutorGroup | None) -> ParamStore:
+    def _store_of(
+        self, given: ParamStore | None, shared_group: DataParallelExecutorGroup | None
+    ) -> ParamStore:
         """Return the store that the group uses.
 
         Raises:

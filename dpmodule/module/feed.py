@@ -328,6 +328,8 @@ class Feed:
             return grad
         part = self.slices[self.active[k]]
         per_sample = rows // (part.stop - part.start)
+        if isinstance(grad, RaggedNDArray):
+            return array_of(_moved(grad.record().range(part.start, part.stop), ctx), ctx)
         tensor = grad.raw.narrow(axis, part.start * per_sample, rows)
         return NDArray(on_device(tensor, ctx.torch_device), ctx)
 
@@ -351,7 +353,9 @@ class Feed:
         cut = {}
         for (name, array), axis in zip(arrays.items(), axes):
             rows = array.shape[axis] if 0 <= axis < array.ndim else 0
-            if rows and rows % size == 0 and valid < size:
+            if isinstance(array, RaggedNDArray):
+                array = array[:valid]
+            elif rows and rows % size == 0 and valid < size:
                 array = NDArray(array.raw.narrow(axis, 0, rows // size * valid), array.context)
             cut[name] = array
         return cut

@@ -19,6 +19,7 @@ from ..context import Context
 from ..initializer import Uniform
 from ..io import DataBatch
 from ..ndarray import NDArray, array, concatenate
+from ..ndarray.ragged import RaggedNDArray
 from .boundary import BatchBoundary
 from .finite import RowWatch, check_choice, first_nonfinite, names_of_nonfinite
 from .protocol import Trainable
@@ -417,6 +418,8 @@ def _pad(batch: Any) -> int:
 def _unpadded(output: NDArray, batch: Any, axis: int = 0) -> NDArray:
     """Return a copy of an output without padding rows."""
     rows = output.shape[axis] - _pad(batch)
+    if isinstance(output, RaggedNDArray):
+        return output[:rows].copy()
     return NDArray(output.raw.narrow(axis, 0, rows).clone(), output.context)
 
 

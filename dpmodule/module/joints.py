@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..base import ArgumentError, DTypeError, MXNetError, ShapeError, StateError
+from ..executor.sparse_arrays import clear
 from ..io import DataBatch, DataDesc
 from ..ndarray import NDArray
 from .base_module import BaseModule
@@ -52,7 +53,13 @@ def with_data(batch: Any, data: list[NDArray], bound: Sequence[Any]) -> Any:
     made = copy.copy(batch)
     made.data = data
     made.provide_data = [
-        DataDesc(d[0], array.shape, getattr(d, "dtype", array.dtype), getattr(d, "layout", "NCHW"))
+        DataDesc(
+            d[0],
+            array.shape,
+            getattr(d, "dtype", array.dtype),
+            getattr(d, "layout", "NCHW"),
+            "ragged" if array.stype == "ragged" else "default",
+        )
         for d, array in zip(bound, data)
     ]
     return made
@@ -63,7 +70,7 @@ def clear_input_grads(module: BaseModule) -> None:
     for parts in module.get_input_grads(merge_multi_context=False):
         for part in parts:
             if part is not None:
-                part.raw.zero_()
+                clear(part)
 
 
 def joint(modules: Sequence[BaseModule], number: int, shapes: Sequence[Any]) -> str:
@@ -97,8 +104,7 @@ def wired(modules: Sequence[BaseModule], number: int, shapes: Sequence[Any]) -> 
             f"{joint(modules, number, shapes)}: it has {len(names)} inputs, {', '.join(names)}"
         )
     return [
-        DataDesc(name, d.shape, d.dtype, d.layout) if isinstance(d, DataDesc) else (name, d[1])
-        for name, d in zip(names, shapes)
+        d._replace(name=name) if isinstance(d, DataDesc) else (name, d[1]) for name, d in zip(names, shapes)
     ]
 
 

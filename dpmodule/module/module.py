@@ -301,7 +301,9 @@ class Module(BaseModule):
             raise ArgumentError(f"bind: store is of type {type(given).__name__}, expected a ParamStore")
         if given is not None and wanted.shared_module is not None:
             raise ArgumentError("bind: store and shared_module both say where the parameters are; give one")
-        present = group.store if group is not None and (self._store_is_given or group.store.is_shared) else None
+        present = (
+            group.store if group is not None and (self._store_is_given or group.store.is_shared) else None
+        )
         if present is None:
             return given if given is None or group is None else self._joined(given)
         other = given if wanted.shared_module is None else wanted.shared_module.group.store

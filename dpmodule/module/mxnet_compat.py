@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from ..context import current_context
+from ..executor.sparse_arrays import stored_bytes
 from ..ndarray import NDArray
 from .stage import Stage
 
@@ -80,7 +81,7 @@ def _bound(name: str) -> property:
 
 
 def _shared_bytes(module: Any) -> int:
-    return sum(array.raw.nbytes for pool in module.group.shared_data_arrays for array in pool.values())
+    return sum(stored_bytes(array) for pool in module.group.shared_data_arrays for array in pool.values())
 
 
 def _context(module: Any) -> Any:

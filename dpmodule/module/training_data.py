@@ -68,7 +68,9 @@ def bindable(module: Trainable, descs: Sequence[Any] | None) -> Any:
         types = dict.fromkeys(names, np.float32) | {desc[0]: desc.dtype}
         if not any(_is_integer(dtype) for name, dtype in _types(symbol, types).items() if name not in inputs):
             return desc
-        return DataDesc(desc[0], desc[1], np.float32, getattr(desc, "layout", "NCHW"))
+        return DataDesc(
+            desc[0], desc[1], np.float32, getattr(desc, "layout", "NCHW"), getattr(desc, "stype", "default")
+        )
 
     return [bound(desc) if desc in doubtful else desc for desc in descs]
 

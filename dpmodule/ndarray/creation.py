@@ -331,6 +331,9 @@ def concatenate(arrays: Sequence[NDArray], axis: int = 0, always_copy: bool = Tr
         raise ShapeError("concatenate needs at least one array")
     if len(arrays) == 1 and not always_copy:
         return arrays[0]
+    ragged: Any = next((array for array in arrays if array.stype == "ragged"), None)
+    if ragged is not None:
+        return cast("NDArray", ragged.joined(arrays, axis))
     if len({a.raw.dtype for a in arrays}) > 1:
         raise DTypeError(
             f"concatenate takes arrays of one type, got {', '.join(a.describe() for a in arrays)}"

@@ -10,8 +10,9 @@ import torch
 from .. import mode, private
 from ..base import ShapeError, StateError
 from ..context import Context
+from ..ops.sparse import leaf_of
 from .handle import Handle
-from .tape import Node, Step, Variable, in_graph, inputs_of, rows_array, variable_of
+from .tape import Node, Step, Variable, in_graph, inputs_of, rows_array, values_of, variable_of
 
 __all__ = ["differentiate"]
 
@@ -50,7 +51,11 @@ def _seed(root: Tensor, given: Handle | None, create_graph: bool) -> Tensor:
     """
     if given is None:
         return torch.ones_like(root, requires_grad=False)
-    tensor = inputs_of((given,))[0][0] if create_graph else given.raw
+    if given.stype == "ragged":
+        found = leaf_of(values_of((given,))[0][0])
+        tensor = found if create_graph else found.detach()
+    else:
+        tensor = inputs_of((given,))[0][0] if create_graph else given.raw
     if tensor.numel() != root.numel():
         raise ShapeError(f"a head gradient has shape {given.shape}, expected {tuple(root.shape)} as its head")
     return tensor.to(root.device, root.dtype).reshape(root.shape)
@@ -173,9 +178,17 @@ def _result(variable: Variable, grad: Tensor | None, ctx: Context, known: list[V
         grad = grad.to_dense()
     if known is None:
         grad = grad.data.to(variable.dtype, copy=True, memory_format=torch.contiguous_format)
-        return Handle.result_type(grad, ctx)
+        return _shaped(variable, grad, ctx)
     with torch.enable_grad():
         grad = grad.clone(memory_format=torch.contiguous_format)
-    made = Handle.result_type(grad.data, ctx)
+    made = _shaped(variable, grad.data, ctx)
     made.trace = grad, Node(Step("_backward"), known)
     return made
+
+
+def _shaped(variable: Variable, grad: Tensor, ctx: Context) -> Handle:
+    """Return a gradient as an array: of a ragged variable in its rows."""
+    if variable.grad.stype != "ragged":
+        return Handle.result_type(grad, ctx)
+    rows: Any = variable.grad
+    return Handle.of_records["ragged"](rows.record().replaced(grad), ctx)

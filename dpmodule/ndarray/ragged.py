@@ -8,17 +8,18 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 
-from ..base import ArgumentError, BoundsError, DTypeError, NotSupportedForSparseNDArray, ShapeError
+from ..base import ArgumentError, BoundsError, DTypeError, ShapeError
 from ..context import Context
 from ..ops.dtypes import name_of
 from ..ops.sparse import Ragged
+from . import tape
 from .convert import dtype_pair, to_numpy
 from .creation import array as dense_array
 from .handle import Handle
 from .invoke import as_context
 from .ndarray import NDArray
 
-__all__ = ["RaggedNDArray", "ragged_array"]
+__all__ = ["RaggedNDArray", "numbers_of", "ragged_array"]
 
 Tensor = torch.Tensor
 _ALL = slice(None)
@@ -41,7 +42,7 @@ class RaggedNDArray(NDArray):
         ShapeError: these do not fit each other.
 
     Example:
-        >>> a = mx.nd.ragged_array([5, 6, 7], [0, 2, 2, 3])
+        >>> a = mx.nd.ragged_array([5.0, 6.0, 7.0], [0, 2, 2, 3])
         >>> a.shape, a[0].asnumpy(), a.lengths.asnumpy()
         ((3,), array([5., 6.], dtype=float32), array([2, 0, 1]))
     """
@@ -85,6 +86,13 @@ class RaggedNDArray(NDArray):
     def take_over(self, record: Ragged) -> None:
         """Take over what an operator made, of this array's shape; parts are shared."""
         self._record = record.detach()
+        variable = tape.variable_of(self)
+        if variable is not None:  # other rows have another gradient
+            variable.grad.take_over(self._zeros_record())  # type: ignore[attr-defined]
+            tape.mark(self, variable.grad, variable.request)
+
+    def _zeros_record(self) -> Ragged:
+        return self._record.replaced(torch.zeros_like(self._record.values))
 
     @property
     def raw(self) -> Tensor:
@@ -100,9 +108,8 @@ class RaggedNDArray(NDArray):
         self._refuse("dense form")
 
     def _refuse(self, name: str) -> NoReturn:
-        raise NotSupportedForSparseNDArray(
-            name,
-            f"{name} where they are ragged (use .values, .padded() or a row; sequence_pool makes dense rows)",
+        raise ArgumentError(
+            f"a ragged array has no {name}; use .values, .padded() or a row, or make dense rows with sequence_pool"
         )
 
     # --- parts
@@ -219,6 +226,34 @@ class RaggedNDArray(NDArray):
         found[rows, places] = record.values
         return NDArray(found, self.context)
 
+    @staticmethod
+    def joined(arrays: Sequence[NDArray], axis: int = 0) -> RaggedNDArray:
+        """Return the rows of several arrays, one behind the other.
+
+        Args:
+            arrays: one ragged array or more, of equal types and trailing axes.
+            axis: 0, along which alone ragged arrays are joined.
+
+        Raises:
+            ArgumentError: another axis, or an array that is not ragged.
+            ShapeError: their trailing axes differ.
+        """
+        ragged = [array for array in arrays if isinstance(array, RaggedNDArray)]
+        if axis or len(ragged) < len(arrays):
+            kinds = ", ".join(array.stype for array in arrays)
+            raise ArgumentError(
+                f"concatenate: axis is {axis} for arrays stored as {kinds}, expected axis 0 and ragged arrays only"
+            )
+        if len({array.shape[1:] for array in ragged}) > 1:
+            shapes = ", ".join(str(array.shape) for array in ragged)
+            raise ShapeError(
+                f"cannot join ragged arrays of shapes {shapes}, expected equal axes after the first"
+            )
+        records = [array.record().to(ragged[0].context.torch_device) for array in ragged]
+        lengths = torch.cat([records[0].offsets[:1], *(record.lengths() for record in records)])
+        values = torch.cat([record.values for record in records])
+        return RaggedNDArray(values, lengths.cumsum(0), ragged[0].context)
+
     # --- copies, types and places
 
     def copy(self) -> RaggedNDArray:
@@ -275,6 +310,20 @@ class RaggedNDArray(NDArray):
             return self
         raise ArgumentError(f"a ragged array has no {stype!r} form; use .values or .padded()")
 
+    def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
+        """Make this array a variable: `backward` computes its gradient, into a new ragged array of zeros.
+
+        Args:
+            grad_req: "write", "add", or "null" for none.
+            stype: None or "ragged".
+
+        Raises:
+            ArgumentError: another storage type, or no such `grad_req`.
+        """
+        if stype not in (None, self.stype):
+            raise ArgumentError(f"attach_grad: stype is {stype!r}, expected 'ragged' for a ragged array")
+        tape.mark(self, RaggedNDArray.of_record(self._zeros_record(), self.context), grad_req)
+
     def asnumpy(self) -> NoReturn:
         """Refuse: rows of different lengths are no NumPy array."""
         self._refuse("asnumpy()")
@@ -311,6 +360,11 @@ class RaggedNDArray(NDArray):
         )
 
 
+def numbers_of(array: NDArray) -> Tensor:
+    """Return the numbers of a dense array, or those in all rows of a ragged one; memory is shared."""
+    return array.record().values if isinstance(array, RaggedNDArray) else array.raw
+
+
 def _unpickle(
     values: np.ndarray[Any, Any], offsets: np.ndarray[Any, Any], dtype: str, ctx: Context
 ) -> RaggedNDArray:
@@ -331,7 +385,8 @@ def ragged_array(
             type and are not copied. Without `offsets`, a list of rows, each of them such an array.
         offsets: where each row begins among them, and T at the end: N + 1 integers from 0 that never descend.
         ctx: the context; None = that of the values if they are an NDArray, else the current one.
-        dtype: element type; None = that of the values if they are an array of NumPy's, torch's or ours, else float32.
+        dtype: element type; None = that of the values if they are an array of NumPy's, torch's or ours; of Python
+            numbers int64 if all of them are whole, as numbers of words are, else float32.
 
     Raises:
         ArgumentError: the offsets do not begin at 0, end elsewhere than at T, or descend.
@@ -340,7 +395,7 @@ def ragged_array(
 
     Example:
         >>> mx.nd.ragged_array([[1, 2], [], [3]]).tolist()
-        [[1.0, 2.0], [], [3.0]]
+        [[1, 2], [], [3]]
     """
     where = as_context(ctx) if ctx is not None or not isinstance(values, NDArray) else values.context
     if offsets is None:
@@ -357,10 +412,16 @@ def _tensor(values: Any, ctx: Context, dtype: Any) -> Tensor:
     elif isinstance(values, torch.Tensor):
         tensor = values.detach()
     else:
-        kept = values.dtype if dtype is None and isinstance(values, np.ndarray) else dtype
-        tensor = dense_array(values, ctx, kept).raw
+        tensor = dense_array(values, ctx, _kept_type(values) if dtype is None else dtype).raw
     wanted = tensor.dtype if dtype is None else dtype_pair(dtype)[1]
     return tensor.to(ctx.torch_device, wanted)
+
+
+def _kept_type(values: Any) -> Any:
+    """Return the type of NumPy's array, int64 for whole numbers of Python's, None for others."""
+    if isinstance(values, np.ndarray):
+        return values.dtype
+    return np.int64 if np.size(values) and np.asarray(values).dtype.kind in "iub" else None
 
 
 def _joined(rows: Any, ctx: Context, dtype: Any) -> tuple[Tensor, Tensor]:
@@ -374,14 +435,13 @@ def _joined(rows: Any, ctx: Context, dtype: Any) -> tuple[Tensor, Tensor]:
         given = "an empty list" if isinstance(rows, (list, tuple)) else type(rows).__name__
         raise ArgumentError(f"ragged_array: without offsets, values are {given}, expected a list of rows")
     found = [_tensor(row, ctx, dtype) for row in rows]
-    axes = [tensor.shape[1:] for tensor in found if tensor.dim() > 1 or tensor.numel()]
-    trailing = axes[0] if axes else torch.Size()
-    if any(other != trailing for other in axes) or any(not tensor.dim() for tensor in found):
+    full = [tensor for tensor in found if tensor.dim() > 1 or tensor.numel()]
+    trailing = full[0].shape[1:] if full else torch.Size()
+    if any(t.shape[1:] != trailing for t in full) or any(not t.dim() for t in found):
         shapes = sorted({tuple(tensor.shape) for tensor in found})
         raise ShapeError(f"ragged_array: rows have the shapes {shapes}, expected equal axes after the first")
-    full = [t if t.numel() else t.new_zeros((0, *trailing)) for t in found]
-    lengths = torch.tensor([0, *(t.shape[0] for t in full)], device=ctx.torch_device)
-    return torch.cat(full), lengths.cumsum(0)
+    lengths = torch.tensor([0, *(t.shape[0] for t in found)], device=ctx.torch_device)
+    return torch.cat(full) if full else found[0].new_zeros(0), lengths.cumsum(0)
 
 
 def _offsets(offsets: Any, values: Tensor) -> Tensor:

@@ -57,7 +57,7 @@ def save(fname: str | os.PathLike[str], data: Any) -> None:
         data: an NDArray, dense or sparse, a list of them, or a dict of them by name.
 
     Raises:
-        ArgumentError: `data` is none of these.
+        ArgumentError: `data` is none of these, or an entry is ragged.
         DTypeError: an entry is not an NDArray, or a name not a string.
         FileError: the file system refused; a former file is unchanged.
 
@@ -90,6 +90,10 @@ def _entries(data: Any) -> tuple[list[str], list[Handle]]:
     for key, array in zip(names or range(len(arrays)), arrays, strict=True):
         if not isinstance(array, Handle):
             raise DTypeError(f"save: entry {key!r} is {type(array).__name__}, expected NDArray")
+        if array.stype == "ragged":
+            raise ArgumentError(
+                f"save: entry {key!r} is ragged, which MXNet's format does not know; save its .values and .offsets"
+            )
     return names, arrays
 
 

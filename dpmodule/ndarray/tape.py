@@ -274,7 +274,7 @@ def _record(array: Any, anchor: Tensor | None) -> Sparse:
     """Return the parts of a sparse array, with the tensor that its gradient flows through."""
     record: Sparse = array.record()
     if record.stype == "ragged":
-        return record if anchor is None else record.replaced(anchor)  # type: ignore[no-any-return]
+        return record if anchor is None else record.replaced(anchor)
     record.anchor = anchor
     return record
 

@@ -19,6 +19,9 @@ __all__ = ["AdaGrad", "Adam", "RMSProp"]
 
 Tensor = torch.Tensor
 
+_SMALLEST = torch.finfo(torch.float32).smallest_normal
+"""What native code, whose numbers are float32, adds to a root at the least; see `Group.visible`."""
+
 
 @register
 class Adam(GroupedOptimizer):
@@ -94,6 +97,13 @@ class Adam(GroupedOptimizer):
         if group.fused:
             written(group.weights)
 
+    def native_rule(self, lr: float, wd: float, count: int, slots: int) -> dict[str, float | str]:
+        """Return the rule for native code."""
+        lr *= math.sqrt(1.0 - self.beta2**count) / (1.0 - self.beta1**count)
+        common = super().native_rule(lr, wd, count, slots)
+        own = {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon}
+        return {**common, **own, "kind": "adam"}
+
 
 def _steps(group: Group, count: int) -> list[Tensor]:
     """Return the count as torch wants it: one tensor per parameter, here the same one."""
@@ -142,6 +152,11 @@ class AdaGrad(GroupedOptimizer):
         roots.fill(history).add_(group.visible(self.float_stable_eps)).sqrt_()
         moves.flat.div_(roots.flat)
         group.descend(moves.views, lr, wd)
+
+    def native_rule(self, lr: float, wd: float, count: int, slots: int) -> dict[str, float | str]:
+        """Return the rule for native code."""
+        common = super().native_rule(lr, wd, count, slots)
+        return {**common, "kind": "adagrad", "epsilon": max(self.float_stable_eps, _SMALLEST)}
 
 
 @register
@@ -216,3 +231,9 @@ class RMSProp(GroupedOptimizer):
         if limit is not None and limit > 0.0:
             for weight in group.weights:
                 weight.clamp_(-limit, limit)
+
+    def native_rule(self, lr: float, wd: float, count: int, slots: int) -> dict[str, float | str]:
+        """Return the rule for native code."""
+        own = {"gamma1": self.gamma1, "gamma2": self.gamma2, "clip_weights": self.clip_weights or 0.0}
+        common = {**super().native_rule(lr, wd, count, slots), "epsilon": max(self.epsilon, _SMALLEST)}
+        return {**common, **own, "kind": "centered" if self.centered else "rmsprop"}

@@ -8,12 +8,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 
-from ..base import ArgumentError
+from ..base import ArgumentError, ShapeError
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import RowSparseNDArray
 from .base import Optimizer, is_half
 from .group import Group, Scratch, is_fusable
-from .rows import RowUpdate, densified, written_back
+from .rows import RowUpdate, densified, fits_native, update_in_place, written_back
 
 __all__ = ["GroupedOptimizer", "Plan", "are_dense", "slots_of"]
 
@@ -33,6 +33,9 @@ _HOOKS = (
     "_next_rates",
     "_update_count",
 )
+
+_RULE = ("step", "gradients", "limit", "scale")
+"""What a subclass may override to change the rule itself."""
 
 
 def are_dense(arrays: Iterable[NDArray]) -> bool:
@@ -65,8 +68,15 @@ class GroupedOptimizer(Optimizer):
     is_grouped: ClassVar[bool] = True
     """Whether the stock update is in place, so that `Updater.update_all` may hand over all parameters at once."""
 
+    is_native: ClassVar[bool] = False
+    """Whether `native_rule` says what `step` does."""
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if "native_rule" in vars(cls):
+            cls.is_native = True
+        elif not vars(cls).keys().isdisjoint(_RULE):  # another rule than the one that was described
+            cls.is_native = False
         cls.is_grouped = all(getattr(cls, hook) is getattr(GroupedOptimizer, hook) for hook in _HOOKS)
 
     def is_lazy(self, weight: NDArray) -> bool:
@@ -85,6 +95,17 @@ class GroupedOptimizer(Optimizer):
             count: how many updates they have received, this one included.
         """
         raise NotImplementedError(f"{type(self).__name__} gives no update rule")
+
+    def native_rule(self, lr: float, wd: float, count: int, slots: int) -> dict[str, float | str]:
+        """Return the fields of native code's `UpdateRule` in which this rule differs from plain descent.
+
+        Args:
+            lr: learning rate of the parameter.
+            wd: weight decay of the parameter.
+            count: how many updates it has received, this one included.
+            slots: how many arrays its state has.
+        """
+        return {"lr": lr, "wd": wd, "rescale_grad": self.rescale_grad, "clip_gradient": self.limit or 0.0}
 
     @property
     def limit(self) -> float | None:
@@ -135,19 +156,34 @@ class GroupedOptimizer(Optimizer):
         """Update one parameter when it or its gradient is row-sparse."""
         with written_back(weight) as target:
             half = halves and is_half(target)
-            if not isinstance(grad, RowSparseNDArray) or not self.is_lazy(weight) or half > self.lazy_halves:
+            by_rows = self.is_lazy(weight) and half <= self.lazy_halves
+            if not isinstance(grad, RowSparseNDArray) or not (by_rows or self._fits(target, grad, state)):
                 self._update(index, target, densified(grad), state, halves)
             elif half:
                 master, inner = self.master_of(state)
                 self._update_rows(index, master, grad.replaced(grad.values.float()), inner)
                 target.raw.copy_(master.raw)
             else:
-                self._update_rows(index, target, grad, state)
+                self._update_rows(index, target, grad, state, all_rows=not by_rows)
 
-    def _update_rows(self, index: Any, weight: NDArray, grad: RowSparseNDArray, state: Any) -> None:
-        """Update the rows of a dense parameter that a gradient is about."""
-        rates = self._next_rates(index)
-        rows = RowUpdate(index, weight, slots_of(state), grad)
+    def _fits(self, weight: NDArray, grad: RowSparseNDArray, state: Any) -> bool:
+        return self.is_native and fits_native(weight, slots_of(state), grad)
+
+    def _update_rows(
+        self, index: Any, weight: NDArray, grad: RowSparseNDArray, state: Any, all_rows: bool = False
+    ) -> None:
+        """Update the rows of a dense parameter that a gradient is about, or natively all of them.
+
+        Raises:
+            ShapeError: the gradient has not its parameter's shape.
+        """
+        if grad.shape != weight.shape:
+            raise ShapeError(f"gradient has shape {grad.shape}, its parameter {weight.shape}")
+        rates, slots = self._next_rates(index), slots_of(state)
+        if self._fits(weight, grad, state):
+            update_in_place(self.native_rule(*rates, len(slots)), weight, slots, grad, all_rows)
+            return
+        rows = RowUpdate(index, weight, slots, grad)
         if rows.grads[0].numel():
             self.step(rows.group, rows.grads, *rates)
             rows.finish()

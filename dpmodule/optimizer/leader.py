@@ -72,6 +72,11 @@ class Ftrl(GroupedOptimizer):
         growth.flat.sub_(moves.flat).div_(roots.flat.add_(self.beta).div_(lr).add_(wd))
         growth.write(group.weights)
 
+    def native_rule(self, lr: float, wd: float, count: int, slots: int) -> dict[str, float | str]:
+        """Return the rule for native code."""
+        common = super().native_rule(lr, wd, count, slots)
+        return {**common, "kind": "ftrl", "lamda1": self.lamda1, "beta": self.beta}
+
 
 @register
 class FTML(GroupedOptimizer):

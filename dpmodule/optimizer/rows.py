@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
+from .. import native
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import RowSparseNDArray
+from ..ops.exposure import written
 from .group import Group, is_fusable
 
-__all__ = ["RowUpdate", "densified", "written_back"]
+__all__ = ["RowUpdate", "densified", "fits_native", "update_in_place", "written_back"]
 
 Tensor = torch.Tensor
 
@@ -55,14 +57,73 @@ class RowUpdate:
     def __init__(self, index: Any, weight: NDArray, slots: Iterable[NDArray], grad: RowSparseNDArray) -> None:
         self._rows, values = grad.parts()
         self._sources = [weight.raw, *(slot.raw for slot in slots)]
-        target, *kept = [source.index_select(0, self._rows) for source in self._sources]
+        self._before = [source.index_select(0, self._rows) for source in self._sources]
+        target, *kept = [rows.clone() for rows in self._before]
         self.group = Group(
             [target], [kept], fused=is_fusable(target, kept), keys=[index], context=weight.context
         )
         self.grads = self.group.prepare([values])
 
     def finish(self) -> None:
-        """Write the rows back."""
-        picked = [self.group.weights[0], *(slot[0] for slot in self.group.states)]
-        for source, rows in zip(self._sources, picked):
-            source.index_copy_(0, self._rows, rows)
+        """Add to the rows what has changed; another process may have updated them meanwhile."""
+        after = [self.group.weights[0], *(slot[0] for slot in self.group.states)]
+        for source, old, new in zip(self._sources, self._before, after, strict=True):
+            source.index_add_(0, self._rows, new.sub_(old))
+
+
+def fits_native(weight: NDArray, slots: Sequence[NDArray], grad: RowSparseNDArray) -> bool:
+    """Say whether native code can update a parameter in place: float32 numbers on the CPU, one after the other.
+
+    Args:
+        weight: the parameter, dense.
+        slots: its states.
+        grad: a gradient of some rows.
+    """
+    target = weight.raw
+    return (
+        native.core is not None
+        and all(_is_plain(each, target.shape) for each in (target, *(slot.raw for slot in slots)))
+        and _is_plain(grad.values, (len(grad.values), *target.shape[1:]))
+        and grad.shape == weight.shape
+    )
+
+
+def update_in_place(
+    rule: Mapping[str, float | str],
+    weight: NDArray,
+    slots: Sequence[NDArray],
+    grad: RowSparseNDArray,
+    all_rows: bool,
+) -> None:
+    """Update rows natively, each number read, changed and written back at once.
+
+    Args:
+        rule: what `GroupedOptimizer.native_rule` returned.
+        weight: the parameter; see `fits_native`.
+        slots: its states.
+        grad: a gradient of some rows.
+        all_rows: update the other rows, too, as if their gradient were 0.
+
+    Raises:
+        BoundsError: the gradient has a row that the parameter has not.
+    """
+    core, target = native.core, weight.raw
+    if core is None or not target.numel():
+        return
+    rows, values = grad.parts()
+    rows = rows.contiguous()
+    table = len(target), target.numel() // len(target)
+    changes = rows.data_ptr(), len(rows), values.data_ptr()
+    tensors = [target, *(slot.raw for slot in slots)]
+    where, *states = [tensor.data_ptr() for tensor in tensors]
+    core.update_rows(rule, where, *table, *changes, all_rows, *states)
+    written(tensors)
+
+
+def _is_plain(tensor: Tensor, shape: Sequence[int]) -> bool:
+    return (
+        tensor.dtype is torch.float32
+        and tensor.is_cpu
+        and tensor.is_contiguous()
+        and tensor.shape == torch.Size(shape)
+    )

@@ -98,6 +98,11 @@ class SGD(Momentum):
         else:
             group.descend(grads, lr * factor, wd / factor)
 
+    def native_rule(self, lr: float, wd: float, count: int, slots: int) -> dict[str, float | str]:
+        """Return the rule for native code."""
+        kind = "momentum" if slots else "sgd"
+        return {**super().native_rule(lr, wd, count, slots), "kind": kind, "momentum": self.momentum}
+
 
 @register
 class NAG(Momentum):

@@ -24,11 +24,20 @@ from .child import START, Link, Passed
 from .errors import UnpicklableError
 from .messages import Message, pack
 
-__all__ = ["START_METHODS", "check_not_importing_main", "check_start_method", "launch", "pack_target"]
+__all__ = [
+    "START_METHODS",
+    "check_not_importing_main",
+    "check_start_method",
+    "launch",
+    "pack_target",
+    "preload",
+]
 
 START_METHODS = ("spawn", "fork", "forkserver")
 _MAIN_KEYS = ("init_main_from_name", "init_main_from_path")
 _hiding = threading.RLock()
+_preloaded = ["__main__", child.__name__]
+_chosen: list[list[str]] = []
 
 
 def check_start_method(method: str) -> str:
@@ -198,13 +207,24 @@ def launch(
     return process
 
 
+def preload(module: str) -> None:
+    """Have the server that children of "forkserver" come from import a module, should it not have been started yet.
+
+    Args:
+        module: name of a module that all these children need; importing it starts no thread.
+    """
+    if module not in _preloaded:
+        _preloaded.append(module)
+
+
 def _prepare_forkserver() -> None:
     """Have the server import torch once, rather than every child, unless the program has made its own choice."""
     from multiprocessing import forkserver
 
     server: Any = forkserver._forkserver
-    if getattr(server, "_preload_modules", None) == ["__main__"]:
-        forkserver.set_forkserver_preload(["__main__", child.__name__])
+    if getattr(server, "_preload_modules", None) in (["__main__"], *_chosen):
+        forkserver.set_forkserver_preload(list(_preloaded))
+        _chosen[:] = [list(_preloaded)]
 
 
 def _renew_lock() -> None:

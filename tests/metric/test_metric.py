@@ -32,6 +32,7 @@ FUNCTIONS = {
 NAMES = [
     "acc",
     "accuracy",
+    "auc",
     "caffe",
     "ce",
     "composite",
@@ -39,6 +40,7 @@ NAMES = [
     "crossentropy",
     "custommetric",
     "f1",
+    "logloss",
     "loss",
     "mae",
     "mcc",

@@ -383,7 +383,7 @@ def test_ids_outside_of_a_table_take_its_ends_row_as_elsewhere():
 )
 def test_an_operator_that_does_not_work_row_by_row_says_so_at_bind(make):
     net = make(X)
-    name = [node for node in net.get_internals().list_outputs()][-1].rsplit("_", 1)[0]
+    name = list(net.get_internals().list_outputs())[-1].rsplit("_", 1)[0]
     with pytest.raises(mx.base.OpError, match="takes no ragged") as caught:
         net.simple_bind(mx.cpu(), x=(2, 3), **({"d": (4, 3)} if "d" in net.list_arguments() else {}))
     assert name in str(caught.value)

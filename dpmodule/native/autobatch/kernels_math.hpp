@@ -1,4 +1,4 @@
-// Elementary functions on registers; included after vector/sweep.hpp.  No own headers: see kernels_avx512.cpp.
+// Elementary functions on registers; included after vector/sweep.hpp.  No own headers: see vector/begin_avx512.hpp.
 #pragma once
 
 namespace {

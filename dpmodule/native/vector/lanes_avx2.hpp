@@ -1,4 +1,4 @@
-// Eight floats in an AVX2 register; included by kernels_avx2.cpp after its target pragma.
+// Eight floats in an AVX2 register; included by begin_avx2.hpp after its target pragma.
 #pragma once
 #include <immintrin.h>
 

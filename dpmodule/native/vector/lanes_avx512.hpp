@@ -1,4 +1,4 @@
-// Sixteen floats in an AVX-512 register; included by kernels_avx512.cpp after its target pragma.
+// Sixteen floats in an AVX-512 register; included by begin_avx512.hpp after its target pragma.
 #pragma once
 #include <immintrin.h>
 

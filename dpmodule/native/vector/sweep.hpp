@@ -1,4 +1,4 @@
-// Passes over numbers, a register at a time; included after one of the lanes_*.hpp. No own headers: see update_avx2.cpp.
+// Passes over numbers, a register at a time; included after one of the lanes_*.hpp. No own headers: see begin_avx2.hpp.
 #pragma once
 
 namespace {

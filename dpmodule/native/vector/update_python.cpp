@@ -4,8 +4,10 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <string>
 
 #include "addresses.hpp"
+#include "errors.hpp"
 
 namespace dpmodule::vector {
 namespace {
@@ -65,25 +67,38 @@ struct RowsCall {
     UpdateRule rule;
     float *weight, *states[UpdateRule::most_states];
     RowGradients grads;
-    std::size_t table_rows;   // 0: only the rows given
+    std::size_t table_rows;
+    bool all;   // else only the rows given
 
     bool read(PyObject *const *given, Py_ssize_t count) {
         if (count < 1 || !read_rule(given[0], &rule)) return false;
         const int kept = state_count(rule.kind);
-        Arguments next(given + 1, count - 1, 6 + kept);
+        Arguments next(given + 1, count - 1, 7 + kept);
         weight = next.floats();
+        table_rows = static_cast<std::size_t>(next.size());
+        grads.width = static_cast<std::size_t>(next.size());
         grads.rows = reinterpret_cast<const std::int64_t *>(next.floats());
         grads.count = static_cast<std::size_t>(next.size());
-        grads.width = static_cast<std::size_t>(next.size());
         grads.values = next.floats();
-        table_rows = static_cast<std::size_t>(next.size());
+        all = next.size() != 0;
         for (int i = 0; i < kept; i++) states[i] = next.floats();
-        return next.good();
+        return next.good() && within();
+    }
+
+    // Whether there are such rows; else an error is set.
+    bool within() const {
+        for (std::size_t i = 0; i < grads.count; i++) {
+            if (static_cast<std::size_t>(grads.rows[i]) < table_rows) continue;
+            const std::string text = "row " + std::to_string(grads.rows[i]) + " of a gradient is outside of the " +
+                                     std::to_string(table_rows) + " rows of its parameter";
+            return set_named_error("dpmodule.base", "BoundsError", text.c_str()) != nullptr;
+        }
+        return true;
     }
 };
 
 bool run_rows(const RowsCall &call) {
-    if (!call.table_rows) {
+    if (!call.all) {
         update_rows(call.rule, call.weight, call.states, call.grads);
         return true;
     }
@@ -103,9 +118,9 @@ PyObject *update_rows_of(PyObject *, PyObject *const *given, Py_ssize_t count) {
 // Python keeps a pointer to this table
 PyMethodDef row_functions[] = {
     {"update_rows", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(update_rows_of)), METH_FASTCALL,
-     "update_rows(rule, weight, rows, count, width, gradients, table_rows, *states)\n--\n\n"
+     "update_rows(rule, weight, table_rows, width, rows, count, gradients, all_rows, *states)\n--\n\n"
      "Update rows of a table of float32 numbers in place; arguments are a dict, see update_python.hpp, sizes and\n"
-     "addresses. With table_rows the rows that are not given have gradients of 0; else they are left alone."},
+     "addresses. Rows without a gradient are left alone, or with all_rows updated as if it were 0."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

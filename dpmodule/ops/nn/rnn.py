@@ -78,10 +78,7 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     Ragged data, of shape (N, C), has no axis of time steps, and neither has the output then.
     """
     if ins[0] is not None and len(ins[0]) == 2 and not _with_lengths(a):
-        found, results = _infer(
-            a, [(1, *ins[0]), *ins[1:]], [o and (1, *o) if i == 0 else o for i, o in enumerate(outs)]
-        )
-        return [(found[0] or ())[1:], *found[1:]], [(results[0] or ())[1:], *results[1:]]
+        return _infer_ragged(a, ins, outs)
     _refuse_projection(a)
     directions = 2 if a.bidirectional else 1
     data = _data_shape(a, ins, outs)
@@ -98,6 +95,14 @@ def _infer(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     found = [agree(name, have, want, data) for (name, want), have in zip(wanted, ins, strict=True)]
     results = zip(_outputs(a), outs, ((steps, rows, directions * hidden), state, cell), strict=False)
     return found, [agree(name, have, want, data) for name, have, want in results]
+
+
+def _infer_ragged(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
+    """The same with one time step, which is then taken away from data and output."""
+    first = [None if shapes[0] is None else (1, *shapes[0]) for shapes in (ins, outs)]
+    found, made = _infer(a, [first[0], *ins[1:]], [first[1], *outs[1:]])
+    data, output = found[0], made[0]
+    return [data and data[1:], *found[1:]], [output and output[1:], *made[1:]]
 
 
 def _infer_type(a: Any, ins: list[str | None], outs: list[str | None]) -> Types:
@@ -281,13 +286,14 @@ def rnn(
     acts on what goes from one layer to the next. The reset gate of a GRU acts after the linear map of the state.
 
     Shape:
-        data: (T, N, C): time steps, batch, features.
+        data: (T, N, C): time steps, batch, features; or (N, C), ragged, each row a sequence.
         parameters: (`rnn_weights.vector_size`,), in the layout told there.
         state: (num_layers * D, N, H), D directions, H = projection_size or state_size.
         state_cell: (num_layers * D, N, state_size), for LSTM.
         sequence_length: (N,), from 1 to T, with use_sequence_length; outputs beyond it are zero.
-        output: (T, N, D * H).
-        state_output, statecell_output: as state and state_cell, after each sequence's last step.
+        output: (T, N, D * H); of ragged data (N, D * H), ragged.
+        state_output, statecell_output: as state and state_cell, after each sequence's last step; of an empty row as
+            they were given.
 
     Raises:
         OpError: a length lies outside 1 to T, or projection_size is given for another mode than lstm.

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...base import NotSupportedForSparseNDArray, ShapeError
+from ...base import OpError, ShapeError
 from .records import Sparse
 
 __all__ = ["Ragged", "ragged_rows"]
@@ -81,7 +81,7 @@ class Ragged(Sparse):
 
     def dense(self) -> Tensor:
         """Refuse: rows of different lengths are no dense array."""
-        raise NotSupportedForSparseNDArray("dense form of a ragged value")
+        raise OpError("a ragged value is to be read as a dense one, which it never becomes by itself")
 
     # rows
 

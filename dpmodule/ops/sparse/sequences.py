@@ -304,7 +304,7 @@ def _conv_shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
 
 
 def _window_start(a: Any) -> int:
-    return -(a.filter_size // 2) if a.padding_start is None else a.padding_start
+    return int(-(a.filter_size // 2) if a.padding_start is None else a.padding_start)
 
 
 def _conv(a: Any, env: Env, data: Ragged, weight: Tensor, bias: Tensor | None = None) -> Ragged:

@@ -1,0 +1,257 @@
+"""Datasets: a list of files with its description, read as it is asked for or held in memory."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import weakref
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..base import ArgumentError, StateError
+from .data_feed import Block, BlockReader, check_on_bad_line
+from .data_feed_desc import DataFeedDesc
+from .data_files import Part, check_files, split_parts
+
+__all__ = ["InMemoryDataset", "QueueDataset", "Reading"]
+
+_LINES_AT_ONCE = 1 << 14
+
+
+class Reading(NamedTuple):
+    """What workers need to read a dataset.
+
+    Args:
+        desc: describes the lines of the parts.
+        parts: pieces of files, to be taken in turn.
+    """
+
+    desc: DataFeedDesc
+    parts: list[Part]
+
+
+class QueueDataset:
+    """Files that are read while they are trained on.
+
+    Args:
+        data_feed: describes their lines.
+
+    Raises:
+        ArgumentError: `data_feed` is no `DataFeedDesc`.
+
+    Example:
+        >>> dataset = mx.QueueDataset(mx.DataFeedDesc("train.prototxt"))
+        >>> dataset.set_filelist(["part-0", "part-1"])
+        >>> len(dataset.reading(workers=2).parts)
+        2
+    """
+
+    def __init__(self, data_feed: DataFeedDesc) -> None:
+        self.data_feed = _checked("QueueDataset", data_feed)
+        self._files: list[str] = []
+
+    @property
+    def filelist(self) -> list[str]:
+        """The paths of the files."""
+        return list(self._files)
+
+    def set_filelist(self, filelist: list[str]) -> None:
+        """Set the files.
+
+        Raises:
+            ArgumentError: the list is empty, one string, or has something else than paths in it.
+            FileError: a file is missing.
+        """
+        self._files = check_files(filelist)
+
+    def reading(self, workers: int, split_files: bool = False) -> Reading:
+        """Return what workers need to read the files.
+
+        Args:
+            workers: how many there will be.
+            split_files: cut files by bytes, so that fewer files than workers keep all of them busy.
+
+        Raises:
+            StateError: there are no files yet.
+            FileError: a file is missing by now.
+        """
+        files = check_files(_files("QueueDataset", self._files))
+        if split_files:
+            return Reading(self.data_feed, split_parts(files, workers, self.data_feed.pipe_command))
+        return Reading(self.data_feed, [Part(path) for path in files])
+
+
+class InMemoryDataset:
+    """The lines of files, held in memory, so that they can be shuffled and are read only once from where they lie.
+
+    They are held as text, decompressed and past the `pipe_command`, in memory that has no name in any folder (on
+    systems without such memory: in a temporary file). Workers parse it anew each time, which costs less than training.
+
+    Args:
+        data_feed: describes the lines.
+
+    Attributes:
+        skipped: bad lines that `load_into_memory` passed over.
+
+    Raises:
+        ArgumentError: `data_feed` is no `DataFeedDesc`.
+
+    Example:
+        >>> dataset = mx.InMemoryDataset(mx.DataFeedDesc("train.prototxt"))
+        >>> dataset.set_filelist(["part-0.gz", "part-1.gz"])
+        >>> dataset.load_into_memory()
+        >>> dataset.local_shuffle(seed=1)
+        >>> len(dataset)
+        20000
+    """
+
+    def __init__(self, data_feed: DataFeedDesc) -> None:
+        self.data_feed = _checked("InMemoryDataset", data_feed)
+        self.skipped = 0
+        self._files: list[str] = []
+        self._text: _Text | None = None
+
+    @property
+    def filelist(self) -> list[str]:
+        """The paths of the files."""
+        return list(self._files)
+
+    def set_filelist(self, filelist: list[str]) -> None:
+        """Set the files, and release what was loaded of others.
+
+        Raises:
+            ArgumentError: the list is empty, one string, or has something else than paths in it.
+            FileError: a file is missing.
+        """
+        self._files = check_files(filelist)
+        self.release_memory()
+
+    def load_into_memory(self, on_bad_line: str = "error") -> None:
+        """Read the files, in their order, in place of what was loaded before.
+
+        Args:
+            on_bad_line: "error" raises at a line that is not as described; "skip" leaves it out and counts it.
+
+        Raises:
+            StateError: there are no files yet.
+            ArgumentError: another `on_bad_line`.
+            FileError: a file cannot be read, or its program fails.
+            FileFormatError: a bad line; the text names file, line and slot.
+        """
+        check_on_bad_line("load_into_memory", on_bad_line)
+        files = check_files(_files("InMemoryDataset", self._files))
+        reader, text = BlockReader(self.data_feed.slots, self.data_feed.pipe_command, on_bad_line), _Text()
+        try:
+            for path in files:
+                for block in reader.blocks(Part(path)):
+                    text.append(_kept(block), block.lines.num_lines)
+        finally:
+            reader.close()
+        self._text, self.skipped = text, reader.skipped
+
+    def local_shuffle(self, seed: int | None = None) -> None:
+        """Bring the lines into another order, all orders being equally likely.
+
+        Args:
+            seed: the same seed gives the same order of the same lines; None draws from NumPy's global generator.
+
+        Raises:
+            StateError: nothing is loaded.
+        """
+        text = self._loaded("local_shuffle")
+        order = (
+            np.random.permutation(len(text))
+            if seed is None
+            else np.random.RandomState(seed).permutation(len(text))
+        )
+        self._text = text.permuted(order)
+
+    def release_memory(self) -> None:
+        """Forget the lines; the list of files stays."""
+        self._text = None
+
+    def __len__(self) -> int:
+        """Return how many lines are loaded."""
+        return 0 if self._text is None else len(self._text)
+
+    def reading(self, workers: int, split_files: bool = True) -> Reading:
+        """Return what workers need to read the lines, while this object holds them.
+
+        Args:
+            workers: how many there will be.
+            split_files: taken for the sake of `QueueDataset`; the memory is always cut by bytes.
+
+        Raises:
+            StateError: nothing is loaded.
+        """
+        text = self._loaded("reading")
+        return Reading(self.data_feed.without_pipe_command(), split_parts([text.path], workers))
+
+    def _loaded(self, call: str) -> _Text:
+        if self._text is None:
+            raise StateError(f"InMemoryDataset.{call}: nothing is loaded; call load_into_memory() first")
+        return self._text
+
+
+class _Text:
+    """Lines in a file that is only memory."""
+
+    def __init__(self) -> None:
+        if hasattr(os, "memfd_create"):
+            descriptor = os.memfd_create("dpmodule-lines")
+            self.path = f"/proc/{os.getpid()}/fd/{descriptor}"
+            weakref.finalize(self, os.close, descriptor)
+        else:
+            descriptor, self.path = tempfile.mkstemp(prefix="dpmodule-lines-")
+            os.close(descriptor)
+            weakref.finalize(self, os.unlink, self.path)
+        self._lines = 0
+
+    def append(self, text: Any, lines: int) -> None:
+        with open(self.path, "ab") as file:
+            file.write(text)
+        self._lines += lines
+
+    def __len__(self) -> int:
+        return self._lines
+
+    def permuted(self, order: np.ndarray[Any, Any]) -> _Text:
+        """Return the lines in another order."""
+        found = _Text()
+        if not len(order):
+            return found
+        text = np.memmap(self.path, np.uint8, "r")
+        ends = np.flatnonzero(text == 10) + 1
+        begins = np.concatenate([[0], ends[:-1]])
+        memory = memoryview(text.data)
+        for at in range(0, len(order), _LINES_AT_ONCE):
+            chosen = order[at : at + _LINES_AT_ONCE]
+            ranges = zip(begins[chosen].tolist(), ends[chosen].tolist())
+            found.append(b"".join([memory[begin:end] for begin, end in ranges]), len(chosen))
+        return found
+
+
+def _kept(block: Block) -> bytes:
+    """Return the text of the lines of a block that were read, each with its end."""
+    text = bytes(block.text)
+    if not text.endswith(b"\n"):
+        text += b"\n"
+    passed = block.lines.passed
+    if not passed.shape[0]:
+        return text
+    gone = {line + i for i, line in enumerate(passed.tolist())}
+    lines = text.split(b"\n")[:-1]
+    return b"".join([line + b"\n" for i, line in enumerate(lines) if i not in gone])
+
+
+def _checked(kind: str, data_feed: Any) -> DataFeedDesc:
+    if not isinstance(data_feed, DataFeedDesc):
+        raise ArgumentError(f"{kind}: data_feed is {data_feed!r}, expected a DataFeedDesc")
+    return data_feed
+
+
+def _files(kind: str, files: list[str]) -> list[str]:
+    if not files:
+        raise StateError(f"{kind} has no files yet; call set_filelist([...]) first")
+    return files

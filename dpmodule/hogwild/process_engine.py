@@ -1,0 +1,473 @@
+"""The engine whose workers are processes over one store in shared memory."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import generators
+from ..base import MXNetError, StateError
+from ..context import cpu
+from ..io import DataDesc
+from ..module import Module
+from ..module.boundary import BatchBoundary
+from ..params import ParamStore
+from ..streams import Channel, ChildProcess, Supervisor
+from ..streams.launch import START_METHODS, preload
+from ..streams.supervisor import START_S
+from ..streams.tickets import Tickets
+from ..symbol import Symbol
+from .data_feed import Part
+from .fetches import Fetch
+from .job import Job, WorkerStats
+from .program import Prepared, metric_outputs
+from .slot_feed import SlotFeed
+from .worker import Inferred, Work, infer, run
+
+__all__ = ["ProcessEngine"]
+
+_STOP, _HOLD, _FIRST = 0, 1, 2
+"""Places of the board: whether to stop after the batch, whether to wait after it, what each worker does."""
+
+_IDLE, _RUNNING, _HELD = 0, 1, 2
+_COUNTS = ("num_update", "begin_num_update", "_index_update_count", "_all_index_update_counts")
+"""What an optimizer's state has that changes with every update."""
+
+_LOOK_S = 0.5
+_HOLD_S = 0.001
+_GRACE_S = 0.5
+
+
+def _default_method() -> str:
+    """Return the way to start workers: forked from a process that has imported torch, where the system has that."""
+    import multiprocessing
+
+    known = multiprocessing.get_all_start_methods()
+    return next(method for method in ("forkserver", *START_METHODS) if method in known)
+
+
+@dataclass(frozen=True, slots=True)
+class _Setup:
+    """What a worker process is made of, on its way there."""
+
+    heads: Symbol
+    feed: SlotFeed
+    metric_outputs: Sequence[str]
+    store: ParamStore
+    optimizer: Any
+    fixed: Sequence[str]
+    board: torch.Tensor
+    tickets: Tickets
+
+    def work(self) -> Work:
+        """Return a module of this process over the store, with what belongs to it."""
+        data, labels = list(self.feed.data), list(self.feed.labels)
+        module = Module(
+            self.heads, _names(data), _names(labels), context=cpu(), fixed_param_names=list(self.fixed)
+        )
+        module.bind(data, labels or None, for_training=self.optimizer is not None, store=self.store)
+        if self.optimizer is not None:
+            _install(module, self.optimizer)
+        return Work(module, self.feed, (), self.metric_outputs)
+
+
+def _install(module: Module, optimizer: Any) -> None:
+    """Let a module go on with the shared states of an optimizer; what was to be said of that, the parent has said."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module.init_optimizer(None, optimizer, force_init=module.optimizer_initialized)
+
+
+def _names(descs: Sequence[DataDesc]) -> list[str]:
+    return [desc.name for desc in descs]
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """One job, as a worker gets it.
+
+    Args:
+        job: what to do.
+        fetches: what is averaged.
+        optimizer: another one than before, None if it is as it was.
+        generator: state of the generator of random numbers that the worker goes on with; None: it has one of its own.
+    """
+
+    job: Job
+    fetches: Sequence[Fetch]
+    optimizer: Any
+    generator: torch.Tensor | None
+
+
+class _ProcessWatch:
+    """Looks on in a worker process: notes where it is, reports to the parent, and does what the board says."""
+
+    def __init__(self, channel: Channel, job: Job, board: np.ndarray[Any, Any], reports: bool) -> None:
+        self._channel = channel
+        self._board = board
+        self._file, self._what = "", ""
+        self._report_s = job.report_s if reports else float("inf")
+        self._next = time.monotonic() + self._report_s
+
+    def begins(self, file: str) -> None:
+        """Note the file."""
+        self._note(file, 0)
+
+    def after(self, stats: WorkerStats) -> bool:
+        """Note the batch, report if it is time to, wait if asked to, and say whether to go on."""
+        self._note(stats.file, stats.batches)
+        if time.monotonic() >= self._next:
+            self._channel.send(("stats", stats))
+            self._next = time.monotonic() + self._report_s
+        if self._board[_HOLD]:
+            self._hold()
+        return not self._board[_STOP]
+
+    def _note(self, file: str, number: int) -> None:
+        if file != self._file:
+            self._file, self._what = file, f"{file}, batch"
+        self._channel.note(self._what, number)
+
+    def _hold(self) -> None:
+        place = _FIRST + self._channel.index
+        self._board[place] = _HELD
+        while self._board[_HOLD]:
+            time.sleep(_HOLD_S)
+        self._board[place] = _RUNNING
+
+
+def _serve(channel: Channel, setup: _Setup) -> None:
+    """Be a worker: do one job after the other, until the parent closes the channel."""
+    work, board = setup.work(), setup.board.numpy()
+    channel.send(("ready", None))
+    while True:
+        order: _Order = channel.recv()
+        job = order.job
+        if order.optimizer is not None:
+            _install(work.module, order.optimizer)
+        work.fetches = order.fetches
+        generators.seed_process((job.seed, channel.index))
+        if order.generator is not None:
+            generators.generator(cpu()).set_state(order.generator)
+
+        def take(parts: Sequence[Part] = job.parts) -> Part | None:
+            number = setup.tickets.take()
+            return None if number is None else parts[number]
+
+        watch = _ProcessWatch(channel, job, board, job.report_s < float("inf"))
+        if not job.train:
+            _infer(channel, work, job)
+            continue
+        board[_FIRST + channel.index] = _RUNNING
+        stats = run(work, job, channel.index, take, watch, job.metric)
+        board[_FIRST + channel.index] = _IDLE
+        state = None if order.generator is None else generators.generator(cpu()).get_state()
+        channel.send(("done", (stats, state)))
+
+
+def _infer(channel: Channel, work: Work, job: Job) -> None:
+    """Send what the batches of every n-th part give; the parent reads the parts in turn, so that none runs ahead."""
+    for part in job.parts[channel.index :: job.workers]:
+        channel.note(f"{part.path}, batch", 0)
+        for number, found in enumerate(infer(work, job, part)):
+            channel.send(("batch", found))
+            channel.note(f"{part.path}, batch", number + 1)
+        channel.send(("part", None))
+
+
+class _Crew:
+    """Workers that have one program."""
+
+    def __init__(self, prepared: Prepared, workers: int, timeout_s: float, start_method: str) -> None:
+        self._key = prepared.key
+        self._is_idle = True
+        self._timeout_s = timeout_s
+        self._module = prepared.module
+        self._board_memory = torch.zeros(_FIRST + workers, dtype=torch.uint8).share_memory_()
+        self._board: np.ndarray[Any, Any] = self._board_memory.numpy()
+        self._tickets = Tickets()
+        self._settings = _settings(prepared.module.optimizer)
+        self._supervisor = Supervisor("hogwild", start_method, grace_s=_GRACE_S)
+        try:
+            self._start(prepared, workers)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, prepared: Prepared, workers: int) -> None:
+        module = prepared.module
+        setup = _Setup(
+            prepared.fetches.heads,
+            prepared.feed,
+            metric_outputs(module.symbol, len(prepared.feed.labels)),
+            module.store,
+            module.optimizer if prepared.train else None,
+            module.group.fixed_param_names,
+            self._board_memory,
+            self._tickets,
+        )
+        preload(__name__)
+        children = [self._supervisor.start(_serve, setup) for _ in range(workers)]
+        for child in children:
+            child.recv(START_S + self._timeout_s)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether all workers are."""
+        return all(child.alive for child in self._supervisor.children)
+
+    def serves(self, prepared: Prepared, workers: int) -> bool:
+        """Say whether these workers, and enough of them, have a program, and wait for a job."""
+        is_known = self._key == prepared.key and self._is_idle
+        return is_known and len(self._supervisor.children) >= workers and self.is_alive
+
+    def run(self, job: Job, fetches: Sequence[Fetch]) -> tuple[list[WorkerStats], bool]:
+        """Do a job with its number of workers; the others wait.
+
+        Returns:
+            What each worker did, and whether Ctrl-C has ended the job.
+        """
+        self._is_idle = False
+        self._board[:] = 0
+        self._tickets.refill(len(job.parts))
+        self._send(job, fetches)
+        with BatchBoundary(self.stop) as boundary:
+            stats = _Run(
+                self._supervisor, self._supervisor.children[: job.workers], job, self._timeout_s
+            ).stats()
+        self._is_idle = True
+        return stats, boundary.asked
+
+    def infer(self, job: Job, fetches: Sequence[Fetch]) -> Iterator[Inferred]:
+        """Yield what the workers infer, in the order of the parts."""
+        self._is_idle = False
+        self._board[:] = 0
+        self._send(job, fetches)
+        for number, part in enumerate(job.parts):
+            child = self._supervisor.children[number % job.workers]
+            while True:
+                try:
+                    kind, found = child.recv(self._timeout_s)
+                except MXNetError as error:
+                    _name_file(error, part.path)
+                    raise
+                if kind == "part":
+                    break
+                yield found
+        self._is_idle = True
+
+    def _send(self, job: Job, fetches: Sequence[Fetch]) -> None:
+        optimizer = self._module.optimizer
+        settings = _settings(optimizer)
+        changed = optimizer if settings != self._settings else None
+        self._settings = settings
+        report_s = job.report_s if job.report is not None else float("inf")
+        plain = replace(job, report=None, report_s=report_s)
+        for child in self._supervisor.children:
+            if child.index < job.workers:
+                state = generators.generator(cpu()).get_state() if child.index == 0 else None
+                child.send(_Order(plain, fetches, changed, state), self._timeout_s)
+            elif changed is not None:
+                self._settings = None  # those that wait do not know of it
+
+    def stop(self) -> None:
+        """Have the workers stop after their batches."""
+        self._board[_STOP] = 1
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Have the workers wait after their batches.
+
+        Raises:
+            StateError: one does not in time.
+        """
+        self._board[_HOLD] = 1
+        try:
+            deadline = time.monotonic() + self._timeout_s
+            while (self._board[_FIRST:] == _RUNNING).any() and self.is_alive:
+                if time.monotonic() > deadline:
+                    raise StateError(f"a worker has not finished its batch within {self._timeout_s:g} s")
+                time.sleep(_HOLD_S)
+            yield
+        finally:
+            self._board[_HOLD] = 0
+
+    def close(self) -> None:
+        """End the workers, after their batches if these do not take long."""
+        self._board[_HOLD], self._board[_STOP] = 0, 1
+        self._supervisor.close()
+        self._tickets.close()
+
+
+def _settings(optimizer: Any) -> bytes | None:
+    """Return what an optimizer has been set to, without what it counts."""
+    if optimizer is None:
+        return None
+    state = {key: value for key, value in optimizer.__getstate__().items() if key not in _COUNTS}
+    return pickle.dumps(state)
+
+
+class _Run:
+    """One job under way, as the parent sees it.
+
+    Args:
+        supervisor: of the workers.
+        children: those that have the job.
+        job: what they do.
+        timeout_s: how long a worker may be without progress, in seconds.
+    """
+
+    def __init__(
+        self, supervisor: Supervisor, children: Sequence[ChildProcess], job: Job, timeout_s: float
+    ) -> None:
+        self._supervisor = supervisor
+        self._pending = list(children)
+        self._job = job
+        self._timeout_s = timeout_s
+        self._latest = [WorkerStats(child.index, fetched=[0.0] * len(job.fetch)) for child in children]
+        self._seen = {child.index: ("", time.monotonic()) for child in children}
+
+    def stats(self) -> list[WorkerStats]:
+        """Wait for the end of all workers' parts of the job, and return what they did.
+
+        Raises:
+            WorkerDied: a worker is gone; `file` is the one that it was working on.
+            WorkerStuck: a worker makes no progress.
+            BaseException: whatever a worker raised.
+        """
+        report_s = self._job.report_s if self._job.report is not None else float("inf")
+        next_report = time.monotonic() + report_s
+        while self._pending:
+            left = next_report - time.monotonic()
+            for child in self._supervisor.wait(max(0.0, min(left, _LOOK_S, self._timeout_s / 4))):
+                if child not in self._pending and not child.alive:  # one that waits for a later job
+                    self._supervisor.drop(child)
+            for child in list(self._pending):
+                self._hear(child)
+            if self._job.report is not None and time.monotonic() >= next_report:
+                self._job.report(self._latest)
+                next_report = time.monotonic() + report_s
+        return self._latest
+
+    def _hear(self, child: ChildProcess) -> None:
+        """Take what has come from a worker; look whether it makes progress if nothing has."""
+        try:
+            while child in self._pending and child.poll():
+                self._take(child, *child.recv())
+            if child in self._pending:
+                self._check_progress(child)
+        except MXNetError as error:
+            _name_file(error, self._file_of(child))
+            raise
+
+    def _take(self, child: ChildProcess, kind: str, value: Any) -> None:
+        if kind == "done":
+            self._latest[child.index], state = value
+            if state is not None:
+                generators.generator(cpu()).set_state(state)
+            self._pending.remove(child)
+        else:
+            self._latest[child.index] = value
+
+    def _check_progress(self, child: ChildProcess) -> None:
+        doing, since = self._seen[child.index]
+        if child.working_on != doing:
+            self._seen[child.index] = child.working_on, time.monotonic()
+        elif time.monotonic() - since > self._timeout_s:
+            raise child.stuck(f"has not finished a batch within {self._timeout_s:g} s")
+
+    def _file_of(self, child: ChildProcess) -> str | None:
+        """Return the path of the file that a worker noted last, None if it had none yet."""
+        noted = child.working_on.rpartition(", batch ")[0]
+        return next(
+            (part.path for part in self._job.parts if noted and os.fspath(part.path).startswith(noted)), None
+        )
+
+
+def _name_file(error: Any, path: str | None) -> None:
+    """Note the file that was being worked on beside an error's text, for handlers, unless it has one."""
+    if not hasattr(error, "file"):
+        error.file = path
+
+
+class ProcessEngine:
+    """Trains with processes that share parameters, the optimizer's states and its counts; kept between jobs.
+
+    Args:
+        timeout_s: how long a worker may be without progress, in seconds.
+        start_method: how processes are started, see `Supervisor`; None: "forkserver" where the system has it.
+    """
+
+    def __init__(self, timeout_s: float, start_method: str | None = None) -> None:
+        self._timeout_s = timeout_s
+        self._start_method = start_method or _default_method()
+        self._crews: dict[bool, _Crew] = {}
+
+    def run(self, prepared: Prepared, job: Job) -> list[WorkerStats]:
+        """Do a job.
+
+        Raises:
+            WorkerDied: a worker is gone, see `file`; the next job has new ones.
+            WorkerStuck: a worker makes no progress.
+            KeyboardInterrupt: Ctrl-C, raised after the batches that were running.
+            BaseException: whatever a worker raised.
+        """
+        try:
+            stats, asked = self._crew_for(prepared, job.workers).run(job, prepared.fetches.items)
+        except BaseException:
+            self.close()
+            raise
+        if asked:
+            raise KeyboardInterrupt
+        return stats
+
+    def infer(self, prepared: Prepared, job: Job) -> Iterator[Inferred]:
+        """Yield what each batch of each part gives; see `worker.infer`.
+
+        Raises:
+            WorkerDied, WorkerStuck, BaseException: as `run` does.
+        """
+        crew = self._crew_for(prepared, job.workers)
+        try:
+            yield from crew.infer(job, prepared.fetches.items)
+        except BaseException:  # also where the caller has had enough
+            self._drop(crew)
+            raise
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Return a context in which all workers that train wait between two batches.
+
+        Raises:
+            StateError: a worker's batch does not end.
+        """
+        crew = self._crews.get(True)
+        return nullcontext() if crew is None else crew.paused()
+
+    def _crew_for(self, prepared: Prepared, workers: int) -> _Crew:
+        """Return workers that have the program: those that there are, or new ones."""
+        crew = self._crews.get(prepared.train)
+        if crew is None or not crew.serves(prepared, workers):
+            if crew is not None:
+                self._drop(crew)
+            prepared.module.store.share_memory()
+            crew = _Crew(prepared, workers, self._timeout_s, self._start_method)
+            self._crews[prepared.train] = crew
+        return crew
+
+    def _drop(self, crew: _Crew) -> None:
+        self._crews = {train: each for train, each in self._crews.items() if each is not crew}
+        crew.close()
+
+    def close(self) -> None:
+        """End the workers; further calls do nothing."""
+        for crew in list(self._crews.values()):
+            self._drop(crew)

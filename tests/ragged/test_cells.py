@@ -1,0 +1,112 @@
+"""Cells of automatic batching whose symbols take ragged inputs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+import dpmodule.autobatch as dy
+
+S = mx.sym
+TABLE = np.random.RandomState(0).randn(20, 3).astype("f4")
+ROWS = [[1, 2, 3], [4, 5, 6], [7], [8, 9, 1], [2]]
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    dy.configure(autobatch=True, random_seed=1)
+    dy.renew_cg()
+    yield
+    dy.renew_cg()
+
+
+def words():
+    return S.Embedding(S.Variable("words", stype="ragged"), input_dim=20, output_dim=3, name="table")
+
+
+def test_pooled_rows_of_equal_lengths_are_one_call():
+    table = mx.nd.array(TABLE)
+    bag = dy.cell(S.sequence_pool(words(), pool_type="mean", name="pool"), {"table_weight": table})
+    found = [bag(dy.inputVector(row)) for row in ROWS]
+    loss = dy.esum([dy.sum_elems(each) for each in found])
+    loss.backward()
+    for row, each in zip(ROWS, found, strict=True):
+        np.testing.assert_allclose(each.npvalue(), TABLE[row].mean(0), rtol=1e-5)
+    wanted = np.zeros_like(TABLE)
+    for row in ROWS:
+        for word in row:
+            wanted[word] += 1 / len(row)
+    np.testing.assert_allclose(table.grad.asnumpy(), wanted, rtol=1e-5)
+    batches = [line for line in str(dy.explain()).splitlines() if "cell" in line]
+    assert "one by one" not in str(dy.explain())
+    assert batches
+
+
+def test_ragged_outputs_have_the_rows_length():
+    table = mx.nd.array(TABLE)
+    net = S.sequence_softmax(S.FullyConnected(words(), num_hidden=2, name="fc"))
+    weights = {"fc_weight": mx.nd.array(TABLE[:2]), "fc_bias": mx.nd.zeros((2,)), "table_weight": table}
+    score = dy.cell(net, weights)
+    found = [score(dy.inputVector(row)) for row in ROWS]
+    assert [each.dim()[0] for each in found] == [(len(row), 2) for row in ROWS]
+    for row, each in zip(ROWS, found, strict=True):
+        raw = np.exp(TABLE[row] @ TABLE[:2].T)
+        np.testing.assert_allclose(each.npvalue(), raw / raw.sum(0), rtol=1e-4)
+
+
+def test_rows_of_vectors_and_dense_inputs_beside_them():
+    net = S.sequence_pool(
+        S.elemwise_mul(S.Variable("x", stype="ragged"), S.Variable("gate")), pool_type="sum"
+    )
+    gated = dy.cell(net, {})
+    draw = np.random.RandomState(1)
+    rows, gates = [draw.randn(n, 4) for n in (2, 2, 3)], draw.randn(3, 4)
+    found = [gated(x=dy.inputTensor(x), gate=dy.inputVector(g)) for x, g in zip(rows, gates, strict=True)]
+    for x, g, each in zip(rows, gates, found, strict=True):
+        np.testing.assert_allclose(each.npvalue(), (x * g).sum(0), rtol=1e-5)
+
+
+def test_a_recurrent_cell_reads_rows():
+    net = S.RNN(S.Variable("x", stype="ragged"), mode="gru", state_size=2, num_layers=1, name="rnn")
+    zeros = mx.nd.zeros((1, 1, 2))
+    size = mx.sym.RNN(S.Variable("x"), mode="gru", state_size=2, num_layers=1, name="r").infer_shape(
+        x=(1, 1, 3)
+    )[0][1]
+    parameters = mx.nd.array(np.random.RandomState(2).randn(*size))
+    run = dy.cell(net, {"rnn_parameters": parameters, "rnn_state": zeros})
+    row = np.random.RandomState(3).randn(4, 3)
+    wanted = mx.nd.RNN(mx.nd.array(row[:, None]), parameters, zeros, mode="gru", state_size=2, num_layers=1)
+    found = [run(dy.inputTensor(row)) for _ in range(2)]
+    for each in found:
+        np.testing.assert_allclose(each.npvalue(), wanted.asnumpy()[:, 0], rtol=1e-5, atol=1e-6)
+
+
+def test_parameters_are_made_by_the_first_call_and_train():
+    net = S.FullyConnected(S.sequence_pool(words(), pool_type="max"), num_hidden=2, name="fc")
+    score = dy.cell(S.SoftmaxOutput(net, name="softmax"), shapes={"words": (5,), "softmax_label": ()})
+    assert {each.name() for each in score.parameters} >= {"/table_weight", "/fc_weight"}
+    trainer = dy.SimpleSGDTrainer(score.collection, 0.5)
+    losses = []
+    for _ in range(15):
+        dy.renew_cg()
+        outs = [score(dy.inputVector(row), dy.scalarInput(len(row) > 1)) for row in ROWS]
+        dy.esum([dy.sum_elems(out) for out in outs]).backward()
+        losses.append(
+            -sum(np.log(out.npvalue()[int(len(row) > 1)]) for out, row in zip(outs, ROWS, strict=True))
+        )
+        trainer.update()
+    assert losses[-1] < losses[0] / 3
+
+
+def test_outputs_of_rows_of_different_lengths_are_refused():
+    both = S.elemwise_add(S.Variable("x", stype="ragged"), S.Variable("y", stype="ragged"))
+    added = dy.cell(both, {})
+    assert added(dy.inputVector([1, 2]), dy.inputVector([3, 4])).npvalue().tolist() == [4, 6]
+    with pytest.raises(mx.base.ShapeError, match=r"rows of lengths \[1, 2\]"):
+        added(dy.inputVector([1, 2]), dy.inputVector([3]))
+
+
+def test_operators_that_take_no_ragged_values_are_refused_when_the_cell_is_made():
+    with pytest.raises(mx.base.OpError, match="takes no ragged"):
+        dy.cell(S.sum(S.Variable("x", stype="ragged")), {})
