@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from ..base import ArgumentError
 from .job import Job, WorkerStats
+from .native_engine import NativeEngine
 from .process_engine import ProcessEngine
 from .program import Prepared
 from .serial_engine import SerialEngine
@@ -55,7 +56,12 @@ class Engines:
     def __init__(self, timeout_s: float, start_method: str | None) -> None:
         self.serial = SerialEngine(timeout_s)
         self.process = ProcessEngine(timeout_s, start_method)
-        self._engines: dict[str, Engine] = {"serial": self.serial, "process": self.process}
+        self._native = NativeEngine()
+        self._engines: dict[str, Engine] = {
+            "native": self._native,
+            "serial": self.serial,
+            "process": self.process,
+        }
         self._current: Engine | None = None
 
     def choose(self, prepared: Prepared, mode: str, workers: int) -> Choice:
@@ -71,7 +77,7 @@ class Engines:
         """
         if mode in ("process", "serial"):
             return Choice(mode, "it was asked for")
-        reason = _why_not_native(prepared)
+        reason = self._native.why_not(prepared)
         if reason is None:
             return Choice("native", "the whole network is of kinds that the native engine has")
         if mode == "native":
@@ -96,8 +102,3 @@ class Engines:
         """End all workers; the next job has new ones."""
         for engine in self._engines.values():
             engine.close()
-
-
-def _why_not_native(prepared: Prepared) -> str | None:
-    """Return why the native engine cannot run a program, None if it can."""
-    return "there is no native engine yet"

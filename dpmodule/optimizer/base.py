@@ -291,6 +291,18 @@ class Optimizer:
         own["num_update"] = max(own["num_update"], max(counts))
         return counts
 
+    def add_updates(self, indices: Sequence[Key], number: int) -> None:
+        """Count updates that native code has made.
+
+        Args:
+            indices: keys of the parameters.
+            number: how many updates each of them has received, at least one.
+        """
+        table = self._index_update_count
+        counts = [count + number - 1 for count in self.advance(indices)]
+        table.update(zip(indices, counts))
+        self.num_update = max(self.num_update, max(counts))
+
     def master_copy(self, weight: NDArray) -> NDArray:
         """Return a float32 copy of a parameter, on its context."""
         return NDArray(weight.raw.to(torch.float32, copy=True), weight.context)

@@ -224,8 +224,13 @@ void Net::update_table(TableGradient &table, const Batch &batch, const vector::U
     const Parameter &parameter = table.parameter();
     const auto width = static_cast<std::size_t>(parameter.width);
     const int states = vector::state_count(rule.kind);
-    std::size_t done = 0;
+    const auto update = [&](std::int64_t row, const float *gradient) {
+        float *here[vector::UpdateRule::most_states];
+        for (int i = 0; i < states; ++i) here[i] = parameter.states[i] + row * parameter.width;
+        vector::update(rule, parameter.weight + row * parameter.width, here, gradient, width);
+    };
     constexpr std::size_t ahead = 3;
+    std::size_t done = 0;
     table.for_each_row(batch, [&](std::int64_t row, const float *gradient) {
         const std::vector<int> &rows = table.rows();
         if (++done + ahead < rows.size()) {
@@ -233,10 +238,15 @@ void Net::update_table(TableGradient &table, const Batch &batch, const vector::U
             prefetch(parameter.weight + next, width);
             for (int i = 0; i < states; ++i) prefetch(parameter.states[i] + next, width);
         }
-        float *here[vector::UpdateRule::most_states];
-        for (int i = 0; i < states; ++i) here[i] = parameter.states[i] + row * parameter.width;
-        vector::update(rule, parameter.weight + row * parameter.width, here, gradient, width);
+        update(row, gradient);
     });
+    if (!parameter.all_rows) return;
+    std::vector<char> is_done(static_cast<std::size_t>(parameter.rows));
+    for (const int row : table.rows()) is_done[static_cast<std::size_t>(row)] = true;
+    const std::vector<float> zeros(width);
+    for (std::int64_t row = 0; row < parameter.rows; ++row) {
+        if (!is_done[static_cast<std::size_t>(row)]) update(row, zeros.data());
+    }
 }
 
 }  // namespace dpmodule::hogwild

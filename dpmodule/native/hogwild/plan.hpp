@@ -15,7 +15,6 @@ struct SlotInput {
     Slot slot;
     bool as_ids = false;      // rows of tables
     bool as_numbers = false;  // float32, also of a slot of integers
-    int width = 0;            // values that each line must have; 0: any number of them
     std::uint64_t rows = 0;   // ids lie below it
     std::string table;        // the table that says so, for messages
 };
@@ -29,6 +28,7 @@ struct Parameter {
     vector::UpdateRule rule;  // but for lr, which changes
     double lr_mult;
     bool learns;
+    bool all_rows;  // of a table: those without a gradient are updated, too, as if it were 0
 };
 
 // Values are matrices: a row for each line of a batch, or a single row.
@@ -65,6 +65,7 @@ struct Plan {
     std::vector<Step> steps;
     std::vector<int> outputs;  // values of the heads, which must be finite
     std::vector<Fetch> fetches;
+    std::vector<int> watched;  // values that are recorded line by line, for metrics
 };
 
 // A piece of a file: the lines that begin in [begin, end); end < 0: to its end.

@@ -37,11 +37,11 @@ bool read_address(PyObject *given, float *&at) {
 bool read_slot(PyObject *given, SlotInput &input) {
     const char *name, *table;
     int is_float, is_dense, is_used, as_ids, as_numbers;
-    unsigned long long rows;
-    if (!PyArg_ParseTuple(given, "spppppiKs", &name, &is_float, &is_dense, &is_used, &as_ids, &as_numbers, &input.width, &rows, &table)) {
+    unsigned long long width, rows;
+    if (!PyArg_ParseTuple(given, "spppppKKs", &name, &is_float, &is_dense, &is_used, &as_ids, &as_numbers, &width, &rows, &table)) {
         return false;
     }
-    input.slot = {name, is_float != 0, is_dense != 0, is_used != 0};
+    input.slot = {name, is_float != 0, is_dense != 0, is_used != 0, width};
     input.as_ids = as_ids;
     input.as_numbers = as_numbers;
     input.rows = rows;
@@ -53,12 +53,15 @@ bool read_parameter(PyObject *given, Parameter &parameter) {
     const char *name;
     long long rows, width;
     PyObject *weight, *states, *rule;
-    int learns;
-    if (!PyArg_ParseTuple(given, "sLLOOOdp", &name, &rows, &width, &weight, &states, &rule, &parameter.lr_mult, &learns)) return false;
+    int learns, all_rows;
+    if (!PyArg_ParseTuple(given, "sLLOOOdpp", &name, &rows, &width, &weight, &states, &rule, &parameter.lr_mult, &learns, &all_rows)) {
+        return false;
+    }
     parameter.name = name;
     parameter.rows = rows;
     parameter.width = width;
     parameter.learns = learns;
+    parameter.all_rows = all_rows;
     std::vector<float *> found;
     if (!read_address(weight, parameter.weight) || !vector::read_rule(rule, &parameter.rule)) return false;
     if (!read_each(states, found, [](PyObject *one, float *&at) { return read_address(one, at); })) return false;
@@ -98,11 +101,12 @@ bool read_part(PyObject *given, Part &part) {
 }  // namespace
 
 bool read_plan(PyObject *given, Plan &plan) {
-    PyObject *slots, *parameters, *values, *steps, *outputs, *fetches;
-    if (!PyArg_ParseTuple(given, "iOOOOOO", &plan.batch_size, &slots, &parameters, &values, &steps, &outputs, &fetches)) return false;
+    PyObject *slots, *parameters, *values, *steps, *outputs, *fetches, *watched;
+    if (!PyArg_ParseTuple(given, "iOOOOOOO", &plan.batch_size, &slots, &parameters, &values, &steps, &outputs, &fetches, &watched)) return false;
     return read_each(slots, plan.slots, read_slot) && read_each(parameters, plan.parameters, read_parameter) &&
            read_each(values, plan.values, read_value) && read_each(steps, plan.steps, read_step) &&
-           read_each(outputs, plan.outputs, read_int) && read_each(fetches, plan.fetches, read_fetch);
+           read_each(outputs, plan.outputs, read_int) && read_each(fetches, plan.fetches, read_fetch) &&
+           read_each(watched, plan.watched, read_int);
 }
 
 bool read_parts(PyObject *given, std::vector<Part> &parts) { return read_each(given, parts, read_part); }

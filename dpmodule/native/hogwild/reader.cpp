@@ -1,22 +1,9 @@
 #include "reader.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
 namespace dpmodule::hogwild {
-namespace {
-
-bool is_empty_line(const char *line, std::size_t size) {
-    return std::all_of(line, line + size, [](char one) { return one == ' ' || one == '\t' || one == '\r' || one == '\n'; });
-}
-
-std::size_t line_length(const char *at, std::size_t size) {
-    const void *found = std::memchr(at, '\n', size);
-    return found ? static_cast<std::size_t>(static_cast<const char *>(found) - at) + 1 : size;
-}
-
-}  // namespace
 
 std::uint64_t line_number(const Part &part, std::uint64_t line) {
     if (part.begin <= 0) return line + 1;
@@ -79,66 +66,33 @@ bool BatchReader::read_block() {
 }
 
 void BatchReader::parse_block(const char *text, std::size_t size) {
-    while (size > 0) {
-        const std::size_t used = parse_some(text, size);
-        text += used;
-        size -= used;
-    }
-}
-
-// Parse up to the first line that is wrong, and that line; returns how many bytes these are.
-std::size_t BatchReader::parse_some(const char *text, std::size_t size) {
-    MultiSlotParser parser(slots_, part_->path, lines_before_ + 1);
-    for (std::size_t i = 0; i < slots_.size(); ++i) {
-        parser.columns()[i].dim = static_cast<std::uint64_t>(plan_.slots[i].width);
-    }
-    bool fine = true;
+    MultiSlotParser parser(slots_, part_->path, lines_before_ + 1, {true, skip_bad_lines_});
     try {
         parser.parse(text, size, true);
     } catch (const Error &) {
-        fine = false;
+        if (part_->begin <= 0) throw;
+        // once more, for the numbers that lines have in the file
+        MultiSlotParser(slots_, part_->path, line_number(*part_, lines_before_), {true, skip_bad_lines_}).parse(text, size, true);
+        throw;
     }
-    keep(parser.columns(), parser.lines());
-    if (fine) return size;
-    std::size_t at = 0;
-    for (std::size_t i = 0; i < parser.lines(); ++i) at += line_length(text + at, size - at);
-    const std::size_t length = line_length(text + at, size - at);
-    pass_over(text + at, length);
-    ++lines_before_;
-    return at + length;
+    progress_.skipped.fetch_add(parser.bad_lines(), std::memory_order_relaxed);
+    const std::uint64_t first_line = lines_before_;
+    lines_before_ += parser.lines() + parser.passed().size();
+    if (parser.lines() == 0) return;
+    chunks_.push_back(Chunk{std::move(parser.columns()), std::move(parser.passed()), first_line, part_, static_cast<int>(parser.lines())});
 }
 
-void BatchReader::keep(std::vector<Column> &columns, std::size_t lines) {
-    if (lines > 0) {
-        chunks_.emplace_back();
-        Chunk &chunk = chunks_.back();
-        chunk.columns = std::move(columns);
-        chunk.lines = static_cast<int>(lines);
-        chunk.first_line = lines_before_;
-        chunk.part = part_;
-    }
-    lines_before_ += lines;
-}
-
-// A line that cannot be read: nothing if it is empty, else counted, or what is wrong with it with its number in the file.
-void BatchReader::pass_over(const char *line, std::size_t size) {
-    if (is_empty_line(line, size)) return;
-    if (skip_bad_lines_) {
-        progress_.skipped.fetch_add(1, std::memory_order_relaxed);
-        return;
-    }
-    MultiSlotParser parser(slots_, part_->path, line_number(*part_, lines_before_));
-    for (std::size_t i = 0; i < slots_.size(); ++i) {
-        parser.columns()[i].dim = static_cast<std::uint64_t>(plan_.slots[i].width);
-    }
-    parser.parse(line, size, true);
-    throw Error(Kind::file_format, part_->path + ": a line was wrong and is no longer: was the file changed?");
+// The number of a line of a chunk in its part, from 0.
+std::uint64_t BatchReader::Chunk::line(int row) const {
+    const std::int64_t *const end = passed.data() + passed.size();
+    const auto skipped = std::upper_bound(passed.data(), end, static_cast<std::int64_t>(row)) - passed.data();
+    return first_line + static_cast<std::uint64_t>(row) + static_cast<std::uint64_t>(skipped);
 }
 
 void BatchReader::append(Batch &batch, Chunk &chunk, int lines) const {
     if (batch.lines == 0) {
         batch.part = chunk.part;
-        batch.first_line = chunk.first_line + static_cast<std::uint64_t>(chunk.given);
+        batch.first_line = chunk.line(chunk.given);
     }
     for (std::size_t i = 0; i < slots_.size(); ++i) {
         if (slots_[i].is_used) append_slot(batch.slots[i], i, chunk, lines);
@@ -186,9 +140,9 @@ void BatchReader::append_slot(SlotBatch &to, std::size_t slot, Chunk &chunk, int
 void BatchReader::fail_id(std::size_t slot, const Chunk &chunk, std::int64_t value_at) const {
     const SlotInput &input = plan_.slots[slot];
     const Column &column = chunk.columns[slot];
-    std::uint64_t line = 0;
-    while (column.offsets[line + 1] <= value_at) ++line;
-    throw Error(Kind::bounds, chunk.part->path + ": line " + std::to_string(line_number(*chunk.part, chunk.first_line + line)) +
+    std::size_t row = 0;
+    while (column.offsets[row + 1] <= value_at) ++row;
+    throw Error(Kind::bounds, chunk.part->path + ": line " + std::to_string(line_number(*chunk.part, chunk.line(static_cast<int>(row)))) +
                                   ", slot '" + input.slot.name + "': found id " +
                                   std::to_string(static_cast<std::uint64_t>(column.integers[static_cast<std::size_t>(value_at)])) +
                                   ", expected 0 to " + std::to_string(input.rows - 1) + ", a row of the table '" + input.table + "'");

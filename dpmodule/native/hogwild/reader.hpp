@@ -45,16 +45,16 @@ private:
     // Lines that have been parsed, and those of them that have been given.
     struct Chunk {
         std::vector<Column> columns;
-        int lines = 0, given = 0;
-        std::uint64_t first_line = 0;  // of the part, from 0
-        const Part *part = nullptr;
+        Array<std::int64_t> passed;  // for each line that was passed over how many were read before it
+        std::uint64_t first_line;    // of the part, from 0
+        const Part *part;
+        int lines, given = 0;
+
+        std::uint64_t line(int row) const;
     };
 
     bool read_block();
     void parse_block(const char *text, std::size_t size);
-    std::size_t parse_some(const char *text, std::size_t size);
-    void keep(std::vector<Column> &columns, std::size_t lines);
-    void pass_over(const char *line, std::size_t size);
     void begin_batch(Batch &batch) const;
     void append(Batch &batch, Chunk &chunk, int lines) const;
     void append_slot(SlotBatch &to, std::size_t slot, Chunk &chunk, int lines) const;
@@ -67,7 +67,7 @@ private:
     std::vector<Slot> slots_;
     const Part *part_ = nullptr;
     std::unique_ptr<TextBlocks> blocks_;
-    std::uint64_t lines_before_ = 0;  // of the part, read and passed over
+    std::uint64_t lines_before_ = 0;  // of the part
     std::deque<Chunk> chunks_;
 };
 

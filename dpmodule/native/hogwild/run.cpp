@@ -1,6 +1,7 @@
 #include "run.hpp"
 
 #include <chrono>
+#include <stdexcept>
 #include <system_error>
 
 #include "errors.hpp"
@@ -8,11 +9,19 @@
 namespace dpmodule::hogwild {
 namespace {
 
+struct NonFinite : std::runtime_error {
+    NonFinite(const std::string &text, std::string in, std::uint64_t number)
+        : std::runtime_error(text), file(std::move(in)), batch(number) {}
+
+    const std::string file;
+    const std::uint64_t batch;
+};
+
 // Training one batch after the other.
 class Trainer {
 public:
     Trainer(const Plan &plan, const RunOptions &options, int worker, std::atomic<std::uint64_t> &updates, WorkerProgress &progress)
-        : plan_(plan), options_(options), updates_(updates), progress_(progress), net_(plan),
+        : plan_(plan), options_(options), updates_(updates), progress_(progress), worker_(worker), net_(plan),
           random_(options.seed, static_cast<std::uint64_t>(worker)) {}
 
     void step(const Batch &batch) {
@@ -26,6 +35,8 @@ public:
         count(batch);
     }
 
+    void record(const Batch &batch, const std::atomic<bool> &stopped) { progress_.recorder.add(net_, batch, stopped); }
+
 private:
     void learn(Frame &frame) {
         {
@@ -34,7 +45,8 @@ private:
         }
         if (!net_.gradients_are_finite(frame.batch)) fail(frame.batch, "a gradient");
         Watch watch(progress_.update);
-        net_.update(frame.batch, options_.rate, updates_.fetch_add(1, std::memory_order_relaxed) + 1);
+        const std::uint64_t count = updates_.fetch_add(1, std::memory_order_relaxed) + 1;
+        net_.update(frame.batch, options_.schedule ? options_.schedule(count) : options_.rate, count);
     }
 
     void count(const Batch &batch) {
@@ -59,27 +71,25 @@ private:
         return count ? sum / static_cast<double>(count) : 0.0;
     }
 
-    struct NonFinite : std::runtime_error {
-        using std::runtime_error::runtime_error;
-    };
-
     [[noreturn]] void fail(const Batch &batch, const char *what) const;
 
     const Plan &plan_;
     const RunOptions &options_;
     std::atomic<std::uint64_t> &updates_;
     WorkerProgress &progress_;
+    const int worker_;
     Net net_;
     Random random_;
-
-    friend Failure current_failure();
 };
 
 void Trainer::fail(const Batch &batch, const char *what) const {
-    throw NonFinite(batch.part->path + ": batch " + std::to_string(progress_.batches.load() + 1) + " of its worker, from line " +
-                    std::to_string(line_number(*batch.part, batch.first_line)) + " on: " + what +
-                    " is NaN or infinite; nothing of this batch went into the parameters. A smaller learning_rate or "
-                    "clip_gradient may help");
+    const std::uint64_t number = progress_.batches.load();
+    const std::string &file = batch.part->path, line = std::to_string(line_number(*batch.part, batch.first_line));
+    throw NonFinite(std::string(what) + " is not finite in batch " + std::to_string(number) + " of worker " +
+                        std::to_string(worker_) + ", which begins in line " + line + " of " + file +
+                        "; this batch has changed no parameters. A smaller learning rate, clip_gradient or a look at the "
+                        "data may help",
+                    file, number);
 }
 
 // Inside a catch block.
@@ -88,8 +98,10 @@ Failure current_failure() {
     found.is_set = true;
     try {
         throw;
-    } catch (const Trainer::NonFinite &error) {
+    } catch (const NonFinite &error) {
         found.is_non_finite = true;
+        found.file = error.file;
+        found.batch = error.batch;
         found.text = error.what();
     } catch (const std::system_error &error) {
         found.is_system = true;
@@ -104,9 +116,9 @@ Failure current_failure() {
 }  // namespace
 
 Run::Run(Plan plan, std::vector<Part> parts, RunOptions options)
-    : plan_(std::move(plan)), options_(options), updates_(options.updates) {
+    : plan_(std::move(plan)), options_(std::move(options)), updates_(options_.updates) {
     queue_.parts = std::move(parts);
-    for (int i = 0; i < options_.workers; ++i) progress_.push_back(std::make_unique<WorkerProgress>(plan_.fetches.size()));
+    for (int i = 0; i < options_.workers; ++i) progress_.push_back(std::make_unique<WorkerProgress>(plan_));
     try {
         for (int i = 0; i < options_.workers; ++i) {
             std::lock_guard<std::mutex> lock(mutex_);
@@ -146,7 +158,13 @@ void Run::train(int worker) {
     Trainer trainer(plan_, options_, worker, updates_, progress);
     BatchReader reader(plan_, queue_, options_.skip_bad_lines, progress.reader);
     Batch batch;
-    while (!stopped_.load(std::memory_order_relaxed) && reader.next(batch)) trainer.step(batch);
+    while (!stopped_.load(std::memory_order_relaxed) && reader.next(batch)) {
+        {
+            Pass pass(gate_);
+            trainer.step(batch);
+        }
+        trainer.record(batch, stopped_);
+    }
 }
 
 void Run::fail(Failure failure) noexcept {

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <thread>
 
-#include "net.hpp"
+#include "gate.hpp"
 #include "reader.hpp"
+#include "recorder.hpp"
 
 namespace dpmodule::hogwild {
 
@@ -15,16 +17,18 @@ struct RunOptions {
     bool train = true, skip_bad_lines = false;
     std::uint64_t seed = 0, updates = 0;  // that the parameters have had before
     double rate = 0;
+    std::function<double(std::uint64_t)> schedule;  // the rate of an update by its number, from 1; empty: `rate`
 };
 
 // What others may look at while a worker works.
 struct WorkerProgress {
-    explicit WorkerProgress(std::size_t fetches) : sums(fetches) {}
+    explicit WorkerProgress(const Plan &plan) : sums(plan.fetches.size()), recorder(plan.watched) {}
 
     std::atomic<std::uint64_t> examples{0}, batches{0};
     ReaderProgress reader;
     Tally forward, backward, update;  // seconds
     std::vector<Tally> sums;          // of the means of each batch
+    Recorder recorder;
 };
 
 // The first thing that went wrong.
@@ -32,7 +36,8 @@ struct Failure {
     bool is_set = false, is_system = false, is_non_finite = false;
     Kind kind = Kind::functor;
     int code = 0;
-    std::string text;
+    std::string text, file;  // file and batch: of what is not finite
+    std::uint64_t batch = 0;
 };
 
 class Run {
@@ -48,9 +53,13 @@ public:
     // Wait for the end of all workers, at most some seconds; whether they have ended.
     bool wait(double seconds);
 
+    // Between them no worker is within a batch.
+    void pause() { gate_.close(); }
+    void resume() noexcept { gate_.open(); }
+
     const Failure &failure() const { return failure_; }  // after the end
     std::uint64_t updates() const { return updates_.load(); }
-    const WorkerProgress &worker(int i) const { return *progress_[static_cast<std::size_t>(i)]; }
+    WorkerProgress &worker(int i) const { return *progress_[static_cast<std::size_t>(i)]; }
     const std::vector<Part> &parts() const { return queue_.parts; }
     const Plan &plan() const { return plan_; }
     const RunOptions &options() const { return options_; }
@@ -63,6 +72,7 @@ private:
     const Plan plan_;
     const RunOptions options_;
     PartQueue queue_;
+    Gate gate_;
     std::atomic<bool> stopped_{false};
     std::atomic<std::uint64_t> updates_;
     std::vector<std::unique_ptr<WorkerProgress>> progress_;

@@ -1,4 +1,7 @@
 // The Python type HogwildRun: workers at work. The GIL is free while somebody waits for them.
+#include <algorithm>
+#include <system_error>
+
 #include "errors.hpp"
 #include "python_plan.hpp"
 
@@ -12,18 +15,47 @@ struct RunObject {
 
 Run &run_of(PyObject *self) { return *reinterpret_cast<RunObject *>(self)->run; }
 
-// HogwildRun(plan, parts, workers, train, skip_bad_lines, seed, updates, rate)
+// A function of Python that gives the rate of each update. It lives as long as the run, which is destroyed without the GIL.
+class Schedule {
+public:
+    explicit Schedule(PyObject *function) : function_(Py_NewRef(function), release) {}
+
+    double operator()(std::uint64_t count) const {
+        const PyGILState_STATE state = PyGILState_Ensure();
+        PyObject *rate = PyObject_CallFunction(function_.get(), "K", static_cast<unsigned long long>(count));
+        const double found = rate ? PyFloat_AsDouble(rate) : 0.0;
+        Py_XDECREF(rate);
+        const bool failed = PyErr_Occurred() != nullptr;
+        if (failed) PyErr_WriteUnraisable(function_.get());
+        PyGILState_Release(state);
+        if (failed) throw Error(Kind::functor, "lr_scheduler: it raised an exception, or returned no number; see stderr");
+        return found;
+    }
+
+private:
+    static void release(PyObject *function) {
+        const PyGILState_STATE state = PyGILState_Ensure();
+        Py_DECREF(function);
+        PyGILState_Release(state);
+    }
+
+    std::shared_ptr<PyObject> function_;
+};
+
+// HogwildRun(plan, parts, workers, train, skip_bad_lines, seed, updates, rate, schedule)
 PyObject *new_run(PyTypeObject *type, PyObject *args, PyObject *) {
-    PyObject *given_plan, *given_parts;
+    PyObject *given_plan, *given_parts, *schedule;
     Plan plan{};
     std::vector<Part> parts;
     RunOptions options;
     int train, skip;
     unsigned long long seed, updates;
-    if (!PyArg_ParseTuple(args, "OOippKKd", &given_plan, &given_parts, &options.workers, &train, &skip, &seed, &updates, &options.rate)) {
+    if (!PyArg_ParseTuple(args, "OOippKKdO", &given_plan, &given_parts, &options.workers, &train, &skip, &seed, &updates, &options.rate,
+                          &schedule)) {
         return nullptr;
     }
     options.train = train;
+    if (schedule != Py_None) options.schedule = Schedule(schedule);
     options.skip_bad_lines = skip;
     options.seed = seed;
     options.updates = updates;
@@ -34,7 +66,7 @@ PyObject *new_run(PyTypeObject *type, PyObject *args, PyObject *) {
         auto &run = reinterpret_cast<RunObject *>(self)->run;
         new (&run) std::unique_ptr<Run>();
         try {
-            run = std::make_unique<Run>(std::move(plan), std::move(parts), options);
+            run = std::make_unique<Run>(std::move(plan), std::move(parts), std::move(options));
         } catch (...) {
             Py_DECREF(self);
             throw;
@@ -57,7 +89,7 @@ void run_dealloc(PyObject *self) {
 }
 
 PyObject *run_wait(PyObject *self, PyObject *seconds) {
-    const double limit = PyFloat_AsDouble(seconds);
+    const double limit = std::min(PyFloat_AsDouble(seconds), 1e6);  // a clock's range is not endless
     if (PyErr_Occurred()) return nullptr;
     bool done;
     Py_BEGIN_ALLOW_THREADS
@@ -71,12 +103,29 @@ PyObject *run_stop(PyObject *self, PyObject *) {
     Py_RETURN_NONE;
 }
 
+PyObject *run_pause(PyObject *self, PyObject *) {
+    Py_BEGIN_ALLOW_THREADS
+    run_of(self).pause();
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+PyObject *run_resume(PyObject *self, PyObject *) {
+    run_of(self).resume();
+    Py_RETURN_NONE;
+}
+
 PyObject *run_raise_failure(PyObject *self, PyObject *) {
     const Failure &failure = run_of(self).failure();
     if (!failure.is_set) Py_RETURN_NONE;
     if (failure.is_non_finite) return set_named_error("dpmodule.base", "NonFiniteError", failure.text.c_str());
     if (failure.is_system) return set_system_error(std::system_error(failure.code, std::generic_category(), failure.text));
     return set_error(failure.kind, failure.text.c_str());
+}
+
+PyObject *run_failed_at(PyObject *self, PyObject *) {
+    const Failure &failure = run_of(self).failure();
+    return Py_BuildValue("(yK)", failure.file.c_str(), static_cast<unsigned long long>(failure.batch));
 }
 
 PyObject *run_updates(PyObject *self, PyObject *) { return PyLong_FromUnsignedLongLong(run_of(self).updates()); }
@@ -113,10 +162,39 @@ PyObject *run_stats(PyObject *self, PyObject *) {
     return list;
 }
 
+PyObject *bytes_of(const void *at, std::size_t size) {
+    return PyBytes_FromStringAndSize(static_cast<const char *>(at), static_cast<Py_ssize_t>(size));
+}
+
+// [lines of each batch as int32, numbers of a value as float32, ...], as bytes
+PyObject *run_take(PyObject *self, PyObject *number) {
+    const long worker = PyLong_AsLong(number);
+    if (worker < 0 || worker >= run_of(self).options().workers) {
+        return PyErr_Occurred() ? nullptr : set_error(Kind::bounds, "there is no such worker");
+    }
+    const Recorder::Record record = run_of(self).worker(static_cast<int>(worker)).recorder.take();
+    PyObject *list = PyList_New(0);
+    const auto append = [&](PyObject *bytes) {
+        if (!bytes || PyList_Append(list, bytes) < 0) Py_CLEAR(list);
+        Py_XDECREF(bytes);
+    };
+    if (list) append(bytes_of(record.lines.data(), record.lines.size() * sizeof(int)));
+    for (std::size_t i = 0; list && i < record.values.size(); ++i) {
+        append(bytes_of(record.values[i].data(), record.values[i].size() * sizeof(float)));
+    }
+    return list;
+}
+
 PyMethodDef run_methods[] = {
+    {"take", run_take, METH_O,
+     "take(worker): what the worker has recorded since the last call, as bytes: int32 lines of each batch, float32 numbers "
+     "of each watched value."},
     {"wait", run_wait, METH_O, "wait(seconds): whether all workers have ended by then."},
     {"stop", run_stop, METH_NOARGS, "Ask the workers to end after their batch."},
+    {"pause", run_pause, METH_NOARGS, "Wait until no worker is within a batch; then none begins one until resume()."},
+    {"resume", run_resume, METH_NOARGS, "Let the workers go on."},
     {"raise_failure", run_raise_failure, METH_NOARGS, "Raise what went wrong first, if anything; after the end."},
+    {"failed_at", run_failed_at, METH_NOARGS, "File, and number of the worker's batch from 0, of numbers that are not finite."},
     {"updates", run_updates, METH_NOARGS, "Updates that the parameters have had, with those before."},
     {"stats", run_stats, METH_NOARGS,
      "A tuple for each worker: examples, batches, skipped lines, part (-1: none), seconds of reading, parsing, forward, "
@@ -128,7 +206,7 @@ PyType_Slot run_slots[] = {
     {Py_tp_dealloc, slot(run_dealloc)},
     {Py_tp_new, slot(new_run)},
     {Py_tp_methods, run_methods},
-    {Py_tp_doc, const_cast<char *>("HogwildRun(plan, parts, workers, train, skip_bad_lines, seed, updates, rate): threads that "
+    {Py_tp_doc, const_cast<char *>("HogwildRun(plan, parts, workers, train, skip_bad_lines, seed, updates, rate, schedule): threads that "
                                    "train; see dpmodule.hogwild.native_engine.")},
     {0, nullptr},
 };

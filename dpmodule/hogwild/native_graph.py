@@ -1,0 +1,231 @@
+"""Reading a symbol as the steps of the native engine, or finding out which operator it does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from ..graph.node import Entry, Node
+from ..symbol import Symbol
+from .slot_feed import SlotFeed
+
+__all__ = ["Graph", "Handler", "LookedUp", "Refused", "SlotInput", "Value", "read_graph", "refuse"]
+
+KINDS = (
+    "Pool Lookup Numbers FullyConnected Unary Binary Concat Reduce Dropout Softmax Pick Total SoftmaxOutput Logistic "
+    "Linear MakeLoss CrossEntropy Argmax Stop"
+).split()
+"""As StepKind in native/hogwild/plan.hpp."""
+
+LOSSES = ("SoftmaxOutput", "LogisticRegressionOutput", "LinearRegressionOutput", "MakeLoss", "make_loss")
+
+
+class Refused(Exception):
+    """What the native engine does not know."""
+
+
+def refuse(node: Node, what: str = "") -> Refused:
+    """Return the reason that an operator gives, to be raised."""
+    return Refused(f"{node.describe()} is not known to the native engine{what and f': {what}'}")
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A matrix that a step makes.
+
+    Args:
+        index: its number.
+        width: numbers of a row.
+        tail: the shape without the batch axis.
+        single: it has one row, whatever the batch.
+    """
+
+    index: int
+    width: int
+    tail: tuple[int, ...]
+    single: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SlotInput:
+    """A variable that a slot feeds.
+
+    Args:
+        name: of both.
+        tail: its shape without the batch axis.
+        ragged: whether it has any number of values a line.
+    """
+
+    name: str
+    tail: tuple[int, ...]
+    ragged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LookedUp:
+    """Rows of a table for the values of a ragged slot, before they are pooled."""
+
+    slot: str
+    table: str
+    width: int
+    squared: bool = False
+
+
+Found = Value | SlotInput | LookedUp
+Handler = Callable[["Graph", Node, "list[Found]", "tuple[int, ...]"], Found]
+
+
+class Graph:
+    """The steps of a graph, as they are collected.
+
+    Args:
+        feed: how slots become inputs.
+
+    Attributes:
+        values: what the steps make.
+        steps: kind, output, inputs, whole numbers and numbers of each step.
+        heads: the outputs of the graph.
+        tables_of: by slot the smallest table that its values are rows of, and how many rows that has.
+        numbers: slots whose values are wanted as numbers.
+    """
+
+    def __init__(self, feed: SlotFeed) -> None:
+        self.values: list[Value] = []
+        self.steps: list[tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[float, ...]]] = []
+        self.heads: list[Value] = []
+        self.tables_of: dict[str, tuple[str, int]] = {}
+        self.numbers: set[str] = set()
+        self.inputs = {desc.name: desc for desc in (*feed.data, *feed.labels)}
+        self._slots = {slot.name: i for i, slot in enumerate(feed.desc.slots)}
+        self._types = {slot.name: slot.type for slot in feed.desc.slots}
+        self._tables: dict[str, tuple[tuple[int, ...], bool]] = {}
+        self._dense: dict[str, tuple[int, ...]] = {}
+        self._order: dict[str, int] = {}
+        self._numbers: dict[str, Value] = {}
+
+    # what handlers call
+
+    def add(
+        self,
+        kind: str,
+        inputs: list[Value],
+        tail: tuple[int, ...],
+        ints: tuple[int, ...] = (),
+        floats: tuple[float, ...] = (),
+        single: bool = False,
+    ) -> Value:
+        """Add a step and return what it makes."""
+        value = Value(len(self.values), prod(tail), tail, single)
+        self.values.append(value)
+        self.steps.append((KINDS.index(kind), value.index, tuple(each.index for each in inputs), ints, floats))
+        return value
+
+    def slot(self, name: str) -> int:
+        """Return the number of a slot."""
+        return self._slots[name]
+
+    def table(self, node: Node, weight: Node, slot: str, sparse: bool) -> int:
+        """Return the number of the table that an Embedding reads, and note whose values are its rows."""
+        if self._types[slot] != "uint64":
+            raise refuse(node, f"slot {slot!r} has fractions")
+        shape = (node.a.input_dim, node.a.output_dim)
+        number = self._parameter(node, weight)
+        if weight.name in self._dense:
+            raise refuse(node, f"{weight.name!r} is used whole elsewhere")
+        self._tables[weight.name] = shape, sparse and self._tables.get(weight.name, (shape, True))[1]
+        known = self.tables_of.get(slot)
+        if known is None or known[1] > shape[0]:
+            self.tables_of[slot] = weight.name, shape[0]
+        return number
+
+    def parameter_number(self, name: str) -> int:
+        """Return the number of a parameter that is in use."""
+        return self._order[name]
+
+    def dense(self, node: Node, weight: Node, shape: tuple[int, ...]) -> int:
+        """Return the number of a parameter that is used whole."""
+        number = self._parameter(node, weight)
+        if weight.name in self._tables:
+            raise refuse(node, f"{weight.name!r} is a table elsewhere")
+        self._dense[weight.name] = shape
+        return number
+
+    def number_slot(self, name: str) -> Value:
+        """Return the values of a dense slot as numbers."""
+        if name not in self._numbers:
+            self.numbers.add(name)
+            tail = tuple(self.inputs[name].shape[1:])
+            self._numbers[name] = self.add("Numbers", [], tail, (self.slot(name),))
+        return self._numbers[name]
+
+    def matrix(self, node: Node, found: Found) -> Value:
+        """Return an input that is a matrix.
+
+        Raises:
+            Refused: it is ragged.
+        """
+        if isinstance(found, SlotInput) and not found.ragged:
+            return self.number_slot(found.name)
+        if not isinstance(found, Value):
+            raise refuse(node, "its input is ragged; look its values up and pool them first")
+        return found
+
+    def _parameter(self, node: Node, weight: Node) -> int:
+        if weight.op is not None or weight.name in self.inputs:
+            raise refuse(node, f"{weight.describe()} is no parameter")
+        return self._order.setdefault(weight.name, len(self._order))
+
+    def parameters(self) -> Iterator[tuple[str, tuple[int, ...], bool, bool]]:
+        """Yield name and shape of each parameter, whether it is a table, and whether its gradient is of rows only."""
+        for name in self._order:
+            shape, sparse = self._tables[name] if name in self._tables else (self._dense[name], False)
+            yield name, shape, name in self._tables, sparse
+
+
+def read_graph(symbol: Symbol, feed: SlotFeed, handlers: Mapping[str, Handler]) -> Graph:
+    """Return the steps of a symbol.
+
+    Args:
+        symbol: the symbol.
+        feed: how slots become its inputs.
+        handlers: by the name of the operator what makes its steps.
+
+    Raises:
+        Refused: it has an operator, or a use of one, that the engine does not know.
+    """
+    graph = Graph(feed)
+    shapes = _shapes(symbol, graph)
+    made: dict[Entry, Found] = {}
+    for node in symbol.graph.nodes:
+        if node.op is None:
+            if node.name in graph.inputs:
+                desc = graph.inputs[node.name]
+                made[node, 0] = SlotInput(node.name, tuple(desc.shape[1:]), desc.stype == "ragged")
+            continue
+        handler = handlers.get(node.op.name)
+        if handler is None or node.num_outputs != 1:
+            raise refuse(node)
+        found = [made[entry] for entry in node.inputs if entry in made]
+        made[node, 0] = handler(graph, node, found, shapes.get((node, 0), ()))
+    for entry in symbol.graph.heads:
+        graph.heads.append(_head(graph, entry, made))
+    return graph
+
+
+def _head(graph: Graph, entry: Entry, made: dict[Entry, Found]) -> Value:
+    node = entry[0]
+    if node.op is None or entry not in made:
+        raise Refused(f"{node.describe()} is an output of the program")
+    if node.op.name not in (*LOSSES, "BlockGrad"):
+        raise refuse(node, "it is an output without a loss; BlockGrad shows values beside losses")
+    return graph.matrix(node, made[entry])
+
+
+def _shapes(symbol: Symbol, graph: Graph) -> dict[Entry, tuple[int, ...]]:
+    """Return the shapes of all outputs of operators."""
+    internals = symbol.get_internals()
+    given = {name: tuple(desc.shape) for name, desc in graph.inputs.items()}
+    found = internals.infer_shape_partial(**given)[1]
+    return {entry: tuple(shape) for entry, shape in zip(internals.graph.heads, found) if shape is not None}

@@ -1,0 +1,339 @@
+"""What the native engine makes of each operator it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+from ..graph.node import Node
+from .native_graph import Found, Graph, Handler, LookedUp, SlotInput, Value, refuse
+
+__all__ = ["ACTIVATIONS", "HANDLERS", "POOLS"]
+
+Shape = tuple[int, ...]
+
+POOLS = ("sum", "mean", "sqrt", "max", "first", "last")
+"""As Pool in native/hogwild/table_gradient.hpp."""
+
+# As Unary in native/autobatch/kernels.hpp; from 100 on, those of native/hogwild/pointwise_layers.cpp.
+_TANH, _LOGISTIC, _RECTIFY, _EXP, _SQRT, _ELU, _SELU, _LOG, _SQUARE, _CUBE, _ABS, _RECIPROCAL, _SOFTSIGN = range(13)
+_NEGATE, _SCALE, _SHIFT, _SUBTRACT_FROM, _COPY = range(32, 37)
+_SOFTRELU, _LEAKY, _CLIP, _GELU = range(100, 104)
+_ADD, _SUBTRACT, _MULTIPLY, _DIVIDE, _EQUAL = 0, 1, 2, 3, 100
+_FAR = 3.0e38
+
+ACTIVATIONS = {"relu": _RECTIFY, "sigmoid": _LOGISTIC, "softrelu": _SOFTRELU, "softsign": _SOFTSIGN, "tanh": _TANH}
+_LEAKY_KINDS = {"leaky": _LEAKY, "elu": _ELU, "selu": _SELU, "gelu": _GELU}
+
+HANDLERS: dict[str, Handler] = {}
+"""By the name of the operator what makes its steps; an operator that is not here is not known."""
+
+
+def _knows(*names: str) -> Callable[[Handler], Handler]:
+    """Let a function make the steps of operators."""
+
+    def note(handler: Handler) -> Handler:
+        HANDLERS.update(dict.fromkeys(names, handler))
+        return handler
+
+    return note
+
+
+# look-ups
+
+
+@_knows("Embedding")
+def _embedding(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+    data = inputs[0] if inputs else None
+    if not isinstance(data, SlotInput):
+        raise refuse(node, "its indices are computed")
+    weight = node.inputs[1][0]
+    table = graph.table(node, weight, data.name, node.a.sparse_grad)
+    if data.ragged:
+        return LookedUp(data.name, weight.name, node.a.output_dim)
+    return graph.add("Lookup", [], (*data.tail, node.a.output_dim), (graph.slot(data.name), table))
+
+
+@_knows("sequence_pool")
+def _sequence_pool(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+    rows = inputs[0]
+    if not isinstance(rows, LookedUp):
+        raise refuse(node, "it pools what is not looked up in a table")
+    if rows.squared and node.a.pool_type == "max":
+        raise refuse(node, "the largest of squares")
+    table = graph.parameter_number(rows.table)
+    ints = (graph.slot(rows.slot), table, POOLS.index(node.a.pool_type), int(rows.squared))
+    return graph.add("Pool", [], (rows.width,), ints)
+
+
+# dense layers
+
+
+@_knows("FullyConnected")
+def _fully_connected(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+    data = graph.matrix(node, inputs[0])
+    if data.single or (not node.a.flatten and len(data.tail) > 1):
+        raise refuse(node, "flatten=False of more than two axes")
+    units = node.a.num_hidden
+    weight = graph.dense(node, node.inputs[1][0], (units, data.width))
+    bias = -1 if node.a.no_bias else graph.dense(node, node.inputs[2][0], (units,))
+    return graph.add("FullyConnected", [data], (units,), (weight, bias))
+
+
+@_knows("Concat")
+def _concat(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+    values = [graph.matrix(node, each) for each in inputs]
+    rank = len(values[0].tail) + 1
+    if any(each.single for each in values) or rank < 2 or node.a.dim % rank != 1:
+        raise refuse(node, f"dim={node.a.dim} of {rank} axes; it joins along axis 1")
+    return graph.add("Concat", values, shape[1:])
+
+
+# number by number
+
+
+def _unary(graph: Graph, node: Node, inputs: Sequence[Found], kind: int, first: float = 0.0, second: float = 0.0) -> Value:
+    data = graph.matrix(node, inputs[0])
+    return graph.add("Unary", [data], data.tail, (kind,), (first, second), data.single)
+
+
+@_knows("Activation")
+def _activation(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+    return _unary(graph, node, inputs, ACTIVATIONS[node.a.act_type])
+
+
+@_knows("LeakyReLU")
+def _leaky_relu(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+    if node.a.act_type not in _LEAKY_KINDS:
+        raise refuse(node, f"act_type={node.a.act_type!r}")
+    return _unary(graph, node, inputs, _LEAKY_KINDS[node.a.act_type], node.a.slope)
+
+
+_PLAIN = {
+    "relu": _RECTIFY,
+    "sigmoid": _LOGISTIC,
+    "tanh": _TANH,
+    "softsign": _SOFTSIGN,
+    "exp": _EXP,
+    "log": _LOG,
+    "sqrt": _SQRT,
+    "abs": _ABS,
+    "negative": _NEGATE,
+    "_copy": _COPY,
+}
+
+
+@_knows(*_PLAIN)
+def _plain(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+    return _unary(graph, node, inputs, _PLAIN[_name(node)])
+
+
+@_knows("square")
+def _square(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+    rows = inputs[0]
+    if isinstance(rows, LookedUp) and not rows.squared:
+        return LookedUp(rows.slot, rows.table, rows.width, squared=True)
+    return _unary(graph, node, inputs, _SQUARE)
+
+
+_WITH_SCALAR = {
+    "_plus_scalar": lambda x: (_SHIFT, x),
+    "_minus_scalar": lambda x: (_SHIFT, -x),
+    "_rminus_scalar": lambda x: (_SUBTRACT_FROM, x),
+    "_mul_scalar": lambda x: (_SCALE, x),
+    "_div_scalar": lambda x: (_SCALE, 1.0 / x if x else float("nan")),
+    "_rdiv_scalar": lambda x: (_RECIPROCAL, x),
+    "_maximum_scalar": lambda x: (_CLIP, x, _FAR),
+    "_minimum_scalar": lambda x: (_CLIP, -_FAR, x),
+}
+
+
+@_knows(*_WITH_SCALAR)
+def _with_scalar(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+    return _unary(graph, node, inputs, *_WITH_SCALAR[_name(node)](float(node.a.scalar)))
+
+
+@_knows("_power_scalar")
+def _power(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+    if node.a.scalar != 2.0:
+        raise refuse(node, f"the power {node.a.scalar}; it squares")
+    return _square(graph, node, inputs, shape)
+
+
+@_knows("clip")
+def _clip(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+    return _unary(graph, node, inputs, _CLIP, node.a.a_min, node.a.a_max)
+
+
+@_knows("BlockGrad")
+def _block_gradient(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+    data = graph.matrix(node, inputs[0])
+    return graph.add("Stop", [data], data.tail, single=data.single)
+
+
+@_knows("Dropout")
+def _dropout(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+    data = graph.matrix(node, inputs[0])
+    if node.a.axes:
+        raise refuse(node, f"axes={node.a.axes}")
+    return graph.add("Dropout", [data], data.tail, (int(node.a.mode == "always"),), (node.a.p,), data.single)
+
+
+_BINARY = {"add": _ADD, "plus": _ADD, "sub": _SUBTRACT, "minus": _SUBTRACT, "mul": _MULTIPLY, "div": _DIVIDE, "equal": _EQUAL}
+
+
+@_knows(
+    *(f"elemwise_{name}" for name in ("add", "sub", "mul", "div")),
+    *(f"broadcast_{name}" for name in _BINARY),
+    "_equal",
+)
+def _binary(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+    kind = _BINARY[_name(node).rpartition("_")[2]]
+    if len(inputs) == 2 and kind == _MULTIPLY and inputs[0] == inputs[1] and isinstance(inputs[0], LookedUp):
+        return _square(graph, node, inputs, shape)
+    return _combined(graph, node, kind, inputs)
+
+
+def _combined(graph: Graph, node: Node, kind: int, inputs: Sequence[Found]) -> Value:
+    if len(inputs) != 2:
+        raise refuse(node, "one side is a parameter")
+    left, right = (graph.matrix(node, each) for each in inputs)
+    fits = left.tail == right.tail or (len(left.tail) == len(right.tail) and 1 in (left.width, right.width))
+    if left.single != right.single or not fits:
+        raise refuse(node, f"shapes (N, {left.tail}) and (N, {right.tail})")
+    tail = left.tail if left.width >= right.width else right.tail
+    return graph.add("Binary", [left, right], tail, (kind,), single=left.single)
+
+
+@_knows("add_n")
+def _add_n(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+    if len(inputs) != len(node.inputs):
+        raise refuse(node, "one of its inputs is a parameter")
+    total = graph.matrix(node, inputs[0])
+    for each in inputs[1:]:
+        total = _combined(graph, node, _ADD, [total, each])
+    return total
+
+
+# row by row
+
+
+@_knows("Flatten", "Reshape", "expand_dims", "squeeze")
+def _reshaped(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+    data = graph.matrix(node, inputs[0])
+    batch = next(iter(graph.inputs.values())).shape[0]
+    if data.single or not shape or shape[0] != batch or prod(shape[1:]) != data.width:
+        raise refuse(node, f"the shape {shape} does not begin with the batch")
+    return Value(data.index, data.width, tuple(shape[1:]))
+
+
+@_knows("sum", "mean")
+def _reduce(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+    data = graph.matrix(node, inputs[0])
+    is_mean, rank = _name(node) == "mean", len(data.tail) + 1
+    given = node.a.axis
+    axes = sorted(axis % rank for axis in ((given,) if isinstance(given, int) else given or range(rank)))
+    if node.a.exclude or data.single:
+        raise refuse(node, "exclude" if node.a.exclude else "a value that is one number already")
+    if axes == list(range(rank)) and not node.a.keepdims:
+        return graph.add("Total", [data], (), (int(is_mean),), single=True)
+    if not axes or axes[0] == 0 or axes != list(range(axes[0], axes[-1] + 1)):
+        raise refuse(node, f"axis={given}")
+    before, count, behind = (prod(data.tail[a:b]) for a, b in _cuts(axes, rank))
+    return graph.add("Reduce", [data], shape[1:], (before, count, behind), (1.0 / count if is_mean else 1.0,))
+
+
+def _cuts(axes: list[int], rank: int) -> list[tuple[int, int]]:
+    first, last = axes[0] - 1, axes[-1]
+    return [(0, first), (first, last), (last, rank)]
+
+
+@_knows("softmax", "log_softmax", "SoftmaxActivation")
+def _softmax(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+    data = graph.matrix(node, inputs[0])
+    rank, name = len(data.tail) + 1, _name(node)
+    odd = getattr(node.a, "temperature", None) or getattr(node.a, "use_length", False)
+    if name == "SoftmaxActivation":
+        is_last = node.a.mode == "instance" and rank == 2
+    else:
+        is_last = node.a.axis % rank == rank - 1 and len(inputs) == 1
+    if data.single or rank < 2 or odd or not is_last:
+        raise refuse(node, "it takes the last axis, without temperature and length")
+    return graph.add("Softmax", [data], data.tail, (data.tail[-1], int(name == "log_softmax")))
+
+
+@_knows("pick")
+def _pick(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+    if len(inputs) != 2:
+        raise refuse(node, "one side is a parameter")
+    data, which = (graph.matrix(node, each) for each in inputs)
+    if node.a.mode != "clip" or len(data.tail) != 1 or node.a.axis not in (-1, 1) or which.width != 1:
+        raise refuse(node, "it picks one number of each row")
+    return graph.add("Pick", [data, which], shape[1:])
+
+
+@_knows("argmax")
+def _argmax(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+    data = graph.matrix(node, inputs[0])
+    if len(data.tail) != 1 or node.a.axis not in (1, -1) or data.single:
+        raise refuse(node, f"axis={node.a.axis} of {len(data.tail) + 1} axes")
+    return graph.add("Argmax", [data], shape[1:])
+
+
+# losses
+
+
+def _with_label(graph: Graph, node: Node, inputs: list[Found]) -> tuple[Value, Value]:
+    if len(inputs) != 2:
+        raise refuse(node, "its label is a parameter")
+    data, label = (graph.matrix(node, each) for each in inputs)
+    if data.single or label.single:
+        raise refuse(node, "it is given one number for the whole batch")
+    return data, label
+
+
+@_knows("SoftmaxOutput")
+def _softmax_output(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+    data, label = _with_label(graph, node, inputs)
+    a: Any = node.a
+    for name in ("multi_output", "use_ignore", "out_grad", "smooth_alpha"):
+        if getattr(a, name):
+            raise refuse(node, f"{name}={getattr(a, name)}")
+    if len(data.tail) != 1 or label.width != 1 or (data.width == 1 and label.tail == data.tail):
+        raise refuse(node, "labels that are no class numbers")
+    if a.normalization == "valid":
+        raise refuse(node, "normalization='valid'")
+    ints = (int(a.normalization == "batch"),)
+    return graph.add("SoftmaxOutput", [data, label], data.tail, ints, (a.grad_scale,))
+
+
+@_knows("LogisticRegressionOutput", "LinearRegressionOutput")
+def _regression_output(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+    data, label = _with_label(graph, node, inputs)
+    if label.width != data.width:
+        raise refuse(node, "label and data have not as many numbers")
+    kind = _name(node).removesuffix("RegressionOutput")
+    return graph.add(kind, [data, label], data.tail, (), (node.a.grad_scale,))
+
+
+@_knows("MakeLoss", "make_loss")
+def _make_loss(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+    data = graph.matrix(node, inputs[0])
+    normalization = getattr(node.a, "normalization", "null")
+    if normalization == "valid" or (normalization == "batch" and len(data.tail) > 1):
+        raise refuse(node, f"normalization={normalization!r}")
+    by_batch = normalization == "batch" and bool(data.tail)  # else there is one axis, and nothing before it
+    return graph.add(
+        "MakeLoss", [data], data.tail, (int(by_batch),), (getattr(node.a, "grad_scale", 1.0),), data.single
+    )
+
+
+@_knows("softmax_cross_entropy")
+def _cross_entropy(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+    data, label = _with_label(graph, node, inputs)
+    return graph.add("CrossEntropy", [data, label], (), single=True)
+
+
+def _name(node: Node) -> str:
+    return "" if node.op is None else node.op.name

@@ -1,0 +1,53 @@
+// Where workers wait between two batches while somebody looks at the parameters.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+
+namespace dpmodule::hogwild {
+
+class Gate {
+public:
+    // A worker's: wait until the gate is open, then work.
+    void enter() {
+        std::unique_lock<std::mutex> lock(mutex_);
+        changed_.wait(lock, [&] { return closed_ == 0; });
+        ++inside_;
+    }
+    void leave() noexcept {
+        std::lock_guard<std::mutex> lock(mutex_);
+        --inside_;
+        changed_.notify_all();
+    }
+
+    // Close it, and wait until nobody works; it opens when open() was called as often.
+    void close() {
+        std::unique_lock<std::mutex> lock(mutex_);
+        ++closed_;
+        changed_.wait(lock, [&] { return inside_ == 0; });
+    }
+    void open() noexcept {
+        std::lock_guard<std::mutex> lock(mutex_);
+        --closed_;
+        changed_.notify_all();
+    }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    int closed_ = 0, inside_ = 0;
+};
+
+// A batch's time inside.
+class Pass {
+public:
+    explicit Pass(Gate &gate) : gate_(gate) { gate_.enter(); }
+    ~Pass() { gate_.leave(); }
+    Pass(const Pass &) = delete;
+    Pass &operator=(const Pass &) = delete;
+
+private:
+    Gate &gate_;
+};
+
+}  // namespace dpmodule::hogwild

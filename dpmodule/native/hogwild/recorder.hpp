@@ -1,0 +1,37 @@
+// Numbers of each batch that somebody else looks at, as metrics in Python do: kept until they are taken.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+
+#include "net.hpp"
+
+namespace dpmodule::hogwild {
+
+class Recorder {
+public:
+    // Lines of the batches, one after the other, and for each watched value all its rows.
+    struct Record {
+        std::vector<int> lines;
+        std::vector<std::vector<float>> values;
+    };
+
+    explicit Recorder(const std::vector<int> &watched) : watched_(watched) { record_.values.resize(watched.size()); }
+
+    // Add a batch. Waits while there is too much, until it is taken or `stopped`.
+    void add(const Net &net, const Batch &batch, const std::atomic<bool> &stopped);
+
+    // What was added since the last call.
+    Record take();
+
+private:
+    static constexpr std::size_t most_batches = 1024;
+
+    const std::vector<int> &watched_;
+    std::mutex mutex_;
+    std::condition_variable taken_;
+    Record record_;
+};
+
+}  // namespace dpmodule::hogwild
