@@ -6,18 +6,21 @@ import logging
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from types import TracebackType
 from typing import Any
 
 from .. import generators, later
-from ..base import ArgumentError, StateError
+from ..base import ArgumentError, SignatureError, StateError, did_you_mean
 from ..checkpoint import save_checkpoint
 from ..context import Context, cpu
 from ..module import Module
 from ..ndarray import NDArray
+from ..symbol import Symbol
 from .arguments import RunArguments, check_seconds, check_workers
-from .data_feed import Part, check_files, split_parts
+from .data_feed import Part
 from .data_feed_desc import DataFeedDesc
+from .dataset import InMemoryDataset, QueueDataset, Reading
 from .engines import Choice, Engines
 from .job import Job
 from .program import Prepared
@@ -119,8 +122,8 @@ class AsyncExecutor:
             debug: whether the result has each worker's seconds by stage.
             mode: "native" (threads of C++), "process" (processes over shared parameters), "serial" (the calling
                 thread) or "auto"; see `explain`.
-            initializer: gives parameters their first values, as in `fit`; counts at a program's first run, like the four
-                arguments that follow.
+            initializer: gives parameters their first values, as in `fit`; counts at a program's first run, like the
+                four arguments that follow.
             arg_params: values to start from.
             aux_params: auxiliary states to start from.
             optimizer: name or `Optimizer`; "sgd" unless given.
@@ -142,66 +145,102 @@ class AsyncExecutor:
             ShapeError: a fetch has more than one number a line.
             FileFormatError: a bad line; names file, line and slot.
             BoundsError: a value is no row of the table that is looked up.
-            NonFiniteError: an output or a gradient is not finite; it has changed no parameter. Attributes `file`, `batch`.
-            WorkerDied: a worker process is gone; attributes `index` and `file`. Parameters are usable.
+            NonFiniteError: an output or a gradient is not finite; it has changed no parameter. It has the attributes
+                `file` and `batch`.
+            WorkerDied: a worker process is gone, `index` says which, and `file` what it was working on; parameters are
+                usable.
             WorkerStuck: a worker has not finished a batch within `timeout_s`.
             KeyboardInterrupt: Ctrl-C, raised after the batches that were running; the executor stays usable.
             StateError: the executor is closed, or runs already.
         """
-        args = RunArguments(
-            mode,
-            initializer,
-            arg_params,
-            aux_params,
-            optimizer,
-            optimizer_params,
-            eval_metric,
-            callback,
-            callback_s,
-            progress,
-            split_files,
-            on_bad_line,
-            debug,
-        ).checked()
-        start = time.monotonic()
+        given = {name: value for name, value in locals().items() if name in RunArguments.__dataclass_fields__}
+        args = RunArguments(**given).checked()
         self._check_free()
-        parts, workers = _parts(filelist, data_feed, thread_num, split_files)
-        prepared = self._programs.prepare(program, data_feed, parts, fetch, True, args)
-        choice = self._engines.choose(prepared, mode, workers)
-        if choice.mode == "serial" and workers > 1:
-            _logger.warning(
-                "run_from_files: mode 'serial' has one worker; thread_num %d is passed over", thread_num
+        return self._train(program, *_reading(filelist, data_feed, thread_num, split_files), fetch, args)
+
+    def train_from_dataset(
+        self,
+        program: Any,
+        dataset: Any,
+        thread_num: int,
+        fetch: Any = (),
+        debug: bool = False,
+        **keywords: Any,
+    ) -> Results:
+        """Train on every line of a dataset once.
+
+        Args:
+            program: as in `run_from_files`, like all that follow.
+            dataset: a `QueueDataset` with files, or an `InMemoryDataset` that has been loaded.
+            thread_num: how many workers.
+            fetch: what is averaged.
+            debug: whether the result has each worker's seconds by stage.
+            keywords: those of `run_from_files`.
+
+        Raises:
+            StateError: the dataset has no files, or has not been loaded.
+            MXNetError: as `run_from_files` does.
+        """
+        unknown = [name for name in keywords if name not in RunArguments.__dataclass_fields__]
+        if unknown:
+            raise SignatureError(
+                f"train_from_dataset: there is no argument {unknown[0]!r}"
+                f"{did_you_mean(unknown[0], RunArguments.__dataclass_fields__)}"
             )
+        args = RunArguments(debug=debug, **keywords).checked()
+        self._check_free()
+        return self._train(program, *_reading_of(dataset, thread_num, args.split_files), fetch, args)
+
+    def _train(self, program: Any, reading: Reading, workers: int, fetch: Any, args: RunArguments) -> Results:
+        start = time.monotonic()
+        prepared = self._programs.prepare(program, reading.desc, reading.parts, fetch, True, args)
+        choice = self._engines.choose(prepared, args.mode, workers)
+        if choice.mode == "serial" and workers > 1:
+            _logger.warning("mode 'serial' has one worker; thread_num %d is passed over", workers)
             workers = 1
         self._last = prepared
         self._is_running = True
         try:
             with Reporter(args, prepared.fetches.names) as reporter:
-                job = _job(prepared, parts, workers, args, reporter)
+                job = _job(prepared, reading.parts, workers, args, reporter)
                 stats = self._engines.run(choice.mode, prepared, job)
                 reporter.end(stats)
         finally:
             self._is_running = False
-        return Results(prepared.fetches.names, stats, time.monotonic() - start, debug)
+        return Results(prepared.fetches.names, stats, time.monotonic() - start, args.debug)
 
-    def explain(self, program: Any, data_feed: DataFeedDesc | None = None, thread_num: int = 2) -> Choice:
-        """Return which engine trains a program in mode "auto", and why; print it to read it.
+    def explain(
+        self,
+        program: Any,
+        data_feed: DataFeedDesc | None = None,
+        thread_num: int = 2,
+        *,
+        optimizer: Any = None,
+        optimizer_params: Any = None,
+    ) -> Choice:
+        """Return which engine trains a program in mode "auto", and why; print it to read it. Changes nothing.
 
         Args:
             program: what is trained.
             data_feed: description of its feed; None: as in its last run.
             thread_num: how many workers it would have.
+            optimizer: as in `run_from_files`, with `data_feed` only.
+            optimizer_params: likewise.
 
         Raises:
             StateError: it has not been run, and no feed is given.
         """
-        found = self._programs.last(program) if data_feed is None else None
-        if found is None and data_feed is None:
+        prepared: Prepared | None
+        if data_feed is None:
+            prepared = self._programs.last(program)
+        else:
+            own = None if isinstance(program, (Module, Symbol)) else deepcopy(getattr(program, "optimizer", None))
+            args = RunArguments(optimizer=own or optimizer, optimizer_params=optimizer_params)
+            symbol = getattr(program, "symbol", program)
+            prepared = Programs(self.context).prepare(symbol, data_feed, [], (), True, args)
+        if prepared is None:
             raise StateError("explain: the program has not been run yet; give its data_feed")
-        if found is None:
-            args = RunArguments()
-            found = self._programs.prepare(program, data_feed, [], (), True, args)
-        return self._engines.choose(found, "auto", check_workers(thread_num))
+        return self._engines.choose(prepared, "auto", check_workers(thread_num))
 
     # inference
 
@@ -237,15 +276,38 @@ class AsyncExecutor:
             ArgumentError, FileError, FileFormatError, WorkerDied, WorkerStuck: as `run_from_files`.
         """
         args = RunArguments(mode=mode, on_bad_line=on_bad_line).checked()
-        if mode == "native":
-            raise ArgumentError("infer_from_files: mode is 'native', expected 'auto', 'process' or 'serial'")
         self._check_free()
-        parts, workers = _parts(filelist, data_feed, thread_num, False)
-        prepared = self._programs.prepare(program, data_feed, parts, fetch, False, args)
-        if mode == "serial" or (mode == "auto" and workers == 1):
-            job = _job(prepared, parts, 1, args, None)
-            return self._engines.serial.infer(prepared, job)
-        return self._engines.process.infer(prepared, _job(prepared, parts, workers, args, None))
+        return self._infer(program, *_reading(filelist, data_feed, thread_num, False), fetch, args)
+
+    def infer_from_dataset(
+        self,
+        program: Any,
+        dataset: Any,
+        thread_num: int,
+        fetch: Any,
+        *,
+        mode: str = "auto",
+        on_bad_line: str = "error",
+    ) -> Iterator[Inferred]:
+        """Return an iterator over what a program says of the lines of a dataset; as `infer_from_files`.
+
+        Raises:
+            StateError: the dataset has no files, or has not been loaded; or the program has no parameters.
+            MXNetError: as `infer_from_files` does.
+        """
+        args = RunArguments(mode=mode, on_bad_line=on_bad_line).checked()
+        self._check_free()
+        return self._infer(program, *_reading_of(dataset, thread_num, False), fetch, args)
+
+    def _infer(
+        self, program: Any, reading: Reading, workers: int, fetch: Any, args: RunArguments
+    ) -> Iterator[Inferred]:
+        if args.mode == "native":
+            raise ArgumentError("mode is 'native', which only trains; expected 'auto', 'process' or 'serial'")
+        prepared = self._programs.prepare(program, reading.desc, reading.parts, fetch, False, args)
+        if args.mode == "serial" or (args.mode == "auto" and workers == 1):
+            return self._engines.serial.infer(prepared, _job(prepared, reading.parts, 1, args, None))
+        return self._engines.process.infer(prepared, _job(prepared, reading.parts, workers, args, None))
 
     # programs and their parameters
 
@@ -308,7 +370,7 @@ class AsyncExecutor:
         self.close()
 
 
-def _parts(filelist: Any, desc: Any, thread_num: Any, split: bool) -> tuple[list[Part], int]:
+def _reading(filelist: Any, desc: Any, thread_num: Any, split: bool) -> tuple[Reading, int]:
     """Return what is read, and by how many workers.
 
     Raises:
@@ -319,17 +381,29 @@ def _parts(filelist: Any, desc: Any, thread_num: Any, split: bool) -> tuple[list
         raise ArgumentError(
             f"data_feed is {desc!r}, expected a DataFeedDesc, as DataFeedDesc('data.prototxt')"
         )
+    dataset = QueueDataset(desc)
+    dataset.set_filelist(filelist)
+    return _reading_of(dataset, thread_num, split)
+
+
+def _reading_of(dataset: Any, thread_num: Any, split: bool) -> tuple[Reading, int]:
+    """Return what is read of a dataset, and by how many workers.
+
+    Raises:
+        ArgumentError: it is none, or the number of workers is none.
+        StateError: it has no files, or has not been loaded.
+    """
     workers = check_workers(thread_num)
-    files = check_files(filelist)
-    parts = split_parts(files, workers, desc.pipe_command) if split else [Part(path) for path in files]
-    if workers > len(parts):
-        kind = "parts" if split else "files"
-        hint = "" if split else "; split_files=True cuts files"
+    if not isinstance(dataset, (QueueDataset, InMemoryDataset)):
+        raise ArgumentError(f"dataset is {dataset!r}, expected a QueueDataset or an InMemoryDataset")
+    reading = dataset.reading(workers, split)
+    count = len(reading.parts)
+    if workers > count:
+        hint = "" if split or isinstance(dataset, InMemoryDataset) else "; split_files=True cuts files"
         _logger.warning(
-            "thread_num is reduced from %d to %d, as many as there are %s%s", workers, len(parts), kind, hint
+            "thread_num is reduced from %d to %d, as many as there are files%s", workers, count, hint
         )
-        workers = len(parts)
-    return parts, workers
+    return reading, min(workers, count)
 
 
 def _job(

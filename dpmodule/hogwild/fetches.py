@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base import ArgumentError, ShapeError, did_you_mean
-from ..symbol import Group, Symbol
 from ..symbol import BlockGrad as block_gradient
+from ..symbol import Group, Symbol
 from .slot_feed import SlotFeed
 
 __all__ = ["Fetch", "Fetches"]
@@ -86,8 +86,8 @@ class Fetches:
             lines = feed.desc.batch_size
             if len(shape) and shape[-1] != 1 and shape != (lines,):
                 raise ShapeError(
-                    f"fetch: {each.name!r} has the shape {shape}; only what has one number a line, of shape ({lines},), "
-                    f"({lines}, 1) or ragged, or is one number, can be averaged"
+                    f"fetch: {each.name!r} has the shape {shape}; what can be averaged has one number a line, of shape "
+                    f"({lines},), ({lines}, 1) or ragged, or is one number"
                 )
 
 

@@ -21,6 +21,7 @@ from ..io import DataDesc
 from ..module import Module
 from ..module.boundary import BatchBoundary
 from ..params import ParamStore
+from ..shared_memory import shared_bytes
 from ..streams import Channel, ChildProcess, Supervisor
 from ..streams.launch import START_METHODS, preload
 from ..streams.supervisor import START_S
@@ -192,7 +193,7 @@ class _Crew:
         self._is_idle = True
         self._timeout_s = timeout_s
         self._module = prepared.module
-        self._board_memory = torch.zeros(_FIRST + workers, dtype=torch.uint8).share_memory_()
+        self._board_memory = shared_bytes("the board of the workers", _FIRST + workers)
         self._board: np.ndarray[Any, Any] = self._board_memory.numpy()
         self._tickets = Tickets()
         self._settings = _settings(prepared.module.optimizer)

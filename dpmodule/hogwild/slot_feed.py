@@ -111,8 +111,8 @@ def _check_rows(lines: FeedBatch, name: str, table: str, rows: int) -> None:
     number = int(flat[at])
     shown = number if number >= 0 else number + 2**64
     raise BoundsError(
-        f"slot {name!r} has the value {shown}, which is no row of the table {table!r}: it has {rows} rows; the value is "
-        f"in row {row} of the batch that begins in line {lines.first_line} of {lines.file}"
+        f"slot {name!r} has the value {shown}, which is no row of the table {table!r}: it has {rows} rows; the value "
+        f"is in row {row} of the batch that begins in line {lines.first_line} of {lines.file}"
     )
 
 
@@ -211,6 +211,7 @@ def _shapes(
     """Return the shapes of all inputs for a full batch."""
     size = lines.batch_size
     shapes = {name: (size, *rest) for name, rest in known.items() if rest is not None}
+    shapes.update(_inferred(symbol, shapes, [name for name in known if name not in shapes], size))
     widths = {slot.name: slot.width for slot in lines.slots if slot.name in known and slot.name not in shapes}
     unknown = [name for name, width in widths.items() if width is None]
     if unknown:
@@ -224,11 +225,21 @@ def _settled(
 ) -> dict[str, tuple[int, ...]]:
     """Choose between (N,) and (N, 1) for slots of one value a line: as the graph around them says, else (N, 1)."""
     while single:
-        found = dict(zip(symbol.list_arguments(), symbol.infer_shape_partial(**known)[0]))
-        said = {name: found[name] for name in single if found[name] in ((size,), (size, 1))}
-        known.update(said or {single[0]: (size, 1)})
+        known.update(_inferred(symbol, known, single, size) or {single[0]: (size, 1)})
         single = [name for name in single if name not in known]
     return known
+
+
+def _inferred(
+    symbol: Symbol, known: Mapping[str, tuple[int, ...]], wanted: Sequence[str], size: int
+) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of inputs that follow from those of others, where a slot can have them."""
+    found = dict(zip(symbol.list_arguments(), symbol.infer_shape_partial(**known)[0]))
+    return {
+        name: found[name]
+        for name in wanted
+        if found[name][:1] == (size,) and len(found[name]) < 3 and 0 not in found[name]
+    }
 
 
 def _widths(lines: Lines, names: Sequence[str], parts: Sequence[Part]) -> dict[str, int]:

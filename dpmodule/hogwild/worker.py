@@ -175,9 +175,9 @@ def _step(work: Work, lines: Any, stats: WorkerStats, clock: _Clock) -> None:
 
 def _not_finite(what: str, lines: Any, stats: WorkerStats) -> NonFiniteError:
     error = NonFiniteError(
-        f"{what} is not finite in batch {stats.batches} of worker {stats.worker}, which begins in line {lines.first_line} "
-        f"of {lines.file}; this batch has changed no parameters. A smaller learning rate, clip_gradient or a look at the "
-        "data may help"
+        f"{what} is not finite in batch {stats.batches} of worker {stats.worker}, which begins in line "
+        f"{lines.first_line} of {lines.file}; it has changed no parameters. A smaller learning rate, clip_gradient "
+        "or a look at the data may help"
     )
     error.file, error.batch = lines.file, stats.batches  # type: ignore[attr-defined]  # beside the text, for handlers
     return error
