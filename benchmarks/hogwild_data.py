@@ -80,5 +80,3 @@ def _texts(values: np.ndarray, offsets: np.ndarray) -> list[str]:
     """Return a slot's text in each line: how many values, and the values."""
     words, bounds = list(map(str, values.tolist() if values.dtype == np.int64 else values)), offsets.tolist()
     return [f"{end - begin} {' '.join(words[begin:end])}" for begin, end in zip(bounds, bounds[1:])]
-
-

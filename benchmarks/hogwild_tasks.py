@@ -12,11 +12,25 @@ import numpy as np
 
 from .workloads import first_value
 
-__all__ = ["BATCH_SIZE", "TASKS", "Lines", "Slot", "Task", "area", "feed", "first_weight", "predict", "shapes"]
+__all__ = [
+    "BATCH_SIZE",
+    "TASKS",
+    "Lines",
+    "Slot",
+    "Task",
+    "area",
+    "feed",
+    "first_weight",
+    "predict",
+    "shapes",
+]
 
 BATCH_SIZE = 128
 VOCABULARY, WIDTH, HIDDEN = 90_000, 128, (128, 96)
 ROWS, FIELDS, NUMBERS, FACTORS, DEEP = 1_000_000, 26, 13, 16, (128, 64)
+
+EPSILON = 1e-10
+"""What AdaGrad adds to the root of the sum of squares; so little that it does not matter how it is added."""
 
 Lines = dict[str, tuple[np.ndarray, np.ndarray]]
 """Values and offsets, (N + 1,), by slot."""
@@ -132,7 +146,9 @@ def _pooled(table: np.ndarray, slot: tuple[np.ndarray, np.ndarray]) -> np.ndarra
     return np.add.reduceat(table[values], offsets[:-1], axis=0)
 
 
-def _through(weights: Mapping[str, np.ndarray], x: np.ndarray, layers: int, activation: np.ufunc) -> np.ndarray:
+def _through(
+    weights: Mapping[str, np.ndarray], x: np.ndarray, layers: int, activation: np.ufunc
+) -> np.ndarray:
     for number in range(layers):
         x = x @ weights[f"fc{number}_weight"].T + weights[f"fc{number}_bias"]
         x = x if number == layers - 1 else activation(x)

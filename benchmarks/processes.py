@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -27,10 +28,9 @@ def cpu_s(pid: int) -> float:
     """Return the seconds of CPU time of all threads of a process and its living descendants."""
     found = 0.0
     for each in family(pid):
-        try:
-            found += time.clock_gettime((~each << 3) | 2)  # the clock of that process, as clock_getcpuclockid has it
-        except OSError:  # it has ended
-            continue
+        clock = (~each << 3) | 2  # the number of the clock of that process, as clock_getcpuclockid finds it
+        with contextlib.suppress(OSError):  # which says that the process has ended
+            found += time.clock_gettime(clock)
     return found
 
 

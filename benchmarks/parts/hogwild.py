@@ -18,13 +18,13 @@ from ..report import Section
 __all__ = ["run"]
 
 _ABOUT = """\
-One epoch over eight text files, reading and parsing included, batches of 128, with one worker and with two. CPU time is
-that of all processes of a side. Paddle is `train_from_dataset` of a `QueueDataset`, what is left there of AsyncExecutor.
+An epoch over eight text files, reading and parsing included, batches of 128, by one worker and by two. CPU time is that
+of all processes of a side. Paddle is `train_from_dataset` of a `QueueDataset`, what is left there of AsyncExecutor.
 
 - Bow net: 90,000 words, documents of about 228, sum of 128 wide rows, tanh, layers of 128 and 96 with tanh, softmax.
 - Wide & deep: 13 numbers and 26 slots of one value, tables of a million rows, 16 wide for layers of 128 and 64, and 1
   wide for the sum.
-- Native: threads of C++. Process: the same executor as `fit`, in worker processes over shared parameters, for any graph.
+- Native: threads of C++. Process: worker processes over shared parameters, which run any graph as `fit` does.
 - Reading: files to batches by `FileBatches`, against `MultiSlotFunctor` on each file's bytes, both in one thread.
 - Peak memory: of all processes while two workers train for two epochs by AdaGrad; what processes share counts once.
 - Start: the first call with two workers on two files of one line, of a module that is bound, and the second one,
@@ -164,7 +164,12 @@ def _train(measurement: Measurement, name: str, engines: Sequence[str]) -> None:
         for workers in (1, 2):
             what = f"{task.title}, {engine}, {workers} worker{'s' * (workers > 1)}"
             _compare(
-                measurement.section, what, count, found[f"{engine}_{workers}"], found.get(f"paddle_{workers}"), bounds
+                measurement.section,
+                what,
+                count,
+                found[f"{engine}_{workers}"],
+                found.get(f"paddle_{workers}"),
+                bounds,
             )
     for engine in (*engines, "paddle"):
         if f"{engine}_1" in found:
@@ -187,7 +192,13 @@ def _compare(
     bounds: tuple[float, float] | None,
 ) -> None:
     """Add a row with examples a second."""
-    cells: dict[str, object] = {"Paddle": "", "Paddle_a_CPU_second": "", "ratio": "", "ratio_CPU": "", "target": ""}
+    cells: dict[str, object] = {
+        "Paddle": "",
+        "Paddle_a_CPU_second": "",
+        "ratio": "",
+        "ratio_CPU": "",
+        "target": "",
+    }
     if theirs is not None:
         by = {clock: ratio(theirs[clock], ours[clock]) for clock in ("wall", "cpu")}
         verdict = section.hold(f"{what}, against Paddle", by["wall"].median, bounds)
@@ -203,13 +214,17 @@ def _read(measurement: Measurement) -> None:
     files = measurement.files(task)
     megabytes = sum(Path(path).stat().st_size for path in files) / 1e6
     with measurement.session.sides(ours=("hogwild", "bow-adagrad", "serial")) as sides:
-        asked = {what: partial(sides["ours"].ask, "read", what=what, files=files) for what in ("batches", "parsed")}
+        asked = {
+            what: partial(sides["ours"].ask, "read", what=what, files=files) for what in ("batches", "parsed")
+        }
         if len({each()["lines"] for each in asked.values()}) > 1:
             raise SystemExit("reading: FileBatches and MultiSlotFunctor find different numbers of lines")
         found = in_turns(asked, measurement.session.rounds)
     share = ratio(found["parsed"]["wall"], found["batches"]["wall"])
     what = "files to batches, against bare MultiSlotFunctor"
-    rates = {name: Spread.of([megabytes * 1e3 / each for each in times["wall"]]) for name, times in found.items()}
+    rates = {
+        name: Spread.of([megabytes * 1e3 / each for each in times["wall"]]) for name, times in found.items()
+    }
     verdict = section.hold(what, share.median, (0.7, 0.9))
     section.row("Reading, MB/s", what=what, **rates, ratio=share, target=verdict)
 

@@ -6,7 +6,6 @@ Run as ``python -m benchmarks.sides.hogwild TASK MODE``, MODE being "native", "p
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,21 @@ import dpmodule as mx
 from dpmodule import streams
 from dpmodule.hogwild import FileBatches, Part
 
-from ..hogwild_tasks import BATCH_SIZE, DEEP, FACTORS, FIELDS, HIDDEN, ROWS, TASKS, VOCABULARY, WIDTH, Task, feed
-from ..hogwild_tasks import first_weight, shapes
+from ..hogwild_tasks import (
+    DEEP,
+    FACTORS,
+    FIELDS,
+    HIDDEN,
+    NUMBERS,
+    ROWS,
+    TASKS,
+    VOCABULARY,
+    WIDTH,
+    Task,
+    feed,
+    first_weight,
+    shapes,
+)
 from .serve import Clock, serve
 
 __all__ = ["Trainer", "network", "prepare"]
@@ -41,13 +53,16 @@ def _bow() -> mx.sym.Symbol:
 
 
 def _wide() -> mx.sym.Symbol:
-    numbers = mx.sym.Variable("numbers")
+    numbers = mx.sym.Variable("numbers", shape=(0, NUMBERS))
     fields = [mx.sym.Variable(f"field{i}", stype="ragged") for i in range(FIELDS)]
 
     def pooled(table: str, size: int) -> list[mx.sym.Symbol]:
         weight = mx.sym.Variable(table)
         options = {"input_dim": ROWS, "output_dim": size, "sparse_grad": True}
-        return [mx.sym.sequence_pool(mx.sym.Embedding(each, weight, **options), pool_type="sum") for each in fields]
+        return [
+            mx.sym.sequence_pool(mx.sym.Embedding(each, weight, **options), pool_type="sum")
+            for each in fields
+        ]
 
     x = mx.sym.concat(*pooled("embed_weight", FACTORS), numbers, dim=1)
     for number, size in enumerate(DEEP):
@@ -78,7 +93,7 @@ class Trainer:
         """Train on files once and return the time of it."""
         options: dict[str, Any] = {"learning_rate": self.task.learning_rate}
         if self.task.optimizer == "adagrad":
-            options["eps"] = 1e-12  # which lies under the root here, and beside it in Paddle, as 1e-6
+            options["eps"] = EPSILON**2  # it lies under the root here, and beside it in Paddle
         clock = Clock()
         self.executor.run_from_files(
             self.module,
@@ -140,7 +155,13 @@ def prepare() -> dict[str, Any]:
     def explain() -> str:
         return str(trainer.executor.explain(trainer.module, trainer.feed))
 
-    return {"train": trainer.train, "check": trainer.check, "begin": trainer.begin, "read": read, "explain": explain}
+    return {
+        "train": trainer.train,
+        "check": trainer.check,
+        "begin": trainer.begin,
+        "read": read,
+        "explain": explain,
+    }
 
 
 if __name__ == "__main__":

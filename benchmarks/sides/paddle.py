@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..hogwild_tasks import BATCH_SIZE, DEEP, FIELDS, HIDDEN, NUMBERS, TASKS, first_weight, shapes
+from ..hogwild_tasks import BATCH_SIZE, DEEP, EPSILON, HIDDEN, NUMBERS, TASKS, first_weight, shapes
 from .serve import Clock, serve
 
 __all__ = ["Program", "prepare"]
@@ -40,10 +40,14 @@ class Program:
         with self.static.program_guard(self.main, startup):
             self.inputs = [self._input(slot) for slot in self.task.slots]
             loss = self._bow(*self.inputs) if self.task.net == "bow" else self._wide(*self.inputs)
-            kind = {"adagrad": "Adagrad", "sgd": "SGD"}[self.task.optimizer]
-            getattr(self.paddle.optimizer, kind)(self.task.learning_rate).minimize(loss)
+            self._optimizer().minimize(loss)
         self.executor = self.static.Executor(self.paddle.CPUPlace())
         self.executor.run(startup)
+
+    def _optimizer(self) -> Any:
+        if self.task.optimizer == "sgd":
+            return self.paddle.optimizer.SGD(self.task.learning_rate)
+        return self.paddle.optimizer.Adagrad(self.task.learning_rate, EPSILON)
 
     def _input(self, slot: Any) -> Any:
         width = NUMBERS if slot.type == "float" else 1
@@ -60,12 +64,16 @@ class Program:
     def _lookup(self, slot: Any, table: str) -> Any:
         size = shapes(self.task)[table]
         attribute = self.paddle.ParamAttr(name=table)
-        rows = self.static.nn.embedding(slot, size, is_sparse=True, param_attr=attribute)  # (values, 1, width)
+        rows = self.static.nn.embedding(
+            slot, size, is_sparse=True, param_attr=attribute
+        )  # (values, 1, width)
         pooled = self.static.nn.sequence_pool(rows, "sum")
         return self._operator("reshape", X=pooled, attributes={"shape": [-1, size[1]]})
 
     def _dense(self, x: Any, size: int, name: str) -> Any:
-        attributes = {f"{kind}_attr": self.paddle.ParamAttr(name=f"{name}_{kind}") for kind in ("weight", "bias")}
+        attributes = {
+            f"{kind}_attr": self.paddle.ParamAttr(name=f"{name}_{kind}") for kind in ("weight", "bias")
+        }
         return self.static.nn.fc(x, size, **attributes)
 
     def _bow(self, words: Any, label: Any) -> Any:
@@ -85,7 +93,9 @@ class Program:
         wide = self._operator("sum", X=[self._lookup(each, "wide_weight") for each in fields])
         terms = [self._dense(x, 1, f"fc{len(DEEP)}"), wide, self._dense(numbers, 1, "linear0")]
         types = importlib.import_module("paddle.base.core").VarDesc.VarType
-        wanted = self._operator("cast", X=label, attributes={"in_dtype": types.INT64, "out_dtype": types.FP32})
+        wanted = self._operator(
+            "cast", X=label, attributes={"in_dtype": types.INT64, "out_dtype": types.FP32}
+        )
         total = self._operator("sum", X=terms)
         cost = self._operator("sigmoid_cross_entropy_with_logits", X=total, Label=wanted)
         return self._operator("mean", X=cost)
@@ -96,16 +106,11 @@ class Program:
     def begin(self) -> None:
         """Set the parameters to their first values."""
         for name, shape in shapes(self.task).items():
-            value = first_weight(name, shape)
-            is_layer = name.endswith("_weight") and name not in ("embed_weight", "wide_weight")
-            self._tensor(name).set(np.ascontiguousarray(value.T) if is_layer else value, self.paddle.CPUPlace())
+            self._tensor(name).set(_turned(name, first_weight(name, shape)), self.paddle.CPUPlace())
 
     def weights(self) -> dict[str, np.ndarray]:
         """Return the parameters, those of layers as (outputs, inputs)."""
-        found = {name: np.array(self._tensor(name)) for name in shapes(self.task)}
-        return {
-            name: value if value.shape == shapes(self.task)[name] else value.T for name, value in found.items()
-        }
+        return {name: _turned(name, np.array(self._tensor(name))) for name in shapes(self.task)}
 
     def train(self, files: Sequence[str], workers: int) -> dict[str, float]:
         """Train on files once and return the time of it; a process keeps to its first number of workers."""
@@ -125,11 +130,16 @@ class Program:
         return []
 
 
+def _turned(name: str, value: np.ndarray) -> np.ndarray:
+    """Return a parameter with the two axes changed if it is a layer's weight: Paddle has (inputs, outputs)."""
+    is_layer = name.endswith("_weight") and name not in ("embed_weight", "wide_weight")
+    return np.ascontiguousarray(value.T) if is_layer else value
+
+
 def prepare() -> dict[str, Any]:
     """Return what the parent may ask for."""
     warnings.simplefilter("ignore")
-    os.environ["FLAGS_enable_pir_api"] = "0"
-    os.environ["GLOG_v"] = "-1"
+    os.environ.update({"FLAGS_enable_pir_api": "0", "GLOG_v": "-1"})
     program = Program(sys.argv[1])
     return {"train": program.train, "check": program.check}
 
