@@ -6,7 +6,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
+
+from .. import generators
 from ..base import ArgumentError
+from ..context import cpu
 from .job import Job, WorkerStats
 from .native_engine import NativeEngine
 from .process_engine import ProcessEngine
@@ -93,6 +97,8 @@ class Engines:
             return self._current.run(prepared, job)
         finally:
             self._current = None
+            if mode == "native":  # the others draw from this generator themselves
+                torch.rand(1, generator=generators.generator(cpu()))
 
     def paused(self) -> AbstractContextManager[None]:
         """Return a context in which no worker is within an update: all wait between two batches."""
