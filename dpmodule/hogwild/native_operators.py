@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+from ..base import dtype_name
 from ..graph.node import Node
 from .native_graph import Found, Graph, Handler, LookedUp, SlotInput, Value, refuse
 
@@ -19,7 +20,7 @@ POOLS = ("sum", "mean", "sqrt", "max", "first", "last")
 # As Unary in native/autobatch/kernels.hpp; from 100 on, those of native/hogwild/pointwise_layers.cpp.
 _TANH, _LOGISTIC, _RECTIFY, _EXP, _SQRT, _ELU, _SELU, _LOG, _SQUARE, _CUBE, _ABS, _RECIPROCAL, _SOFTSIGN = range(13)
 _NEGATE, _SCALE, _SHIFT, _SUBTRACT_FROM, _COPY = range(32, 37)
-_SOFTRELU, _LEAKY, _CLIP, _GELU = range(100, 104)
+_SOFTRELU, _LEAKY, _CLIP, _GELU, _WHOLE = range(100, 105)
 _ADD, _SUBTRACT, _MULTIPLY, _DIVIDE, _EQUAL = 0, 1, 2, 3, 100
 _FAR = 3.0e38
 
@@ -164,6 +165,16 @@ def _power(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found
 @_knows("clip")
 def _clip(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
     return _unary(graph, node, inputs, _CLIP, node.a.a_min, node.a.a_max)
+
+
+@_knows("Cast")
+def _cast(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
+    name = dtype_name(node.a.dtype)
+    if name in ("float32", "float64"):  # all is computed in float32
+        return graph.matrix(node, inputs[0])
+    if name not in ("int32", "int64"):
+        raise refuse(node, f"dtype={name}")
+    return _unary(graph, node, inputs, _WHOLE)
 
 
 @_knows("BlockGrad")

@@ -59,6 +59,11 @@ struct Gelu {
     }
 };
 
+struct Whole {
+    static float value(float x, float, float) { return std::trunc(x); }
+    static float slope(float, float, float) { return 0.0f; }
+};
+
 template <class Function>
 class NumberLayer final : public Layer {
 public:
@@ -250,6 +255,7 @@ LayerPointer make_unary(Inputs inputs, Value &output, const Step &step) {
         case 101: return std::make_unique<NumberLayer<Leaky>>(std::move(inputs), output, first, second);
         case 102: return std::make_unique<NumberLayer<Clip>>(std::move(inputs), output, first, second);
         case 103: return std::make_unique<NumberLayer<Gelu>>(std::move(inputs), output, first, second);
+        case 104: return std::make_unique<NumberLayer<Whole>>(std::move(inputs), output, first, second);
         default: return std::make_unique<UnaryLayer>(std::move(inputs), output, static_cast<autobatch::Unary>(step.ints[0]), first);
     }
 }

@@ -87,7 +87,7 @@ private:
         open_ = false;
     }
 
-    [[noreturn]] void fail(const char *text) { throw Error(Kind::file_format, path_ + ": gzip data: " + text); }
+    [[noreturn]] void fail(const char *text) { throw Error(Kind::file_format, path_ + ": not a whole gzip file: " + text); }
 
     const std::string path_;
     PlainBytes bytes_;

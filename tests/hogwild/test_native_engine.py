@@ -1,0 +1,310 @@
+"""The native engine: which graphs it takes, that it computes what a plain loop does, and what it says of bad input."""
+
+import gzip
+import random
+
+import numpy as np
+import pytest
+
+import dpmodule as mx
+from dpmodule import native
+from dpmodule.base import ArgumentError, BoundsError, FileFormatError, NonFiniteError
+from helpers.hogwild_nets import drawn, feed_text
+
+pytestmark = pytest.mark.skipif(not native.available(), reason="there is no extension")
+
+WORDS = 40
+
+
+def bow(pool="sum", dropout=0.0, words=WORDS, loss="softmax", sparse=True):
+    data = mx.sym.Variable("words", stype="ragged")
+    data = mx.sym.Embedding(data, input_dim=words, output_dim=6, sparse_grad=sparse, name="table")
+    data = mx.sym.Activation(mx.sym.sequence_pool(data, pool_type=pool), act_type="tanh")
+    data = mx.sym.Dropout(mx.sym.FullyConnected(data, num_hidden=5, name="fc1"), p=dropout)
+    data = mx.sym.FullyConnected(data, num_hidden=2, name="fc2")
+    return mx.sym.SoftmaxOutput(data, mx.sym.Variable("label"), name="p")
+
+
+def bow_feed(batch_size=8):
+    slots = [("words", False, None, WORDS), ("label", False, 1, 2)]
+    return mx.DataFeedDesc(feed_text(slots, batch_size))
+
+
+def bow_lines(count, generator, words=WORDS):
+    lines = []
+    for _ in range(count):
+        ids = [generator.randrange(words) for _ in range(generator.randint(1, 9))]
+        lines.append(f"{len(ids)} {' '.join(map(str, ids))} 1 {generator.randrange(2)}")
+    return lines
+
+
+def bow_files(folder, counts=(37, 0, 21, 50), seed=0):
+    generator = random.Random(seed)
+    paths = []
+    for i, count in enumerate(counts):
+        path = folder / f"part-{i}"
+        path.write_text("".join(line + "\n" for line in bow_lines(count, generator)))
+        paths.append(str(path))
+    return paths
+
+
+def trained(symbol, feed, files, mode, workers=1, fetch=(), optimizer=("adagrad", {"learning_rate": 0.1}), **keywords):
+    """Return the parameters after one run from the same first values, and its results."""
+    mx.random.seed(5)
+    name, params = optimizer
+    with mx.AsyncExecutor() as run:
+        result = run.run_from_files(
+            symbol, feed, files, workers, fetch, mode=mode, optimizer=name, optimizer_params=params,
+            initializer=mx.init.Uniform(0.5), **keywords,
+        )
+        return {key: value.asnumpy() for key, value in run.get_params(symbol)[0].items()}, result
+
+
+def assert_close(found, expected, tolerance=1e-5):
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=tolerance, atol=tolerance, err_msg=name)
+
+
+def compare(seed, folder):
+    net = drawn(seed)
+    generator = random.Random(seed)
+    files = [net.write(folder / f"{seed}-{i}", count, generator) for i, count in enumerate((9, 5))]
+    expected, slow = trained(net.symbol, net.feed, files, "serial", optimizer=net.optimizer)
+    found, fast = trained(net.symbol, net.feed, files, "native", optimizer=net.optimizer)
+    assert_close(found, expected)
+    assert (fast.examples, fast.batches) == (slow.examples, slow.batches)
+
+
+@pytest.mark.parametrize("first", range(0, 200, 50))
+def test_takes_every_graph_of_its_family(first):
+    for seed in range(first, first + 50):
+        net = drawn(seed)
+        with mx.AsyncExecutor() as run:  # parameters of one name are one array in it
+            choice = run.explain(net.symbol, net.feed)
+            assert choice.mode == "native", f"{seed}: {choice}"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_equals_the_serial_engine(seed, tmp_path):
+    compare(seed, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12, 200))
+def test_equals_the_serial_engine_for_every_graph(seed, tmp_path):
+    compare(seed, tmp_path)
+
+
+def slots_of(*more):
+    return [("words", False, None, WORDS), ("label", False, 1, 2), *more]
+
+
+def test_counts_are_exact_for_all_files_workers_and_batch_sizes(tmp_path):
+    generator, expected = random.Random(1), 0
+    lines = bow_lines(23, generator)
+    contents = ["\n".join(lines), "", "\r\n".join(lines) + "\r\n", lines[0], "\n\n" + lines[0] + "\n \n", "\n".join(lines) + "\n"]
+    files = []
+    for i, text in enumerate(contents):
+        (tmp_path / f"{i}").write_text(text, newline="")
+        files.append(str(tmp_path / f"{i}"))
+    with gzip.open(tmp_path / "packed.gz", "wt") as file:
+        file.write(contents[0])
+    files.append(str(tmp_path / "packed.gz"))
+    expected = 23 * 4 + 2
+    symbol = bow()
+    for batch_size in (1, 5, 64, 1000):
+        for workers in (1, 3, 7):
+            _, result = trained(symbol, bow_feed(batch_size), files, "native", workers)
+            assert result.examples == expected
+            least, most = -(-expected // batch_size), -(-expected // batch_size) + workers - 1
+            assert least <= result.batches <= most
+
+
+def test_parts_of_files_are_read_once(tmp_path):
+    for seed in range(20):
+        (path,) = bow_files(tmp_path, (200,), seed)
+        _, result = trained(bow(), bow_feed(), [path], "native", 3, split_files=True)
+        assert result.examples == 200
+
+
+def test_several_workers_come_as_far(tmp_path):
+    files = bow_files(tmp_path, (400, 400), 3)
+    for workers in (1, 2):
+        with mx.AsyncExecutor() as run:
+            symbol = bow()
+            for _ in range(15):
+                result = run.run_from_files(symbol, bow_feed(), files, workers, optimizer="adagrad",
+                                            optimizer_params={"learning_rate": 0.3}, eval_metric="acc", mode="native")
+        assert result.metric[0][1] > 0.75
+
+
+@pytest.mark.parametrize("metric", ["acc", "auc", "logloss", "ce", "f1"])
+def test_metrics_are_those_of_the_serial_engine(metric, tmp_path):
+    files = bow_files(tmp_path)
+    _, slow = trained(bow(), bow_feed(), files, "serial", eval_metric=metric)
+    _, fast = trained(bow(), bow_feed(), files, "native", eval_metric=metric)
+    assert [name for name, _ in fast.metric] == [name for name, _ in slow.metric]
+    assert fast.metric[0][1] == pytest.approx(slow.metric[0][1], abs=1e-6)
+
+
+def test_fetches_are_those_of_the_serial_engine(tmp_path):
+    files = bow_files(tmp_path)
+    symbol = bow()
+    label = mx.sym.Cast(symbol.get_internals()["label"], dtype="float32")
+    right = mx.sym.broadcast_equal(mx.sym.argmax(symbol, axis=1), label)
+    accuracy = mx.sym.mean(right, name="accuracy")
+    fetch = [accuracy, "words", "label"]
+    _, slow = trained(symbol, bow_feed(), files, "serial", fetch=fetch)
+    _, fast = trained(symbol, bow_feed(), files, "native", fetch=fetch)
+    np.testing.assert_allclose(list(fast), list(slow), atol=1e-6)
+
+
+def test_a_schedule_follows_the_updates(tmp_path):
+    files = bow_files(tmp_path, (100,))
+    found = []
+    for mode in ("serial", "native"):
+        schedule = mx.lr_scheduler.FactorScheduler(step=3, factor=0.5, base_lr=1.0)
+        found.append(trained(bow(), bow_feed(), files, mode, optimizer=("sgd", {"lr_scheduler": schedule}))[0])
+    assert_close(found[1], found[0])
+
+
+def test_counts_go_on_from_run_to_run(tmp_path):
+    files = bow_files(tmp_path, (30,))
+    found = []
+    for modes in (("serial", "serial"), ("native", "serial"), ("native", "native")):
+        symbol = bow()
+        mx.random.seed(5)
+        with mx.AsyncExecutor() as run:
+            for mode in modes:
+                run.run_from_files(symbol, bow_feed(), files, 1, mode=mode, optimizer="adam", initializer=mx.init.Uniform(0.5))
+            found.append({key: value.asnumpy() for key, value in run.get_params(symbol)[0].items()})
+    assert_close(found[1], found[0])
+    assert_close(found[2], found[0])
+
+
+def test_dropout_is_the_same_again_under_one_seed(tmp_path):
+    files = bow_files(tmp_path, (64,))
+    symbol = bow(dropout=0.5)
+    first, again = (trained(symbol, bow_feed(), files, "native")[0] for _ in range(2))
+    other = trained(bow(), bow_feed(), files, "native")[0]
+    for name, value in first.items():
+        assert np.array_equal(value, again[name])
+    assert not np.allclose(first["table_weight"], other["table_weight"])
+
+
+def test_fixed_parameters_stay(tmp_path):
+    files = bow_files(tmp_path, (30,))
+    module = mx.mod.Module(bow(), ["words"], ["label"], fixed_param_names=["table_weight"])
+    with mx.AsyncExecutor() as run:
+        run.run_from_files(module, bow_feed(), files, 1, mode="native", initializer=mx.init.Uniform(0.5))
+        before = {name: value.asnumpy() for name, value in module.get_params()[0].items()}
+        run.run_from_files(module, bow_feed(), files, 1, mode="native")
+        after = {name: value.asnumpy() for name, value in module.get_params()[0].items()}
+    assert np.array_equal(before["table_weight"], after["table_weight"])
+    assert not np.array_equal(before["fc2_weight"], after["fc2_weight"])
+
+
+def test_dense_gradients_of_tables_move_every_row(tmp_path):
+    files = bow_files(tmp_path, (30,))
+    for name, params in (("sgd", {"momentum": 0.9}), ("adam", {}), ("rmsprop", {}), ("ftrl", {}), ("adagrad", {"wd": 0.1})):
+        nets = [bow(sparse=False) for _ in range(2)]
+        expected = trained(nets[0], bow_feed(), files, "serial", optimizer=(name, params))[0]
+        assert_close(trained(nets[1], bow_feed(), files, "native", optimizer=(name, params))[0], expected)
+
+
+def test_says_what_it_does_not_know(tmp_path):
+    data = mx.sym.Embedding(mx.sym.Variable("words", stype="ragged"), input_dim=WORDS, output_dim=4, name="table")
+    odd = mx.sym.sequence_pool(mx.sym.sequence_softmax(data), pool_type="sum")
+    symbol = mx.sym.SoftmaxOutput(odd, mx.sym.Variable("label", shape=(0,)), name="p")
+    with mx.AsyncExecutor() as run:
+        choice = run.explain(symbol, bow_feed())
+        assert choice.mode != "native" and "sequence_softmax" in choice.why
+        with pytest.raises(ArgumentError, match="sequence_softmax"):
+            run.run_from_files(symbol, bow_feed(), bow_files(tmp_path), 1, mode="native")
+    with mx.AsyncExecutor() as run:
+        plain = bow()
+        run.run_from_files(plain, bow_feed(), bow_files(tmp_path), 1, optimizer="adamax")
+        assert "Adamax has no native rule" in run.explain(plain, bow_feed()).why
+
+
+def test_an_id_outside_its_table_names_file_line_and_slot(tmp_path):
+    path = tmp_path / "bad"
+    path.write_text("1 3 1 0\n\n2 5 40 1 1\n")
+    with mx.AsyncExecutor() as run:
+        symbol = bow()
+        with pytest.raises(BoundsError, match=r"bad: line 3, slot 'words': found id 40, expected 0 to 39.*'table_weight'"):
+            run.run_from_files(symbol, bow_feed(), [str(path)], 1, mode="native")
+
+
+def test_a_bad_line_names_file_line_and_slot_or_is_passed_over(tmp_path):
+    path = tmp_path / "bad"
+    path.write_text("1 3 1 0\n2 5 x 1 1\n1 4 1 1\n")
+    with pytest.raises(FileFormatError, match="bad: line 2, slot 'words', value 2 of 2: found 'x'"):
+        trained(bow(), bow_feed(), [str(path)], "native")
+    _, result = trained(bow(), bow_feed(), [str(path)], "native", on_bad_line="skip")
+    assert (result.examples, result.skipped) == (2, 1)
+
+
+def test_the_line_of_a_part_counts_from_the_beginning_of_its_file(tmp_path):
+    lines = bow_lines(2000, random.Random(2))
+    lines[1234] = "2 5 x 1 1"
+    path = tmp_path / "bad"
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(FileFormatError, match="bad: line 1235, slot 'words'"):
+        trained(bow(), bow_feed(), [str(path)], "native", 2, split_files=True)
+
+
+def test_what_is_not_finite_is_an_error_with_its_place(tmp_path):
+    files = bow_files(tmp_path, (64,))
+    symbol = bow()
+    values = {"table_weight": mx.nd.full((WORDS, 6), 1.0)}
+    values["table_weight"][7] = float("nan")
+    with mx.AsyncExecutor() as run, pytest.raises(NonFiniteError, match="part-0") as caught:
+        run.run_from_files(symbol, bow_feed(), files, 1, mode="native", arg_params=values)
+    assert caught.value.file == files[0] and caught.value.batch >= 0
+
+
+def test_a_damaged_file_is_an_error(tmp_path):
+    path = tmp_path / "packed.gz"
+    with gzip.open(path, "wt") as file:
+        file.write("\n".join(bow_lines(100, random.Random(0))))
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(FileFormatError, match="packed.gz: not a whole gzip file"):
+        trained(bow(), bow_feed(), [str(path)], "native")
+
+
+def test_snapshots_are_taken_between_batches(tmp_path):
+    files = bow_files(tmp_path, (2000, 2000))
+    symbol, seen = bow(), []
+    with mx.AsyncExecutor() as run:
+
+        def look(progress):
+            run.snapshot(str(tmp_path / "model"))
+            seen.append(progress.examples)
+
+        while not seen:  # a run may be over before its first report
+            run.run_from_files(symbol, bow_feed(1), files, 2, mode="native", callback=look, callback_s=0.02)
+        assert mx.mod.Module.load(str(tmp_path / "model"), 0, data_names=["words"], label_names=["label"]) is not None
+
+
+CTRL_C = """
+import os, signal, sys, threading, time
+import dpmodule as mx
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from hogwild.test_native_engine import bow, bow_feed, bow_files
+
+files = bow_files(Path({folder!r}), (20000,) * 4)
+with mx.AsyncExecutor() as run:
+    symbol = bow()
+    run.run_from_files(symbol, bow_feed(), files[:1], 1, mode="native")
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    try:
+        while True:
+            run.run_from_files(symbol, bow_feed(1), files, 2, mode="native")
+    except KeyboardInterrupt:
+        print("interrupted")
+    result = run.run_from_files(symbol, bow_feed(), files[:1], 1, mode="native")
+    print(result.examples)
+"""
