@@ -19,6 +19,7 @@ from dpmodule.hogwild import FileBatches, Part
 
 from ..hogwild_tasks import (
     DEEP,
+    EPSILON,
     FACTORS,
     FIELDS,
     HIDDEN,
