@@ -273,32 +273,24 @@ class ParamStore:
                     "torch, NumPy, DLPack or a torch module, and cannot move any more; call share_memory() first"
                 )
         updater, keys = self._only_updater()
-        if updater is not None:
-            self.optimizer_states = self._made_states(updater, keys)
+        states = None if updater is None else self._made_states(updater, keys)
         by_device: dict[torch.device, list[_Slot]] = {}
         for slot in slots:
             by_device.setdefault(self._at(slot).raw.device, []).append(slot)
         for members in by_device.values():
             self._move(members)
-        self._shared_by = os.getpid()
+        self._shared_by, self.optimizer_states = os.getpid(), states
         if updater is not None:
             self._give_states(updater, keys)
 
     # the optimizer's states
 
-    def adopt(
-        self,
-        updater: Any,
-        keys: Mapping[Any, StateKey] | None,
-        replaces: Any = None,
-        anew: bool = False,
-    ) -> None:
+    def adopt(self, updater: Any, keys: Mapping[Any, StateKey] | None, anew: bool = False) -> None:
         """Take note of what updates the parameters; on a shared store it goes on with the shared states and counts.
 
         Args:
             updater: the `Updater`; a kvstore, if that updates copies of its own.
             keys: for the updater's number of each parameter its name and the context's position; None of a kvstore.
-            replaces: what updated them until now.
             anew: whether states begin anew even if the store has shared ones; only where it was shared.
 
         Raises:
@@ -308,8 +300,6 @@ class ParamStore:
         known = None if keys is None else {**(self._updaters.get(updater) or {}), **keys}
         if self.is_shared:
             self._adopt_shared(updater, known, anew)
-        if replaces is not None and replaces is not updater:
-            self._updaters.pop(replaces, None)
         self._updaters[updater] = known
 
     def _adopt_shared(self, updater: Any, keys: Mapping[Any, StateKey] | None, anew: bool) -> None:
@@ -402,7 +392,7 @@ class ParamStore:
             self._move([slot for slot in self._slots() if self._at(slot) is array])
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes; of what lies in shared memory the segments, and no gradients but what they are like."""
+        """Return the attributes; of what is shared the segments, of gradients only what they are like."""
         state = {**self.__dict__, "_updaters": None}
         if not self.is_shared:
             return state
@@ -422,10 +412,11 @@ class ParamStore:
         tensors = {
             s: t for segment, slots in self._segments for s, t in zip(slots, segment.tensors(), strict=True)
         }
+        stays = all(segment.is_shared for segment, _ in self._segments)
         for slot, ctx in contexts.items():
             kind, i, name = slot
-            self._tables()[kind][i][name] = NDArray(tensors[slot], ctx, True)
-        if not all(segment.is_shared for segment, _ in self._segments):  # a plain copy, with values of its own
+            self._tables()[kind][i][name] = NDArray(tensors[slot], ctx, stays)
+        if not stays:  # a plain copy, with values of its own
             self._segments, self._shared_by, self.optimizer_states = [], None, None
             self._filled = {name for _, _, name in contexts}
 

@@ -110,5 +110,5 @@ class RaggedInputs:
         """Return an output with one row an example: (examples, length, ...) of a ragged one."""
         if not isinstance(value, Ragged):
             return value
-        count = value.shape[0]
-        return value.values.unflatten(0, (count, value.values.shape[0] // count))
+        values, count = value.values, value.shape[0]
+        return values.reshape(count, values.shape[0] // count, *values.shape[1:])

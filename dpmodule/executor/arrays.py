@@ -21,7 +21,7 @@ from ..ops.dtypes import name_of
 from ..ops.shapes import prod
 from .placement import Placement
 from .sparse_arrays import allocate_as, is_sparse, kinds_of, stored_bytes, value_of
-from .storage import Storage, storage_of
+from .storage import Storage, check_axes, storage_of
 
 __all__ = ["Binding", "BoundArrays", "assign"]
 
@@ -126,6 +126,10 @@ class BoundArrays:
         aux = {name: binding.aux[name] for name in graph.auxiliary_names}
         every = {**args, **aux}
         stypes = {name: stype for name, stype in (binding.stypes or {}).items() if stype == "row_sparse"}
+        shapes = binding.shapes or infer_shapes(graph, {k: v.shape for k, v in every.items()})
+        storage = storage_of(graph, {**stypes, **kinds_of(every)})
+        if storage is not None:
+            check_axes(storage, shapes)
         return cls(
             graph,
             binding.ctx,
@@ -136,12 +140,12 @@ class BoundArrays:
             dict(req),
             [*args.values(), *aux.values()],
             {name: i for i, name in enumerate((*args, *aux))},
-            binding.shapes or infer_shapes(graph, {k: v.shape for k, v in every.items()}),
+            shapes,
             binding.types
             or infer_types(graph, {k: dtype_name(v.dtype) for k, v in every.items()}, default="float32"),
             stypes,
             frozenset(i for i, name in enumerate(every) if name in stypes),
-            storage_of(graph, {**stypes, **kinds_of(every)}),
+            storage,
         )
 
     def context_of(self, node: Node) -> Context:

@@ -93,6 +93,7 @@ class StepRow:
         nodes: all nodes whose work it does, in the graph's order; none for a step that a pass added.
         shapes: shapes of its outputs; None where it is not known.
         dtype: dtype name of its first output, "" where it is not known.
+        ragged: whether that output is ragged; operations and memory then count one element a row.
         parameters: elements of the parameters that it is the first to read.
         flops: operations of its nodes forward; a multiplication and an addition are two.
         backward_flops: operations for their gradients, about.
@@ -112,6 +113,7 @@ class StepRow:
     nbytes: int
     forward_s: float | None = None
     backward_s: float | None = None
+    ragged: bool = False
 
     def cells(self) -> list[str]:
         """Return the row's texts, one per column."""
@@ -122,7 +124,7 @@ class StepRow:
             f"{self.name} +{others}" if others > 0 else self.name,
             self.operator,
             ", ".join(known) + (" ..." if known and len(known) < len(self.shapes) else ""),
-            self.dtype,
+            f"{self.dtype}, ragged" if self.ragged else self.dtype,
             f"{self.parameters:,}" if self.parameters else "",
             _count(self.flops),
             _bytes(self.nbytes) if self.nbytes else "",
@@ -204,6 +206,8 @@ class Explanation:
             lines.append(
                 f"time: {_duration(self.forward_s)} forward{backward}, as a whole; steps are timed one by one"
             )
+        if any(step.ragged for step in self.steps):
+            lines.append("FLOPs and memory count one element in each row of a ragged value")
         if self.merged:
             lines.append(f"not run, or part of other steps: {', '.join(self.merged)}")
         return "\n".join(lines)

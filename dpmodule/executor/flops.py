@@ -70,7 +70,7 @@ def _attention_values(a: Any, ins: Sequence[Dims], outs: Sequence[Dims]) -> int:
 
 
 def _recurrent(a: Any, ins: Sequence[Dims], outs: Sequence[Dims]) -> int:
-    steps, batch, width = ins[0]
+    *steps, width = ins[0]  # of ragged data one step a row
     hidden, ways = int(a.state_size), 1 + bool(a.bidirectional)
     out = int(a.projection_size or hidden)
     total = 0
@@ -78,7 +78,7 @@ def _recurrent(a: Any, ins: Sequence[Dims], outs: Sequence[Dims]) -> int:
         each = _GATES[a.mode] * hidden * (width + out) + (hidden * out if a.projection_size else 0)
         total += ways * each
         width = ways * out
-    return 2 * steps * batch * total
+    return 2 * prod(steps) * total
 
 
 def _correlation(a: Any, ins: Sequence[Dims], outs: Sequence[Dims]) -> int:
@@ -118,6 +118,7 @@ _PRODUCTS: dict[str, Formula] = {
     "_linalg_trsm": _triangle,
     "batch_dot": _batch_dot,
     "dot": _dot,
+    "sequence_conv": _convolution,
 }
 """Operators that multiply two inputs with each other; the gradient of each input costs as much as the result."""
 

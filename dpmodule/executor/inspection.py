@@ -19,6 +19,7 @@ from .lowering import Lowered, Step
 from .measuring import StepTimes, measure_memory, measure_times
 from .program import Program
 from .rehearsal import Rehearsal
+from .storage import Storage
 
 __all__ = ["Inspected", "Inspection"]
 
@@ -70,7 +71,9 @@ class Inspection:
             with self._executor.rehearsal(is_train) as run:
                 measured = measure_times(run, repeats)
         names = _declared_parameters(graph) if parameters is None else set(parameters)
-        rows = _Rows(graph, shapes, self._types(), self._wanted if is_train else [], names)
+        rows = _Rows(
+            graph, shapes, self._types(), self._wanted if is_train else [], names, self._arrays.storage
+        )
         covered = _covered(low)
         done = {number for numbers in covered for number in numbers}
         return Explanation(
@@ -185,6 +188,7 @@ class _Rows:
         types: their dtype names.
         wanted: the arguments whose gradients backward computes; none where no backward follows.
         parameters: names of the variables that are parameters.
+        storage: storage types, if some values are not dense.
     """
 
     def __init__(
@@ -194,7 +198,9 @@ class _Rows:
         types: Mapping[Node, list[str | None]],
         wanted: Collection[str],
         parameters: Collection[str],
+        storage: Storage | None,
     ) -> None:
+        self._storage = storage
         self._nodes = graph.nodes  # the program may have been made for another graph, of the same structure
         self._shapes, self._types = shapes, types
         self.forward = forward_flops(graph, shapes)
@@ -220,6 +226,7 @@ class _Rows:
             nbytes=nbytes,
             forward_s=times[0],
             backward_s=times[1],
+            ragged=main is not None and self._storage is not None and self._storage.of((main, 0)) == "ragged",
         )
 
     def _outputs(self, low: Lowered, step: Step) -> tuple[tuple[tuple[int, ...] | None, ...], str, int]:

@@ -6,14 +6,14 @@ runs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..base import OpError
+from ..base import OpError, Shape
 from ..graph import Entry, Graph, Node
 from ..ops.sparse import SparseRule, counts_alone, note_fallback, rule_of
 
-__all__ = ["Storage", "declared_storage", "gradient_storage", "storage_of"]
+__all__ = ["Storage", "check_axes", "declared_storage", "gradient_storage", "storage_of"]
 
 _DENSE = "default"
 _BY_NUMBER = {"0": "default", "1": "row_sparse", "2": "csr", "101": "ragged"}
@@ -123,6 +123,25 @@ def _rule_for(node: Node, kinds: tuple[str, ...]) -> tuple[SparseRule, tuple[str
         note_fallback(node.op.name, kinds)
         return None
     return rule, found
+
+
+def check_axes(storage: Storage, shapes: Mapping[Node, Sequence[Shape]]) -> None:
+    """Refuse operators that take no inputs of these numbers of axes stored so.
+
+    Args:
+        storage: of a graph.
+        shapes: of every node's outputs.
+
+    Raises:
+        OpError: there is one; names its node.
+    """
+    for node, (rule, _) in storage.rules.items():
+        shape = shapes[node.inputs[0][0]][node.inputs[0][1]] if rule.check is not None else None
+        if rule.check is not None and shape is not None:
+            try:
+                rule.check(node.a, len(shape))
+            except OpError as error:
+                raise OpError(f"{node.describe()}: {error}") from None
 
 
 def gradient_storage(graph: Graph, storage: Storage) -> dict[str, str]:

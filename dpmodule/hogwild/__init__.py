@@ -7,7 +7,7 @@ from .. import later
 _LATER = {
     "async_executor": "AsyncExecutor",
     "data_feed": "FeedBatch FileBatches Part check_files split_parts",
-    "dataset": "InMemoryDataset QueueDataset Reading",
+    "dataset": "Dataset InMemoryDataset QueueDataset Reading",
     "data_feed_desc": "DataFeedDesc UnknownSlotError",
 }
 

@@ -234,7 +234,11 @@ class AsyncExecutor:
         if data_feed is None:
             prepared = self._programs.last(program)
         else:
-            own = None if isinstance(program, (Module, Symbol)) else deepcopy(getattr(program, "optimizer", None))
+            own = (
+                None
+                if isinstance(program, (Module, Symbol))
+                else deepcopy(getattr(program, "optimizer", None))
+            )
             args = RunArguments(optimizer=own or optimizer, optimizer_params=optimizer_params)
             symbol = getattr(program, "symbol", program)
             prepared = Programs(self.context).prepare(symbol, data_feed, [], (), True, args)

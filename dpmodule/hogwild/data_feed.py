@@ -179,7 +179,7 @@ class BlockReader:
 
 
 class FileBatches:
-    """Batches of the lines of files, which run on over files, so that only the last may be short.
+    r"""Batches of the lines of files, which run on over files, so that only the last may be short.
 
     Iterate it once, and close it or use it as a context manager: a `pipe_command` that still runs is then ended.
 
@@ -201,11 +201,17 @@ class FileBatches:
         FileFormatError: while iterating: a bad line; the text names file, line and slot.
 
     Example:
-        >>> feed = DataFeedDesc("train.prototxt")
+        >>> feed = mx.DataFeedDesc('multi_slot_desc { slots { name: "words" type: "uint64" is_used: true } }')
+        >>> feed.set_batch_size(2)
+        >>> for name, text in [("part-0", "2 7 8\n"), ("part-1", "1 9\n1 6\n")]:
+        ...     with open(name, "w") as file:
+        ...         size = file.write(text)
         >>> parts = iter([Part("part-0"), Part("part-1")])
         >>> with FileBatches(feed, lambda: next(parts, None)) as batches:
         ...     for batch in batches:
-        ...         words, offsets = batch.slots["words"]
+        ...         print(batch.file, batch.first_line, *batch.slots["words"])
+        part-0 1 tensor([7, 8, 9]) tensor([0, 2, 3])
+        part-1 2 tensor([6]) tensor([0, 1])
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from .data_feed import Block, BlockReader, check_on_bad_line
 from .data_feed_desc import DataFeedDesc
 from .data_files import Part, check_files, split_parts
 
-__all__ = ["InMemoryDataset", "QueueDataset", "Reading"]
+__all__ = ["Dataset", "InMemoryDataset", "QueueDataset", "Reading"]
 
 _LINES_AT_ONCE = 1 << 14
 
@@ -31,24 +31,20 @@ class Reading(NamedTuple):
     parts: list[Part]
 
 
-class QueueDataset:
-    """Files that are read while they are trained on.
+class Dataset:
+    """A list of files and the description of their lines; what `QueueDataset` and `InMemoryDataset` have in common.
 
     Args:
-        data_feed: describes their lines.
+        data_feed: describes the lines.
 
     Raises:
         ArgumentError: `data_feed` is no `DataFeedDesc`.
-
-    Example:
-        >>> dataset = mx.QueueDataset(mx.DataFeedDesc("train.prototxt"))
-        >>> dataset.set_filelist(["part-0", "part-1"])
-        >>> len(dataset.reading(workers=2).parts)
-        2
     """
 
     def __init__(self, data_feed: DataFeedDesc) -> None:
-        self.data_feed = _checked("QueueDataset", data_feed)
+        if not isinstance(data_feed, DataFeedDesc):
+            raise ArgumentError(f"{type(self).__name__}: data_feed is {data_feed!r}, expected a DataFeedDesc")
+        self.data_feed = data_feed
         self._files: list[str] = []
 
     @property
@@ -65,8 +61,48 @@ class QueueDataset:
         """
         self._files = check_files(filelist)
 
+    def checked_files(self) -> list[str]:
+        """Return the paths of the files, which are there.
+
+        Raises:
+            StateError: there are none yet.
+            FileError: one is missing by now.
+        """
+        if not self._files:
+            raise StateError(f"{type(self).__name__} has no files yet; call set_filelist([...]) first")
+        return check_files(self._files)
+
     def reading(self, workers: int, split_files: bool = False) -> Reading:
-        """Return what workers need to read the files.
+        """Return what workers need to read the lines.
+
+        Args:
+            workers: how many there will be.
+            split_files: cut files by bytes, so that fewer files than workers keep all of them busy.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not say how it is read")
+
+
+class QueueDataset(Dataset):
+    r"""Files that are read while they are trained on.
+
+    Args:
+        data_feed: describes their lines.
+
+    Raises:
+        ArgumentError: `data_feed` is no `DataFeedDesc`.
+
+    Example:
+        >>> with open("part-0", "w") as file:
+        ...     size = file.write("2 7 8\n1 9\n")
+        >>> feed = mx.DataFeedDesc('multi_slot_desc { slots { name: "words" type: "uint64" is_used: true } }')
+        >>> dataset = mx.QueueDataset(feed)
+        >>> dataset.set_filelist(["part-0"])
+        >>> dataset.reading(workers=1).parts
+        [Part(path='part-0', begin=0, end=None)]
+    """
+
+    def reading(self, workers: int, split_files: bool = False) -> Reading:
+        """Return what workers need to read the files; see `Dataset.reading`.
 
         Args:
             workers: how many there will be.
@@ -76,14 +112,14 @@ class QueueDataset:
             StateError: there are no files yet.
             FileError: a file is missing by now.
         """
-        files = check_files(_files("QueueDataset", self._files))
+        files = self.checked_files()
         if split_files:
             return Reading(self.data_feed, split_parts(files, workers, self.data_feed.pipe_command))
         return Reading(self.data_feed, [Part(path) for path in files])
 
 
-class InMemoryDataset:
-    """The lines of files, held in memory, so that they can be shuffled and are read only once from where they lie.
+class InMemoryDataset(Dataset):
+    r"""The lines of files, held in memory, so that they can be shuffled and are read only once from where they lie.
 
     They are held as text, decompressed and past the `pipe_command`, in memory that has no name in any folder (on
     systems without such memory: in a temporary file). Workers parse it anew each time, which costs less than training.
@@ -98,24 +134,21 @@ class InMemoryDataset:
         ArgumentError: `data_feed` is no `DataFeedDesc`.
 
     Example:
-        >>> dataset = mx.InMemoryDataset(mx.DataFeedDesc("train.prototxt"))
-        >>> dataset.set_filelist(["part-0.gz", "part-1.gz"])
+        >>> with open("part-0", "w") as file:
+        ...     size = file.write("2 7 8\n1 9\n")
+        >>> feed = mx.DataFeedDesc('multi_slot_desc { slots { name: "words" type: "uint64" is_used: true } }')
+        >>> dataset = mx.InMemoryDataset(feed)
+        >>> dataset.set_filelist(["part-0"])
         >>> dataset.load_into_memory()
         >>> dataset.local_shuffle(seed=1)
         >>> len(dataset)
-        20000
+        2
     """
 
     def __init__(self, data_feed: DataFeedDesc) -> None:
-        self.data_feed = _checked("InMemoryDataset", data_feed)
+        super().__init__(data_feed)
         self.skipped = 0
-        self._files: list[str] = []
         self._text: _Text | None = None
-
-    @property
-    def filelist(self) -> list[str]:
-        """The paths of the files."""
-        return list(self._files)
 
     def set_filelist(self, filelist: list[str]) -> None:
         """Set the files, and release what was loaded of others.
@@ -124,7 +157,7 @@ class InMemoryDataset:
             ArgumentError: the list is empty, one string, or has something else than paths in it.
             FileError: a file is missing.
         """
-        self._files = check_files(filelist)
+        super().set_filelist(filelist)
         self.release_memory()
 
     def load_into_memory(self, on_bad_line: str = "error") -> None:
@@ -140,7 +173,7 @@ class InMemoryDataset:
             FileFormatError: a bad line; the text names file, line and slot.
         """
         check_on_bad_line("load_into_memory", on_bad_line)
-        files = check_files(_files("InMemoryDataset", self._files))
+        files = self.checked_files()
         reader, text = BlockReader(self.data_feed.slots, self.data_feed.pipe_command, on_bad_line), _Text()
         try:
             for path in files:
@@ -243,15 +276,3 @@ def _kept(block: Block) -> bytes:
     gone = {line + i for i, line in enumerate(passed.tolist())}
     lines = text.split(b"\n")[:-1]
     return b"".join([line + b"\n" for i, line in enumerate(lines) if i not in gone])
-
-
-def _checked(kind: str, data_feed: Any) -> DataFeedDesc:
-    if not isinstance(data_feed, DataFeedDesc):
-        raise ArgumentError(f"{kind}: data_feed is {data_feed!r}, expected a DataFeedDesc")
-    return data_feed
-
-
-def _files(kind: str, files: list[str]) -> list[str]:
-    if not files:
-        raise StateError(f"{kind} has no files yet; call set_filelist([...]) first")
-    return files

@@ -101,7 +101,9 @@ class _Run:
             else:
                 schedule = self._optimizer.lr_scheduler
         core: Any = native.core
-        parts = [(os.fsencode(part.path), part.begin, -1 if part.end is None else part.end) for part in job.parts]
+        parts = [
+            (os.fsencode(part.path), part.begin, -1 if part.end is None else part.end) for part in job.parts
+        ]
         self._native = core.HogwildRun(
             made.description,
             parts,
@@ -169,9 +171,9 @@ class _Looker:
 
     def look(self) -> None:
         """Show the metrics what has come since the last call."""
-        if self._job.metric is None:
-            return
         for worker, metric in enumerate(self._metrics):
+            if metric is None:
+                continue
             lines, *columns = self._run.take(worker)
             for rows in _by_batch(np.frombuffer(lines, np.int32), columns, self._plan.metric):
                 labels, outputs = rows[: self._plan.labels], rows[self._plan.labels :]
@@ -189,16 +191,18 @@ class _Looker:
 
 
 def _by_batch(
-    lines: np.ndarray[Any, Any], columns: Sequence[bytes], watched: Sequence[tuple[str, tuple[int, ...] | None]]
+    lines: np.ndarray[Any, Any],
+    columns: Sequence[bytes],
+    watched: Sequence[tuple[str, tuple[int, ...] | None]],
 ) -> Iterator[list[tuple[str, NDArray]]]:
     """Yield for each batch what was watched, by name."""
     if not lines.size:
         return
     counts = lines.tolist()
-    tensors = []
+    columns_by_batch: list[Sequence[torch.Tensor]] = []
     for column, (_, tail) in zip(columns, watched, strict=True):
         numbers = torch.frombuffer(bytearray(column), dtype=torch.float32)
-        tensors.append(numbers.split(1) if tail is None else numbers.view(-1, *tail).split(counts))
-    for batch in zip(*tensors):
-        yield [(name, NDArray(rows, cpu())) for (name, _), rows in zip(watched, batch)]
-
+        rows = torch.split(numbers, 1) if tail is None else torch.split(numbers.view(-1, *tail), counts)
+        columns_by_batch.append(rows)
+    for batch in zip(*columns_by_batch):
+        yield [(name, NDArray(each, cpu())) for (name, _), each in zip(watched, batch)]

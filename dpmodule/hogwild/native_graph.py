@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 from ..graph.node import Entry, Node
 from ..symbol import Symbol
@@ -14,9 +13,26 @@ from .slot_feed import SlotFeed
 __all__ = ["Graph", "Handler", "LookedUp", "Refused", "SlotInput", "Value", "read_graph", "refuse"]
 
 KINDS = (
-    "Pool Lookup Numbers FullyConnected Unary Binary Concat Reduce Dropout Softmax Pick Total SoftmaxOutput Logistic "
-    "Linear MakeLoss CrossEntropy Argmax Stop"
-).split()
+    "Pool",
+    "Lookup",
+    "Numbers",
+    "FullyConnected",
+    "Unary",
+    "Binary",
+    "Concat",
+    "Reduce",
+    "Dropout",
+    "Softmax",
+    "Pick",
+    "Total",
+    "SoftmaxOutput",
+    "Logistic",
+    "Linear",
+    "MakeLoss",
+    "CrossEntropy",
+    "Argmax",
+    "Stop",
+)
 """As StepKind in native/hogwild/plan.hpp."""
 
 LOSSES = ("SoftmaxOutput", "LogisticRegressionOutput", "LinearRegressionOutput", "MakeLoss", "make_loss")
@@ -119,7 +135,9 @@ class Graph:
         """Add a step and return what it makes."""
         value = Value(len(self.values), prod(tail), tail, single)
         self.values.append(value)
-        self.steps.append((KINDS.index(kind), value.index, tuple(each.index for each in inputs), ints, floats))
+        self.steps.append(
+            (KINDS.index(kind), value.index, tuple(each.index for each in inputs), ints, floats)
+        )
         return value
 
     def slot(self, name: str) -> int:

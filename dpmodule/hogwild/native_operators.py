@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
@@ -18,13 +19,20 @@ POOLS = ("sum", "mean", "sqrt", "max", "first", "last")
 """As Pool in native/hogwild/table_gradient.hpp."""
 
 # As Unary in native/autobatch/kernels.hpp; from 100 on, those of native/hogwild/pointwise_layers.cpp.
-_TANH, _LOGISTIC, _RECTIFY, _EXP, _SQRT, _ELU, _SELU, _LOG, _SQUARE, _CUBE, _ABS, _RECIPROCAL, _SOFTSIGN = range(13)
+_TANH, _LOGISTIC, _RECTIFY, _EXP, _SQRT, _ELU, _SELU, _LOG, _SQUARE, _CUBE, _ABS, _RECIPROCAL, _SOFTSIGN = (
+    range(13)
+)
 _NEGATE, _SCALE, _SHIFT, _SUBTRACT_FROM, _COPY = range(32, 37)
 _SOFTRELU, _LEAKY, _CLIP, _GELU, _WHOLE = range(100, 105)
 _ADD, _SUBTRACT, _MULTIPLY, _DIVIDE, _EQUAL = 0, 1, 2, 3, 100
-_FAR = 3.0e38
 
-ACTIVATIONS = {"relu": _RECTIFY, "sigmoid": _LOGISTIC, "softrelu": _SOFTRELU, "softsign": _SOFTSIGN, "tanh": _TANH}
+ACTIVATIONS = {
+    "relu": _RECTIFY,
+    "sigmoid": _LOGISTIC,
+    "softrelu": _SOFTRELU,
+    "softsign": _SOFTSIGN,
+    "tanh": _TANH,
+}
 _LEAKY_KINDS = {"leaky": _LEAKY, "elu": _ELU, "selu": _SELU, "gelu": _GELU}
 
 HANDLERS: dict[str, Handler] = {}
@@ -94,7 +102,9 @@ def _concat(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Foun
 # number by number
 
 
-def _unary(graph: Graph, node: Node, inputs: Sequence[Found], kind: int, first: float = 0.0, second: float = 0.0) -> Value:
+def _unary(
+    graph: Graph, node: Node, inputs: Sequence[Found], kind: int, first: float = 0.0, second: float = 0.0
+) -> Value:
     data = graph.matrix(node, inputs[0])
     return graph.add("Unary", [data], data.tail, (kind,), (first, second), data.single)
 
@@ -138,21 +148,22 @@ def _square(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Foun
     return _unary(graph, node, inputs, _SQUARE)
 
 
-_WITH_SCALAR = {
-    "_plus_scalar": lambda x: (_SHIFT, x),
-    "_minus_scalar": lambda x: (_SHIFT, -x),
-    "_rminus_scalar": lambda x: (_SUBTRACT_FROM, x),
-    "_mul_scalar": lambda x: (_SCALE, x),
-    "_div_scalar": lambda x: (_SCALE, 1.0 / x if x else float("nan")),
-    "_rdiv_scalar": lambda x: (_RECIPROCAL, x),
-    "_maximum_scalar": lambda x: (_CLIP, x, _FAR),
-    "_minimum_scalar": lambda x: (_CLIP, -_FAR, x),
+_WITH_SCALAR: dict[str, Callable[[float], tuple[int, float, float]]] = {
+    "_plus_scalar": lambda x: (_SHIFT, x, 0.0),
+    "_minus_scalar": lambda x: (_SHIFT, -x, 0.0),
+    "_rminus_scalar": lambda x: (_SUBTRACT_FROM, x, 0.0),
+    "_mul_scalar": lambda x: (_SCALE, x, 0.0),
+    "_div_scalar": lambda x: (_SCALE, 1.0 / x if x else math.inf, 0.0),
+    "_rdiv_scalar": lambda x: (_RECIPROCAL, x, 0.0),
+    "_maximum_scalar": lambda x: (_CLIP, x, math.inf),
+    "_minimum_scalar": lambda x: (_CLIP, -math.inf, x),
 }
 
 
 @_knows(*_WITH_SCALAR)
 def _with_scalar(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
-    return _unary(graph, node, inputs, *_WITH_SCALAR[_name(node)](float(node.a.scalar)))
+    kind, first, second = _WITH_SCALAR[_name(node)](float(node.a.scalar))
+    return _unary(graph, node, inputs, kind, first, second)
 
 
 @_knows("_power_scalar")
@@ -191,7 +202,15 @@ def _dropout(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Fou
     return graph.add("Dropout", [data], data.tail, (int(node.a.mode == "always"),), (node.a.p,), data.single)
 
 
-_BINARY = {"add": _ADD, "plus": _ADD, "sub": _SUBTRACT, "minus": _SUBTRACT, "mul": _MULTIPLY, "div": _DIVIDE, "equal": _EQUAL}
+_BINARY = {
+    "add": _ADD,
+    "plus": _ADD,
+    "sub": _SUBTRACT,
+    "minus": _SUBTRACT,
+    "mul": _MULTIPLY,
+    "div": _DIVIDE,
+    "equal": _EQUAL,
+}
 
 
 @_knows(

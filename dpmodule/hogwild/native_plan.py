@@ -97,7 +97,17 @@ def plan(prepared: Prepared, metric: bool = False) -> NativePlan | Reason:
 def _slot(graph: Graph, slot: Any) -> tuple[Any, ...]:
     table, rows = graph.tables_of.get(slot.name, ("", 0))
     is_float, as_numbers = slot.type == "float", slot.name in graph.numbers
-    return (slot.name, is_float, slot.is_dense, slot.is_used, bool(rows), as_numbers, slot.width or 0, rows, table)
+    return (
+        slot.name,
+        is_float,
+        slot.is_dense,
+        slot.is_used,
+        bool(rows),
+        as_numbers,
+        slot.width or 0,
+        rows,
+        table,
+    )
 
 
 def _fetch(prepared: Prepared, graph: Graph, fetch: Any) -> tuple[int, int]:
@@ -178,11 +188,13 @@ class _Rules:
         optimizer = self._updater.optimizer
         if not isinstance(optimizer, GroupedOptimizer) or not (optimizer.is_native and optimizer.is_grouped):
             raise Refused(f"the optimizer {type(optimizer).__name__} has no native rule")
-        learn = {name for name in prepared.module.store.names() if prepared.module.store.grad(name, 0) is not None}
+        learn = {
+            name for name in prepared.module.store.names() if prepared.module.store.grad(name, 0) is not None
+        }
         self._numbers = {name: index for index, (name, _) in updates.keys().items() if name in learn}
 
     def of(self, name: str, weight: NDArray) -> tuple[Any, tuple[NDArray, ...], dict[str, Any] | None, float]:
-        """Return a parameter's number, states, rule but for the rate, and multiplier of the rate; no rule if it is fixed."""
+        """Return a parameter's number, states, rule but for the rate, and the rate's multiplier; no rule if it is fixed."""
         if name not in self._numbers:
             return None, (), None, 1.0
         index = self._numbers[name]

@@ -100,7 +100,8 @@ class _Order:
         job: what to do.
         fetches: what is averaged.
         optimizer: another one than before, None if it is as it was.
-        generator: state of the generator of random numbers that the worker goes on with; None: it has one of its own.
+        generator: state of the generator of random numbers that the worker goes on with, and hands back; None: it has one
+            of its own.
     """
 
     job: Job
@@ -273,9 +274,12 @@ class _Crew:
         self._settings = settings
         report_s = job.report_s if job.report is not None else float("inf")
         plain = replace(job, report=None, report_s=report_s)
+        generator = generators.generator(cpu())
+        state = generator.get_state() if job.workers == 1 and job.train else None
+        if state is None and job.train:  # the next run draws other numbers, however many these workers draw
+            torch.rand(1, generator=generator)
         for child in self._supervisor.children:
             if child.index < job.workers:
-                state = generators.generator(cpu()).get_state() if child.index == 0 else None
                 child.send(_Order(plain, fetches, changed, state), self._timeout_s)
             elif changed is not None:
                 self._settings = None  # those that wait do not know of it
@@ -424,7 +428,9 @@ class ProcessEngine:
         """
         try:
             stats, asked = self._crew_for(prepared, job.workers).run(job, prepared.fetches.items)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, MXNetError):
+                _name_file(error, None)  # of those that end while they start
             self.close()
             raise
         if asked:

@@ -28,6 +28,7 @@ class Results(Sequence[float]):
         skipped: bad lines that were passed over.
         workers: how many workers there were.
         metric: pairs of a name and a value; empty without `eval_metric`.
+        by_worker: what every worker has done, as `WorkerStats`.
         stages: for every worker its seconds by stage; empty unless `debug` was set.
     """
 
@@ -42,6 +43,7 @@ class Results(Sequence[float]):
         self.workers = len(stats)
         metric = merged_metric(stats)
         self.metric: list[tuple[str, Any]] = [] if metric is None else metric.get_global_name_value()
+        self.by_worker = list(stats)
         self.stages = [dict(each.seconds) for each in stats] if debug else []
         self._values = averages(stats, len(self.names))
 

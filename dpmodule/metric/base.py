@@ -251,10 +251,16 @@ class EvalMetric:
             ('accuracy', 0.75)
         """
         self.check_merge(other)
-        self.sum_metric = _added(self.sum_metric, other.sum_metric)
-        self.num_inst = _added(self.num_inst, other.num_inst)
-        self.global_sum_metric = _added(self.global_sum_metric, other.global_sum_metric)
-        self.global_num_inst = _added(self.global_num_inst, other.global_num_inst)
+        sums = ("sum_metric", "num_inst", "global_sum_metric", "global_num_inst")
+        try:
+            merged = {name: _added(getattr(self, name), getattr(other, name)) for name in sums}
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(
+                f"metric {self.name!r} cannot be merged: its sums cannot be added ({error}); give "
+                f"{type(self).__name__} a method merge(other) that does"
+            ) from error
+        for name, value in merged.items():
+            setattr(self, name, value)
 
     def check_merge(self, other: Any) -> None:
         """Check that `merge` can add another metric to this one.
@@ -340,15 +346,17 @@ _NO_CONFIG = frozenset({"_sum", "_num", "_global_sum", "_global_num", "_tally", 
 def _added(total: Any, more: Any) -> Any:
     """Return the sum of two sums, which may be lists of sums."""
     if isinstance(total, (list, tuple)) and isinstance(more, (list, tuple)):
-        return type(total)([_added(*both) for both in zip(total, more)])
+        return type(total)([_added(*both) for both in zip(total, more, strict=True)])
     return total + more
 
 
 def _alike(first: Any, second: Any) -> bool:
-    """Whether two values of attributes are equal; what cannot be compared is by its pickle."""
+    """Whether two values of attributes are equal, also arrays and objects that compare by identity."""
     if first is second:
         return True
     try:
+        if (first == second) is True:
+            return True
         return pickle.dumps(first) == pickle.dumps(second)
     except Exception:  # whatever an object's own code raises; state of metrics goes between processes
         return type(first) is type(second)

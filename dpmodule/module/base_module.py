@@ -277,10 +277,13 @@ class BaseModule:
                 itself), or a store.
             optimizer: name or `Optimizer`.
             optimizer_params: its arguments, a dict or pairs; rescale_grad is 1 / batch size unless given.
-            force_init: replace an optimizer that is installed.
+            force_init: replace an optimizer that is installed. On a shared `ParamStore` its states begin anew only
+                where the store was shared; other processes then get a StateError until they are sent it again.
 
         Raises:
             ArgumentError: the optimizer or store is unknown.
+            StateError: the parameters are in a store that came from another process, without states of this optimizer;
+                or they are shared, and the optimizer remembers what cannot be.
         """
         self._init_optimizer(OptimizerArguments(kvstore, optimizer, optimizer_params, force_init))
 

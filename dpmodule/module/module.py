@@ -126,7 +126,7 @@ class Module(BaseModule):
         }
         self._binds_anew = False
         self._store_is_given = False
-        self._keep: frozenset[str] = frozenset()
+        self._valued: frozenset[str] = frozenset()
         self._grad_req: Any = "write"
         self._group: DataParallelExecutorGroup | None = None
         self._updates: Updates | None = None
@@ -266,28 +266,46 @@ class Module(BaseModule):
         shared = wanted.shared_module
         if shared is not None and shared.stage < Stage.INITIALIZED:
             raise StateError("bind: shared_module must be bound and initialized first")
-        store = self._store_for(wanted)
-        saved = self._saved_params() if store is None else None
-        has_values = {*self._param_names, *self._symbol.list_auxiliary_states()}
-        keep = frozenset() if store is None else store.filled & has_values
+        store, before = self._store_for(wanted), self._group
+        joins = store is not None and (before is None or before.store is not store)
+        keep = frozenset() if store is None else store.filled & self._all_names()
+        saved = self._carried(joins and bool(keep)) if joins or store is None else None
         group = self._made_group(wanted, labels, store)
         self.for_training, self.inputs_need_grad = wanted.for_training, wanted.inputs_need_grad
         self._grad_req = wanted.grad_req
-        self._group, self._keep = group, keep
+        self._group, self._valued = group, keep if joins else frozenset()
         self._store_is_given = self._store_is_given or store is not None
         self._binds_anew = False
-        self._stage = max(self._stage, Stage.BOUND)
-        if shared is not None:
-            self._stage = max(self._stage, Stage.INITIALIZED)
-            if shared.stage >= Stage.READY:
-                self.borrow_optimizer(shared)
-        elif saved is not None:
+        self._stage = Stage.BOUND if joins else max(self._stage, Stage.BOUND)
+        if saved is not None:
             group.set_params(*saved)
+        if shared is not None or saved is not None or (joins and keep >= self._all_names()):
             self._stage = max(self._stage, Stage.INITIALIZED)
-        elif store is not None and keep == has_values:
-            self._stage = max(self._stage, Stage.INITIALIZED)
-        if shared is None and self._updates is not None and self._stage >= Stage.READY:
+        if shared is not None and shared.stage >= Stage.READY:
+            self.borrow_optimizer(shared)
+        elif shared is None and self._updates is not None and self._stage >= Stage.READY:
             self._install(Updates.borrow(self._updates, group))
+
+    def _all_names(self) -> set[str]:
+        """Return the names of parameters and auxiliary states."""
+        return {*self._param_names, *self._symbol.list_auxiliary_states()}
+
+    def _carried(self, stays: bool) -> Any:
+        """Return the values that binding carries over, None where those of a store stay."""
+        saved = self._saved_params()
+        if saved is not None and stays:
+            self._drop_values()
+            return None
+        return saved
+
+    def _drop_values(self) -> None:
+        """Warn that values which the module has, or a checkpoint brought, do not replace those of a store."""
+        warnings.warn(
+            "bind: the store's parameters have values; those that the module had are ignored, with the optimizer's "
+            "states of its checkpoint; set_params and load_optimizer_states write them into the store",
+            stacklevel=6,
+        )
+        self.preloaded = self.preloaded_states = None
 
     def _store_for(self, wanted: BindArguments) -> ParamStore | None:
         """Return the store that binding has to use, None for one of the module's own.
@@ -309,7 +327,7 @@ class Module(BaseModule):
         other = given if wanted.shared_module is None else wanted.shared_module.group.store
         if other is not None and other is not present:
             raise StateError(
-                "bind: the module is on a store that others use, too, and cannot change to another one; make a new module"
+                "bind: the module is on a store that others use, too, and cannot change to another; make a new module"
             )
         self._check_contexts(self._context)
         return None if wanted.shared_module is not None else present
@@ -371,8 +389,7 @@ class Module(BaseModule):
         if self.preloaded is None:
             return None
         have = {*self.preloaded[0], *self.preloaded[1]}
-        wanted = {*self._param_names, *self._symbol.list_auxiliary_states()}
-        return self.preloaded if have == wanted else None
+        return self.preloaded if have == self._all_names() else None
 
     def rebind(
         self,
@@ -467,7 +484,7 @@ class Module(BaseModule):
         self.preloaded = None
         store = self.group.store
         attributes = self._symbol.attr_dict()
-        keep = frozenset() if given.force_init else self._keep  # what a given store had values of before
+        keep = frozenset() if given.force_init else self._valued  # what a given store had values of before
         arrays = {name: store.array(name, 0) for name in self._param_names if name not in keep}
         states = {name: store.aux(name, 0) for name in self.group.aux_names if name not in keep}
         # MXNet passes over names that the module lacks, but for those of a set_params that need not name all
@@ -476,7 +493,7 @@ class Module(BaseModule):
             first_values(arrays, arg_params, given.initializer, attributes, allow_missing, passes),
             first_values(states, aux_params, given.initializer, attributes, allow_missing, passes),
         )
-        self._keep = frozenset()
+        self._valued = frozenset()
         self._stage = max(self._stage, Stage.INITIALIZED)
 
     # optimizer
@@ -495,10 +512,8 @@ class Module(BaseModule):
 
     def _install(self, updates: Updates, anew: bool = False) -> None:
         """Update the parameters by these from now on."""
-        before = self._updates
         keys = None if updates.updater is None else updates.keys()
-        replaces = None if before is None or before.group.store is not self.group.store else before.owner
-        self.group.store.adopt(updates.owner, keys, replaces, anew)
+        self.group.store.adopt(updates.owner, keys, anew)
         self._updates = updates
         self._stage = Stage.READY
 

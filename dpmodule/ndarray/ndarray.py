@@ -33,7 +33,7 @@ later.publish(__name__, __all__)
 
 # names that code written for MXNet imports from here
 py_slice = slice
-_STORAGE_TYPE_STR_TO_ID = {"undefined": -1, "default": 0, "row_sparse": 1, "csr": 2}
+_STORAGE_TYPE_STR_TO_ID = {"undefined": -1, "default": 0, "row_sparse": 1, "csr": 2, "ragged": 101}
 _STORAGE_TYPE_ID_TO_STR = {number: name for name, number in _STORAGE_TYPE_STR_TO_ID.items()}
 _DTYPE_NP_TO_MX = {
     None: -1,

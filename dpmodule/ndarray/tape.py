@@ -220,11 +220,15 @@ def mark(array: Handle, grad: Handle, request: str) -> None:
     """Make an array a variable with a place for its gradient; it leaves the graph it is in.
 
     Raises:
-        ArgumentError: `request` is not "write", "add" or "null".
+        ArgumentError: `request` is not "write", "add" or "null"; or of array and gradient one is ragged.
         ShapeError: the gradient has another shape.
     """
     if request not in REQUESTS:
         raise ArgumentError(f"grad_req is {request!r}, expected one of {', '.join(REQUESTS)}")
+    if (grad.stype == "ragged") is not (array.stype == "ragged"):
+        raise ArgumentError(
+            f"the gradient is stored as {grad.stype}, expected {array.stype} as the array; attach_grad() makes one"
+        )
     if grad.shape != array.shape:
         raise ShapeError(f"the gradient has shape {grad.shape}, expected {array.shape} as the array")
     variable = Variable(array, grad, request)

@@ -49,7 +49,7 @@ class CommonCounts(MutableMapping[Any, int]):
         return len(self._positions)
 
     def _position(self, key: Any) -> int:
-        found = self._positions.get(key)
+        found: int | None = self._positions.get(key)
         if found is None:
             raise StateError(f"parameter {key!r} has no count in the shared store; {_has(self._positions)}")
         return found
@@ -72,7 +72,8 @@ class CommonCounts(MutableMapping[Any, int]):
 
     def largest(self) -> int:
         """Return the largest count of all parameters."""
-        return int(self._counts.max(initial=0))
+        found: int = self._counts.max(initial=0).item()
+        return found
 
 
 def _has(positions: Mapping[Any, int]) -> str:

@@ -281,7 +281,11 @@ class LBSGD(GroupedOptimizer):
 
     def unshared(self) -> str | None:
         """Name the gradients that wait for a large batch."""
-        return None if self.batch_scale == 1 else f"with batch_scale={self.batch_scale} gradients wait in it (cumgrads)"
+        return (
+            None
+            if self.batch_scale == 1
+            else f"with batch_scale={self.batch_scale} gradients wait in it (cumgrads)"
+        )
 
     def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
         """Update one parameter in place, if enough gradients have come."""

@@ -130,7 +130,7 @@ def check_shareable(optimizer: Optimizer) -> None:
     reason = optimizer.unshared()
     if reason is not None:
         raise StateError(
-            f"{type(optimizer).__name__} cannot update a shared store: {reason}, which each process would have by itself"
+            f"{type(optimizer).__name__} cannot update a shared store: {reason}, which no other process would see"
         )
 
 

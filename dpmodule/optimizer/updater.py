@@ -58,7 +58,8 @@ class Updater:
         if isinstance(index, (list, tuple)):
             self.update_all(index, grad, weight)
             return
-        self._start(weight)
+        self._check_retired()
+        self.optimizer.use_device(weight.context.device_id)
         state = self.state_of(index, weight)
         self.optimizer.update_multi_precision(index, weight, grad, state)
 
@@ -83,7 +84,9 @@ class Updater:
         if not indices:
             return
         optimizer = self.optimizer
-        self._start(weights[0])
+        if self._retired is not None:
+            self._check_retired()
+        optimizer.use_device(weights[0].context.device_id)
         if (
             not isinstance(optimizer, GroupedOptimizer)
             or not optimizer.is_grouped
@@ -97,14 +100,17 @@ class Updater:
             plan = self._plan(optimizer, key, weights)
         plan.run(grads)
 
-    def _start(self, weight: NDArray) -> None:
-        """Get ready to update a parameter's device."""
+    def _check_retired(self) -> None:
+        """Complain if other shared states have taken the place of these.
+
+        Raises:
+            StateError: they have.
+        """
         if self._retired is not None and self._retired[0]:
             raise StateError(
                 "the store's shared optimizer states were replaced by init_optimizer(force_init=True) in the process "
                 "that shared it; send the store anew, bind to it and call init_optimizer()"
             )
-        self.optimizer.use_device(weight.context.device_id)
 
     def _plan(self, optimizer: GroupedOptimizer, key: tuple[Any, ...], weights: Sequence[NDArray]) -> Plan:
         _check_lengths(key, weights, "weights")
@@ -151,9 +157,7 @@ class Updater:
             self.states_synced[index] = True
         return self.states[index]
 
-    def share(
-        self, shared: SharedStates, keys: Mapping[Any, StateKey], devices: Iterable[int]
-    ) -> None:
+    def share(self, shared: SharedStates, keys: Mapping[Any, StateKey], devices: Iterable[int]) -> None:
         """Go on with states and counts that other processes have, too, instead of its own.
 
         Args:

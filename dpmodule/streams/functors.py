@@ -225,8 +225,7 @@ class MultiSlotFunctor(ReadyFunctor[MultiSlotLines]):
         final: nothing follows: the last line may lack its end. False for a piece of a longer text, of which a line
             that is not complete is left over.
         skip_blank: pass over lines without a word; they are errors otherwise.
-        skip_bad: pass over lines that are not as described, and count them. The first of a text costs nothing before
-            it; each about as much as a hundred values.
+        skip_bad: pass over lines that are not as described, and count them; each takes some microseconds.
 
     Shape:
         values: (sum of the counts,), int64 or float32; (N, count) for a dense slot.

@@ -117,6 +117,11 @@ def bind(
     reqs = requirements(names, grad_req)
     shapes = _checked_shapes(graph, arg_arrays, aux_arrays)
     for key, grad in grads.items():
+        if (grad.stype == "ragged") is not (arg_arrays[key].stype == "ragged"):
+            raise ArgumentError(
+                f"args_grad: {key} is stored as {grad.stype}, its argument as {arg_arrays[key].stype}; the gradient of "
+                "a ragged argument is ragged"
+            )
         if grad.shape != arg_arrays[key].shape:
             raise ShapeError(f"args_grad: {key} has shape {grad.shape}, its argument {arg_arrays[key].shape}")
     reqs = {k: (r if k in grads else "null") for k, r in reqs.items()}

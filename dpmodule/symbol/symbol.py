@@ -463,7 +463,7 @@ def Variable(
         wd_mult: multiplier of the weight decay for it.
         dtype: its element type.
         init: initializer (an object, or a registered name) used by `init_params` for it alone.
-        stype: storage type, "default".
+        stype: storage type: "default", "row_sparse", "csr" or "ragged".
         kwargs: further attributes of the form ``__x__``.
 
     Raises:

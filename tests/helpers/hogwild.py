@@ -89,6 +89,11 @@ def bag_net(words=WORDS, width=6):
     )
 
 
+def bag_module():
+    """Return a module of `bag_net`."""
+    return mx.mod.Module(bag_net(), ["words"], ["label"])
+
+
 def parameters(module):
     """Return a module's parameters and states as NumPy arrays."""
     arg_params, aux_params = module.get_params()

@@ -34,17 +34,20 @@ class Drawn:
                 words = []
                 for _, is_float, width, limit in self.slots:
                     count = width or generator.randint(1, 5)
-                    numbers = [round(generator.random(), 3) if is_float else generator.randrange(limit) for _ in range(count)]
+                    numbers = [
+                        round(generator.random(), 3) if is_float else generator.randrange(limit)
+                        for _ in range(count)
+                    ]
                     words += [count, *numbers]
                 file.write(" ".join(map(str, words)) + "\n")
         return str(path)
 
 
 def feed_text(slots, batch_size):
-    rows = [
-        f'  slots {{ name: "{name}" type: "{"float" if is_float else "uint64"}" is_dense: {str(bool(width)).lower()} is_used: true }}'
-        for name, is_float, width, _ in slots
-    ]
+    rows = []
+    for name, is_float, width, _ in slots:
+        kind, dense = "float" if is_float else "uint64", str(bool(width)).lower()
+        rows.append(f'  slots {{ name: "{name}" type: "{kind}" is_dense: {dense} is_used: true }}')
     return "\n".join([f"batch_size: {batch_size}", "multi_slot_desc {", *rows, "}"])
 
 
@@ -61,7 +64,9 @@ def drawn(seed, dropout=False):
         parts.append(part)
     data = _joined(generator, parts)
     for i in range(generator.randint(0, 4)):
-        data = mx.sym.FullyConnected(data, num_hidden=generator.randint(1, 9), no_bias=generator.random() < 0.3, name=f"fc{i}")
+        data = mx.sym.FullyConnected(
+            data, num_hidden=generator.randint(1, 9), no_bias=generator.random() < 0.3, name=f"fc{i}"
+        )
         data = mx.sym.Activation(data, act_type=generator.choice(ACTIVATIONS))
         if dropout or generator.random() < 0.2:
             data = mx.sym.Dropout(data, p=0.3 if dropout else 0.0)
@@ -75,7 +80,9 @@ def drawn(seed, dropout=False):
 def _slot(generator, i, width, tables):
     name = f"slot{i}"
     if i and generator.random() < 0.15:
-        return (name, True, 2, 0), mx.sym.FullyConnected(mx.sym.Variable(name, shape=(0, 2)), num_hidden=width, name=f"dense{i}")
+        return (name, True, 2, 0), mx.sym.FullyConnected(
+            mx.sym.Variable(name, shape=(0, 2)), num_hidden=width, name=f"dense{i}"
+        )
     weight, rows = generator.choice(tables)
     options = {"input_dim": rows, "output_dim": width, "weight": weight, "sparse_grad": True}
     if generator.random() < 0.2:

@@ -178,6 +178,48 @@ def test_a_subclass_that_keeps_more_is_refused_by_name_until_it_merges_that():
             assert first.get() == ("worst", 3.0)
 
 
+class ByName(metric.EvalMetric):
+    """Sums that do not add."""
+
+    def __init__(self):
+        super().__init__("by name")
+
+    def reset(self):
+        self.sum_metric, self.num_inst = {}, 0
+
+
+class Configured(OldStyle):
+    """Attributes that only compare by their values after a copy."""
+
+    def __init__(self, offset=0.0):
+        self.offset, self.helper = np.full(3, offset), OldStyle
+        self.part = Part(offset)
+        super().__init__()
+
+
+class Part:
+    def __init__(self, offset):
+        self.offset = offset
+
+
+def test_sums_that_do_not_add_are_refused_by_name():
+    with pytest.raises(
+        ArgumentError, match="metric 'by name' cannot be merged: its sums cannot be added .* ByName"
+    ):
+        ByName().merge(ByName())
+
+
+def test_attributes_are_compared_by_value():
+    first, second = Configured(), pickle.loads(pickle.dumps(Configured()))
+    second.update([None], [np.ones(2)])
+    first.merge(second)
+    assert first.get() == (["a", "b"], [2.0, 4.0])
+    with pytest.raises(
+        ArgumentError, match="metric 'old': cannot merge a Configured .* other arguments: offset is"
+    ):
+        first.merge(Configured(1.0))
+
+
 def test_sums_in_lists_are_added_one_by_one():
     first, second = OldStyle(), OldStyle()
     for step in range(3):

@@ -134,7 +134,10 @@ def test_gradients_of_recorded_calls(group, case):
 def test_has_evidence_from_outside_torch(name):
     # what random operators draw is tested as distributions in test_random.py and nn/test_dropout.py
     # loops and users' operators: symbol/test_control_flow.py and test_operator.py
+    # those on ragged values: tests/ragged/test_operators.py
     op = ops.get(name)
+    if name.startswith("sequence_"):
+        return
     runs_others_code = op.num_subgraphs or op.read_attrs is not None
     assert name in WITH_VALUES or op.random or runs_others_code, f"{name} has neither a golden nor a formula"
 

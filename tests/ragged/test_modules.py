@@ -300,6 +300,18 @@ def test_a_dense_array_for_a_ragged_input_and_the_reverse():
         dense.forward(batch())
 
 
+def test_gradients_of_another_storage_type_are_refused():
+    x, plain = S.Variable("x", stype="ragged"), mx.nd.ones((2,))
+    data = mx.nd.ragged_array([[1.0], [2.0]])
+    for args, grads in (({"x": data}, {"x": plain}), ({"x": plain}, {"x": data})):
+        with pytest.raises(mx.base.ArgumentError, match="args_grad: x is stored as"):
+            S.exp(x).bind(mx.cpu(), args, grads)
+    with pytest.raises(mx.base.ArgumentError, match="the gradient is stored as default"):
+        mx.autograd.mark_variables([data], [plain])
+    with pytest.raises(mx.base.OpError, match="cast_storage takes no ragged"):
+        mx.nd.cast_storage(data, "csr")
+
+
 # looking inside
 
 
@@ -329,6 +341,24 @@ def test_explain_and_memory():
     assert executor.held_bytes()["arguments"] > 0
     assert executor.debug_str()
     assert "words (6,)" in repr(executor)
+
+
+def test_explain_counts_one_element_a_row():
+    words = S.Variable("words", stype="ragged")
+    conv = S.sequence_conv(
+        S.Embedding(words, input_dim=WORDS, output_dim=DIM, name="table"), num_filters=5, name="conv"
+    )
+    states = [S.zeros((1, 0, 2)), S.zeros((1, 0, 2))]
+    run = S.RNN(conv, None, *states, mode="lstm", state_size=2, num_layers=1, name="run")
+    executor = S.sequence_pool(run, pool_type="last", name="last").simple_bind(mx.cpu(), words=(6,))
+    executor.arg_dict["words"][:] = mx.nd.ragged_array(ROWS)
+    found = executor.explain(times=True, measure_memory=True)
+    steps = {step.name: step for step in found.steps}
+    assert [steps[name].ragged for name in ("table", "conv", "run", "last")] == [True, True, True, False]
+    assert steps["conv"].flops == 2 * 6 * 5 * 3 * DIM
+    assert steps["run"].flops == 2 * 6 * 4 * 2 * (5 + 2)
+    assert "float32, ragged" in found.table
+    assert "one element in each row" in found.totals
 
 
 def test_failures_name_the_node():

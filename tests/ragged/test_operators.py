@@ -250,6 +250,55 @@ def test_a_recurrent_network_drops_out_between_layers():
     assert (first != second).any()
 
 
+def test_dense_data_of_two_axes_is_refused_when_a_recurrent_network_runs():
+    net = S.RNN(S.Variable("d"), mode="gru", num_layers=1, state_size=3, name="rnn")
+    with pytest.raises(mx.base.NodeError, match="expected three axes"):
+        net.simple_bind(mx.cpu(), d=(5, 2)).forward()
+
+
+def test_200_random_nets_equal_padded_ones():
+    rng = np.random.RandomState(8)
+    table = torch.tensor(rng.randn(9, 2))
+    nets = {kind: pooled_lookup(kind) for kind in POOLED}
+    for _ in range(200):
+        kind = rng.choice(list(POOLED))
+        lengths = rng.randint(0, 6, rng.randint(1, 7))
+        ids = rng.randint(0, 9, lengths.sum())
+        x = mx.nd.ragged_array(ids, np.cumsum([0, *lengths]))
+        args = {"x": x, "e_weight": mx.nd.array(table.numpy(), dtype="f8")}
+        grads = {
+            "e_weight": mx.nd.zeros((9, 2), dtype="f8", stype=str(rng.choice(["default", "row_sparse"])))
+        }
+        executor = nets[kind].bind(mx.cpu(), args, grads)
+        (out,) = executor.forward(is_train=True)
+        head = rng.randn(len(lengths), 2)
+        executor.backward(mx.nd.array(head, dtype="f8"))
+        leaf = table.clone().requires_grad_()
+        wanted = padded_lookup(kind, leaf, x.padded().torch(), torch.tensor(lengths))
+        wanted.backward(torch.tensor(head))
+        np.testing.assert_allclose(out.asnumpy(), wanted.detach().numpy(), atol=1e-12)
+        np.testing.assert_allclose(grads["e_weight"].asnumpy(), leaf.grad.numpy(), atol=1e-12)
+
+
+def pooled_lookup(kind):
+    return S.sequence_pool(S.tanh(S.Embedding(X, input_dim=9, output_dim=2, name="e")), pool_type=kind)
+
+
+def padded_lookup(kind, table, ids, lengths):
+    """Do the same on padded rows, in plain torch."""
+    inside = (torch.arange(ids.shape[1])[None] < lengths[:, None])[..., None]
+    values, some = torch.tanh(table[ids]), lengths[:, None] > 0
+    if not ids.shape[1]:
+        return values.sum(1) + 0 * table.sum()
+    if kind == "max":
+        return torch.where(some, values.masked_fill(~inside, -np.inf).max(1).values, 0)
+    if kind in ("first", "last"):
+        at = torch.zeros_like(lengths) if kind == "first" else (lengths - 1).clamp(min=0)
+        return torch.where(some, values[torch.arange(len(at)), at], 0)
+    counts = lengths.clamp(min=1)[:, None].double()
+    return (values * inside).sum(1) / {"sum": 1, "mean": counts, "sqrt": counts.sqrt()}[kind]
+
+
 # operators on values
 
 BY_VALUES = {
@@ -376,6 +425,7 @@ def test_ids_outside_of_a_table_take_its_ends_row_as_elsewhere():
         lambda x: S.transpose(x),
         lambda x: S.Reshape(x, shape=(-1,)),
         lambda x: S.stack(x, x),
+        lambda x: S.softmax(S.sum(x, axis=1), axis=-1),
         lambda x: S.BatchNorm(x, name="bn"),
         lambda x: S.SequenceLast(x),
         lambda x: S.FullyConnected(S.Variable("d"), x, num_hidden=2, no_bias=True),

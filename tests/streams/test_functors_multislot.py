@@ -3,6 +3,7 @@
 import random
 import re
 import struct
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -265,11 +266,11 @@ def plain(found):
     if not isinstance(found, multislot.MultiSlotLines):
         return found
     slots = {name: (v.numpy().tobytes(), v.shape, o.tolist()) for name, (v, o) in found.slots.items()}
-    return slots, found.num_lines, found.consumed
+    return slots, found.num_lines, found.consumed, found.num_bad, found.passed.tolist()
 
 
-def compare(seed, rounds, monkeypatch):
-    """Parse random texts by both; return how many were refused."""
+def compare(seed, rounds, monkeypatch, skip=False):
+    """Parse random texts by both, with `skip` passing over some lines; return how many texts were refused."""
     generator, refused = random.Random(seed), 0
     made = []
     for _ in range(rounds):
@@ -284,6 +285,12 @@ def compare(seed, rounds, monkeypatch):
         ]
         keywords = {"final": generator.random() < 0.6, "first_line": generator.randrange(100)}
         text = random_text(generator, slots)
+        if skip:
+            keywords["skip_blank"], keywords["skip_bad"] = generator.random() < 0.7, generator.random() < 0.7
+            slots = [
+                replace(slot, width=generator.choice([None, 1, 2]) if slot.is_dense else None)
+                for slot in slots
+            ]
         made.append((MultiSlotFunctor(text, slots, **keywords), text, slots, keywords))
     with monkeypatch.context() as patch:
         patch.setattr(native, "core", None)
@@ -320,7 +327,47 @@ def test_both_parsers_agree(seed, monkeypatch):
 
 
 @in_native
+@pytest.mark.parametrize("seed", range(3))
+def test_both_parsers_pass_over_the_same_lines(seed, monkeypatch):
+    assert 20 < compare(seed, 200, monkeypatch, skip=True) < 120
+
+
+def test_lines_are_passed_over_and_counted(backend):
+    text = b"\n1 5 1 0\n \t\r\nx\n2 6 7 1 1\n2 8 1 1\n\n1 9 2 1 1\n1 9 1 1"
+    found = read(text, skip_blank=True, skip_bad=True)
+    assert found.slots["words"].values.tolist() == [5, 6, 7, 9]
+    assert found.slots["label"].values.tolist() == [[0], [1], [1]]
+    assert (found.num_lines, found.num_bad, found.consumed) == (3, 3, len(text))
+    assert found.passed.tolist() == [0, 1, 1, 2, 2, 2]
+    with pytest.raises(FileFormatError, match="line 4, slot 'words', count: found 'x'"):
+        read(text, skip_blank=True)
+    with pytest.raises(FileFormatError, match="line 1, slot 'words', count: found the end of the line"):
+        read(text)
+    assert read(text, skip_bad=True).num_bad == 6
+
+
+def test_the_first_line_that_is_read_tells_the_width(backend):
+    slots = [Slot("a", is_dense=True), Slot("b", is_dense=True)]
+    found = read(b"2 1 2 1 x\n1 7 1 8\n2 1 2 1 3\n", slots, skip_bad=True)
+    assert (found.num_lines, found.num_bad, found.slots["a"].values.tolist()) == (1, 2, [[7]])
+
+
+def test_the_width_of_a_slot_is_checked(backend):
+    slots = [Slot("a", is_dense=True, width=2)]
+    assert read(b"2 1 2\n", slots).slots["a"].values.tolist() == [[1, 2]]
+    with pytest.raises(
+        FileFormatError, match="line 1, slot 'a': found 1 values, expected 2 in every line, since"
+    ):
+        read(b"1 1\n", slots)
+    for keywords in ({"width": 2}, {"is_dense": True, "width": 0}, {"is_dense": True, "width": True}):
+        with pytest.raises(
+            ArgumentError, match=f"slot 'a': width is {keywords['width']}, expected an integer from 1"
+        ):
+            Slot("a", **keywords)
+
+
+@in_native
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_both_parsers_agree_at_length(monkeypatch):
-    assert sum(compare(seed, 1000, monkeypatch) for seed in range(1000, 1100)) > 10_000
+    assert sum(compare(seed, 1000, monkeypatch, seed % 2 == 1) for seed in range(1000, 1100)) > 10_000

@@ -195,7 +195,8 @@ const char *MultiSlotParser::parse_slot(const char *at, const char *limit, std::
         if (column.dim != 0) {
             throw Error(Kind::file_format, where() + ", slot '" + slot.name + "': found " + std::to_string(count) +
                                                " values, expected " + std::to_string(column.dim) +
-                                               ", as " + (slot.width ? "the slot's width says" : "many as in the lines before, since the slot is dense"));
+                                               (slot.width ? " in every line" : ", as many as in the lines before") +
+                                               ", since the slot is dense");
         }
         column.dim = count;
     }

@@ -205,12 +205,11 @@ class _Parser:
 
     def _set_dim(self, i: int, count: int) -> None:
         if self._dims[i]:
-            said = "the slot's width says"
-            if self._slots[i].width is None:
-                said = "many as in the lines before, since the slot is dense"
+            slot = self._slots[i]
+            places = ", as many as in the lines before" if slot.width is None else " in every line"
             raise FileFormatError(
-                f"{self._where()}, slot '{self._slots[i].name}': found {count} values, expected {self._dims[i]}, "
-                f"as {said}"
+                f"{self._where()}, slot '{slot.name}': found {count} values, expected {self._dims[i]}{places}, "
+                "since the slot is dense"
             )
         self._dims[i] = count
 

@@ -16,9 +16,23 @@ LookupLayer::LookupLayer(const Parameter &table, std::size_t slot, Pool pool, bo
 void LookupLayer::forward(Frame &frame) {
     const SlotBatch &slot = frame.batch.slots[slot_];
     if (pool_ == Pool::None) return take_rows(slot, frame.batch.lines);
+    const bool are_short = slot.end(frame.batch.lines - 1) < short_line * frame.batch.lines;
     for (int line = 0; line < frame.batch.lines; ++line) {
+        if (are_short && line + ahead < frame.batch.lines) prefetch(slot, line + ahead);
         pool_line(slot, line, output_.data + static_cast<std::ptrdiff_t>(line) * width_);
     }
+}
+
+void LookupLayer::prefetch(const SlotBatch &slot, int line) const {
+#if defined(__GNUC__)
+    constexpr int step = 16;
+    for (int i = slot.begin(line); i < slot.end(line); ++i) {
+        const float *at = row(slot.ids[static_cast<std::size_t>(i)]);
+        for (int j = 0; j < width_; j += step) __builtin_prefetch(at + j);
+    }
+#else
+    (void)slot, (void)line;
+#endif
 }
 
 void LookupLayer::take_rows(const SlotBatch &slot, int lines) {

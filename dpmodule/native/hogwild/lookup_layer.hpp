@@ -16,6 +16,10 @@ public:
     const std::vector<int> *winners() const { return &winners_; }
 
 private:
+    // Lines of fewer ids are too short for the processor to look ahead itself, and so many lines before are fetched.
+    static constexpr int short_line = 8, ahead = 8;
+
+    void prefetch(const SlotBatch &slot, int line) const;
     void take_rows(const SlotBatch &slot, int lines);
     void pool_line(const SlotBatch &slot, int line, float *to);
     void square_line(const SlotBatch &slot, int line, float *to) const;

@@ -229,7 +229,7 @@ void Net::update_table(TableGradient &table, const Batch &batch, const vector::U
         for (int i = 0; i < states; ++i) here[i] = parameter.states[i] + row * parameter.width;
         vector::update(rule, parameter.weight + row * parameter.width, here, gradient, width);
     };
-    constexpr std::size_t ahead = 3;
+    const std::size_t ahead = width < 64 ? 16 : 3;
     std::size_t done = 0;
     table.for_each_row(batch, [&](std::int64_t row, const float *gradient) {
         const std::vector<int> &rows = table.rows();

@@ -23,8 +23,8 @@ struct SlotInput {
 struct Parameter {
     std::string name;
     std::int64_t rows, width;
-    float *weight;
-    float *states[3];
+    float *weight = nullptr;
+    float *states[vector::UpdateRule::most_states] = {};
     vector::UpdateRule rule;  // but for lr, which changes
     double lr_mult;
     bool learns;

@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "errors.hpp"
+#include "huge_pages.hpp"
 
 namespace dpmodule::hogwild {
 namespace {
@@ -155,6 +156,7 @@ void Run::work(int worker) noexcept {
 
 void Run::train(int worker) {
     WorkerProgress &progress = *progress_[static_cast<std::size_t>(worker)];
+    prepare_tables(worker);
     Trainer trainer(plan_, options_, worker, updates_, progress);
     BatchReader reader(plan_, queue_, options_.skip_bad_lines, progress.reader);
     Batch batch;
@@ -164,6 +166,20 @@ void Run::train(int worker) {
             trainer.step(batch);
         }
         trainer.record(batch, stopped_);
+    }
+}
+
+// Each worker some of them; the others may train meanwhile.
+void Run::prepare_tables(int worker) const noexcept {
+    constexpr std::size_t least = std::size_t{4} << 20;
+    for (std::size_t i = static_cast<std::size_t>(worker); i < plan_.parameters.size(); i += static_cast<std::size_t>(options_.workers)) {
+        const Parameter &parameter = plan_.parameters[i];
+        const std::size_t size = static_cast<std::size_t>(parameter.rows * parameter.width) * sizeof(float);
+        if (size < least) continue;
+        use_huge_pages(parameter.weight, size);
+        for (float *state : parameter.states) {
+            if (state) use_huge_pages(state, size);
+        }
     }
 }
 

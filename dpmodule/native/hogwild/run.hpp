@@ -67,6 +67,7 @@ public:
 private:
     void work(int worker) noexcept;
     void train(int worker);
+    void prepare_tables(int worker) const noexcept;
     void fail(Failure failure) noexcept;
 
     const Plan plan_;

@@ -36,9 +36,14 @@ _WITH_AXIS = frozenset(_BY_AXIS.split())
 """Row by row where their axes are not the first one, though not declared so for the sake of `torch.vmap`."""
 
 _AXES = ("axis", "axes", "dim", "dim1", "dim2", "begin_axis")
-_REDUCES = frozenset({"argmax", "argmin", "max", "mean", "min", "nanprod", "nansum", "norm", "prod", "sum"})
-_ALONG_ROWS = frozenset({"size_array", "shape_array", "reshape_like"})
-"""Declared row-wise, though what they return is about the whole array."""
+_REDUCES = frozenset(
+    {"argmax", "argmin", "max", "mean", "min", "nanprod", "nansum", "norm", "pick", "prod", "sum"}
+)
+_OTHERWISE = """
+_contrib_hawkesll _identity_with_attr_like_rhs _onehot_encode cast_storage reshape_like shape_array size_array
+"""
+_NEVER = frozenset(_OTHERWISE.split())
+"""Declared row-wise, though they are about storage, or return what is about the whole array."""
 
 
 def agreeing(name: str, inputs: Sequence[Any]) -> Ragged:
@@ -97,7 +102,7 @@ def _works_by_rows(op: Op) -> bool:
         return False
     if op.loss is not None or op.variadic is not None or callable(op.inputs) or not op.inputs:
         return False
-    return op.name not in _ALONG_ROWS and all(one.batch in (ROWS, SHARE) for one in op.inputs)
+    return op.name not in _NEVER and all(one.batch in (ROWS, SHARE) for one in op.inputs)
 
 
 class _ByValues:
@@ -131,7 +136,7 @@ class _ByValues:
     def recorded(self, a: Any, env: Env, takes_rows: Sequence[bool], *inputs: Any) -> Any:
         """Run on the values; what comes out carries their history."""
         like = agreeing(self._op.name, inputs)
-        self._check_axes(a, len(like.shape))
+        self.check_axes(a, len(like.shape))
         declared = self._op.wanted(a, len(inputs))
         values = [
             _values(value, like, one.kind, self._op) for value, one in zip(inputs, declared, strict=True)
@@ -151,11 +156,11 @@ class _ByValues:
         note_fallback(self._op.name, kinds)
         return self._op.run(a, env, *map(densify, values))
 
-    def _check_axes(self, a: Any, rank: int) -> None:
+    def check_axes(self, a: Any, rank: int) -> None:
         """Refuse axes that turn out to be the first, counted from the end."""
         inside = rank + 1 if self._op.name == "expand_dims" else rank
         if any(axis % inside == 0 for axis in _axes_of(self._op, a) or ()):
-            raise ShapeError(
+            raise OpError(
                 f"{self._op.name} takes no ragged input where it works along the first axis, which is the last of a "
                 f"ragged value of {rank} axes, too"
             )
@@ -179,7 +184,7 @@ def rule_by_values(op: Op) -> SparseRule | None:
     if not _works_by_rows(op):
         return None
     made = _ByValues(op)
-    return SparseRule(made.storage, made.run, None, made.grad_storage, made.recorded)
+    return SparseRule(made.storage, made.run, None, made.grad_storage, made.recorded, check=made.check_axes)
 
 
 find_ragged_rules_by(rule_by_values)

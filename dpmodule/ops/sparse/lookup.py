@@ -11,7 +11,7 @@ from ..attrs import boolean, dtype, integer
 from ..nn.embedding import table_shapes, table_types
 from ..registry import op
 from ..spec import ROWS, Attr, Env, Onnx, arg, param
-from .records import Csr, Rows, row_gradient
+from .records import Csr, Rows, row_gradient, summed
 from .rule import SparseRule, Stypes, add_rule
 
 __all__ = ["sparse_embedding"]
@@ -82,8 +82,7 @@ def _table_rule(by_rows: Any, numbers_of: Any) -> SparseRule:
 
     def grad(a: Any, env: Env, wanted: Any, grads: Any, data: Tensor, weight: Any) -> Any:
         values = grads[0].reshape(-1, a.output_dim)
-        rows, places = torch.unique(numbers_of(a, data).flatten(), return_inverse=True)
-        total = values.new_zeros((rows.numel(), a.output_dim)).index_add_(0, places, values)
+        rows, total = summed(numbers_of(a, data).flatten(), values)
         return [torch.zeros_like(data), row_gradient(rows, total, weight.shape) if wanted[1] else None]
 
     def grad_storage(a: Any, stypes: Stypes) -> Stypes:

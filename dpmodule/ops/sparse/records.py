@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.nn.functional import embedding_bag
 
 __all__ = [
     "Csr",
@@ -22,6 +23,7 @@ __all__ = [
     "row_gradient",
     "row_range",
     "stored_rows",
+    "summed",
 ]
 
 Tensor = torch.Tensor
@@ -277,12 +279,28 @@ def row_gradient(rows: Tensor, values: Tensor, shape: Sequence[int], distinct: b
     return torch.sparse_coo_tensor(rows[None], values, tuple(shape), check_invariants=False)
 
 
+def summed(numbers: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the different ones of some numbers, ascending, and for each the sum of its rows of `values`, in order.
+
+    Shape:
+        numbers: (T,), int64.
+        values: (T, ...).
+        returns: (R,) and (R, ...), R distinct numbers.
+    """
+    if values.dim() == 2 and values.is_cpu and values.dtype in (torch.float32, torch.float64) and values.numel():
+        ordered, places = numbers.sort(stable=True)
+        is_first = torch.ones(ordered.numel(), dtype=torch.bool)
+        torch.ne(ordered[1:], ordered[:-1], out=is_first[1:])
+        starts = is_first.nonzero().view(-1)
+        return ordered[starts], embedding_bag(places, values, starts, mode="sum")  # half of what follows takes
+    found, where = torch.unique(numbers, return_inverse=True)
+    return found, values.new_zeros((found.numel(), *values.shape[1:])).index_add_(0, where, values)
+
+
 def stored_rows(grad: Tensor) -> tuple[Tensor, Tensor]:
     """Return the row numbers, ascending and all different, and rows of a gradient that `row_gradient` made."""
     if not grad.is_coalesced():
-        found, places = torch.unique(grad._indices()[0], return_inverse=True)
-        values = grad._values()
-        return found, values.new_zeros((found.numel(), *values.shape[1:])).index_add_(0, places, values)
+        return summed(grad._indices()[0], grad._values())
     return grad._indices()[0], grad._values()
 
 

@@ -50,6 +50,8 @@ class SparseRule:
             wanted: inputs come and outputs go with their history; see `SparseCall` for `takes_rows`.
         wanted: ``(a, stypes of the inputs) -> stypes`` that variables among the inputs get if they declare none; None =
             none.
+        check: ``(a, number of axes)`` of the first input: raises OpError if the rule does not apply after all; None =
+            it always does.
     """
 
     storage: Callable[[Any, Stypes], Stypes | None]
@@ -58,6 +60,7 @@ class SparseRule:
     grad_storage: Callable[[Any, Stypes], Stypes] | None = None
     recorded: Callable[..., Any] | None = None
     wanted: Callable[[Any, Stypes], Stypes] | None = None
+    check: Callable[[Any, int], None] | None = None
 
     @property
     def differentiates(self) -> bool:

@@ -258,6 +258,11 @@ class TestShapes:
         assert ins == [(0, N, 7), (size,), (1, N, H)]
         assert outs == [(0, N, H)]
 
+    def test_ragged_data_has_no_axis_of_time_steps(self):
+        ins, outs = shapes("RNN", [(N, C), None, None], **attrs("gru"))
+        assert ins == [(N, C), (rnn_weights.vector_size("gru", 1, C, H),), (1, N, H)]
+        assert outs == [(N, H)]
+
     def test_from_the_output(self):
         ins, _ = shapes("RNN", [(0, 0, C), None, None], [(T, N, H)], **attrs("gru"))
         assert ins == [(T, N, C), (rnn_weights.vector_size("gru", 1, C, H),), (1, N, H)]
@@ -270,7 +275,7 @@ class TestShapes:
     @pytest.mark.parametrize(
         ("ins", "message"),
         [
-            ([(T, C), None, None], r"data has shape \(4, 2\), expected \(0, 0, 0\)"),
+            ([(T,), None, None], r"data has shape \(4,\), expected \(0, 0, 0\)"),
             ([(T, N, C), (5,), None], r"parameters has shape \(5,\), expected \(63,\) from data \(4, 3, 2\)"),
             ([(T, N, C), None, (2, N, H)], r"state has shape \(2, 3, 3\), expected \(1, 3, 3\)"),
             ([(T, N, C), None, (1, N + 1, H)], r"state has shape \(1, 4, 3\), expected \(1, 3, 3\)"),
