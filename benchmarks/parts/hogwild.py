@@ -116,7 +116,7 @@ def _areas(measurement: Measurement, name: str, files: Sequence[str]) -> str:
     """Return the areas under the curves of all sides after two epochs; too few lines to compare them if quick."""
     task = TASKS[name]
     held_out = lines(task, HELD_OUT, 1000)
-    wanted = measurement.wanted(name, ("native", "process"), [1, 2])
+    wanted = measurement.wanted(name, ("native", "process"), [2] if measurement.session.quick else [1, 2])
     trained = _weights(measurement, wanted, files, 2)
     labels = held_out["label"][0]
     found = {side: area(predict(task, weights, held_out), labels) for side, weights in trained.items()}
@@ -215,7 +215,7 @@ def _read(measurement: Measurement) -> None:
     megabytes = sum(Path(path).stat().st_size for path in files) / 1e6
     with measurement.session.sides(ours=("hogwild", "bow-adagrad", "serial")) as sides:
         asked = {
-            what: partial(sides["ours"].ask, "read", what=what, files=files) for what in ("batches", "parsed")
+            kind: partial(sides["ours"].ask, "read", kind=kind, files=files) for kind in ("batches", "parsed")
         }
         if len({each()["lines"] for each in asked.values()}) > 1:
             raise SystemExit("reading: FileBatches and MultiSlotFunctor find different numbers of lines")

@@ -150,8 +150,8 @@ def prepare() -> dict[str, Any]:
     trainer = Trainer(name, mode)
     reading = {"batches": _batches, "parsed": _parsed}
 
-    def read(what: str, files: Sequence[str]) -> dict[str, float]:
-        return reading[what](name, files)
+    def read(kind: str, files: Sequence[str]) -> dict[str, float]:
+        return reading[kind](name, files)
 
     def explain() -> str:
         return str(trainer.executor.explain(trainer.module, trainer.feed))

@@ -54,9 +54,9 @@ def docstrings(modules: int) -> Iterator[str]:
 
 
 def paragraphs(texts: Iterator[str] | list[str], count: int) -> list[list[str]]:
-    """Return paragraphs of eight words or more, as lists of words in small letters."""
+    """Return paragraphs of fifteen words or more, as lists of words in small letters."""
     found = [re.findall("[a-z]+", each.lower()) for text in texts for each in text.split("\n\n")]
-    long = [words for words in found if len(words) >= 8]
+    long = [words for words in found if len(words) >= 15]
     return random.sample(long, min(count, len(long)))
 
 

@@ -110,7 +110,9 @@ def main() -> int:
             found = run.get_params(net)[0]["vectors_weight"].asnumpy()
     pairs = np.triu_indices(FEATURES, 1)
     alike = np.corrcoef((found @ found.T)[pairs], (hidden() @ hidden().T)[pairs])[0, 1]
-    print(f"error {both:.3f}, without pairs {linear:.2f}, of a variance of {variance:.2f}; noise {NOISE**2:g}")
+    print(
+        f"error {both:.3f}, without pairs {linear:.2f}, of a variance of {variance:.2f}; noise {NOISE**2:g}"
+    )
     print(f"correlation {alike:.4f} of found and hidden products of pairs, target {target}")
     return 0 if alike >= target and both < linear / 5 else 1
 

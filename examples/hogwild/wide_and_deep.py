@@ -37,12 +37,17 @@ SIZES = {"customer": CUSTOMERS, "article": ARTICLES}
 def looked_up(slot: mx.sym.Symbol, size: int, name: str) -> mx.sym.Symbol:
     """Return the sum of the rows of a slot's values in a table."""
     options = {"input_dim": SIZES[slot.name], "output_dim": size, "sparse_grad": True}
-    return mx.sym.sequence_pool(mx.sym.Embedding(slot, name=f"{slot.name}_{name}", **options), pool_type="sum")
+    return mx.sym.sequence_pool(
+        mx.sym.Embedding(slot, name=f"{slot.name}_{name}", **options), pool_type="sum"
+    )
 
 
 def network(is_deep: bool = True) -> mx.sym.Symbol:
     """Return the sum of the wide part and, if wanted, the deep one, as a probability."""
-    prices, slots = mx.sym.Variable("prices", shape=(0, 2)), [mx.sym.Variable(x, stype="ragged") for x in SIZES]
+    prices, slots = (
+        mx.sym.Variable("prices", shape=(0, 2)),
+        [mx.sym.Variable(x, stype="ragged") for x in SIZES],
+    )
     score = mx.sym.add_n(
         *(looked_up(slot, 1, "wide") for slot in slots),
         mx.sym.FullyConnected(prices, num_hidden=1, name="linear"),
