@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import tempfile
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -20,6 +21,9 @@ from ..hogwild_tasks import BATCH_SIZE, DEEP, EPSILON, HIDDEN, NUMBERS, TASKS, f
 from .serve import Clock, serve
 
 __all__ = ["Program", "prepare"]
+
+FOLDER = tempfile.TemporaryDirectory()
+"""Where this process runs; it goes when the process ends."""
 
 
 class Program:
@@ -140,6 +144,7 @@ def prepare() -> dict[str, Any]:
     """Return what the parent may ask for."""
     warnings.simplefilter("ignore")
     os.environ.update({"FLAGS_enable_pir_api": "0", "GLOG_v": "-1"})
+    os.chdir(FOLDER.name)  # each run writes a description of its trainer where it runs
     program = Program(sys.argv[1])
     return {"train": program.train, "check": program.check}
 
