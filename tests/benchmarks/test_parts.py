@@ -79,6 +79,15 @@ def quick(tmp_path, *parts):
     return output.read_text(encoding="utf-8")
 
 
+def quick_figures(tmp_path, part):
+    """Run the quick form of a part that is a program of its own; return its figures."""
+    output = tmp_path / "found.md"
+    line = [sys.executable, "-m", f"benchmarks.{part}", "--quick", "--rounds", "1", "--output", str(output)]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(output.with_suffix(".json").read_text(encoding="utf-8"))[part]
+
+
 @pytest.mark.timeout(180)
 def test_quick_forms_of_the_parts_that_are_done_soon(tmp_path):
     text = quick(tmp_path, "trainers", "passes")
@@ -118,11 +127,7 @@ STREAMS = {
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_quick_form_of_the_part_about_streams(tmp_path):
-    output = tmp_path / "found.md"
-    line = [sys.executable, "-m", "benchmarks.streams", "--quick", "--rounds", "1", "--output", str(output)]
-    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(output.with_suffix(".json").read_text(encoding="utf-8"))["streams"]
+    found = quick_figures(tmp_path, "streams")
     assert {each["what"]: (each["must"], each["aim"]) for each in found["targets"]} == STREAMS
     assert all(each["value"] > 0 for each in found["targets"])
     (growing,) = (each for each in found["targets"] if "growing" in each["what"])
@@ -206,11 +211,7 @@ HOGWILD = {
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_quick_form_of_the_part_about_hogwild_training(tmp_path):
-    output = tmp_path / "found.md"
-    line = [sys.executable, "-m", "benchmarks.hogwild", "--quick", "--rounds", "1", "--output", str(output)]
-    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(output.with_suffix(".json").read_text(encoding="utf-8"))["hogwild"]
+    found = quick_figures(tmp_path, "hogwild")
     assert {each["what"]: (each["must"], each["aim"]) for each in found["targets"]} == HOGWILD
     assert all(each["value"] > 0 for each in found["targets"])
     assert "Paddle: not compared; give --against paddle=PYTHON." in found["notes"]
