@@ -184,6 +184,7 @@ LATER = (
     "random_unique",
     "update",
     "sparse.lookup",
+    "sparse.lstm",
     "sparse.matrix",
     "sparse.sequences",
     "sparse.storage",

@@ -37,7 +37,7 @@ _logger = logging.getLogger(__name__)
 
 
 class AsyncExecutor:
-    """Trains programs from files with several workers, which all write to the same parameters without locks.
+    r"""Trains programs from files with several workers, which all write to the same parameters without locks.
 
     A *program* is a `Module`, which is bound here from the feed; a `Symbol`, whose parameters the executor keeps, by
     name, in one store for all symbols; or anything with the attributes `symbol`, `store` and `optimizer`. Workers are
@@ -58,9 +58,17 @@ class AsyncExecutor:
         ArgumentError: another device than the CPU, a time that is none, or an unknown way to start processes.
 
     Example:
+        >>> with open("part-0", "w") as file:
+        ...     lines = file.write("3 0.5 1.5 -1 1 1\n3 0.5 -1.5 1 1 0\n" * 50)
+        >>> feed = mx.DataFeedDesc('''batch_size: 10 multi_slot_desc {
+        ...     slots { name: "x" type: "float" is_dense: true }
+        ...     slots { name: "label" type: "uint64" is_dense: true } }''')
+        >>> net = mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=2)
+        >>> net = mx.sym.SoftmaxOutput(net, mx.sym.Variable("label"))
         >>> with mx.AsyncExecutor() as run:
-        ...     result = run.run_from_files(module, feed, ["part-0", "part-1"], 2, ["loss"], eval_metric="auc")
-        >>> result[0], result.examples, result.metric
+        ...     result = run.run_from_files(net, feed, ["part-0"], 1, "label", eval_metric="acc")
+        >>> result[0], result.examples, result.batches
+        (0.5, 100, 10)
 
     Source: the description of Paddle's AsyncExecutor; `docs/differences.md` says where this departs from it.
     """

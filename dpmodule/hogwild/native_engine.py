@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
@@ -120,16 +121,14 @@ class _Run:
     def wait(self) -> list[WorkerStats]:
         """Return what each worker did, once all have ended."""
         run = self._native
-        next_report = self._job.report_s
-        waited = 0.0
+        next_report = time.monotonic() + self._job.report_s
         try:
             with BatchBoundary(run.stop) as boundary:
                 while not run.wait(_LOOK_S):
-                    waited += _LOOK_S
                     self._looker.look()
-                    if self._job.report is not None and waited >= next_report:
+                    if self._job.report is not None and time.monotonic() >= next_report:
                         self._job.report(self._looker.stats())
-                        waited = 0.0
+                        next_report = time.monotonic() + self._job.report_s
         finally:
             run.stop()
             run.wait(float("inf"))

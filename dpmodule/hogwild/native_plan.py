@@ -191,10 +191,16 @@ class _Rules:
         learn = {
             name for name in prepared.module.store.names() if prepared.module.store.grad(name, 0) is not None
         }
-        self._numbers = {name: index for index, (name, _) in updates.keys().items() if name in learn}
+        keys = updates.keys()
+        counts = {optimizer.count_of(index) for index in keys}
+        if optimizer.uses_count and len(counts) > 1:
+            raise Refused(
+                "its parameters have received different numbers of updates, which the rule's steps depend on"
+            )
+        self._numbers = {name: index for index, (name, _) in keys.items() if name in learn}
 
     def of(self, name: str, weight: NDArray) -> tuple[Any, tuple[NDArray, ...], dict[str, Any] | None, float]:
-        """Return a parameter's number, states, rule but for the rate, and the rate's multiplier; no rule if it is fixed."""
+        """Return number, states, rule but for the rate, and the rate's multiplier; no rule if it is fixed."""
         if name not in self._numbers:
             return None, (), None, 1.0
         index = self._numbers[name]

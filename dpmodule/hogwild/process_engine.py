@@ -23,7 +23,7 @@ from ..module.boundary import BatchBoundary
 from ..params import ParamStore
 from ..shared_memory import shared_bytes
 from ..streams import Channel, ChildProcess, Supervisor
-from ..streams.launch import START_METHODS, preload
+from ..streams.launch import START_METHODS, check_start_method, preload
 from ..streams.supervisor import START_S
 from ..streams.tickets import Tickets
 from ..symbol import Symbol
@@ -100,8 +100,8 @@ class _Order:
         job: what to do.
         fetches: what is averaged.
         optimizer: another one than before, None if it is as it was.
-        generator: state of the generator of random numbers that the worker goes on with, and hands back; None: it has one
-            of its own.
+        generator: state of the generator of random numbers that the worker goes on with, and hands back; None: it has
+            one of its own.
     """
 
     job: Job
@@ -141,10 +141,13 @@ class _ProcessWatch:
 
     def _hold(self) -> None:
         place = _FIRST + self._channel.index
-        self._board[place] = _HELD
-        while self._board[_HOLD]:
-            time.sleep(_HOLD_S)
-        self._board[place] = _RUNNING
+        while self._board[
+            _HOLD
+        ]:  # looked at once more after RUNNING: the parent may have seen HELD and hold again
+            self._board[place] = _HELD
+            while self._board[_HOLD]:
+                time.sleep(_HOLD_S)
+            self._board[place] = _RUNNING
 
 
 def _serve(channel: Channel, setup: _Setup) -> None:
@@ -169,7 +172,6 @@ def _serve(channel: Channel, setup: _Setup) -> None:
         if not job.train:
             _infer(channel, work, job)
             continue
-        board[_FIRST + channel.index] = _RUNNING
         stats = run(work, job, channel.index, take, watch, job.metric)
         board[_FIRST + channel.index] = _IDLE
         state = None if order.generator is None else generators.generator(cpu()).get_state()
@@ -240,6 +242,7 @@ class _Crew:
         """
         self._is_idle = False
         self._board[:] = 0
+        self._board[_FIRST : _FIRST + job.workers] = _RUNNING
         self._tickets.refill(len(job.parts))
         self._send(job, fetches)
         with BatchBoundary(self.stop) as boundary:
@@ -410,11 +413,14 @@ class ProcessEngine:
     Args:
         timeout_s: how long a worker may be without progress, in seconds.
         start_method: how processes are started, see `Supervisor`; None: "forkserver" where the system has it.
+
+    Raises:
+        ArgumentError: the system has no such start method.
     """
 
     def __init__(self, timeout_s: float, start_method: str | None = None) -> None:
         self._timeout_s = timeout_s
-        self._start_method = start_method or _default_method()
+        self._start_method = _default_method() if start_method is None else check_start_method(start_method)
         self._crews: dict[bool, _Crew] = {}
 
     def run(self, prepared: Prepared, job: Job) -> list[WorkerStats]:

@@ -24,6 +24,8 @@ __all__ = ["Programs"]
 
 _logger = logging.getLogger(__name__)
 
+# keys are identities: each table keeps alive what they are of, so that nothing else comes to have them
+
 _Entry = tuple[Any, Module, ParamStore | None]
 """A program, which is kept alive so that nothing else has its identity; its module; where its parameters are."""
 
@@ -39,9 +41,9 @@ class Programs:
         self._context = context
         self._scope = ParamStore([context])
         self._entries: dict[int, _Entry] = {}
-        self._feeds: dict[int, tuple[Any, SlotFeed]] = {}
+        self._feeds: dict[int, tuple[Module, Any, SlotFeed]] = {}
         self._prepared: dict[int, Prepared] = {}
-        self._first: dict[int, RunArguments] = {}
+        self._first: dict[int, tuple[Module, RunArguments]] = {}
 
     def prepare(
         self,
@@ -86,9 +88,9 @@ class Programs:
     def _tell_ignored(self, module: Module, args: RunArguments) -> None:
         """Warn of keywords of the first run that are others now, which has no effect."""
         if module.stage < Stage.READY:
-            self._first[id(module)] = args
+            self._first[id(module)] = module, args
             return
-        before = self._first.get(id(module))
+        _, before = self._first.get(id(module), (module, None))
         for name in ("initializer", "arg_params", "aux_params", "optimizer", "optimizer_params"):
             value = getattr(args, name)
             if value is not None and (
@@ -152,8 +154,8 @@ class Programs:
         own = tuple((slot.name, slot.type, slot.is_dense, slot.width) for slot in desc.slots)
         key = desc.batch_size, desc.pipe_command, own
         known = self._feeds.get(id(module))
-        if known is not None and known[0] == key:
-            return known[1]
+        if known is not None and known[1] == key:
+            return known[2]
         arguments = module.symbol.list_arguments()
         labels = [name for name in module.label_names if name in arguments]
         bound = {}
@@ -162,7 +164,7 @@ class Programs:
                 each.name: tuple(each.shape) for each in (*module.data_shapes, *(module.label_shapes or ()))
             }
         feed = feed_of(module.symbol, desc, module.data_names, labels, parts, bound)
-        self._feeds[id(module)] = key, feed
+        self._feeds[id(module)] = module, key, feed
         return feed
 
 

@@ -145,6 +145,9 @@ def _copy_part(source: NDArray, part: slice, target: NDArray, axis: int) -> None
     if axis < 0 or (part.start == 0 and source.shape[axis] == part.stop):
         source.copyto(target)
         return
+    if source.stype == "ragged":
+        source[part].copyto(target)
+        return
     array_ops.slice_axis(source, axis=axis, begin=part.start, end=part.stop).copyto(target)
 
 

@@ -2494,6 +2494,21 @@ def sequence_expand(
 ) -> NDArray:
     """Repeat each row of x as often as the same row of y is long."""
 
+def sequence_lstm(
+    data: NDArray | None = None,
+    weight: NDArray | None = None,
+    bias: NDArray | None = None,
+    use_peepholes: bool = True,
+    is_reverse: bool = False,
+    gate_activation: str = "sigmoid",
+    cell_activation: str = "tanh",
+    candidate_activation: str = "tanh",
+    *,
+    out: NDArray | Sequence[NDArray] | None = None,
+    name: str | None = None,
+) -> list[NDArray]:
+    """Run an LSTM over each row, whose elements have been mapped to the gates already; ..."""
+
 def sequence_pool(
     data: NDArray | None = None,
     pool_type: str = "sum",

@@ -245,6 +245,9 @@ LATER: dict[str, str] = {
     "sparse.lookup": """
     _contrib_SparseEmbedding
     """,
+    "sparse.lstm": """
+    sequence_lstm
+    """,
     "sparse.matrix": """
     _square_sum
     """,

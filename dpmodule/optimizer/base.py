@@ -303,6 +303,16 @@ class Optimizer:
         table.update(zip(indices, counts))
         self.num_update = max(self.num_update, max(counts))
 
+    def take_counts(self, other: Optimizer, indices: Iterable[Key]) -> None:
+        """Go on from the counts of another optimizer, such as one that was saved.
+
+        Args:
+            other: the other one.
+            indices: keys of the parameters.
+        """
+        self._index_update_count.update((index, other.count_of(index)) for index in indices)
+        self.num_update = other.num_update
+
     def master_copy(self, weight: NDArray) -> NDArray:
         """Return a float32 copy of a parameter, on its context."""
         return NDArray(weight.raw.to(torch.float32, copy=True), weight.context)

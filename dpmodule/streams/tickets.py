@@ -58,8 +58,10 @@ class Tickets:
 
 
 def _nameless() -> int:
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("dpmodule-tickets", os.MFD_CLOEXEC)
+    """Return an open file of the temporary folder, whose position Linux guards against readers that come together.
+
+    It does not guard that of a file of ``memfd_create``, from which two of them got the same number now and then.
+    """
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 

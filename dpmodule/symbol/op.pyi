@@ -2724,6 +2724,22 @@ def sequence_expand(
 ) -> Symbol:
     """Repeat each row of x as often as the same row of y is long."""
 
+def sequence_lstm(
+    data: Symbol | None = None,
+    weight: Symbol | None = None,
+    bias: Symbol | None = None,
+    use_peepholes: bool = True,
+    is_reverse: bool = False,
+    gate_activation: str = "sigmoid",
+    cell_activation: str = "tanh",
+    candidate_activation: str = "tanh",
+    *,
+    name: str | None = None,
+    attr: Mapping[str, str] | None = None,
+    out: Any = None,
+) -> Symbol:
+    """Run an LSTM over each row, whose elements have been mapped to the gates already; ..."""
+
 def sequence_pool(
     data: Symbol | None = None,
     pool_type: str = "sum",

@@ -78,7 +78,9 @@ def test_one_worker_equals_a_plain_loop_bit_for_bit(run, dense, dropout, optimiz
 def test_a_batch_runs_on_over_files_and_only_the_last_is_short(run, dense):
     found = serial(run, dense_module(), described(**DENSE), dense[0], "label")
     assert (found.examples, found.batches, found.workers, found.skipped) == (40, 5, 1, 0)
-    assert found.seconds > 0 and found.metric == [] and found.stages == []
+    assert found.seconds > 0
+    assert found.metric == []
+    assert found.stages == []
 
 
 def test_fetches_are_means_over_batches_of_batches_means(run, dense):
@@ -86,8 +88,10 @@ def test_fetches_are_means_over_batches_of_batches_means(run, dense):
     feed = described(16, **DENSE)
     found = serial(run, dense_module(), feed, files, ["label"])
     batches = [y[i : i + 16].mean() for i in range(0, 40, 16)]
-    assert found == pytest.approx([np.mean(batches)]) and len(found) == 1
-    assert found[0] == list(found)[0] and found[:1] == list(found)
+    assert found == pytest.approx([np.mean(batches)])
+    assert len(found) == 1
+    assert found[0] == list(found)[0]
+    assert found[:1] == list(found)
 
 
 def test_fetches_are_names_of_outputs_nodes_slots_or_symbols(run, dense):
@@ -96,9 +100,12 @@ def test_fetches_are_names_of_outputs_nodes_slots_or_symbols(run, dense):
     both = mx.sym.Group([net, mx.sym.BlockGrad(mx.sym.max(net, axis=1), name="best")])
     module = mx.mod.Module(both, ["x"], ["label"])
     found = serial(run, module, described(**DENSE), dense[0], ["best_output", "best", "label", hit])
-    assert found[0] == found[1] and 0.5 <= found[0] <= 1 and 0 <= found[3] <= 1
+    assert found[0] == found[1]
+    assert 0.5 <= found[0] <= 1
+    assert 0 <= found[3] <= 1
     alone = serial(run, module, described(**DENSE), dense[0], hit)
-    assert found.names == ["best_output", "best", "label", "hit_output"] and len(alone) == 1
+    assert found.names == ["best_output", "best", "label", "hit_output"]
+    assert len(alone) == 1
 
 
 def test_a_ragged_slot_trains_and_is_fetched(run, bags):
@@ -107,7 +114,8 @@ def test_a_ragged_slot_trains_and_is_fetched(run, bags):
     first = serial(run, net, feed, bags, "words", eval_metric="auc", **ADAGRAD)
     for _ in range(15):
         last = serial(run, net, feed, bags, "words", eval_metric=["acc", "auc"])
-    assert first == last and last.examples == 160
+    assert first == last
+    assert last.examples == 160
     metric = dict(last.metric)
     assert metric["auc"] > 0.95 > dict(first.metric)["auc"]
 
@@ -116,10 +124,12 @@ def test_a_symbol_keeps_its_parameters_in_the_executor(run, bags):
     net = bag_net()
     serial(run, net, described(**BAGS), bags)
     module = run.module(net)
-    assert module.symbol is net and set(run.get_params(net)[0]) == set(module.param_names)
+    assert module.symbol is net
+    assert set(run.get_params(net)[0]) == set(module.param_names)
     other = net.get_internals()["fc_output"]
     rows = list(run.infer_from_files(other, described(**BAGS), bags[:1], 1, "fc"))
-    assert len(rows) == 5 and run.module(other).store is module.store
+    assert len(rows) == 5
+    assert run.module(other).store is module.store
 
 
 def test_what_has_a_symbol_a_store_and_an_optimizer_is_a_program(run, dense):
@@ -134,7 +144,8 @@ def test_what_has_a_symbol_a_store_and_an_optimizer_is_a_program(run, dense):
     serial(run, program, described(**DENSE), dense[0])
     before = parameters(run.module(program))
     serial(run, program, described(**DENSE), dense[0])
-    assert run.module(program).store is program.store and run.module(program).optimizer is program.optimizer
+    assert run.module(program).store is program.store
+    assert run.module(program).optimizer is program.optimizer
     assert any(
         not np.array_equal(before[name], value) for name, value in parameters(run.module(program)).items()
     )
@@ -180,15 +191,20 @@ def test_a_callback_sees_examples_rates_fetches_and_the_metric(run, dense):
         ),
         callback_s=1e-6,
     )
-    assert len(seen) == 20 and [each[0] for each in seen] == list(range(2, 42, 2))
+    assert len(seen) == 20
+    assert [each[0] for each in seen] == list(range(2, 42, 2))
     _, fetched, metric, file, rate = seen[-1]
-    assert set(fetched) == {"label"} and metric[0][0] == "accuracy" and file == dense[0][2] and rate > 0
+    assert set(fetched) == {"label"}
+    assert metric[0][0] == "accuracy"
+    assert file == dense[0][2]
+    assert rate > 0
 
 
 def test_debug_gives_seconds_by_stage_and_nothing_is_printed(run, dense, capfd):
     found = serial(run, dense_module(), described(**DENSE), dense[0], debug=True)
     (stages,) = found.stages
-    assert set(stages) == {"parse", "read", "feed", "compute", "update", "fetch"} and stages["compute"] > 0
+    assert set(stages) == {"parse", "read", "feed", "compute", "update", "fetch"}
+    assert stages["compute"] > 0
     assert capfd.readouterr() == ("", "")
     assert "40 examples in 5 batches" in repr(found)
 
@@ -281,7 +297,8 @@ def test_datasets_train_and_infer(run, bags):
     net = bag_net()
     for dataset in (queue, memory):
         found = run.train_from_dataset(net, dataset, 1, "label", mode="serial", eval_metric="acc")
-        assert found.examples == 160 and found.batches == 20
+        assert found.examples == 160
+        assert found.batches == 20
         rows = run.infer_from_dataset(net, dataset, 1, "p")
         assert sum(len(arrays[0]) for _, _, arrays in rows) == 160
     with pytest.raises(SignatureError, match="did you mean eval_metric"):
@@ -386,7 +403,8 @@ def test_a_bad_line_names_file_line_and_slot_or_is_passed_over(run, dense, tmp_p
     with pytest.raises(FileFormatError, match=r"bad: line 2, slot"):
         serial(run, dense_module(), described(**DENSE), [*dense[0], bad])
     found = serial(run, dense_module(), described(**DENSE), [*dense[0], bad], on_bad_line="skip")
-    assert (found.examples, found.skipped) == (42, 1) and "1 bad lines skipped" in repr(found)
+    assert (found.examples, found.skipped) == (42, 1)
+    assert "1 bad lines skipped" in repr(found)
 
 
 def test_a_number_that_is_no_row_of_its_table_is_named(run, tmp_path):
@@ -402,15 +420,13 @@ def test_a_number_that_is_no_row_of_its_table_is_named(run, tmp_path):
 def test_what_is_not_finite_names_file_and_batch_and_changes_nothing(run, tmp_path):
     path = tmp_path / "part"
     path.write_text("4 1 2 3 4 1 0\n" * 8 + "4 1e38 1e38 1e38 1e38 1 0\n" * 8)
-    module = dense_module()
-    arg = {"fc1_weight": mx.nd.ones((8, 4)) * 1e10}
+    net = mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=8, name="fc1")
+    module = mx.mod.Module(mx.sym.SoftmaxOutput(net, mx.sym.Variable("label"), name="p"), ["x"], ["label"])
+    given = {"fc1_weight": mx.nd.ones((8, 4)) * 1e10}
     with pytest.raises(
         NonFiniteError, match="in batch 1 of worker 0, which begins in line 9 of .*part"
     ) as caught:
-        net = mx.sym.FullyConnected(mx.sym.Variable("x"), num_hidden=8, name="fc1")
-        net = mx.sym.SoftmaxOutput(net, mx.sym.Variable("label"), name="p")
-        module = mx.mod.Module(net, ["x"], ["label"])
-        serial(run, module, described(**DENSE), [path], arg_params=arg)
+        serial(run, module, described(**DENSE), [path], arg_params=given)
     assert (caught.value.file, caught.value.batch) == (str(path), 1)
     assert all(np.isfinite(value).all() for value in parameters(module).values())
 
@@ -424,7 +440,8 @@ def test_ctrl_c_ends_the_run_after_the_batch(run, dense):
 
     with pytest.raises(KeyboardInterrupt):
         serial(run, module, described(**DENSE), dense[0], callback=interrupt, callback_s=1e-6)
-    assert seen == [1] and module.optimizer.num_update == 1
+    assert seen == [1]
+    assert module.optimizer.num_update == 1
     assert serial(run, module, described(**DENSE), dense[0]).examples == 40
 
 
@@ -441,7 +458,8 @@ def test_what_counts_at_the_first_run_only_is_told_later(run, dense, caplog):
 def test_more_threads_than_files_are_reduced_with_a_message(run, dense, caplog):
     with caplog.at_level(logging.WARNING):
         found = run.run_from_files(dense_module(), described(**DENSE), dense[0][:1], 4, mode="serial")
-    assert found.workers == 1 and "thread_num is reduced from 4 to 1" in caplog.text
+    assert found.workers == 1
+    assert "thread_num is reduced from 4 to 1" in caplog.text
 
 
 def test_a_closed_executor_and_one_that_runs_refuse(dense):
@@ -459,6 +477,8 @@ def test_a_closed_executor_and_one_that_runs_refuse(dense):
         serial(run, module, feed, dense[0])
     with pytest.raises(ArgumentError, match="timeout_s"):
         mx.AsyncExecutor(timeout_s=-1)
+    with pytest.raises(ArgumentError, match="start_method"):
+        mx.AsyncExecutor(start_method="thread")
 
 
 def test_what_has_not_been_run_has_neither_module_nor_snapshot_nor_explanation(run, tmp_path):
@@ -474,6 +494,8 @@ def test_what_has_not_been_run_has_neither_module_nor_snapshot_nor_explanation(r
 def test_explain_names_the_engine_and_says_why(run, bags):
     net = bag_net()
     found = run.explain(net, described(**BAGS), 1)
-    assert found.mode in ("native", "serial") and found.why and str(found) == f"{found.mode}: {found.why}"
+    assert found.mode in ("native", "serial")
+    assert found.why
+    assert str(found) == f"{found.mode}: {found.why}"
     serial(run, net, described(**BAGS), bags)
     assert run.explain(net).mode in ("native", "process")

@@ -271,7 +271,7 @@ def test_says_what_it_does_not_know(tmp_path):
     with mx.AsyncExecutor() as run:
         plain = bow()
         run.run_from_files(plain, bow_feed(), bow_files(tmp_path), 1, optimizer="adamax")
-        assert "Adamax has no native rule" in run.explain(plain, bow_feed()).why
+        assert "Adamax has no native rule" in run.explain(plain).why
 
 
 def test_an_id_outside_its_table_names_file_line_and_slot(tmp_path):
@@ -338,6 +338,68 @@ def test_snapshots_are_taken_between_batches(tmp_path):
             mx.mod.Module.load(str(tmp_path / "model"), 0, data_names=["words"], label_names=["label"])
             is not None
         )
+
+
+def test_lines_longer_than_a_block(tmp_path):
+    path = tmp_path / "long"
+    ids = " ".join(str(i % WORDS) for i in range(500_000))
+    path.write_text(f"500000 {ids} 1 1\n1 3 1 0\n500000 {ids} 1 0")
+    for split in (False, True):
+        _, result = trained(
+            bow("mean"), bow_feed(), [str(path)], "native", 2 if split else 1, split_files=split
+        )
+        assert result.examples == 3
+
+
+def skip_gram():
+    rows = {"input_dim": WORDS, "output_dim": 5, "sparse_grad": True}
+    one = mx.sym.Embedding(mx.sym.Variable("centre", shape=(0,)), name="in", **rows)
+    other = mx.sym.Embedding(mx.sym.Variable("context", shape=(0, 3)), name="out", **rows)
+    product = mx.sym.sum(
+        mx.sym.broadcast_mul(
+            mx.sym.expand_dims(one, axis=1), mx.sym.Reshape(mx.sym.sum(other, axis=1), shape=(0, 1, -1))
+        ),
+        axis=(1, 2),
+        keepdims=False,
+    )
+    return mx.sym.LogisticRegressionOutput(product, mx.sym.Variable("label", shape=(0,)), name="p")
+
+
+def factorization_machine():
+    words = mx.sym.Variable("words", stype="ragged")
+    rows = mx.sym.Embedding(words, input_dim=WORDS, output_dim=4, sparse_grad=True, name="v")
+    first = mx.sym.Embedding(words, input_dim=WORDS, output_dim=1, sparse_grad=True, name="w")
+    total = mx.sym.square(mx.sym.sequence_pool(rows, pool_type="sum"))
+    pairs = total - mx.sym.sequence_pool(mx.sym.square(rows), pool_type="sum")
+    second = 0.5 * mx.sym.sum(pairs, axis=1, keepdims=True)
+    score = mx.sym.sequence_pool(first, pool_type="sum") + second
+    return mx.sym.LogisticRegressionOutput(score, mx.sym.Variable("label"), name="p")
+
+
+@pytest.mark.parametrize(
+    "optimizer", [("sgd", {"learning_rate": 0.5}), ("adam", {}), ("adagrad", {"wd": 0.01})]
+)
+def test_factorization_machines_with_squares_of_ragged_rows(optimizer, tmp_path):
+    files = bow_files(tmp_path)
+    expected = trained(factorization_machine(), bow_feed(), files, "serial", optimizer=optimizer)[0]
+    assert_close(
+        trained(factorization_machine(), bow_feed(), files, "native", optimizer=optimizer)[0], expected
+    )
+
+
+def test_skip_gram_of_dense_slots(tmp_path):
+    generator = random.Random(4)
+    path = tmp_path / "pairs"
+    lines = [
+        [1, *generator.sample(range(WORDS), 1), 3, *generator.sample(range(WORDS), 3), 1, 0]
+        for _ in range(50)
+    ]
+    path.write_text("\n".join(" ".join(map(str, line)) for line in lines))
+    feed = mx.DataFeedDesc(
+        feed_text([("centre", False, 1, WORDS), ("context", False, 3, WORDS), ("label", False, 1, 2)], 8)
+    )
+    expected = trained(skip_gram(), feed, [str(path)], "serial")[0]
+    assert_close(trained(skip_gram(), feed, [str(path)], "native")[0], expected)
 
 
 CTRL_C = """

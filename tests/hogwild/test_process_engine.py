@@ -132,7 +132,8 @@ def test_every_line_counts_once_whatever_the_workers(run, tmp_path):
             assert (found.examples, found.workers) == (total, min(workers, len(chosen)))
             assert -(-total // 4) <= found.batches <= total // 4 + workers
     found = process(run, net, feed, files[5:], 3, split_files=True)
-    assert found.examples == 30 and found.workers > 1
+    assert found.examples == 30
+    assert found.workers > 1
 
 
 def test_two_workers_learn_as_well_as_one_and_merge_their_metrics(run, tmp_path):
@@ -146,7 +147,8 @@ def test_two_workers_learn_as_well_as_one_and_merge_their_metrics(run, tmp_path)
             alone, described(8, **BAGS), files, 1, mode="serial", eval_metric="auc", **ADAGRAD
         )
     assert dict(two.metric)["auc"] > dict(one.metric)["auc"] - 0.05
-    assert two.workers == 2 and 0 <= dict(two.metric)["accuracy"] <= 1
+    assert two.workers == 2
+    assert 0 <= dict(two.metric)["accuracy"] <= 1
     assert net.optimizer.num_update == 12 * 20
 
 
@@ -163,15 +165,20 @@ def test_workers_draw_different_numbers_and_the_same_again_under_the_same_seed(r
         ]
     )
     module = mx.mod.Module(net, ["x"], ["y"])
-    text = described(4, x="float dense", y="uint64 dense").desc().replace('"cat"', '"sh -c \'sleep 0.2; cat\'"')
-    feed = mx.DataFeedDesc(text, allow_pipe_command=True)  # so slow that none is through before the other begins
+    text = (
+        described(4, x="float dense", y="uint64 dense").desc().replace('"cat"', "\"sh -c 'sleep 0.2; cat'\"")
+    )
+    feed = mx.DataFeedDesc(
+        text, allow_pipe_command=True
+    )  # so slow that none is through before the other begins
     process(run, module, feed, [path] * 2, 2)  # which draws the first parameters
     draws = []
     for _ in range(2):
         mx.random.seed(11)
         runs = [process(run, module, feed, [path] * 2, 2, "left") for _ in range(2)]
         draws.append([sorted(each.fetched[0] for each in found.by_worker if each.batches) for found in runs])
-    assert draws[0] == draws[1] and draws[0][0] != draws[0][1]
+    assert draws[0] == draws[1]
+    assert draws[0][0] != draws[0][1]
     assert all(len(set(each)) == 2 for each in draws[0])
 
 
@@ -254,15 +261,19 @@ def kill_at_random(run, net, files, seed):
 
     thread = threading.Thread(target=kill)
     thread.start()
+    died = None
     try:
         process(run, net, described(2, **BAGS), files * 10, 2, **ADAGRAD)
-        return None
     except WorkerDied as error:
-        assert error.index in (0, 1) and f"'hogwild-{error.index}'" in str(error)
-        assert error.file in files or error.file is None
-        return time.monotonic() - killed[0]
-    finally:
-        thread.join()
+        died = error, time.monotonic()
+    thread.join()
+    if died is None:
+        return None
+    error, at = died
+    assert error.index in (0, 1)
+    assert f"'hogwild-{error.index}'" in str(error)
+    assert error.file in files or error.file is None
+    return at - killed[0]
 
 
 @pytest.mark.parametrize(
@@ -277,7 +288,8 @@ def test_a_killed_worker_is_told_at_once_and_parameters_stay_usable(tmp_path, co
         assert all(np.isfinite(value).all() for value in parameters(run.module(net)).values())
         assert process(run, net, described(2, **BAGS), files, 2, eval_metric="auc").examples == 800
     deaths = [each for each in took if each is not None]
-    assert len(deaths) > count / 2 and max(deaths) < 2
+    assert len(deaths) > count / 2
+    assert max(deaths) < 2
     assert not children()
     gc.collect()
     assert shared_files() <= before
@@ -311,7 +323,8 @@ def test_a_snapshot_while_workers_run_has_whole_rows(run, tmp_path):
         initializer=mx.init.Zero(),
         optimizer_params={"learning_rate": 1e-4},
     )
-    assert seen and all((rows == rows[:, :1]).all() for rows in seen)
+    assert seen
+    assert all((rows == rows[:, :1]).all() for rows in seen)
 
 
 def test_a_main_program_trains_with_processes_without_a_guard(tmp_path):
@@ -319,8 +332,9 @@ def test_a_main_program_trains_with_processes_without_a_guard(tmp_path):
     code = f"""
 import dpmodule as mx
 from helpers.hogwild import bag_net, described
+feed = described(words="uint64", label="uint64 dense")
 with mx.AsyncExecutor() as run:
-    found = run.run_from_files(bag_net(), described(words="uint64", label="uint64 dense"), {files!r}, 2, "label", mode="process")
+    found = run.run_from_files(bag_net(), feed, {files!r}, 2, "label", mode="process")
 print(found.examples, found.workers)
 """
     assert run_program(code).stdout.split() == ["160", "2"]

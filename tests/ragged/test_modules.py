@@ -378,3 +378,12 @@ def test_bucketing_modules_take_ragged_inputs():
         made.forward_backward(batch(bucket_key=key, provide_data=descs[0], provide_label=descs[1]))
         made.update()
     assert made.get_outputs()[0].shape == (6, 2)
+
+
+def test_feed_forward_models_take_ragged_inputs():
+    feed = mx.io.NDArrayIter({"words": ROWS}, {"softmax_label": np.array(LABELS)}, batch_size=3)
+    model = mx.model.FeedForward(
+        net(), ctx=[mx.cpu(0), mx.cpu(1)], num_epoch=1, initializer=mx.init.Normal(0.1)
+    )
+    model.fit(feed)
+    assert model.predict(feed).shape == (6, 2)

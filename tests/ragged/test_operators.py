@@ -176,6 +176,10 @@ def test_convolution_infers_its_parameters():
     net = S.sequence_conv(X, num_filters=4, filter_size=5, no_bias=True, name="conv")
     args, outs, _ = net.infer_shape(x=(7, 3))
     assert (args, outs) == ([(7, 3), (4, 15)], [(7, 4)])
+    numbers = S.sequence_conv(X, num_filters=2, filter_size=3, name="conv")
+    args = {"x": ragged(), "conv_weight": f8(2, 3), "conv_bias": f8(2)}
+    assert numbers.infer_shape(x=(5,))[0] == [(5,), (2, 3), (2,)]
+    check_gradients(numbers, args)
 
 
 def rnn(mode, layers=1, both=False, **options):

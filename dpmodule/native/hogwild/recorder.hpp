@@ -26,12 +26,13 @@ public:
     Record take();
 
 private:
-    static constexpr std::size_t most_batches = 1024;
+    static constexpr std::size_t most_numbers = std::size_t{1} << 22;
 
     const std::vector<int> &watched_;
     std::mutex mutex_;
     std::condition_variable taken_;
     Record record_;
+    std::size_t numbers_ = 0;  // in the record
 };
 
 }  // namespace dpmodule::hogwild

@@ -287,12 +287,19 @@ def summed(numbers: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         values: (T, ...).
         returns: (R,) and (R, ...), R distinct numbers.
     """
-    if values.dim() == 2 and values.is_cpu and values.dtype in (torch.float32, torch.float64) and values.numel():
+    if (
+        values.dim() == 2
+        and values.is_cpu
+        and values.dtype in (torch.float32, torch.float64)
+        and values.numel()
+    ):
         ordered, places = numbers.sort(stable=True)
         is_first = torch.ones(ordered.numel(), dtype=torch.bool)
         torch.ne(ordered[1:], ordered[:-1], out=is_first[1:])
         starts = is_first.nonzero().view(-1)
-        return ordered[starts], embedding_bag(places, values, starts, mode="sum")  # half of what follows takes
+        return ordered[starts], embedding_bag(
+            places, values, starts, mode="sum"
+        )  # half of what follows takes
     found, where = torch.unique(numbers, return_inverse=True)
     return found, values.new_zeros((found.numel(), *values.shape[1:])).index_add_(0, where, values)
 

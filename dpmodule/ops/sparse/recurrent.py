@@ -12,7 +12,7 @@ from ..spec import Env
 from .ragged import Ragged
 from .rule import SparseRule, Stypes, add_ragged_rule
 
-__all__: list[str] = []
+__all__ = ["packed"]
 
 Tensor = torch.Tensor
 
@@ -32,8 +32,12 @@ def _grad_storage(a: Any, stypes: Stypes) -> Stypes:
     return stypes
 
 
-def _packed(data: Ragged) -> tuple[Tensor, Tensor, Tensor]:
+def packed(data: Ragged, from_end: bool = False) -> tuple[Tensor, Tensor, Tensor]:
     """Return how torch packs rows: the longest first, element by element.
+
+    Args:
+        data: the rows.
+        from_end: whether each row's last element comes first.
 
     Returns:
         places: of each element among the packed ones, (T,).
@@ -44,6 +48,8 @@ def _packed(data: Ragged) -> tuple[Tensor, Tensor, Tensor]:
     order = lengths.argsort(descending=True, stable=True)
     ranks = torch.empty_like(order).index_copy_(0, order, torch.arange(order.numel(), device=order.device))
     steps = torch.arange(rows.numel(), device=rows.device) - data.offsets.index_select(0, rows)
+    if from_end:
+        steps = lengths.index_select(0, rows) - 1 - steps
     batch_sizes = steps.bincount()
     starts = batch_sizes.cumsum(0) - batch_sizes
     return starts.index_select(0, steps) + ranks.index_select(0, rows), order, batch_sizes.cpu()
@@ -58,7 +64,7 @@ def _run(a: Any, env: Env, data: Ragged, parameters: Tensor, *states: Tensor) ->
         hidden = (a.projection_size or a.state_size) * (2 if a.bidirectional else 1)
         found = data.replaced(values.new_zeros(0, hidden))
         return (found, *states) if a.state_outputs else found
-    places, order, batch_sizes = _packed(data)
+    places, order, batch_sizes = packed(data)
     filled = int(batch_sizes[0])
     sorted_states = [state.index_select(1, order) for state in states]
     begin = [state[:, :filled].contiguous() for state in sorted_states]

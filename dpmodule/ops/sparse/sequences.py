@@ -290,7 +290,7 @@ _add_rule("sequence_expand", _expand, position=1)
 def _conv_shapes(a: Any, ins: list[Shape], outs: list[Shape]) -> Shapes:
     data, weight, *bias = ins
     rows = outs[0][0] if outs[0] else 0
-    features = prod(data[1:]) if data and len(data) > 1 else 0
+    features = prod(data[1:]) if data else 0
     if data is not None and not data[0] and rows:
         data = (rows, *data[1:])
     weight = agree("weight", weight, (a.num_filters, a.filter_size * features), data)

@@ -1,0 +1,42 @@
+"""A thin face in the manner of Paddle's `fluid`: ``import dpmodule.fluid as fluid``.
+
+Layers write symbols into a `Program`, which is a symbol's heads, an optimizer and a `ParamStore`; `Executor` runs it by
+the Modules and the `mx.AsyncExecutor` that all the others use. docs/fluid.md says what is there and what differs.
+"""
+
+from __future__ import annotations
+
+from .. import later
+from ..hogwild import DataFeedDesc
+from . import initializer, io, layers, nets, optimizer, regularizer, unique_name
+from .executor import AsyncExecutor, Executor
+from .feeding import DataFeeder, create_lod_tensor
+from .param_attr import ParamAttr
+from .place import CPUPlace
+from .program import Program, default_main_program, default_startup_program, program_guard
+from .variable import Parameter, Variable
+
+__all__ = [
+    "AsyncExecutor",
+    "CPUPlace",
+    "DataFeedDesc",
+    "DataFeeder",
+    "Executor",
+    "ParamAttr",
+    "Parameter",
+    "Program",
+    "Variable",
+    "create_lod_tensor",
+    "default_main_program",
+    "default_startup_program",
+    "initializer",
+    "io",
+    "layers",
+    "nets",
+    "optimizer",
+    "program_guard",
+    "regularizer",
+    "unique_name",
+]
+
+later.publish(__name__, __all__)

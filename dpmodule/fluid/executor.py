@@ -1,0 +1,272 @@
+"""`Executor` and `AsyncExecutor`: what runs programs, on one batch or on files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from .. import later
+from ..base import ArgumentError, DTypeError
+from ..executor.sparse_arrays import is_sparse
+from ..hogwild.async_executor import AsyncExecutor as FileExecutor
+from ..hogwild.data_feed_desc import DataFeedDesc
+from ..io import DataBatch
+from ..symbol import BlockGrad as block_gradient
+from ..symbol import Group, Symbol
+from .feeding import check_rows, fed
+from .place import context_of
+from .program import Program, default_main_program
+from .runs import data_descs, initialize, runs_of
+from .variable import Variable
+
+__all__ = ["AsyncExecutor", "Executor"]
+
+later.publish(__name__, __all__)
+
+_GRADIENT = "@GRAD"
+
+
+def _program(call: str, given: Any) -> Program:
+    program = default_main_program() if given is None else given
+    if not isinstance(program, Program):
+        raise ArgumentError(
+            f"{call}: program is of type {type(program).__name__}, expected a Program of fluid"
+        )
+    return program
+
+
+def _several(fetch: Any) -> list[Any]:
+    return [] if fetch is None else list(fetch) if isinstance(fetch, (list, tuple)) else [fetch]
+
+
+def _fetched(program: Program, given: Any) -> Variable:
+    """Return what a fetch means.
+
+    Raises:
+        ArgumentError: it is no variable of the program.
+    """
+    name = given if isinstance(given, str) else getattr(given, "name", None)
+    if not isinstance(given, (str, Variable)) or name is None:
+        raise ArgumentError(f"fetch: {given!r} is neither a variable of fluid nor a name")
+    return program.var(name)
+
+
+class AsyncExecutor:
+    """Trains programs from files with several workers, as `mx.AsyncExecutor` does.
+
+    Args:
+        place: `CPUPlace()`.
+        timeout_s: as for `mx.AsyncExecutor`, in seconds.
+
+    Raises:
+        DeviceError: it is another place.
+    """
+
+    def __init__(self, place: Any = None, timeout_s: float = 60.0) -> None:
+        self._executor = FileExecutor(context_of(place), timeout_s)
+
+    def run_from_files(
+        self,
+        program: Any,
+        data_feed: Any,
+        filelist: Sequence[Any],
+        thread_num: int,
+        fetch: Any,
+        debug: bool = False,
+        **more: Any,
+    ) -> Any:
+        """Train a program on files; see `mx.AsyncExecutor.run_from_files`.
+
+        Args:
+            program: the program; None: the present one.
+            data_feed: description of the files' lines.
+            filelist: the files.
+            thread_num: how many workers.
+            fetch: variables or names, or one alone, whose averages are returned.
+            debug: whether time is taken by stage.
+            more: further arguments of `mx.AsyncExecutor.run_from_files`.
+
+        Returns:
+            the averages, in the order of `fetch`.
+
+        Raises:
+            ArgumentError: an argument is none that there is.
+            StateError: the startup program has not been run, or the program has no optimizer.
+        """
+        owner = _program("run_from_files", program)
+        if not isinstance(data_feed, DataFeedDesc):
+            raise ArgumentError(f"run_from_files: data_feed is {data_feed!r}, expected a DataFeedDesc")
+        size = data_feed.batch_size
+        shapes = {name: _batch_shape(owner.var(name), size) for name in owner.data_names(owner.symbol)}
+        module = runs_of(owner).trainer(owner, data_descs(owner, shapes))
+        found = [_fetched(owner, each).name for each in _several(fetch)]
+        return self._executor.run_from_files(module, data_feed, filelist, thread_num, found, debug, **more)
+
+    run = run_from_files
+
+    def close(self) -> None:
+        """End the workers."""
+        self._executor.close()
+
+    def __enter__(self) -> AsyncExecutor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _batch_shape(variable: Variable, size: int) -> tuple[int, ...]:
+    """Return the shape of a batch of what is fed."""
+    inner = () if variable.lod_level and variable.shape[1:] == (1,) else variable.shape[1:]
+    return (size, *inner)
+
+
+class Executor:
+    """Runs programs: a startup program, a batch, or files.
+
+    Args:
+        place: `CPUPlace()`.
+
+    Raises:
+        DeviceError: it is another place.
+    """
+
+    def __init__(self, place: Any = None) -> None:
+        self._place = context_of(place)
+        self._files: AsyncExecutor | None = None
+
+    def run(
+        self,
+        program: Any = None,
+        feed: Any = None,
+        fetch_list: Any = None,
+        feed_var_name: str = "feed",
+        fetch_var_name: str = "fetch",
+        scope: None = None,
+        return_numpy: bool = True,
+        use_program_cache: bool = False,
+    ) -> list[Any]:
+        """Initialize a startup program's parameters, or run a program on a batch and train it if it has an optimizer.
+
+        Args:
+            program: the program; None: the present one.
+            feed: arrays by name; of sequences a ragged array, see `create_lod_tensor`, or a list of lists.
+            fetch_list: variables or names whose values are returned; also ``name@GRAD``, the gradient of a parameter.
+            feed_var_name: accepted.
+            fetch_var_name: accepted.
+            scope: accepted as None.
+            return_numpy: whether values are returned as NumPy arrays.
+            use_program_cache: accepted; what was made for a program is always used again.
+
+        Returns:
+            the values, in the order of `fetch_list`; parameters as they are after the step.
+
+        Raises:
+            ArgumentError: an argument is none that there is, or is missing.
+            BoundsError: a number that is looked up is no row of its table.
+            DTypeError: a fetch holds sequences, and NumPy arrays are asked for.
+            ShapeError: what is fed has another shape than was declared.
+            StateError: the startup program has not been run.
+        """
+        owner = _program("run", program)
+        if scope is not None:
+            raise ArgumentError("run: scope is given; parameters belong to the startup program here")
+        if owner.first_values:
+            initialize(owner)
+        if not owner.list_vars():
+            return []
+        return self._run_batch(owner, feed, _several(fetch_list), return_numpy)
+
+    def _run_batch(self, program: Program, feed: Any, fetch_list: list[Any], as_numpy: bool) -> list[Any]:
+        gradients = [each for each in fetch_list if isinstance(each, str) and each.endswith(_GRADIENT)]
+        wanted = [_fetched(program, each) for each in fetch_list if each not in gradients]
+        outputs = [each for each in wanted if each.symbol.entries[0][0].op is not None]
+        key = (
+            id(program.symbol) if program.optimizer or not outputs else None,
+            program.is_test,
+            *(each.name for each in outputs),
+        )
+        runs = runs_of(program)
+        heads = runs.heads(key)
+        if heads is None:
+            heads = _heads(program, outputs)
+        values = fed(program, feed, program.data_names(heads))
+        check_rows(heads, values)
+        descs = data_descs(program, {name: value.shape for name, value in values.items()})
+        module = runs.module(program, heads, key, descs)
+        batch = DataBatch([values[each.name] for each in descs], [])
+        if program.optimizer is None:
+            module.forward(batch, not program.is_test)
+        else:
+            module.forward_backward(batch)
+            module.update()
+        arrays = module.get_outputs()[-len(outputs) :] if outputs else []
+        found = dict(zip((each.name for each in outputs), arrays))
+        whole = [self._value(program, each, found, feed, module) for each in fetch_list]
+        return [_as_numpy(*each) for each in zip(fetch_list, whole)] if as_numpy else whole
+
+    def _value(self, program: Program, fetch: Any, outputs: dict[str, Any], feed: Any, module: Any) -> Any:
+        """Return the value of one fetch."""
+        if isinstance(fetch, str) and fetch.endswith(_GRADIENT):
+            name = program.var(fetch.removesuffix(_GRADIENT)).name
+            gradient = program.store.grad(name, 0)
+            if program.optimizer is None or gradient is None:
+                raise ArgumentError(f"fetch: the program does not compute {fetch!r}")
+            return gradient.copy()
+        variable = _fetched(program, fetch)
+        if variable.name in outputs:
+            return outputs[variable.name]
+        if variable.is_data:
+            return fed(program, feed, [variable.name])[variable.name]
+        return program.store.array(variable.name, 0).copy()
+
+    def run_from_files(
+        self,
+        program: Any,
+        data_feed: Any,
+        filelist: Sequence[Any],
+        thread_num: int,
+        fetch: Any,
+        debug: bool = False,
+        **more: Any,
+    ) -> Any:
+        """Train a program on files; see `AsyncExecutor.run_from_files`."""
+        if self._files is None:
+            self._files = AsyncExecutor(self._place)
+        return self._files.run_from_files(program, data_feed, filelist, thread_num, fetch, debug, **more)
+
+    def close(self) -> None:
+        """End the workers of `run_from_files`, if there are any."""
+        if self._files is not None:
+            self._files.close()
+            self._files = None
+
+    def __enter__(self) -> Executor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _heads(program: Program, outputs: list[Variable]) -> Symbol:
+    """Return what a module has to compute: in training the program's heads, and the fetches behind them."""
+    if program.optimizer is None:
+        return Group([each.symbol for each in outputs]) if outputs else program.symbol
+    kept = [block_gradient(each.symbol, name=f"fetch{i}_{each.name}") for i, each in enumerate(outputs)]
+    return Group([program.symbol, *kept]) if kept else program.symbol
+
+
+def _as_numpy(fetch: Any, value: Any) -> Any:
+    if is_sparse(value):
+        value = value.tostype("default") if value.stype != "ragged" else value
+        if is_sparse(value):
+            name = fetch if isinstance(fetch, str) else fetch.name
+            raise DTypeError(
+                f"fetch: {name!r} holds sequences, which are no NumPy array; give return_numpy=False"
+            )
+    return value.asnumpy()

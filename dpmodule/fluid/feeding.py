@@ -1,0 +1,188 @@
+"""What is fed: arrays, sequences of their own lengths, and rows of both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from .. import later
+from ..base import ArgumentError, BoundsError, DTypeError, ShapeError, did_you_mean
+from ..ndarray import NDArray, array
+from ..ndarray.ragged import RaggedNDArray, ragged_array
+from ..symbol import Symbol
+from .program import Program, default_main_program
+from .variable import Variable
+
+__all__ = ["DataFeeder", "check_rows", "create_lod_tensor", "fed"]
+
+later.publish(__name__, __all__)
+
+
+def create_lod_tensor(
+    data: Any, recursive_seq_lens: Sequence[Sequence[int]], place: Any = None
+) -> RaggedNDArray:
+    """Return sequences, as a ragged array.
+
+    Args:
+        data: all elements, one behind the other; or a list of sequences.
+        recursive_seq_lens: [lengths of the sequences].
+        place: accepted; it is the CPU.
+
+    Raises:
+        ArgumentError: there are several levels of lengths.
+        ShapeError: the lengths do not add up to the number of elements.
+    """
+    if len(recursive_seq_lens) != 1:
+        raise ArgumentError(
+            f"create_lod_tensor: got {len(recursive_seq_lens)} levels of lengths, expected one"
+        )
+    lengths = [int(n) for n in recursive_seq_lens[0]]
+    if isinstance(data, list):
+        rows = [np.asarray(row) for row in data if len(row)]
+        data = np.concatenate([row.reshape(len(row), -1) for row in rows]) if rows else np.zeros((0, 1))
+    values = np.asarray(data.asnumpy() if isinstance(data, NDArray) else data)
+    if sum(lengths) != len(values):
+        raise ShapeError(
+            f"create_lod_tensor: lengths add up to {sum(lengths)}, but there are {len(values)} elements"
+        )
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    return ragged_array(values, [0, *accumulate(lengths)], dtype=values.dtype)
+
+
+def fed(program: Program, feed: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Return what is fed as arrays of the declared types.
+
+    Args:
+        program: the program.
+        feed: by name; also what the program has no use for, if it is declared there.
+        names: what is needed.
+
+    Raises:
+        ArgumentError: something is missing, or is declared nowhere.
+        ShapeError: a shape is not the declared one, or the sizes of batches differ.
+        DTypeError: something is no array of numbers.
+    """
+    given = {} if feed is None else feed
+    if not isinstance(given, Mapping):
+        raise ArgumentError(f"feed is of type {type(given).__name__}, expected a dict from names to arrays")
+    known = [each.name for each in program.list_vars() if each.is_data]
+    for name in given:
+        if name not in known:
+            raise ArgumentError(
+                f"feed: the program declares no data {name!r}{did_you_mean(str(name), known)}"
+            )
+    missing = [name for name in names if name not in given]
+    if missing:
+        raise ArgumentError(f"feed: {', '.join(missing)} is missing, which what is run depends on")
+    found = {name: _array(program.var(name), given[name]) for name in names}
+    sizes = {name: value.shape[0] for name, value in found.items()}
+    if len(set(sizes.values())) > 1:
+        raise ShapeError(f"feed: batches have different sizes: {sizes}")
+    if 0 in sizes.values():
+        raise ShapeError(f"feed: the batch of {', '.join(sizes)} is empty, expected one line or more")
+    return found
+
+
+def _array(variable: Variable, value: Any) -> Any:
+    """Return one value in the type of its variable."""
+    try:
+        if variable.lod_level:
+            return _sequences(variable, value)
+        raw = value.asnumpy() if isinstance(value, NDArray) else value
+        found = _cast(np.asarray(raw), variable)
+    except (TypeError, ValueError) as error:
+        raise DTypeError(f"feed: {variable.name!r} is no array of {variable.dtype}: {error}") from error
+    inner = variable.shape[1:]
+    if found.ndim != len(variable.shape) or found.shape[1:] != inner:
+        raise ShapeError(f"feed: {variable.name!r} has shape {found.shape}, expected {('N', *inner)}")
+    return array(found, dtype=variable.dtype)
+
+
+def _cast(array: Any, variable: Variable) -> Any:
+    """Return an array in the type of a variable.
+
+    Raises:
+        ValueError: it has fractions, and the variable whole numbers.
+    """
+    found = array.astype(variable.dtype, copy=False)
+    if found.dtype.kind in "iu" and array.dtype.kind == "f" and not np.array_equal(found, array):
+        raise ValueError("it has fractions")
+    return found
+
+
+def _sequences(variable: Variable, value: Any) -> RaggedNDArray:
+    """Return sequences given as a ragged array, or as a list of them."""
+    if not isinstance(value, RaggedNDArray):
+        if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+            raise TypeError("expected create_lod_tensor(...), or a list of sequences")
+        rows = [_cast(np.asarray(row), variable) for row in value]
+        value = create_lod_tensor(
+            np.concatenate([row.reshape(len(row), *variable.shape[1:]) for row in rows])
+            if rows
+            else np.zeros((0, *variable.shape[1:])),
+            [[len(row) for row in rows]],
+        )
+    values, inner = value.values.asnumpy(), variable.shape[1:]
+    if values.shape[1:] != inner:
+        values = values.reshape(len(values), *(() if inner == (1,) else inner))
+    elif inner == (1,):
+        values = values[:, 0]
+    return ragged_array(values, value.offsets, dtype=variable.dtype)
+
+
+def check_rows(symbol: Symbol, values: Mapping[str, Any]) -> None:
+    """Refuse numbers that are no rows of the tables that they are looked up in.
+
+    Raises:
+        BoundsError: there are some; names the data and the table.
+    """
+    for node in symbol.graph.nodes:
+        if node.op is None or node.op.name != "Embedding" or node.inputs[0][0].name not in values:
+            continue
+        name, table, rows = node.inputs[0][0].name, node.inputs[1][0].name, node.a.input_dim
+        given = values[name]
+        numbers = (given.values if isinstance(given, RaggedNDArray) else given).raw
+        wrong = numbers[(numbers < 0) | (numbers >= rows)]
+        if wrong.numel():
+            raise BoundsError(
+                f"feed: {name!r} has the value {int(wrong[0])}, but the table {table!r} has {rows} rows"
+            )
+
+
+class DataFeeder:
+    """Makes what `Executor.run` is fed of rows.
+
+    Args:
+        feed_list: variables, or their names, in the order of a row.
+        place: accepted; it is the CPU.
+        program: whose names they are; None: the present one.
+    """
+
+    def __init__(self, feed_list: Sequence[Any], place: Any = None, program: Program | None = None) -> None:
+        owner = default_main_program() if program is None else program
+        self._variables = [owner.var(each) if isinstance(each, str) else each for each in feed_list]
+
+    def feed(self, iterable: Iterable[Sequence[Any]]) -> dict[str, Any]:
+        """Return a batch by name.
+
+        Args:
+            iterable: rows, each with a value for every variable.
+
+        Raises:
+            ArgumentError: a row has more or fewer values.
+        """
+        rows = [tuple(row) for row in iterable]
+        count = len(self._variables)
+        if any(len(row) != count for row in rows):
+            raise ArgumentError(f"DataFeeder: a row has not {count} values, as feed_list has")
+        found: dict[str, Any] = {}
+        for variable, column in zip(self._variables, zip(*rows)):
+            if variable.lod_level:
+                found[variable.name] = _sequences(variable, column)
+            else:
+                found[variable.name] = np.asarray(column).reshape(len(rows), *variable.shape[1:])
+        return found

@@ -1,0 +1,282 @@
+"""Save and load: networks for prediction, and parameters to go on training with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from copy import copy
+from typing import Any
+
+from .. import later
+from ..base import ArgumentError, FileFormatError, StateError, dtype_from_code
+from ..checkpoint import load_checkpoint, save_checkpoint, states_file
+from ..checkpoint import load_params as load_network_params
+from ..commit import read_settled
+from ..symbol import Group, Symbol
+from .param_attr import ParamAttr
+from .program import Program, default_main_program
+from .runs import check_filled, runs_of
+from .variable import Parameter, Variable, declared_shape
+
+__all__ = [
+    "load_inference_model",
+    "load_params",
+    "load_persistables",
+    "save_inference_model",
+    "save_params",
+    "save_persistables",
+]
+
+later.publish(__name__, __all__)
+_FEED = "__feed__"
+_RAGGED = "101"
+
+
+def _prefix(call: str, dirname: Any, name: str) -> str:
+    try:
+        return os.path.join(os.fspath(dirname), name)
+    except TypeError as error:
+        raise ArgumentError(f"{call}: dirname is {dirname!r}, expected the path of a folder") from error
+
+
+def _program(call: str, given: Any) -> Program:
+    program = default_main_program() if given is None else given
+    if not isinstance(program, Program):
+        raise ArgumentError(f"{call}: main_program is {program!r}, expected a Program of fluid")
+    return program
+
+
+def save_inference_model(
+    dirname: Any,
+    feeded_var_names: Sequence[str],
+    target_vars: Sequence[Any],
+    executor: Any = None,
+    main_program: Any = None,
+    model_filename: None = None,
+    params_filename: None = None,
+) -> list[str]:
+    """Save what some targets depend on: ``model-symbol.json`` and ``model-0000.params`` in a folder.
+
+    Args:
+        dirname: the folder, made if need be.
+        feeded_var_names: names of the data that the targets depend on, in the order that loading tells.
+        target_vars: variables or names.
+        executor: accepted; the parameters are the program's.
+        main_program: the program; None: the present one.
+        model_filename: accepted as None.
+        params_filename: accepted as None.
+
+    Returns:
+        the names of the targets.
+
+    Raises:
+        ArgumentError: the targets depend on other data, or an argument is none that there is.
+        StateError: parameters have no values yet.
+        FileError: a file cannot be written.
+
+    Example:
+        >>> import dpmodule.fluid as fluid
+        >>> program, startup, executor = fluid.Program(), fluid.Program(), fluid.Executor()
+        >>> with fluid.program_guard(program, startup):
+        ...     out = fluid.layers.fc(fluid.layers.data("x", [3]), 2, act="softmax", name="out")
+        >>> executor.run(startup)
+        []
+        >>> fluid.io.save_inference_model("saved", ["x"], [out], executor, program)
+        ['out']
+        >>> mx.mod.Module.load("saved/model", 0, data_names=["x"], label_names=None)
+        <Module: not bound; x -> out_output; 2 parameters; on cpu(0)>
+    """
+    call = "save_inference_model"
+    program = _program(call, main_program)
+    _check_filenames(call, model_filename, params_filename)
+    feeds = [feeded_var_names] if isinstance(feeded_var_names, str) else list(feeded_var_names)
+    given = target_vars if isinstance(target_vars, (list, tuple)) else [target_vars]
+    targets: list[Any] = [program.var(each) if isinstance(each, str) else each for each in given]
+    if not targets or not all(isinstance(each, Variable) for each in targets):
+        raise ArgumentError(f"{call}: target_vars is {target_vars!r}, expected variables of fluid")
+    if any(each.symbol.entries[0][0].op is None for each in targets):
+        raise ArgumentError(f"{call}: a target is data or a parameter, which nothing computes")
+    symbol = copy(Group([each.symbol for each in targets]))
+    needed = program.data_names(symbol)
+    if sorted(feeds) != sorted(needed):
+        raise ArgumentError(
+            f"{call}: feeded_var_names is {feeds}, but the targets depend on {', '.join(needed)}"
+        )
+    internals = symbol.get_internals()
+    for number, name in enumerate(feeds):
+        internals[name]._set_attr(**{_FEED: str(number)})
+    check_filled(program, symbol)
+    names = [name for name in symbol.list_arguments() if name not in needed]
+    prefix = _prefix(call, dirname, "model")
+    os.makedirs(os.fspath(dirname), exist_ok=True)
+    save_checkpoint(prefix, 0, symbol, {name: program.store.array(name, 0) for name in names}, {})
+    return [each.name for each in targets]
+
+
+def _check_filenames(call: str, *names: Any) -> None:
+    if any(name is not None for name in names):
+        raise ArgumentError(
+            f"{call}: the files are always called model-symbol.json and model-0000.params; give no file names"
+        )
+
+
+def load_inference_model(
+    dirname: Any, executor: Any = None, model_filename: None = None, params_filename: None = None
+) -> list[Any]:
+    """Load what `save_inference_model` saved, with parameters of its own.
+
+    Args:
+        dirname: the folder.
+        executor: accepted.
+        model_filename: accepted as None.
+        params_filename: accepted as None.
+
+    Returns:
+        [program, names of what is fed, variables of the targets]
+
+    Raises:
+        FileError: a file is missing.
+        FileFormatError: a file is damaged.
+    """
+    _check_filenames("load_inference_model", model_filename, params_filename)
+    symbol, values, _ = load_checkpoint(_prefix("load_inference_model", dirname, "model"), 0)
+    program = Program()
+    program.join(Program())
+    program.is_test = True
+    attributes, internals = symbol.attr_dict(), symbol.get_internals()
+    order: dict[int, str] = {}
+    for name in symbol.list_arguments():
+        node, own = internals[name], attributes.get(name, {})
+        kind = dtype_from_code(int(own.get("__dtype__", 0)))
+        if name in values:
+            program.add(Parameter(program, node, name, values[name].shape, kind, ParamAttr(name)))
+            program.store.declare(name, values[name].shape, kind, needs_grad=False)
+        else:
+            program.add(_data(program, node, name, kind, own))
+            order[int(own.get(_FEED, len(order)))] = name
+    program.store.load(values, {})
+    targets = [program.add(_target(program, each)) for each in symbol]
+    return [program, [order[number] for number in sorted(order)], targets]
+
+
+def _data(program: Program, symbol: Symbol, name: str, dtype: str, attributes: Any) -> Variable:
+    """Return the variable of an input as its attributes say."""
+    level = int(attributes.get("__storage_type__") == _RAGGED)
+    shape = declared_shape(attributes)
+    if not shape:
+        raise FileFormatError(
+            f"input {name!r} has no shape; expected a network that save_inference_model saved"
+        )
+    whole = (-1, *shape[1:])
+    return Variable(program, symbol, name, (-1, 1) if level and whole == (-1,) else whole, dtype, level)
+
+
+def _target(program: Program, symbol: Symbol) -> Variable:
+    """Return the variable of an output."""
+    return Variable(program, symbol, symbol.entries[0][0].name)
+
+
+def _saved(program: Program) -> dict[str, Any]:
+    names = [each.name for each in program.all_parameters()]
+    empty = [name for name in names if name not in program.store.filled]
+    if empty:
+        raise StateError(f"{', '.join(empty)}: parameters without values; run the startup program first")
+    return {name: program.store.array(name, 0) for name in names}
+
+
+def save_params(executor: Any, dirname: Any, main_program: Any = None, filename: str | None = None) -> None:
+    """Save a program's parameters: ``params-0000.params`` in a folder.
+
+    Args:
+        executor: accepted.
+        dirname: the folder, made if need be.
+        main_program: the program; None: the present one.
+        filename: first part of the file names, in place of "params".
+
+    Raises:
+        StateError: parameters have no values yet.
+        FileError: a file cannot be written.
+    """
+    program, prefix = (
+        _program("save_params", main_program),
+        _prefix("save_params", dirname, filename or "params"),
+    )
+    values = _saved(program)
+    os.makedirs(os.fspath(dirname), exist_ok=True)
+    save_checkpoint(prefix, 0, None, values, {})
+
+
+def save_persistables(
+    executor: Any, dirname: Any, main_program: Any = None, filename: str | None = None
+) -> None:
+    """Save a program's parameters and its optimizer's states, to go on training with.
+
+    The files are ``persistables-0000.params`` and, once it has trained, ``persistables-0000.states``.
+
+    Args:
+        executor: accepted.
+        dirname: the folder, made if need be.
+        main_program: the program; None: the present one.
+        filename: first part of the file names, in place of "persistables".
+
+    Raises:
+        StateError: parameters have no values yet.
+        FileError: a file cannot be written.
+    """
+    call = "save_persistables"
+    program, prefix = _program(call, main_program), _prefix(call, dirname, filename or "persistables")
+    values = _saved(program)
+    os.makedirs(os.fspath(dirname), exist_ok=True)
+    save_checkpoint(prefix, 0, None, values, {}, states=runs_of(program).states())
+
+
+def _load(call: str, dirname: Any, main_program: Any, filename: str) -> tuple[Program, str]:
+    program, prefix = _program(call, main_program), _prefix(call, dirname, filename)
+    values, _ = load_network_params(prefix, 0)
+    missing = [each.name for each in program.all_parameters() if each.name not in values]
+    if missing:
+        raise ArgumentError(f"{call}: {prefix}-0000.params lacks {', '.join(missing)}")
+    own = {each.name: values[each.name] for each in program.all_parameters()}
+    for each in program.all_parameters():
+        program.store.declare(each.name, each.shape, each.dtype, needs_grad=False)
+    program.store.load(own, {})
+    return program, prefix
+
+
+def load_params(executor: Any, dirname: Any, main_program: Any = None, filename: str | None = None) -> None:
+    """Load what `save_params` saved.
+
+    Args:
+        executor: accepted.
+        dirname: the folder.
+        main_program: the program; None: the present one.
+        filename: first part of the file names, in place of "params".
+
+    Raises:
+        ArgumentError: the file lacks a parameter of the program.
+        ShapeError: one has another shape.
+        FileError: the file is missing.
+    """
+    _load("load_params", dirname, main_program, filename or "params")
+
+
+def load_persistables(
+    executor: Any, dirname: Any, main_program: Any = None, filename: str | None = None
+) -> None:
+    """Load what `save_persistables` saved: parameters, and the optimizer's states if there are any.
+
+    Args:
+        executor: accepted.
+        dirname: the folder.
+        main_program: the program, `minimize` called as before; None: the present one.
+        filename: first part of the file names, in place of "persistables".
+
+    Raises:
+        ArgumentError: the file lacks a parameter of the program.
+        ShapeError: one has another shape.
+        FileError: the file is missing.
+    """
+    program, prefix = _load("load_persistables", dirname, main_program, filename or "persistables")
+    path = states_file(prefix, 0)
+    if program.optimizer is not None and os.path.exists(path):
+        runs_of(program).load_states(read_settled(path))

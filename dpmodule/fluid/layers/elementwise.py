@@ -1,0 +1,385 @@
+"""Layers without parameters that work element by element, join, reshape or add up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ... import later
+from ... import symbol as sym
+from ...base import ArgumentError, dtype_name
+from ...symbol import Symbol
+from ..variable import Variable
+from .making import ACTIVATIONS, activated, as_variable, as_variables, check_act, level_of, program_of
+
+__all__ = [
+    "abs",
+    "cast",
+    "clip",
+    "concat",
+    "dropout",
+    "elementwise_add",
+    "elementwise_div",
+    "elementwise_max",
+    "elementwise_min",
+    "elementwise_mul",
+    "elementwise_pow",
+    "elementwise_sub",
+    "exp",
+    "log",
+    "matmul",
+    "mean",
+    "reduce_max",
+    "reduce_mean",
+    "reduce_min",
+    "reduce_sum",
+    "relu",
+    "reshape",
+    "scale",
+    "sigmoid",
+    "softmax",
+    "softsign",
+    "sqrt",
+    "square",
+    "sum",
+    "sums",
+    "tanh",
+]
+
+later.publish(__name__, __all__)
+
+
+def _pointwise(act: str) -> Callable[..., Variable]:
+    """Return the layer of an activation."""
+
+    def layer(x: Any = None, name: str | None = None, **input: Any) -> Variable:
+        given = as_variable(act, input.pop("input", None) if x is None else x, "x")
+        if input:
+            raise ArgumentError(f"{act}: got {', '.join(input)}, expected a variable and name")
+        program = program_of(act, given)
+
+        def made(name: str) -> Any:
+            return ACTIVATIONS[act](given.symbol, name=name)
+
+        return program.derive(act, made, given.shape, given.dtype, given.lod_level, name)
+
+    layer.__name__ = layer.__qualname__ = act
+    layer.__doc__ = f"""Apply {act} {"along the last axis" if act == "softmax" else "to each element"}.
+
+    Args:
+        x: a variable.
+        name: name of the result; None: ``{act}_0`` and so on.
+        input: the variable, under its other name.
+    """
+    return layer
+
+
+abs, exp, log, relu = map(_pointwise, ("abs", "exp", "log", "relu"))
+sigmoid, softsign, sqrt, square, tanh = map(_pointwise, ("sigmoid", "softsign", "sqrt", "square", "tanh"))
+softmax = _pointwise("softmax")
+
+
+def _joined(operation: str) -> Callable[..., Variable]:
+    """Return the layer of an operator of two inputs."""
+    layer_name = f"elementwise_{operation}"
+    operator = {"max": "maximum", "min": "minimum", "pow": "power"}.get(operation, operation)
+
+    def layer(x: Any, y: Any, axis: int = -1, act: str | None = None, name: str | None = None) -> Variable:
+        left, right = as_variable(layer_name, x, "x"), as_variable(layer_name, y, "y")
+        check_act(layer_name, act)
+        program = program_of(layer_name, left, right)
+        other = _aligned(layer_name, left, right, axis)
+
+        def made(name: str) -> Any:
+            return getattr(sym, f"broadcast_{operator}")(left.symbol, other, name=name)
+
+        whole = [each.lod_level for each in (left, right)]
+        shape = left.shape if left.shape == right.shape else None
+        return program.derive(
+            layer_name, lambda name: activated(made, act, name), shape, None, max(whole), name
+        )
+
+    layer.__name__ = layer.__qualname__ = layer_name
+    layer.__doc__ = f"""Join two variables by {operation}; axes of size 1 are repeated.
+
+    Args:
+        x: a variable.
+        y: another one, or one of fewer axes, which are those of x from `axis` on.
+        axis: where y's axes begin; -1: so that the last ones agree.
+        act: name of an activation.
+        name: name of the result.
+    """
+    return layer
+
+
+def _aligned(layer: str, x: Variable, y: Variable, axis: int) -> Any:
+    """Return the second input with as many axes as the first."""
+    missing = len(x.shape) - len(y.shape)
+    if missing <= 0 or axis == -1 and (missing == 0 or y.shape == (1,)):
+        return y.symbol
+    before = missing if axis == -1 else axis
+    if not 0 <= before <= missing:
+        raise ArgumentError(f"{layer}: axis is {axis!r} for shapes {x.shape} and {y.shape}")
+    shape = (*[1] * before, *y.shape, *[1] * (missing - before))
+    return sym.Reshape(y.symbol, shape=tuple(0 if n == -1 and i == 0 else n for i, n in enumerate(shape)))
+
+
+elementwise_add, elementwise_sub, elementwise_mul = map(_joined, ("add", "sub", "mul"))
+elementwise_div, elementwise_max, elementwise_min, elementwise_pow = map(
+    _joined, ("div", "max", "min", "pow")
+)
+
+
+def scale(
+    x: Any,
+    scale: float = 1.0,
+    bias: float = 0.0,
+    bias_after_scale: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+) -> Variable:
+    """Multiply by a number and add another.
+
+    Args:
+        x: a variable.
+        scale: the factor.
+        bias: what is added.
+        bias_after_scale: whether it is added to the product, not multiplied itself.
+        act: name of an activation.
+        name: name of the result.
+    """
+    given = as_variable("scale", x, "x")
+    check_act("scale", act)
+    offset = bias if bias_after_scale else bias * scale
+
+    def made(name: str) -> Any:
+        product = sym._internal._mul_scalar(
+            given.symbol, scalar=float(scale), name=f"{name}_product" if offset else name
+        )
+        return sym._internal._plus_scalar(product, scalar=float(offset), name=name) if offset else product
+
+    return given.derive(
+        "scale", lambda name: activated(made, act, name), given.shape, given.dtype, given.lod_level, name
+    )
+
+
+def clip(x: Any, min: float, max: float, name: str | None = None) -> Variable:
+    """Pull elements into a range.
+
+    Args:
+        x: a variable.
+        min: the smallest value.
+        max: the largest.
+        name: name of the result.
+    """
+    given = as_variable("clip", x, "x")
+
+    def made(name: str) -> Any:
+        return sym.clip(given.symbol, a_min=min, a_max=max, name=name)
+
+    return given.derive("clip", made, given.shape, given.dtype, given.lod_level, name)
+
+
+def cast(x: Any, dtype: Any) -> Variable:
+    """Convert to another element type.
+
+    Args:
+        x: a variable.
+        dtype: the type.
+    """
+    given, kind = as_variable("cast", x, "x"), dtype_name(dtype)
+    return given.derive(
+        "cast", lambda name: sym.Cast(given.symbol, dtype=kind, name=name), given.shape, kind, given.lod_level
+    )
+
+
+def concat(input: Any, axis: int = 0, name: str | None = None) -> Variable:
+    """Join variables along an axis.
+
+    Args:
+        input: the variables.
+        axis: which axis; sequences and batches join along axis 1, their features.
+        name: name of the result.
+    """
+    several = as_variables("concat", input)
+    symbols = [each.symbol for each in several]
+    shapes = [each.shape for each in several]
+    place = axis if axis >= 0 else axis + len(shapes[0])
+    known = all(len(shape) > place and shape[place] > 0 for shape in shapes)
+    shape = (*shapes[0][:place], _total(s[place] for s in shapes), *shapes[0][place + 1 :]) if known else None
+    return program_of("concat", *several).derive(
+        "concat", lambda name: sym.Concat(*symbols, dim=axis, name=name), shape, None, level_of(several), name
+    )
+
+
+def _total(numbers: Any) -> int:
+    found = 0
+    for number in numbers:
+        found += number
+    return found
+
+
+def sums(input: Any, out: None = None) -> Variable:
+    """Add variables of one shape up.
+
+    Args:
+        input: the variables.
+        out: accepted as None.
+
+    Raises:
+        ArgumentError: `out` is given; there is nothing to write into.
+    """
+    if out is not None:
+        raise ArgumentError("sums: out is given; use what the layer returns")
+    several = as_variables("sums", input)
+    symbols = [each.symbol for each in several]
+    return program_of("sums", *several).derive(
+        "sum", lambda name: sym.add_n(*symbols, name=name), several[0].shape, None, level_of(several)
+    )
+
+
+sum = sums
+
+
+def reshape(x: Any, shape: Sequence[int], inplace: bool = False, name: str | None = None) -> Variable:
+    """Bring a variable into another shape; 0 keeps an axis, one -1 takes what is left.
+
+    Args:
+        x: a dense variable.
+        shape: the shape; begin with 0 or -1 for the batch.
+        inplace: accepted.
+        name: name of the result.
+
+    Raises:
+        ArgumentError: it is ragged.
+    """
+    given = as_variable("reshape", x, "x")
+    if given.lod_level:
+        raise ArgumentError(f"reshape: {given.name!r} holds sequences; pool them first")
+    return given.derive(
+        "reshape", lambda name: sym.Reshape(given.symbol, shape=tuple(shape), name=name), name=name
+    )
+
+
+def dropout(
+    x: Any,
+    dropout_prob: float,
+    is_test: bool = False,
+    seed: int | None = None,
+    name: str | None = None,
+    dropout_implementation: str = "downgrade_in_infer",
+) -> Variable:
+    """Set elements to zero at random while training.
+
+    What is kept is divided by the share that is kept, so that prediction changes nothing: Paddle's
+    "upscale_in_train". Its default, "downgrade_in_infer", multiplies in prediction instead, which comes to the same
+    network with other first weights.
+
+    Args:
+        x: a variable.
+        dropout_prob: the share that is set to zero.
+        is_test: whether nothing is done.
+        seed: accepted as None; `mx.random.seed` sets it.
+        name: name of the result.
+        dropout_implementation: accepted.
+
+    Raises:
+        ArgumentError: `seed` is given.
+    """
+    given = as_variable("dropout", x, "x")
+    if seed is not None:
+        raise ArgumentError(
+            "dropout: seed is given; mx.random.seed(n) seeds all of a process's random numbers"
+        )
+
+    def made(name: str) -> Any:
+        return sym.Dropout(given.symbol, p=0.0 if is_test else dropout_prob, name=name)
+
+    return given.derive("dropout", made, given.shape, given.dtype, given.lod_level, name)
+
+
+def matmul(
+    x: Any, y: Any, transpose_x: bool = False, transpose_y: bool = False, name: str | None = None
+) -> Variable:
+    """Multiply matrices.
+
+    Args:
+        x: (N, K), a variable.
+        y: (K, M), a variable or parameter.
+        transpose_x: whether x is transposed first.
+        transpose_y: whether y is.
+        name: name of the result.
+    """
+    left, right = as_variable("matmul", x, "x"), as_variable("matmul", y, "y")
+    product = sym.dot if len(left.shape) == 2 else sym.batch_dot
+
+    def made(name: str) -> Any:
+        return product(left.symbol, right.symbol, transpose_a=transpose_x, transpose_b=transpose_y, name=name)
+
+    return program_of("matmul", left, right).derive("matmul", made, name=name)
+
+
+def _reduced(kind: str) -> Callable[..., Variable]:
+    layer_name = f"reduce_{kind}"
+
+    def layer(input: Any, dim: Any = None, keep_dim: bool = False, name: str | None = None) -> Variable:
+        given = as_variable(layer_name, input)
+        axes = None if dim is None else tuple(dim) if isinstance(dim, (list, tuple)) else (dim,)
+
+        def made(name: str) -> Any:
+            if given.lod_level and axes is None:
+                return _over_sequences(kind, given.symbol, name)
+            return getattr(sym, kind)(given.symbol, axis=axes, keepdims=keep_dim, name=name)
+
+        level = given.lod_level if axes is not None else 0
+        return given.derive(
+            layer_name, made, (1,) if axes is None and not keep_dim else None, None, level, name
+        )
+
+    layer.__name__ = layer.__qualname__ = layer_name
+    layer.__doc__ = f"""Return the {kind} over axes.
+
+    Args:
+        input: a variable.
+        dim: an axis or several; None: all of them, for one number.
+        keep_dim: whether the axes stay with size 1.
+        name: name of the result.
+    """
+    return layer
+
+
+def _over_sequences(kind: str, data: Symbol, name: str) -> Any:
+    """Return one number from all elements of all sequences."""
+    if kind in ("sum", "mean"):
+        total = sym.sum(
+            sym.sequence_pool(data, pool_type="sum"), name=f"{name}_total" if kind == "mean" else name
+        )
+        if kind == "sum":
+            return total
+        number = sym.sum(sym.sequence_pool(sym.ones_like(data), pool_type="sum"))
+        return sym.broadcast_div(total, number, name=name)
+    raise ArgumentError(
+        f"reduce_{kind}: over all elements of sequences there are sum and mean; pool them first"
+    )
+
+
+reduce_sum, reduce_mean, reduce_max, reduce_min = map(_reduced, ("sum", "mean", "max", "min"))
+
+
+def mean(x: Any, name: str | None = None) -> Variable:
+    """Return the mean of all elements, as one number.
+
+    Args:
+        x: a variable.
+        name: name of the result.
+    """
+    given = as_variable("mean", x, "x")
+
+    def made(name: str) -> Any:
+        return (
+            _over_sequences("mean", given.symbol, name)
+            if given.lod_level
+            else sym.mean(given.symbol, name=name)
+        )
+
+    return given.derive("mean", made, (1,), given.dtype, 0, name)

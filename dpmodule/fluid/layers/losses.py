@@ -1,0 +1,197 @@
+"""Losses and what tells how good predictions are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import later
+from ... import symbol as sym
+from ...base import ArgumentError
+from ...symbol import Symbol
+from ..variable import Variable
+from .making import as_variable, level_of, program_of, width_of
+
+__all__ = [
+    "accuracy",
+    "cross_entropy",
+    "sigmoid_cross_entropy_with_logits",
+    "softmax_with_cross_entropy",
+    "square_error_cost",
+]
+
+later.publish(__name__, __all__)
+
+_LEAST = 1e-20
+"""A probability below it counts as this, so that no loss is infinite."""
+
+
+def cross_entropy(
+    input: Any, label: Any, soft_label: bool = False, ignore_index: int | None = None
+) -> Variable:
+    """Return the cross-entropy of each line.
+
+    Shape:
+        input: (N, classes), probabilities as softmax gives them.
+        label: (N, 1), numbers of classes; with `soft_label` (N, classes).
+        output: (N, 1).
+
+    Args:
+        input: the probabilities.
+        label: the classes.
+        soft_label: whether `label` has a probability for each class.
+        ignore_index: lines of this class count 0; None: there is none (Paddle: -100).
+    """
+    probabilities, right = as_variable("cross_entropy", input), as_variable("cross_entropy", label, "label")
+
+    def logarithms(name: str) -> Any:
+        if soft_label:
+            return sym.log(sym._internal._maximum_scalar(probabilities.symbol, scalar=_LEAST), name=name)
+        chosen = _picked(probabilities.symbol, right, f"{name}_pick")
+        return sym.log(sym._internal._maximum_scalar(chosen, scalar=_LEAST, name=f"{name}_floor"), name=name)
+
+    return _entropy("cross_entropy", probabilities, right, logarithms, soft_label, ignore_index)
+
+
+def softmax_with_cross_entropy(
+    logits: Any, label: Any, soft_label: bool = False, ignore_index: int | None = None
+) -> Variable:
+    """Return the cross-entropy of each line after a softmax, computed together.
+
+    Shape:
+        logits: (N, classes).
+        label: (N, 1), numbers of classes; with `soft_label` (N, classes).
+        output: (N, 1).
+
+    Args:
+        logits: what softmax is applied to.
+        label: the classes.
+        soft_label: whether `label` has a probability for each class.
+        ignore_index: lines of this class count 0; None: there is none (Paddle: -100).
+    """
+    layer = "softmax_with_cross_entropy"
+    scores, right = as_variable(layer, logits, "logits"), as_variable(layer, label, "label")
+
+    def logarithms(name: str) -> Any:
+        found = sym.log_softmax(scores.symbol, axis=-1, name=name if soft_label else f"{name}_all")
+        return found if soft_label else _picked(found, right, name)
+
+    return _entropy(layer, scores, right, logarithms, soft_label, ignore_index)
+
+
+def _entropy(
+    layer: str, input: Variable, label: Variable, logarithms: Any, soft_label: bool, ignore_index: int | None
+) -> Variable:
+    """Enter minus the logarithm of what was right, or of what weighs."""
+    width_of(layer, input)
+    if soft_label and ignore_index is not None:
+        raise ArgumentError(
+            f"{layer}: ignore_index is {ignore_index!r} beside soft_label, which names no class"
+        )
+
+    def made(name: str) -> Any:
+        found = logarithms(f"{name}_log")
+        if soft_label:
+            weighed = sym.broadcast_mul(found, label.symbol, name=f"{name}_weighed")
+            found = sym.sum(weighed, axis=-1, keepdims=True, name=f"{name}_sum")
+        if ignore_index is None:
+            return sym.negative(found, name=name)
+        kept = sym._internal._not_equal_scalar(label.symbol, scalar=float(ignore_index), name=f"{name}_kept")
+        loss = sym.negative(found, name=f"{name}_all")
+        return sym.broadcast_mul(loss, sym.Cast(kept, dtype=input.dtype), name=name)
+
+    level = level_of([input, label])
+    shape = (*input.shape[:-1], 1)
+    return program_of(layer, input, label).derive(layer, made, shape, input.dtype, level)
+
+
+def _picked(values: Symbol, label: Variable, name: str) -> Any:
+    """Return the column of each line that its label names, as (N, 1)."""
+    numbers = label.symbol
+    if label.lod_level:  # its elements are numbers, without an axis of their own
+        numbers = sym.expand_dims(numbers, axis=1)
+    return sym.pick(values, numbers, axis=-1, keepdims=True, name=name)
+
+
+def sigmoid_cross_entropy_with_logits(x: Any, label: Any, name: str | None = None) -> Variable:
+    """Return the cross-entropy of each element with a probability of 1, after a logistic function.
+
+    Shape:
+        x, output: any.
+        label: as x; from 0 to 1.
+
+    Args:
+        x: what the logistic function is applied to.
+        label: the probabilities.
+        name: name of the result.
+    """
+    layer = "sigmoid_cross_entropy_with_logits"
+    scores, right = as_variable(layer, x, "x"), as_variable(layer, label, "label")
+
+    def made(name: str) -> Any:
+        wanted = right.symbol if right.dtype == scores.dtype else sym.Cast(right.symbol, dtype=scores.dtype)
+        above = sym.broadcast_sub(
+            sym.relu(scores.symbol), sym.broadcast_mul(scores.symbol, wanted, name=f"{name}_product")
+        )
+        rest = sym.Activation(sym.negative(sym.abs(scores.symbol)), act_type="softrelu", name=f"{name}_rest")
+        return sym.broadcast_add(above, rest, name=name)
+
+    level = level_of([scores, right])
+    return program_of(layer, scores, right).derive(layer, made, scores.shape, scores.dtype, level, name)
+
+
+def square_error_cost(input: Any, label: Any) -> Variable:
+    """Return the squared difference of each element.
+
+    Args:
+        input: the prediction.
+        label: what it should be.
+    """
+    found, right = as_variable("square_error_cost", input), as_variable("square_error_cost", label, "label")
+
+    def made(name: str) -> Any:
+        wanted = right.symbol if right.dtype == found.dtype else sym.Cast(right.symbol, dtype=found.dtype)
+        return sym.square(sym.broadcast_sub(found.symbol, wanted, name=f"{name}_difference"), name=name)
+
+    level = level_of([found, right])
+    return program_of("square_error_cost", found, right).derive(
+        "square_error_cost", made, found.shape, found.dtype, level
+    )
+
+
+def accuracy(input: Any, label: Any, k: int = 1, correct: None = None, total: None = None) -> Variable:
+    """Return the share of lines whose label is among the k largest scores.
+
+    Shape:
+        input: (N, classes).
+        label: (N, 1), numbers of classes.
+        output: (1,).
+
+    Args:
+        input: scores or probabilities.
+        label: the classes.
+        k: how many may be tried.
+        correct: accepted as None.
+        total: accepted as None.
+
+    Raises:
+        ArgumentError: `correct` or `total` is given, or `k` is no number of classes.
+    """
+    scores, right = as_variable("accuracy", input), as_variable("accuracy", label, "label")
+    if correct is not None or total is not None:
+        raise ArgumentError("accuracy: correct or total is given; there is nothing to write into")
+    if not 1 <= k <= width_of("accuracy", scores):
+        raise ArgumentError(f"accuracy: k is {k!r}, expected 1 to {scores.shape[-1]}")
+    if scores.lod_level:
+        raise ArgumentError(f"accuracy: {scores.name!r} holds sequences; pool them first")
+
+    def made(name: str) -> Any:
+        if k == 1:
+            best = sym.argmax(scores.symbol, axis=-1, keepdims=True, name=f"{name}_best")
+            numbers = sym.Cast(right.symbol, dtype="float32", name=f"{name}_label")
+            hits = sym.broadcast_equal(best, numbers, name=f"{name}_hits")
+        else:
+            mask = sym.topk(scores.symbol, axis=-1, k=k, ret_typ="mask", name=f"{name}_best")
+            hits = _picked(sym.BlockGrad(mask), right, f"{name}_hits")
+        return sym.mean(hits, name=name)
+
+    return program_of("accuracy", scores, right).derive("accuracy", made, (1,), "float32")

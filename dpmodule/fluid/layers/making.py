@@ -1,0 +1,157 @@
+"""What all layers use: variables checked and made, parameters, activations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ... import initializer as init
+from ... import symbol as sym
+from ...base import ArgumentError, ShapeError, did_you_mean
+from ...initializer import Initializer
+from ...symbol import Symbol
+from ..param_attr import ParamAttr
+from ..program import Program, default_main_program, default_startup_program
+from ..variable import Shape, Variable
+
+__all__ = [
+    "ACTIVATIONS",
+    "activated",
+    "as_variable",
+    "as_variables",
+    "check_act",
+    "level_of",
+    "main_program",
+    "parameter",
+    "program_of",
+    "width_of",
+]
+
+ACTIVATIONS = {
+    "exp": sym.exp,
+    "relu": sym.relu,
+    "sigmoid": sym.sigmoid,
+    "softmax": sym.softmax,
+    "softsign": sym.softsign,
+    "sqrt": sym.sqrt,
+    "square": sym.square,
+    "tanh": sym.tanh,
+    "log": sym.log,
+    "abs": sym.abs,
+}
+"""What ``act`` may name."""
+
+
+def as_variable(layer: str, given: Any, argument: str = "input") -> Variable:
+    """Return a layer's input.
+
+    Raises:
+        ArgumentError: it is no variable of fluid.
+    """
+    if not isinstance(given, Variable):
+        raise ArgumentError(
+            f"{layer}: {argument} is {given!r}, expected a variable that a layer of fluid returned"
+        )
+    return given
+
+
+def as_variables(layer: str, given: Any) -> list[Variable]:
+    """Return one or several inputs as a list.
+
+    Raises:
+        ArgumentError: there is none, or one is no variable of fluid, or they are of several programs.
+    """
+    several = list(given) if isinstance(given, (list, tuple)) else [given]
+    if not several:
+        raise ArgumentError(f"{layer}: got an empty list of inputs, expected one or more")
+    found = [as_variable(layer, each) for each in several]
+    program_of(layer, *found)
+    return found
+
+
+def program_of(layer: str, *variables: Variable) -> Program:
+    """Return the program that variables are of.
+
+    Raises:
+        ArgumentError: they are of several.
+    """
+    for other in variables[1:]:
+        if other.program is not variables[0].program:
+            raise ArgumentError(f"{layer}: {variables[0].name!r} and {other.name!r} are of two programs")
+    found: Program = variables[0].program
+    return found
+
+
+def parameter(
+    program: Program,
+    name: str,
+    shape: Shape,
+    attr: ParamAttr,
+    dtype: str = "float32",
+    initializer: Initializer | None = None,
+) -> Symbol:
+    """Return the symbol of a parameter, as layers compute with it: one that is not trained passes no gradient on.
+
+    Args:
+        program: whose it is.
+        name: its name, if `attr` has none.
+        shape: its shape.
+        attr: what the layer was told about it.
+        dtype: its element type.
+        initializer: its first values, if `attr` has none; None: Xavier's.
+    """
+    default = init.Xavier("uniform", "avg", 3) if initializer is None else initializer
+    made = program.create_parameter(default_startup_program(), name, shape, dtype, attr, default)
+    return made.symbol if made.trainable else sym.BlockGrad(made.symbol, name=f"{made.name}_fixed")
+
+
+def width_of(layer: str, variable: Variable) -> int:
+    """Return the size of a variable's last axis.
+
+    Raises:
+        ShapeError: it is not known.
+    """
+    if len(variable.shape) < 2 or variable.shape[-1] < 1:
+        raise ShapeError(
+            f"{layer}: {variable.name!r} has the shape {variable.shape}; the size of its last axis must be known"
+        )
+    return variable.shape[-1]
+
+
+def check_act(layer: str, act: Any) -> None:
+    """Refuse what names no activation.
+
+    Raises:
+        ArgumentError: there is no such activation.
+    """
+    if act is not None and act not in ACTIVATIONS:
+        raise ArgumentError(
+            f"{layer}: act is {act!r}, expected None or one of {', '.join(ACTIVATIONS)}"
+            f"{did_you_mean(str(act), ACTIVATIONS)}"
+        )
+
+
+def activated(symbol: Any, act: str | None, name: str) -> Symbol:
+    """Return a symbol behind an activation.
+
+    Args:
+        symbol: function from a name to the symbol.
+        act: the activation; None: none.
+        name: of what comes out.
+    """
+    if act is None:
+        return symbol(name)  # type: ignore[no-any-return]
+    found: Symbol = ACTIVATIONS[act](symbol(f"{name}_linear"), name=name)
+    return found
+
+
+def level_of(variables: Sequence[Variable]) -> int:
+    """Return the level of sequences of what is computed from variables element by element."""
+    return max(each.lod_level for each in variables)
+
+
+def main_program() -> Program:
+    """Return the program that layers write to, joined with its startup program."""
+    program = default_main_program()
+    program.join(default_startup_program())
+    return program

@@ -1,0 +1,304 @@
+"""Optimizers under Paddle's names and arguments, which are MXNet's; `minimize` gives one to a program.
+
+Formulas are MXNet's: docs/fluid.md lists where they differ from Paddle's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import later
+from .. import optimizer as opt
+from ..base import ArgumentError
+from ..lr_scheduler import LRScheduler
+from .regularizer import L2Decay
+from .variable import Parameter, Variable
+
+__all__ = [
+    "SGD",
+    "Adagrad",
+    "AdagradOptimizer",
+    "Adam",
+    "AdamOptimizer",
+    "Ftrl",
+    "FtrlOptimizer",
+    "Momentum",
+    "MomentumOptimizer",
+    "Optimizer",
+    "RMSProp",
+    "RMSPropOptimizer",
+    "SGDOptimizer",
+    "Update",
+]
+
+later.publish(__name__, __all__)
+
+_LEAST = 1e-8
+"""Stands for 0 where MXNet would divide 0 by 0."""
+
+
+@dataclass(frozen=True)
+class Update:
+    """What `minimize` entered for one parameter.
+
+    Args:
+        type: name of the rule, such as "adagrad".
+        parameter: the parameter.
+    """
+
+    type: str
+    parameter: Parameter
+
+
+class Optimizer:
+    """How a program is trained; made by the functions below.
+
+    Args:
+        kind: name of MXNet's optimizer.
+        learning_rate: a number, or a schedule of `mx.lr_scheduler`.
+        regularization: weight decay of all parameters that have none of their own.
+        arguments: further arguments of MXNet's optimizer.
+
+    Raises:
+        ArgumentError: the rate is no number above 0 and no schedule, or `regularization` no `L2Decay`.
+    """
+
+    def __init__(
+        self, kind: str, learning_rate: Any, regularization: Any, arguments: Mapping[str, Any]
+    ) -> None:
+        is_number = isinstance(learning_rate, (int, float)) and not isinstance(learning_rate, bool)
+        if not isinstance(learning_rate, LRScheduler) and not (is_number and learning_rate >= 0):
+            raise ArgumentError(
+                f"learning_rate is {learning_rate!r}, expected a number from 0 or a schedule of mx.lr_scheduler"
+            )
+        if regularization is not None and not isinstance(regularization, L2Decay):
+            raise ArgumentError(
+                f"regularization is {regularization!r}, expected L2Decay(coefficient) or None"
+            )
+        self.kind = kind
+        self._decay = 0.0 if regularization is None else regularization.coefficient
+        self._arguments = dict(arguments)
+        if is_number:
+            self._arguments["learning_rate"] = float(learning_rate)
+        else:
+            self._arguments["lr_scheduler"] = learning_rate
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{key}={value!r}" for key, value in self._arguments.items())
+        return f"<fluid optimizer {self.kind}: {arguments}>"
+
+    def minimize(
+        self,
+        loss: Any,
+        startup_program: Any = None,
+        parameter_list: Sequence[Any] | None = None,
+        no_grad_set: Collection[Any] | None = None,
+    ) -> tuple[list[Update], list[tuple[Parameter, str]]]:
+        """Let a program train for a loss.
+
+        Args:
+            loss: a variable of one number, such as `layers.mean` returns.
+            startup_program: accepted; states begin as zeros with the first batch.
+            parameter_list: what is trained, variables or names; None: all that the loss depends on.
+            no_grad_set: what is not.
+
+        Returns:
+            (an `Update` for each parameter, pairs of a parameter and the name under which its gradient is fetched)
+
+        Raises:
+            ArgumentError: the loss is no variable of one number, or depends on no parameter that is trained.
+            StateError: the program has an optimizer.
+        """
+        if not isinstance(loss, Variable) or loss.shape not in ((1,), ()):
+            raise ArgumentError(
+                f"minimize: loss is {loss!r}, expected a variable of one number, as layers.mean returns"
+            )
+        program = loss.program
+        names = set(loss.symbol.list_arguments())
+        reached = [each for each in program.all_parameters() if each.name in names]
+        trained = [
+            each for each in reached if each.trainable and _is_chosen(each, parameter_list, no_grad_set)
+        ]
+        if not trained:
+            raise ArgumentError(f"minimize: {loss.name!r} depends on no parameter that is to be trained")
+        program.train_for(loss, self._recipe(reached, trained))
+        updates = [Update(self.kind, each) for each in trained]
+        return updates, [(each, f"{each.name}@GRAD") for each in trained]
+
+    def _recipe(
+        self, reached: Sequence[Parameter], trained: Sequence[Parameter]
+    ) -> Callable[[], opt.Optimizer]:
+        """Return a function that makes MXNet's optimizer, with nothing counted yet."""
+        chosen = {each.name for each in trained}
+        rates = {each.name: each.attr.learning_rate if each.name in chosen else 0.0 for each in reached}
+        decays = {
+            each.name: self._decay if each.attr.regularizer is None else each.attr.regularizer.coefficient
+            for each in reached
+        }
+
+        def make() -> opt.Optimizer:
+            decay = 1.0 if any(decays.values()) else 0.0
+            made = opt.create(self.kind, wd=decay, rescale_grad=1.0, **self._arguments)
+            made.set_lr_mult(rates)
+            made.set_wd_mult(decays)
+            return made
+
+        return make
+
+
+def _is_chosen(parameter: Parameter, wanted: Any, unwanted: Any) -> bool:
+    def names(given: Any) -> set[str]:
+        return {each if isinstance(each, str) else each.name for each in given}
+
+    return (wanted is None or parameter.name in names(wanted)) and parameter.name not in names(unwanted or ())
+
+
+def SGD(learning_rate: Any, regularization: Any = None, name: str | None = None) -> Optimizer:
+    """Return gradient descent: ``w -= lr * (g + decay * w)``.
+
+    Args:
+        learning_rate: the rate.
+        regularization: weight decay.
+        name: accepted.
+    """
+    return Optimizer("sgd", learning_rate, regularization, {})
+
+
+def Momentum(
+    learning_rate: Any,
+    momentum: float,
+    use_nesterov: bool = False,
+    regularization: Any = None,
+    name: str | None = None,
+) -> Optimizer:
+    """Return gradient descent with momentum: ``v = momentum * v + g``, ``w -= lr * v`` under a steady rate.
+
+    Args:
+        learning_rate: the rate.
+        momentum: share of the last step that is repeated.
+        use_nesterov: whether it is Nesterov's momentum.
+        regularization: weight decay.
+        name: accepted.
+    """
+    return Optimizer("nag" if use_nesterov else "sgd", learning_rate, regularization, {"momentum": momentum})
+
+
+def Adagrad(
+    learning_rate: Any,
+    epsilon: float = 1.0e-6,
+    regularization: Any = None,
+    name: str | None = None,
+    initial_accumulator_value: float = 0.0,
+) -> Optimizer:
+    """Return AdaGrad: ``h += g ** 2``, ``w -= lr * (g / sqrt(h + epsilon ** 2) + decay * w)``.
+
+    Paddle divides by ``sqrt(h) + epsilon``. The square of its epsilon below the root gives the same step where h is
+    far from that square, and else one up to 1.41 times as large.
+
+    Args:
+        learning_rate: the rate.
+        epsilon: keeps the quotient finite.
+        regularization: weight decay.
+        name: accepted.
+        initial_accumulator_value: accepted as 0.
+
+    Raises:
+        ArgumentError: `initial_accumulator_value` is another one.
+    """
+    if initial_accumulator_value != 0:
+        raise ArgumentError(
+            f"Adagrad: initial_accumulator_value is {initial_accumulator_value!r}, expected 0"
+        )
+    return Optimizer("adagrad", learning_rate, regularization, {"eps": epsilon**2})
+
+
+def Adam(
+    learning_rate: Any = 0.001,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+    regularization: Any = None,
+    name: str | None = None,
+    lazy_mode: bool = False,
+) -> Optimizer:
+    """Return Adam.
+
+    Args:
+        learning_rate: the rate.
+        beta1: how slowly the mean forgets.
+        beta2: how slowly the mean square forgets.
+        epsilon: keeps the quotient finite.
+        regularization: weight decay.
+        name: accepted.
+        lazy_mode: whether a sparse gradient updates its own rows and their means only.
+    """
+    given = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon, "lazy_update": lazy_mode}
+    return Optimizer("adam", learning_rate, regularization, given)
+
+
+def Ftrl(
+    learning_rate: Any,
+    l1: float = 0.0,
+    l2: float = 0.0,
+    lr_power: float = -0.5,
+    regularization: Any = None,
+    name: str | None = None,
+) -> Optimizer:
+    """Return FTRL-proximal.
+
+    Args:
+        learning_rate: the rate.
+        l1: strength that makes parameters zero.
+        l2: strength that makes them small.
+        lr_power: accepted as -0.5.
+        regularization: weight decay.
+        name: accepted.
+
+    Raises:
+        ArgumentError: `lr_power` is not -0.5, or both `l2` and `regularization` are given: here they are one thing.
+    """
+    if lr_power != -0.5:
+        raise ArgumentError(f"Ftrl: lr_power is {lr_power!r}, expected -0.5")
+    if l2 and regularization is not None:
+        raise ArgumentError(
+            "Ftrl: l2 and regularization are given, and both are the weight decay here; give one"
+        )
+    decay = L2Decay(2.0 * l2) if l2 else regularization
+    return Optimizer("ftrl", learning_rate, decay, {"lamda1": l1, "beta": _LEAST})
+
+
+def RMSProp(
+    learning_rate: Any,
+    rho: float = 0.95,
+    epsilon: float = 1e-6,
+    momentum: float = 0.0,
+    centered: bool = False,
+    regularization: Any = None,
+    name: str | None = None,
+) -> Optimizer:
+    """Return RMSProp, plain or centered.
+
+    Args:
+        learning_rate: the rate.
+        rho: how slowly the means forget.
+        epsilon: keeps the quotient finite.
+        momentum: share of the last step that is repeated; only when centered.
+        centered: whether the mean's square is taken off.
+        regularization: weight decay.
+        name: accepted.
+
+    Raises:
+        ArgumentError: there is a momentum without `centered`, which MXNet's plain form has none of.
+    """
+    if momentum and not centered:
+        raise ArgumentError(f"RMSProp: momentum is {momentum!r}, expected 0, or centered=True beside it")
+    given: dict[str, Any] = {"gamma1": rho, "epsilon": epsilon, "centered": centered}
+    return Optimizer(
+        "rmsprop", learning_rate, regularization, given | ({"gamma2": momentum} if centered else {})
+    )
+
+
+SGDOptimizer, MomentumOptimizer, AdagradOptimizer = SGD, Momentum, Adagrad
+AdamOptimizer, FtrlOptimizer, RMSPropOptimizer = Adam, Ftrl, RMSProp

@@ -1,0 +1,353 @@
+"""`Program`: a symbol's heads with named variables, an optimizer and a store; and which program layers write to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from .. import later
+from ..base import ArgumentError, ShapeError, StateError, did_you_mean
+from ..initializer import Initializer
+from ..optimizer import Optimizer
+from ..params import ParamStore
+from ..symbol import BlockGrad as block_gradient
+from ..symbol import Group, Symbol
+from ..symbol import MakeLoss as make_loss
+from ..symbol import Variable as symbol_variable
+from .param_attr import ParamAttr
+from .scope import Scope
+from .variable import Parameter, Shape, Variable
+
+__all__ = ["Program", "default_main_program", "default_startup_program", "program_guard"]
+
+later.publish(__name__, __all__)
+
+V = TypeVar("V", bound=Variable)
+
+
+@dataclass(frozen=True)
+class FirstValues:
+    """How a parameter begins.
+
+    Args:
+        shape: its shape.
+        dtype: its element type.
+        initializer: what fills it.
+    """
+
+    shape: Shape
+    dtype: str
+    initializer: Initializer
+
+
+class Training:
+    """How a program is trained.
+
+    Args:
+        loss: what is minimized.
+        make: makes the optimizer, with nothing counted yet.
+
+    Attributes:
+        optimizer: how gradients become new parameters.
+    """
+
+    def __init__(self, loss: Variable, make: Callable[[], Optimizer]) -> None:
+        self.loss = loss
+        self._make = make
+        self.optimizer = make()
+
+    def begin_anew(self) -> None:
+        """Make the optimizer anew, when parameters are initialized again."""
+        self.optimizer = self._make()
+
+
+class Program:
+    """A network that layers have written: its variables by name, and how it is trained.
+
+    It meets `hogwild`'s Protocol of programs, so that `mx.AsyncExecutor` takes it.
+
+    Attributes:
+        first_values: of a startup program: how parameters begin, by name.
+        is_test: whether it runs as in prediction: without dropout.
+        random_seed: of a startup program: from which parameters are drawn; 0: as `mx.random.seed` says.
+    """
+
+    def __init__(self) -> None:
+        self._training: Training | None = None
+        self.first_values: dict[str, FirstValues] = {}
+        self.is_test = False
+        self.random_seed = 0
+        self._variables: dict[str, Variable] = {}
+        self._scope: Scope | None = None
+        self._started: Scope | None = None
+        self._heads: tuple[Any, Symbol] | None = None
+
+    def __repr__(self) -> str:
+        trained = "" if self.optimizer is None else f", trained by {type(self.optimizer).__name__}"
+        return (
+            f"<Program of {len(self._variables)} variables, {len(self.first_values)} to initialize{trained}>"
+        )
+
+    # how it is trained
+
+    @property
+    def optimizer(self) -> Optimizer | None:
+        """How gradients become new parameters; None before `minimize` of a fluid optimizer."""
+        return None if self._training is None else self._training.optimizer
+
+    @property
+    def loss(self) -> Variable | None:
+        """What is minimized; None before `minimize`."""
+        return None if self._training is None else self._training.loss
+
+    def train_for(self, loss: Variable, make: Callable[[], Optimizer]) -> None:
+        """Minimize a loss from now on.
+
+        Args:
+            loss: a variable of one number.
+            make: makes the optimizer.
+
+        Raises:
+            StateError: the program has an optimizer.
+        """
+        if self._training is not None:
+            raise StateError(
+                "minimize: the program has an optimizer; add losses up, or write another program"
+            )
+        self._training = Training(loss, make)
+
+    def begin_training_anew(self) -> None:
+        """Make the optimizer anew, if there is one."""
+        if self._training is not None:
+            self._training.begin_anew()
+
+    # what runs
+
+    @property
+    def scope(self) -> Scope:
+        """Where its parameters are: the scope of its startup program, of the present one if that is not decided yet."""
+        if self._scope is None:
+            self._scope = default_startup_program().started_scope
+        return self._scope
+
+    @property
+    def started_scope(self) -> Scope:
+        """The scope of the parameters that it initializes, as a startup program."""
+        if self._started is None:
+            self._started = Scope()
+        return self._started
+
+    @property
+    def store(self) -> ParamStore:
+        """The parameters."""
+        return self.scope.store
+
+    @property
+    def symbol(self) -> Symbol:
+        """The loss, if there is one, and every variable that no other is computed from.
+
+        Raises:
+            StateError: there are no layers.
+        """
+        key = (len(self._variables), self.loss)
+        if self._heads is None or self._heads[0] != key:
+            self._heads = key, self._made_heads()
+        return self._heads[1]
+
+    def _made_heads(self) -> Symbol:
+        computed = [each for each in self._variables.values() if each.symbol.entries[0][0].op is not None]
+        if not computed:
+            raise StateError(
+                f"{self!r} has no layers to run; a startup program is run by Executor.run(program)"
+            )
+        used = {child for each in computed for node in each.symbol.graph.nodes for child in node.inputs}
+        ends = [each for each in computed if each.symbol.entries[0] not in used and each is not self.loss]
+        if self.loss is None:
+            return Group([each.symbol for each in ends])
+        kept = [block_gradient(each.symbol, name=f"{each.name}_end") for each in ends]
+        return Group([make_loss(self.loss.symbol, name=f"{self.loss.name}_loss"), *kept])
+
+    def data_names(self, symbol: Symbol) -> list[str]:
+        """Return which arguments of a symbol are fed."""
+        return [name for name in symbol.list_arguments() if self.var(name).is_data]
+
+    # variables
+
+    def join(self, startup: Program) -> None:
+        """Keep parameters where a startup program's are, unless that is decided.
+
+        Raises:
+            StateError: it is decided otherwise.
+        """
+        if self._scope is None:
+            self._scope = startup.started_scope
+        elif self._scope is not startup.started_scope:
+            raise StateError(
+                "the program has parameters of another startup program; give program_guard that one"
+            )
+
+    def add(self, variable: V) -> V:
+        """Enter a variable under its name and return it.
+
+        Raises:
+            ArgumentError: there is one of this name.
+        """
+        if variable.name in self._variables:
+            raise ArgumentError(
+                f"the program has a variable {variable.name!r} already; give this one another name"
+            )
+        self._variables[variable.name] = variable
+        return variable
+
+    def derive(
+        self,
+        hint: str,
+        make: Callable[[str], Symbol],
+        shape: Shape | None = None,
+        dtype: str | None = None,
+        lod_level: int = 0,
+        name: str | None = None,
+    ) -> Variable:
+        """Enter what is computed from other variables.
+
+        Args:
+            hint: first part of its name.
+            make: returns its symbol, whose node has the name given.
+            shape: its shape, if known.
+            dtype: its element type, if known.
+            lod_level: 1 if it is ragged.
+            name: its name; None: one made from `hint`.
+        """
+        name = self.unique(hint) if name is None else name
+        return self.add(Variable(self, make(name), name, shape, dtype, lod_level))
+
+    def unique(self, hint: str) -> str:
+        """Return the next free name of a kind."""
+        names = self.scope.names
+        while True:
+            name = names.generate(hint)
+            if name not in self._variables:
+                return name
+
+    def create_parameter(
+        self, startup: Program, name: str, shape: Shape, dtype: str, attr: ParamAttr, initializer: Initializer
+    ) -> Parameter:
+        """Return a parameter, made unless it exists.
+
+        Args:
+            startup: what initializes it.
+            name: its name, if `attr` has none.
+            shape: its shape.
+            dtype: its element type.
+            attr: what the layer was told about it.
+            initializer: its first values, if `attr` has none.
+
+        Raises:
+            ShapeError: it exists with another shape.
+        """
+        self.join(startup)
+        name = attr.name or name
+        known = self._variables.get(name)
+        first = startup.first_values.get(name)
+        for other in (known, first):
+            if other is not None and other.shape != shape:
+                raise ShapeError(f"parameter {name!r} has shape {other.shape}, this layer needs {shape}")
+        if known is not None:
+            if not isinstance(known, Parameter):
+                raise ArgumentError(
+                    f"param_attr: {name!r} is a variable that is computed or fed, no parameter"
+                )
+            return known
+        chosen = attr.initializer or initializer
+        if first is None:
+            startup.first_values[name] = FirstValues(shape, dtype, chosen)
+        symbol = symbol_variable(name, shape=shape, dtype=dtype, init=chosen)
+        return self.add(Parameter(self, symbol, name, shape, dtype, attr))
+
+    def find(self, name: str) -> Variable | None:
+        """Return a variable by name, None if there is none."""
+        return self._variables.get(name)
+
+    def var(self, name: str) -> Variable:
+        """Return a variable by name.
+
+        Raises:
+            ArgumentError: there is none.
+        """
+        if name not in self._variables:
+            raise ArgumentError(f"the program has no variable {name!r}{did_you_mean(name, self._variables)}")
+        return self._variables[name]
+
+    def list_vars(self) -> list[Variable]:
+        """Return all variables."""
+        return list(self._variables.values())
+
+    def all_parameters(self) -> list[Parameter]:
+        """Return the parameters."""
+        return [each for each in self._variables.values() if isinstance(each, Parameter)]
+
+    def global_block(self) -> Program:
+        """Return the program itself, which has no other blocks."""
+        return self
+
+    def clone(self, for_test: bool = False) -> Program:
+        """Return a program of the same variables and parameters.
+
+        Args:
+            for_test: without loss and optimizer, and without dropout.
+        """
+        other = Program()
+        other._scope = self.scope
+        other._variables = dict(self._variables)
+        other.is_test, other.random_seed = for_test or self.is_test, self.random_seed
+        if not for_test:
+            other._training = self._training
+            other.first_values, other._started = dict(self.first_values), self._started
+        return other
+
+
+class _Current(threading.local):
+    """Which programs layers of a thread write to."""
+
+    def __init__(self) -> None:
+        self.main, self.startup = _MAIN, _STARTUP
+
+
+_MAIN, _STARTUP = Program(), Program()
+_current = _Current()
+
+
+def default_main_program() -> Program:
+    """Return the program that layers write to."""
+    return _current.main
+
+
+def default_startup_program() -> Program:
+    """Return the program that initializes the parameters of layers."""
+    return _current.startup
+
+
+@contextmanager
+def program_guard(main_program: Program, startup_program: Program | None = None) -> Iterator[None]:
+    """Let layers inside a ``with`` statement write to other programs.
+
+    Args:
+        main_program: what layers write to.
+        startup_program: what initializes their parameters; None: the present one.
+
+    Raises:
+        ArgumentError: one is no program.
+    """
+    for name, given in (("main_program", main_program), ("startup_program", startup_program)):
+        if not isinstance(given, Program) and (given is not None or name == "main_program"):
+            raise ArgumentError(f"program_guard: {name} is {given!r}, expected a Program")
+    before = _current.main, _current.startup
+    _current.main = main_program
+    _current.startup = _current.startup if startup_program is None else startup_program
+    try:
+        yield
+    finally:
+        _current.main, _current.startup = before

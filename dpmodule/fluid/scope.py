@@ -1,0 +1,39 @@
+"""`Scope`: the parameters that programs of one startup program share, and the names given in them."""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from ..context import cpu
+from ..params import ParamStore
+
+__all__ = ["Names", "Scope"]
+
+
+class Names:
+    """Counts names by their first part."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def generate(self, key: str) -> str:
+        """Return ``key_0``, then ``key_1``, and so on."""
+        number = self._counts.get(key, 0)
+        self._counts[key] = number + 1
+        return f"{key}_{number}"
+
+
+class Scope:
+    """What programs share that were made under one startup program.
+
+    Attributes:
+        store: their parameters.
+        names: what makes the names of their variables.
+        runs: what runs its programs, by program.
+    """
+
+    def __init__(self) -> None:
+        self.store = ParamStore([cpu()])
+        self.names = Names()
+        self.runs: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()

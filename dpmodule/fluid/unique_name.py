@@ -1,0 +1,34 @@
+"""Names that no other variable has: counted with the startup program, or afresh inside `guard`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .. import later
+from .program import default_startup_program
+from .scope import Names
+
+__all__ = ["generate", "guard"]
+
+later.publish(__name__, __all__)
+
+
+def generate(key: str) -> str:
+    """Return the next name of a kind, such as ``fc_0``."""
+    return default_startup_program().started_scope.names.generate(key)
+
+
+@contextmanager
+def guard() -> Iterator[None]:
+    """Count names afresh inside a ``with`` statement.
+
+    A network written a second time, into another program under the same startup program, gets the same names so, and
+    with them the same parameters.
+    """
+    scope = default_startup_program().started_scope
+    before, scope.names = scope.names, Names()
+    try:
+        yield
+    finally:
+        scope.names = before

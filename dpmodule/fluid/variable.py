@@ -1,0 +1,162 @@
+"""`Variable`: a symbol with a name, a shape, an element type and a level of sequences."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .. import later
+from ..base import ArgumentError, dtype_name
+from ..symbol import Symbol
+from ..symbol.symbol import call
+from .param_attr import ParamAttr
+
+__all__ = ["Parameter", "Variable"]
+
+later.publish(__name__, __all__)
+
+Shape = tuple[int, ...]
+
+
+def _arithmetic(
+    operation: str, with_number: str, turned: bool = False
+) -> Callable[[Variable, Any], Variable]:
+    """Return a method that joins two variables, or a variable and a number."""
+
+    def method(self: Variable, other: Any) -> Variable:
+        if isinstance(other, Variable):
+            level = max(self.lod_level, other.lod_level)
+            left, right = (other, self) if turned else (self, other)
+
+            def joined(name: str) -> Symbol:
+                return call(f"broadcast_{operation}", left.symbol, right.symbol, name=name)
+
+            return self.derive(f"elementwise_{operation}", joined, lod_level=level)
+        if isinstance(other, bool) or not isinstance(other, (int, float)):
+            raise ArgumentError(f"{self.name}: {other!r} is neither a variable of fluid nor a number")
+
+        def scaled(name: str) -> Symbol:
+            return call(with_number, self.symbol, scalar=float(other), name=name)
+
+        return self.derive("scale", scaled, self._shape, self._dtype, self.lod_level)
+
+    return method
+
+
+class Variable:
+    """A value of a program: a symbol and what is known about it.
+
+    Args:
+        program: whose it is.
+        symbol: the symbol, with one output.
+        name: its name, under which it is fetched.
+        shape: -1 for the axis of the batch; None: what the graph says.
+        dtype: element type; None: what the graph says.
+        lod_level: 1 if each line has a sequence of its own length, else 0.
+    """
+
+    def __init__(
+        self,
+        program: Any,
+        symbol: Symbol,
+        name: str,
+        shape: Shape | None = None,
+        dtype: str | None = None,
+        lod_level: int = 0,
+    ) -> None:
+        self.program: Any = program
+        self.symbol = symbol
+        self.name = name
+        self.lod_level = lod_level
+        self._shape = shape
+        self._dtype = dtype
+
+    @property
+    def shape(self) -> Shape:
+        """The shape, with -1 for the axis of the batch, and for what is not known."""
+        if self._shape is None:
+            self._shape = inferred_shape(self.symbol)
+        return self._shape
+
+    @property
+    def dtype(self) -> str:
+        """Name of the element type."""
+        if self._dtype is None:
+            found = self.symbol.infer_type_partial()[1][0]
+            self._dtype = "float32" if found is None else dtype_name(found)
+        return self._dtype
+
+    @property
+    def is_data(self) -> bool:
+        """Whether it is fed."""
+        return self.symbol.entries[0][0].op is None and not isinstance(self, Parameter)
+
+    def derive(
+        self,
+        hint: str,
+        make: Callable[[str], Symbol],
+        shape: Shape | None = None,
+        dtype: str | None = None,
+        lod_level: int = 0,
+        name: str | None = None,
+    ) -> Variable:
+        """Enter what is computed from this variable into its program; see `Program.derive`."""
+        found: Variable = self.program.derive(hint, make, shape, dtype, lod_level, name)
+        return found
+
+    def __repr__(self) -> str:
+        lod = f", lod_level={self.lod_level}" if self.lod_level else ""
+        return f"<{type(self).__name__} {self.name}: shape={self.shape}, dtype={self.dtype}{lod}>"
+
+    __add__, __radd__ = _arithmetic("add", "_PlusScalar"), _arithmetic("add", "_PlusScalar", True)
+    __sub__, __rsub__ = _arithmetic("sub", "_MinusScalar"), _arithmetic("sub", "_RMinusScalar", True)
+    __mul__, __rmul__ = _arithmetic("mul", "_MulScalar"), _arithmetic("mul", "_MulScalar", True)
+    __truediv__, __rtruediv__ = _arithmetic("div", "_DivScalar"), _arithmetic("div", "_RDivScalar", True)
+
+    def __neg__(self) -> Variable:
+        return self * -1.0
+
+
+class Parameter(Variable):
+    """A variable that is trained.
+
+    Args:
+        program: whose it is.
+        symbol: the symbol, a variable.
+        name: its name.
+        shape: its shape.
+        dtype: element type.
+        attr: what the layer was told about it.
+    """
+
+    def __init__(
+        self, program: Any, symbol: Symbol, name: str, shape: Shape, dtype: str, attr: ParamAttr
+    ) -> None:
+        super().__init__(program, symbol, name, shape, dtype)
+        self.attr = attr
+
+    @property
+    def trainable(self) -> bool:
+        """Whether it is trained."""
+        return self.attr.trainable
+
+
+def declared_shape(attributes: Mapping[str, str]) -> Shape:
+    """Return the shape that a symbol's variable was declared with, () without one."""
+    return tuple(ast.literal_eval(attributes.get("__shape__", "()")))
+
+
+def inferred_shape(symbol: Symbol) -> Shape:
+    """Return the shape of a symbol, -1 for axes that follow the batch: those that differ between two batch sizes."""
+    found = []
+    for size in (2, 3):
+        given = {}
+        for name, attributes in symbol.attr_dict().items():
+            shape = declared_shape(attributes)
+            if shape and not shape[0]:
+                given[name] = (size, *shape[1:])
+        names = set(symbol.list_arguments())
+        known = {name: shape for name, shape in given.items() if name in names and all(shape)}
+        found.append(symbol.infer_shape_partial(**known)[1][0])
+    return tuple(a if a == b and a else -1 for a, b in zip(*found))

@@ -1,0 +1,77 @@
+"""`Tickets`: every number goes to one taker, in whatever process."""
+
+import os
+
+import pytest
+
+from dpmodule.streams import Supervisor
+from dpmodule.streams.tickets import Tickets
+from helpers.programs import run_program
+
+
+def take_all(channel, tickets):
+    found = []
+    while (number := tickets.take()) is not None:
+        found.append(number)
+    return found
+
+
+def test_numbers_come_in_order_and_end():
+    tickets = Tickets()
+    assert tickets.take() is None
+    for count in (3, 1, 0, 2):
+        tickets.refill(count)
+        assert [tickets.take() for _ in range(count + 1)] == [*range(count), None]
+    tickets.close()
+    tickets.close()
+
+
+def test_processes_take_each_number_once():
+    tickets = Tickets()
+    tickets.refill(20_000)
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    with Supervisor("taker", "fork") as takers:
+        for _ in range(3):
+            takers.start(take_all, tickets)
+        found = takers.join(60)
+    assert sorted(sum(found, [])) == list(range(20_000))
+    assert all(each == sorted(each) for each in found)
+    if before:
+        assert len(os.listdir("/proc/self/fd")) <= before
+    tickets.close()
+
+
+TOGETHER = """
+import os
+from collections import Counter
+from dpmodule.streams.tickets import Tickets
+
+tickets = Tickets()
+for count in (100_000, 100_000, 3, 0):
+    tickets.refill(count)
+    pipes = []
+    for _ in range(4):
+        read, write = os.pipe()
+        if not os.fork():
+            mine = []
+            while (number := tickets.take()) is not None:
+                mine.append(number)
+            with open(write, "w") as file:
+                print(*mine, file=file)
+            os._exit(0)
+        os.close(write)
+        pipes.append(read)
+    seen = Counter()
+    for read in pipes:
+        with open(read) as file:
+            seen.update(map(int, file.read().split()))
+    for _ in pipes:
+        os.wait()
+    print(len(seen) == count, {number: times for number, times in seen.items() if times != 1})
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+def test_processes_that_come_together_get_different_numbers():
+    done = run_program(TOGETHER)
+    assert (done.stdout, done.stderr) == ("True {}\n" * 4, "")
