@@ -120,7 +120,7 @@ def _train(
                 on_nonfinite=args.on_nonfinite,
             )
     except BaseException:
-        save_interrupted(module, args.prefix, command)
+        save_interrupted(module.last_finite(), module.symbol, args.prefix, command)
         raise
     if args.load_epoch == checkpoint.INTERRUPTED:
         remove_interrupted(args.prefix)
