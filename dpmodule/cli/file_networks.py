@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from .. import symbol as sym
 from ..base import ArgumentError, did_you_mean
 from ..hogwild import DataFeedDesc
-from ..streams import Slot
 from ..symbol import Symbol
 
-__all__ = ["NETS", "Kind", "Sizes", "build", "find_label"]
+__all__ = ["NETS", "Inputs", "Kind", "Sizes", "build", "find_label"]
 
 
 @dataclass(frozen=True)
@@ -38,17 +37,32 @@ class Sizes:
 
 
 @dataclass(frozen=True)
+class Inputs:
+    """The variables that a feed gives.
+
+    Args:
+        ids: by the name of the slot, ragged.
+        floats: (N, values of a line) each.
+        label: (N,) or (N, 1).
+    """
+
+    ids: Mapping[str, Symbol]
+    floats: Sequence[Symbol]
+    label: Symbol
+
+
+@dataclass(frozen=True)
 class Kind:
     """A kind of network.
 
     Args:
-        make: makes it of slots of ids, of floats, the label's name and sizes.
+        make: makes it.
         width: width of its embeddings unless another is asked for; 0: it has none.
         hidden: its hidden layers unless others are asked for; empty: it has none.
         is_binary: whether it tells two classes apart only.
     """
 
-    make: Callable[[Sequence[Slot], Sequence[Slot], str, Sizes], Symbol]
+    make: Callable[[Inputs, Sizes], Symbol]
     width: int
     hidden: tuple[int, ...]
     is_binary: bool
@@ -100,50 +114,51 @@ def build(name: str, feed: DataFeedDesc, label: str, sizes: Sizes) -> Symbol:
         ArgumentError: there is no slot besides the label.
     """
     slots = [slot for slot in feed.used_slots if slot.name != label]
-    ids = [slot for slot in slots if slot.type == "uint64"]
     if not slots:
         raise ArgumentError(
             f"no slot besides the label {label!r} is used: expected is_used: true of one or more"
         )
-    return NETS[name].make(ids, [slot for slot in slots if slot.type == "float"], label, sizes)
+    ids = {slot.name: sym.Variable(slot.name, stype="ragged") for slot in slots if slot.type == "uint64"}
+    floats = [sym.Variable(slot.name, shape=(0, sizes.values[slot.name])) for slot in slots if slot.name not in ids]
+    return NETS[name].make(Inputs(ids, floats, sym.Variable(label)), sizes)
 
 
-def _bow(ids: Sequence[Slot], floats: Sequence[Slot], label: str, sizes: Sizes) -> Symbol:
+def _bow(inputs: Inputs, sizes: Sizes) -> Symbol:
     """Return a bag of words: the sum of the rows of each slot's table, hidden layers, a softmax."""
-    pooled = [sym.Activation(_pooled(slot, "table", sizes.width, sizes), act_type="tanh") for slot in ids]
-    net = _hidden(_joined([*pooled, *_inputs(floats, sizes)]), sizes, "tanh")
+    pooled = [sym.Activation(each, act_type="tanh") for each in _pooled(inputs, "table", sizes.width, sizes)]
+    net = _hidden(_joined([*pooled, *inputs.floats]), sizes, "tanh")
     net = sym.FullyConnected(net, num_hidden=sizes.classes, name="scores")
-    return sym.SoftmaxOutput(net, sym.Variable(label), name="p")
+    return sym.SoftmaxOutput(net, inputs.label, name="p")
 
 
-def _logistic(ids: Sequence[Slot], floats: Sequence[Slot], label: str, sizes: Sizes) -> Symbol:
+def _logistic(inputs: Inputs, sizes: Sizes) -> Symbol:
     """Return a logistic regression: every id has one weight."""
-    return _probability(_with_bias(_linear(ids, floats, sizes)), label)
+    return _probability(_with_bias(_linear(inputs, sizes)), inputs.label)
 
 
-def _wide_deep(ids: Sequence[Slot], floats: Sequence[Slot], label: str, sizes: Sizes) -> Symbol:
+def _wide_deep(inputs: Inputs, sizes: Sizes) -> Symbol:
     """Return a logistic regression beside a perceptron over embeddings.
 
     Source: Cheng et al., "Wide & deep learning for recommender systems", 2016.
     """
-    pooled = [_pooled(slot, "table", sizes.width, sizes) for slot in ids]
-    deep = _hidden(_joined([*pooled, *_inputs(floats, sizes)]), sizes, "relu")
+    pooled = _pooled(inputs, "table", sizes.width, sizes)
+    deep = _hidden(_joined([*pooled, *inputs.floats]), sizes, "relu")
     deep = sym.FullyConnected(deep, num_hidden=1, name="deep")
-    return _probability([*_linear(ids, floats, sizes), deep], label)
+    return _probability([*_linear(inputs, sizes), deep], inputs.label)
 
 
-def _fm(ids: Sequence[Slot], floats: Sequence[Slot], label: str, sizes: Sizes) -> Symbol:
+def _fm(inputs: Inputs, sizes: Sizes) -> Symbol:
     """Return a factorization machine over all ids of a line; floats count in its linear part.
 
     Source: Rendle, "Factorization machines", 2010: 0.5 ((sum v)^2 - sum v^2) is the sum over all pairs.
     """
-    parts = _with_bias(_linear(ids, floats, sizes))
-    if ids:
-        rows = [_looked_up(slot, "table", sizes.width, sizes) for slot in ids]
+    parts = _with_bias(_linear(inputs, sizes))
+    if inputs.ids:
+        rows = _looked_up(inputs, "table", sizes.width, sizes)
         total = _sum([sym.sequence_pool(each, pool_type="sum") for each in rows])
         squares = _sum([sym.sequence_pool(sym.square(each), pool_type="sum") for each in rows])
         parts.append(0.5 * sym.sum(sym.square(total) - squares, axis=1, keepdims=True))
-    return _probability(parts, label)
+    return _probability(parts, inputs.label)
 
 
 NETS: Mapping[str, Kind] = {
@@ -154,28 +169,29 @@ NETS: Mapping[str, Kind] = {
 }
 
 
-def _looked_up(slot: Slot, kind: str, width: int, sizes: Sizes) -> Symbol:
-    rows = sizes.rows_of.get(slot.name, sizes.rows)
-    data = sym.Variable(slot.name, stype="ragged")
-    return sym.Embedding(
-        data, input_dim=rows, output_dim=width, sparse_grad=True, name=f"{slot.name}_{kind}"
-    )
+def _looked_up(inputs: Inputs, kind: str, width: int, sizes: Sizes) -> list[Symbol]:
+    """Return, for each slot of ids, the rows of a table of its own."""
+    return [
+        sym.Embedding(
+            data,
+            input_dim=sizes.rows_of.get(name, sizes.rows),
+            output_dim=width,
+            sparse_grad=True,
+            name=f"{name}_{kind}",
+        )
+        for name, data in inputs.ids.items()
+    ]
 
 
-def _pooled(slot: Slot, kind: str, width: int, sizes: Sizes) -> Symbol:
-    return sym.sequence_pool(_looked_up(slot, kind, width, sizes), pool_type="sum")
+def _pooled(inputs: Inputs, kind: str, width: int, sizes: Sizes) -> list[Symbol]:
+    return [sym.sequence_pool(rows, pool_type="sum") for rows in _looked_up(inputs, kind, width, sizes)]
 
 
-def _inputs(floats: Sequence[Slot], sizes: Sizes) -> list[Symbol]:
-    return [sym.Variable(slot.name, shape=(0, sizes.values[slot.name])) for slot in floats]
-
-
-def _linear(ids: Sequence[Slot], floats: Sequence[Slot], sizes: Sizes) -> list[Symbol]:
+def _linear(inputs: Inputs, sizes: Sizes) -> list[Symbol]:
     """Return what is added up in a linear model, (N, 1) each."""
-    parts = [_pooled(slot, "linear", 1, sizes) for slot in ids]
-    if floats:
-        joined = _joined(_inputs(floats, sizes))
-        parts.append(sym.FullyConnected(joined, num_hidden=1, no_bias=True, name="linear"))
+    parts = _pooled(inputs, "linear", 1, sizes)
+    if inputs.floats:
+        parts.append(sym.FullyConnected(_joined(inputs.floats), num_hidden=1, no_bias=True, name="linear"))
     return parts
 
 
@@ -193,9 +209,9 @@ def _with_bias(parts: Sequence[Symbol]) -> list[Symbol]:
     return [*parts, sym.FullyConnected(0.0 * parts[0], num_hidden=1, name="intercept")]
 
 
-def _probability(parts: Sequence[Symbol], label: str) -> Symbol:
+def _probability(parts: Sequence[Symbol], label: Symbol) -> Symbol:
     """Return the probability of class 1 of what is added up."""
-    return sym.LogisticRegressionOutput(_sum(parts), sym.Variable(label), name="p")
+    return sym.LogisticRegressionOutput(_sum(parts), label, name="p")
 
 
 def _joined(parts: Sequence[Symbol]) -> Symbol:
