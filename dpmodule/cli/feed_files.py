@@ -99,16 +99,18 @@ def choose(args: argparse.Namespace, data: FileData, loaded: Network | None) -> 
     Raises:
         ArgumentError: options contradict each other, or the network saved.
     """
-    if loaded is not None and args.net is None and args.symbol is None:
-        _refuse_sizes(args, f"--load-epoch, which goes on with {loaded.name}")
+    if loaded is not None and args.net is None and args.symbol is None and not _sizes(args):
         return _checked(loaded.net, data, loaded.name)
     if args.symbol is not None:
-        _refuse_sizes(args, "--symbol, a network that has its sizes")
+        for option in _sizes(args):
+            raise ArgumentError(
+                f"--{option} {_shown(args, option)} does not go with --symbol, a network that has its sizes"
+            )
         net = _checked(symbol.load(args.symbol), data, args.symbol)
     else:
         net = network_of(args, data)
     if loaded is not None and net.tojson() != loaded.net.tojson():
-        option = f"--symbol {args.symbol}" if args.symbol is not None else f"--net {args.net}"
+        option = f"--symbol {args.symbol}" if args.symbol is not None else f"--net {args.net or _DEFAULT_NET}"
         raise ArgumentError(
             f"{option} is, with these slots and sizes, another network than {loaded.name}, with which --load-epoch "
             "goes on; leave it out, or begin anew under another --prefix"
@@ -167,10 +169,10 @@ def _rows(args: argparse.Namespace, data: FileData) -> tuple[int, dict[str, int]
     return rows, rows_of
 
 
-def _refuse_sizes(args: argparse.Namespace, what: str) -> None:
-    for option in ("rows", "width", "hidden", "dropout", "classes"):
-        if getattr(args, option) not in (None, []):
-            raise ArgumentError(f"--{option} {_shown(args, option)} does not go with {what}")
+def _sizes(args: argparse.Namespace) -> list[str]:
+    """Return the options of sizes that are given."""
+    every = ("rows", "width", "hidden", "dropout", "classes")
+    return [option for option in every if getattr(args, option) not in (None, [])]
 
 
 def _shown(args: argparse.Namespace, option: str) -> str:

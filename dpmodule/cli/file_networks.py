@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from .. import symbol as sym
 from ..base import ArgumentError, did_you_mean
 from ..hogwild import DataFeedDesc
+from ..name import NameManager
 from ..symbol import Symbol
 
 __all__ = ["NETS", "Inputs", "Kind", "Sizes", "build", "find_label"]
@@ -118,9 +119,12 @@ def build(name: str, feed: DataFeedDesc, label: str, sizes: Sizes) -> Symbol:
         raise ArgumentError(
             f"no slot besides the label {label!r} is used: expected is_used: true of one or more"
         )
-    ids = {slot.name: sym.Variable(slot.name, stype="ragged") for slot in slots if slot.type == "uint64"}
-    floats = [sym.Variable(slot.name, shape=(0, sizes.values[slot.name])) for slot in slots if slot.name not in ids]
-    return NETS[name].make(Inputs(ids, floats, sym.Variable(label)), sizes)
+    with NameManager():  # the same names of nodes whatever was made before
+        ids = {slot.name: sym.Variable(slot.name, stype="ragged") for slot in slots if slot.type == "uint64"}
+        floats = [
+            sym.Variable(slot.name, shape=(0, sizes.values[slot.name])) for slot in slots if slot.name not in ids
+        ]
+        return NETS[name].make(Inputs(ids, floats, sym.Variable(label)), sizes)
 
 
 def _bow(inputs: Inputs, sizes: Sizes) -> Symbol:

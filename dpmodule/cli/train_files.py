@@ -12,6 +12,7 @@ from ..context import cpu
 from ..hogwild import AsyncExecutor
 from ..module import Module
 from ..symbol import Symbol
+from ..symbol import Variable as variable
 from . import feed_files, file_options, files, optimizer_options, saved, starting
 from .command import Command
 from .feed_files import FileData
@@ -21,6 +22,7 @@ from .saved import Network
 __all__ = ["add_commands"]
 
 _TABLES = r".*_(table|linear)_weight"
+_STORAGE = "__storage_type__"
 
 
 def add_commands(commands: Any) -> None:
@@ -221,8 +223,10 @@ def _workers(args: argparse.Namespace, data: FileData) -> int:
 
 def _usual_metric(net: Symbol, data: FileData) -> str:
     """Return "auc" for networks that tell two classes apart, else "acc"."""
-    lines = data.feed.batch_size
-    shapes = net.infer_shape_partial(**{data.label: (lines,)})[1]
+    lines, ragged = data.feed.batch_size, variable("ragged", stype="ragged").attr(_STORAGE)
+    attributes = net.attr_dict()
+    inputs = [name for name in net.list_arguments() if attributes.get(name, {}).get(_STORAGE) == ragged]
+    shapes = net.infer_shape_partial(**dict.fromkeys([*inputs, data.label], (lines,)))[1]
     return "acc" if shapes and len(shapes[0]) == 2 and shapes[0][1] > 2 else "auc"
 
 
