@@ -12,7 +12,7 @@ from . import file_networks, optimizer_options, options
 
 __all__ = ["RATES", "add_options", "hidden", "metric_names", "table_rows"]
 
-RATES = {"sgd": 0.1, "nag": 0.1, "adagrad": 0.05, "adam": 0.003}
+RATES = {"sgd": 0.1, "nag": 0.1, "adagrad": 0.01, "adam": 0.003}
 ROWS = 100_000
 
 

@@ -14,6 +14,7 @@ from helpers.hogwild import WORDS, described, write_bags, write_dense
 
 BAGS = {"words": "uint64", "label": "uint64 dense"}
 QUICK = ("train-files", "--feed", "data.prototxt", "--files", "bag-*", "--rows", WORDS, "--mode", "serial")
+RATES = {"bow": 0.01, "fm": 0.1, "logistic": 0.1, "wide_deep": 0.03}
 NATIVE = pytest.mark.skipif(not native.available(), reason="there is no extension")
 
 
@@ -35,7 +36,7 @@ def params(path):
 @NATIVE
 @pytest.mark.parametrize("net", sorted(file_networks.NETS))
 def test_every_net_learns_with_workers_of_the_native_engine(net, run, tmp_path):
-    words = [*QUICK[:-2], "--net", net, "--workers", 2, "--epochs", 30, "--prefix", "runs/net"]
+    words = [*QUICK[:-2], "--net", net, "--workers", 2, "--epochs", 30, "--lr", RATES[net], "--prefix", "runs/net"]
     done = run(*words)
     assert done.code == 0, done
     assert done.out.startswith("engine: native: ")
@@ -59,7 +60,7 @@ def test_slots_of_floats_and_of_several_ids(net, run, tmp_path):
     slots = {"x": "float", "click_label": "uint64", "user": "uint64", "pages": "uint64"}
     (tmp_path / "wide.prototxt").write_text(described(8, **slots).desc())
     words = ["--feed", "wide.prototxt", "--files", "part-*", "--rows", 5, "--rows", "pages=3"]
-    done = run("train-files", *words, "--net", net, "--mode", "serial", "--epochs", 12)
+    done = run("train-files", *words, "--net", net, "--mode", "serial", "--epochs", 12, "--lr", RATES[net])
     assert aucs(done)[-1] > 0.8
     shapes = {name: value.shape for name, value in params("model-0012.params").items()}
     tables = [shape[0] for name, shape in shapes.items() if "user_" in name or "pages_" in name]
