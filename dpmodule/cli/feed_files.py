@@ -46,6 +46,8 @@ def read(args: argparse.Namespace) -> FileData:
         FileError: a file is missing, or may not be read.
         FileFormatError: the description is damaged.
     """
+    if args.feed is None or not args.files:
+        raise ArgumentError("which files? Expected --feed FILE, their description, and --files PATTERN")
     feed = DataFeedDesc(args.feed, allow_pipe_command=args.allow_pipe_command)
     if args.batch_size is not None:
         feed.set_batch_size(args.batch_size)

@@ -29,17 +29,16 @@ def _add_data_options(group: Any) -> None:
     group.add_argument(
         "--feed",
         type=options.input_file,
-        required=True,
         metavar="FILE",
-        help="description of the lines, in the text format of mx.DataFeedDesc",
+        help="description of the lines, in the text format of mx.DataFeedDesc (default: none, it is needed)",
     )
     group.add_argument(
         "--files",
         type=options.filled,
         nargs="+",
-        required=True,
+        default=[],
         metavar="PATTERN",
-        help="files to train on, plain or .gz, or patterns such as 'part-*'",
+        help="files to train on, plain or .gz, or patterns such as 'part-*' (default: none, they are needed)",
     )
     group.add_argument(
         "--validation",
@@ -217,5 +216,5 @@ def metric_names(text: str) -> list[str]:
     try:
         metric.create(list(names))
     except (MXNetError, TypeError) as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+        raise argparse.ArgumentTypeError(f"{text!r}, expected names of metrics: {error}") from None
     return names

@@ -183,7 +183,7 @@ MISTAKES = [
     (["--rows", "words="], "--rows: 'words=', expected a slot and a number of rows such as 'words=90000'"),
     (["--rows", "20"], "--rows SLOT=COUNT makes the tables of a slot larger"),
     (["--hidden", "5,x"], "--hidden: '5,x', expected units such as '128,96', or none"),
-    (["--metric", "aux"], "--metric: 'aux': "),
+    (["--metric", "aux"], "--metric: 'aux', expected names of metrics: "),
     (["--net", "logistic", "--width", "5"], "--width 5 does not go with --net logistic"),
     (["--net", "fm", "--classes", "3"], "--classes 3 does not go with --net fm"),
     (["--symbol", "fc-symbol.json"], "--rows 50 does not go with --symbol, a network that has its sizes"),
@@ -204,6 +204,10 @@ def test_mistakes_are_one_line_before_anything_is_written(words, match, run, tmp
     done = run(*QUICK, "--epochs", 2, *words)
     assert match in done.error
     assert sorted(path.name for path in tmp_path.rglob("*")) == before
+
+
+def test_feed_and_files_are_needed(run):
+    assert "which files? Expected --feed FILE" in run("train-files").error
 
 
 def test_an_allowed_pipe_command_runs(run, tmp_path):
