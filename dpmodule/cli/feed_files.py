@@ -67,7 +67,9 @@ def _matching(patterns: Sequence[str], option: str) -> list[str]:
         is_pattern = glob.has_magic(pattern)
         paths = sorted(glob.glob(pattern, recursive=True)) if is_pattern else [pattern]
         if not paths:
-            raise ArgumentError(f"{option} {pattern!r} names no file, expected a path or a pattern such as 'part-*'")
+            raise ArgumentError(
+                f"{option} {pattern!r} names no file, expected a path or a pattern such as 'part-*'"
+            )
         found.update(dict.fromkeys(paths))
     return check_files(list(found)) if found else []
 
@@ -80,7 +82,9 @@ def _values(data: FileData, on_bad_line: str) -> dict[str, int]:
         FileFormatError: the first line is bad.
     """
     floats = [slot.name for slot in data.feed.used_slots if slot.type == "float"]
-    one = DataFeedDesc(data.feed.desc(), allow_pipe_command=True)  # which the user has allowed, or there is none
+    one = DataFeedDesc(
+        data.feed.desc(), allow_pipe_command=True
+    )  # which the user has allowed, or there is none
     one.set_batch_size(1)
     one.set_dense_slots(floats)
     parts = (Part(path) for path in data.files)

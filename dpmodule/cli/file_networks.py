@@ -79,7 +79,7 @@ def find_label(feed: DataFeedDesc, name: str | None) -> str:
     Raises:
         ArgumentError: there is no such slot, or more than one.
     """
-    names = [slot.name for slot in feed.used_slots]
+    names: list[str] = [slot.name for slot in feed.used_slots]
     if name is None:
         found = [each for each in names if each.endswith("label")]
         if len(found) != 1:
@@ -122,7 +122,9 @@ def build(name: str, feed: DataFeedDesc, label: str, sizes: Sizes) -> Symbol:
     with NameManager():  # the same names of nodes whatever was made before
         ids = {slot.name: sym.Variable(slot.name, stype="ragged") for slot in slots if slot.type == "uint64"}
         floats = [
-            sym.Variable(slot.name, shape=(0, sizes.values[slot.name])) for slot in slots if slot.name not in ids
+            sym.Variable(slot.name, shape=(0, sizes.values[slot.name]))
+            for slot in slots
+            if slot.name not in ids
         ]
         return NETS[name].make(Inputs(ids, floats, sym.Variable(label)), sizes)
 
@@ -130,9 +132,10 @@ def build(name: str, feed: DataFeedDesc, label: str, sizes: Sizes) -> Symbol:
 def _bow(inputs: Inputs, sizes: Sizes) -> Symbol:
     """Return a bag of words: the sum of the rows of each slot's table, hidden layers, a softmax."""
     pooled = [sym.Activation(each, act_type="tanh") for each in _pooled(inputs, "table", sizes.width, sizes)]
-    net = _hidden(_joined([*pooled, *inputs.floats]), sizes, "tanh")
+    net: Symbol = _hidden(_joined([*pooled, *inputs.floats]), sizes, "tanh")
     net = sym.FullyConnected(net, num_hidden=sizes.classes, name="scores")
-    return sym.SoftmaxOutput(net, inputs.label, name="p")
+    net = sym.SoftmaxOutput(net, inputs.label, name="p")
+    return net
 
 
 def _logistic(inputs: Inputs, sizes: Sizes) -> Symbol:
@@ -215,7 +218,8 @@ def _with_bias(parts: Sequence[Symbol]) -> list[Symbol]:
 
 def _probability(parts: Sequence[Symbol], label: Symbol) -> Symbol:
     """Return the probability of class 1 of what is added up."""
-    return sym.LogisticRegressionOutput(_sum(parts), label, name="p")
+    net: Symbol = sym.LogisticRegressionOutput(_sum(parts), label, name="p")
+    return net
 
 
 def _joined(parts: Sequence[Symbol]) -> Symbol:

@@ -125,7 +125,9 @@ def _add_training_options(group: Any) -> None:
         metavar="COUNT",
         help="how many workers train at once; no more than there are files without --split-files (default: 1)",
     )
-    group.add_argument("--split-files", action="store_true", help="cut files by bytes into work for all workers")
+    group.add_argument(
+        "--split-files", action="store_true", help="cut files by bytes into work for all workers"
+    )
     group.add_argument(
         "--mode",
         choices=["auto", "native", "process", "serial"],

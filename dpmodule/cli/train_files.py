@@ -190,7 +190,8 @@ class _Training:
 
     def _updates(self) -> int:
         """Return how many updates there have been."""
-        return int(self._module.optimizer.num_update) if self._module.optimizer_initialized else 0
+        own = self._module.optimizer
+        return 0 if own is None else own.num_update
 
     def _last_finite(self, epoch: int, before: int) -> Copy | None:
         """Return the parameters, None if there has been no update, or they are not finite.

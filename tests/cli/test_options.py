@@ -14,7 +14,10 @@ TAKEN = {  # of these, what options take, or look at when the data have been rea
     **dict.fromkeys(("--lr", "--batch-size", "--classes", "--epochs", "--save-every", "--workload"), []),
     **dict.fromkeys(("--wd", "--momentum", "--seed", "--target", "--validation", "--index-base"), ["0"]),
     **dict.fromkeys(("--epoch", "--load-epoch"), ["0"]),
-    **dict.fromkeys(("--prefix", "--output", "--label-column", "--validation-column", "--files", "--label"), SENSELESS[:-2]),
+    **dict.fromkeys(
+        ("--prefix", "--output", "--label-column", "--validation-column", "--files", "--label"),
+        SENSELESS[:-2],
+    ),
     "--scale": ["-1", "-1e3"],
     "--dropout": ["0"],
     "train-files --validation": SENSELESS[:-2],

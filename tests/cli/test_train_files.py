@@ -36,7 +36,19 @@ def params(path):
 @NATIVE
 @pytest.mark.parametrize("net", sorted(file_networks.NETS))
 def test_every_net_learns_with_workers_of_the_native_engine(net, run, tmp_path):
-    words = [*QUICK[:-2], "--net", net, "--workers", 2, "--epochs", 30, "--lr", RATES[net], "--prefix", "runs/net"]
+    words = [
+        *QUICK[:-2],
+        "--net",
+        net,
+        "--workers",
+        2,
+        "--epochs",
+        30,
+        "--lr",
+        RATES[net],
+        "--prefix",
+        "runs/net",
+    ]
     done = run(*words)
     assert done.code == 0, done
     assert done.out.startswith("engine: native: ")
@@ -83,7 +95,9 @@ def test_what_is_trained_is_saved_and_served_by_a_module(run, bags):
 
 
 def test_a_validation_file_is_scored_after_each_epoch(run):
-    done = run(*QUICK, "--files", "bag-[12]", "--validation", "bag-0", "bag-3", "--epochs", 2, "--metric", "auc,acc")
+    done = run(
+        *QUICK, "--files", "bag-[12]", "--validation", "bag-0", "bag-3", "--epochs", 2, "--metric", "auc,acc"
+    )
     found = re.findall(r"validation auc=([\d.]+), accuracy=([\d.]+)", done.out)
     assert len(found) == 2
     served = mx.mod.Module.load("model", 2, data_names=["words"], label_names=["label"])
@@ -219,7 +233,8 @@ def test_an_allowed_pipe_command_runs(run, tmp_path):
 def test_another_network_under_the_prefix_is_refused(run):
     assert run(*QUICK, "--epochs", 1).code == 0
     assert "--overwrite" in run(*QUICK, "--epochs", 1, "--net", "fm").error
-    assert "another network than model-symbol.json" in run(
-        *QUICK, "--epochs", 2, "--net", "fm", "--load-epoch", 1
-    ).error
+    assert (
+        "another network than model-symbol.json"
+        in run(*QUICK, "--epochs", 2, "--net", "fm", "--load-epoch", 1).error
+    )
     assert run(*QUICK, "--epochs", 1, "--net", "fm", "--overwrite").code == 0
