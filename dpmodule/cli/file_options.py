@@ -126,7 +126,9 @@ def _add_training_options(group: Any) -> None:
         help="how many workers train at once; no more than there are files without --split-files (default: 1)",
     )
     group.add_argument(
-        "--split-files", action="store_true", help="cut files by bytes into work for all workers"
+        "--split-files",
+        action="store_true",
+        help="cut files by bytes into work for all workers (default: each is read by one)",
     )
     group.add_argument(
         "--mode",
@@ -156,7 +158,9 @@ def _add_training_options(group: Any) -> None:
     )
     group.add_argument("--seed", type=options.seed, default=0, help="seed of all random numbers (default: 0)")
     group.add_argument(
-        "--quiet", action="store_true", help="print results only: no progress bar, no line for an epoch"
+        "--quiet",
+        action="store_true",
+        help="no progress bar, and a line for the last epoch only (default: one for each)",
     )
 
 
