@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from .. import checkpoint, metric
+from .. import metric
 from ..base import MXNetError
-from . import file_networks, optimizer_options, options
+from . import file_networks, optimizer_options, options, saving_options
 
 __all__ = ["RATES", "add_options", "hidden", "metric_names", "table_rows"]
 
@@ -22,7 +22,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _add_network_options(parser.add_argument_group("network"))
     _add_training_options(parser.add_argument_group("training"))
     optimizer_options.add_options(parser.add_argument_group("optimizer"), "adagrad", RATES)
-    _add_saving_options(parser.add_argument_group("files that are written"))
+    saving_options.add_options(parser.add_argument_group("files that are written"))
 
 
 def _add_data_options(group: Any) -> None:
@@ -161,35 +161,6 @@ def _add_training_options(group: Any) -> None:
         "--quiet",
         action="store_true",
         help="no progress bar, and a line for the last epoch only (default: one for each)",
-    )
-
-
-def _add_saving_options(group: Any) -> None:
-    group.add_argument(
-        "--prefix",
-        type=options.filled,
-        default="model",
-        help="writes PREFIX-symbol.json, PREFIX-NNNN.params and PREFIX-NNNN.states, and PREFIX-interrupted.* if it "
-        "is broken off; missing folders are made (default: model)",
-    )
-    group.add_argument(
-        "--save-every",
-        type=options.positive,
-        metavar="EPOCHS",
-        help="save after every so many epochs, and after the last (default: only after the last)",
-    )
-    what_is_there = group.add_mutually_exclusive_group()
-    what_is_there.add_argument(
-        "--load-epoch",
-        type=options.epoch,
-        metavar="EPOCH",
-        help=f"go on from this epoch of PREFIX, optimizer included; {checkpoint.INTERRUPTED!r} goes on from what "
-        "Ctrl-C or an error left (default: start anew)",
-    )
-    what_is_there.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="remove all that is saved under PREFIX before training (default: refuse files of another network)",
     )
 
 

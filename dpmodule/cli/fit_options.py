@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .. import checkpoint
 from ..base import ArgumentError
-from . import data, networks, optimizer_options, options
+from . import data, networks, optimizer_options, options, saving_options
 
 __all__ = ["add_options", "check", "optimizer_params"]
 
@@ -62,32 +61,7 @@ def _add_network_options(group: Any) -> None:
         metavar="COUNT",
         help="number of classes (default: as many as there are labels, which are then 0, 1, ... without a gap)",
     )
-    group.add_argument(
-        "--prefix",
-        type=options.filled,
-        default="model",
-        help="writes PREFIX-symbol.json, PREFIX-NNNN.params and PREFIX-NNNN.states, and PREFIX-interrupted.* if it "
-        "is broken off; missing folders are made (default: model)",
-    )
-    group.add_argument(
-        "--save-every",
-        type=options.positive,
-        metavar="EPOCHS",
-        help="save after every so many epochs, and after the last (default: only after the last)",
-    )
-    what_is_there = group.add_mutually_exclusive_group()
-    what_is_there.add_argument(
-        "--load-epoch",
-        type=options.epoch,
-        metavar="EPOCH",
-        help=f"go on from this epoch of PREFIX, optimizer included; {checkpoint.INTERRUPTED!r} goes on from what "
-        "Ctrl-C or an error left (default: start anew)",
-    )
-    what_is_there.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="remove all that is saved under PREFIX before training (default: refuse files of another network)",
-    )
+    saving_options.add_options(group)
 
 
 def _add_training_options(group: Any) -> None:
