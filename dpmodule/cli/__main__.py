@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from ..base import MXNetError
-from . import check, explain, inspect, options, predict, train
+from . import check, explain, inspect, options, predict, train, train_files
 
 __all__ = ["main", "make_parser"]
 
@@ -24,11 +24,20 @@ examples:
   dpmodule fit --data my.csv --network mlp --prefix runs/my
   dpmodule predict runs/my --data new.csv --label-column none --output classes.csv
   dpmodule summary runs/my                      layers and numbers of parameters
+  dpmodule train-files --net bow --feed data.prototxt --files 'part-*' --workers 4
   dpmodule COMMAND --help                       all options of a command
 """
 
 _LARGE = 10**5
 """Number from which on a value counts among the reasons why memory is short."""
+
+_OPTIONS = {
+    'on_nonfinite="warn" or "ignore"': "--on-nonfinite warn or ignore",
+    "DataFeedDesc(..., allow_pipe_command=True)": "--allow-pipe-command",
+    "mode is 'native'": "--mode is 'native'",
+    "mode='auto'": "--mode auto",
+}
+"""What errors of the library tell to write, and what to write on the command line."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -41,7 +50,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"dpmodule {inspect.version()}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (train, predict, check, explain, inspect):
+    for command in (train, train_files, predict, check, explain, inspect):
         command.add_commands(commands)
     return parser
 
@@ -69,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         is_memory = _is_lack_of_memory(error)
         if not is_memory and not isinstance(error, (MXNetError, OSError)):
             raise
-        text = f"not enough memory{_large(words)}: {error}" if is_memory else str(error)
+        text = f"not enough memory{_large(words)}: {error}" if is_memory else _in_options(str(error))
         print(f"dpmodule: error: {' '.join(text.splitlines())}", file=sys.stderr)
         return 2
 
@@ -79,6 +88,13 @@ def _is_lack_of_memory(error: Exception) -> bool:
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
     return isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error)
+
+
+def _in_options(text: str) -> str:
+    """Return the text of an error with the options in place of the arguments that they stand for."""
+    for argument, option in _OPTIONS.items():
+        text = text.replace(argument, option)
+    return text
 
 
 def _large(words: Sequence[str]) -> str:

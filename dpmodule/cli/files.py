@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,7 +15,15 @@ from ..symbol import Symbol
 from . import saved
 from .command import Command
 
-__all__ = ["check_output", "check_prefix", "make_folder", "refuse_others", "remove"]
+__all__ = [
+    "check_output",
+    "check_prefix",
+    "make_folder",
+    "make_ready",
+    "refuse_others",
+    "remove",
+    "tell_written",
+]
 
 _LONGEST_ENDING = "-interrupted.params.01234567.commit"
 """About what is added to a prefix, in the name of a temporary file."""
@@ -83,6 +92,39 @@ def remove(prefix: str) -> None:
     """Remove everything that is saved under a prefix."""
     for path in checkpoint.files(prefix):
         os.unlink(path)
+
+
+def make_ready(prefix: str, overwrite: bool, load_epoch: int | str | None) -> None:
+    """Make room for the files of a training that begins.
+
+    Args:
+        prefix: their prefix.
+        overwrite: whether what is saved under it is removed.
+        load_epoch: the epoch that it goes on from, None if it starts anew.
+    """
+    make_folder(prefix)
+    interrupted = checkpoint.params_file(prefix, checkpoint.INTERRUPTED)
+    if overwrite:
+        remove(prefix)
+    elif os.path.exists(interrupted) and load_epoch != checkpoint.INTERRUPTED:
+        print(
+            f"note: {interrupted} is left of an earlier training; --load-epoch {checkpoint.INTERRUPTED} goes on "
+            "from it",
+            file=sys.stderr,
+        )
+
+
+def tell_written(prefix: str, epoch: int) -> None:
+    """Say what a training has written, and which file of an earlier one other commands would take instead."""
+    written = checkpoint.params_file(prefix, epoch)
+    print(f"written: {checkpoint.symbol_file(prefix)}, {written} and its .states")
+    later = [each for each in checkpoint.epochs(prefix) if each > epoch]
+    if later:
+        print(
+            f"note: an earlier training left epoch {later[-1]} under this prefix, and `dpmodule predict` takes the "
+            f"last one unless it is told --epoch {epoch}; --overwrite removes what is there",
+            file=sys.stderr,
+        )
 
 
 def _check_folder(option: str, given: str, path: str) -> None:

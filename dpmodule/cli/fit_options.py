@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 from typing import Any
 
-from .. import checkpoint
 from ..base import ArgumentError
-from ..optimizer import Optimizer
-from . import data, networks, options
+from . import data, networks, optimizer_options, options, saving_options
 
 __all__ = ["add_options", "check", "optimizer_params"]
 
 _USUAL_RATES = {"sgd": 0.1, "nag": 0.1, "adam": 0.003}
-_USUAL_MOMENTUM = {"sgd": 0.9, "nag": 0.9}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -65,32 +61,7 @@ def _add_network_options(group: Any) -> None:
         metavar="COUNT",
         help="number of classes (default: as many as there are labels, which are then 0, 1, ... without a gap)",
     )
-    group.add_argument(
-        "--prefix",
-        type=options.filled,
-        default="model",
-        help="writes PREFIX-symbol.json, PREFIX-NNNN.params and PREFIX-NNNN.states, and PREFIX-interrupted.* if it "
-        "is broken off; missing folders are made (default: model)",
-    )
-    group.add_argument(
-        "--save-every",
-        type=options.positive,
-        metavar="EPOCHS",
-        help="save after every so many epochs, and after the last (default: only after the last)",
-    )
-    what_is_there = group.add_mutually_exclusive_group()
-    what_is_there.add_argument(
-        "--load-epoch",
-        type=options.epoch,
-        metavar="EPOCH",
-        help=f"go on from this epoch of PREFIX, optimizer included; {checkpoint.INTERRUPTED!r} goes on from what "
-        "Ctrl-C or an error left (default: start anew)",
-    )
-    what_is_there.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="remove all that is saved under PREFIX before training (default: refuse files of another network)",
-    )
+    saving_options.add_options(group)
 
 
 def _add_training_options(group: Any) -> None:
@@ -129,23 +100,7 @@ def _add_training_options(group: Any) -> None:
 
 
 def _add_optimizer_options(group: Any) -> None:
-    group.add_argument(
-        "--optimizer",
-        type=options.optimizer_name,
-        default="sgd",
-        help="name of an optimizer, as mx.optimizer.create takes it (default: sgd)",
-    )
-    group.add_argument(
-        "--lr",
-        type=options.learning_rate,
-        help="learning rate (default: 0.1 for sgd and nag, 0.003 for adam, else the optimizer's)",
-    )
-    group.add_argument(
-        "--momentum",
-        type=options.momentum,
-        help="share of the last step that is repeated (default: 0.9 for sgd and nag, else the optimizer's)",
-    )
-    group.add_argument("--wd", type=options.weight_decay, default=0.0, help="weight decay (default: 0)")
+    optimizer_options.add_options(group, "sgd", _USUAL_RATES)
     group.add_argument(
         "--schedule",
         choices=["cosine", "constant"],
@@ -164,19 +119,9 @@ def check(args: argparse.Namespace) -> None:
         raise ArgumentError(
             f"--workload has {len(args.workload)} shares, expected {len(args.contexts)}: one for each of --contexts"
         )
-    if args.momentum is not None and not _takes_momentum(args.optimizer):
-        raise ArgumentError(
-            f"--momentum {args.momentum:g} does not go with --optimizer {args.optimizer}, which has none"
-        )
+    optimizer_options.check(args)
 
 
 def optimizer_params(args: argparse.Namespace) -> dict[str, Any]:
     """Return the arguments of the optimizer that do not depend on data."""
-    momentum = _USUAL_MOMENTUM.get(args.optimizer) if args.momentum is None else args.momentum
-    rate = _USUAL_RATES.get(args.optimizer) if args.lr is None else args.lr
-    params = {"wd": args.wd, "momentum": momentum, "learning_rate": rate}
-    return {name: value for name, value in params.items() if value is not None}
-
-
-def _takes_momentum(optimizer: str) -> bool:
-    return "momentum" in inspect.signature(Optimizer.opt_registry[optimizer]).parameters
+    return optimizer_options.params(args, _USUAL_RATES)

@@ -15,9 +15,10 @@ from .. import checkpoint
 from ..base import ArgumentError, FileFormatError, MXNetError
 from ..module import Module
 from ..ndarray import NDArray
+from ..symbol import Symbol
 from .command import Command
 
-__all__ = ["Copy", "KeepingModule", "interrupted_epoch", "remove_interrupted", "save_interrupted"]
+__all__ = ["Copy", "KeepingModule", "copy_of", "interrupted_epoch", "remove_interrupted", "save_interrupted"]
 
 _NUMBERS_PER_BATCH = 2**17
 """How many numbers may be copied after a batch: of larger networks a copy is made only every so many batches, as all
@@ -103,21 +104,33 @@ class KeepingModule(Module):
             self._kept = copy
 
     def _copy(self, with_states: bool = False) -> Copy:
-        states = self.updates.active_updater().get_states(dump_optimizer=False) if with_states else None
-        return Copy(*self.get_params(), self._epoch, self._batches, states)
+        return copy_of(self, self._epoch, self._batches, with_states)
 
 
-def save_interrupted(module: KeepingModule, prefix: str, command: Command) -> None:
+def copy_of(module: Module, epoch: int, batches: int, with_states: bool = False) -> Copy:
+    """Return a copy of a module's parameters.
+
+    Args:
+        module: the module.
+        epoch: number of the epoch that is running.
+        batches: how many of its batches are done.
+        with_states: whether the optimizer's states come too.
+    """
+    states = module.updates.active_updater().get_states(dump_optimizer=False) if with_states else None
+    return Copy(*module.get_params(), epoch, batches, states)
+
+
+def save_interrupted(found: Copy | None, net: Symbol, prefix: str, command: Command) -> None:
     """Save what a training that was broken off has come to, and print the command that goes on.
 
     Files of epochs stay as they are.
 
     Args:
-        module: what was trained.
+        found: the last parameters that are whole and finite; None: there are none.
+        net: the network.
         prefix: the prefix of its files.
         command: the command that was run.
     """
-    found = module.last_finite()
     if found is None:
         print("broken off before the end of a batch: nothing to save", file=sys.stderr)
         print(f"to begin again: {command.changed()}", file=sys.stderr)
@@ -127,7 +140,7 @@ def save_interrupted(module: KeepingModule, prefix: str, command: Command) -> No
         checkpoint.save_checkpoint(
             prefix,
             checkpoint.INTERRUPTED,
-            module.symbol,
+            net,
             found.arg_params,
             found.aux_params,
             states=found.states,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,15 +12,16 @@ import numpy as np
 
 from .. import checkpoint, symbol
 from ..base import ArgumentError
+from ..module import Module
 from ..ndarray import NDArray
 from ..symbol import Symbol
 from . import data, networks
 from .data import Samples
 from .keeping import interrupted_epoch
-from .saved import Network
+from .saved import Network, split_values
 from .shapes import data_input, fitted, inferred
 
-__all__ = ["Start", "choose", "first_epoch"]
+__all__ = ["Start", "choose", "first_epoch", "preload"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,23 @@ def first_epoch(args: argparse.Namespace) -> int:
             "and --epochs is the number of the last one"
         )
     return epoch
+
+
+def preload(module: Module, args: argparse.Namespace, values: Mapping[str, NDArray]) -> None:
+    """Give a module the parameters and the optimizer's states that ``--load-epoch`` goes on from.
+
+    Args:
+        module: the module, not bound yet.
+        args: the options.
+        values: parameters and auxiliary states by name; empty to initialize them.
+    """
+    if not values:
+        return
+    states = checkpoint.states_file(args.prefix, args.load_epoch)
+    there = os.path.exists(states)
+    if not there:
+        print(f"note: there is no {states}, so the optimizer starts anew", file=sys.stderr)
+    module.preload(*split_values(module.symbol, values), states if there else None)
 
 
 def choose(args: argparse.Namespace, loaded: Network | None, parts: Sequence[Samples]) -> Start:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import sys
 from typing import Any
 
@@ -13,7 +12,6 @@ from . import data, files, fit_options, saved, starting
 from .command import Command
 from .data import Samples
 from .keeping import KeepingModule, remove_interrupted, save_interrupted
-from .saved import split_values
 from .shapes import width
 
 __all__ = ["add_commands"]
@@ -45,16 +43,7 @@ def _run(args: argparse.Namespace) -> int:
     if loaded is None and not args.overwrite:
         files.refuse_others(args.prefix, start.net, start.shapes, command)
     module = _module(args, start)
-    files.make_folder(args.prefix)
-    interrupted = checkpoint.params_file(args.prefix, checkpoint.INTERRUPTED)
-    if args.overwrite:
-        files.remove(args.prefix)
-    elif os.path.exists(interrupted) and args.load_epoch != checkpoint.INTERRUPTED:
-        print(
-            f"note: {interrupted} is left of an earlier training; --load-epoch {checkpoint.INTERRUPTED} goes on "
-            "from it",
-            file=sys.stderr,
-        )
+    files.make_ready(args.prefix, args.overwrite, args.load_epoch)
     iterators = [_iterator(start, samples, args.batch_size, i == 0) for i, samples in enumerate(start.parts)]
     _train(args, module, iterators[0], epoch, command)
     return _report(args, module, iterators[-1], "training" if len(iterators) == 1 else "validation")
@@ -69,12 +58,7 @@ def _module(args: argparse.Namespace, start: starting.Start) -> KeepingModule:
         context=args.contexts,
         work_load_list=args.workload,
     )
-    if start.values:
-        states = checkpoint.states_file(args.prefix, args.load_epoch)
-        there = os.path.exists(states)
-        if not there:
-            print(f"note: there is no {states}, so the optimizer starts anew", file=sys.stderr)
-        module.preload(*split_values(start.net, start.values), states if there else None)
+    starting.preload(module, args, start.values)
     return module
 
 
@@ -120,7 +104,7 @@ def _train(
                 on_nonfinite=args.on_nonfinite,
             )
     except BaseException:
-        save_interrupted(module, args.prefix, command)
+        save_interrupted(module.last_finite(), module.symbol, args.prefix, command)
         raise
     if args.load_epoch == checkpoint.INTERRUPTED:
         remove_interrupted(args.prefix)
@@ -138,21 +122,8 @@ def _report(args: argparse.Namespace, module: KeepingModule, samples: io.DataIte
     """Print the final accuracy and what was written; return the exit code."""
     accuracy = dict(module.score(samples, "acc"))["accuracy"]
     print(f"final {kind} accuracy: {accuracy:.4f}")
-    written = checkpoint.params_file(args.prefix, args.epochs)
-    print(f"written: {checkpoint.symbol_file(args.prefix)}, {written} and its .states")
-    _tell_of_leftovers(args)
+    files.tell_written(args.prefix, args.epochs)
     if args.target is not None and accuracy < args.target:
         print(f"the target of {args.target:.4f} was missed", file=sys.stderr)
         return 1
     return 0
-
-
-def _tell_of_leftovers(args: argparse.Namespace) -> None:
-    """Say which file of an earlier training other commands would take instead of the new one."""
-    later = [epoch for epoch in checkpoint.epochs(args.prefix) if epoch > args.epochs]
-    if later:
-        print(
-            f"note: an earlier training left epoch {later[-1]} under this prefix, and `dpmodule predict` takes the "
-            f"last one unless it is told --epoch {args.epochs}; fit --overwrite removes what is there",
-            file=sys.stderr,
-        )

@@ -14,8 +14,13 @@ TAKEN = {  # of these, what options take, or look at when the data have been rea
     **dict.fromkeys(("--lr", "--batch-size", "--classes", "--epochs", "--save-every", "--workload"), []),
     **dict.fromkeys(("--wd", "--momentum", "--seed", "--target", "--validation", "--index-base"), ["0"]),
     **dict.fromkeys(("--epoch", "--load-epoch"), ["0"]),
-    **dict.fromkeys(("--prefix", "--output", "--label-column", "--validation-column"), SENSELESS[:-2]),
+    **dict.fromkeys(
+        ("--prefix", "--output", "--label-column", "--validation-column", "--files", "--label"),
+        SENSELESS[:-2],
+    ),
     "--scale": ["-1", "-1e3"],
+    "--dropout": ["0"],
+    "train-files --validation": SENSELESS[:-2],
 }
 
 
@@ -32,7 +37,7 @@ def test_every_option_refuses_what_makes_no_sense(capsys):
         for option in (a.option_strings[0] for a in subparser._actions if a.option_strings and a.nargs != 0):
             for value in SENSELESS:
                 words = options.with_values([command, option, value])
-                if value in TAKEN.get(option, []):
+                if value in TAKEN.get(f"{command} {option}", TAKEN.get(option, [])):
                     parser.parse_args(words)
                     continue
                 with pytest.raises(SystemExit) as stopped:

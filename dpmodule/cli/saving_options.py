@@ -1,0 +1,40 @@
+"""The options that say under which prefix a training is saved, and what it goes on from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import checkpoint
+from . import options
+
+__all__ = ["add_options"]
+
+
+def add_options(group: Any) -> None:
+    """Add ``--prefix``, ``--save-every``, ``--load-epoch`` and ``--overwrite``."""
+    group.add_argument(
+        "--prefix",
+        type=options.filled,
+        default="model",
+        help="writes PREFIX-symbol.json, PREFIX-NNNN.params and PREFIX-NNNN.states, and PREFIX-interrupted.* if it "
+        "is broken off; missing folders are made (default: model)",
+    )
+    group.add_argument(
+        "--save-every",
+        type=options.positive,
+        metavar="EPOCHS",
+        help="save after every so many epochs, and after the last (default: only after the last)",
+    )
+    what_is_there = group.add_mutually_exclusive_group()
+    what_is_there.add_argument(
+        "--load-epoch",
+        type=options.epoch,
+        metavar="EPOCH",
+        help=f"go on from this epoch of PREFIX, optimizer included; {checkpoint.INTERRUPTED!r} goes on from what "
+        "Ctrl-C or an error left (default: start anew)",
+    )
+    what_is_there.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="remove all that is saved under PREFIX before training (default: refuse files of another network)",
+    )

@@ -1,0 +1,235 @@
+"""``dpmodule train-files``: train a network straight from files of lines, with several workers."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from .. import checkpoint, initializer, metric, random
+from ..base import ArgumentError, BoundsError
+from ..context import cpu
+from ..hogwild import AsyncExecutor
+from ..module import Module
+from ..symbol import Symbol
+from ..symbol import Variable as variable
+from . import feed_files, file_options, files, optimizer_options, saved, starting
+from .command import Command
+from .feed_files import FileData
+from .keeping import Copy, copy_of, remove_interrupted, save_interrupted
+from .saved import Network
+
+__all__ = ["add_commands"]
+
+_TABLES = r".*_(table|linear)_weight"
+_STORAGE = "__storage_type__"
+
+
+def add_commands(commands: Any) -> None:
+    """Add ``train-files`` to the subcommands of the command line."""
+    parser = commands.add_parser(
+        "train-files",
+        help="train a network straight from files, with several workers",
+        description="Train a network straight from files of lines in MultiSlot format, with workers that write to the "
+        "same parameters without locks, as mx.AsyncExecutor does. Ctrl-C saves what has been reached and prints the "
+        "command that goes on.",
+    )
+    parser.set_defaults(run=_run)
+    file_options.add_options(parser)
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Look at everything that may be wrong, then train."""
+    optimizer_options.check(args)
+    files.check_prefix(args.prefix)
+    random.seed(args.seed)
+    epoch = starting.first_epoch(args)
+    loaded = None if args.load_epoch is None else saved.load(args.prefix, args.load_epoch)
+    data = feed_files.read(args)
+    net = feed_files.choose(args, data, loaded)
+    command = Command(args.words)
+    if loaded is None and not args.overwrite:
+        files.refuse_others(args.prefix, net, {}, command)
+    try:
+        with AsyncExecutor(timeout_s=args.timeout) as executor:
+            training = _Training(args, data, net, loaded, executor)
+            training.tell_engine()
+            files.make_ready(args.prefix, args.overwrite, args.load_epoch)
+            training.run(epoch, command)
+    except BoundsError as error:
+        raise BoundsError(f"{error}; --rows SLOT=COUNT makes the tables of a slot larger") from error
+    files.tell_written(args.prefix, args.epochs)
+    return 0
+
+
+class _Training:
+    """Epochs over files.
+
+    Args:
+        args: the options.
+        data: what lines look like, and where they are.
+        net: the network.
+        loaded: what to go on from, None to begin anew.
+        executor: what runs it.
+    """
+
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        data: FileData,
+        net: Symbol,
+        loaded: Network | None,
+        executor: AsyncExecutor,
+    ) -> None:
+        self._args = args
+        self._data = data
+        self._executor = executor
+        self._workers = _workers(args, data)
+        self._metric = args.metric or [_usual_metric(net, data)]
+        slots = [slot.name for slot in data.feed.slots if slot.name in net.list_arguments()]
+        inputs = [name for name in slots if name != data.label]
+        self._module = Module(net, inputs, [data.label], context=cpu())
+        starting.preload(self._module, args, {} if loaded is None else loaded.values)
+        self._initializer = initializer.Mixed(
+            [_TABLES, ".*"], [initializer.Uniform(0.05), initializer.Xavier(factor_type="in", magnitude=2.0)]
+        )
+        self._optimizer_params = optimizer_options.params(args, file_options.RATES)
+
+    def run(self, begin_epoch: int, command: Command) -> None:
+        """Train, and save what has been reached even if it is broken off.
+
+        Args:
+            begin_epoch: number of the first epoch.
+            command: the command that is being run.
+
+        Raises:
+            ArgumentError: there is no line to train on.
+            MXNetError: as `AsyncExecutor.run_from_files` does.
+        """
+        args = self._args
+        every = args.save_every or args.epochs
+        for epoch in range(begin_epoch, args.epochs):
+            updates = self._updates()
+            try:
+                self._epoch(epoch)
+            except BaseException:
+                found = self._last_finite(epoch, updates)
+                save_interrupted(found, self._module.symbol, args.prefix, command)
+                raise
+            if (epoch + 1) % every == 0 or epoch + 1 == args.epochs:
+                self._module.save_checkpoint(args.prefix, epoch + 1, save_optimizer_states=True)
+        if args.load_epoch == checkpoint.INTERRUPTED:
+            remove_interrupted(args.prefix)
+
+    def tell_engine(self) -> None:
+        """Print which engine is going to train, and why.
+
+        Raises:
+            MXNetError: network and feed do not fit each other.
+        """
+        if self._args.quiet:
+            return
+        if self._args.mode != "auto":
+            print(f"engine: {self._args.mode}")
+            return
+        choice = self._executor.explain(
+            self._module.symbol,
+            self._data.feed,
+            self._workers,
+            optimizer=self._args.optimizer,
+            optimizer_params=self._optimizer_params,
+        )
+        print(f"engine: {choice}")
+
+    def _epoch(self, epoch: int) -> None:
+        """Train on all lines once, and print what came of it."""
+        args = self._args
+        results = self._executor.run_from_files(
+            self._module,
+            self._data.feed,
+            self._data.files,
+            self._workers,
+            mode=args.mode,
+            initializer=self._initializer,
+            optimizer=args.optimizer,
+            optimizer_params=self._optimizer_params,
+            eval_metric=metric.create(self._metric),
+            progress=not args.quiet and sys.stderr.isatty(),
+            split_files=args.split_files,
+            on_bad_line=args.on_bad_line,
+        )
+        if not results.examples:
+            raise ArgumentError(feed_files.NO_LINE)
+        found = [_shown(results.metric)]
+        if self._data.validation:
+            found.append(f"validation {_shown(self._validate())}")
+        rate = results.examples / max(results.seconds, 1e-9)
+        found.append(f"{results.examples:,} lines in {results.seconds:.2f} s ({rate:,.0f} a second)")
+        if results.skipped:
+            found.append(f"{results.skipped:,} bad lines skipped")
+        if not args.quiet or epoch + 1 == args.epochs:
+            print(f"epoch {epoch + 1}: {', '.join(found)}", flush=True)
+
+    def _validate(self) -> list[tuple[str, Any]]:
+        """Return the metric over the files for validation."""
+        args, data = self._args, self._data
+        found = metric.create(self._metric)
+        outputs = self._module.symbol.list_outputs()
+        batches = self._executor.infer_from_files(
+            self._module,
+            data.feed,
+            data.validation,
+            min(self._workers, len(data.validation)),
+            [data.label, *outputs[:1]],
+            mode="auto" if args.mode == "native" else args.mode,
+            on_bad_line=args.on_bad_line,
+        )
+        for _, _, (label, output) in batches:
+            found.update([label], [output])
+        return found.get_name_value()
+
+    def _updates(self) -> int:
+        """Return how many updates there have been."""
+        own = self._module.optimizer
+        return 0 if own is None else own.num_update
+
+    def _last_finite(self, epoch: int, before: int) -> Copy | None:
+        """Return the parameters, None if there has been no update, or they are not finite.
+
+        Args:
+            epoch: the number of the epoch.
+            before: how many updates there were at its beginning.
+        """
+        if not self._updates():
+            return None
+        found = copy_of(self._module, epoch, self._updates() - before, with_states=True)
+        return found if found.is_finite() else None
+
+
+def _workers(args: argparse.Namespace, data: FileData) -> int:
+    """Return how many workers there can be, and say so if these are fewer than were asked for."""
+    most = args.workers if args.split_files else len(data.files)
+    if args.mode == "serial":
+        most = 1
+    if args.workers <= most:
+        return int(args.workers)
+    reason = (
+        "--mode serial has one"
+        if args.mode == "serial"
+        else "as many as there are files; --split-files cuts files"
+    )
+    print(f"note: --workers {args.workers} is reduced to {most}, {reason}", file=sys.stderr)
+    return most
+
+
+def _usual_metric(net: Symbol, data: FileData) -> str:
+    """Return "auc" for networks that tell two classes apart, else "acc"."""
+    lines, ragged = data.feed.batch_size, variable("ragged", stype="ragged").attr(_STORAGE)
+    attributes = net.attr_dict()
+    inputs = [name for name in net.list_arguments() if attributes.get(name, {}).get(_STORAGE) == ragged]
+    shapes = net.infer_shape_partial(**dict.fromkeys([*inputs, data.label], (lines,)))[1]
+    return "acc" if shapes and len(shapes[0]) == 2 and shapes[0][1] > 2 else "auc"
+
+
+def _shown(values: list[tuple[str, Any]]) -> str:
+    return ", ".join(f"{name}={value:.4f}" for name, value in values)
