@@ -1,8 +1,8 @@
 """Sum the rows of a table that ragged numbers stand for without writing them down first.
 
 A document of hundreds of words becomes one row. By itself, `Embedding` writes a row for each word, which
-`sequence_pool` reads again, and backward does the same with gradients. As one step, both only touch the table's rows and
-the pooled ones; see `ops.sparse.pooled_lookup`.
+`sequence_pool` reads again, and backward does the same with gradients. As one step, both only touch the rows of the
+table and the pooled ones; see `ops.sparse.pooled_lookup`.
 
 Needs:
     storage: ragged numbers, a dense table; a row-sparse table is looked up and pooled as the graph says

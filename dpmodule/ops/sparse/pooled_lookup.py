@@ -89,7 +89,9 @@ class _OneOrBoth:
         fused: the pooled lookup.
     """
 
-    def __init__(self, lookup: Callable[..., Any], pool: Callable[..., Any], fused: Callable[..., Any]) -> None:
+    def __init__(
+        self, lookup: Callable[..., Any], pool: Callable[..., Any], fused: Callable[..., Any]
+    ) -> None:
         self._lookup, self._pool, self._fused = lookup, pool, fused
 
     def run(self, a: LookupPool, env: Env, data: Ragged, weight: Any) -> Any:
