@@ -13,17 +13,18 @@ Parts:
   ops        the 60 most used operators, against PyTorch and MXNet
   streams    jobs, tensors and items between threads, processes and tasks
   autobatch  one example at a time, run many at once, against DyNet and hand-batched PyTorch
+  hogwild    training straight from files, against PaddlePaddle
   way        what a steady batch calls of dpmodule's functions, and in how many files
   cuda       training on a GPU, where there is one
 
-Without names, all of them run, in about 18 minutes, and RESULTS.md is written; with names only if --write says so,
-and the other parts' figures stay. Other systems run under the interpreters given with --against: "mxnet=PYTHON" has
-MXNet 1.9.1, "lightning=PYTHON" Lightning, "accelerate=PYTHON" Accelerate, "dynet=PYTHON" DyNet 2.1; what has none is
-left out. "before=PYTHON" has another revision of dpmodule, or is a folder that holds one with its extension built: fit,
-bucketing, startup, streams, autobatch and way then measure both in turns, and the upper quartile of no ratio of its
-time over ours may be below 1. Between equal revisions one row in eight misses that by chance with 7 rounds, one in
-200 with 30: give --rounds 30. Before anything is timed, all sides must compute the same. Exit status 1: they do not, or
-a figure misses what it must reach (with --quick figures are not held to that).
+Without names, all of them run, in about 20 minutes, and RESULTS.md is written; with names only if --write says so, and
+the other parts' figures stay. Other systems run under the interpreters given with --against: "mxnet=PYTHON" has MXNet
+1.9.1, "lightning=PYTHON" Lightning, "accelerate=PYTHON" Accelerate, "dynet=PYTHON" DyNet 2.1, "paddle=PYTHON"
+PaddlePaddle 3; what has none is left out. "before=PYTHON" has another revision of dpmodule, or is a folder that holds
+one with its extension built: fit, bucketing, startup, streams, autobatch and way then measure both in turns, and the
+upper quartile of no ratio of its time over ours may be below 1. Between equal revisions one row in eight misses that by
+chance with 7 rounds, one in 200 with 30: give --rounds 30. Before anything is timed, all sides must compute the same.
+Exit status 1: they do not, or a figure misses what it must reach (with --quick figures are not held to that).
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ PARTS = {
     "ops": "ops",
     "streams": "streams",
     "autobatch": "autobatch",
+    "hogwild": "hogwild",
     "way": "way",
     "cuda": "cuda",
 }

@@ -103,6 +103,11 @@ class Worker:
             )
         return json.loads(answer)
 
+    @property
+    def pid(self) -> int:
+        """Number of the child process."""
+        return self._child.pid
+
     def close(self) -> None:
         """End the side by closing its input; kill it if it does not listen."""
         if self._child.stdin is not None:
@@ -172,7 +177,7 @@ class Session:
         return max(count, self.rounds) if "before" in self.against else count
 
 
-PACKAGES = ("mxnet", "lightning", "accelerate", "dynet", "before")
+PACKAGES = ("mxnet", "lightning", "accelerate", "dynet", "paddle", "before")
 """What one may compare against with an interpreter of its own; "before" is another revision of dpmodule."""
 
 _ROOT = Path(__file__).parents[1]

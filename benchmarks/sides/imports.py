@@ -11,7 +11,7 @@ from typing import Any
 
 from .serve import Clock, serve
 
-__all__ = ["home", "measure", "prepare"]
+__all__ = ["home", "measure", "prepare", "torch"]
 
 
 def measure() -> dict[str, float]:
@@ -19,6 +19,13 @@ def measure() -> dict[str, float]:
     importlib.import_module("torch")
     clock = Clock()
     importlib.import_module("dpmodule")
+    return clock.read()
+
+
+def torch() -> dict[str, float]:
+    """Return the time of the import of torch."""
+    clock = Clock()
+    importlib.import_module("torch")
     return clock.read()
 
 
@@ -30,7 +37,7 @@ def home() -> str | None:
 
 def prepare() -> dict[str, Any]:
     """Return what the parent may ask for."""
-    return {"measure": measure, "home": home}
+    return {"measure": measure, "home": home, "torch": torch}
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import os
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from ..generators import generator
 from ..graph import Node
 from ..graph.merge import merge_equal
 from ..ndarray import NDArray
-from ..ndarray.ragged import numbers_of
+from ..ndarray.ragged import RaggedNDArray, numbers_of
 from ..ops.exposure import written
 from ..ops.sparse import leaf_of
 from ..ops.user_code import is_users
@@ -53,16 +52,13 @@ _SHOWN = 6
 """How many arrays of a kind `repr` names."""
 
 
-def _probe_of(node: Node) -> Callable[[torch.Tensor], torch.Tensor] | None:
-    """Return what takes the part of an output that is finite only if all of it is; None where that is all of it."""
+def _probe_of(node: Node, output: NDArray) -> Callable[[NDArray], torch.Tensor]:
+    """Return what takes the part of an output that is finite only if all of it is."""
+    take: Callable[[NDArray], torch.Tensor] = numbers_of if isinstance(output, RaggedNDArray) else _RAW
     if node.op is not None and node.op.name == "BlockGrad":
-        return _no_part
+        return lambda out: take(out).new_empty(0)
     probe = None if node.op is None or node.op.loss is None else node.op.loss.probe
-    return None if probe is None else partial(probe, node.a)
-
-
-def _no_part(out: torch.Tensor) -> torch.Tensor:
-    return out.new_empty(0)
+    return take if probe is None else lambda out, a=node.a: probe(a, take(out))  # type: ignore[misc]
 
 
 class Executor:
@@ -95,7 +91,7 @@ class Executor:
         if self.context.torch_device.type == "cpu":
             settle(4 * self.size)
         self._backward = Backward(arrays)
-        self._probes = [_probe_of(node) for node, _ in self.graph.heads]
+        self._probes = [_probe_of(node, out) for (node, _), out in zip(self.graph.heads, self._outputs)]
         self._resting = {
             arrays.slots[name]
             for name in resting_states(self.graph, (n for n, g in arrays.grads.items() if g is not None))
@@ -507,8 +503,7 @@ class Executor:
 
         Of an output behind `BlockGrad`, which is there to be looked at and trains nothing, the part is empty.
         """
-        pairs = zip(self._probes, map(numbers_of, self._outputs))
-        return [out if probe is None else probe(out) for probe, out in pairs]
+        return [probe(out) for probe, out in zip(self._probes, self._outputs)]
 
     # backward
 

@@ -10,7 +10,8 @@ import torch
 
 from .. import native
 from ..ndarray import NDArray
-from ..optimizer.grouped import GroupedOptimizer, slots_of
+from ..optimizer.group import slots_of
+from ..optimizer.grouped import GroupedOptimizer
 from .native_graph import Graph, Refused, read_graph
 from .native_operators import HANDLERS
 from .program import Prepared, metric_outputs

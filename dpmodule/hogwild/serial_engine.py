@@ -147,5 +147,8 @@ def _local_module(prepared: Prepared) -> Module:
     data, labels = [d.name for d in feed.data], [d.name for d in feed.labels]
     group = host.group
     module = Module(prepared.fetches.heads, data, labels, host.logger, cpu(), None, group.fixed_param_names)
-    module.bind(list(feed.data), list(feed.labels) or None, prepared.train, shared_module=host)
+    # not by `shared_module`, which shares memory of inputs too, whose types may be others there
+    module.bind(list(feed.data), list(feed.labels) or None, prepared.train, store=host.store)
+    if prepared.train:
+        module.borrow_optimizer(host)
     return module

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from .. import later
 from .arrays import NDArrayIter
 from .convert import as_data_iter
-from .desc import DataBatch, DataDesc
-from .iterator import DataIter, ResizeIter
+from .desc import DataDesc
+from .iterator import DataBatch, DataIter, ResizeIter
 
 if TYPE_CHECKING:
     from .data_iter import MXDataIter

@@ -14,8 +14,8 @@ from ..base import ArgumentError, ShapeError, StateError
 from ..ndarray import NDArray
 from ..ndarray.csr import CSRNDArray
 from ..ndarray.ragged import RaggedNDArray
-from .desc import DataBatch, DataDesc
-from .iterator import DataIter
+from .desc import DataDesc
+from .iterator import DataBatch, DataIter
 from .wrap import named_arrays, shares_read_only, wrap
 
 __all__ = ["NDArrayIter"]

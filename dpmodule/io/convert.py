@@ -11,8 +11,8 @@ import torch
 
 from ..base import ArgumentError, StateError
 from ..ndarray import NDArray
-from .desc import DataBatch, DataDesc
-from .iterator import CurrentBatch, DataIter
+from .desc import DataDesc
+from .iterator import CurrentBatch, DataBatch, DataIter
 from .wrap import is_array, numbered_names, shares_read_only, wrap
 
 __all__ = ["IterableIter", "as_data_iter"]

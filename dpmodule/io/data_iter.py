@@ -10,8 +10,8 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from ..base import MXNetError, StateError
-from .desc import DataBatch, DataDesc
-from .iterator import DataIter
+from .desc import DataDesc
+from .iterator import DataBatch, DataIter
 
 __all__ = ["MXDataIter", "Rounds", "Source"]
 

@@ -10,8 +10,8 @@ from ..base import StateError, dtype_name, np_dtype
 from ..ndarray import NDArray
 from ..streams.checks import check_count
 from .convert import IterableIter
-from .desc import DataBatch, DataDesc
-from .iterator import CurrentBatch
+from .desc import DataDesc
+from .iterator import CurrentBatch, DataBatch
 from .loader_plan import LoaderPlan
 from .loading import ProcessLoader
 from .process_feed import FeedOptions

@@ -5,7 +5,6 @@ from __future__ import annotations
 from .. import later
 from .arrays import NDArrayIter as NDArrayIter
 from .data_iter import MXDataIter as MXDataIter
-from .desc import DataBatch as DataBatch
 from .desc import DataDesc as DataDesc
 from .images import ImageDetRecordIter as ImageDetRecordIter
 from .images import ImageRecordInt8Iter as ImageRecordInt8Iter
@@ -13,6 +12,7 @@ from .images import ImageRecordIter as ImageRecordIter
 from .images import ImageRecordIter_v1 as ImageRecordIter_v1
 from .images import ImageRecordUInt8Iter as ImageRecordUInt8Iter
 from .images import ImageRecordUInt8Iter_v1 as ImageRecordUInt8Iter_v1
+from .iterator import DataBatch as DataBatch
 from .iterator import DataIter as DataIter
 from .iterator import ResizeIter as ResizeIter
 from .mnist import MNISTIter as MNISTIter

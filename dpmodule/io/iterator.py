@@ -1,13 +1,71 @@
-"""The iterator interface, `DataIter`, and `ResizeIter`, which fixes the length of an epoch."""
+"""Batches and what yields them: `DataBatch`, the interface `DataIter`, and `ResizeIter`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..base import ArgumentError, StateError
-from .desc import DataBatch, DataDesc
+from .desc import DataDesc
 
-__all__ = ["DataIter", "ResizeIter"]
+__all__ = ["DataBatch", "DataIter", "ResizeIter"]
+
+
+class DataBatch:
+    """Hold one batch: its arrays, its labels and what an iterator knows about them.
+
+    Args:
+        data: arrays in the order of `provide_data`.
+        label: arrays in the order of `provide_label`, or None.
+        pad: number of rows that are not new in this batch: rows at the end that fill it up or, from an
+            iterator that rolls over, rows at the start that the epoch before left. See `num_padding`.
+        index: numbers of the examples, if the iterator knows them.
+        bucket_key: which bucket the batch belongs to.
+        provide_data: descriptions of `data`; only where they change from batch to batch.
+        provide_label: descriptions of `label`; only where they change from batch to batch.
+
+    Raises:
+        ArgumentError: `data` or `label` is neither a list, a tuple nor None.
+    """
+
+    rolled_over = False
+    """Whether `pad` counts rows that the epoch before left, none of which may be cut off."""
+
+    def __init__(
+        self,
+        data: Sequence[Any] | None,
+        label: Sequence[Any] | None = None,
+        pad: int | None = None,
+        index: Any = None,
+        bucket_key: Any = None,
+        provide_data: list[DataDesc] | None = None,
+        provide_label: list[DataDesc] | None = None,
+    ) -> None:
+        if data is not None and not isinstance(data, (list, tuple)):
+            raise ArgumentError(f"DataBatch: data is {_kind(data)}, expected a list of arrays; write [data]")
+        if label is not None and not isinstance(label, (list, tuple)):
+            raise ArgumentError(
+                f"DataBatch: label is {_kind(label)}, expected a list of arrays; write [label]"
+            )
+        self.data = data
+        self.label = label
+        self.pad = pad
+        self.index = index
+        self.bucket_key = bucket_key
+        self.provide_data = provide_data
+        self.provide_label = provide_label
+
+    @property
+    def num_padding(self) -> int:
+        """Number of rows at the end that only fill the batch up and should not be counted."""
+        return 0 if self.rolled_over else self.pad or 0
+
+    def __str__(self) -> str:
+        data = None if self.data is None else [each.shape for each in self.data]
+        label = None if self.label is None else [each.shape for each in self.label]
+        return f"DataBatch: data shapes: {data} label shapes: {label}"
+
+    __repr__ = __str__
 
 
 class DataIter:
@@ -197,3 +255,9 @@ class ResizeIter(CurrentBatch):
         if batch is None:
             raise StateError(f"ResizeIter: {type(self.data_iter).__name__} has no batches, even after reset")
         return batch
+
+
+def _kind(value: Any) -> str:
+    """Name the type of a value, with its shape if it has one."""
+    shape = getattr(value, "shape", None)
+    return type(value).__name__ + ("" if shape is None else f" of shape {tuple(shape)}")

@@ -21,8 +21,9 @@ from ..ndarray import NDArray
 from ..ops.attrs import boolean, choice, integer, optional, string
 from ..ops.spec import Attr
 from .data_iter import MXDataIter
-from .desc import DataBatch, DataDesc
+from .desc import DataDesc
 from .draws import StandardDraws
+from .iterator import DataBatch
 from .options import BATCH, NAMES, PARTS, PREFETCH, check_parts, describe, parse_options
 
 __all__ = ["MNISTIter", "read_idx"]

@@ -9,8 +9,8 @@ from typing import Any
 
 from ..base import ArgumentError, StateError
 from ..streams.read_ahead import ReadAhead
-from .desc import DataBatch, DataDesc
-from .iterator import CurrentBatch, DataIter
+from .desc import DataDesc
+from .iterator import CurrentBatch, DataBatch, DataIter
 
 __all__ = ["PrefetchingIter"]
 

@@ -10,9 +10,9 @@ from typing import Any
 from .. import generators
 from ..base import ArgumentError
 from ..streams.checks import check_count
-from .desc import DataBatch, DataDesc
+from .desc import DataDesc
 from .feed_worker import Orders
-from .iterator import CurrentBatch, DataIter
+from .iterator import CurrentBatch, DataBatch, DataIter
 from .process_feed import END, Feed, FeedOptions
 
 __all__ = ["ProcessPrefetchingIter", "drawn_seed"]

@@ -16,7 +16,8 @@ from ..ops.attrs import boolean, choice, optional, shape, string
 from ..ops.shapes import prod
 from ..ops.spec import Attr
 from .data_iter import MXDataIter, Rounds
-from .desc import DataBatch, DataDesc
+from .desc import DataDesc
+from .iterator import DataBatch
 from .options import BATCH, NAMES, PARTS, PREFETCH, check_parts, describe, parse_options
 from .parsing import Rows, read_csv, read_libsvm
 

@@ -230,6 +230,12 @@ class Optimizer:
         """Return the weight decay of a parameter."""
         return self._get_wds([index])[0]
 
+    @property
+    def limit(self) -> float | None:
+        """What gradients are clipped to, None if they are not."""
+        limit = self.clip_gradient
+        return limit if limit is not None and limit > 0.0 else None
+
     # counts
 
     @property

@@ -1,21 +1,25 @@
-"""Parameters that are updated together: the lists of tensors that one call of a rule works on."""
+"""Parameters that are updated together: the lists of tensors that one call of a rule works on, and who is in which."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter, is_
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 
 from .. import private
-from ..base import DTypeError, ShapeError
+from ..base import ArgumentError, DTypeError, ShapeError
 from ..context import Context, cpu
+from ..ndarray import NDArray
 from ..ops.exposure import written
 
-__all__ = ["HALF", "Group", "Scratch", "is_fusable"]
+__all__ = ["HALF", "Group", "Plan", "Scratch", "are_dense", "is_fusable", "slots_of"]
 
 Tensor = torch.Tensor
+
+_raw = attrgetter("raw")
 
 HALF = (torch.float16, torch.bfloat16)
 """The 16-bit floating types."""
@@ -219,3 +223,188 @@ def _sgd(
     call(params, grads, momenta, weight_decay=decay, momentum=keep, lr=lr, dampening=dampening, **_FIXED)
     if fused:
         written(params)
+
+
+def are_dense(arrays: Iterable[NDArray]) -> bool:
+    """Say whether no array is sparse."""
+    return set(map(type, arrays)) == {NDArray} or all(array.stype == "default" for array in arrays)
+
+
+def slots_of(state: Any) -> tuple[NDArray, ...]:
+    """Return the arrays of one parameter's state: None holds none, an NDArray one, a tuple several."""
+    if state is None or isinstance(state, dict):  # arrays by name are the rule's own business
+        return ()
+    return (state,) if isinstance(state, NDArray) else tuple(slot for slot in state if slot is not None)
+
+
+class UpdateRule(Protocol):
+    """What a plan asks of an optimizer; `GroupedOptimizer` says what the members are."""
+
+    idx2name: dict[Any, str]
+    in_order: ClassVar[bool]
+    lr_mult: dict[Any, float]
+    multi_precision: bool
+    param_dict: Mapping[Any, Any]
+    uses_count: ClassVar[bool]
+    wd: float
+    wd_mult: dict[Any, float]
+
+    @property
+    def learning_rate(self) -> float:
+        """The rate of the next update."""
+
+    def advance(self, indices: Sequence[Any]) -> list[int]:
+        """Count an update of each parameter and return the new counts."""
+
+    def multipliers(self, index: Any) -> tuple[float, float]:
+        """Return what a parameter's rate and decay are multiplied by."""
+
+    def master_of(self, state: Any) -> tuple[NDArray, Any]:
+        """Return the float32 copy of a 16-bit parameter and its own state."""
+
+    def step(self, group: Group, grads: list[Tensor], lr: float, wd: float, count: int) -> None:
+        """Update one group in place."""
+
+
+class _Member(NamedTuple):
+    """A parameter on its way into a group: its place in the call, what is written, its state's tensors, its state."""
+
+    position: int
+    target: Tensor
+    slots: list[Tensor]
+    record: Any
+
+
+class Plan:
+    """Which parameters are updated together, kept from batch to batch.
+
+    Args:
+        optimizer: the rule.
+        indices: keys of the parameters.
+        weights: the parameters.
+        states: their states, as `create_state_multi_precision` made them.
+        halves: whether 16-bit parameters have float32 copies.
+    """
+
+    __slots__ = (
+        "_decays",
+        "_groups",
+        "_halves",
+        "_indices",
+        "_lr_mult",
+        "_names",
+        "_optimizer",
+        "_states",
+        "_tensors",
+        "_wd_mult",
+    )
+
+    def __init__(
+        self,
+        optimizer: UpdateRule,
+        indices: Sequence[Any],
+        weights: Sequence[NDArray],
+        states: Sequence[Any],
+        halves: bool,
+    ) -> None:
+        if not len(indices) == len(weights) == len(states):
+            raise ArgumentError(
+                f"update: {len(indices)} indices, {len(weights)} weights and {len(states)} states"
+            )
+        self._optimizer = optimizer
+        self._indices = tuple(indices)
+        self._tensors = [w.raw for w in weights]
+        self._states = list(states)
+        self._halves = halves
+        self._lr_mult = dict(optimizer.lr_mult)
+        self._wd_mult = dict(optimizer.wd_mult)
+        self._decays = optimizer.wd != 0.0
+        self._names = optimizer.idx2name
+        self._groups = self._sort(weights)
+
+    def holds(self, optimizer: UpdateRule, weights: Sequence[NDArray], states: Mapping[Any, Any]) -> bool:
+        """Say whether the plan still fits: same tensors, states, multipliers and precision."""
+        if (
+            optimizer is not self._optimizer
+            or optimizer.param_dict
+            or optimizer.multi_precision is not self._halves
+            or optimizer.idx2name is not self._names
+            or optimizer.lr_mult != self._lr_mult
+            or optimizer.wd_mult != self._wd_mult
+            or (optimizer.wd != 0.0) is not self._decays
+            or len(weights) != len(self._tensors)
+        ):
+            return False
+        same_tensors = all(map(is_, map(_raw, weights), self._tensors))
+        return same_tensors and all(map(is_, map(states.get, self._indices), self._states))
+
+    def run(self, grads: Sequence[NDArray]) -> None:
+        """Count the update and apply the rule to every group."""
+        if len(grads) != len(self._tensors):
+            raise ArgumentError(f"update: {len(grads)} gradients for {len(self._tensors)} parameters")
+        optimizer = self._optimizer
+        counts = optimizer.advance(self._indices)
+        together = not optimizer.uses_count or counts.count(counts[0]) == len(counts)
+        lr, wd = optimizer.learning_rate, optimizer.wd
+        for positions, lr_mult, wd_mult, group in self._groups:
+            found = group.prepare([grads[p].raw for p in positions])
+            rates = lr * lr_mult, wd * wd_mult
+            if together:
+                optimizer.step(group, found, *rates, counts[0])
+            else:
+                self._run_parts(group, found, rates, [counts[p] for p in positions])
+            group.finish()
+
+    def run_one(self, grad: NDArray, lr: float, wd: float, count: int) -> None:
+        """Apply the rule to the only parameter, at rates found elsewhere, without counting."""
+        ((_, _, _, group),) = self._groups
+        self._optimizer.step(group, group.prepare([grad.raw]), lr, wd, count)
+        group.finish()
+
+    def _run_parts(
+        self, group: Group, grads: list[Tensor], rates: tuple[float, float], counts: list[int]
+    ) -> None:
+        """Apply the rule to the parts of a group whose counts agree."""
+        for count in sorted(set(counts)):
+            chosen = [p for p, c in enumerate(counts) if c == count]
+            self._optimizer.step(group.part(chosen), [grads[p] for p in chosen], *rates, count)
+
+    def _sort(self, weights: Sequence[NDArray]) -> list[tuple[list[int], float, float, Group]]:
+        """Sort the parameters by everything that must agree inside a group."""
+        sorted_by: dict[Any, list[_Member]] = {}
+        for position, (index, weight, state) in enumerate(zip(self._indices, weights, self._states)):
+            half = self._halves and weight.raw.dtype in HALF
+            master, inner = self._optimizer.master_of(state) if half else (weight, state)
+            slots = slots_of(inner)
+            for array in (*slots, *((master,) if half else ())):
+                array.pinned = True  # the groups keep its tensor, so nobody may put another in its place
+            target, kept = master.raw, [slot.raw for slot in slots]
+            fits = is_fusable(target, kept) and (not half or weight.raw.is_contiguous())
+            lr_mult, wd_mult = self._optimizer.multipliers(index)
+            key = (
+                lr_mult,
+                wd_mult if self._decays else 1.0,  # without decay, weights and biases go together
+                weight.raw.dtype,
+                target.dtype,
+                weight.context,
+                len(slots),
+                position if self._optimizer.in_order else None,
+                fits,
+            )
+            sorted_by.setdefault(key, []).append(_Member(position, target, kept, inner))
+        return [self._group(key, members) for key, members in sorted_by.items()]
+
+    def _group(self, key: tuple[Any, ...], members: list[_Member]) -> tuple[list[int], float, float, Group]:
+        positions = [member.position for member in members]
+        targets = [member.target for member in members]
+        stored = [self._tensors[p] for p in positions]
+        group = Group(
+            targets,
+            [member.slots for member in members],
+            halves=stored if any(a is not b for a, b in zip(stored, targets)) else None,
+            fused=key[-1],
+            keys=[self._indices[p] for p in positions],
+            context=key[4],
+            records=[member.record for member in members],
+        )
+        return positions, key[0], key[1], group

@@ -1,25 +1,21 @@
-"""Optimizers that update whole lists of parameters in one call, and the plan that sorts parameters into lists."""
+"""Optimizers that update whole lists of parameters in one call."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter, is_
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 
-from ..base import ArgumentError, ShapeError
+from ..base import ShapeError
 from ..ndarray import NDArray
 from ..ndarray.row_sparse import RowSparseNDArray
 from .base import Optimizer, is_half
-from .group import Group, Scratch, is_fusable
+from .group import Group, Plan, Scratch, are_dense, slots_of
 from .rows import RowUpdate, densified, fits_native, update_in_place, written_back
 
-__all__ = ["GroupedOptimizer", "Plan", "are_dense", "slots_of"]
+__all__ = ["GroupedOptimizer"]
 
 Tensor = torch.Tensor
-
-_raw = attrgetter("raw")
 
 _HOOKS = (
     "update",
@@ -36,18 +32,6 @@ _HOOKS = (
 
 _RULE = ("step", "gradients", "limit", "scale")
 """What a subclass may override to change the rule itself."""
-
-
-def are_dense(arrays: Iterable[NDArray]) -> bool:
-    """Say whether no array is sparse."""
-    return set(map(type, arrays)) == {NDArray} or all(array.stype == "default" for array in arrays)
-
-
-def slots_of(state: Any) -> tuple[NDArray, ...]:
-    """Return the arrays of one parameter's state: None holds none, an NDArray one, a tuple several."""
-    if state is None or isinstance(state, dict):  # arrays by name are the rule's own business
-        return ()
-    return (state,) if isinstance(state, NDArray) else tuple(slot for slot in state if slot is not None)
 
 
 class GroupedOptimizer(Optimizer):
@@ -106,12 +90,6 @@ class GroupedOptimizer(Optimizer):
             slots: how many arrays its state has.
         """
         return {"lr": lr, "wd": wd, "rescale_grad": self.rescale_grad, "clip_gradient": self.limit or 0.0}
-
-    @property
-    def limit(self) -> float | None:
-        """What gradients are clipped to, None if they are not."""
-        limit = self.clip_gradient
-        return limit if limit is not None and limit > 0.0 else None
 
     def gradients(self, group: Group, grads: list[Tensor], wd: float = 0.0) -> Scratch:
         """Return clip(rescale_grad * gradient + wd * w) in a buffer that the rule may write."""
@@ -192,149 +170,3 @@ class GroupedOptimizer(Optimizer):
 def _listed(index: Any, *columns: Any) -> tuple[Any, ...]:
     """Return the arguments of an update as lists, one parameter in lists of one."""
     return (index, *columns) if isinstance(index, (list, tuple)) else tuple([x] for x in (index, *columns))
-
-
-class _Member(NamedTuple):
-    """A parameter on its way into a group: its place in the call, what is written, its state's tensors, its state."""
-
-    position: int
-    target: Tensor
-    slots: list[Tensor]
-    record: Any
-
-
-class Plan:
-    """Which parameters are updated together, kept from batch to batch.
-
-    Args:
-        optimizer: the rule.
-        indices: keys of the parameters.
-        weights: the parameters.
-        states: their states, as `create_state_multi_precision` made them.
-        halves: whether 16-bit parameters have float32 copies.
-    """
-
-    __slots__ = (
-        "_decays",
-        "_groups",
-        "_halves",
-        "_indices",
-        "_lr_mult",
-        "_names",
-        "_optimizer",
-        "_states",
-        "_tensors",
-        "_wd_mult",
-    )
-
-    def __init__(
-        self,
-        optimizer: GroupedOptimizer,
-        indices: Sequence[Any],
-        weights: Sequence[NDArray],
-        states: Sequence[Any],
-        halves: bool,
-    ) -> None:
-        if not len(indices) == len(weights) == len(states):
-            raise ArgumentError(
-                f"update: {len(indices)} indices, {len(weights)} weights and {len(states)} states"
-            )
-        self._optimizer = optimizer
-        self._indices = tuple(indices)
-        self._tensors = [w.raw for w in weights]
-        self._states = list(states)
-        self._halves = halves
-        self._lr_mult = dict(optimizer.lr_mult)
-        self._wd_mult = dict(optimizer.wd_mult)
-        self._decays = optimizer.wd != 0.0
-        self._names = optimizer.idx2name
-        self._groups = self._sort(weights)
-
-    def holds(
-        self, optimizer: GroupedOptimizer, weights: Sequence[NDArray], states: Mapping[Any, Any]
-    ) -> bool:
-        """Say whether the plan still fits: same tensors, states, multipliers and precision."""
-        if (
-            optimizer is not self._optimizer
-            or optimizer.param_dict
-            or optimizer.multi_precision is not self._halves
-            or optimizer.idx2name is not self._names
-            or optimizer.lr_mult != self._lr_mult
-            or optimizer.wd_mult != self._wd_mult
-            or (optimizer.wd != 0.0) is not self._decays
-            or len(weights) != len(self._tensors)
-        ):
-            return False
-        same_tensors = all(map(is_, map(_raw, weights), self._tensors))
-        return same_tensors and all(map(is_, map(states.get, self._indices), self._states))
-
-    def run(self, grads: Sequence[NDArray]) -> None:
-        """Count the update and apply the rule to every group."""
-        if len(grads) != len(self._tensors):
-            raise ArgumentError(f"update: {len(grads)} gradients for {len(self._tensors)} parameters")
-        optimizer = self._optimizer
-        counts = optimizer.advance(self._indices)
-        together = not optimizer.uses_count or counts.count(counts[0]) == len(counts)
-        lr, wd = optimizer.learning_rate, optimizer.wd
-        for positions, lr_mult, wd_mult, group in self._groups:
-            found = group.prepare([grads[p].raw for p in positions])
-            rates = lr * lr_mult, wd * wd_mult
-            if together:
-                optimizer.step(group, found, *rates, counts[0])
-            else:
-                self._run_parts(group, found, rates, [counts[p] for p in positions])
-            group.finish()
-
-    def run_one(self, grad: NDArray, lr: float, wd: float, count: int) -> None:
-        """Apply the rule to the only parameter, at rates found elsewhere, without counting."""
-        ((_, _, _, group),) = self._groups
-        self._optimizer.step(group, group.prepare([grad.raw]), lr, wd, count)
-        group.finish()
-
-    def _run_parts(
-        self, group: Group, grads: list[Tensor], rates: tuple[float, float], counts: list[int]
-    ) -> None:
-        """Apply the rule to the parts of a group whose counts agree."""
-        for count in sorted(set(counts)):
-            chosen = [p for p, c in enumerate(counts) if c == count]
-            self._optimizer.step(group.part(chosen), [grads[p] for p in chosen], *rates, count)
-
-    def _sort(self, weights: Sequence[NDArray]) -> list[tuple[list[int], float, float, Group]]:
-        """Sort the parameters by everything that must agree inside a group."""
-        sorted_by: dict[Any, list[_Member]] = {}
-        for position, (index, weight, state) in enumerate(zip(self._indices, weights, self._states)):
-            half = self._halves and is_half(weight)
-            master, inner = self._optimizer.master_of(state) if half else (weight, state)
-            slots = slots_of(inner)
-            for array in (*slots, *((master,) if half else ())):
-                array.pinned = True  # the groups keep its tensor, so nobody may put another in its place
-            target, kept = master.raw, [slot.raw for slot in slots]
-            fits = is_fusable(target, kept) and (not half or weight.raw.is_contiguous())
-            lr_mult, wd_mult = self._optimizer.multipliers(index)
-            key = (
-                lr_mult,
-                wd_mult if self._decays else 1.0,  # without decay, weights and biases go together
-                weight.raw.dtype,
-                target.dtype,
-                weight.context,
-                len(slots),
-                position if self._optimizer.in_order else None,
-                fits,
-            )
-            sorted_by.setdefault(key, []).append(_Member(position, target, kept, inner))
-        return [self._group(key, members) for key, members in sorted_by.items()]
-
-    def _group(self, key: tuple[Any, ...], members: list[_Member]) -> tuple[list[int], float, float, Group]:
-        positions = [member.position for member in members]
-        targets = [member.target for member in members]
-        stored = [self._tensors[p] for p in positions]
-        group = Group(
-            targets,
-            [member.slots for member in members],
-            halves=stored if any(a is not b for a, b in zip(stored, targets)) else None,
-            fused=key[-1],
-            keys=[self._indices[p] for p in positions],
-            context=key[4],
-            records=[member.record for member in members],
-        )
-        return positions, key[0], key[1], group

@@ -10,7 +10,8 @@ from ..base import ArgumentError, FileFormatError, StateError
 from ..context import Context
 from ..ndarray import NDArray
 from .base import Optimizer
-from .grouped import GroupedOptimizer, Plan, are_dense
+from .group import Plan, are_dense
+from .grouped import GroupedOptimizer
 from .shared_states import SharedStates, StateKey, outline
 
 __all__ = ["Updater", "get_updater"]

@@ -45,11 +45,14 @@ class _Call:
             self._error = error
 
     def outcome(self) -> Any:
-        error, self._error = self._error, None  # else it and its traceback would hold each other
+        error, self._error = self._error, None
         if isinstance(error, StopIteration):  # it cannot leave a coroutine as it is
             raise MXNetError(f"the function raised {error!r}") from error
         if error is not None:
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # else its traceback would hold it, and whatever callers have
         return self._result
 
 

@@ -79,6 +79,15 @@ def quick(tmp_path, *parts):
     return output.read_text(encoding="utf-8")
 
 
+def quick_figures(tmp_path, part):
+    """Run the quick form of a part that is a program of its own; return its figures."""
+    output = tmp_path / "found.md"
+    line = [sys.executable, "-m", f"benchmarks.{part}", "--quick", "--rounds", "1", "--output", str(output)]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(output.with_suffix(".json").read_text(encoding="utf-8"))[part]
+
+
 @pytest.mark.timeout(180)
 def test_quick_forms_of_the_parts_that_are_done_soon(tmp_path):
     text = quick(tmp_path, "trainers", "passes")
@@ -118,11 +127,7 @@ STREAMS = {
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_quick_form_of_the_part_about_streams(tmp_path):
-    output = tmp_path / "found.md"
-    line = [sys.executable, "-m", "benchmarks.streams", "--quick", "--rounds", "1", "--output", str(output)]
-    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(output.with_suffix(".json").read_text(encoding="utf-8"))["streams"]
+    found = quick_figures(tmp_path, "streams")
     assert {each["what"]: (each["must"], each["aim"]) for each in found["targets"]} == STREAMS
     assert all(each["value"] > 0 for each in found["targets"])
     (growing,) = (each for each in found["targets"] if "growing" in each["what"])
@@ -188,6 +193,31 @@ def test_quick_form_of_the_part_about_automatic_batching(with_dynet, tmp_path, m
     assert rows["What batching gains on the Python engine"] == 5
     assert rows["What batching gains with wider hidden states"] == 6
     assert rows["Making one node from Python, nanoseconds of CPU time"] == 13
+
+
+HOGWILD = {
+    "bow net, AdaGrad, native, 1 to 2 workers": (1.75, 1.9),
+    "bow net, AdaGrad, process, 1 to 2 workers": (1.6, 1.8),
+    "bow net, SGD, native, 1 to 2 workers": (1.75, 1.9),
+    "wide & deep, 26 slots, native, 1 to 2 workers": (1.75, 1.9),
+    "files to batches, against bare MultiSlotFunctor": (0.7, 0.9),
+    "start of 2 workers, native, first call over import of torch": (0.1, 0.02),
+    "start of 2 workers, native, second call over import of torch": (0.02, 0.005),
+    "start of 2 workers, process, first call over import of torch": (1.5, 1),
+    "start of 2 workers, process, second call over import of torch": (0.02, 0.005),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_quick_form_of_the_part_about_hogwild_training(tmp_path):
+    found = quick_figures(tmp_path, "hogwild")
+    assert {each["what"]: (each["must"], each["aim"]) for each in found["targets"]} == HOGWILD
+    assert all(each["value"] > 0 for each in found["targets"])
+    assert "Paddle: not compared; give --against paddle=PYTHON." in found["notes"]
+    rows = {title: len(lines) - 2 for title, lines in found["tables"].items()}
+    tables = {"Training, examples a second": 8, "1 to 2 workers": 4, "Reading, MB/s": 1, "Peak memory, MB": 2}
+    assert rows == {**tables, "Start, ms": 4}
 
 
 @pytest.mark.slow

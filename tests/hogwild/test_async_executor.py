@@ -269,6 +269,16 @@ def test_inference_is_in_the_order_of_the_files_and_changes_nothing(run, dense):
     assert np.allclose(np.concatenate([arrays[0].asnumpy() for _, _, arrays in found]), expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("mode", ["serial", "process"])
+def test_inputs_of_a_bound_module_may_have_other_types_than_slots(run, bags, mode):
+    module = mx.mod.Module(bag_net(), ["words"], ["label"])
+    module.bind([mx.io.DataDesc("words", (8,), stype="ragged")], [("label", (8,))])  # float32, as in MXNet
+    module.init_params()
+    feed, files = described(**BAGS), bags
+    assert run.run_from_files(module, feed, files, 1, mode=mode).examples > 8
+    assert list(run.infer_from_files(module, feed, files, 1, "p"))
+
+
 def test_inference_needs_parameters(run, dense):
     with pytest.raises(StateError, match="no parameters yet"):
         run.infer_from_files(dense_module(), described(**DENSE), dense[0], 1, "p")

@@ -9,7 +9,7 @@ import torch
 
 import dpmodule as mx
 from dpmodule import optimizer
-from dpmodule.optimizer.grouped import slots_of
+from dpmodule.optimizer.group import slots_of
 from helpers.walk import walks
 
 GOLDENS = dict(np.load(Path(__file__).parents[1] / "data" / "goldens" / "optim" / "sparse.npz"))

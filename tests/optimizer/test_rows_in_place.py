@@ -11,7 +11,7 @@ import torch
 
 import dpmodule as mx
 from dpmodule import native, optimizer
-from dpmodule.optimizer.grouped import slots_of
+from dpmodule.optimizer.group import slots_of
 from helpers.programs import run_program
 from helpers.rules import RULES, VARIANTS
 from helpers.walk import walks

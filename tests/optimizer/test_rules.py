@@ -13,7 +13,7 @@ import torch
 
 import dpmodule as mx
 from dpmodule import lr_scheduler, optimizer
-from dpmodule.optimizer.grouped import slots_of
+from dpmodule.optimizer.group import slots_of
 from helpers.rules import VARIANTS, follow
 from helpers.walk import walks
 

@@ -7,6 +7,7 @@ import random
 import signal
 import threading
 import time
+import weakref
 
 import pytest
 import torch
@@ -212,6 +213,26 @@ def test_an_end_that_comes_together_with_the_last_structure_is_seen(core):
     os.kill(process.pid, signal.SIGCONT)
     assert process.ok()
     reader.close()
+
+
+@every_core
+def test_the_end_keeps_nothing_that_its_reader_had(core):
+    class Mark:
+        pass
+
+    def read():
+        mark = Mark()
+        with pipe(core) as (reader, writer):
+            writer.send(None)
+            writer.close()
+            assert list(reader) == [None]
+        return weakref.ref(mark)
+
+    gc.disable()
+    try:
+        assert read()() is None
+    finally:
+        gc.enable()
 
 
 @every_core

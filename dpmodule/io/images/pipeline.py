@@ -18,7 +18,8 @@ from ...context import cpu
 from ...ndarray import NDArray
 from ...recordio import IRHeader, unpack
 from ..data_iter import Rounds
-from ..desc import DataBatch, DataDesc
+from ..desc import DataDesc
+from ..iterator import DataBatch
 from .records import Place, Records
 
 __all__ = ["ImageSource", "Work"]

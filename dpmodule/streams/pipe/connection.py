@@ -261,7 +261,10 @@ class Connection:
         self.look()
         reason = self.reason()
         if reason is not None:
-            raise reason
+            try:
+                raise reason
+            finally:
+                del reason  # else its traceback would hold it, and whatever callers have
 
     # --- the end
 

@@ -109,7 +109,10 @@ class TensorPipeReader(PipeEnd):
             if reason is None:
                 return NotImplemented
             if not core.peek():  # nothing was sent between the two looks
-                raise reason
+                try:
+                    raise reason
+                finally:
+                    del reason  # else its traceback would hold it, and whatever callers have
         raise PipeClosed("this reader is closed")
 
     def _special(self, entry: int) -> tuple[Any, ...]:

@@ -1,0 +1,109 @@
+"""Hashed logistic regression by FTRL: find the weights that have decided over clicks.
+
+Each line has the features of one view, of words so many that a table of them is not kept: a hash puts them into 2**16
+rows. Whether it was clicked on is drawn from the probability that true weights give, so that the best that any model
+can reach is known: the area under the curve of the true probabilities. FTRL leaves weights of features that say nothing
+at exactly 0.
+
+Run: python examples/hogwild/logistic_regression.py [--smoke]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+
+import dpmodule as mx
+
+FEED = """
+batch_size: 64
+multi_slot_desc {
+  slots { name: "features" type: "uint64" is_used: true }
+  slots { name: "click" type: "uint64" is_dense: true is_used: true }
+}
+"""
+ROWS, WORDS, LOUD = 2**16, 1000, 100
+
+
+def network() -> mx.sym.Symbol:
+    """Return the sum of the features' weights, as a probability."""
+    features = mx.sym.Variable("features", stype="ragged")
+    weights = mx.sym.Embedding(features, input_dim=ROWS, output_dim=1, sparse_grad=True, name="weights")
+    score = mx.sym.sequence_pool(weights, pool_type="sum")
+    return mx.sym.LogisticRegressionOutput(score, mx.sym.Variable("click"), name="p")
+
+
+def views(count: int, seed: int) -> tuple[list[list[int]], np.ndarray, np.ndarray]:
+    """Return the hashed features of views, the true scores, and whether there was a click."""
+    truth = np.zeros(WORDS)
+    truth[:LOUD] = np.random.RandomState(0).choice([-1.0, 1.0], LOUD)  # the other words say nothing
+    rng = np.random.RandomState(seed)
+    rows = np.array([crc32(f"word {word}".encode()) % ROWS for word in range(WORDS)])
+    words = [rng.randint(0, WORDS, rng.randint(5, 40)) for _ in range(count)]
+    scores = np.array([truth[each].sum() for each in words])
+    clicks = rng.rand(count) < 1 / (1 + np.exp(-scores))
+    return [rows[each].tolist() for each in words], scores, clicks.astype(int)
+
+
+def write_files(folder: Path, features: list[list[int]], clicks: np.ndarray, files: int) -> list[Path]:
+    """Write lines in MultiSlot format: each slot is how many values it has, and these."""
+    lines = [f"{len(row)} {' '.join(map(str, row))} 1 {click}\n" for row, click in zip(features, clicks)]
+    paths = [folder / f"part-{i}" for i in range(files)]
+    for i, path in enumerate(paths):
+        path.write_text("".join(lines[i::files]))
+    return paths
+
+
+def area(scores: np.ndarray, clicks: np.ndarray) -> float:
+    """Return the area under the ROC curve."""
+    metric = mx.metric.AUC()
+    metric.update([mx.nd.array(clicks)], [mx.nd.array(1 / (1 + np.exp(-scores)))])
+    return float(metric.get()[1])
+
+
+def main() -> int:
+    """Train, and compare with the true probabilities; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--smoke", action="store_true", help="a short run with a lower target")
+    parser.add_argument("--workers", type=int, default=2, help="how many train at once")
+    args = parser.parse_args()
+    count, epochs, target = (16_000, 5, 0.02) if args.smoke else (100_000, 3, 0.005)
+
+    mx.random.seed(0)
+    net, feed = network(), mx.DataFeedDesc(FEED)
+    features, scores, clicks = views(2000, 2)
+    best = area(scores, clicks)
+    with tempfile.TemporaryDirectory() as folder, mx.AsyncExecutor() as run:
+        train, _, answers = views(count, 1)
+        files = write_files(Path(folder), train, answers, 8)
+        held_out = Path(folder) / "held-out"
+        held_out.mkdir()
+        (test,) = write_files(held_out, features, clicks, 1)
+        for epoch in range(epochs):
+            result = run.run_from_files(
+                net,
+                feed,
+                files,
+                args.workers,
+                eval_metric=["auc", "logloss"],
+                optimizer="ftrl",
+                optimizer_params={"learning_rate": 0.3, "lamda1": 1.0},
+                initializer=mx.init.Zero(),
+            )
+            print(f"epoch {epoch}: {', '.join(f'{name} {value:.3f}' for name, value in result.metric)}")
+        found = [p.asnumpy()[:, 0] for _, _, [p] in run.infer_from_files(net, feed, [test], 1, ["p"])]
+        weights = run.get_params(net)[0]["weights_weight"].asnumpy()
+    p = np.concatenate(found)
+    reached = area(np.log(p / (1 - p)), clicks)
+    print(f"{int((weights != 0).sum())} weights are not 0; {LOUD} of {WORDS} words have one that matters")
+    print(f"area {reached:.3f}, {best - reached:.3f} below the best there is, target {target}")
+    return 0 if best - reached <= target else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
