@@ -38,6 +38,10 @@ KINDS = (
 LOSSES = ("SoftmaxOutput", "LogisticRegressionOutput", "LinearRegressionOutput", "MakeLoss", "make_loss")
 
 
+_WITH_PARAMETERS = ("Embedding", "FullyConnected")
+"""Operators whose inputs but the first are parameters; no other reads any."""
+
+
 class Refused(Exception):
     """What the native engine does not know."""
 
@@ -225,7 +229,10 @@ def read_graph(symbol: Symbol, feed: SlotFeed, handlers: Mapping[str, Handler]) 
         handler = handlers.get(node.op.name)
         if handler is None or node.num_outputs != 1:
             raise refuse(node)
-        found = [made[entry] for entry in node.inputs if entry in made]
+        read = node.inputs[:1] if node.op.name in _WITH_PARAMETERS else node.inputs
+        if not all(entry in made for entry in read):
+            raise refuse(node, "it reads a parameter")
+        found = [made[entry] for entry in read]
         made[node, 0] = handler(graph, node, found, shapes.get((node, 0), ()))
     for entry in symbol.graph.heads:
         graph.heads.append(_head(graph, entry, made))

@@ -238,8 +238,6 @@ def _combined(graph: Graph, node: Node, kind: int, inputs: Sequence[Found]) -> V
 
 @_knows("add_n")
 def _add_n(graph: Graph, node: Node, inputs: list[Found], shape: Shape) -> Found:
-    if len(inputs) != len(node.inputs):
-        raise refuse(node, "one of its inputs is a parameter")
     total = graph.matrix(node, inputs[0])
     for each in inputs[1:]:
         total = _combined(graph, node, _ADD, [total, each])

@@ -274,6 +274,26 @@ def test_says_what_it_does_not_know(tmp_path):
         assert "Adamax has no native rule" in run.explain(plain).why
 
 
+@pytest.mark.parametrize("where", ["operand", "weight", "fetch"])
+def test_parameters_are_read_by_layers_only(where, tmp_path):
+    one = mx.sym.Variable("one_weight", shape=(1, 2))
+    table = mx.sym.Variable("table_weight")
+    data = mx.sym.Embedding(
+        mx.sym.Variable("words", stype="ragged"), table, input_dim=WORDS, output_dim=2, sparse_grad=True
+    )
+    data = mx.sym.sequence_pool(data, pool_type="sum")
+    if where == "operand":
+        data = mx.sym.broadcast_mul(data, one)
+    weight = {"weight": mx.sym.concat(mx.sym.tanh(one), one, dim=0)} if where == "weight" else {}
+    data = mx.sym.FullyConnected(data, num_hidden=2, name="fc", **weight)
+    symbol = mx.sym.SoftmaxOutput(data, mx.sym.Variable("label", shape=(0,)), name="p")
+    fetch = mx.sym.sum(table) if where == "fetch" else ()
+    with mx.AsyncExecutor() as run:
+        with pytest.raises(ArgumentError, match="reads a parameter"):
+            run.run_from_files(symbol, bow_feed(), bow_files(tmp_path), 1, fetch, mode="native")
+        assert run.run_from_files(symbol, bow_feed(), bow_files(tmp_path), 1, fetch, mode="serial").examples
+
+
 def test_an_id_outside_its_table_names_file_line_and_slot(tmp_path):
     path = tmp_path / "bad"
     path.write_text("1 3 1 0\n\n2 5 40 1 1\n")
