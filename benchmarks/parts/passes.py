@@ -6,6 +6,7 @@ from functools import partial
 
 from ..harness import Session, Spread, Worker, in_turns, ratio
 from ..report import Section
+from ..sides import bag
 from ..workloads import WORKLOADS
 
 __all__ = ["run"]
@@ -27,6 +28,7 @@ def run(session: Session) -> Section:
         if each.name != "mlp-256"
     }
     networks["language"] = LANGUAGE
+    networks["bag"] = bag.TITLE, 10, ("fit", "predict")
     if session.quick:
         networks = {"mlp": networks["mlp"]}
     seen: set[str] = set()

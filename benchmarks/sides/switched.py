@@ -1,6 +1,6 @@
 """dpmodule's side with passes of the executor switched on and off in one process.
 
-Run as ``python -m benchmarks.sides.switched WORKLOAD BATCHES``; WORKLOAD may be "language" as well.
+Run as ``python -m benchmarks.sides.switched WORKLOAD BATCHES``; WORKLOAD may be "language" or "bag" as well.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 from dpmodule import executor
 from dpmodule.executor import passes
 
+from .bag import BagOfWords
 from .language import Model
 from .module import Trainer, load
 from .serve import serve
@@ -33,6 +34,13 @@ class Language:
         return self._model.step(BUCKET, self._count)
 
 
+def _made(mx: Any, workload: str, batches: int) -> Any:
+    """Return what trains, and perhaps predicts."""
+    if workload == "bag":
+        return BagOfWords(mx, batches)
+    return (Language if workload == "language" else Trainer)(mx, workload, batches)
+
+
 def prepare() -> dict[str, Any]:
     """Return what the parent may ask for."""
     mx = load("dpmodule")
@@ -43,8 +51,7 @@ def prepare() -> dict[str, Any]:
         """Return what was bound, and has run, while a pass was switched off; "" = all are on."""
         if (mode, off) not in made:
             with executor.disabled(*filter(None, [off])):
-                kind = Language if workload == "language" else Trainer
-                made[mode, off] = kind(mx, workload, batches)
+                made[mode, off] = _made(mx, workload, batches)
                 getattr(made[mode, off], mode)()
         return made[mode, off]
 

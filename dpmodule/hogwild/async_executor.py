@@ -247,6 +247,8 @@ class AsyncExecutor:
                 if isinstance(program, (Module, Symbol))
                 else deepcopy(getattr(program, "optimizer", None))
             )
+            if own is not None:  # by what gradients are divided, the program has said
+                own.rescale_grad = 1.0 / data_feed.batch_size
             args = RunArguments(optimizer=own or optimizer, optimizer_params=optimizer_params)
             symbol = getattr(program, "symbol", program)
             prepared = Programs(self.context).prepare(symbol, data_feed, [], (), True, args)

@@ -15,6 +15,7 @@ constexpr Add parts[] = {
     dpmodule::add_worker,
     dpmodule::add_counts,
     dpmodule::add_finite,
+    dpmodule::add_groups,
     dpmodule::add_lstm,
     dpmodule::add_product,
     dpmodule::add_string_handle,

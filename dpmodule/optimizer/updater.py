@@ -88,13 +88,13 @@ class Updater:
         if self._retired is not None:
             self._check_retired()
         optimizer.use_device(weights[0].context.device_id)
-        if (
-            not isinstance(optimizer, GroupedOptimizer)
-            or not optimizer.is_grouped
-            or not are_dense([*weights, *grads])
-        ):
+        if not isinstance(optimizer, GroupedOptimizer) or not optimizer.is_grouped:
             self._update_each(indices, grads, weights)
             return
+        if not are_dense([*weights, *grads]):
+            indices, grads, weights = self._update_sparse(optimizer, indices, grads, weights)
+            if not indices:
+                return
         key = tuple(indices)
         plan = self._plans.get(key)
         if plan is None or not plan.holds(optimizer, weights, self.states):
@@ -120,6 +120,27 @@ class Updater:
             self._plans.clear()
         plan = self._plans[key] = Plan(optimizer, key, weights, states, optimizer.multi_precision)
         return plan
+
+    def _update_sparse(
+        self,
+        optimizer: GroupedOptimizer,
+        indices: Sequence[Any],
+        grads: Sequence[NDArray],
+        weights: Sequence[NDArray],
+    ) -> tuple[list[Any], ...]:
+        """Update the parameters that are sparse, or whose gradients are, and return the others.
+
+        Returns:
+            Their indices, gradients and weights; none where the order of all parameters matters.
+        """
+        _check_lengths(indices, weights, "weights")
+        _check_lengths(indices, grads, "gradients")
+        parts: dict[bool, list[tuple[Any, NDArray, NDArray]]] = {True: [], False: []}
+        for one in zip(indices, grads, weights):
+            parts[not optimizer.in_order and are_dense(one[1:])].append(one)
+        self._update_each(*map(list, zip(*parts[False])))
+        found = tuple(map(list, zip(*parts[True])))
+        return found or ([], [], [])
 
     def _update_each(
         self, indices: Sequence[Any], grads: Sequence[NDArray], weights: Sequence[NDArray]

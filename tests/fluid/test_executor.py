@@ -198,6 +198,15 @@ def test_the_other_executors_take_programs_too(net, files, feed):
     assert np.abs(values("fc_0_weight")[0] - before).max() > 1e-3
 
 
+@pytest.mark.filterwarnings("error")
+def test_explaining_a_program_warns_of_nothing(net, feed):
+    fluid.Executor().run(fluid.default_startup_program())
+    program = fluid.default_main_program()
+    with mx.AsyncExecutor() as executor:
+        assert executor.explain(program, feed).mode == "native" or mx.native.core is None
+    assert program.optimizer.rescale_grad == 1.0
+
+
 def test_mistakes_before_files_are_read(net, files, feed):
     executor = fluid.Executor()
     with pytest.raises(mx.base.StateError, match="startup program first"):

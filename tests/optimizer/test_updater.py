@@ -101,6 +101,30 @@ def test_all_at_once_equals_one_by_one_and_the_rule(name, extra, kind, dtype, fu
         np.testing.assert_allclose(ours[index].asnumpy(), want, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("sparse_weight", [False, True])
+@pytest.mark.parametrize(("name", "extra"), VARIANTS)
+def test_dense_gradients_beside_row_sparse_ones_equal_one_by_one(name, extra, sparse_weight):
+    found = []
+    for one_by_one in (False, True):
+        mx.random.seed(3)
+        update = updaters(name, extra, torch.float32)[0]
+        weights = [nd(t.clone()) for t in draw(0)]
+        if sparse_weight:
+            weights[0] = weights[0].tostype("row_sparse")
+        for step in range(3):
+            grads = [nd(t) for t in draw(1 + step)]
+            grads[0][2:5] = 0
+            grads[0] = grads[0].tostype("row_sparse")
+            if one_by_one:
+                for index in NAMES:
+                    update(index, grads[index], weights[index])
+            else:
+                update.update_all(list(NAMES), grads, weights)
+        found.append([weight.asnumpy() for weight in weights])
+    for together, alone in zip(*found):
+        np.testing.assert_allclose(together, alone, rtol=1e-6, atol=1e-7)
+
+
 @walks(VARIANTS)
 def test_strided_weights_and_states(name, extra):
     """A parameter over a transposed tensor of the user's cannot go into a fused call; the result is the same."""

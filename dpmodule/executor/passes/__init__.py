@@ -70,6 +70,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("channels_last", {"Convolution": 1}),
     Pass("unfolded_convolutions", {"Convolution": 1}, predict=False, compiled=False),
     Pass("score_blocks", {"FullyConnected": 1, "SoftmaxOutput": 1}, hides=True, moved=False, compiled=False),
+    Pass("pooled_lookups", {"Embedding": 1, "sequence_pool": 1}, hides=True, moved=False, compiled=False),
     Pass("dead_steps", hides=True),
     Pass("inplace_activations", hides=True, compiled=False),
     Pass("head_seeds", hides=True, predict=False),

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch.nn.functional import embedding_bag
 
+from .groups import groups_of
+
 __all__ = [
     "Csr",
     "Rows",
@@ -279,29 +281,29 @@ def row_gradient(rows: Tensor, values: Tensor, shape: Sequence[int], distinct: b
     return torch.sparse_coo_tensor(rows[None], values, tuple(shape), check_invariants=False)
 
 
-def summed(numbers: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+def summed(numbers: Tensor, values: Tensor, places: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return the different ones of some numbers, ascending, and for each the sum of its rows of `values`, in order.
 
-    Shape:
+    Args:
         numbers: (T,), int64.
-        values: (T, ...).
-        returns: (R,) and (R, ...), R distinct numbers.
+        values: rows, (T, ...).
+        places: which row of `values`, then of any number of rows, each number has, (T,) int64; None = its own.
+
+    Returns:
+        (R,) and (R, ...), R distinct numbers.
     """
     if (
         values.dim() == 2
         and values.is_cpu
         and values.dtype in (torch.float32, torch.float64)
+        and numbers.numel()
         and values.numel()
     ):
-        ordered, places = numbers.sort(stable=True)
-        is_first = torch.ones(ordered.numel(), dtype=torch.bool)
-        torch.ne(ordered[1:], ordered[:-1], out=is_first[1:])
-        starts = is_first.nonzero().view(-1)
-        return ordered[starts], embedding_bag(
-            places, values, starts, mode="sum"
-        )  # half of what follows takes
+        found, starts, places = groups_of(numbers, places)
+        return found, embedding_bag(places, values, starts, mode="sum")  # half of what follows takes
+    rows = values if places is None else values.index_select(0, places)
     found, where = torch.unique(numbers, return_inverse=True)
-    return found, values.new_zeros((found.numel(), *values.shape[1:])).index_add_(0, where, values)
+    return found, rows.new_zeros((found.numel(), *rows.shape[1:])).index_add_(0, where, rows)
 
 
 def stored_rows(grad: Tensor) -> tuple[Tensor, Tensor]:

@@ -224,7 +224,13 @@ def check_range(seeds):
 @pytest.mark.timeout(120)
 def test_conditions_of_passes():
     fired = check_range(range(200))
-    assert fired >= set(ALL_PASSES) - {"fused_convolutions", "dead_steps", "mirror"}, fired
+    others = {
+        "fused_convolutions",
+        "dead_steps",
+        "mirror",
+        "pooled_lookups",
+    }  # the last is for ragged data alone
+    assert fired >= set(ALL_PASSES) - others, fired
 
 
 @pytest.mark.slow
