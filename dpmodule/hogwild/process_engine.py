@@ -141,9 +141,8 @@ class _ProcessWatch:
 
     def _hold(self) -> None:
         place = _FIRST + self._channel.index
-        while self._board[
-            _HOLD
-        ]:  # looked at once more after RUNNING: the parent may have seen HELD and hold again
+        # looked at once more after RUNNING: the parent may have seen HELD and hold again
+        while self._board[_HOLD]:
             self._board[place] = _HELD
             while self._board[_HOLD]:
                 time.sleep(_HOLD_S)

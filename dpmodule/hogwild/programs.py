@@ -74,10 +74,8 @@ class Programs:
         elif train:
             self._tell_ignored(module, args)
         with warnings.catch_warnings():
-            if is_own:
-                warnings.simplefilter(
-                    "ignore", UserWarning
-                )  # by what gradients are divided, the program has said
+            if is_own:  # by what gradients are divided, the program has said
+                warnings.simplefilter("ignore", UserWarning)
             make_ready(module, feed, store, train, args)
             if is_own and train and module.optimizer is not program.optimizer:
                 module.init_optimizer(None, program.optimizer, force_init=True)
