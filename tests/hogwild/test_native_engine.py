@@ -353,6 +353,7 @@ def test_snapshots_are_taken_between_batches(tmp_path):
             seen.append(progress.examples)
 
         while not seen:  # a run may be over before its first report
+            files *= 4
             run.run_from_files(symbol, bow_feed(1), files, 2, mode="native", callback=look, callback_s=0.02)
         assert (
             mx.mod.Module.load(str(tmp_path / "model"), 0, data_names=["words"], label_names=["label"])
