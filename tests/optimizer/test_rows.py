@@ -81,7 +81,8 @@ def test_a_parameter_that_stores_some_rows():
         update(0, grad, weight)
         twin(0, mx.nd.array(grad.asnumpy()), dense)
         assert weight.stype == "row_sparse"
-        np.testing.assert_array_equal(weight.asnumpy(), dense.asnumpy())
+        # a vector of numbers and a single one may be rounded differently
+        np.testing.assert_allclose(weight.asnumpy(), dense.asnumpy(), rtol=1e-6)
 
 
 def test_adagrad_is_lazy():
